@@ -1,0 +1,1 @@
+"""xdplab: an XDP testbed you drive from a notebook."""

@@ -1,0 +1,60 @@
+"""Errors for the person at the keyboard: what happened, where, what to do next."""
+
+from __future__ import annotations
+
+
+class XdplabError(Exception):
+    """An expected failure; the CLI prints it on one line and exits with ``exit_code``.
+
+    ``message`` says what happened and names the field, tool or host; ``remedy`` says what to do next.
+    """
+
+    exit_code = 1
+
+    def __init__(self, message: str, *, remedy: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.remedy = remedy
+
+    def __str__(self) -> str:
+        return f"{self.message} ({self.remedy})" if self.remedy else self.message
+
+
+class PlanError(XdplabError):
+    """A plan, a field of it, or an option cannot be used; nothing was changed."""
+
+    exit_code = 2
+
+
+class LabError(XdplabError):
+    """The lab cannot be brought up, reached or taken down."""
+
+    exit_code = 3
+
+
+class HostError(LabError):
+    """A command on a host failed, or the host cannot be reached."""
+
+
+class ProgramError(XdplabError):
+    """An XDP program does not compile, load or prove its access count."""
+
+    exit_code = 4
+
+
+class UnsupportedError(XdplabError):
+    """This lab, driver or kernel cannot do what the point asks: the point's verdict is ``unsupported``."""
+
+    exit_code = 5
+
+
+class FormatError(XdplabError):
+    """A tool's output is not what its parser expects; carries the file and line where known."""
+
+    exit_code = 6
+
+
+class ResultsError(XdplabError):
+    """A run directory cannot be written, read or resumed."""
+
+    exit_code = 7

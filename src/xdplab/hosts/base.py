@@ -1,0 +1,84 @@
+"""What a host can do, whether it is a namespace, a guest or a server in a rack."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from xdplab.errors import HostError
+
+
+@dataclass(frozen=True)
+class Result:
+    """A command that ended. ``exit_code`` is null where the deadline ended it."""
+
+    host: str
+    argv: tuple[str, ...]
+    exit_code: int | None
+    stdout: bytes
+    stderr: bytes
+    duration_s: float
+    timed_out: bool = False
+
+    @property
+    def ok(self) -> bool:
+        return self.exit_code == 0
+
+    @property
+    def text(self) -> str:
+        return self.stdout.decode(errors="replace")
+
+    @property
+    def error_text(self) -> str:
+        return self.stderr.decode(errors="replace").strip()
+
+    def require(self) -> Result:
+        """Return self, or raise HostError naming host, command, exit code and the last words of the command."""
+        if self.ok:
+            return self
+        how = "passed its deadline" if self.timed_out else f"exited with {self.exit_code}"
+        words = self.error_text or self.text.strip()
+        raise HostError(f"{self.host}: `{' '.join(self.argv)}` {how}: {words[-400:] or 'it printed nothing'}")
+
+
+class Process(Protocol):
+    """A command that runs on a host while the controller does something else."""
+
+    argv: tuple[str, ...]
+
+    def write_line(self, line: str) -> None:
+        """Send one line to its standard input."""
+
+    def read_line(self, timeout_s: float) -> str | None:
+        """Return its next line of standard output, or None at its end. Raises HostError after ``timeout_s``."""
+
+    def close_stdin(self) -> None: ...
+
+    def wait(self, deadline_s: float) -> Result:
+        """Drain both streams until it ends. ``stdout`` holds *all* lines, those read before included."""
+
+    def kill(self) -> None:
+        """End its process group now."""
+
+
+class Host(Protocol):
+    """One machine under the lab's control, reached by paths and argument vectors only, never by a shell string."""
+
+    name: str
+
+    def run(
+        self, argv: Sequence[str], *, deadline_s: float = 30.0, stdin: bytes = b"", check: bool = True
+    ) -> Result:
+        """Run to its end; the remote process group is ended at the deadline. ``check`` raises on failure."""
+
+    def start(self, argv: Sequence[str], *, deadline_s: float) -> Process:
+        """Start and return; the remote process group is ended at the deadline at the latest."""
+
+    def put(self, data: bytes | Path, remote: str, *, mode: int = 0o644) -> None:
+        """Write a file (parents made)."""
+
+    def get(self, remote: str) -> bytes: ...
+
+    def close(self) -> None: ...
