@@ -68,9 +68,7 @@ class Host(Protocol):
 
     name: str
 
-    def run(
-        self, argv: Sequence[str], *, deadline_s: float = 30.0, stdin: bytes = b"", check: bool = True
-    ) -> Result:
+    def run(self, argv: Sequence[str], *, deadline_s: float = 30.0, stdin: bytes = b"", check: bool = True) -> Result:
         """Run to its end; the remote process group is ended at the deadline. ``check`` raises on failure."""
 
     def start(self, argv: Sequence[str], *, deadline_s: float) -> Process:

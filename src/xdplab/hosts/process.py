@@ -1,0 +1,171 @@
+"""A command that runs on a host: both streams drained at all times, ended as a group at its deadline.
+
+Local and SSH processes differ in four primitives only; reading lines, waiting and ending are the same for both.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+
+from xdplab.errors import HostError
+from xdplab.hosts.base import Result
+
+KILL_AFTER_S = 1.0
+"""Seconds between SIGTERM and SIGKILL at the deadline."""
+
+GUARD_S = KILL_AFTER_S + 1.0
+"""Seconds after the deadline at which the controller no longer trusts ``timeout`` on the host."""
+
+TIMEOUT_CODES = frozenset({124, 137, -9, -15, -1})
+"""What ``timeout`` exits with once it had to act (-1: SSH says 'by a signal', not which)."""
+
+
+def guarded(argv: Sequence[str], deadline_s: float) -> list[str]:
+    """Return ``argv`` under coreutils' timeout: the host itself ends the group, also when the controller is gone."""
+    return ["timeout", f"--kill-after={KILL_AFTER_S:g}", f"{max(deadline_s, 0.001):.3f}", *argv]
+
+
+class Stream:
+    """Everything one output stream said, and where the reader of its lines stands."""
+
+    def __init__(self) -> None:
+        self._data = bytearray()
+        self._position = 0
+        self._ended = False
+        self._changed = threading.Condition()
+
+    def pump(self, read: Callable[[], bytes]) -> None:
+        """Take in what ``read`` returns until it returns nothing or fails."""
+        try:
+            while chunk := read():
+                with self._changed:
+                    self._data += chunk
+                    self._changed.notify_all()
+        except (OSError, ValueError, EOFError):
+            pass  # the other end is gone or was closed by kill(): the stream has ended
+        finally:
+            self.end()
+
+    def end(self) -> None:
+        with self._changed:
+            self._ended = True
+            self._changed.notify_all()
+
+    def wait_end(self, timeout_s: float) -> bool:
+        with self._changed:
+            return self._changed.wait_for(lambda: self._ended, max(timeout_s, 0.0))
+
+    def line(self, timeout_s: float) -> str | None:
+        """Return the next line without its end, or None at the end. Raises TimeoutError."""
+        with self._changed:
+            if not self._changed.wait_for(lambda: self._ended or self._newline() >= 0, max(timeout_s, 0.0)):
+                raise TimeoutError
+            newline = self._newline()
+            stop = newline if newline >= 0 else len(self._data)
+            if newline < 0 and stop == self._position:
+                return None
+            text = self._data[self._position : stop].decode(errors="replace")
+            self._position = stop + (newline >= 0)
+            return text
+
+    def _newline(self) -> int:
+        return self._data.find(b"\n", self._position)
+
+    @property
+    def data(self) -> bytes:
+        with self._changed:
+            return bytes(self._data)
+
+
+class StreamedProcess(ABC):
+    """A `Process` of which a subclass knows only how to write, to close, to end and to ask for the exit code."""
+
+    def __init__(self, host: str, argv: Sequence[str], deadline_s: float) -> None:
+        self.host = host
+        self.argv = tuple(argv)
+        self.stdout, self.stderr = Stream(), Stream()
+        self._started = time.monotonic()
+        self._deadline = self._started + deadline_s
+        self._killed = False
+
+    @abstractmethod
+    def _write(self, data: bytes) -> None: ...
+
+    @abstractmethod
+    def _close_stdin(self) -> None: ...
+
+    @abstractmethod
+    def _kill_group(self) -> None: ...
+
+    @abstractmethod
+    def _exit_code(self, timeout_s: float) -> int | None: ...
+
+    @abstractmethod
+    def _release(self) -> None:
+        """Give back pipes and channels, whatever state they are in."""
+
+    def _pump(self, stream: Stream, read: Callable[[], bytes]) -> None:
+        threading.Thread(target=stream.pump, args=(read,), daemon=True).start()
+
+    def write_line(self, line: str) -> None:
+        try:
+            self._write(line.encode() + b"\n")
+        except (OSError, ValueError) as error:
+            raise self._broken("no longer reads its input") from error
+
+    def feed(self, data: bytes) -> None:
+        """Write ``data`` and close standard input, beside the draining of the output."""
+
+        def write_and_close() -> None:
+            try:
+                self._write(data)
+                self._close_stdin()
+            except (OSError, ValueError, EOFError):
+                return  # it ended without reading all its input, which is its good right
+
+        if data:
+            threading.Thread(target=write_and_close, daemon=True).start()
+        else:
+            write_and_close()
+
+    def read_line(self, timeout_s: float) -> str | None:
+        try:
+            return self.stdout.line(timeout_s)
+        except TimeoutError:
+            raise self._broken(f"printed no line for {timeout_s:g} s") from None
+
+    def close_stdin(self) -> None:
+        try:
+            self._close_stdin()
+        except (OSError, ValueError, EOFError):
+            return  # closed already, by it or by us
+
+    def wait(self, deadline_s: float) -> Result:
+        patience = min(time.monotonic() + deadline_s, self._deadline + GUARD_S)
+        ended = self._wait_streams(patience)
+        code = self._exit_code(max(patience - time.monotonic(), 0.1)) if ended else None
+        timed_out = not self._killed and (code is None or (code in TIMEOUT_CODES and self._overdue()))
+        if timed_out:
+            self.kill()
+            self._wait_streams(time.monotonic() + 1.0)
+        self._release()
+        duration_s = time.monotonic() - self._started
+        code = None if timed_out else code
+        return Result(self.host, self.argv, code, self.stdout.data, self.stderr.data, duration_s, timed_out)
+
+    def kill(self) -> None:
+        self._killed = True
+        self._kill_group()
+
+    def _wait_streams(self, until: float) -> bool:
+        return all(stream.wait_end(until - time.monotonic()) for stream in (self.stdout, self.stderr))
+
+    def _overdue(self) -> bool:
+        return time.monotonic() >= self._deadline
+
+    def _broken(self, what: str) -> HostError:
+        words = self.stderr.data.decode(errors="replace").strip()[-400:]
+        return HostError(f"{self.host}: `{' '.join(self.argv)}` {what}{': ' + words if words else ''}")
