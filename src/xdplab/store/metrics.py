@@ -122,7 +122,7 @@ verdict             | str   |      | verdict | valid, invalid, unsupported or fa
 reason              | str   |      | verdict | why
 limited_by          | str   |      | verdict | dut, shared_cpu, generator, link or none
 rules_version       | str   |      | verdict | version of the rules that judged
-""")
+""")  # noqa: E501
 BY_NAME = {metric.name: metric for metric in METRICS}
 
 SAMPLES = _table("""

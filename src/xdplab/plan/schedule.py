@@ -1,0 +1,58 @@
+"""Points → trials: blocks that share expensive settings, visited again by each repetition, in a seeded order."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from xdplab.plan.model import Plan
+from xdplab.plan.points import Point
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One measurement of one point, with its place in the run."""
+
+    point: Point
+    repetition: int
+    block: int
+    order: int
+
+    @property
+    def trial_id(self) -> str:
+        return f"{self.point.point_id}-r{self.repetition}"
+
+
+def schedule(plan: Plan, points: Sequence[Point]) -> list[Trial]:
+    """Return every trial of the run in the order it is measured.
+
+    A block is one queue count in one mode: changing either means ethtool and a new attachment. Each repetition visits
+    every block once, blocks and the trials in them shuffled anew from the plan's seed (randomised complete blocks), so
+    that slow drift of the machine is spread over all points and a baseline is never far from the points it serves.
+    """
+    groups: dict[tuple[int, str], list[Point]] = {}
+    for point in points:
+        groups.setdefault((point.queues, point.mode), []).append(point)
+    numbered = dict(enumerate(groups.values()))
+    trials: list[Trial] = []
+    for repetition in range(1, plan.repetitions + 1):
+        # Seeded by repetition, so that a run that is extended keeps the order of its older repetitions.
+        rng = random.Random(f"{plan.seed}/{repetition}")
+        for block in rng.sample(sorted(numbered), len(numbered)):
+            for point in rng.sample(numbered[block], len(numbered[block])):
+                trials.append(Trial(point, repetition, block, len(trials)))
+    return trials
+
+
+# Measured in the netns lab: what a trial costs beyond its bursts and its pause (bench/trial_overhead.py).
+OVERHEAD_S = 0.3
+
+
+def estimate_s(plan: Plan, trials: Sequence[Trial]) -> float:
+    """Seconds the trials will take: bursts, settling, pauses and the measured overhead."""
+    times = plan.trial
+    return sum(
+        times.warmup_s + times.pause_s + OVERHEAD_S + len(t.point.passes) * (times.window_s + times.settle_s)
+        for t in trials
+    )

@@ -1,0 +1,104 @@
+"""The loop: one trial at a time, blocks kept together, each attempt whole or absent, a failed one tried again."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from itertools import groupby
+from pathlib import Path
+from typing import Any, Protocol
+
+from xdplab.errors import ResultsError, UnsupportedError, XdplabError
+from xdplab.plan import Trial
+from xdplab.runner.progress import Observer
+from xdplab.runner.state import Attempt, RunState, Status, read_state
+from xdplab.store import RunDirectory
+
+
+class Study(Protocol):
+    """What can measure a point: XDP traffic, or any study of the execution side."""
+
+    def enter_block(self, trials: Sequence[Trial]) -> None:
+        """Apply what the trials of a block share."""
+
+    def measure(self, trial: Trial, raw: Path, facts: dict[str, Any]) -> None:
+        """Measure one trial: raw files into ``raw``, what was requested and obtained into ``facts`` as it is learnt.
+
+        Raises UnsupportedError where the lab cannot, another XdplabError where something broke.
+        """
+
+    def leave_block(self) -> None:
+        """Undo ``enter_block``; called after an error too."""
+
+
+def run_trials(
+    run: RunDirectory, trials: Sequence[Trial], study: Study, observer: Observer, *, retries: int, pause_s: float
+) -> RunState:
+    """Measure every trial the run still owes and return its state. A trial that failed is tried ``retries`` more times.
+
+    KeyboardInterrupt (Ctrl-C, SIGTERM) leaves the attempt under way absent, everything before it kept.
+    """
+    how = "interrupted"
+    try:
+        for _ in range(retries + 1):
+            owed = set(read_state(run).owed)
+            if not owed:
+                break
+            _one_round(run, [t for t in trials if t.trial_id in owed], study, observer, pause_s)
+        how = "complete"
+    finally:
+        if how == "interrupted":
+            observer.interrupted()
+        run.journal.append("ended", how=how)
+    state = read_state(run)
+    observer.ended(state)
+    return state
+
+
+def _one_round(run: RunDirectory, trials: Sequence[Trial], study: Study, observer: Observer, pause_s: float) -> None:
+    for _, group in groupby(trials, key=lambda t: (t.repetition, t.block)):
+        block = list(group)
+        try:
+            error = _enter(study, block)
+            for trial in block:
+                _attempt(run, trial, study, observer, error)
+                time.sleep(pause_s)
+        finally:
+            study.leave_block()
+
+
+def _enter(study: Study, block: Sequence[Trial]) -> XdplabError | None:
+    """What the block's settings cannot be is the verdict of each of its trials."""
+    try:
+        study.enter_block(block)
+    except ResultsError:
+        raise
+    except XdplabError as error:
+        return error
+    return None
+
+
+def _attempt(run: RunDirectory, trial: Trial, study: Study, observer: Observer, broken: XdplabError | None) -> None:
+    state = read_state(run)
+    number = state.next_attempt(trial.trial_id)
+    run.journal.append("started", trial_id=trial.trial_id, attempt=number)
+    observer.started(state, trial)
+    began = time.monotonic()
+    facts: dict[str, Any] = {}
+    status: Status = "measured"
+    reason = None
+    with run.attempt(trial.trial_id, number) as raw:
+        try:
+            if broken is not None:
+                raise broken
+            study.measure(trial, raw, facts)
+        except ResultsError:
+            raise
+        except UnsupportedError as error:
+            status, reason = "unsupported", str(error)
+        except XdplabError as error:
+            status, reason = "failed", str(error)
+    took = round(time.monotonic() - began, 4)
+    ended = Attempt(trial.trial_id, number, status, reason, took, facts)
+    run.journal.append("finished", **vars(ended))
+    observer.finished(trial, ended)
