@@ -7,7 +7,17 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    ValidationError,
+    field_validator,
+    model_serializer,
+    model_validator,
+)
 
 from xdplab.errors import PlanError
 
@@ -21,6 +31,7 @@ Pass = Literal["rate", "bpf_stats", "perf"]
 Action = Literal["tx", "drop", "pass"]
 
 _RATE = re.compile(r"(\d+(?:\.\d+)?)([kM]?)pps")
+_WORKLOAD_FACTORS = {"workload", "op", "accesses", "form", "working_set_bytes", "map_type"}
 _SCALE = {"": 1.0, "k": 1e3, "M": 1e6}
 
 
@@ -86,12 +97,18 @@ class Points(_Strict):
 
     @model_validator(mode="after")
     def _program_or_workload(self) -> Points:
-        given = self.model_fields_set & {"workload", "op", "accesses", "form", "working_set_bytes", "map_type"}
+        given = self.model_fields_set & _WORKLOAD_FACTORS
         if self.program and given:
             raise ValueError(f"`program` is measured as it is: drop {', '.join(sorted(given))} from these points")
         if self.program and "af_xdp" in self.mode:
             raise ValueError("`program` runs in the kernel: mode af_xdp cannot measure it")
         return self
+
+    @model_serializer(mode="wrap")
+    def _what_applies(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """A user's program has no workload: its factors are left out, so that a resolved plan reads back."""
+        data: dict[str, Any] = dump(self)
+        return {k: v for k, v in data.items() if not (self.program and k in _WORKLOAD_FACTORS)}
 
 
 class Traffic(_Strict):
@@ -195,9 +212,6 @@ def _relative_files(plan: Plan, folder: Path) -> Plan:
             for key in ("file", "frames"):
                 if program[key] is not None:
                     program[key] = str((folder / program[key]).resolve())
-        if block["points"]["program"]:
-            for key in ("workload", "op", "accesses", "form", "working_set_bytes", "map_type"):
-                del block["points"][key]
     return parse_plan(data)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from itertools import groupby
 from pathlib import Path
 from typing import Any, Protocol
@@ -38,30 +39,30 @@ def run_trials(
 
     KeyboardInterrupt (Ctrl-C, SIGTERM) leaves the attempt under way absent, everything before it kept.
     """
-    how = "interrupted"
+    state = read_state(run)
     try:
         for _ in range(retries + 1):
-            owed = set(read_state(run).owed)
-            if not owed:
-                break
-            _one_round(run, [t for t in trials if t.trial_id in owed], study, observer, pause_s)
-        how = "complete"
-    finally:
-        if how == "interrupted":
-            observer.interrupted()
-        run.journal.append("ended", how=how)
-    state = read_state(run)
+            owed = set(state.owed)
+            _one_round(run, state, [t for t in trials if t.trial_id in owed], study, observer, pause_s)
+    except BaseException:
+        observer.interrupted()
+        with suppress(ResultsError):  # a full disk must not hide what happened first
+            run.journal.append("ended", how="interrupted")
+        raise
+    run.journal.append("ended", how="complete")
     observer.ended(state)
     return state
 
 
-def _one_round(run: RunDirectory, trials: Sequence[Trial], study: Study, observer: Observer, pause_s: float) -> None:
+def _one_round(
+    run: RunDirectory, state: RunState, trials: Sequence[Trial], study: Study, observer: Observer, pause_s: float
+) -> None:
     for _, group in groupby(trials, key=lambda t: (t.repetition, t.block)):
         block = list(group)
         try:
-            error = _enter(study, block)
+            broken = _enter(study, block)
             for trial in block:
-                _attempt(run, trial, study, observer, error)
+                _attempt(run, state, trial, study, observer, broken)
                 time.sleep(pause_s)
         finally:
             study.leave_block()
@@ -78,8 +79,14 @@ def _enter(study: Study, block: Sequence[Trial]) -> XdplabError | None:
     return None
 
 
-def _attempt(run: RunDirectory, trial: Trial, study: Study, observer: Observer, broken: XdplabError | None) -> None:
-    state = read_state(run)
+def _attempt(
+    run: RunDirectory,
+    state: RunState,
+    trial: Trial,
+    study: Study,
+    observer: Observer,
+    broken: XdplabError | None,
+) -> None:
     number = state.next_attempt(trial.trial_id)
     run.journal.append("started", trial_id=trial.trial_id, attempt=number)
     observer.started(state, trial)
@@ -101,4 +108,5 @@ def _attempt(run: RunDirectory, trial: Trial, study: Study, observer: Observer, 
     took = round(time.monotonic() - began, 4)
     ended = Attempt(trial.trial_id, number, status, reason, took, facts)
     run.journal.append("finished", **vars(ended))
+    state.attempts.append(ended)
     observer.finished(trial, ended)

@@ -33,8 +33,11 @@ class PlainObserver:
     """A line a trial: for logs, pipes and CI."""
 
     def __init__(self, console: Console) -> None:
-        self._print = lambda text: console.print(text, markup=False, highlight=False, soft_wrap=True)
+        self._console = console
         self._place = ""
+
+    def _print(self, text: str) -> None:
+        self._console.print(text, markup=False, highlight=False, soft_wrap=True)
 
     def started(self, state: RunState, trial: Trial) -> None:
         done = len(state.last.keys() & set(state.planned))

@@ -1,0 +1,134 @@
+"""A plan says what is wrong with it, crosses its factors, and orders its trials by its seed."""
+
+from __future__ import annotations
+
+import itertools
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from xdplab.errors import PlanError
+from xdplab.plan import Plan, estimate_s, load_plan, parse_plan, points_of, schedule
+from xdplab.plan.model import parse_load
+from xdplab.plan.points import select
+from xdplab.resources import room
+
+
+def make(**points: object) -> Plan:
+    return parse_plan({"name": "t", "blocks": [{"points": points}]})
+
+
+@pytest.mark.parametrize(
+    ("block", "field"),
+    [
+        ({"points": {"queus": 1}}, "points.queus"),
+        ({"points": {"queues": 0}}, "points.queues"),
+        ({"points": {"frame_bytes": 63}}, "points.frame_bytes"),
+        ({"points": {"frame_bytes": [64, 1519]}}, "points.frame_bytes"),
+        ({"points": {"mode": "fast"}}, "points.mode"),
+        ({"points": {"mode": []}}, "points.mode"),
+        ({"points": {"accesses": -1}}, "points.accesses"),
+        ({"traffic": {"load": "fast"}}, "traffic.load"),
+        ({"traffic": {"dst_ip_stride": "nowhere"}}, "traffic.dst_ip_stride"),
+        ({"passes": ["bpf_stats"]}, "passes"),
+        ({"points": {"program": {"file": "a.c"}, "accesses": 3}}, "accesses"),
+        ({"points": {"program": {"file": "a.c"}, "mode": "af_xdp"}}, "af_xdp"),
+    ],
+)
+def test_an_unusable_field_is_named(block: dict[str, object], field: str) -> None:
+    with pytest.raises(PlanError, match=field.replace(".", r"\.")):
+        parse_plan({"name": "t", "blocks": [block]})
+
+
+@pytest.mark.parametrize("data", [None, [], "text", {"name": "t"}, {"name": "../up", "blocks": [{}]}])
+def test_what_is_no_plan_is_refused(data: object) -> None:
+    with pytest.raises(PlanError):
+        parse_plan(data)
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.text(), lambda c: st.lists(c) | st.dictionaries(st.text(), c)
+    )
+)
+def test_any_data_is_a_plan_or_a_plan_error(data: object) -> None:
+    with suppress(PlanError):
+        assert isinstance(parse_plan({"name": "t", "blocks": [{"points": data, "traffic": data}]}), Plan)
+
+
+def test_every_value_is_crossed_and_has_its_baseline() -> None:
+    points = points_of(make(mode=["native", "generic"], queues=[1, 2], accesses=[100, 1600]), "shared")
+    assert len(points) == 2 * 2 * 3
+    assert {p.program.accesses for p in points} == {0, 100, 1600}
+    assert len({p.point_id for p in points}) == len(points)
+
+
+def test_what_does_not_apply_is_null() -> None:
+    packet = points_of(make(workload=["packet", "array"], accesses=[0]), "shared")
+    assert [p.program.working_set_bytes for p in packet] == [None, 32768]
+    assert {p.xsk_bind for p in packet} == {None}
+    assert {p.program.map_type for p in packet} == {None}
+
+
+def test_point_ids_do_not_depend_on_the_lab_or_the_passes() -> None:
+    one = parse_plan({"name": "a", "lab": "netns", "blocks": [{}]})
+    other = parse_plan({"name": "b", "lab": "vm:6.1", "blocks": [{"passes": ["rate", "perf"]}]})
+    assert points_of(one, "shared")[0].point_id == points_of(other, "shared")[0].point_id
+    assert points_of(one, "shared")[0].point_id != points_of(one, "split")[0].point_id
+
+
+def test_a_block_is_one_queue_count_in_one_mode_and_each_repetition_visits_all() -> None:
+    plan = make(mode=["native", "af_xdp"], queues=[1, 2], accesses=[0, 1])
+    trials = schedule(plan, points_of(plan, "shared"))
+    for repetition in (1, 2, 3):
+        visited = [t.block for t in trials if t.repetition == repetition]
+        assert len(visited) == 8
+        changes = sum(a != b for a, b in itertools.pairwise(visited))
+        assert changes == 3, "the trials of a block stay together"
+    assert len({t.trial_id for t in trials}) == 24
+
+
+def test_the_order_is_the_seeds() -> None:
+    def order(seed: int) -> list[str]:
+        plan = parse_plan({"name": "t", "seed": seed, "blocks": [{"points": {"accesses": list(range(20))}}]})
+        return [t.trial_id for t in schedule(plan, points_of(plan, "shared"))]
+
+    assert order(1) == order(1)
+    assert order(1) != order(2)
+    assert sorted(order(1)) == sorted(order(2))
+
+
+def test_only_keeps_what_is_asked_for_and_its_baseline() -> None:
+    points = points_of(make(mode=["native", "generic"], accesses=[100, 1600]), "shared")
+    kept = select(points, {"mode": "native", "accesses": "100"})
+    assert [(p.mode, p.program.accesses) for p in kept] == [("native", 0), ("native", 100)]
+    with pytest.raises(PlanError, match="no factor"):
+        select(points, {"colour": "red"})
+    with pytest.raises(PlanError, match="leaves no point"):
+        select(points, {"mode": "offload"})
+
+
+def test_a_resolved_plan_reads_back_as_itself(tmp_path: Path) -> None:
+    (tmp_path / "mine.bpf.c").write_text("int x;")
+    (tmp_path / "p.yaml").write_text("name: p\nblocks: [{points: {program: {file: mine.bpf.c, action: drop}}}]")
+    plan = load_plan(tmp_path / "p.yaml")
+    assert plan.blocks[0].points.program is not None
+    assert Path(plan.blocks[0].points.program[0].file).is_absolute()
+    (tmp_path / "again.yaml").write_text(plan.to_yaml())
+    assert points_of(load_plan(tmp_path / "again.yaml"), "shared") == points_of(plan, "shared")
+
+
+@pytest.mark.parametrize("name", sorted(p.name for p in room("plans").glob("*.yaml")))
+def test_every_plan_of_the_house_can_be_scheduled(name: str) -> None:
+    plan = load_plan(room("plans") / name)
+    trials = schedule(plan, points_of(plan, "shared"))
+    assert estimate_s(plan, trials) > 0
+    assert any(t.point.program.accesses == 0 for t in trials)
+
+
+@pytest.mark.parametrize(("load", "pps"), [("max", None), ("20kpps", 20e3), ("1.5Mpps", 1.5e6), ("7pps", 7.0)])
+def test_loads(load: str, pps: float | None) -> None:
+    assert parse_load(load) == pps
