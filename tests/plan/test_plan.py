@@ -80,6 +80,11 @@ def test_point_ids_do_not_depend_on_the_lab_or_the_passes() -> None:
     assert points_of(one, "shared")[0].point_id != points_of(one, "split")[0].point_id
 
 
+def test_a_point_that_two_blocks_ask_for_is_one_point_with_the_passes_of_both() -> None:
+    plan = parse_plan({"name": "t", "blocks": [{"passes": ["rate", "perf"]}, {"passes": ["rate", "bpf_stats"]}]})
+    assert [p.passes for p in points_of(plan, "shared")] == [("rate", "perf", "bpf_stats")]
+
+
 def test_a_block_is_one_queue_count_in_one_mode_and_each_repetition_visits_all() -> None:
     plan = make(mode=["native", "af_xdp"], queues=[1, 2], accesses=[0, 1])
     trials = schedule(plan, points_of(plan, "shared"))

@@ -112,13 +112,15 @@ class Point:
 def points_of(plan: Plan, arrangement: str) -> list[Point]:
     """All points of a plan, each once, in the plan's order; ``arrangement`` stands for ``auto``.
 
-    Raises PlanError where a user's file cannot be read.
+    A point that several blocks ask for is one point with all their passes. Raises PlanError where a user's file cannot
+    be read.
     """
-    found: dict[Point, None] = {}
+    found: dict[str, Point] = {}
     for block in plan.blocks:
         for point in _block_points(block, arrangement):
-            found[point] = None
-    return list(found)
+            passes = (*found[point.point_id].passes, *point.passes) if point.point_id in found else point.passes
+            found[point.point_id] = replace(point, passes=tuple(dict.fromkeys(passes)))
+    return list(found.values())
 
 
 def _block_points(block: Block, arrangement: str) -> Iterator[Point]:
