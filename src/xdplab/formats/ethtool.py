@@ -1,0 +1,140 @@
+"""`ethtool -S`, `-l`, `-g` and `-k`: driver counters, queues, rings and features of an interface."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from xdplab.formats.reading import count_of, lines_of, refuse
+
+TOOL = "ethtool"
+T = TypeVar("T")
+_FEATURE = re.compile(r"\t?([a-z0-9-]+): (on|off)(?: \[(fixed|requested on|requested off|not requested)\])?")
+_SETTING = re.compile(r"([A-Za-z][A-Za-z ]*):\s*(\S+)")
+
+
+@dataclass(frozen=True)
+class Channels:
+    """Queue counts; None where the driver has no such kind (`n/a`)."""
+
+    rx: int | None
+    tx: int | None
+    other: int | None
+    combined: int | None
+
+
+@dataclass(frozen=True)
+class Rings:
+    """Entries of one receive and one transmit ring; None where the driver does not say."""
+
+    rx: int | None
+    tx: int | None
+
+
+@dataclass(frozen=True)
+class Limits(Generic[T]):
+    """What the device could have and what it has now."""
+
+    maximum: T
+    current: T
+
+
+@dataclass(frozen=True)
+class Feature:
+    """One offload: whether it is on, and whether the driver lets it be changed."""
+
+    on: bool
+    fixed: bool
+
+
+def parse_statistics(data: bytes | str) -> dict[str, int]:
+    """Return the counters of `ethtool -S` by name, in the driver's order (a name that comes twice is refused)."""
+    lines = lines_of(data, TOOL)
+    _require_title(lines, "NIC statistics:")
+    counters: dict[str, int] = {}
+    for number, line in enumerate(lines[1:], start=2):
+        name, colon, value = line.strip().rpartition(":")
+        if not colon or not name:
+            refuse(TOOL, "no counter", line=number, text=line)
+        if name in counters:
+            refuse(TOOL, "the same counter twice", line=number, text=name)
+        counters[name] = count_of(value.strip(), TOOL, line=number)
+    if not counters:
+        refuse(TOOL, "no counter in it")
+    return counters
+
+
+def by_queue(counters: Mapping[str, int], pattern: str) -> tuple[int, ...] | None:
+    """Return the counters whose whole name matches ``pattern`` in order of the queues.
+
+    ``pattern`` has one group, the queue (`[0-9]{1,4}`). None where no name matches, or where a queue in between is
+    missing.
+    """
+    name = re.compile(pattern)
+    found = {int(match[1]): value for key, value in counters.items() if (match := name.fullmatch(key))}
+    if not found or sorted(found) != list(range(len(found))):
+        return None
+    return tuple(found[queue] for queue in range(len(found)))
+
+
+def parse_channels(data: bytes | str) -> Limits[Channels]:
+    """Return what `ethtool -l` shows. Raises FormatError where a block or line is missing."""
+    maximum, current = _blocks(data, "Channel parameters for ")
+    return Limits(_channels(maximum), _channels(current))
+
+
+def parse_rings(data: bytes | str) -> Limits[Rings]:
+    """Return what `ethtool -g` shows. Raises FormatError where a block or line is missing."""
+    maximum, current = _blocks(data, "Ring parameters for ")
+    return Limits(*(Rings(_entry(block, "RX"), _entry(block, "TX")) for block in (maximum, current)))
+
+
+def parse_features(data: bytes | str) -> dict[str, Feature]:
+    """Return the offloads of `ethtool -k` by name."""
+    lines = lines_of(data, TOOL)
+    _require_title(lines, "Features for ")
+    features: dict[str, Feature] = {}
+    for number, line in enumerate(lines[1:], start=2):
+        match = _FEATURE.fullmatch(line)
+        if not match:
+            refuse(TOOL, "no feature", line=number, text=line)
+        features[match[1]] = Feature(match[2] == "on", match[3] == "fixed")
+    if not features:
+        refuse(TOOL, "no feature in it")
+    return features
+
+
+def _require_title(lines: list[str], title: str) -> None:
+    if not lines[0].startswith(title):
+        refuse(TOOL, f"no title `{title}`", line=1, text=lines[0])
+
+
+def _channels(block: dict[str, int | None]) -> Channels:
+    return Channels(*(_entry(block, key) for key in ("RX", "TX", "Other", "Combined")))
+
+
+def _entry(block: dict[str, int | None], key: str) -> int | None:
+    if key not in block:
+        refuse(TOOL, f"no line `{key}`")
+    return block[key]
+
+
+def _blocks(data: bytes | str, title: str) -> tuple[dict[str, int | None], dict[str, int | None]]:
+    """Return the settings under `Pre-set maximums` and under `Current hardware settings`."""
+    lines = lines_of(data, TOOL)
+    _require_title(lines, title)
+    blocks: dict[str, dict[str, int | None]] = {}
+    block: dict[str, int | None] | None = None
+    for number, line in enumerate(lines[1:], start=2):
+        if line in ("Pre-set maximums:", "Current hardware settings:"):
+            block = blocks.setdefault(line, {})
+        elif line.strip():
+            match = _SETTING.fullmatch(line.strip())
+            if block is None or not match:
+                refuse(TOOL, "no setting", line=number, text=line)
+            block[match[1]] = None if not match[2].isdigit() else count_of(match[2], TOOL, line=number)
+    if len(blocks) != 2:
+        refuse(TOOL, "a block is missing")
+    return blocks["Pre-set maximums:"], blocks["Current hardware settings:"]

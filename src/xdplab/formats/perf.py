@@ -1,0 +1,175 @@
+"""`perf stat -j`: one JSON object a line; and the check that perf counted the machine, not the command it ran.
+
+perf writes values as strings, and `<not supported>` or `<not counted>` where it has none. Its JSON carries no header,
+so that the target is known from the recorded argument vector only (its text form says it in the first line).
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from xdplab.errors import FormatError
+from xdplab.formats.reading import (
+    as_object,
+    count_field,
+    json_of,
+    lines_of,
+    optional_number,
+    refuse,
+    text_field,
+)
+
+TOOL = "perf stat"
+Missing = Literal["<not supported>", "<not counted>"]
+TargetKind = Literal["system", "cpus", "process", "command"]
+
+# Options of perf stat that take a value (builtin-stat.c): whatever follows them is not the measured command.
+_SHORT_WITH_VALUE = frozenset("eptrxoICDGM")
+_LONG_WITH_VALUE = re.compile(
+    "event|filter|pid|tid|cpu|repeat|field-separator|cgroup|for-each-cgroup|output|log-fd|pre|post|interval-print|"
+    "interval-count|timeout|delay|metrics|td-level|cputype|control"
+)
+_HEADER = re.compile(r"Performance counter stats for (.+?):?\s*$")
+_BARE_NAN = re.compile(r":\s*-?(?:nan|inf)\b")
+
+
+@dataclass(frozen=True)
+class PerfCount:
+    """One event of one interval and CPU. ``value`` is None for ``reason`` (perf's own words).
+
+    ``running_percent`` below 100 means that events shared a hardware counter and perf scaled ``value``.
+    ``interval_end_s`` counts from perf's start; None without -I. ``cpu`` is perf's name; None when summed over CPUs.
+    """
+
+    event: str
+    value: float | None
+    reason: str | None
+    unit: str
+    running_ns: int
+    running_percent: float | None
+    interval_end_s: float | None = None
+    cpu: str | None = None
+
+
+@dataclass(frozen=True)
+class Target:
+    """Whom perf counted, and the words that say so."""
+
+    kind: TargetKind
+    text: str
+
+
+def parse_perf_json(data: bytes | str) -> tuple[PerfCount, ...]:
+    """Return the counts of `perf stat -j`, in its order. Raises FormatError on any line that is not one."""
+    rows = enumerate(lines_of(data, TOOL), start=1)
+    parsed = [_count(line, number) for number, line in rows if line.strip() and not line.startswith("#")]
+    counts = tuple(count for count in parsed if count is not None)
+    if not counts:
+        refuse(TOOL, "no counter in it")
+    return counts
+
+
+def _count(text: str, line: int) -> PerfCount | None:
+    """Return the count in one line; None where the line only adds another metric of the event before (perf 6.5 on)."""
+    # Some versions print C's nan for a metric they could not derive; JSON has no such word.
+    fields = as_object(json_of(_BARE_NAN.sub(": null", text), TOOL, line=line), TOOL, line=line)
+    if "metric-value" in fields and "event" not in fields:
+        return None
+    value, reason = _value(text_field(fields, "counter-value", TOOL, line=line), line)
+    cpu = fields.get("cpu")
+    return PerfCount(
+        event=text_field(fields, "event", TOOL, line=line),
+        value=value,
+        reason=reason,
+        unit=text_field(fields, "unit", TOOL, line=line),
+        running_ns=count_field(fields, "event-runtime", TOOL, line=line),
+        running_percent=optional_number(fields.get("pcnt-running")),
+        interval_end_s=optional_number(fields.get("interval")),
+        cpu=None if cpu is None else str(cpu),
+    )
+
+
+def _value(word: str, line: int) -> tuple[float | None, str | None]:
+    if word in get_args(Missing):
+        return None, word
+    try:
+        value = float(word)
+    except ValueError:
+        refuse(TOOL, "not a count (was it run under LC_ALL=C?)", line=line, text=word)
+    if not math.isfinite(value) or "_" in word:
+        refuse(TOOL, "not a count", line=line, text=word)
+    return value, None
+
+
+def target_of_argv(argv: Sequence[str]) -> Target:
+    """Return whom `perf stat` with these arguments counts. Raises FormatError where it is no `perf stat`.
+
+    A process wins over everything ("PID/TID switch overriding SYSTEM"); without target and command perf counts the
+    system.
+    """
+    words = list(argv)
+    if "stat" not in words:
+        raise FormatError(f"not a perf stat command: {' '.join(words)}", remedy="record perf with `perf stat -a`")
+    options, command = _split_options(words[words.index("stat") + 1 :])
+    if options & {"p", "t", "pid", "tid"}:
+        return Target("process", "a process id")
+    if options & {"C", "cpu"}:
+        return Target("cpus", "a list of CPUs")
+    if options & {"a", "all-cpus"} or not command:
+        return Target("system", "system wide")
+    return Target("command", " ".join(command))
+
+
+def _split_options(words: list[str]) -> tuple[set[str], list[str]]:
+    """Return the names of the options and the measured command that follows them."""
+    names: set[str] = set()
+    position = 0
+    while position < len(words) and words[position].startswith("-") and words[position] != "--":
+        found, takes_next = _option(words[position])
+        names |= found
+        position += 1 + takes_next
+    return names, [word for word in words[position:] if word != "--"]
+
+
+def _option(word: str) -> tuple[set[str], bool]:
+    """Return the names in one word of options, and whether the next word is its value."""
+    if word.startswith("--"):
+        name, equals, _ = word[2:].partition("=")
+        return {name}, not equals and _LONG_WITH_VALUE.fullmatch(name) is not None
+    for index, letter in enumerate(word[1:], start=1):
+        if letter in _SHORT_WITH_VALUE:
+            return set(word[1 : index + 1]), index == len(word) - 1
+    return set(word[1:]), False
+
+
+def target_of_header(data: bytes | str) -> Target:
+    """Return the target that the text form of `perf stat` names. Raises FormatError where it has no such line."""
+    for line in lines_of(data, TOOL):
+        if match := _HEADER.search(line):
+            return _named_target(match[1].strip())
+    refuse(TOOL, "no line `Performance counter stats for …`")
+
+
+def _named_target(words: str) -> Target:
+    name = words.strip("'")
+    if name == "system wide":
+        return Target("system", name)
+    if name.startswith("CPU(s)"):
+        return Target("cpus", name)
+    if words.startswith(("process id", "thread id")):
+        return Target("process", words)
+    return Target("command", name)
+
+
+def require_system_wide(target: Target) -> Target:
+    """Return ``target`` where perf counted whole CPUs. Raises FormatError: counts of a command say nothing of XDP."""
+    if target.kind in ("system", "cpus"):
+        return target
+    raise FormatError(
+        f"perf counted {target.kind} `{target.text}`, not the machine: XDP runs in softirqs that it never sees",
+        remedy="record perf with `perf stat -a` or `-C CPUS`",
+    )

@@ -1,0 +1,59 @@
+"""/proc/stat: how long each CPU did what, in ticks of 10 ms (USER_HZ) since boot; see proc(5)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from xdplab.formats.reading import count_of, lines_of, refuse
+
+TOOL = "/proc/stat"
+MIN_COLUMNS = 7
+"""user nice system idle iowait irq softirq: there since Linux 2.6; steal, guest and guest_nice came later."""
+
+
+@dataclass(frozen=True)
+class CpuTicks:
+    """Cumulative ticks of one CPU; guest time is part of ``user``, as the kernel counts it."""
+
+    cpu: int
+    user: int
+    nice: int
+    system: int
+    idle: int
+    iowait: int
+    irq: int
+    softirq: int
+    steal: int
+
+    @property
+    def total(self) -> int:
+        return self.busy + self.idle + self.iowait
+
+    @property
+    def busy(self) -> int:
+        return self.user + self.nice + self.system + self.irq + self.softirq + self.steal
+
+
+def parse_procstat(data: bytes | str) -> tuple[CpuTicks, ...]:
+    """Return one row a CPU (the sum over CPUs is left out). Raises FormatError where there is none."""
+    rows = tuple(
+        parse_cpu_line(line, number)
+        for number, line in enumerate(lines_of(data, TOOL), start=1)
+        if line.startswith("cpu") and not line.startswith("cpu ")
+    )
+    if not rows:
+        refuse(TOOL, "no line of a CPU")
+    if len({row.cpu for row in rows}) != len(rows):
+        refuse(TOOL, "a CPU twice")
+    return rows
+
+
+def parse_cpu_line(line: str, number: int) -> CpuTicks:
+    """Return the CPU in `cpuN user nice system …`, line ``number`` of its file."""
+    name, *words = line.split()
+    if len(words) < MIN_COLUMNS:
+        refuse(TOOL, f"fewer than {MIN_COLUMNS} columns (cut?)", line=number, text=line)
+    ticks = [count_of(word, TOOL, line=number) for word in words[:8]]
+    user, nice, system, idle, iowait, irq, softirq, steal = ticks if len(ticks) == 8 else [*ticks, 0]
+    cpu = count_of(name.removeprefix("cpu"), TOOL, line=number)
+    return CpuTicks(cpu, user, nice, system, idle, iowait, irq, softirq, steal)
