@@ -75,6 +75,7 @@ forwarded_source    | str   |      | state   | whose count forwarded_pps is: tg 
 forwarded_l2_bps    | float | bit/s| rate    | forwarded_pps x frame_bytes x 8
 ns_per_packet       | float | ns   | time    | 1e9 x CPUs that do DUT work / forwarded_pps; null unless the DUT or the shared CPU is the limit
 access_ns           | float | ns   | time    | 1e9/pps(N) - 1e9/pps(0), N = 0 of the same block, repetition, engine and size, per CPU
+testrun_raw_ns      | float | ns   | time    | BPF_PROG_TEST_RUN of the program, least of its runs; null for af_xdp
 testrun_ns          | float | ns   | time    | BPF_PROG_TEST_RUN of the same program less that of N = 0
 program_run_ns      | float | ns   | time    | mean run time by BPF statistics, in a pass of its own
 latency_min_ns      | float | ns   | time    | least stamped round trip
@@ -98,6 +99,7 @@ branches            | float |      | count   | DUT branches in the perf pass
 branch_misses       | float |      | count   | DUT branch misses in the perf pass
 l1d_loads           | float |      | count   | DUT L1 data loads in the perf pass
 l1d_misses          | float |      | count   | DUT L1 data load misses in the perf pass
+perf_packets        | int   |      | count   | frames forwarded in the perf pass: what its counts are divided by
 host_cycles         | float |      | count   | cycles of the whole machine in the perf pass
 host_instructions   | float |      | count   | instructions of the whole machine in the perf pass
 host_context_switches | float |    | count   | context switches of the whole machine in the perf pass
@@ -112,6 +114,8 @@ jited_bytes         | int   | B    | count   | bytes of the JIT image; null with
 helper_inlined      | bool  |      | state   | lookup only: the kernel inlined the map lookup
 load_ms             | float | ms   | time    | BPF_PROG_LOAD alone
 attach_ms           | float | ms   | time    | attaching alone
+dut_cpus            | int   |      | state   | CPUs that do the DUT's work: what ns_per_packet and access_ns are multiplied by
+link_bps            | float | bit/s| state   | rate of the physical link; null on veth, tap and virtio, which have none
 rx_ring_entries     | int   |      | state   | entries of one receive ring of the DUT
 sched_policy        | str   |      | state   | the sender's scheduling as obtained
 overhead_s          | float | s    | time    | wall time of the attempt beyond warm-up and windows

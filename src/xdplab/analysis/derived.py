@@ -1,0 +1,132 @@
+"""Columns that need more than one trial: service time, access cost, test-run cost less its baseline.
+
+A value that cannot be is null, and ``null_reasons`` says why.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+
+import pandas as pd
+
+from xdplab.analysis.series import PROGRAM, SETTING, key_of, valid
+from xdplab.analysis.values import Row, number, text
+
+Answer = float | str  # the value, or the reason why there is none
+BASELINE_KEY = ("block", "repetition", *SETTING)
+
+
+def work_cpus(row: Row) -> float | None:
+    """Return how many CPUs do the DUT's work; one queue is one CPU, more must have been recorded."""
+    cpus = number(row, "dut_cpus")
+    return cpus if cpus else (1.0 if number(row, "queues") == 1 else None)
+
+
+def cpu_ns(row: Row) -> float | None:
+    """Return CPU time a packet in ns: 1e9 x CPUs that do DUT work / forwarded_pps."""
+    rate, cpus = number(row, "forwarded_pps"), work_cpus(row)
+    return 1e9 * cpus / rate if rate and cpus else None
+
+
+def ns_per_packet(row: Row, baselines: Sequence[Row]) -> Answer:
+    """Service time of one packet, where the DUT or the shared CPU was the limit."""
+    if text(row, "verdict") != "valid":
+        return f"the trial is {text(row, 'verdict')}"
+    if text(row, "limited_by") not in ("dut", "shared_cpu"):
+        return f"limited by {text(row, 'limited_by')}: the rate is not the DUT's"
+    return _cpu_ns_or_reason(row)
+
+
+def access_ns(row: Row, baselines: Sequence[Row]) -> Answer:
+    """CPU time of a packet's N accesses: 1e9/pps(N) - 1e9/pps(0), times the CPUs that do DUT work (design.md)."""
+    if number(row, "accesses") is None:
+        return "N of a user's program is not known"
+    if number(row, "accesses") == 0:
+        return "N = 0 is the baseline itself"
+    if text(row, "verdict") != "valid":
+        return f"the trial is {text(row, 'verdict')}"
+    if not _costs_show(row):
+        return f"limited by {text(row, 'limited_by')}: the rate does not show the accesses' cost"
+    shown = [base for base in baselines if _costs_show(base)]
+    if not shown:
+        return "N = 0 is not limited by the DUT" if baselines else _NO_BASELINE
+    own, zeros = _cpu_ns_or_reason(row), [cpu_ns(base) for base in shown]
+    known = [zero for zero in zeros if zero is not None]
+    return own if isinstance(own, str) or not known else own - sum(known) / len(known)
+
+
+def testrun_ns(row: Row, baselines: Sequence[Row]) -> Answer:
+    """BPF_PROG_TEST_RUN of the program less that of N = 0, in ns a packet."""
+    own = number(row, "testrun_raw_ns")
+    if own is None:
+        return "BPF_PROG_TEST_RUN was not run on this program"
+    if number(row, "accesses") == 0:
+        return "N = 0 is the baseline itself"
+    zeros = [zero for base in baselines if (zero := number(base, "testrun_raw_ns")) is not None]
+    return own - sum(zeros) / len(zeros) if zeros else _NO_BASELINE
+
+
+_NO_BASELINE = "no valid N = 0 in the same block, repetition and setting"
+
+
+def _costs_show(row: Row) -> bool:
+    """In the closed loop of a shared CPU a difference of rates is the work's, also where the sender dominates."""
+    limit = text(row, "limited_by")
+    return limit in ("dut", "shared_cpu") or (limit == "generator" and text(row, "arrangement") == "shared")
+
+
+def _cpu_ns_or_reason(row: Row) -> Answer:
+    value = cpu_ns(row)
+    if value is not None:
+        return value
+    return "nothing was forwarded" if work_cpus(row) else "how many CPUs do the DUT's work was not recorded"
+
+
+COLUMNS: dict[str, Callable[[Row, Sequence[Row]], Answer]] = {
+    "ns_per_packet": ns_per_packet,
+    "access_ns": access_ns,
+    "testrun_ns": testrun_ns,
+}
+
+
+def derive(trials: pd.DataFrame) -> pd.DataFrame:
+    """Return a copy of judged ``trials`` with ns_per_packet, access_ns and testrun_ns, or the reason why not."""
+    rows = trials.to_dict("records")
+    baselines = _baselines(trials)
+    places, programs = key_of(trials, BASELINE_KEY), key_of(trials, PROGRAM)
+    answers = [_answers(row, baselines, p, g) for row, p, g in zip(rows, places, programs, strict=True)]
+    columns = {name: pd.array([_value(a[name]) for a in answers], dtype="Float64") for name in COLUMNS}
+    reasons = [_merged(row, answer) for row, answer in zip(rows, answers, strict=True)]
+    return trials.assign(**columns, null_reasons=pd.array(reasons, dtype="string"))
+
+
+def _baselines(trials: pd.DataFrame) -> dict[str, list[tuple[str, Row]]]:
+    zeros = valid(trials)
+    zeros = zeros[zeros["accesses"].eq(0).fillna(False)]
+    found: dict[str, list[tuple[str, Row]]] = defaultdict(list)
+    keys = zip(key_of(zeros, BASELINE_KEY), key_of(zeros, PROGRAM), zeros.to_dict("records"), strict=True)
+    for place, program, row in keys:
+        found[place].append((program, row))  # type: ignore[arg-type]
+    return found
+
+
+def _answers(
+    row: Row, baselines: dict[str, list[tuple[str, Row]]], place: str, program: str
+) -> dict[str, Answer]:
+    """N = 0 of the same program where the plan measured it, else those of the setting: the code is the same."""
+    there = baselines.get(place, [])
+    own = [base for name, base in there if name == program]
+    chosen = own or [base for _, base in there]
+    return {name: column(row, chosen) for name, column in COLUMNS.items()}
+
+
+def _value(answer: Answer) -> float | None:
+    return None if isinstance(answer, str) else answer
+
+
+def _merged(row: Row, answers: dict[str, Answer]) -> str | None:
+    reasons = {k: v for k, v in json.loads(text(row, "null_reasons") or "{}").items() if k not in answers}
+    reasons |= {name: answer for name, answer in answers.items() if isinstance(answer, str)}
+    return json.dumps(reasons, ensure_ascii=False, sort_keys=True) if reasons else None

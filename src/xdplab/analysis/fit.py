@@ -1,0 +1,82 @@
+"""The model every series is held against: t(N) = t0 + c x N."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import nan, sqrt
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike, NDArray
+
+from xdplab.analysis.series import by_series, valid
+
+
+@dataclass(frozen=True)
+class Line:
+    """Fitted t0 (ns) and c (ns an access) with standard errors (NaN without a degree of freedom).
+
+    ``residuals`` are relative, (t - fitted)/fitted, in the order of the observations; ``points`` counts distinct N.
+    """
+
+    t0: float
+    c: float
+    t0_se: float
+    c_se: float
+    r2: float
+    n: int
+    points: int
+    residuals: NDArray[np.float64]
+
+    def at(self, accesses: float) -> float:
+        """Return the fitted time at N in ns."""
+        return self.t0 + self.c * accesses
+
+
+def fit_line(accesses: ArrayLike, times_ns: ArrayLike) -> Line | None:
+    """Weighted least squares of time (ns) against N, one observation a repetition; None with less than two N.
+
+    The noise of a rate is a share of it, so each observation weighs 1/t^2 (one iteration, with the fitted t); standard
+    errors come from the scaled residuals, s^2 (X'WX)^-1, R^2 from the weighted sums (Draper and Smith, ch. 9).
+    """
+    x, t = np.asarray(accesses, dtype=float), np.asarray(times_ns, dtype=float)
+    if len(np.unique(x)) < 2:
+        return None
+    first, _ = _solve(x, t, 1 / t**2)
+    fitted = first[0] + first[1] * x
+    weights = 1 / np.where(fitted > 0, fitted, t) ** 2
+    (t0, c), inverse = _solve(x, t, weights)
+    residuals = t - (t0 + c * x)
+    spare = len(x) - 2
+    scale = float(weights @ residuals**2) / spare if spare else nan
+    spread = float(weights @ (t - np.average(t, weights=weights)) ** 2)
+    r2 = 1 - float(weights @ residuals**2) / spread if spread else nan
+    errors = [sqrt(scale * inverse[i, i]) if spare else nan for i in (0, 1)]
+    relative = residuals / (t0 + c * x)
+    return Line(float(t0), float(c), errors[0], errors[1], r2, len(x), len(np.unique(x)), relative)
+
+
+def _solve(
+    x: NDArray[np.float64], t: NDArray[np.float64], weights: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return (t0, c) and (X'WX)^-1. N is scaled to its range, so that N = 12800 costs no digits."""
+    scale = np.ptp(x)
+    design = np.column_stack([np.ones_like(x), x / scale])
+    inverse = np.linalg.inv(design.T @ (weights[:, None] * design))
+    unscale = np.array([1.0, 1 / scale])
+    return inverse @ (design.T @ (weights * t)) * unscale, inverse * np.outer(unscale, unscale)
+
+
+def limited_by_dut(trials: pd.DataFrame) -> pd.DataFrame:
+    """Return the valid trials whose rate is the DUT's: those that have a service time."""
+    believed = valid(trials)
+    return believed[believed["ns_per_packet"].notna()]
+
+
+def fits(trials: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame, Line]]:
+    """Yield (label, rows, line) for each series of DUT-limited or CPU-sharing points with at least two N."""
+    for label, rows in by_series(limited_by_dut(trials)):
+        line = fit_line(rows["accesses"].astype(float), rows["ns_per_packet"].astype(float))
+        if line is not None:
+            yield label, rows, line

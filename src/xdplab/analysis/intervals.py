@@ -1,0 +1,57 @@
+"""Means and intervals over repetitions: the repetition is the unit, never the one-second sample."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from math import nan, sqrt
+
+import numpy as np
+import pandas as pd
+from scipy import stats
+
+CONFIDENCE = 0.95
+
+
+@dataclass(frozen=True)
+class Interval:
+    """Of one point over its repetitions; ``sd``, ``low``, ``high`` and ``cv`` are NaN for a single repetition."""
+
+    n: int
+    mean: float
+    median: float
+    sd: float
+    low: float
+    high: float
+    cv: float
+
+    @property
+    def se(self) -> float:
+        return self.sd / sqrt(self.n) if self.n > 1 else nan
+
+
+def interval(values: Iterable[float], confidence: float = CONFIDENCE) -> Interval:
+    """Return mean, median, SD, t interval of the mean, and CV. Raises ValueError without any value.
+
+    mean +- t(1 - (1-confidence)/2, n-1) x sd/sqrt(n): Student (1908); two-sided.
+    """
+    sample = np.asarray(list(values), dtype=float)
+    if not len(sample):
+        raise ValueError("an interval needs at least one repetition")
+    mean, median, n = float(sample.mean()), float(np.median(sample)), len(sample)
+    if n == 1:
+        return Interval(1, mean, median, nan, nan, nan, nan)
+    sd = float(sample.std(ddof=1))
+    half = float(stats.t.ppf(0.5 + confidence / 2, n - 1)) * sd / sqrt(n)
+    return Interval(n, mean, median, sd, mean - half, mean + half, sd / mean if mean else nan)
+
+
+def summarise(trials: pd.DataFrame, value: str, by: str | list[str] = "point_id") -> pd.DataFrame:
+    """Return one row a group with n, mean, median, sd, low, high, cv of ``value``; groups without any are left out."""
+    known = trials[trials[value].notna()]
+    names = [by] if isinstance(by, str) else list(by)
+    rows = []
+    for key, group in known.groupby(names, sort=False, dropna=False):
+        found = interval(group[value].astype(float))
+        rows.append(dict(zip(names, key, strict=True)) | vars(found))  # type: ignore[arg-type]
+    return pd.DataFrame(rows, columns=[*names, "n", "mean", "median", "sd", "low", "high", "cv"])

@@ -1,0 +1,98 @@
+"""Which rows belong together: settled trials, points, and series of points that differ in N only."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pandas as pd
+
+# What stays the same along a series, apart from the program.
+SETTING = (
+    "lab",
+    "arrangement",
+    "engine",
+    "mode",
+    "xsk_attach",
+    "xsk_bind",
+    "queues",
+    "frame_bytes",
+    "flows",
+    "load",
+    "rate_requested_pps",
+)
+PROGRAM = ("program_name", "workload", "op", "form", "map_type", "working_set_bytes", "action")
+SERIES = SETTING + PROGRAM
+
+
+def key_of(trials: pd.DataFrame, columns: tuple[str, ...]) -> pd.Series:
+    """Return one text key a row; nulls are a value of their own, so that they group and compare."""
+    cells = trials[list(columns)].astype("string").fillna("-")
+    return cells.agg("|".join, axis=1) if len(cells) else pd.Series(index=trials.index, dtype="object")
+
+
+def settled(trials: pd.DataFrame) -> pd.DataFrame:
+    """Return the last attempt of each trial: what was tried before it is history, not a measurement."""
+    if trials["trial_id"].isna().any():
+        return trials
+    ordered = trials.sort_values("attempt", kind="stable", na_position="first")
+    return trials.loc[ordered.groupby("trial_id", sort=False).tail(1).index.sort_values()]
+
+
+def valid(trials: pd.DataFrame) -> pd.DataFrame:
+    """Return the settled, valid trials."""
+    last = settled(trials)
+    return last[last["verdict"].eq("valid").fillna(False)]
+
+
+def with_baselines(trials: pd.DataFrame) -> pd.DataFrame:
+    """Return ``trials`` with each N = 0 that has no program of its own lent to the series of its setting.
+
+    N = 0 does no access, so a plan may measure it once for all workloads; series then start at the same point.
+    """
+    frame = trials.reset_index(drop=True)
+    setting, program = key_of(frame, SETTING), key_of(frame, PROGRAM)
+    zero = frame["accesses"].eq(0).fillna(False).astype(bool)
+    counted = frame["accesses"].gt(0).fillna(False).astype(bool)
+    parts = [frame]
+    for place, rows in frame[zero].groupby(setting[zero], sort=False):
+        there = setting.eq(place)
+        owners = set(program[there & counted])
+        orphans = rows[~program[rows.index].isin(owners)]
+        heirs = sorted(owners - set(program[there & zero]))
+        if len(orphans) and owners:
+            parts[0] = parts[0].drop(orphans.index)
+        parts += [_lend(orphans, frame[there & counted & program.eq(heir)]) for heir in heirs if len(orphans)]
+    return pd.concat(parts, ignore_index=True) if len(parts) > 1 else parts[0]
+
+
+def _lend(orphans: pd.DataFrame, owners: pd.DataFrame) -> pd.DataFrame:
+    first = owners.iloc[0]
+    return orphans.assign(**{name: pd.array([first[name]] * len(orphans), dtype=owners[name].dtype) for name in PROGRAM})
+
+
+def by_series(trials: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
+    """Yield (label, rows by N) of every series with known N; the label names what the series holds still."""
+    known = with_baselines(trials[trials["accesses"].notna()])
+    if known.empty:
+        return
+    for _, rows in known.groupby(key_of(known, SERIES), sort=False):
+        yield label_of(rows.iloc[0].to_dict()), rows.sort_values("accesses", kind="stable")
+
+
+def label_of(row: dict[str, object]) -> str:
+    """Return a short name of a series: ``native chase-read 1 queue 64 B live max``."""
+    parts = [
+        _word(row, "mode"),
+        _word(row, "program_name"),
+        _word(row, "queues", " queue" if row.get("queues") == 1 else " queues"),
+        _word(row, "frame_bytes", " B"),
+        _word(row, "working_set_bytes", " B working set"),
+        _word(row, "engine"),
+        _word(row, "load"),
+    ]
+    return " ".join(part for part in parts if part)
+
+
+def _word(row: dict[str, object], name: str, unit: str = "") -> str:
+    value = row.get(name)
+    return "" if value is None or pd.isna(value) else f"{value}{unit}"  # type: ignore[call-overload]

@@ -1,0 +1,26 @@
+"""Null-safe reading of one row: a row may come from a dict, from JSON or from a nullable pandas column."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pandas as pd
+
+Row = Mapping[str, object]
+
+
+def is_null(value: object) -> bool:
+    """True for None, NaN and pd.NA: a value that was not measured."""
+    return value is None or bool(pd.isna(value))  # type: ignore[call-overload]
+
+
+def number(row: Row, name: str) -> float | None:
+    """Return the column as a float, or None where it was not measured."""
+    value = row.get(name)
+    return None if is_null(value) else float(value)  # type: ignore[arg-type]
+
+
+def text(row: Row, name: str) -> str | None:
+    """Return the column as text, or None where it has no value."""
+    value = row.get(name)
+    return None if is_null(value) else str(value)

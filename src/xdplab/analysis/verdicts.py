@@ -1,0 +1,268 @@
+"""May this trial be believed, and what limited it: pure rules over the one trial, with a version.
+
+A better rule re-judges old runs: nothing here reads the lab, the clock or another trial.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import pandas as pd
+
+from xdplab.analysis.values import Row, number, text
+
+RULES_VERSION = "1"
+
+COUNT_TOLERANCE = 0.01  # two counts of the same frames
+LINE_SLACK = 1.002  # clocks of two NICs
+LINE_FULL = 0.99  # share of the line rate from which the link is the limit
+OFFERED_SHARE = 0.999  # of what was asked of a sender with its own core
+LOSS_FLOOR = 0.001  # loss below it does not show saturation
+L1_EXTRA_BYTES = 20  # preamble and inter-frame gap
+WITHOUT_MEASUREMENT = frozenset({"unsupported", "failed"})
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """``verdict`` with its ``reason``; ``limited_by`` is None unless the trial is valid."""
+
+    verdict: str
+    reason: str
+    limited_by: str | None
+
+
+def returns_frames(row: Row) -> bool:
+    """False for a user's program that drops or passes: only the DUT can count what it processed."""
+    return text(row, "action") in (None, "tx")
+
+
+def tg_count(row: Row) -> float | None:
+    """Frames the TG got back. A user's program may rewrite the payload: what comes back without the magic is counted."""
+    received, foreign = number(row, "rx_packets"), number(row, "foreign_packets")
+    rewrites = received is not None and text(row, "workload") is None and text(row, "program_name") is not None
+    if rewrites and foreign and received is not None and foreign > received:
+        return received + foreign
+    return received
+
+
+def forwarded(row: Row) -> float | None:
+    """Frames forwarded in the window (processed, for drop and pass): the TG's count, else the DUT's."""
+    if not returns_frames(row):
+        return number(row, "dut_rx_packets")
+    received = tg_count(row)
+    return number(row, "dut_tx_packets") if received is None else received
+
+
+def loss_share(row: Row) -> float | None:
+    """Share of the frames sent that were not forwarded, or None where a count is missing."""
+    sent, done = number(row, "tx_packets"), forwarded(row)
+    return 1 - done / sent if sent and done is not None else None
+
+
+def offered_share(row: Row) -> float | None:
+    """Offered rate over the requested one, or None at max load."""
+    asked, offered = number(row, "rate_requested_pps"), number(row, "offered_pps")
+    return offered / asked if asked and offered is not None else None
+
+
+def line_share(row: Row, frames: float | None) -> float | None:
+    """Share of the physical link's L1 rate that ``frames`` in the window take; None on virtual links."""
+    link, window, size = number(row, "link_bps"), number(row, "window_s"), number(row, "frame_bytes")
+    if not link or not window or size is None or frames is None:
+        return None
+    return frames / window * (size + L1_EXTRA_BYTES) * 8 / link
+
+
+def _apart(a: float, b: float) -> float:
+    return abs(a - b) / max(a, b) if max(a, b) else 0.0
+
+
+# --- what makes a trial invalid: each rule returns its reason, or None ---
+
+
+def something_sent(row: Row) -> str | None:
+    sent = number(row, "tx_packets")
+    if sent is None:
+        return "nobody counted the frames sent"
+    return None if sent else "the TG sent no frame"
+
+
+def somebody_counted(row: Row) -> str | None:
+    if forwarded(row) is not None:
+        return None
+    if returns_frames(row):
+        return "neither TG nor DUT counted what came back"
+    return f"a program whose action is {text(row, 'action')} is judged by the DUT's count, which is missing"
+
+
+def frames_reached_dut(row: Row) -> str | None:
+    return "no frame reached the DUT" if number(row, "dut_rx_packets") == 0 else None
+
+
+def tg_hears(row: Row) -> str | None:
+    if not returns_frames(row) or tg_count(row) != 0:
+        return None
+    sent_back = number(row, "dut_tx_packets")
+    if sent_back is None:
+        return "the TG received nothing and no count of the DUT tells why"
+    return f"the TG was deaf: it counted 0 while the DUT sent {sent_back:.0f} frames back" if sent_back else None
+
+
+def received_within_sent(row: Row) -> str | None:
+    sent, got = number(row, "tx_packets") or 0.0, tg_count(row)
+    if returns_frames(row) and got is not None and got > sent:
+        return f"the TG received {got:.0f} frames, more than the {sent:.0f} it sent"
+    arrived = number(row, "dut_rx_packets")
+    if arrived is not None and arrived > sent * (1 + COUNT_TOLERANCE):
+        return f"the DUT received {arrived:.0f} frames, more than the {sent:.0f} the TG sent"
+    return None
+
+
+def within_line_rate(row: Row) -> str | None:
+    share = line_share(row, forwarded(row))
+    if share is None or share <= LINE_SLACK:
+        return None
+    return f"received {share:.1%} of what the physical link can carry"
+
+
+def counts_agree(row: Row) -> str | None:
+    tg, dut = tg_count(row), number(row, "dut_tx_packets")
+    if not returns_frames(row) or tg is None or dut is None or _apart(tg, dut) <= COUNT_TOLERANCE:
+        return None
+    return f"TG and DUT disagree by {_apart(tg, dut):.1%} on the same frames: {tg:.0f} received, {dut:.0f} sent back"
+
+
+def no_duplicates(row: Row) -> str | None:
+    twice, got = number(row, "duplicate_packets"), number(row, "rx_packets")
+    if not twice or not got or twice / got <= COUNT_TOLERANCE:
+        return None
+    return f"{twice / got:.1%} of the frames received are duplicates"
+
+
+def offered_as_asked(row: Row) -> str | None:
+    share = offered_share(row)
+    if share is None or share >= OFFERED_SHARE or text(row, "arrangement") not in ("split", "hosts"):
+        return None
+    return f"the sender had its own core and offered {share:.2%} of the rate asked for"
+
+
+RULES: tuple[Callable[[Row], str | None], ...] = (
+    something_sent,
+    somebody_counted,
+    frames_reached_dut,
+    tg_hears,
+    received_within_sent,
+    within_line_rate,
+    counts_agree,
+    no_duplicates,
+    offered_as_asked,
+)
+
+
+# --- what a valid trial still has to say ---
+
+
+def say_who_counted(row: Row) -> str | None:
+    if not returns_frames(row):
+        return "judged by the DUT's count alone"
+    tg, dut = tg_count(row), number(row, "dut_tx_packets")
+    if tg is None:
+        return "one count only: the DUT's"
+    if dut is None:
+        return "one count only: the TG's"
+    return f"TG and DUT agree within {_apart(tg, dut):.2%}"
+
+
+def say_nothing_forwarded(row: Row) -> str | None:
+    return "the DUT forwarded nothing" if forwarded(row) == 0 else None
+
+
+def say_rewritten(row: Row) -> str | None:
+    changed = returns_frames(row) and tg_count(row) != number(row, "rx_packets")
+    return "the program rewrites the payload: frames without the magic are counted" if changed else None
+
+
+def say_duplicates(row: Row) -> str | None:
+    twice = number(row, "duplicate_packets")
+    return f"{twice:.0f} duplicates" if twice else None
+
+
+def say_queues(row: Row) -> str | None:
+    reached, queues = number(row, "queues_reached"), number(row, "queues")
+    if reached is None or queues is None or reached >= queues:
+        return None
+    return f"traffic reached {reached:.0f} of {queues:.0f} queues"
+
+
+REMARKS = (say_who_counted, say_nothing_forwarded, say_rewritten, say_duplicates, say_queues)
+
+
+# --- what limited a valid trial: the first that holds ---
+
+
+def link_is_full(row: Row) -> bool:
+    share = line_share(row, forwarded(row))
+    return share is not None and share >= LINE_FULL
+
+
+def load_was_met(row: Row) -> bool:
+    share, loss = offered_share(row), loss_share(row)
+    return share is not None and share >= OFFERED_SHARE and (loss is None or loss <= LOSS_FLOOR)
+
+
+def sender_dominates(row: Row) -> bool:
+    """The core is shared with an AF_XDP sender, whose frame costs a system call's share, a copy and an skb.
+
+    Only where the program's own time is known (BPF_PROG_TEST_RUN, else BPF statistics) can one trial tell: below
+    half of the core's time the rate is the sender's, not the DUT's. ``live`` frames cost the sender next to nothing.
+    """
+    program_ns = number(row, "testrun_raw_ns") or number(row, "program_run_ns")
+    rate, cpus = number(row, "forwarded_pps"), number(row, "dut_cpus") or 1.0
+    if text(row, "arrangement") != "shared" or text(row, "engine") != "afxdp" or program_ns is None or rate is None:
+        return False
+    return program_ns * rate / (1e9 * cpus) < 0.5
+
+
+def cpu_is_shared(row: Row) -> bool:
+    return text(row, "arrangement") == "shared"
+
+
+def dut_lost_frames(row: Row) -> bool:
+    return (loss_share(row) or 0.0) > LOSS_FLOOR
+
+
+LIMITS: tuple[tuple[str, Callable[[Row], bool]], ...] = (
+    ("link", link_is_full),
+    ("none", load_was_met),
+    ("generator", sender_dominates),
+    ("shared_cpu", cpu_is_shared),
+    ("dut", dut_lost_frames),
+    ("generator", lambda row: True),  # the DUT forwarded all that was offered at max
+)
+
+
+def limited_by(row: Row) -> str:
+    """Return what limited a valid trial: link, none, generator, shared_cpu or dut."""
+    return next(name for name, holds in LIMITS if holds(row))
+
+
+def judge(row: Row) -> Verdict:
+    """Judge one trial by its own row; ``unsupported`` and ``failed`` come with the row and are kept."""
+    before = text(row, "verdict")
+    if before in WITHOUT_MEASUREMENT:
+        return Verdict(str(before), text(row, "reason") or "no reason was recorded", None)
+    for rule in RULES:
+        reason = rule(row)
+        if reason is not None:
+            return Verdict("invalid", reason, None)
+    remarks = (remark(row) for remark in REMARKS)
+    return Verdict("valid", "; ".join(words for words in remarks if words), limited_by(row))
+
+
+def judged(trials: pd.DataFrame) -> pd.DataFrame:
+    """Return a copy of ``trials`` with verdict, reason, limited_by and rules_version of these rules."""
+    verdicts = [judge(row) for row in trials.to_dict("records")]
+    columns = {name: [getattr(v, name) for v in verdicts] for name in ("verdict", "reason", "limited_by")}
+    columns["rules_version"] = [RULES_VERSION] * len(verdicts)
+    return trials.assign(**{name: pd.array(cells, dtype="string") for name, cells in columns.items()})
