@@ -1,0 +1,198 @@
+"""Device state: remembered before a run, set for a block, put back after it, also by another process after a crash."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import PurePosixPath
+from typing import Any
+
+from xdplab.deploy.settings import BY_PREFIX, SETTINGS, Setting, Value, Values
+from xdplab.errors import HostError, PlanError, UnsupportedError
+from xdplab.hosts.base import Host
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """The settings of one interface. ``unsupported`` gives, per row, the tool's words for having no value."""
+
+    host: str
+    interface: str
+    identity: str
+    values: Values
+    unsupported: dict[str, str]
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Snapshot:
+        return cls(**data)
+
+
+@dataclass(frozen=True)
+class Applied:
+    """What was asked of an interface, what it said before, and what it says now, by ``row.name``."""
+
+    host: str
+    interface: str
+    requested: Values
+    before: Values
+    obtained: Values
+
+    @property
+    def differing(self) -> dict[str, tuple[Value, Value | None]]:
+        """Requested and obtained of every setting the device changed to something else (rings are often rounded)."""
+        pairs = {key: (value, self.obtained.get(key)) for key, value in self.requested.items()}
+        return {key: pair for key, pair in pairs.items() if pair[0] != pair[1]}
+
+    def require(self) -> Applied:
+        """Return self, or raise UnsupportedError naming the first setting that is not as requested."""
+        for key, (requested, obtained) in self.differing.items():
+            raise UnsupportedError(f"{self.host}: {self.interface}: {key} is {obtained} where {requested} was asked")
+        return self
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def snapshot(host: Host, interface: str) -> Snapshot:
+    """Read every setting. Raises HostError where the interface does not exist."""
+    identity = _identity(host, interface)
+    values: Values = {}
+    unsupported: dict[str, str] = {}
+    for setting in SETTINGS:
+        try:
+            values |= _read(setting, host, interface)
+        except UnsupportedError as error:
+            unsupported[setting.prefix] = error.message
+    return Snapshot(host.name, interface, identity, values, unsupported)
+
+
+def apply(host: Host, interface: str, wanted: Mapping[str, Value]) -> Applied:
+    """Write the settings that differ, in the table's order, and read them back.
+
+    Raises PlanError for a setting the table does not know and UnsupportedError for one the device lacks, both before
+    anything is changed; UnsupportedError with the tool's words where the device refuses a value.
+    """
+    rows = _rows(wanted)
+    before = _read_all(rows, host, interface)
+    _require_known(host, interface, wanted, before)
+    for setting in rows:
+        _write_differences(setting, host, interface, wanted, before)
+    obtained = _read_all(rows, host, interface)
+    return Applied(host.name, interface, dict(wanted), _only(before, wanted), _only(obtained, wanted))
+
+
+def restore(host: Host, interface: str, remembered: Snapshot) -> None:
+    """Put an interface back as it was, in reverse order, and verify. Restoring twice is harmless.
+
+    A second pass goes forward: a queue's XPS mask, say, can only return after the queue. Raises HostError naming what
+    stayed different.
+    """
+    for order in (tuple(reversed(SETTINGS)), SETTINGS):
+        if not _differences(host, interface, remembered):
+            return
+        for setting in order:
+            with contextlib.suppress(UnsupportedError):  # the verification below is the judge
+                current = _read(setting, host, interface)
+                _write_differences(setting, host, interface, remembered.values, current)
+    if left := _differences(host, interface, remembered):
+        raise HostError(
+            f"{host.name}: {interface} is not as it was: {left}", remedy="set these by hand, or make the device anew"
+        )
+
+
+def remember(host: Host, interface: str, state_dir: str) -> Snapshot:
+    """Return the interface's original state, kept in ``state_dir`` on the host until `restore_remembered`.
+
+    What an earlier run has left there wins over what the interface says now: that run may have died halfway.
+    """
+    if (kept := _kept(host, interface, state_dir)) is not None:
+        return kept
+    taken = snapshot(host, interface)
+    host.put(json.dumps(taken.to_json(), indent=1).encode(), _path(interface, state_dir))
+    return taken
+
+
+def restore_remembered(host: Host, interface: str, state_dir: str) -> Snapshot | None:
+    """Put back what `remember` kept, verify, and forget it; None where nothing is kept. Calling it again is harmless.
+
+    Raises HostError where the device does not return to its state: the snapshot then stays for another try.
+    """
+    kept = _kept(host, interface, state_dir)
+    if kept is not None:
+        restore(host, interface, kept)
+    host.run(["rm", "-f", _path(interface, state_dir)])
+    return kept
+
+
+def _kept(host: Host, interface: str, state_dir: str) -> Snapshot | None:
+    """Return the stored snapshot, unless it is of another boot or of a former device of that name."""
+    found = host.run(["cat", _path(interface, state_dir)], check=False)
+    if not found.ok:
+        return None
+    kept = Snapshot.from_json(json.loads(found.text))
+    return kept if kept.identity == _identity(host, interface, missing_ok=True) else None
+
+
+def _path(interface: str, state_dir: str) -> str:
+    return str(PurePosixPath(state_dir) / f"device-{interface}.json")
+
+
+def _identity(host: Host, interface: str, *, missing_ok: bool = False) -> str:
+    """Return boot, index and MAC: what a device made anew under the same name does not share."""
+    shown = host.run(["ip", "-j", "link", "show", "dev", interface], check=not missing_ok)
+    if not shown.ok:
+        return ""
+    link = json.loads(shown.text)[0]
+    boot = host.run(["cat", "/proc/sys/kernel/random/boot_id"]).text.strip()
+    return f"{boot} {link['ifindex']} {link.get('address')}"
+
+
+def _rows(wanted: Iterable[str]) -> tuple[Setting, ...]:
+    prefixes = {key.partition(".")[0] for key in wanted}
+    if unknown := sorted(prefixes - BY_PREFIX.keys()):
+        raise PlanError(f"unknown device setting {unknown[0]!r}", remedy=f"settings are {', '.join(BY_PREFIX)}")
+    return tuple(setting for setting in SETTINGS if setting.prefix in prefixes)
+
+
+def _read(setting: Setting, host: Host, interface: str) -> Values:
+    return {f"{setting.prefix}.{name}": value for name, value in setting.read(host, interface).items()}
+
+
+def _read_all(rows: Iterable[Setting], host: Host, interface: str) -> Values:
+    return {key: value for setting in rows for key, value in _read(setting, host, interface).items()}
+
+
+def _write_differences(
+    setting: Setting, host: Host, interface: str, wanted: Mapping[str, Value], current: Mapping[str, Value]
+) -> None:
+    own = {key: value for key, value in wanted.items() if key.partition(".")[0] == setting.prefix}
+    changes = {key.partition(".")[2]: value for key, value in own.items() if current.get(key) != value}
+    if changes:
+        setting.write(host, interface, changes)
+
+
+def _differences(host: Host, interface: str, remembered: Snapshot) -> dict[str, tuple[Value | None, Value]]:
+    """Return what is now and what was, of every setting that is not as remembered."""
+    now = _read_all((BY_PREFIX[prefix] for prefix in _prefixes(remembered)), host, interface)
+    return {key: (now.get(key), was) for key, was in remembered.values.items() if now.get(key) != was}
+
+
+def _prefixes(remembered: Snapshot) -> list[str]:
+    return list(dict.fromkeys(key.partition(".")[0] for key in remembered.values))
+
+
+def _require_known(host: Host, interface: str, wanted: Iterable[str], present: Mapping[str, Value]) -> None:
+    for key in wanted:
+        # Which queues exist may be changed by the same call, so their masks are left to the kernel's own words.
+        if key not in present and not key.startswith("xps."):
+            names = ", ".join(name for name in present if name.partition(".")[0] == key.partition(".")[0])
+            raise UnsupportedError(f"{host.name}: {interface} has no setting {key}", remedy=f"it has {names or 'none'}")
+
+
+def _only(values: Mapping[str, Value], keys: Iterable[str]) -> Values:
+    return {key: values[key] for key in keys if key in values}

@@ -1,0 +1,146 @@
+"""Native C on a host: sent as source, built there, kept by content.
+
+A C room (xdpload, xdpgen, afxdp_user) and the user-space copy of a workload are compiled on the host that runs them,
+because only that host knows its libraries and CPU. The result lies in a cache directory of the host under a name made
+of the sources' content and the compilers' versions. It appears there by one rename, so that an interrupted build leaves
+nothing that looks finished.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import re
+import tarfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from xdplab.errors import HostError
+from xdplab.hosts.base import Host, Result
+from xdplab.resources import room
+
+BUILD_DEADLINE_S = 120.0
+WORKLOAD_FLAGS = ("-O2", "-fPIC", "-shared")
+
+_SOURCE_PATTERNS = ("Makefile", "*.c", "*.h")
+_TOOL_PACKAGES = {"make": "make", "cc": "gcc", "clang": "clang"}
+
+# What a compiler or linker says when a development package is missing, and that package's Debian name.
+_HEADER_PACKAGES = (
+    (r"xdp/[\w./]+\.h: No such file|'xdp/[\w./]+\.h' file not found|cannot find -lxdp", "libxdp-dev"),
+    (r"bpf/[\w./]+\.h: No such file|'bpf/[\w./]+\.h' file not found|cannot find -lbpf", "libbpf-dev"),
+    (r"linux/[\w./]+\.h: No such file|'linux/[\w./]+\.h' file not found", "linux-libc-dev"),
+    (r"asm/[\w./]+\.h: No such file|'asm/[\w./]+\.h' file not found", "gcc-multilib"),
+    (r"cannot find -lelf", "libelf-dev"),
+    (r"cannot find -lz", "zlib1g-dev"),
+    (r"(?:stdio|stdlib|string|stdint)\.h: No such file|crt1\.o: No such file", "libc6-dev"),
+)
+
+
+@dataclass(frozen=True)
+class _Build:
+    """Files by relative path, the command that makes ``product`` of them in their folder, and the tools it runs."""
+
+    label: str
+    files: Mapping[str, bytes]
+    command: tuple[str, ...]
+    product: str
+    tools: tuple[str, ...]
+
+    def key(self, versions: str) -> str:
+        """Return 16 hex digits of everything the product is made of."""
+        digest = hashlib.sha256(repr((self.command, versions)).encode())
+        for name, content in sorted(self.files.items()):
+            digest.update(f"\0{name}\0{len(content)}\0".encode() + content)
+        return digest.hexdigest()[:16]
+
+
+def build_room(host: Host, name: str, cache_dir: str, *, deadline_s: float = BUILD_DEADLINE_S) -> str:
+    """Build the C room ``name`` on ``host`` and return the path of its binary, which bears the room's name.
+
+    Raises HostError naming the missing tool and its Debian package, or with the compiler's last words.
+    """
+    build = _Build(name, _sources(room(name)), ("make",), name, ("make", "cc", "clang"))
+    return _build(host, build, cache_dir, deadline_s)
+
+
+def build_workload(
+    host: Host,
+    source: str,
+    cache_dir: str,
+    *,
+    flags: Sequence[str] = WORKLOAD_FLAGS,
+    headers: Mapping[str, str] | None = None,
+    deadline_s: float = BUILD_DEADLINE_S,
+) -> str:
+    """Compile the user-space workload ``source`` on ``host`` and return the path of its ``workload.so``.
+
+    ``headers`` are the files it includes by name. Raises HostError as `build_room` does.
+    """
+    files = {name: text.encode() for name, text in (headers or {}).items()} | {"workload.c": source.encode()}
+    command = ("cc", *flags, "-I.", "-o", "workload.so", "workload.c")
+    return _build(host, _Build("workload", files, command, "workload.so", ("cc",)), cache_dir, deadline_s)
+
+
+def _sources(folder: Path) -> dict[str, bytes]:
+    """Read what a room is built from; objects and binaries of a local build stay behind."""
+    found = (path for pattern in _SOURCE_PATTERNS for path in folder.rglob(pattern))
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in sorted(found)}
+
+
+def _build(host: Host, build: _Build, cache_dir: str, deadline_s: float) -> str:
+    versions = "".join(_version(host, tool) for tool in build.tools)
+    target = PurePosixPath(cache_dir) / f"{build.label}-{build.key(versions)}"
+    product = str(target / build.product)
+    if not host.run(["test", "-f", product], check=False).ok:
+        _make(host, build, target, deadline_s)
+    return product
+
+
+def _version(host: Host, tool: str) -> str:
+    result = host.run([tool, "--version"], check=False)
+    if result.exit_code == 127:
+        package = _TOOL_PACKAGES[tool]
+        raise HostError(f"{host.name}: `{tool}` is not installed", remedy=f"install it there: apt install {package}")
+    return result.require().text
+
+
+def _make(host: Host, build: _Build, target: PurePosixPath, deadline_s: float) -> None:
+    host.run(["mkdir", "-p", str(target.parent)])
+    work = host.run(["mktemp", "-d", str(target.parent / f".{build.label}-XXXXXXXX")]).text.strip()
+    try:
+        host.run(["tar", "-xf", "-", "-C", work], stdin=_tar(build.files))
+        result = host.run(["env", "-C", work, *build.command], deadline_s=deadline_s, check=False)
+        if not result.ok:
+            raise _failure(host, build, result)
+        _publish(host, work, target, build.product)
+    finally:
+        host.run(["rm", "-rf", work], check=False)
+
+
+def _publish(host: Host, work: str, target: PurePosixPath, product: str) -> None:
+    """Rename the finished folder into place; where another build of the same content was first, use that one."""
+    host.run(["chmod", "755", work])  # mktemp's 700 would keep a workload from other users of the cache
+    moved = host.run(["mv", "-T", work, str(target)], check=False)
+    if not moved.ok and not host.run(["test", "-f", str(target / product)], check=False).ok:
+        moved.require()
+
+
+def _tar(files: Mapping[str, bytes]) -> bytes:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as archive:
+        for name, content in sorted(files.items()):
+            entry = tarfile.TarInfo(name)
+            entry.size = len(content)
+            archive.addfile(entry, io.BytesIO(content))
+    return buffer.getvalue()
+
+
+def _failure(host: Host, build: _Build, result: Result) -> HostError:
+    lines = (result.error_text or result.text.strip()).splitlines() or [f"exit code {result.exit_code}, and no word"]
+    for pattern, package in _HEADER_PACKAGES:
+        if line := next((line for line in lines if re.search(pattern, line)), None):
+            return HostError(f"{host.name}: {build.label} does not build: {line}", remedy=f"apt install {package}")
+    line = next((line for line in lines if "error:" in line), lines[-1])
+    return HostError(f"{host.name}: {build.label} does not build: {line}")

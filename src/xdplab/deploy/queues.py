@@ -1,0 +1,86 @@
+"""Queue counts of the DUT and the TG, changed in the order that a veth pair with XDP attached allows.
+
+While an end carries XDP its receive queues must not be fewer than the peer's transmit queues (the kernel answers
+EINVAL). So transmit queues shrink first, then receive queues change, then transmit queues grow: right at every step for
+both ends, and harmless where the two are separate cards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from xdplab.deploy.device import Applied
+from xdplab.deploy.settings import CHANNELS, Counted, Values
+from xdplab.errors import UnsupportedError
+from xdplab.hosts.base import Host
+
+_Step = Callable[[str, int, int], bool]
+"""Whether a count of this name, going from the second to the third argument, is changed in the step."""
+
+_STEPS: tuple[_Step, ...] = (
+    lambda name, was, will: name == "tx" and will < was,
+    lambda name, was, will: name != "tx",
+    lambda name, was, will: name == "tx" and will > was,
+)
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """One end of the lab's link."""
+
+    host: Host
+    interface: str
+
+    def channels(self) -> tuple[Counted, Counted]:
+        """Return the current channel counts and their maximums; both empty where the driver has none to set."""
+        try:
+            return CHANNELS.read_both(self.host, self.interface)
+        except UnsupportedError:
+            return {}, {}
+
+
+def queue_limit(end: Endpoint) -> int:
+    """Return how many queues an interface can have both ways; 1 where its driver has no channels to set."""
+    return _limit(end.channels()[1])
+
+
+def set_queues(dut: Endpoint, tg: Endpoint, queues: int) -> tuple[Applied, Applied]:
+    """Give both ends ``queues`` queues each way and return what was requested and obtained, DUT first.
+
+    Raises UnsupportedError naming the end that cannot, before anything is changed, or with ethtool's words.
+    XPS masks of queues that are added come up empty.
+    """
+    ends = (dut, tg)
+    before, wanted = zip(*(_plan(end, queues) for end in ends), strict=True)
+    for step in _STEPS:
+        for end, was, will in zip(ends, before, wanted, strict=True):
+            change = {name: n for name, n in will.items() if n != was[name] and step(name, was[name], n)}
+            if change:
+                CHANNELS.write(end.host, end.interface, change)
+    dut_applied, tg_applied = (_applied(*row).require() for row in zip(ends, before, wanted, strict=True))
+    return dut_applied, tg_applied
+
+
+def _plan(end: Endpoint, queues: int) -> tuple[Counted, Counted]:
+    """Return the counts an end has and those it shall have."""
+    current, limits = end.channels()
+    if not 1 <= queues <= _limit(limits):
+        raise UnsupportedError(f"{end.host.name}: {end.interface} can have 1 to {_limit(limits)} queues, not {queues}")
+    names = ("combined",) if limits.get("combined") else ("rx", "tx")
+    return current, {name: queues for name in names if name in current}
+
+
+def _limit(limits: Counted) -> int:
+    if combined := limits.get("combined", 0):
+        return combined
+    return min((limits[name] for name in ("rx", "tx") if name in limits), default=1)
+
+
+def _applied(end: Endpoint, before: Counted, wanted: Counted) -> Applied:
+    requested, was, obtained = (_keyed(values, wanted) for values in (wanted, before, end.channels()[0]))
+    return Applied(end.host.name, end.interface, requested, was, obtained)
+
+
+def _keyed(values: Counted, names: Iterable[str]) -> Values:
+    return {f"channels.{name}": values[name] for name in names}

@@ -1,0 +1,108 @@
+"""A tool of ours on a host that prints JSON lines and reads commands: one question, one answer, everything kept."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+from xdplab.errors import HostError, XdplabError
+from xdplab.hosts.base import Host, Process
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+Message = dict[str, Any]
+ErrorMaker = Callable[[str, Message], XdplabError]
+"""From the host's name and the tool's error line to the exception to raise."""
+
+END_DEADLINE_S = 5.0
+_Line = TypeVar("_Line", bound="DataclassInstance")
+
+
+def typed(kind: type[_Line], message: Message) -> _Line:
+    """Return the fields of ``kind`` taken from a line, lists as tuples. Raises HostError naming a missing one."""
+    missing = [name for name in kind.__dataclass_fields__ if name not in message]
+    if missing:
+        raise HostError(f"a {message.get('type')!r} line lacks {', '.join(missing)}: {message}")
+    values = {name: message[name] for name in kind.__dataclass_fields__}
+    return kind(**{name: tuple(value) if isinstance(value, list) else value for name, value in values.items()})
+
+
+class JsonSession:
+    """One running tool. Ends with its block, whatever happens, and then the kernel drops what it held."""
+
+    def __init__(self, host: Host, argv: Sequence[str], *, deadline_s: float, error: ErrorMaker) -> None:
+        self.host = host
+        self.argv = tuple(argv)
+        self._error = error
+        self._lines: list[str] = []
+        self._ended = False
+        self._process: Process = host.start(argv, deadline_s=deadline_s)
+
+    @property
+    def raw(self) -> str:
+        """Every line the tool has printed, untouched."""
+        return "".join(f"{line}\n" for line in self._lines)
+
+    def read(self, kind: str, timeout_s: float) -> Message:
+        """Return its next line, which must be of type ``kind``. Raises the typed error it reports, else HostError."""
+        line = self._process.read_line(timeout_s)
+        if line is None:
+            raise self._silent_end()
+        self._lines.append(line)
+        message = self._parse(line)
+        if message.get("type") == "error":
+            self._close(END_DEADLINE_S)
+            raise self._error(self.host.name, message)
+        if message.get("type") != kind:
+            raise HostError(f"{self.host.name}: {self.argv[0]} answered {line!r} where {kind!r} was due")
+        return message
+
+    def ask(self, command: str, kind: str, timeout_s: float = 10.0) -> Message:
+        """Send one command line and return its answer."""
+        self._process.write_line(command)
+        return self.read(kind, timeout_s)
+
+    def finish(self, kinds: Sequence[str], timeout_s: float = END_DEADLINE_S) -> list[Message]:
+        """Close its input, return its last lines (one of each of ``kinds``, in order) and wait for its end."""
+        self._process.close_stdin()
+        messages = [self.read(kind, timeout_s) for kind in kinds]
+        self._close(timeout_s)
+        return messages
+
+    def close(self) -> None:
+        """End it without asking anything more; harmless when it has ended."""
+        if not self._ended:
+            self._process.kill()
+            self._close(END_DEADLINE_S)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _close(self, deadline_s: float) -> None:
+        self._ended = True
+        self._process.close_stdin()
+        self._process.wait(deadline_s)
+
+    def _parse(self, line: str) -> Message:
+        try:
+            message = json.loads(line)
+        except json.JSONDecodeError:
+            message = None
+        if not isinstance(message, dict):
+            raise HostError(f"{self.host.name}: {self.argv[0]} printed {line!r}, which is not one of its JSON lines")
+        return message
+
+    def _silent_end(self) -> HostError:
+        self._ended = True
+        result = self._process.wait(END_DEADLINE_S)
+        how = f"with exit code {result.exit_code}" if result.exit_code is not None else "at its deadline"
+        words = result.error_text[-400:] or "it printed nothing more"
+        return HostError(f"{self.host.name}: {self.argv[0]} ended {how}: {words}")

@@ -1,0 +1,154 @@
+"""The table of device settings: each row reads its values from an interface and writes some of them.
+
+A value's key is ``row.name``: ``channels.rx``, ``rings.tx``, ``features.gro``, ``link.mtu``, ``xps.0``. The table's
+order is the order of writing: what later rows need comes first (a queue must exist before it gets an XPS mask).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from xdplab.errors import UnsupportedError
+from xdplab.hosts.base import Host
+
+Value = int | bool | str
+Values = dict[str, Value]
+Counted = dict[str, int]
+
+_SHORT_NAMES = {
+    "rx-checksumming": "rx",
+    "generic-segmentation-offload": "gso",
+    "generic-receive-offload": "gro",
+    "large-receive-offload": "lro",
+    "rx-vlan-offload": "rxvlan",
+    "tx-vlan-offload": "txvlan",
+    "ntuple-filters": "ntuple",
+    "receive-hashing": "rxhash",
+}
+
+
+class Setting(Protocol):
+    """One row. Names are without the row's prefix; both raise UnsupportedError with the tool's own words."""
+
+    @property
+    def prefix(self) -> str: ...
+
+    def read(self, host: Host, interface: str) -> Values: ...
+
+    def write(self, host: Host, interface: str, values: Mapping[str, Value]) -> None: ...
+
+
+def tool(host: Host, argv: Sequence[str], *, stdin: bytes = b"") -> str:
+    """Run a device tool and return what it printed. Raises UnsupportedError with its words where it refuses."""
+    result = host.run(argv, stdin=stdin, check=False)
+    if result.exit_code in (127, None):
+        result.require()
+    if not result.ok:
+        words = "; ".join((result.error_text or result.text).split("\n")[:2])
+        raise UnsupportedError(f"{host.name}: `{' '.join(argv)}`: {words or f'exit code {result.exit_code}'}")
+    return result.text
+
+
+@dataclass(frozen=True)
+class Counts:
+    """Numbers that ethtool shows in two paragraphs, the maximums and the current ones (channels, rings)."""
+
+    prefix: str
+    show: str
+    change: str
+    names: Mapping[str, str]
+
+    def read(self, host: Host, interface: str) -> Values:
+        return dict(self.read_both(host, interface)[0])
+
+    def read_both(self, host: Host, interface: str) -> tuple[Counted, Counted]:
+        """Return the current numbers and the largest the device accepts."""
+        text = tool(host, ["ethtool", self.show, interface])
+        limits, _, current = text.partition("Current hardware settings:")
+        return self._numbers(current), self._numbers(limits)
+
+    def write(self, host: Host, interface: str, values: Mapping[str, Value]) -> None:
+        words = [word for name, value in values.items() for word in (name, str(value))]
+        tool(host, ["ethtool", self.change, interface, *words])
+
+    def _numbers(self, paragraph: str) -> Counted:
+        found = re.findall(r"^([\w ]+):\s+(\d+)$", paragraph, re.MULTILINE)
+        return {self.names[label]: int(number) for label, number in found if label in self.names}
+
+
+@dataclass(frozen=True)
+class Features:
+    """Offloads and other switches of ``ethtool -k``, those that can be changed, under ethtool's short names."""
+
+    prefix: str = "features"
+
+    def read(self, host: Host, interface: str) -> Values:
+        lines = tool(host, ["ethtool", "-k", interface]).splitlines()[1:]
+        following = [*lines[1:], ""]
+        # A line with indented ones below it only sums them up.
+        single = [line for line, after in zip(lines, following, strict=True) if line[:1] == "\t" or after[:1] != "\t"]
+        found = (re.fullmatch(r"\s*([\w-]+): (on|off)(?: \[requested (?:on|off)\])?", line) for line in single)
+        return {_SHORT_NAMES.get(match[1], match[1]): match[2] == "on" for match in found if match}
+
+    def write(self, host: Host, interface: str, values: Mapping[str, Value]) -> None:
+        words = [word for name, value in values.items() for word in (name, "on" if value else "off")]
+        tool(host, ["ethtool", "-K", interface, *words])
+
+
+@dataclass(frozen=True)
+class Link:
+    """MTU in bytes (L2 payload), promiscuous mode, and whether the link is up."""
+
+    prefix: str = "link"
+
+    def read(self, host: Host, interface: str) -> Values:
+        link = json.loads(tool(host, ["ip", "-j", "link", "show", "dev", interface]))[0]
+        return {"mtu": link["mtu"], "promisc": "PROMISC" in link["flags"], "up": "UP" in link["flags"]}
+
+    def write(self, host: Host, interface: str, values: Mapping[str, Value]) -> None:
+        words = {
+            "mtu": lambda value: ["mtu", str(value)],
+            "promisc": lambda value: ["promisc", "on" if value else "off"],
+            "up": lambda value: ["up" if value else "down"],
+        }
+        chosen = [word for name, value in values.items() for word in words[name](value)]
+        tool(host, ["ip", "link", "set", "dev", interface, *chosen])
+
+
+@dataclass(frozen=True)
+class Xps:
+    """Which CPUs send on a transmit queue: the queue's number and a mask in hexadecimal. Lost for re-added queues."""
+
+    prefix: str = "xps"
+
+    def read(self, host: Host, interface: str) -> Values:
+        queues = f"/sys/class/net/{interface}/queues/"
+        # grep's exit code only says whether a queue had a mask: a device with one queue has none to show.
+        found = host.run(["grep", "-rsH", ".", queues, "--include=xps_cpus"], check=False).text
+        masks = re.findall(r"/tx-(\d+)/xps_cpus:([0-9a-f,]+)$", found, re.MULTILINE)
+        return {queue: self._canonical(mask) for queue, mask in sorted(masks, key=lambda pair: int(pair[0]))}
+
+    def write(self, host: Host, interface: str, values: Mapping[str, Value]) -> None:
+        for queue, mask in values.items():
+            path = f"/sys/class/net/{interface}/queues/tx-{queue}/xps_cpus"
+            tool(host, ["tee", path], stdin=self._grouped(str(mask)).encode())
+
+    @staticmethod
+    def _canonical(mask: str) -> str:
+        return mask.replace(",", "").lstrip("0") or "0"
+
+    @staticmethod
+    def _grouped(mask: str) -> str:
+        """Return the mask as the kernel wants it: groups of eight digits."""
+        padded = mask.zfill(-(-len(mask) // 8) * 8)
+        return ",".join(padded[start : start + 8] for start in range(0, len(padded), 8))
+
+
+CHANNELS = Counts("channels", "-l", "-L", {"RX": "rx", "TX": "tx", "Combined": "combined"})
+RINGS = Counts("rings", "-g", "-G", {"RX": "rx", "RX Mini": "rx-mini", "RX Jumbo": "rx-jumbo", "TX": "tx"})
+SETTINGS: tuple[Setting, ...] = (Link(), CHANNELS, RINGS, Features(), Xps())
+BY_PREFIX: dict[str, Setting] = {setting.prefix: setting for setting in SETTINGS}

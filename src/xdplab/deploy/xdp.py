@@ -1,0 +1,227 @@
+"""An XDP program on the DUT: loaded and owned by xdpload, verified by what the kernel itself says.
+
+xdpload's lines are the contract; this module gives them types, and its errors their classes.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from types import TracebackType
+from typing import Any, Self
+
+from xdplab.deploy.session import JsonSession, Message, typed
+from xdplab.errors import HostError, ProgramError, UnsupportedError, XdplabError
+from xdplab.hosts.base import Host
+
+ANSWER_S = 30.0
+_KERNEL_MODES = {1: "native", 2: "generic", 3: "offload"}  # enum XDP_ATTACHED_* of linux/if_link.h
+_OUR_FAULT = ("EBUSY", "EEXIST", "EPERM", "ENODEV", "ENOMEM")  # an attach these end says nothing about the driver
+_PROGRAM_STEPS = ("open", "rodata", "init", "load", "max-entries", "program", "section")
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A program in the kernel; times in ns, ``load_ns`` is BPF_PROG_LOAD alone."""
+
+    program_id: int
+    tag: str
+    name: str
+    load_ns: int
+    open_ns: int
+    verified_insns: int | None
+    xlated_bytes: int
+    xlated_insns: int
+    jited_bytes: int
+    jit: bool
+    map_ids: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Attached:
+    """Where the program sits; ``mode_obtained`` is the kernel's word."""
+
+    interface: str
+    mode: str
+    mode_obtained: str
+    attach_ns: int
+    link_id: int | None
+
+
+@dataclass(frozen=True)
+class RunStats:
+    """BPF run-time statistics of the program since it was loaded."""
+
+    run_time_ns: int
+    run_cnt: int
+
+
+@dataclass(frozen=True)
+class XdpRequest:
+    """What xdpload is to load. ``mode`` none loads without attaching; paths are the host's."""
+
+    object: str
+    interface: str
+    mode: str
+    section: str | None = None
+    program: str | None = None
+    rodata: Mapping[str, Any] = field(default_factory=dict)
+    init: Mapping[str, str] = field(default_factory=dict)
+    max_entries: Mapping[str, int] = field(default_factory=dict)
+
+    def argv(self, binary: str) -> list[str]:
+        """Return the command line."""
+        named = [("--section", self.section), ("--program", self.program)]
+        pairs = [("--rodata", self.rodata), ("--init", self.init), ("--max-entries", self.max_entries)]
+        argv = [binary, "--object", self.object, "--interface", self.interface, "--mode", self.mode]
+        argv += [word for option, value in named if value is not None for word in (option, value)]
+        return argv + [word for option, values in pairs for k, v in values.items() for word in (option, f"{k}={v}")]
+
+
+class XdpLoader:
+    """The session of one program on one interface: nothing stays attached after it.
+
+    Raises UnsupportedError where the driver lacks the mode (with its reason), ProgramError where the object or the
+    verifier refuses, HostError otherwise.
+    """
+
+    def __init__(self, host: Host, binary: str, request: XdpRequest, *, deadline_s: float) -> None:
+        self.request = request
+        self._session = JsonSession(
+            host, request.argv(binary), deadline_s=deadline_s, error=partial(_typed_error, request.mode)
+        )
+        try:
+            self.loaded: Loaded = typed(Loaded, self._session.read("loaded", ANSWER_S))
+            self.attached: Attached | None = self._read_attached()
+        except XdplabError:
+            self._session.close()
+            raise
+
+    def _read_attached(self) -> Attached | None:
+        if self.request.mode == "none":
+            return None
+        return typed(Attached, self._session.read("attached", ANSWER_S))
+
+    @property
+    def raw(self) -> str:
+        """Every line xdpload has printed, untouched."""
+        return self._session.raw
+
+    def testrun(self, frame_bytes: int, repeat: int, runs: int) -> list[float]:
+        """Return ns per run of BPF_PROG_TEST_RUN, ``runs`` values. ``frame_bytes`` includes the FCS."""
+        answer = self._session.ask(f"testrun {frame_bytes} {repeat} {runs}", "testrun", ANSWER_S)
+        return [float(value) for value in answer["ns"]]
+
+    def count(self) -> int:
+        """Return the accesses a counting build has made since the last `reset`."""
+        return int(self._session.ask("count", "count")["value"])
+
+    def reset(self) -> None:
+        """Zero the counting build's map."""
+        self._session.ask("reset", "reset")
+
+    def bpf_stats(self, enabled: bool) -> None:
+        """Switch BPF run-time statistics; they end with this session at the latest."""
+        self._session.ask(f"bpf_stats {'on' if enabled else 'off'}", "bpf_stats")
+
+    def runstats(self) -> RunStats:
+        """Return the program's run time and run count."""
+        return typed(RunStats, self._session.ask("runstats", "runstats"))
+
+    def dump(self, image: str, path: str) -> None:
+        """Write the ``xlated`` or ``jited`` image to a file of the host."""
+        self._session.ask(f"dump {image} {path}", "dump")
+
+    def detach(self) -> None:
+        """Let go of program and interface and wait for the end."""
+        self._session.finish(["detached"])
+
+    def close(self) -> None:
+        """End it at once; harmless after `detach`."""
+        self._session.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def attach(host: Host, binary: str, request: XdpRequest, *, deadline_s: float = 600.0) -> XdpLoader:
+    """Load and attach; the returned session must be ended by `detach` or its ``with`` block."""
+    return XdpLoader(host, binary, request, deadline_s=deadline_s)
+
+
+@dataclass(frozen=True)
+class InKernel:
+    """What ``ip -j -d link`` says of an interface; ``mode`` and ``program_id`` are None where nothing is attached."""
+
+    mode: str | None
+    program_id: int | None
+    program_name: str | None
+    tag: str | None
+    jited: bool | None
+
+
+def attached_program(host: Host, interface: str) -> InKernel:
+    """Ask the kernel what is attached. Raises HostError where native and generic programs sit there together."""
+    link = json.loads(host.run(["ip", "-j", "-d", "link", "show", "dev", interface]).text)[0]
+    xdp = link.get("xdp")
+    if not xdp:
+        return InKernel(None, None, None, None, None)
+    if xdp["mode"] not in _KERNEL_MODES:
+        raise HostError(f"{host.name}: {interface} carries several XDP programs at once: {xdp.get('attached')}")
+    program = xdp.get("prog", {})
+    mode = _KERNEL_MODES[xdp["mode"]]
+    return InKernel(mode, program.get("id"), program.get("name"), program.get("tag"), bool(program.get("jited")))
+
+
+def verify(host: Host, interface: str, *, program_id: int, mode: str) -> InKernel:
+    """Return what is attached after checking that it is this program in this mode, with nothing in between.
+
+    A dispatcher would show up as another program's id. Raises HostError.
+    """
+    found = attached_program(host, interface)
+    if (found.program_id, found.mode) != (program_id, mode):
+        raise HostError(
+            f"{host.name}: {interface} should run program {program_id} in {mode} mode, "
+            f"but the kernel says {_described(found)}",
+            remedy="detach what is not of this lab",
+        )
+    return found
+
+
+def verify_nothing_attached(host: Host, interface: str) -> None:
+    """Raise HostError where any XDP program is attached."""
+    found = attached_program(host, interface)
+    if found.program_id is not None:
+        raise HostError(
+            f"{host.name}: {interface} already carries {_described(found)}",
+            remedy=f"detach it: ip link set dev {interface} xdp off; xdpgeneric off",
+        )
+
+
+def _described(found: InKernel) -> str:
+    if found.program_id is None:
+        return "nothing is attached"
+    return f"program {found.program_id} ({found.program_name}) in {found.mode} mode"
+
+
+def _typed_error(mode: str, host: str, message: Message) -> XdplabError:
+    """Give xdpload's error line the class that decides the point's verdict.
+
+    Offload asks the driver at load already; that the program itself is sound was shown by loading it in another mode.
+    """
+    step, name = str(message.get("step")), str(message.get("error"))
+    words = f"{host}: {step}: {message.get('message')}"
+    reason = str(message.get("log") or "").strip()
+    full = f"{words}: {reason}" if reason else words
+    if name in _OUR_FAULT:
+        return HostError(full)
+    if step == "attach" or (step == "load" and mode == "offload"):
+        return UnsupportedError(full)
+    return ProgramError(full) if step in _PROGRAM_STEPS else HostError(full)

@@ -1,0 +1,180 @@
+"""Device state on a real veth pair: what is set is read back, what cannot be says why, what was comes back."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from xdplab.deploy.device import (
+    Snapshot,
+    apply,
+    remember,
+    restore,
+    restore_remembered,
+    snapshot,
+)
+from xdplab.deploy.queues import queue_limit, set_queues
+from xdplab.deploy.settings import Features, Xps
+from xdplab.errors import HostError, PlanError, UnsupportedError
+
+pytestmark = pytest.mark.root
+
+
+def test_a_snapshot_holds_values_and_says_why_others_are_missing(lab):
+    taken = snapshot(lab.dut.host, "vd0")
+    assert taken.values["channels.rx"] == 8
+    assert taken.values["features.gro"] is True
+    assert taken.values["link.mtu"] == 1500
+    assert taken.values["link.up"] is True
+    assert taken.values["xps.7"] == "0"
+    assert "Operation not supported" in taken.unsupported["rings"]
+    assert Snapshot.from_json(json.loads(json.dumps(taken.to_json()))) == taken
+
+
+def test_applied_settings_are_read_back_and_restored(lab):
+    host = lab.dut.host
+    before = snapshot(host, "vd0")
+    wanted = {"link.mtu": 3000, "link.promisc": True, "features.gro": False, "xps.1": "2", "channels.tx": 4}
+    applied = apply(host, "vd0", wanted)
+    assert applied.obtained == wanted
+    assert applied.before == {
+        "link.mtu": 1500,
+        "link.promisc": False,
+        "features.gro": True,
+        "xps.1": "0",
+        "channels.tx": 8,
+    }
+    assert snapshot(host, "vd0").values != before.values
+    restore(host, "vd0", before)
+    assert snapshot(host, "vd0") == before
+
+
+def test_xps_masks_of_queues_that_went_away_come_back(lab):
+    host = lab.dut.host
+    apply(host, "vd0", {f"xps.{queue}": "3" for queue in range(8)})
+    before = snapshot(host, "vd0")
+    apply(host, "vd0", {"channels.tx": 2})
+    assert "xps.7" not in snapshot(host, "vd0").values
+    restore(host, "vd0", before)
+    assert snapshot(host, "vd0").values["xps.7"] == "3"
+
+
+@pytest.mark.parametrize(
+    ("wanted", "error", "words"),
+    [
+        ({"channels.rx": 9}, UnsupportedError, "requested channel count exceeds maximum"),
+        ({"rings.rx": 256}, UnsupportedError, "Operation not supported"),
+        ({"channels.combined": 2}, UnsupportedError, "has no setting channels.combined (it has channels.rx"),
+        ({"features.no-such-thing": True}, UnsupportedError, "has no setting features.no-such-thing"),
+        ({"link.mtu": 99999}, UnsupportedError, "mtu greater than device maximum"),
+        ({"colour.rx": 1}, PlanError, "unknown device setting 'colour'"),
+    ],
+)
+def test_what_a_device_cannot_do_is_refused_in_the_tools_words(lab, wanted, error, words):
+    before = snapshot(lab.dut.host, "vd0")
+    with pytest.raises(error) as caught:
+        apply(lab.dut.host, "vd0", {"features.no-such-feature": True, **wanted} if error is PlanError else wanted)
+    assert words in str(caught.value)
+    assert snapshot(lab.dut.host, "vd0") == before
+
+
+def test_queues_1_to_8_with_xdp_attached_on_both_ends(lab, drop_object: Path):
+    for end in (lab.dut, lab.tg):
+        lab.attach(end, drop_object)
+    for queues in (1, 8, 2, 4, 3, 1, 5, 6, 7, 8):
+        for applied in set_queues(lab.dut, lab.tg, queues):
+            assert applied.obtained == {"channels.rx": queues, "channels.tx": queues}
+
+
+def test_the_kernel_refuses_the_order_that_set_queues_avoids(lab, drop_object: Path):
+    lab.attach(lab.dut, drop_object)
+    with pytest.raises(UnsupportedError, match="Invalid argument"):
+        apply(lab.dut.host, "vd0", {"channels.rx": 2})
+
+
+@pytest.mark.parametrize("queues", [0, 9])
+def test_a_queue_count_the_pair_lacks_changes_nothing(lab, queues):
+    assert queue_limit(lab.dut) == 8
+    with pytest.raises(UnsupportedError, match=f"1 to 8 queues, not {queues}"):
+        set_queues(lab.dut, lab.tg, queues)
+    assert snapshot(lab.tg.host, "vg0").values["channels.tx"] == 8
+
+
+def test_a_device_without_channels_has_one_queue(lab):
+    lab.dut.host.run(["ip", "link", "add", "br0", "type", "bridge"])
+    assert queue_limit(type(lab.dut)(lab.dut.host, "br0")) == 1
+
+
+DIES_HALFWAY = """
+import os, signal, sys
+sys.path.insert(0, {tests!r})
+from conftest import NamespaceHost
+from xdplab.deploy.device import apply, remember
+host = NamespaceHost({namespace!r})
+remember(host, "vd0", {state!r})
+apply(host, "vd0", {{"channels.rx": 8, "channels.tx": 3, "link.mtu": 2000, "features.gro": False}})
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_another_process_restores_after_a_kill_any_number_of_times(lab, tmp_path):
+    host, state = lab.dut.host, str(tmp_path / "state")
+    before = snapshot(host, "vd0")
+    script = DIES_HALFWAY.format(tests=str(Path(__file__).parent), namespace=host.name, state=state)
+    assert subprocess.run([sys.executable, "-c", script], check=False).returncode == -signal.SIGKILL
+    assert snapshot(host, "vd0").values["channels.tx"] == 3
+
+    assert remember(host, "vd0", state) == before  # the state before the crash, not the one it left
+    assert restore_remembered(host, "vd0", state) == before
+    assert snapshot(host, "vd0") == before
+    assert restore_remembered(host, "vd0", state) is None
+    assert snapshot(host, "vd0") == before
+
+
+def test_a_device_made_anew_under_the_same_name_is_not_given_the_old_state(lab, tmp_path):
+    host, state = lab.dut.host, str(tmp_path)
+    apply(host, "vd0", {"link.mtu": 2000})
+    remember(host, "vd0", state)
+    host.run(["ip", "link", "del", "vd0"])
+    lab.link()
+    assert restore_remembered(host, "vd0", state) is None
+    assert snapshot(host, "vd0").values["link.mtu"] == 1500
+    assert os.listdir(state) == []  # noqa: PTH208
+
+
+def test_what_cannot_be_restored_is_named_and_stays_remembered(lab, tmp_path, drop_object: Path):
+    host, state = lab.dut.host, str(tmp_path)
+    apply(lab.tg.host, "vg0", {"channels.tx": 2})
+    apply(host, "vd0", {"channels.rx": 2})
+    remember(host, "vd0", state)
+    apply(host, "vd0", {"channels.rx": 8})
+    apply(lab.tg.host, "vg0", {"channels.tx": 8})
+    lab.attach(lab.dut, drop_object)
+    with pytest.raises(HostError, match=r"channels\.rx.*8, 2"):
+        restore_remembered(host, "vd0", state)
+    host.run(["ip", "link", "set", "dev", "vd0", "xdp", "off"])
+    assert restore_remembered(host, "vd0", state) is not None
+
+
+def test_a_missing_interface_is_an_error_naming_it(lab):
+    with pytest.raises(HostError, match="nosuch0"):
+        snapshot(lab.dut.host, "nosuch0")
+
+
+def test_feature_groups_are_left_to_their_members(lab):
+    names = Features().read(lab.dut.host, "vd0")
+    assert "tx-tcp-segmentation" in names
+    assert "tcp-segmentation-offload" not in names
+    assert "tx-checksum-ipv4" not in names  # [fixed]
+
+
+def test_xps_masks_are_written_in_the_kernels_groups():
+    assert Xps._grouped("3") == "00000003"
+    assert Xps._grouped("100000000") == "00000001,00000000"
+    assert Xps._canonical("00000001,00000000") == "100000000"

@@ -1,0 +1,101 @@
+"""Building on the host: cached by content, whole or absent, and a missing tool is named with its package."""
+
+from __future__ import annotations
+
+import ctypes
+from pathlib import Path
+
+import pytest
+
+from xdplab.deploy import native
+from xdplab.deploy.native import build_room, build_workload
+from xdplab.errors import HostError
+from xdplab.hosts.local import LocalHost
+
+WORKLOAD = """
+#include "answer.h"
+const unsigned long xdplab_state_bytes = 8;
+unsigned long xdplab_workload(void *state, unsigned char *data, unsigned int length) { return ANSWER + length; }
+"""
+
+
+@pytest.fixture
+def small_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A room of one C file, in place of the real ones."""
+    room = tmp_path / "rooms" / "hello"
+    room.mkdir(parents=True)
+    (room / "Makefile").write_text("hello: hello.c\n\t$(CC) -o $@ hello.c\n")
+    (room / "hello.c").write_text('#include <stdio.h>\nint main(void) { puts("hello"); }\n')
+    (room / "hello").write_text("a binary of another machine\n")
+    monkeypatch.setattr(native, "room", lambda name: tmp_path / "rooms" / name)
+    return room
+
+
+def test_a_room_is_built_once_and_again_when_its_source_changes(small_room: Path, tmp_path: Path):
+    host, cache = LocalHost(), str(tmp_path / "cache")
+    binary = build_room(host, "hello", cache)
+    assert host.run([binary]).text == "hello\n"
+    built = Path(binary).stat().st_mtime_ns
+    assert build_room(host, "hello", cache) == binary
+    assert Path(binary).stat().st_mtime_ns == built
+
+    source = small_room / "hello.c"
+    source.write_text(source.read_text().replace("hello", "other"))
+    changed = build_room(host, "hello", cache)
+    assert changed != binary
+    assert host.run([changed]).text == "other\n"
+    assert host.run([binary]).text == "hello\n"
+
+
+def test_a_build_that_fails_leaves_nothing_and_says_the_compilers_words(small_room: Path, tmp_path: Path):
+    cache = tmp_path / "cache"
+    (small_room / "hello.c").write_text("int main(void) { return no_such_name; }\n")
+    with pytest.raises(HostError, match=r"hello does not build: hello.c:1:25: error: .no_such_name"):
+        build_room(LocalHost(), "hello", str(cache))
+    assert list(cache.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("source", "package"),
+    [("#include <xdp/no_such.h>\n", "libxdp-dev"), ("#include <bpf/no_such.h>\n", "libbpf-dev")],
+)
+def test_a_missing_header_is_named_with_its_package(small_room: Path, tmp_path: Path, source: str, package: str):
+    (small_room / "hello.c").write_text(source + "int main(void) { return 0; }\n")
+    with pytest.raises(HostError) as caught:
+        build_room(LocalHost(), "hello", str(tmp_path))
+    assert caught.value.remedy == f"apt install {package}"
+
+
+def test_a_missing_library_is_named_with_its_package(small_room: Path, tmp_path: Path):
+    (small_room / "Makefile").write_text("hello: hello.c\n\t@echo 'cannot find -lxdp: No such file' >&2; false\n")
+    with pytest.raises(HostError, match="libxdp-dev"):
+        build_room(LocalHost(), "hello", str(tmp_path))
+
+
+def test_a_missing_tool_is_named_with_its_package(small_room: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    for tool in ("make", "timeout"):
+        (folder / tool).symlink_to(f"/usr/bin/{tool}")
+    monkeypatch.setenv("PATH", str(folder))
+    with pytest.raises(HostError, match=r"`cc` is not installed \(install it there: apt install gcc\)"):
+        build_room(LocalHost(), "hello", str(tmp_path / "cache"))
+
+
+def test_two_builds_at_once_agree(small_room: Path, tmp_path: Path):
+    """The second finds the first's folder in place of its own target."""
+    host, cache = LocalHost(), tmp_path / "cache"
+    binary = build_room(host, "hello", str(cache))
+    work = cache / ".late"
+    work.mkdir()
+    native._publish(host, str(work), native.PurePosixPath(binary).parent, "hello")
+    assert host.run([binary]).text == "hello\n"
+
+
+def test_a_workload_is_compiled_with_its_headers_and_cached(tmp_path: Path):
+    host, cache = LocalHost(), str(tmp_path)
+    library = build_workload(host, WORKLOAD, cache, headers={"answer.h": "#define ANSWER 40\n"})
+    loaded = ctypes.CDLL(library)
+    assert loaded.xdplab_workload(None, None, 2) == 42
+    assert build_workload(host, WORKLOAD, cache, headers={"answer.h": "#define ANSWER 40\n"}) == library
+    assert build_workload(host, WORKLOAD, cache, headers={"answer.h": "#define ANSWER 50\n"}) != library
