@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "attach.h"
+#include "fail.h"
+#include "json.h"
+
+#include <bpf/bpf.h>
+#include <errno.h>
+#include <linux/ethtool.h>
+#include <linux/if_link.h>
+#include <linux/sockios.h>
+#include <net/if.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+static volatile int link_fd = -1;
+
+static const unsigned int mode_flags[] = {[MODE_NATIVE] = XDP_FLAGS_DRV_MODE,
+                                          [MODE_GENERIC] = XDP_FLAGS_SKB_MODE,
+                                          [MODE_OFFLOAD] = XDP_FLAGS_HW_MODE};
+
+int find_interface(const char *name) {
+    int ifindex = if_nametoindex(name);
+    if (!ifindex)
+        fail("interface", errno, NULL, "there is no interface %s", name);
+    return ifindex;
+}
+
+void read_driver(const char *name, char *driver, size_t room) {
+    struct ethtool_drvinfo info = {.cmd = ETHTOOL_GDRVINFO};
+    struct ifreq request = {.ifr_data = (void *)&info};
+    int fd = socket(AF_INET, SOCK_DGRAM, 0);
+    strncpy(request.ifr_name, name, IFNAMSIZ - 1);
+    int error = fd < 0 || ioctl(fd, SIOCETHTOOL, &request);
+    snprintf(driver, room, "%s", error ? "unknown" : info.driver);
+    if (fd >= 0)
+        close(fd);
+}
+
+static struct bpf_xdp_query_opts query(const char *name, int ifindex) {
+    LIBBPF_OPTS(bpf_xdp_query_opts, attached);
+    int error = bpf_xdp_query(ifindex, 0, &attached);
+    if (error)
+        fail("attach", -error, libbpf_words(), "XDP programs of %s cannot be queried", name);
+    return attached;
+}
+
+void refuse_if_taken(const char *name, int ifindex) {
+    struct bpf_xdp_query_opts attached = query(name, ifindex);
+    const unsigned int ids[] = {attached.drv_prog_id, attached.skb_prog_id, attached.hw_prog_id,
+                                attached.prog_id};
+    for (size_t i = 0; i < sizeof(ids) / sizeof(ids[0]); i++)
+        if (ids[i])
+            fail("attach", EBUSY, NULL, "%s already has XDP program %u attached; detach it first", name,
+                 ids[i]);
+}
+
+// A refused bpf_link does not carry the driver's words to user space, a refused netlink request does.
+static void ask_again_for_words(const struct program *program, const struct options *options, int ifindex) {
+    unsigned int flags = mode_flags[options->mode] | XDP_FLAGS_UPDATE_IF_NOEXIST;
+    forget_libbpf_words();
+    if (!bpf_xdp_attach(ifindex, program->fd, flags, NULL))
+        bpf_xdp_detach(ifindex, mode_flags[options->mode], NULL);
+}
+
+// The mode in which the kernel says our program is attached, or NULL.
+static const char *mode_obtained(const struct bpf_xdp_query_opts *attached, unsigned int program_id) {
+    if (attached->drv_prog_id == program_id)
+        return mode_name(MODE_NATIVE);
+    if (attached->skb_prog_id == program_id)
+        return mode_name(MODE_GENERIC);
+    if (attached->hw_prog_id == program_id)
+        return mode_name(MODE_OFFLOAD);
+    return NULL;
+}
+
+static unsigned int id_of(int fd, bool is_link) {
+    struct bpf_link_info link = {};
+    struct bpf_prog_info program = {};
+    unsigned int length = is_link ? sizeof(link) : sizeof(program);
+    void *info = is_link ? (void *)&link : (void *)&program;
+    if (bpf_obj_get_info_by_fd(fd, info, &length))
+        fail("attach", errno, NULL, "the attached %s cannot be read back", is_link ? "link" : "program");
+    return is_link ? link.id : program.id;
+}
+
+static void print_attached(const struct program *program, const struct options *options, int ifindex,
+                           long long attach_ns) {
+    static struct json json;
+    struct bpf_xdp_query_opts attached = query(options->interface, ifindex);
+    json_begin(&json, "attached");
+    json_string(&json, "interface", options->interface);
+    json_string(&json, "mode", mode_name(options->mode));
+    json_string(&json, "mode_obtained", mode_obtained(&attached, id_of(program->fd, false)));
+    json_integer(&json, "attach_ns", attach_ns);
+    json_integer(&json, "link_id", id_of(link_fd, true));
+    json_end(&json);
+}
+
+void attach_program(const struct program *program, const struct options *options, int ifindex) {
+    LIBBPF_OPTS(bpf_link_create_opts, link_options, .flags = mode_flags[options->mode]);
+    long long start = now_ns();
+    int fd = bpf_link_create(program->fd, ifindex, BPF_XDP, &link_options);
+    long long attach_ns = now_ns() - start;
+    if (fd < 0) {
+        ask_again_for_words(program, options, ifindex);
+        fail("attach", -fd, libbpf_words(), "%s does not take the program in %s mode: %s", options->interface,
+             mode_name(options->mode), strerror(-fd));
+    }
+    link_fd = fd;
+    print_attached(program, options, ifindex, attach_ns);
+}
+
+void detach_program(void) {
+    if (link_fd < 0)
+        return;
+    bpf_link_detach(link_fd); // at once, where closing may leave it to a kernel worker
+    close(link_fd);
+    link_fd = -1;
+}

@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+// The program on the interface, held by a bpf_link: the kernel takes it off when its owner dies.
+#pragma once
+
+#include "options.h"
+#include "program.h"
+
+int find_interface(const char *name);                          // its index
+void read_driver(const char *name, char *driver, size_t room); // the kernel driver's name, or "unknown"
+void refuse_if_taken(const char *name,
+                     int ifindex); // an error line where any XDP program is attached already
+void attach_program(const struct program *program, const struct options *options, int ifindex);
+void detach_program(void); // safe in a signal handler

@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "commands.h"
+#include "fail.h"
+#include "json.h"
+#include "test_frame.h"
+
+#include <bpf/bpf.h>
+#include <errno.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#define MAX_RUNS 1000
+#define MAX_FRAME_BYTES 3000
+#define FCS_BYTES 4
+
+static struct json json;
+
+/* ---- testrun ---- */
+
+// CPU time of this thread: finer than the whole nanoseconds the kernel returns, and free of the time other
+// processes had the CPU.
+static long long cpu_ns(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    return now.tv_sec * 1000000000LL + now.tv_nsec;
+}
+
+static void testrun(const struct program *program, char *arguments) {
+    unsigned int frame_bytes, repeat, runs;
+    unsigned char frame[MAX_FRAME_BYTES];
+    double ns[MAX_RUNS];
+    if (sscanf(arguments, "%u %u %u", &frame_bytes, &repeat, &runs) != 3 || !repeat || !runs ||
+        runs > MAX_RUNS || frame_bytes < TEST_FRAME_MIN + FCS_BYTES || frame_bytes > MAX_FRAME_BYTES) {
+        complain("testrun", EINVAL, "testrun takes FRAME_BYTES (%d to %d) REPEAT RUNS (1 to %d)",
+                 TEST_FRAME_MIN + FCS_BYTES, MAX_FRAME_BYTES, MAX_RUNS);
+        return;
+    }
+    LIBBPF_OPTS(bpf_test_run_opts, options, .data_in = frame, .data_size_in = frame_bytes - FCS_BYTES,
+                .repeat = repeat);
+    for (unsigned int run = 0; run < runs; run++) {
+        fill_test_frame(frame, frame_bytes - FCS_BYTES);
+        long long start = cpu_ns();
+        int error = bpf_prog_test_run_opts(program->fd, &options);
+        ns[run] = (double)(cpu_ns() - start) / repeat;
+        if (error) {
+            complain("testrun", -error, "BPF_PROG_TEST_RUN was refused: %s", strerror(-error));
+            return;
+        }
+    }
+    json_begin(&json, "testrun");
+    json_integer(&json, "frame_bytes", frame_bytes);
+    json_integer(&json, "repeat", repeat);
+    json_integer(&json, "retval", options.retval);
+    json_decimals(&json, "ns", ns, runs);
+    json_end(&json);
+}
+
+/* ---- the counter of counting builds ---- */
+
+static const struct bpf_map *count_map(const struct program *program) {
+    const struct bpf_map *map = bpf_object__find_map_by_name(program->object, "xdplab_count");
+    if (!map)
+        map = bpf_object__find_map_by_name(program->object, ".data.xdplab_count");
+    if (!map || bpf_map__value_size(map) != sizeof(uint64_t)) {
+        complain("count", ENOENT, "the program has no map xdplab_count: it is not a counting build");
+        return NULL;
+    }
+    return map;
+}
+
+static size_t count_copies(const struct bpf_map *map) {
+    return bpf_map__type(map) == BPF_MAP_TYPE_PERCPU_ARRAY ? libbpf_num_possible_cpus() : 1;
+}
+
+static void count(const struct program *program, char *arguments) {
+    (void)arguments;
+    const struct bpf_map *map = count_map(program);
+    if (!map)
+        return;
+    size_t copies = count_copies(map);
+    uint64_t *values = calloc(copies, sizeof(*values)), sum = 0;
+    unsigned int key = 0;
+    if (!values || bpf_map_lookup_elem(bpf_map__fd(map), &key, values)) {
+        complain("count", errno, "map %s cannot be read", bpf_map__name(map));
+    } else {
+        for (size_t i = 0; i < copies; i++)
+            sum += values[i];
+        json_begin(&json, "count");
+        json_integer(&json, "value", sum);
+        json_end(&json);
+    }
+    free(values);
+}
+
+static void reset(const struct program *program, char *arguments) {
+    (void)arguments;
+    const struct bpf_map *map = count_map(program);
+    if (!map)
+        return;
+    uint64_t *zeroes = calloc(count_copies(map), sizeof(*zeroes));
+    unsigned int key = 0;
+    if (!zeroes || bpf_map_update_elem(bpf_map__fd(map), &key, zeroes, BPF_ANY)) {
+        complain("reset", errno, "map %s cannot be written", bpf_map__name(map));
+    } else {
+        json_begin(&json, "reset");
+        json_end(&json);
+    }
+    free(zeroes);
+}
+
+/* ---- the kernel's own statistics ---- */
+
+static void bpf_stats(const struct program *program, char *arguments) {
+    static int fd = -1; // the kernel counts for as long as this is open
+    (void)program;
+    bool enable = !strcmp(arguments, "on");
+    if (!enable && strcmp(arguments, "off")) {
+        complain("bpf_stats", EINVAL, "bpf_stats takes on or off");
+        return;
+    }
+    if (enable && fd < 0)
+        fd = bpf_enable_stats(BPF_STATS_RUN_TIME);
+    if (enable && fd < 0) {
+        complain("bpf_stats", errno, "BPF run-time statistics cannot be enabled: %s", strerror(errno));
+        return;
+    }
+    if (!enable && fd >= 0) {
+        close(fd);
+        fd = -1;
+    }
+    json_begin(&json, "bpf_stats");
+    json_bool(&json, "enabled", enable);
+    json_end(&json);
+}
+
+static void runstats(const struct program *program, char *arguments) {
+    (void)arguments;
+    struct bpf_prog_info info = {};
+    int error = program_info(program, &info);
+    if (error) {
+        complain("runstats", -error, "the program cannot be read back: %s", strerror(-error));
+        return;
+    }
+    json_begin(&json, "runstats");
+    json_integer(&json, "run_time_ns", info.run_time_ns);
+    json_integer(&json, "run_cnt", info.run_cnt);
+    json_end(&json);
+}
+
+/* ---- dump ---- */
+
+static void write_image(const char *image, const char *path, const void *bytes, size_t length) {
+    FILE *file = fopen(path, "wb");
+    if (!file || fwrite(bytes, 1, length, file) != length || fclose(file)) {
+        complain("dump", errno, "%s cannot be written", path);
+        return;
+    }
+    json_begin(&json, "dump");
+    json_string(&json, "image", image);
+    json_string(&json, "file", path);
+    json_integer(&json, "bytes", length);
+    json_end(&json);
+}
+
+static void dump(const struct program *program, char *arguments) {
+    char image[8] = "", path[4096] = "";
+    sscanf(arguments, "%7s %4095[^\n]", image, path);
+    bool jited = !strcmp(image, "jited");
+    if ((!jited && strcmp(image, "xlated")) || !*path) {
+        complain("dump", EINVAL, "dump takes xlated or jited and a file name");
+        return;
+    }
+    struct bpf_prog_info info = {};
+    if (program_info(program, &info)) {
+        complain("dump", errno, "the program cannot be read back");
+        return;
+    }
+    size_t length = jited ? info.jited_prog_len : info.xlated_prog_len;
+    void *bytes = calloc(1, length + 1);
+    info = (struct bpf_prog_info){};
+    if (jited) {
+        info.jited_prog_insns = (unsigned long)bytes;
+        info.jited_prog_len = length;
+    } else {
+        info.xlated_prog_insns = (unsigned long)bytes;
+        info.xlated_prog_len = length;
+    }
+    int error = bytes ? program_info(program, &info) : -ENOMEM;
+    // The kernel zeroes the pointer where kernel.kptr_restrict or lockdown keeps the image to itself.
+    if (error || !length || !(jited ? info.jited_prog_insns : info.xlated_prog_insns))
+        complain("dump", error ? -error : EPERM, "the kernel does not show the %s image", image);
+    else
+        write_image(image, path, bytes, length);
+    free(bytes);
+}
+
+/* ---- the table ---- */
+
+static const struct {
+    const char *name;
+    void (*run)(const struct program *program, char *arguments);
+} commands[] = {
+    {"testrun", testrun}, {"count", count},       {"reset", reset},
+    {"dump", dump},       {"runstats", runstats}, {"bpf_stats", bpf_stats},
+};
+
+void run_command(const struct program *program, char *line) {
+    line[strcspn(line, "\r\n")] = '\0';
+    size_t length = strcspn(line, " ");
+    char *arguments = line + length + (line[length] == ' ');
+    for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++) {
+        if (strlen(commands[i].name) == length && !strncmp(commands[i].name, line, length)) {
+            commands[i].run(program, arguments);
+            return;
+        }
+    }
+    complain("command", EINVAL, "there is no command %s", line);
+}

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+#define _GNU_SOURCE
+#include "fail.h"
+#include "json.h"
+
+#include <bpf/libbpf.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define LOG_TAIL 4096
+
+static char words[LOG_TAIL];
+
+static int keep_words(enum libbpf_print_level level, const char *format, va_list arguments) {
+    char line[LOG_TAIL];
+    if (level != LIBBPF_WARN)
+        return 0;
+    int length = vsnprintf(line, sizeof(line), format, arguments);
+    if (length < 0 || strlen(words) + strlen(line) >= sizeof(words))
+        return 0;
+    strcat(words, line);
+    return 0;
+}
+
+void collect_libbpf_words(void) { libbpf_set_print(keep_words); }
+
+const char *libbpf_words(void) { return words; }
+
+void forget_libbpf_words(void) { words[0] = '\0'; }
+
+static const char *tail(const char *log) {
+    size_t length = log ? strlen(log) : 0;
+    return length > LOG_TAIL ? log + length - LOG_TAIL : log;
+}
+
+static void print_error(const char *step, int error, const char *log, const char *message) {
+    static struct json json;
+    json_begin(&json, "error");
+    json_string(&json, "step", step);
+    json_integer(&json, "errno", error);
+    json_string(&json, "error", error ? strerrorname_np(error) : NULL);
+    json_string(&json, "message", message);
+    json_string(&json, "log", log && *log ? tail(log) : NULL);
+    json_end(&json);
+}
+
+void fail(const char *step, int error, const char *log, const char *format, ...) {
+    char message[1024];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(message, sizeof(message), format, arguments);
+    va_end(arguments);
+    print_error(step, error, log, message);
+    exit(1);
+}
+
+void complain(const char *step, int error, const char *format, ...) {
+    char message[1024];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(message, sizeof(message), format, arguments);
+    va_end(arguments);
+    print_error(step, error, NULL, message);
+}

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+// The error line, and the words of the kernel and of libbpf that belong to it.
+#pragma once
+
+// Keeps libbpf's warnings instead of printing them, so that they end up in the error line.
+void collect_libbpf_words(void);
+const char *libbpf_words(void);
+void forget_libbpf_words(void);
+
+// Prints the error line and ends the process with exit code 1. `error` is a positive errno, `log` may be
+// NULL.
+__attribute__((noreturn, format(printf, 4, 5))) void fail(const char *step, int error, const char *log,
+                                                          const char *format, ...);
+
+// Prints the error line of a command; xdpload keeps its program and goes on.
+__attribute__((format(printf, 3, 4))) void complain(const char *step, int error, const char *format, ...);

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the command line asks for.
+#pragma once
+
+#include <stddef.h>
+
+enum mode { MODE_NONE, MODE_NATIVE, MODE_GENERIC, MODE_OFFLOAD };
+
+// One NAME=VALUE of --rodata, --init or --max-entries.
+struct setting {
+    const char *name;
+    const char *value;
+};
+
+struct settings {
+    struct setting *items;
+    size_t count;
+};
+
+struct options {
+    const char *object;
+    const char *section; // NULL: by program name, or the object's first XDP program
+    const char *program;
+    const char *interface; // NULL only with MODE_NONE
+    enum mode mode;
+    struct settings rodata;
+    struct settings init;
+    struct settings max_entries;
+};
+
+const char *mode_name(enum mode mode);
+
+// Fills the options; prints help (exit 0) or what is wrong with them (exit 2) and does not return otherwise.
+void parse_options(struct options *options, int argc, char **argv);

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// One XDP program of an object: opened, set up, loaded, reported.
+#pragma once
+
+#include "options.h"
+
+#include <bpf/libbpf.h>
+
+struct program {
+    struct bpf_object *object;
+    struct bpf_program *handle;
+    int fd;
+    unsigned int id;
+    long long open_ns;
+};
+
+long long now_ns(void); // CLOCK_MONOTONIC
+
+// Each of these ends the process with an error line where it cannot do its work.
+void open_program(struct program *program, const struct options *options);
+void load_program(struct program *program, const struct options *options, int ifindex);
+void print_loaded(const struct program *program);
+
+// bpf_prog_get_info into *info, whose pointers and lengths the caller may have set; returns 0 or -errno.
+struct bpf_prog_info;
+int program_info(const struct program *program, struct bpf_prog_info *info);

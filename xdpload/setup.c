@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "setup.h"
+#include "fail.h"
+
+#include <bpf/bpf.h>
+#include <bpf/btf.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+static struct bpf_map *find_map(struct bpf_object *object, const char *step, const char *name) {
+    struct bpf_map *map = bpf_object__find_map_by_name(object, name);
+    char names[512] = "";
+    if (map)
+        return map;
+    bpf_object__for_each_map(map, object)
+        snprintf(names + strlen(names), sizeof(names) - strlen(names), " %s", bpf_map__name(map));
+    fail(step, ENOENT, NULL, "there is no map %s; there are:%s", name, *names ? names : " none");
+}
+
+/* ---- constants ---- */
+
+struct constant {
+    struct bpf_map *map; // NULL: not found
+    unsigned int offset;
+    unsigned int bytes;
+};
+
+// The section (.rodata, .rodata.*) whose variables lie in this map, or NULL. libbpf calls the map of .rodata
+// OBJECT.rodata.
+static const char *constant_section(const struct bpf_map *map) {
+    return bpf_map__is_internal(map) ? strstr(bpf_map__name(map), ".rodata") : NULL;
+}
+
+// BTF tells which variable lies where.
+static struct constant find_in_section(struct bpf_map *map, const struct btf *btf, const char *name,
+                                       char *names, size_t room) {
+    struct constant found = {};
+    int section_id = btf__find_by_name_kind(btf, constant_section(map), BTF_KIND_DATASEC);
+    if (section_id < 0)
+        return found;
+    const struct btf_type *section = btf__type_by_id(btf, section_id);
+    const struct btf_var_secinfo *variable = btf_var_secinfos(section);
+    for (int i = 0; i < btf_vlen(section); i++, variable++) {
+        const char *this_name = btf__name_by_offset(btf, btf__type_by_id(btf, variable->type)->name_off);
+        snprintf(names + strlen(names), room - strlen(names), " %s", this_name);
+        if (!strcmp(this_name, name))
+            found = (struct constant){.map = map, .offset = variable->offset, .bytes = variable->size};
+    }
+    return found;
+}
+
+static struct constant find_constant(struct bpf_object *object, const char *name) {
+    char names[900] = "";
+    struct bpf_map *map;
+    const struct btf *btf = bpf_object__btf(object);
+    if (!btf)
+        fail("rodata", ENOENT, NULL, "%s cannot be set: the object has no BTF (compile it with -g)", name);
+    bpf_object__for_each_map(map, object) {
+        if (!constant_section(map))
+            continue;
+        struct constant found = find_in_section(map, btf, name, names, sizeof(names));
+        if (found.map)
+            return found;
+    }
+    fail("rodata", ENOENT, NULL, "there is no constant %s; there are:%s", name, *names ? names : " none");
+}
+
+static long long parse_number(const struct setting *setting) {
+    if (!strcmp(setting->value, "true") || !strcmp(setting->value, "false"))
+        return setting->value[0] == 't';
+    char *end;
+    errno = 0;
+    long long number = setting->value[0] == '-' ? strtoll(setting->value, &end, 0)
+                                                : (long long)strtoull(setting->value, &end, 0);
+    if (errno || *end)
+        fail("rodata", EINVAL, NULL, "%s: %s is not a number", setting->name, setting->value);
+    return number;
+}
+
+static void check_fits(const struct setting *setting, long long number, unsigned int bytes) {
+    if (bytes == 8)
+        return;
+    long long limit = 1LL << (8 * bytes);
+    if (number >= limit || number < -limit / 2)
+        fail("rodata", ERANGE, NULL, "%s: %s does not fit into %u bytes", setting->name, setting->value,
+             bytes);
+}
+
+static void write_constant(const struct constant *constant, long long number) {
+    size_t size;
+    const void *values = bpf_map__initial_value(constant->map, &size);
+    char *changed = malloc(size);
+    if (!changed)
+        fail("rodata", ENOMEM, NULL, "no memory for the program's constants");
+    memcpy(changed, values, size);
+#if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+    memcpy(changed + constant->offset, (char *)&number + 8 - constant->bytes, constant->bytes);
+#else
+    memcpy(changed + constant->offset, &number, constant->bytes);
+#endif
+    bpf_map__set_initial_value(constant->map, changed, size);
+    free(changed);
+}
+
+void set_constants(struct bpf_object *object, const struct settings *settings) {
+    for (size_t i = 0; i < settings->count; i++) {
+        const struct setting *setting = &settings->items[i];
+        struct constant constant = find_constant(object, setting->name);
+        long long number = parse_number(setting);
+        if (constant.bytes != 1 && constant.bytes != 2 && constant.bytes != 4 && constant.bytes != 8)
+            fail("rodata", EINVAL, NULL, "%s is %u bytes long; only scalars of 1, 2, 4 or 8 bytes can be set",
+                 setting->name, constant.bytes);
+        check_fits(setting, number, constant.bytes);
+        write_constant(&constant, number);
+    }
+}
+
+/* ---- maps ---- */
+
+void resize_maps(struct bpf_object *object, const struct settings *settings) {
+    for (size_t i = 0; i < settings->count; i++) {
+        const struct setting *setting = &settings->items[i];
+        struct bpf_map *map = find_map(object, "max-entries", setting->name);
+        long entries = strcmp(setting->value, "cpus") ? atol(setting->value) : libbpf_num_possible_cpus();
+        if (entries <= 0 || entries > (long)__UINT32_MAX__)
+            fail("max-entries", EINVAL, NULL, "%s: %s is not a number of entries", setting->name,
+                 setting->value);
+        int error = bpf_map__set_max_entries(map, entries);
+        if (error)
+            fail("max-entries", -error, libbpf_words(), "%s cannot have %ld entries", setting->name, entries);
+    }
+}
+
+struct content {
+    char *bytes;
+    size_t length;
+};
+
+static struct content read_content(const char *path) {
+    struct content content = {};
+    struct stat status;
+    FILE *file = fopen(path, "rb");
+    if (!file || fstat(fileno(file), &status))
+        fail("init", errno, NULL, "%s cannot be read", path);
+    content.length = status.st_size;
+    content.bytes = malloc(content.length + 1);
+    if (!content.bytes || fread(content.bytes, 1, content.length, file) != content.length)
+        fail("init", EIO, NULL, "%s cannot be read to its end", path);
+    fclose(file);
+    return content;
+}
+
+static bool is_per_cpu(const struct bpf_map *map) {
+    enum bpf_map_type type = bpf_map__type(map);
+    return type == BPF_MAP_TYPE_PERCPU_ARRAY || type == BPF_MAP_TYPE_PERCPU_HASH ||
+           type == BPF_MAP_TYPE_LRU_PERCPU_HASH;
+}
+
+// A per-CPU map takes the value of every possible CPU at once, each rounded up to 8 bytes.
+static void fill_entry(const struct bpf_map *map, unsigned int key, const char *value, char *copies) {
+    const void *given = value;
+    size_t value_size = bpf_map__value_size(map);
+    if (is_per_cpu(map)) {
+        size_t stride = (value_size + 7) / 8 * 8;
+        for (int cpu = 0; cpu < libbpf_num_possible_cpus(); cpu++)
+            memcpy(copies + cpu * stride, value, value_size);
+        given = copies;
+    }
+    if (bpf_map_update_elem(bpf_map__fd(map), &key, given, BPF_ANY))
+        fail("init", errno, NULL, "entry %u of map %s cannot be set", key, bpf_map__name(map));
+}
+
+static void fill_map(struct bpf_map *map, const char *path) {
+    struct content content = read_content(path);
+    size_t value_size = bpf_map__value_size(map);
+    size_t entries = bpf_map__max_entries(map);
+    if (bpf_map__key_size(map) != sizeof(unsigned int))
+        fail("init", EINVAL, NULL, "map %s has keys of %u bytes; only 4-byte indices 0, 1, … can be filled",
+             bpf_map__name(map), bpf_map__key_size(map));
+    if (content.length != value_size && content.length != value_size * entries)
+        fail("init", EINVAL, NULL, "%s has %zu bytes; map %s takes %zu (one value) or %zu (%zu entries)",
+             path, content.length, bpf_map__name(map), value_size, value_size * entries, entries);
+    char *copies = calloc(libbpf_num_possible_cpus(), (value_size + 7) / 8 * 8);
+    if (!copies)
+        fail("init", ENOMEM, NULL, "no memory for the values of map %s", bpf_map__name(map));
+    size_t step = content.length == value_size ? 0 : value_size;
+    for (size_t key = 0; key < entries; key++)
+        fill_entry(map, key, content.bytes + key * step, copies);
+    free(copies);
+    free(content.bytes);
+}
+
+void fill_maps(struct bpf_object *object, const struct settings *settings) {
+    for (size_t i = 0; i < settings->count; i++)
+        fill_map(find_map(object, "init", settings->items[i].name), settings->items[i].value);
+}

@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
+// What is set in an object before and after it is loaded: constants, sizes and contents of maps.
+#pragma once
+
+#include "options.h"
+
+#include <bpf/libbpf.h>
+
+void set_constants(struct bpf_object *object, const struct settings *settings);
+void resize_maps(struct bpf_object *object, const struct settings *settings);
+void fill_maps(struct bpf_object *object, const struct settings *settings);

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// xdpload: loads one XDP program, attaches it through a bpf_link, and answers commands until standard input
+// closes. Nothing stays attached without it, however it ends.
+#include "attach.h"
+#include "commands.h"
+#include "fail.h"
+#include "options.h"
+#include "program.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+static void say_detached(void) {
+    static const char line[] = "{\"type\":\"detached\"}\n";
+    detach_program();
+    if (write(STDOUT_FILENO, line, sizeof(line) - 1) < 0)
+        return; // nobody listens any more
+}
+
+// Ends from within the handler, so that a signal is obeyed at once wherever the program stands.
+static void end_on_signal(int signal) {
+    (void)signal;
+    say_detached();
+    _exit(0);
+}
+
+static void catch_signals(void) {
+    struct sigaction action = {.sa_handler = end_on_signal};
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+    signal(SIGPIPE, SIG_IGN);
+}
+
+static void serve(const struct program *program) {
+    char line[8192];
+    while (fgets(line, sizeof(line), stdin))
+        run_command(program, line);
+}
+
+int main(int argc, char **argv) {
+    struct options options;
+    struct program program = {};
+    int ifindex = 0;
+
+    parse_options(&options, argc, argv);
+    collect_libbpf_words();
+    catch_signals();
+    if (options.mode != MODE_NONE) {
+        ifindex = find_interface(options.interface);
+        refuse_if_taken(options.interface, ifindex);
+    }
+    open_program(&program, &options);
+    load_program(&program, &options, ifindex);
+    print_loaded(&program);
+    if (options.mode != MODE_NONE)
+        attach_program(&program, &options, ifindex);
+    serve(&program);
+    say_detached();
+    return 0;
+}
