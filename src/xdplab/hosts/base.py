@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import BinaryIO, Protocol
 
 from xdplab.errors import HostError
 
 
 @dataclass(frozen=True)
 class Result:
-    """A command that ended. ``exit_code`` is null where the deadline ended it."""
+    """A command that ended.
+
+    ``exit_code`` is null where the deadline ended it, and 128 + N (or -1, where SSH does not hand N on) after signal N.
+    """
 
     host: str
     argv: tuple[str, ...]
@@ -54,10 +57,16 @@ class Process(Protocol):
     def read_line(self, timeout_s: float) -> str | None:
         """Return its next line of standard output, or None at its end. Raises HostError after ``timeout_s``."""
 
+    def send(self, data: bytes) -> None:
+        """Send bytes to its standard input."""
+
     def close_stdin(self) -> None: ...
 
     def wait(self, deadline_s: float) -> Result:
         """Drain both streams until it ends. ``stdout`` holds *all* lines, those read before included."""
+
+    def pass_through(self, stdout: BinaryIO, stderr: BinaryIO) -> Result:
+        """Copy both streams to the sinks, as they come, until it ends or its deadline has passed."""
 
     def kill(self) -> None:
         """End its process group now."""

@@ -51,9 +51,10 @@ class LocalProcess(StreamedProcess):
 
     def _exit_code(self, timeout_s: float) -> int | None:
         try:
-            return self._child.wait(timeout_s)
+            code = self._child.wait(timeout_s)
         except subprocess.TimeoutExpired:
             return None
+        return code if code >= 0 else 128 - code  # as a shell says it
 
     def _release(self) -> None:
         with contextlib.suppress(subprocess.TimeoutExpired):

@@ -9,6 +9,7 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from typing import BinaryIO
 
 from xdplab.errors import HostError
 from xdplab.hosts.base import Result
@@ -19,7 +20,7 @@ KILL_AFTER_S = 1.0
 GUARD_S = KILL_AFTER_S + 1.0
 """Seconds after the deadline at which the controller no longer trusts ``timeout`` on the host."""
 
-TIMEOUT_CODES = frozenset({124, 137, -9, -15, -1})
+TIMEOUT_CODES = frozenset({124, 137, 143, -1})
 """What ``timeout`` exits with once it had to act (-1: SSH says 'by a signal', not which)."""
 
 
@@ -74,6 +75,19 @@ class Stream:
     def _newline(self) -> int:
         return self._data.find(b"\n", self._position)
 
+    def copy_to(self, sink: BinaryIO) -> None:
+        """Write everything to ``sink``, as it comes, until the end."""
+        done = 0
+        while fresh := self._beyond(done):
+            sink.write(fresh)
+            sink.flush()
+            done += len(fresh)
+
+    def _beyond(self, position: int) -> bytes:
+        with self._changed:
+            self._changed.wait_for(lambda: self._ended or len(self._data) > position)
+            return bytes(self._data[position:])
+
     @property
     def data(self) -> bytes:
         with self._changed:
@@ -111,8 +125,11 @@ class StreamedProcess(ABC):
         threading.Thread(target=stream.pump, args=(read,), daemon=True).start()
 
     def write_line(self, line: str) -> None:
+        self.send(line.encode() + b"\n")
+
+    def send(self, data: bytes) -> None:
         try:
-            self._write(line.encode() + b"\n")
+            self._write(data)
         except (OSError, ValueError) as error:
             raise self._broken("no longer reads its input") from error
 
@@ -155,6 +172,18 @@ class StreamedProcess(ABC):
         duration_s = time.monotonic() - self._started
         code = None if timed_out else code
         return Result(self.host, self.argv, code, self.stdout.data, self.stderr.data, duration_s, timed_out)
+
+    def pass_through(self, stdout: BinaryIO, stderr: BinaryIO) -> Result:
+        copies = [
+            threading.Thread(target=stream.copy_to, args=(sink,), daemon=True)
+            for stream, sink in ((self.stdout, stdout), (self.stderr, stderr))
+        ]
+        for copy in copies:
+            copy.start()
+        result = self.wait(self._deadline - time.monotonic() + GUARD_S)
+        for copy in copies:
+            copy.join(1.0)
+        return result
 
     def kill(self) -> None:
         self._killed = True

@@ -1,0 +1,84 @@
+"""Labs: a DUT, a TG and the link between them, by name: brought up, opened, taken down."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from xdplab.errors import LabError
+from xdplab.labs import netns
+from xdplab.labs.base import Arrangement, Cpus, Lab
+from xdplab.labs.control import owner
+
+__all__ = ["Arrangement", "Cpus", "Lab", "down", "open_lab", "status", "up", "use_lab"]
+
+
+class Closeable(Protocol):
+    def close(self) -> None: ...
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What can be done with labs of one kind; ``instance`` is what follows the colon of a name."""
+
+    names: str
+    default: str
+    open: Callable[[str, int], Lab]
+    up: Callable[..., bool]
+    down: Callable[[str, int], bool]
+    lease: Callable[[str, int], Closeable]
+    status: Callable[[int], list[dict[str, Any]]]
+
+
+KINDS: dict[str, Kind] = {
+    "netns": Kind("netns, netns:NAME", netns.DEFAULT, netns.open_lab, netns.up, netns.down, netns.lease, netns.status),
+}
+"""A new kind of lab is a line here."""
+
+
+def _find(name: str) -> tuple[Kind, str]:
+    kind, _, instance = name.partition(":")
+    if name.endswith((".yaml", ".yml")) or kind not in KINDS:
+        supported = ", ".join(kind.names for kind in KINDS.values())
+        raise LabError(f"lab {name!r}: no such kind of lab", remedy=f"supported are: {supported}")
+    return KINDS[kind], instance or KINDS[kind].default
+
+
+def open_lab(name: str, *, for_user: str | None = None) -> Lab:
+    """Return the lab of that name, which is up. Raises LabError with the remedy where it is not."""
+    kind, instance = _find(name)
+    return kind.open(instance, owner(for_user))
+
+
+def up(name: str, *, for_user: str | None = None) -> bool:
+    """Bring a lab up for its owner. Returns whether it was made now: one that is up stays as it is."""
+    kind, instance = _find(name)
+    return kind.up(instance, owner(for_user))
+
+
+def down(name: str, *, for_user: str | None = None) -> bool:
+    """Take a lab down, whoever made it. Returns whether it was up."""
+    kind, instance = _find(name)
+    return kind.down(instance, owner(for_user))
+
+
+def status(*, for_user: str | None = None) -> list[dict[str, Any]]:
+    """Return a row for every lab of the owner that is up."""
+    return [row for kind in KINDS.values() for row in kind.status(owner(for_user))]
+
+
+@contextlib.contextmanager
+def use_lab(name: str) -> Iterator[Lab]:
+    """Give the lab of that name. One that is not up is made, and ends with this block or this process."""
+    kind, instance = _find(name)
+    uid = owner()
+    with contextlib.ExitStack() as stack:
+        if kind.up(instance, uid, lease=True):
+            lease = kind.lease(instance, uid)
+            stack.callback(lease.close)
+            stack.callback(kind.down, instance, uid)
+        lab = kind.open(instance, uid)
+        stack.callback(lab.close)
+        yield lab

@@ -1,0 +1,119 @@
+"""`xdplab lab`: bring a lab up and down, see what is up, run a command on one of its hosts."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sys
+import threading
+import time
+from typing import Any, BinaryIO
+
+import click
+
+from xdplab import labs
+from xdplab.errors import HostError
+from xdplab.hosts import Process
+
+_for_user = click.option("--for-user", metavar="UID|NAME", help="Whose lab it is (by default yours).")
+_as_json = click.option("--json", "as_json", is_flag=True, help="For scripts.")
+_name = click.argument("name", required=False)
+
+
+@click.group()
+def lab() -> None:
+    """Bring a lab up, see it, use it, take it down.
+
+    NAME is `netns` (the default) or `netns:ANYTHING`, as many side by side as you like. Only `up` needs root, and
+    calls sudo for it.
+    """
+
+
+@lab.command()
+@_name
+@_for_user
+def up(name: str | None, for_user: str | None) -> None:
+    """Bring a lab up; one that is up stays as it is."""
+    name = _chosen(name)
+    made = labs.up(name, for_user=for_user)
+    click.echo(f"lab {name} is up" if made else f"lab {name} was up already")
+
+
+@lab.command()
+@_name
+@_for_user
+def down(name: str | None, for_user: str | None) -> None:
+    """Take a lab down, with everything that runs in it."""
+    name = _chosen(name)
+    was_up = labs.down(name, for_user=for_user)
+    click.echo(f"lab {name} is down" if was_up else f"lab {name} was not up")
+
+
+@lab.command()
+@_for_user
+@_as_json
+def status(for_user: str | None, as_json: bool) -> None:
+    """Show the labs that are up."""
+    rows = labs.status(for_user=for_user)
+    if as_json:
+        click.echo(json.dumps(rows, indent=2))
+    elif not rows:
+        click.echo("no lab is up (xdplab lab up)")
+    for row in [] if as_json else rows:
+        click.echo(_line(row))
+
+
+@lab.command(context_settings={"ignore_unknown_options": True})
+@click.option("--lab", "name", metavar="NAME", help="Which lab (by default netns).")
+@click.option("--deadline", "deadline_s", type=float, default=600.0, show_default=True, help="Seconds.")
+@_for_user
+@click.argument("host", metavar="dut|tg")
+@click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
+def run(name: str | None, deadline_s: float, for_user: str | None, host: str, command: tuple[str, ...]) -> None:
+    """Run a command on a host of the lab: its input, output and exit code are yours.
+
+    \b
+    xdplab lab run dut -- ip -s link show vd0
+    """
+    chosen = labs.open_lab(_chosen(name), for_user=for_user)
+    with contextlib.closing(chosen):
+        process = chosen.host(host).start(command, deadline_s=deadline_s)
+        threading.Thread(target=_forward_stdin, args=(process,), daemon=True).start()
+        try:
+            result = process.pass_through(_binary(sys.stdout), _binary(sys.stderr))
+        except KeyboardInterrupt:
+            process.kill()
+            sys.exit(130)
+    if result.timed_out:
+        result.require()
+    sys.exit(result.exit_code if result.exit_code is not None and result.exit_code >= 0 else 255)
+
+
+def _chosen(name: str | None) -> str:
+    """Return the lab meant: the one named here, the global --lab, or netns."""
+    everywhere = click.get_current_context().find_root().params.get("lab")
+    return str(name or everywhere or "netns")
+
+
+def _line(row: dict[str, Any]) -> str:
+    dut, tg = row["hosts"]["dut"], row["hosts"]["tg"]
+    words = [
+        f"{row['lab']}: up for {time.time() - row['since']:.0f} s",
+        f"dut {dut['interface']} – tg {tg['interface']}, {row['queues']} queues, {len(row['cpus'])} CPUs",
+        f"a run is going on: {row['locked_by']}" if row["locked_by"] else "free",
+    ]
+    return "; ".join(words)
+
+
+def _binary(stream: Any) -> BinaryIO:
+    binary: BinaryIO = stream.buffer
+    return binary
+
+
+def _forward_stdin(process: Process) -> None:
+    # os.read: a thread that waits in sys.stdin would hold its lock when the interpreter ends.
+    with contextlib.suppress(OSError, HostError):  # no standard input, or the command reads no more
+        while data := os.read(0, 1 << 16):
+            process.send(data)
+    process.close_stdin()

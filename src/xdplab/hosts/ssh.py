@@ -1,0 +1,274 @@
+"""A host reached over SSH: one connection, a channel for each command, the host's key known beforehand."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import re
+import secrets
+import shlex
+import socket
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+from typing import NoReturn
+
+import paramiko
+
+from xdplab.errors import HostError
+from xdplab.hosts.base import Result
+from xdplab.hosts.process import StreamedProcess, guarded
+
+CONNECT_S = 10.0
+"""Seconds for each step of connecting: TCP, key exchange, login."""
+
+_CHUNK = 1 << 16
+_LOST = (paramiko.SSHException, OSError, EOFError)
+_SIGNALLED = -1
+"""Exit code of a command that a signal ended: paramiko does not hand on which."""
+
+# ``timeout`` makes itself the leader of a new group, and keeps the pid of the shell it replaces.
+_TELL_GROUP = 'echo "xdplab-group $$" >&2; exec "$@"'
+_GROUP_LINE = re.compile(rb"xdplab-group (\d+)\n")
+
+
+@dataclass(frozen=True)
+class SshAddress:
+    """How to reach a host and what proves that it is the right one.
+
+    ``host_key`` is the server's public key (``ssh-ed25519 AAAA…``), ``known_hosts`` a file that holds it; one of
+    them is needed. ``key`` is the private key, as text or as the file it lies in. ``connect`` makes the socket where
+    host and port do not lead there (a namespace behind a Unix socket).
+    """
+
+    host: str
+    user: str = "root"
+    port: int = 22
+    key: str | Path = field(default="", repr=False)
+    host_key: str | None = None
+    known_hosts: Path | None = None
+    connect: Callable[[], socket.socket] | None = None
+
+    def open_socket(self) -> socket.socket:
+        if self.connect is not None:
+            return self.connect()
+        connected = socket.create_connection((self.host, self.port), timeout=CONNECT_S)
+        connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # else each command waits for a delayed ACK
+        connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        return connected
+
+    @property
+    def known_as(self) -> str:
+        return self.host if self.port == 22 else f"[{self.host}]:{self.port}"
+
+
+class SshProcess(StreamedProcess):
+    """One channel: a command in a process group of its own on the far side."""
+
+    def __init__(self, host: SshHost, argv: Sequence[str], deadline_s: float) -> None:
+        super().__init__(host.name, argv, deadline_s)
+        self._owner = host
+        self._group: int | None = None
+        self._group_told = threading.Event()
+        self._channel = host.channel(["sh", "-c", _TELL_GROUP, "xdplab", *guarded(argv, deadline_s)])
+        self._pump(self.stdout, lambda: self._channel.recv(_CHUNK))
+        errors = self._without_group()
+        self._pump(self.stderr, lambda: next(errors, b""))
+
+    def _without_group(self) -> Iterator[bytes]:
+        """Yield standard error less the line that tells the process group."""
+        head = b""
+        while self._group is None and (chunk := self._channel.recv_stderr(_CHUNK)):
+            head += chunk
+            if found := _GROUP_LINE.search(head):
+                self._group = int(found[1])
+                head = head[: found.start()] + head[found.end() :]
+        self._group_told.set()
+        if head:
+            yield head
+        while chunk := self._channel.recv_stderr(_CHUNK):
+            yield chunk
+
+    def _write(self, data: bytes) -> None:
+        self._channel.sendall(data)
+
+    def _close_stdin(self) -> None:
+        self._channel.shutdown_write()
+
+    def _kill_group(self) -> None:
+        self._group_told.wait(1.0)
+        if self._group is None or self._channel.closed:
+            return
+        with contextlib.suppress(HostError):  # a dead connection: the host's own timeout ends the group
+            killer = self._owner.channel(["kill", "-s", "KILL", "--", f"-{self._group}"])
+            killer.status_event.wait(1.0)
+            killer.close()
+
+    def _exit_code(self, timeout_s: float) -> int | None:
+        if not self._channel.status_event.wait(timeout_s):
+            return None
+        if self._channel.exit_status == -1 and not self._owner.connected:
+            raise self._broken("was cut off: the connection is lost")
+        return int(self._channel.exit_status)
+
+    def _release(self) -> None:
+        with contextlib.suppress(*_LOST):
+            self._channel.close()
+
+
+class SshHost:
+    """A `Host` behind one SSH connection, which is made at once; key login only, no agent, no password."""
+
+    def __init__(self, name: str, address: SshAddress) -> None:
+        self.name = name
+        self._address = address
+        self._client = _connect(name, address)
+        self._sftp: paramiko.SFTPClient | None = None
+        self._sftp_lock = threading.Lock()
+
+    @property
+    def connected(self) -> bool:
+        transport = self._client.get_transport()
+        return transport is not None and transport.is_active()
+
+    def channel(self, argv: Sequence[str]) -> paramiko.Channel:
+        """Return a channel on which ``argv`` runs. This is the one place where a vector becomes a string."""
+        transport = self._client.get_transport()
+        if transport is None:
+            raise HostError(f"{self.name}: the connection is closed")
+        try:
+            channel = transport.open_session(timeout=CONNECT_S)
+            channel.exec_command(shlex.join(argv))
+        except _LOST as error:
+            raise HostError(f"{self.name}: cannot start `{argv[0]}`: {_words(error)}") from error
+        return channel
+
+    def run(self, argv: Sequence[str], *, deadline_s: float = 30.0, stdin: bytes = b"", check: bool = True) -> Result:
+        process = SshProcess(self, argv, deadline_s)
+        process.feed(stdin)
+        result = process.wait(deadline_s + 2.0)
+        return result.require() if check else result
+
+    def start(self, argv: Sequence[str], *, deadline_s: float) -> SshProcess:
+        return SshProcess(self, argv, deadline_s)
+
+    def put(self, data: bytes | Path, remote: str, *, mode: int = 0o644) -> None:
+        content = data.read_bytes() if isinstance(data, Path) else data
+        temporary = f"{remote}.{secrets.token_hex(4)}"
+        with self._files(f"write {remote}") as sftp:
+            try:
+                self._write(sftp, content, temporary)
+                sftp.chmod(temporary, mode)
+                sftp.posix_rename(temporary, remote)
+            except OSError:
+                with contextlib.suppress(OSError):
+                    sftp.remove(temporary)
+                raise
+
+    def _write(self, sftp: paramiko.SFTPClient, content: bytes, remote: str) -> None:
+        try:
+            file = sftp.open(remote, "wb")
+        except FileNotFoundError:
+            self.run(["mkdir", "-p", "--", str(PurePosixPath(remote).parent)])
+            file = sftp.open(remote, "wb")
+        with file:
+            file.set_pipelined(True)
+            file.write(content)
+
+    def get(self, remote: str) -> bytes:
+        with self._files(f"read {remote}") as sftp, sftp.open(remote, "rb") as file:
+            return file.read()
+
+    def close(self) -> None:
+        with contextlib.suppress(*_LOST):
+            self._client.close()
+
+    @contextlib.contextmanager
+    def _files(self, what: str) -> Iterator[paramiko.SFTPClient]:
+        with self._sftp_lock:
+            try:
+                if self._sftp is None:
+                    self._sftp = self._client.open_sftp()
+                yield self._sftp
+            except _LOST as error:
+                raise HostError(f"{self.name}: cannot {what}: {_words(error)}") from error
+
+
+def _connect(name: str, address: SshAddress) -> paramiko.SSHClient:
+    client = paramiko.SSHClient()
+    client.set_missing_host_key_policy(_RefuseUnknown(name))
+    try:
+        _pin(client, name, address)
+        client.connect(
+            address.host,
+            address.port,
+            address.user,
+            pkey=_private_key(name, address.key),
+            sock=address.open_socket(),
+            timeout=CONNECT_S,
+            banner_timeout=CONNECT_S,
+            auth_timeout=CONNECT_S,
+            allow_agent=False,
+            look_for_keys=False,
+        )
+    except (HostError, *_LOST) as error:
+        client.close()
+        raise _explained(name, address, error) from error
+    return client
+
+
+def _explained(name: str, address: SshAddress, error: BaseException) -> HostError:
+    if isinstance(error, HostError):
+        return error
+    if isinstance(error, paramiko.BadHostKeyException):
+        return HostError(
+            f"{name}: its host key has changed: {error.key.get_name()} {error.key.get_base64()}",
+            remedy="somebody may be in between; if the host was installed anew, replace the pinned key",
+        )
+    if isinstance(error, paramiko.AuthenticationException):
+        return HostError(
+            f"{name}: login of {address.user} with this key is refused",
+            remedy="add its public half to the host's authorized_keys",
+        )
+    return HostError(f"{name}: cannot connect to {address.known_as}: {_words(error)}")
+
+
+class _RefuseUnknown(paramiko.MissingHostKeyPolicy):
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def missing_host_key(self, client: paramiko.SSHClient, hostname: str, key: paramiko.PKey) -> NoReturn:
+        raise HostError(
+            f"{self._name}: unknown host key of {hostname}: {key.get_name()} {key.get_base64()}",
+            remedy="check it on the host's console, then add it as host_key or to known_hosts",
+        )
+
+
+def _pin(client: paramiko.SSHClient, name: str, address: SshAddress) -> None:
+    if address.known_hosts is not None:
+        client.load_host_keys(str(address.known_hosts))
+    if address.host_key is None:
+        return
+    try:
+        kind, encoded = address.host_key.split()[:2]
+        entry = paramiko.hostkeys.HostKeyEntry.from_line(f"{address.known_as} {kind} {encoded}")
+    except (ValueError, paramiko.SSHException) as error:
+        raise HostError(f"{name}: host_key is not a public key line: {address.host_key[:60]!r}") from error
+    if entry is None or entry.key is None:
+        raise HostError(f"{name}: host_key is of a kind that is not known: {address.host_key[:60]!r}")
+    client.get_host_keys().add(address.known_as, kind, entry.key)
+
+
+def _private_key(name: str, key: str | Path) -> paramiko.PKey:
+    try:
+        if isinstance(key, Path):
+            return paramiko.PKey.from_path(key.expanduser())
+        return paramiko.Ed25519Key.from_private_key(io.StringIO(key))
+    except (OSError, ValueError, paramiko.SSHException, paramiko.pkey.UnknownKeyType) as error:
+        source = str(key) if isinstance(key, Path) else "the key text"
+        raise HostError(f"{name}: cannot use {source} as private key: {_words(error)}") from error
+
+
+def _words(error: BaseException) -> str:
+    return str(error) or type(error).__name__

@@ -1,0 +1,109 @@
+"""What a lab is to everything that measures in it: two hosts, the link's two ends, and who may use which CPU."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+from xdplab.hosts import Host
+
+Arrangement = Literal["shared", "split", "hosts"]
+
+SPLIT_FROM = 4
+"""CPUs from which on TG and DUT of one machine get different ones."""
+
+
+@dataclass(frozen=True)
+class Cpus:
+    """The CPU numbers each host may use; the same ones in arrangement ``shared``."""
+
+    dut: tuple[int, ...]
+    tg: tuple[int, ...]
+
+
+class Lab(Protocol):
+    """A lab that is up. Hosts are connected to when first used."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def kind(self) -> str: ...
+
+    @property
+    def dut(self) -> Host: ...
+
+    @property
+    def tg(self) -> Host: ...
+
+    @property
+    def dut_interface(self) -> str: ...
+
+    @property
+    def tg_interface(self) -> str: ...
+
+    @property
+    def dut_mac(self) -> str: ...
+
+    @property
+    def tg_mac(self) -> str: ...
+
+    @property
+    def queues(self) -> int:
+        """The most queues the link can have."""
+
+    @property
+    def arrangement(self) -> Arrangement:
+        """What ``arrangement: auto`` means here."""
+
+    @property
+    def virtual(self) -> bool:
+        """True where the link is no physical one: it has no line rate."""
+
+    @property
+    def label(self) -> str:
+        """One line for figures: "virtual lab, netns, 2 CPUs, shared"."""
+
+    def cpus(self, arrangement: Arrangement | None = None) -> Cpus:
+        """Return who may use which CPUs in ``arrangement`` (by default the lab's own)."""
+
+    def host(self, name: str) -> Host:
+        """Return the host called ``dut`` or ``tg``. Raises LabError for any other name."""
+
+    def work_dir(self, host: Host) -> str:
+        """Return a directory on ``host`` that is the lab's alone and goes away with it."""
+
+    def lock(self, who: str) -> AbstractContextManager[None]:
+        """Hold the lab for one run. Raises LabError that names who holds it already."""
+
+    def close(self) -> None:
+        """Disconnect; the lab stays up."""
+
+
+def arrangement_for(cpus: int) -> Arrangement:
+    """Return the arrangement of a lab on one machine that may use so many CPUs."""
+    return "shared" if cpus < SPLIT_FROM else "split"
+
+
+def share_out(cpus: Sequence[int], arrangement: Arrangement, sysfs: Path = Path("/sys")) -> Cpus:
+    """Return each host's CPUs: all for both where shared, else whole cores for each, the DUT's first."""
+    if arrangement == "shared" or len(cpus) < 2:
+        return Cpus(dut=tuple(cpus), tg=tuple(cpus))
+    cores: dict[Any, list[int]] = {}
+    for cpu in cpus:
+        cores.setdefault(_core(cpu, sysfs), []).append(cpu)
+    groups = [tuple(cores[core]) for core in sorted(cores)] if len(cores) > 1 else [(cpu,) for cpu in cpus]
+    middle = (len(groups) + 1) // 2
+    return Cpus(dut=sum(groups[:middle], ()), tg=sum(groups[middle:], ()))
+
+
+def _core(cpu: int, sysfs: Path) -> tuple[int, ...]:
+    """Return (package, core) of a CPU: hyper-threads of one core share it."""
+    topology = sysfs / "devices/system/cpu" / f"cpu{cpu}" / "topology"
+    try:
+        return tuple(int((topology / name).read_text()) for name in ("physical_package_id", "core_id"))
+    except (OSError, ValueError):
+        return (0, cpu)  # a kernel that does not say: each CPU is a core

@@ -1,0 +1,107 @@
+"""The owner's side of a keeper's socket: who may talk to whom, one JSON line each way."""
+
+from __future__ import annotations
+
+import json
+import os
+import pwd
+import socket
+import struct
+from pathlib import Path
+from typing import Any
+
+from xdplab.errors import LabError
+
+PREFIX = "@xdplab"
+ANSWER_S = 15.0
+"""Seconds to wait for an answer; ``down`` takes longest, a few tenths."""
+
+
+def owner(for_user: str | None = None) -> int:
+    """Return the uid whose labs are meant: the one named, the one who called sudo, or the caller."""
+    if for_user is not None:
+        return _uid(for_user)
+    if os.geteuid() == 0 and os.environ.get("SUDO_UID", "").isdigit():
+        return int(os.environ["SUDO_UID"])
+    return os.getuid()
+
+
+def _uid(user: str) -> int:
+    if user.isdigit():
+        return int(user)
+    try:
+        return pwd.getpwnam(user).pw_uid
+    except KeyError:
+        raise LabError(f"--for-user: no user is called {user!r} here") from None
+
+
+def address(uid: int, instance: str) -> str:
+    """Return the abstract socket address of a lab, with @ for its leading zero."""
+    return f"{PREFIX}/{uid}/{instance}"
+
+
+def instances(uid: int) -> list[str]:
+    """Return the names of a user's netns labs that are up, or coming up."""
+    lead = address(uid, "")
+    lines = Path("/proc/net/unix").read_text().splitlines()
+    found = {line.rsplit(" ", 1)[-1] for line in lines}
+    return sorted(name.removeprefix(lead) for name in found if name.startswith(lead))
+
+
+class Control:
+    """One connection to a keeper. What it holds (a lease, a lock) ends with it."""
+
+    def __init__(self, connection: socket.socket, where: str) -> None:
+        self._connection = connection
+        self._where = where
+
+    def ask(self, do: str, **more: str) -> dict[str, Any]:
+        """Send one request and return its answer. Raises LabError with the keeper's words."""
+        try:
+            self._connection.sendall(json.dumps({"do": do, **more}).encode() + b"\n")
+            line = self._read_line()
+        except OSError as error:
+            raise LabError(f"{self._where}: its keeper does not answer `{do}`: {error}") from error
+        if not line:
+            raise LabError(f"{self._where}: it went down while asked to `{do}`")
+        answer: dict[str, Any] = json.loads(line)
+        if "error" in answer:
+            raise LabError(f"{self._where}: {answer['error']}")
+        return answer
+
+    def detach(self) -> socket.socket:
+        """Return the socket, which the keeper has made something else than a control connection."""
+        self._connection.settimeout(None)
+        return self._connection
+
+    def wait_gone(self) -> None:
+        """Return when the keeper has closed its end."""
+        while self._connection.recv(4096):
+            pass
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def _read_line(self) -> bytes:
+        # By single bytes past the buffer's end would be wrong: after ``ssh`` the next byte is sshd's.
+        line = bytearray()
+        while not line.endswith(b"\n") and (byte := self._connection.recv(1)):
+            line += byte
+        return bytes(line)
+
+
+def connect(uid: int, instance: str) -> Control | None:
+    """Return a connection to a keeper, or None where no such lab is up. Raises LabError for an impostor."""
+    where = f"lab netns:{instance}"
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    connection.settimeout(ANSWER_S)
+    try:
+        connection.connect(address(uid, instance).replace("@", "\0", 1))
+    except OSError:
+        connection.close()
+        return None
+    peer = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+    if struct.unpack("3i", peer)[1] != 0:  # anyone may take a name; only root can make a lab
+        connection.close()
+        raise LabError(f"{where}: another user's process sits on its name", remedy="choose another name")
+    return Control(connection, where)

@@ -1,0 +1,322 @@
+"""The keeper of one netns lab: two hosts, the link between them, and a socket for their owner.
+
+Runs as root and as a script, standard library only. Nothing of a lab has a name on disk: hosts are namespaces of
+processes, the socket is an abstract one, keys live in memory. So when the keeper ends, however it ends, the kernel
+removes all of it. One JSON line on standard output says ``{"ready": …}`` or ``{"error": …}``; the keeper then goes on
+in the background.
+
+A client sends one JSON line and gets one back: ``hello`` (all there is to know), ``ssh`` (from then on the connection
+is that host's sshd), ``lease`` (the lab ends with this connection), ``lock`` (held until the connection closes),
+``down``.
+"""
+
+import argparse
+import json
+import os
+import selectors
+import shutil
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+HOSTS = {"dut": "vd0", "tg": "vg0"}
+ISOLATED = (
+    *("setpriv", "--pdeathsig", "KILL"),
+    *("unshare", "--net", "--mount", "--pid", "--uts", "--ipc", "--fork", "--kill-child", "--mount-proc"),
+)
+"""In namespaces of its own, which end when the keeper does, however that is."""
+START_S = 20
+LEASE_S = 5.0
+"""Seconds a leased lab waits for its first lease."""
+REQUEST_BYTES = 4096
+
+Answer = dict[str, Any]
+
+
+class KeeperError(Exception):
+    """What the owner is told; ``remedy`` is what to do about it."""
+
+    def __init__(self, message: str, remedy: str | None = None) -> None:
+        super().__init__(message)
+        self.answer: Answer = {"error": message, "remedy": remedy}
+
+
+class NetnsHost:
+    """One host: the ``unshare`` that holds its namespaces, and the socket to its PID 1."""
+
+    def __init__(self, name: str, sshd: str) -> None:
+        self.name, self.interface = name, HOSTS[name]
+        self.socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        script = Path(__file__).with_name("netns_host.py")
+        self.process = subprocess.Popen(
+            [*ISOLATED, sys.executable, "-I", "-B", str(script), name, sshd],
+            stdin=theirs.fileno(),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        theirs.close()
+        self.known: Answer = {}
+
+    def listen(self) -> None:
+        """Take in what PID 1 says about itself next."""
+        said = self.socket.recv(1 << 16)
+        answer: Answer = json.loads(said) if said else {"error": self._last_words()}
+        if "error" in answer:
+            raise KeeperError(f"host {self.name}: {answer['error']}", _remedy(answer["error"]))
+        self.known |= answer
+
+    def connect_link(self) -> None:
+        self.socket.send(json.dumps({"interface": self.interface}).encode())
+
+    def hand_over(self, connection: socket.socket) -> None:
+        """Make ``connection`` the standard input and output of a new sshd in this host."""
+        connection.setblocking(True)
+        socket.send_fds(self.socket, [b"ssh"], [connection.fileno()])
+
+    def wait_end(self) -> None:
+        """Return when all of the host is gone; its socket was closed before, which is what PID 1 ends by."""
+        try:
+            self.process.wait(2.0)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
+    def _last_words(self) -> str:
+        self.process.wait(5.0)
+        return self.process.stderr.read().strip()[-300:] if self.process.stderr else "ended without a word"
+
+
+def _remedy(words: str) -> str | None:
+    """Return the way out for the failures that are known."""
+    known = {
+        "unshare failed": "this root may not make namespaces: use a machine or VM, not an unprivileged container",
+        "Unknown device type": "the kernel lacks veth: `modprobe veth`, or a kernel with CONFIG_VETH",
+        "mount -t bpf": "the kernel lacks BPF: one with CONFIG_BPF_SYSCALL is needed",
+        "not found": "run `xdplab doctor`: it names the package",
+    }
+    return next((remedy for sign, remedy in known.items() if sign in words), None)
+
+
+class Keeper:
+    """The lab: made by `make`, kept by `serve`."""
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        self.options = options
+        self.listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.hosts: dict[str, NetnsHost] = {}
+        self.selector = selectors.DefaultSelector()
+        self.leases: set[socket.socket] = set()
+        self.lock: tuple[socket.socket, str] | None = None
+        self.since = time.time()
+        self.lease_until = time.monotonic() + LEASE_S if options.lease else None
+        self.asked_down: socket.socket | None = None
+        self.going = True
+        self.actions: dict[str, Callable[[socket.socket, Answer], Answer | None]] = {
+            "hello": self.hello,
+            "ssh": self.ssh,
+            "lease": self.lease,
+            "lock": self.take_lock,
+            "down": self.down,
+        }
+
+    def make(self) -> None:
+        # Bound but not yet listening: the name is taken at once, and nobody can come in too early.
+        try:
+            self.listener.bind(self.options.address.replace("@", "\0", 1))
+        except OSError as error:
+            raise KeeperError(f"the lab's name is taken: {error.strerror}") from error
+        sshd = shutil.which("sshd", path="/usr/sbin:/usr/local/sbin:/sbin:/usr/bin")
+        if sshd is None:
+            raise KeeperError("sshd not found", "install openssh-server (shell/setup.sh does)")
+        self.hosts = {name: NetnsHost(name, sshd) for name in HOSTS}
+        self.each(NetnsHost.listen)
+        self.join()
+        self.each(NetnsHost.connect_link)
+        self.each(NetnsHost.listen)
+        self.listener.listen(64)
+
+    def each(self, step: Callable[[NetnsHost], None]) -> None:
+        for host in self.hosts.values():
+            step(host)
+
+    def join(self) -> None:
+        """Make the veth pair with its ends in the two hosts."""
+        queues = ["numrxqueues", str(self.options.queues), "numtxqueues", str(self.options.queues)]
+        # Ends with equal numbers look like one device to the kernel, and get their carrier a second late.
+        (dut, tg) = (
+            [host.interface, "index", str(10 + number), "netns", str(host.process.pid), *queues]
+            for number, host in enumerate(self.hosts.values())
+        )
+        argv = ["ip", "link", "add", *dut, "type", "veth", "peer", *tg]
+        done = subprocess.run(argv, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise KeeperError(f"no veth pair: {done.stderr.strip()}", _remedy(done.stderr))
+
+    def serve(self) -> None:
+        """Answer the owner until someone says ``down``, the lease ends, or a host is gone."""
+        self.selector.register(self.listener, selectors.EVENT_READ, self.accept)
+        for host in self.hosts.values():
+            self.selector.register(host.socket, selectors.EVENT_READ, self.stop)
+        while self.going:
+            patience = None if self.lease_until is None else max(self.lease_until - time.monotonic(), 0.0)
+            ready = self.selector.select(patience)
+            if not ready and self.lease_until is not None:
+                return
+            for key, _ in ready:
+                key.data(key.fileobj)
+
+    def stop(self, _socket: socket.socket) -> None:
+        self.going = False
+
+    def end(self) -> None:
+        self.listener.close()
+        self.each(lambda host: host.socket.close())
+        self.each(NetnsHost.wait_end)
+        if self.asked_down is not None:
+            self.reply(self.asked_down, {"ok": True})
+
+    def accept(self, listener: socket.socket) -> None:
+        connection, _ = listener.accept()
+        peer = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+        if struct.unpack("3i", peer)[1] not in (0, self.options.uid):
+            self.reply(connection, {"error": "this lab belongs to another user"})
+            connection.close()
+            return
+        connection.setblocking(False)
+        self.selector.register(connection, selectors.EVENT_READ, self.request)
+
+    def request(self, connection: socket.socket) -> None:
+        """Answer one request; a connection that was answered is only waited for to close."""
+        try:
+            line = connection.recv(REQUEST_BYTES)
+            asked: Answer = json.loads(line) if line else {}
+        except (OSError, ValueError):
+            line, asked = b"", {}
+        action = self.actions.get(asked.get("do", ""))
+        if not line or action is None:
+            self.forget(connection)
+            return
+        answer = action(connection, asked)
+        if answer is not None:
+            self.reply(connection, answer)
+
+    def reply(self, connection: socket.socket, answer: Answer) -> None:
+        try:
+            connection.sendall(json.dumps(answer).encode() + b"\n")
+        except OSError:
+            return  # whoever asked is gone
+
+    def forget(self, connection: socket.socket) -> None:
+        self.selector.unregister(connection)
+        if self.lock and self.lock[0] is connection:
+            self.lock = None
+        if connection in self.leases:
+            self.leases.discard(connection)
+            self.going = self.going and bool(self.leases)
+        connection.close()
+
+    def hello(self, _connection: socket.socket, _asked: Answer) -> Answer:
+        return {
+            "pid": os.getpid(),
+            "uid": self.options.uid,
+            "since": self.since,
+            "leases": len(self.leases),
+            "locked_by": self.lock[1] if self.lock else None,
+            "cpus": sorted(os.sched_getaffinity(0)),
+            "queues": self.options.queues,
+            "hosts": {name: host.known for name, host in self.hosts.items()},
+        }
+
+    def ssh(self, connection: socket.socket, asked: Answer) -> Answer | None:
+        host = self.hosts.get(asked.get("host", ""))
+        if host is None:
+            return {"error": f"this lab has no host {asked.get('host')!r}; it has {' and '.join(HOSTS)}"}
+        self.reply(connection, {"ok": True})
+        host.hand_over(connection)
+        self.forget(connection)
+        return None
+
+    def lease(self, connection: socket.socket, _asked: Answer) -> Answer:
+        self.lease_until = None
+        self.leases.add(connection)
+        return {"ok": True}
+
+    def take_lock(self, connection: socket.socket, asked: Answer) -> Answer:
+        if self.lock and self.lock[0] is not connection and not _closed(self.lock[0]):
+            return {"locked_by": self.lock[1]}
+        self.lock = (connection, str(asked.get("who", "a run")))
+        return {"ok": True}
+
+    def down(self, connection: socket.socket, _asked: Answer) -> None:
+        self.asked_down = connection
+        self.going = False
+
+
+def _closed(connection: socket.socket) -> bool:
+    """Tell whether the other end is gone, though its end was not read yet."""
+    try:
+        return not connection.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True
+
+
+def keep(options: argparse.Namespace, say: Callable[[Answer], None]) -> None:
+    """Make the lab, say so, and keep it."""
+    signal.alarm(START_S)
+    keeper = Keeper(options)
+    try:
+        keeper.make()
+        signal.alarm(0)
+        say({"ready": True})
+        keeper.serve()
+    except KeeperError as error:
+        say(error.answer)
+    finally:
+        keeper.end()
+
+
+def in_background(work: Callable[[Callable[[Answer], None]], None]) -> None:
+    """Do ``work`` in a process that nobody waits for; return once it has said its one line, or ended."""
+    reader, writer = os.pipe()
+    if os.fork():
+        os.close(writer)
+        while words := os.read(reader, REQUEST_BYTES):
+            os.write(1, words)
+        return
+    os.close(reader)
+    os.setsid()
+    os.chdir("/")
+    null = os.open(os.devnull, os.O_RDWR)
+    for stream in (0, 1, 2):
+        os.dup2(null, stream)
+
+    def say(answer: Answer) -> None:
+        os.write(writer, json.dumps(answer).encode() + b"\n")
+        os.close(writer)
+
+    work(say)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Keep one netns lab (started by `xdplab lab up`).")
+    parser.add_argument("--address", required=True, help="abstract socket, @ for the leading zero")
+    parser.add_argument("--uid", type=int, required=True, help="whose lab it is")
+    parser.add_argument("--queues", type=int, default=8)
+    parser.add_argument("--lease", action="store_true", help="end with the last lease, or when none comes")
+    options = parser.parse_args()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: sys.exit(0))
+    in_background(lambda say: keep(options, say))
+
+
+if __name__ == "__main__":
+    main()
