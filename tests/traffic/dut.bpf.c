@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+/* What a DUT may do with a frame: one program a section. */
+#include <linux/bpf.h>
+#include <linux/if_ether.h>
+
+#include <bpf/bpf_helpers.h>
+
+#define PAYLOAD_START 42
+#define PAYLOAD_END 60
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";
+
+static __always_inline int swap_macs(struct xdp_md *ctx) {
+    struct ethhdr *eth = (void *)(long)ctx->data;
+    unsigned char mac[ETH_ALEN];
+
+    if ((void *)(eth + 1) > (void *)(long)ctx->data_end)
+        return XDP_ABORTED;
+    __builtin_memcpy(mac, eth->h_dest, ETH_ALEN);
+    __builtin_memcpy(eth->h_dest, eth->h_source, ETH_ALEN);
+    __builtin_memcpy(eth->h_source, mac, ETH_ALEN);
+    return XDP_TX;
+}
+
+static __always_inline int overwrite(struct xdp_md *ctx, int from, int to) {
+    unsigned char *frame = (void *)(long)ctx->data;
+
+    if (frame + PAYLOAD_END > (unsigned char *)(long)ctx->data_end)
+        return XDP_ABORTED;
+    for (int i = from; i < to; i++)
+        frame[i] = 0xa5;
+    return XDP_TX;
+}
+
+static unsigned int seen;
+
+SEC("xdp/reflect")
+int reflect(struct xdp_md *ctx) { return swap_macs(ctx); }
+
+/* Destroys what the sender wrote: nothing of it may be left in the next frame of the same page. */
+SEC("xdp/overwrite_all")
+int overwrite_all(struct xdp_md *ctx) { return overwrite(ctx, PAYLOAD_START, PAYLOAD_END) & swap_macs(ctx); }
+
+/* Destroys one frame in two, so that the other must come back whole from a page that held a destroyed one. */
+SEC("xdp/overwrite_half")
+int overwrite_half(struct xdp_md *ctx) {
+    if (__sync_fetch_and_add(&seen, 1) & 1)
+        overwrite(ctx, 0, PAYLOAD_END);
+    return swap_macs(ctx);
+}
+
+SEC("xdp/drop")
+int drop(struct xdp_md *ctx) { return XDP_DROP; }
+
+SEC("xdp/drop_tenth")
+int drop_tenth(struct xdp_md *ctx) { return __sync_fetch_and_add(&seen, 1) % 10 ? swap_macs(ctx) : XDP_DROP; }

@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Engine `afxdp`: a socket per queue, a thread per CPU that serves its queues in turn. It reaches every queue
+ * whatever the number of CPUs, and sends frames of any kind, at a fraction of the rate of live frames.
+ */
+#include "clock.h"
+#include "engine.h"
+#include "error.h"
+#include "link.h"
+#include "pcap.h"
+#include "workers.h"
+#include "xsk.h"
+
+#include <arpa/inet.h>
+#include <linux/if_ether.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define FULL_BATCH 256
+#define PACED_BATCH 32
+#define WAKE_EARLY_NS 20000 /* a paced sender sleeps until so long before a frame is due, then waits awake   \
+                             */
+#define DRAIN_NS (20 * NS_PER_MS)
+
+/* One queue's stream. The worker writes it, the controlling thread reads the counts. */
+struct queue {
+    struct xsk xsk;
+    volatile uint64_t sequence;
+    uint64_t end_sequence;
+    uint64_t due;
+    unsigned flow, until_stamp;
+    unsigned frame; /* of the pcap */
+    volatile struct stream_counts counts;
+};
+
+static struct {
+    const struct session *session;
+    struct queue *queues;
+    struct pcap pcap;
+    unsigned batch;
+    uint64_t interval;
+    _Atomic uint64_t start_ns; /* 0: not yet known */
+    uint64_t end_ns;
+    uint32_t failures_before;
+} afxdp;
+
+static unsigned afxdp_streams(const struct options *options) { return options->queues; }
+
+static unsigned afxdp_queue_of(const struct session *session, unsigned stream) {
+    (void)session;
+    return stream;
+}
+
+static int afxdp_open(struct session *session) {
+    const struct options *options = &session->options;
+    int error = 0;
+
+    /* A CPU without a queue has nothing to do. */
+    if (session->options.cpus.count > session->streams)
+        session->options.cpus.count = session->streams;
+    afxdp.session = session;
+    afxdp.batch = options->batch ?: options->rate_pps ? PACED_BATCH : FULL_BATCH;
+    afxdp.interval = engine_interval(session);
+    afxdp.queues = calloc(session->streams, sizeof(*afxdp.queues));
+    if (options->frames)
+        error = pcap_read(&afxdp.pcap, options->frames, XSK_FRAME_BYTES);
+    for (unsigned queue = 0; !error && queue < session->streams; queue++)
+        error = xsk_open(&afxdp.queues[queue].xsk, options->interface, queue);
+    return error;
+}
+
+static void fill_from_pcap(struct queue *queue) {
+    const struct pcap_frame *frame = &afxdp.pcap.frames[queue->frame];
+
+    memcpy(xsk_frame(&queue->xsk, frame->bytes), frame->data, frame->bytes);
+    queue->frame = (queue->frame + 1) % afxdp.pcap.count;
+}
+
+static bool wants_stamp(struct queue *queue) {
+    const unsigned every = afxdp.session->options.stamp_every;
+
+    if (!every || --queue->until_stamp)
+        return false;
+    queue->until_stamp = every;
+    return true;
+}
+
+static void fill_test_frame(struct queue *queue, unsigned stream) {
+    const struct session *session = afxdp.session;
+    uint64_t *words = (uint64_t *)xsk_frame(&queue->xsk, session->options.frame_bytes - ETH_FCS_LEN);
+
+    memcpy(words, &session->heads[queue->flow], sizeof(*session->heads));
+    queue->flow += session->streams;
+    if (queue->flow >= session->flows)
+        queue->flow = stream;
+    *(uint32_t *)&words[FRAME_SEQUENCE_WORD] = htonl(queue->sequence);
+    words[FRAME_STAMP_WORD] = 0;
+    if (wants_stamp(queue)) {
+        ((uint8_t *)words)[46] |= PAYLOAD_STAMPED >> 8;
+        words[FRAME_STAMP_WORD] = clock_now_ns();
+    }
+}
+
+/* How many frames are due; all there may be where there is no pace. */
+static uint64_t due_frames(const struct queue *queue, uint64_t elapsed) {
+    const uint64_t schedule = elapsed << SCHEDULE_SHIFT;
+
+    if (!afxdp.interval)
+        return UINT64_MAX;
+    return schedule < queue->due ? 0 : (schedule - queue->due) / afxdp.interval + 1;
+}
+
+static void note_lateness(struct queue *queue, uint64_t elapsed) {
+    uint64_t late = elapsed - (queue->due >> SCHEDULE_SHIFT);
+
+    if (afxdp.interval && late > queue->counts.latest_ns)
+        queue->counts.latest_ns = late;
+}
+
+static uint64_t least(uint64_t a, uint64_t b) { return a < b ? a : b; }
+
+/* Sends one batch of what is due. */
+static void serve(struct queue *queue, unsigned stream, uint64_t now) {
+    const uint64_t elapsed = now - afxdp.start_ns;
+    uint64_t wanted = least(due_frames(queue, elapsed), queue->end_sequence - queue->sequence);
+    unsigned frames = wanted ? xsk_begin(&queue->xsk, least(wanted, afxdp.batch)) : 0;
+
+    if (!wanted)
+        return;
+    if (frames)
+        note_lateness(queue, elapsed);
+    for (unsigned i = 0; i < frames; i++, queue->sequence++)
+        if (afxdp.pcap.count)
+            fill_from_pcap(queue);
+        else
+            fill_test_frame(queue, stream);
+    queue->due += frames * afxdp.interval;
+    xsk_end(&queue->xsk, frames);
+    if (queue->sequence == queue->end_sequence)
+        queue->counts.stopped_ns = clock_now_ns();
+}
+
+static void wait_for_start(void) {
+    while (!afxdp.start_ns && !workers_stopping())
+        clock_sleep_until(clock_now_ns() + NS_PER_MS / 4);
+    if (!workers_stopping())
+        clock_sleep_until(afxdp.start_ns);
+}
+
+/* Sleeps if the next frame of these queues is far enough away. */
+static void wait_for_due(const struct worker *worker) {
+    const unsigned step = afxdp.session->options.cpus.count;
+    uint64_t due = UINT64_MAX;
+
+    for (unsigned stream = worker->index; stream < afxdp.session->streams; stream += step)
+        due = least(due, afxdp.queues[stream].due >> SCHEDULE_SHIFT);
+    due = least(afxdp.start_ns + due, afxdp.end_ns);
+    if (due > clock_now_ns() + 2 * WAKE_EARLY_NS)
+        clock_sleep_until(due - WAKE_EARLY_NS);
+}
+
+/* The kernel still has frames of the last batches. */
+static void drain(struct queue *queue) {
+    const uint64_t limit = clock_now_ns() + DRAIN_NS;
+
+    while (xsk_pending(&queue->xsk) && clock_now_ns() < limit) {
+        xsk_end(&queue->xsk, 0);
+        xsk_begin(&queue->xsk, 0);
+    }
+}
+
+static void afxdp_work(struct worker *worker) {
+    const unsigned step = afxdp.session->options.cpus.count, streams = afxdp.session->streams;
+    uint64_t now;
+
+    wait_for_start();
+    while (!workers_stopping() && (now = clock_now_ns()) < afxdp.end_ns) {
+        for (unsigned stream = worker->index; stream < streams; stream += step)
+            serve(&afxdp.queues[stream], stream, now);
+        if (afxdp.interval)
+            wait_for_due(worker);
+    }
+    for (unsigned stream = worker->index; stream < streams; stream += step)
+        drain(&afxdp.queues[stream]);
+}
+
+static int afxdp_arm(struct session *session, const uint64_t quotas[MAX_STREAMS]) {
+    afxdp.start_ns = 0;
+    for (unsigned stream = 0; stream < session->streams; stream++) {
+        struct queue *queue = &afxdp.queues[stream];
+        queue->sequence = session->sequences[stream];
+        queue->end_sequence = queue->sequence + quotas[stream];
+        queue->due = engine_first_due(session, stream);
+        queue->flow = stream;
+        queue->until_stamp = 1;
+        queue->counts = (struct stream_counts){0};
+    }
+    return link_tx_failures(session->options.interface, &afxdp.failures_before)
+               ?: workers_start(session, afxdp_work);
+}
+
+static int afxdp_go(const struct send_window *window) {
+    afxdp.end_ns = window->end_ns;
+    afxdp.start_ns = window->start_ns;
+    return 0;
+}
+
+static int afxdp_read(const struct session *session, struct stream_counts counts[MAX_STREAMS]) {
+    for (unsigned stream = 0; stream < session->streams; stream++) {
+        counts[stream] = afxdp.queues[stream].counts;
+        counts[stream].sent = afxdp.queues[stream].sequence - session->sequences[stream];
+    }
+    return 0;
+}
+
+static int afxdp_stop(struct session *session) {
+    (void)session;
+    return workers_stop();
+}
+
+static int afxdp_errors(const struct session *session, uint64_t sent, uint64_t *errors, const char **why) {
+    uint32_t failures;
+    int error = link_tx_failures(session->options.interface, &failures);
+
+    *why = NULL;
+    *errors = least(failures - afxdp.failures_before, sent);
+    return error;
+}
+
+static void afxdp_close(void) {
+    for (unsigned queue = 0; afxdp.queues && queue < afxdp.session->streams; queue++)
+        xsk_close(&afxdp.queues[queue].xsk);
+    free(afxdp.queues);
+    pcap_free(&afxdp.pcap);
+}
+
+const struct engine afxdp_engine = {
+    .name = "afxdp",
+    .streams = afxdp_streams,
+    .queue_of = afxdp_queue_of,
+    .open = afxdp_open,
+    .arm = afxdp_arm,
+    .go = afxdp_go,
+    .read = afxdp_read,
+    .stop = afxdp_stop,
+    .errors = afxdp_errors,
+    .close = afxdp_close,
+};

@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "burst.h"
+#include "clock.h"
+#include "engine.h"
+#include "receive.h"
+#include "report.h"
+#include "workers.h"
+
+#include <string.h>
+
+#define LEAD_NS (2 * NS_PER_MS)   /* from telling the senders to the window's start */
+#define SLICE_NS (10 * NS_PER_MS) /* a signal or the end of --max-frames is noticed within this time */
+#define INTERVAL_NS (100 * NS_PER_MS)
+#define PACED_SHARE 0.999 /* a paced burst that offers less was limited */
+
+struct burst {
+    struct session *session;
+    const struct burst_request *request;
+    struct send_window window;
+    uint64_t quota;
+    uint64_t stopped_ns;             /* told to stop before the window's end; 0: not */
+    uint64_t tx_packets, rx_packets; /* at the last interval */
+    struct stream_counts counts[MAX_STREAMS];
+};
+
+static uint64_t sent(const struct burst *burst) {
+    uint64_t sum = 0;
+
+    for (unsigned stream = 0; stream < burst->session->streams; stream++)
+        sum += burst->counts[stream].sent;
+    return sum;
+}
+
+/* Divides --max-frames among the streams. Returns the sum. */
+static uint64_t share_quota(const struct session *session, uint64_t quotas[MAX_STREAMS]) {
+    const uint64_t total = session->options.max_frames ?: UINT64_MAX / 2;
+
+    for (unsigned stream = 0; stream < session->streams; stream++)
+        quotas[stream] = total / session->streams + (stream < total % session->streams);
+    return total;
+}
+
+static int print_interval(struct burst *burst, uint64_t now) {
+    const struct session *session = burst->session;
+    const bool receives = !session->options.no_receive && session->recognised;
+    struct receive_counters rx = {0};
+    int error = session->engine->read(session, burst->counts) ?: receives ? receive_read(&rx) : 0;
+    __u64 tx_new = sent(burst) - burst->tx_packets, rx_new = rx.packets - burst->rx_packets;
+
+    if (error)
+        return error;
+    report_interval(burst->request->name, (double)(now - burst->window.start_ns) / NS_PER_SECOND, tx_new,
+                    receives ? &rx_new : NULL);
+    burst->tx_packets += tx_new;
+    burst->rx_packets += rx_new;
+    return 0;
+}
+
+/* Until the window ends, the frames are used up, or a signal comes. */
+static int watch(struct burst *burst) {
+    const struct session *session = burst->session;
+    uint64_t next = burst->window.start_ns + INTERVAL_NS, now;
+    int error = 0;
+
+    while ((now = clock_now_ns()) < burst->window.end_ns && !interrupted && !error) {
+        if (now >= next) {
+            error = print_interval(burst, now);
+            next += INTERVAL_NS;
+        }
+        error = error ?: workers_check() ?: session->engine->read(session, burst->counts);
+        if (sent(burst) >= burst->quota)
+            break;
+        uint64_t wake = now + SLICE_NS < next ? now + SLICE_NS : next;
+        clock_sleep_until(wake < burst->window.end_ns ? wake : burst->window.end_ns);
+    }
+    if (now < burst->window.end_ns)
+        burst->stopped_ns = now;
+    return error;
+}
+
+static uint64_t max(uint64_t a, uint64_t b) { return a > b ? a : b; }
+
+/* The longest any stream went on sending, as it noticed itself. */
+static double duration(const struct burst *burst) {
+    const uint64_t unnoticed = burst->stopped_ns ?: burst->window.end_ns;
+    uint64_t last = burst->window.start_ns;
+
+    for (unsigned stream = 0; stream < burst->session->streams; stream++)
+        last = max(last, burst->counts[stream].stopped_ns ?: unnoticed);
+    return (double)(last - burst->window.start_ns) / NS_PER_SECOND;
+}
+
+static const char *limited(const struct burst *burst) {
+    const double rate = burst->session->options.rate_pps;
+    const uint64_t packets = sent(burst);
+
+    if (interrupted)
+        return "interrupted by a signal";
+    if (packets >= burst->quota)
+        return "--max-frames was reached";
+    if (rate && packets + 1 < rate * burst->request->seconds * PACED_SHARE)
+        return "the sender could not keep the pace";
+    return NULL;
+}
+
+static void sum_up(const struct burst *burst, struct burst_report *report) {
+    const struct session *session = burst->session;
+
+    *report = (struct burst_report){
+        .name = burst->request->name,
+        .duration_s = duration(burst),
+        .tx_packets = sent(burst),
+        .limited = limited(burst),
+        .interrupted = interrupted,
+    };
+    for (unsigned stream = 0; stream < session->streams; stream++) {
+        const struct stream_counts *counts = &burst->counts[stream];
+        report->tx_by_queue[session->engine->queue_of(session, stream)] += counts->sent;
+        report->tx_pause_max_ns = max(report->tx_pause_max_ns, counts->longest_pause_ns);
+        report->tx_late_max_ns = max(report->tx_late_max_ns, counts->latest_ns);
+    }
+    if (session->options.no_receive)
+        report->rx_missing = "--no-receive";
+    else if (!session->recognised)
+        report->rx_missing = "frames of a file carry no run id and no number";
+}
+
+static int print_result(const struct burst *burst) {
+    static uint64_t buckets[HISTOGRAM_BUCKETS];
+    const struct session *session = burst->session;
+    struct burst_report report;
+    uint64_t errors = 0;
+    int error = 0;
+
+    sum_up(burst, &report);
+    if (!session->options.no_receive)
+        error = receive_read(&report.rx) ?: receive_histogram(buckets);
+    error = error ?: session->engine->errors(session, report.tx_packets, &errors, &report.tx_errors_missing);
+    if (error)
+        return error;
+    report.tx_errors = errors;
+    report_summary(session, &report);
+    report_histogram(&report, buckets);
+    return 0;
+}
+
+static int send_frames(struct burst *burst) {
+    struct session *session = burst->session;
+    uint64_t quotas[MAX_STREAMS];
+    int error;
+
+    burst->quota = share_quota(session, quotas);
+    error = session->engine->arm(session, quotas);
+    burst->window.start_ns = clock_now_ns() + LEAD_NS;
+    burst->window.end_ns = burst->window.start_ns + burst->request->seconds * NS_PER_SECOND;
+    error = error ?: session->engine->go(&burst->window) ?: watch(burst);
+    int stop_error = session->engine->stop(session);
+    return error ?: stop_error ?: print_interval(burst, clock_now_ns());
+}
+
+int burst_run(struct session *session, const struct burst_request *request) {
+    struct burst burst = {.session = session, .request = request};
+    int error = 0;
+
+    if (!session->options.no_receive)
+        error = receive_begin(session);
+    error = error ?: send_frames(&burst);
+    if (error)
+        return error;
+    if (!interrupted)
+        clock_sleep_until(clock_now_ns() + session->options.settle_s * NS_PER_SECOND);
+    error = print_result(&burst);
+    for (unsigned stream = 0; stream < session->streams; stream++)
+        session->sequences[stream] += burst.counts[stream].sent;
+    return error;
+}

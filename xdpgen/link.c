@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "link.h"
+#include "error.h"
+
+#include <errno.h>
+#include <ifaddrs.h>
+#include <linux/if_link.h>
+#include <linux/if_packet.h>
+#include <net/ethernet.h>
+#include <string.h>
+
+typedef void (*visitor)(const struct ifaddrs *entry, void *result);
+
+/* getifaddrs() asks by netlink, so it answers for this network namespace whatever /sys shows. */
+static int visit(const char *interface, visitor visitor, void *result) {
+    struct ifaddrs *all, *entry;
+
+    if (getifaddrs(&all))
+        return fail("interface", errno, "the list of interfaces cannot be read");
+    for (entry = all; entry; entry = entry->ifa_next)
+        if (entry->ifa_addr && entry->ifa_addr->sa_family == AF_PACKET &&
+            !strcmp(entry->ifa_name, interface)) {
+            visitor(entry, result);
+            break;
+        }
+    freeifaddrs(all);
+    return entry ? 0
+                 : fail("interface", ENODEV, "there is no interface %s in this network namespace", interface);
+}
+
+static void copy_mac(const struct ifaddrs *entry, void *result) {
+    memcpy(result, ((const struct sockaddr_ll *)entry->ifa_addr)->sll_addr, ETH_ALEN);
+}
+
+int link_mac(const char *interface, uint8_t mac[6]) { return visit(interface, copy_mac, mac); }
+
+static void add_failures(const struct ifaddrs *entry, void *result) {
+    const struct rtnl_link_stats *stats = entry->ifa_data;
+
+    *(uint32_t *)result = stats ? stats->tx_dropped + stats->tx_errors : 0;
+}
+
+int link_tx_failures(const char *interface, uint32_t *failures) {
+    return visit(interface, add_failures, failures);
+}

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+/* xdpgen: sends test frames through XDP, receives what comes back, and prints JSON lines. */
+#include "burst.h"
+#include "error.h"
+#include "object.h"
+#include "report.h"
+#include "thread.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+static int wake_pipe[2]; /* so that a signal just before poll() is not missed */
+
+static void on_signal(int signal) {
+    (void)signal;
+    interrupted = true;
+    (void)!write(wake_pipe[1], "", 1);
+}
+
+static int install_signals(void) {
+    struct sigaction action = {.sa_handler = on_signal}; /* no SA_RESTART: a blocked write must end too */
+
+    if (pipe(wake_pipe))
+        return fail("signals", errno, "no pipe for signals");
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+    thread_interrupts_install();
+    return 0;
+}
+
+static int run_list(struct session *session, unsigned *done) {
+    const struct burst_list *list = &session->options.bursts;
+    int error = 0;
+
+    for (*done = 0; *done < list->count && !interrupted && !error; ++*done)
+        error = burst_run(session, &list->bursts[*done]);
+    return error;
+}
+
+/* One line of stdin without its newline. Returns its length, or -1 at the end or on a signal. */
+static int read_line(char *line, size_t size) {
+    struct pollfd waits[] = {{.fd = STDIN_FILENO, .events = POLLIN}, {.fd = wake_pipe[0], .events = POLLIN}};
+    size_t length = 0;
+
+    while (!interrupted && length + 1 < size) {
+        if (poll(waits, 2, -1) < 0 || !waits[0].revents)
+            continue;
+        if (read(STDIN_FILENO, line + length, 1) != 1)
+            return -1;
+        if (line[length] == '\n') {
+            line[length] = 0;
+            return length;
+        }
+        length++;
+    }
+    return -1;
+}
+
+static int run_steps(struct session *session, unsigned *done) {
+    static const char command[] = "burst ";
+    struct burst_request request;
+    char line[256];
+    int error = 0;
+
+    for (*done = 0; !error && read_line(line, sizeof(line)) >= 0; ++*done) {
+        if (strncmp(line, command, strlen(command)) || !burst_parse(&request, line + strlen(command), ' '))
+            return fail("command", EINVAL, "expected `burst NAME SECONDS` (at most %d s), got `%s`",
+                        MAX_BURST_SECONDS, line);
+        error = burst_run(session, &request);
+    }
+    return error;
+}
+
+static int run(struct session *session, unsigned *done) {
+    int error = install_signals();
+
+    object_capture_log();
+    error = error ?: session_open(session);
+    if (error)
+        return error;
+    report_ready(session);
+    return session->options.step ? run_steps(session, done) : run_list(session, done);
+}
+
+int main(int argc, char **argv) {
+    static struct session session;
+    unsigned done = 0;
+    int error;
+
+    switch (options_parse(&session.options, argc, argv)) {
+    case OPTIONS_HELP:
+        return 0;
+    case OPTIONS_BAD:
+        return 2;
+    case OPTIONS_OK:
+        break;
+    }
+    error = run(&session, &done);
+    session_close(&session);
+    if (error)
+        report_error();
+    else
+        report_detached(done);
+    return error ? 1 : 0;
+}

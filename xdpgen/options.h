@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+#include "shared.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define MAX_BURSTS 32
+#define MAX_BURST_NAME 32
+#define MAX_BURST_SECONDS 3600
+
+struct burst_request {
+    char name[MAX_BURST_NAME];
+    double seconds;
+};
+
+struct cpu_list {
+    unsigned count;
+    unsigned cpus[MAX_STREAMS];
+};
+
+struct burst_list {
+    unsigned count;
+    struct burst_request bursts[MAX_BURSTS];
+};
+
+/* What was asked for, every default filled in. Addresses are in network byte order, strides in host order. */
+struct options {
+    const char *interface;
+    const char *engine;
+    unsigned queues;
+    struct cpu_list cpus; /* empty: the first ones this process may use */
+    unsigned fifo;        /* 0: no real-time priority */
+    unsigned frame_bytes; /* with FCS */
+    unsigned flows;
+    double rate_pps; /* 0: max */
+    unsigned run_id;
+    uint8_t src_mac[6]; /* zeros: the interface's own */
+    uint8_t dst_mac[6];
+    uint32_t src_ip, dst_ip;
+    uint32_t src_ip_stride, dst_ip_stride;
+    unsigned src_port, dst_port, port_stride;
+    unsigned stamp_every; /* 0: none */
+    struct burst_list bursts;
+    bool step;
+    uint64_t max_frames; /* per burst; 0: no limit */
+    double settle_s;
+    unsigned batch; /* 0: the engine's own choice */
+    const char *frames;
+    bool no_receive;
+};
+
+enum options_result { OPTIONS_OK, OPTIONS_HELP, OPTIONS_BAD };
+
+/* Reads the command line; says on stderr what is wrong with it. */
+enum options_result options_parse(struct options *options, int argc, char **argv);
+
+/* "NAME:SECONDS" in the list, "NAME SECONDS" on stdin. Returns false where it is neither. */
+bool burst_parse(struct burst_request *burst, const char *text, char separator);

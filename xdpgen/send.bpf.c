@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Makes each live frame into a test frame and sends it. Runs once per frame of a BPF_PROG_TEST_RUN call with
+ * BPF_F_TEST_XDP_LIVE_FRAMES; a frame that is not due is dropped, which is how it waits.
+ */
+#include "payload.h"
+#include "shared.h"
+#include <linux/bpf.h>
+#include <stdbool.h>
+
+#include <bpf/bpf_endian.h>
+#include <bpf/bpf_helpers.h>
+
+#define FRAMES_BETWEEN_CHECKS 64
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";
+
+const volatile struct send_settings settings SEC(".rodata");
+volatile struct send_window window SEC(".bss");
+
+struct {
+    __uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+    __uint(max_entries, 1);
+    __type(key, __u32);
+    __type(value, struct sender);
+} senders SEC(".maps");
+
+struct {
+    __uint(type, BPF_MAP_TYPE_ARRAY);
+    __uint(max_entries, 1); /* set to the number of flows */
+    __type(key, __u32);
+    __type(value, struct frame_head);
+} heads SEC(".maps");
+
+static __always_inline bool within_window(struct sender *sender, __u64 now) {
+    if (!window.start_ns || now < window.start_ns)
+        return false;
+    if (now < window.end_ns && sender->sequence < sender->end_sequence)
+        return true;
+    if (!sender->stopped_ns)
+        sender->stopped_ns = now < window.end_ns ? now : window.end_ns;
+    return false;
+}
+
+static __always_inline void note_pause(struct sender *sender, __u64 now) {
+    __u64 pause = now - sender->checked_ns;
+
+    if (sender->checked_ns && pause > sender->longest_pause_ns)
+        sender->longest_pause_ns = pause;
+    sender->checked_ns = now;
+}
+
+/* At max load one compare decides; the clock is read every 64 frames only. */
+static __always_inline bool may_send(struct sender *sender) {
+    if (sender->sequence < sender->check_at)
+        return true;
+    __u64 now = bpf_ktime_get_ns();
+    if (!within_window(sender, now))
+        return false;
+    __u64 check_at = sender->sequence + FRAMES_BETWEEN_CHECKS;
+    sender->check_at = check_at < sender->end_sequence ? check_at : sender->end_sequence;
+    note_pause(sender, now);
+    return true;
+}
+
+static __always_inline bool is_due(struct sender *sender) {
+    __u64 now = bpf_ktime_get_ns();
+
+    if (!within_window(sender, now))
+        return false;
+    __u64 elapsed = now - window.start_ns;
+    if (sender->due > elapsed << SCHEDULE_SHIFT)
+        return false;
+    __u64 late = elapsed - (sender->due >> SCHEDULE_SHIFT);
+    if (late > sender->latest_ns)
+        sender->latest_ns = late;
+    sender->due += sender->interval;
+    return true;
+}
+
+static __always_inline struct frame_head *next_head(struct sender *sender) {
+    __u32 flow = sender->flow;
+    __u32 next = flow + settings.streams;
+
+    sender->flow = next < settings.flows ? next : sender->stream;
+    return bpf_map_lookup_elem(&heads, &flow);
+}
+
+static __always_inline bool wants_stamp(struct sender *sender) {
+    if (settings.stamp_every <= 1)
+        return settings.stamp_every;
+    if (--sender->until_stamp)
+        return false;
+    sender->until_stamp = settings.stamp_every;
+    return true;
+}
+
+SEC("xdp")
+int send_frame(struct xdp_md *ctx) {
+    __u64 *words = (void *)(long)ctx->data;
+    __u32 *sequence = (__u32 *)(words + FRAME_SEQUENCE_WORD);
+    const __u32 zero = 0;
+
+    if ((void *)(sequence + 1) > (void *)(long)ctx->data_end)
+        return XDP_ABORTED;
+    struct sender *sender = bpf_map_lookup_elem(&senders, &zero);
+    if (!sender)
+        return XDP_ABORTED;
+    sender->armed = 1;
+    if (settings.paced ? !is_due(sender) : !may_send(sender))
+        return XDP_DROP;
+    struct frame_head *head = next_head(sender);
+    if (!head)
+        return XDP_ABORTED;
+
+    /* Pages are recycled with whatever the DUT wrote: the headers are written anew on every frame. */
+    for (int i = 0; i < FRAME_HEAD_WORDS; i++)
+        words[i] = head->words[i];
+    *sequence = bpf_htonl((__u32)sender->sequence++);
+    if (wants_stamp(sender)) {
+        words[FRAME_HEAD_WORDS - 1] |= bpf_cpu_to_be64(PAYLOAD_STAMPED);
+        words[FRAME_STAMP_WORD] = bpf_ktime_get_ns();
+    }
+    return XDP_TX;
+}

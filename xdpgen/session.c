@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "session.h"
+#include "engine.h"
+#include "error.h"
+#include "frame.h"
+#include "link.h"
+#include "receive.h"
+#include "thread.h"
+
+#include <errno.h>
+#include <net/if.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+atomic_bool interrupted;
+
+const struct engine *engine_find(const char *name) {
+    static const struct engine *const engines[] = {&live_engine, &afxdp_engine};
+
+    for (size_t i = 0; i < sizeof(engines) / sizeof(engines[0]); i++)
+        if (!strcmp(engines[i]->name, name))
+            return engines[i];
+    return NULL;
+}
+
+uint64_t engine_interval(const struct session *session) {
+    if (!session->options.rate_pps)
+        return 0;
+    return 1e9 * (1 << SCHEDULE_SHIFT) * session->streams / session->options.rate_pps;
+}
+
+uint64_t engine_first_due(const struct session *session, unsigned stream) {
+    return engine_interval(session) / session->streams * stream;
+}
+
+unsigned session_queues_reached(const struct session *session) {
+    bool reached[MAX_QUEUES] = {0};
+    unsigned count = 0;
+
+    for (unsigned stream = 0; stream < session->streams; stream++) {
+        bool *queue = &reached[session->engine->queue_of(session, stream)];
+        count += !*queue;
+        *queue = true;
+    }
+    return count;
+}
+
+/* The controlling thread goes first: it must end the burst while senders fill every CPU. */
+static void take_priority(struct session *session) {
+    int error = session->options.fifo ? thread_fifo(session->options.fifo + 1) : 0;
+
+    session->fifo = session->options.fifo && !error;
+    if (session->fifo)
+        snprintf(session->sched_policy, sizeof(session->sched_policy), "SCHED_FIFO:%u",
+                 session->options.fifo);
+    else if (error)
+        snprintf(session->sched_policy, sizeof(session->sched_policy), "SCHED_OTHER (refused: %s)",
+                 strerrorname_np(-error));
+    else
+        strcpy(session->sched_policy, "SCHED_OTHER");
+}
+
+static int find_device(struct session *session) {
+    static const uint8_t own[6];
+    struct options *options = &session->options;
+
+    session->ifindex = if_nametoindex(options->interface);
+    if (!session->ifindex)
+        return fail("interface", errno, "there is no interface %s in this network namespace",
+                    options->interface);
+    if (!memcmp(options->src_mac, own, sizeof(own)))
+        return link_mac(options->interface, options->src_mac);
+    return 0;
+}
+
+static int make_heads(struct session *session) {
+    session->flows = session->options.flows > session->streams ? session->options.flows : session->streams;
+    session->heads = calloc(session->flows, sizeof(*session->heads));
+    if (!session->heads)
+        return fail("frames", ENOMEM, "no memory for %u flows", session->flows);
+    for (unsigned flow = 0; flow < session->flows; flow++)
+        frame_head_fill(&session->heads[flow], &session->options, flow);
+    return 0;
+}
+
+int session_open(struct session *session) {
+    int error;
+
+    session->engine = engine_find(session->options.engine);
+    if (!session->engine)
+        return fail("options", EINVAL, "--engine is live or afxdp, not %s", session->options.engine);
+    session->recognised = !session->options.frames;
+    error = find_device(session);
+    if (!error)
+        error = cpus_choose(&session->options.cpus, session->options.queues);
+    if (error)
+        return error;
+    session->streams = session->engine->streams(&session->options);
+    error = make_heads(session);
+    if (!error && !session->options.no_receive)
+        error = receive_open(session);
+    if (!error)
+        error = session->engine->open(session);
+    if (!error)
+        take_priority(session);
+    return error;
+}
+
+void session_close(struct session *session) {
+    if (session->engine)
+        session->engine->close();
+    receive_close();
+    free(session->heads);
+}
