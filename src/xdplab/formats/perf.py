@@ -16,6 +16,7 @@ from xdplab.errors import FormatError
 from xdplab.formats.reading import (
     as_object,
     count_field,
+    count_of,
     json_of,
     lines_of,
     optional_number,
@@ -42,7 +43,7 @@ class PerfCount:
     """One event of one interval and CPU. ``value`` is None for ``reason`` (perf's own words).
 
     ``running_percent`` below 100 means that events shared a hardware counter and perf scaled ``value``.
-    ``interval_end_s`` counts from perf's start; None without -I. ``cpu`` is perf's name; None when summed over CPUs.
+    ``interval_end_s`` counts from perf's start; None without -I. ``cpu`` is None where perf summed over them (no -A).
     """
 
     event: str
@@ -52,7 +53,7 @@ class PerfCount:
     running_ns: int
     running_percent: float | None
     interval_end_s: float | None = None
-    cpu: str | None = None
+    cpu: int | None = None
 
 
 @dataclass(frozen=True)
@@ -80,7 +81,7 @@ def _count(text: str, line: int) -> PerfCount | None:
     if "metric-value" in fields and "event" not in fields:
         return None
     value, reason = _value(text_field(fields, "counter-value", TOOL, line=line), line)
-    cpu = fields.get("cpu")
+    cpu = text_field(fields, "cpu", TOOL, line=line) if "cpu" in fields else None
     return PerfCount(
         event=text_field(fields, "event", TOOL, line=line),
         value=value,
@@ -89,7 +90,7 @@ def _count(text: str, line: int) -> PerfCount | None:
         running_ns=count_field(fields, "event-runtime", TOOL, line=line),
         running_percent=optional_number(fields.get("pcnt-running")),
         interval_end_s=optional_number(fields.get("interval")),
-        cpu=None if cpu is None else str(cpu),
+        cpu=None if cpu is None else count_of(cpu, TOOL, line=line),
     )
 
 

@@ -1,0 +1,201 @@
+"""Turns the files of an attempt into values: a number, or None and the reason.
+
+It works on the files alone, so that a better rule rebuilds old runs. Values of the DUT's CPUs are absent where TG and
+DUT share them; those of the whole machine stand under `host_`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from xdplab.counters import cpu, packets
+from xdplab.counters.readings import Readings, Scope
+from xdplab.counters.table import Role
+from xdplab.counters.value import Absent, Measured, Value, jain_index
+
+DUT_CPUS, TG_CPUS, ALL_CPUS = Scope("dut", "dut"), Scope("tg", "tg"), Scope("dut", None)
+SHARED = "TG and DUT share CPUs: see the host_ columns"
+_METRIC_FILE = re.compile(r"dut\.metric_([a-z][a-z0-9_]*)\.(before|after)\.(txt|err)")
+_NUMBER = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+
+PERF_COLUMNS = {
+    "cycles": "cycles",
+    "instructions": "instructions",
+    "branches": "branches",
+    "branch-misses": "branch_misses",
+    "L1-dcache-loads": "l1d_loads",
+    "L1-dcache-load-misses": "l1d_misses",
+    "context-switches": "context_switches",
+}
+"""Column of an event; an event of the user's is a column of its own name, spelt with underscores."""
+
+
+@dataclass(frozen=True)
+class Derived:
+    """One value: how it is computed. ``of_cpus`` marks those that mean nothing where TG and DUT share CPUs."""
+
+    name: str
+    compute: Callable[[Readings], Measured]
+    of_cpus: bool = False
+
+    def value(self, readings: Readings) -> Value:
+        if self.of_cpus and readings.shared:
+            return Value(None, SHARED)
+        try:
+            return Value(self.compute(readings))
+        except Absent as absent:
+            return Value(None, str(absent))
+
+
+def _interface_rows(role: Role) -> list[Derived]:
+    """Return the rows that TG and DUT have alike."""
+    link = [
+        Derived(f"{role}_link_{direction}_{name}", partial(function, role=role, direction=direction))
+        for direction in ("rx", "tx")
+        for name, function in (("packets", packets.link_packets), ("dropped", packets.link_dropped))
+    ]
+    driver = [
+        Derived(f"{role}_driver_{counter}", partial(packets.driver_sum, role=role, counter=counter))
+        for counter in packets.DRIVER_COUNTERS
+    ]
+    sar = [
+        Derived(f"{role}_sar_{attribute}", partial(cpu.sar_rate, role=role, attribute=attribute))
+        for attribute in ("rx_pps", "tx_pps")
+    ]
+    program = [
+        Derived(f"{role}_xdp_mode", lambda readings: packets.attached(readings, role)[0]),
+        Derived(f"{role}_xdp_program_id", lambda readings: packets.attached(readings, role)[1]),
+    ]
+    return link + driver + sar + program
+
+
+def _machine_rows(prefix: str, scope: Scope) -> list[Derived]:
+    """Return the rows of the CPUs of ``scope``."""
+    cpu_prefix = prefix or "cpu_"
+    rows: dict[str, Callable[[Readings], Measured]] = {
+        f"{cpu_prefix}busy_cores": partial(cpu.cores, scope=scope, kind="busy"),
+        f"{cpu_prefix}softirq_cores": partial(cpu.cores, scope=scope, kind="softirq"),
+        f"{cpu_prefix}busy_by_cpu": partial(cpu.share_by_cpu, scope=scope, kind="busy"),
+        f"{cpu_prefix}softirq_by_cpu": partial(cpu.share_by_cpu, scope=scope, kind="softirq"),
+        f"{cpu_prefix}sar_busy_cores": partial(cpu.sar_cores, scope=scope, kind="busy"),
+        f"{cpu_prefix}sar_softirq_cores": partial(cpu.sar_cores, scope=scope, kind="soft"),
+        f"{prefix}softnet_dropped": partial(packets.softnet_sum, scope=scope, counter="dropped"),
+        f"{prefix}softnet_squeezed": partial(packets.softnet_sum, scope=scope, counter="squeezed"),
+        f"{prefix}softnet_dropped_by_cpu": partial(packets.softnet_by_cpu, scope=scope, counter="dropped"),
+        f"{prefix}softnet_squeezed_by_cpu": partial(packets.softnet_by_cpu, scope=scope, counter="squeezed"),
+    }
+    return [Derived(name, compute, of_cpus=scope.owner is not None) for name, compute in rows.items()]
+
+
+DERIVED = (
+    Derived("dut_counted_by", packets.counted_by),
+    Derived("dut_rx_packets", partial(packets.dut_packets, direction="rx")),
+    Derived("dut_tx_packets", partial(packets.dut_packets, direction="tx")),
+    Derived("rx_by_queue", partial(packets.rx_by_queue, role="dut")),
+    Derived("evenness", lambda readings: jain_index(packets.rx_by_queue(readings, "dut"))),
+    Derived("tg_rx_by_queue", partial(packets.rx_by_queue, role="tg")),
+    Derived("cpu_source", partial(cpu.source, role="dut")),
+    *_interface_rows("dut"),
+    *_interface_rows("tg"),
+    *_machine_rows("", DUT_CPUS),
+    *_machine_rows("tg_", TG_CPUS),
+    *_machine_rows("host_", ALL_CPUS),
+)
+
+
+def derive(
+    *files: Mapping[str, bytes],
+    mode: str,
+    shared: bool,
+    dut_cpus: Collection[int] | None = None,
+    tg_cpus: Collection[int] | None = None,
+) -> dict[str, Value]:
+    """Return every value that ``files`` (before, after, recorded: names as in a run's `counters/`) give.
+
+    ``mode`` says which count of the DUT makes the verdict; ``shared`` that TG and DUT share CPUs. A role with CPUs of
+    its own on a shared machine names them. The user's metrics come as `metric_NAME`.
+    """
+    cpus: dict[Role, Collection[int]] = {}
+    if dut_cpus is not None:
+        cpus["dut"] = dut_cpus
+    if tg_cpus is not None:
+        cpus["tg"] = tg_cpus
+    merged = {name: data for mapping in files for name, data in mapping.items()}
+    readings = Readings(merged, mode, shared, cpus)
+    rows = [*DERIVED, *_perf_rows(readings), *_metric_rows(merged)]
+    return {row.name: row.value(readings) for row in rows}
+
+
+def derive_from_directory(
+    path: Path,
+    *,
+    mode: str,
+    shared: bool,
+    dut_cpus: Collection[int] | None = None,
+    tg_cpus: Collection[int] | None = None,
+) -> dict[str, Value]:
+    """Return `derive` of the files in ``path``, an attempt's `counters/`; an absent folder gives absent values."""
+    files = {entry.name: entry.read_bytes() for entry in sorted(path.glob("*")) if entry.is_file()}
+    return derive(files, mode=mode, shared=shared, dut_cpus=dut_cpus, tg_cpus=tg_cpus)
+
+
+def _perf_rows(readings: Readings) -> list[Derived]:
+    """Return the rows of perf: the known events, and those of the user's that it counted."""
+    try:
+        counted = {count.event for count in readings.perf("dut")}
+    except Absent:
+        counted = set()
+    columns = {**PERF_COLUMNS, **{event: _slug(event) for event in counted - PERF_COLUMNS.keys()}}
+    rows = []
+    for prefix, scope in (("", DUT_CPUS), ("host_", ALL_CPUS)):
+        rows += [
+            Derived(prefix + column, partial(_perf_sum, event=event, scope=scope), of_cpus=scope.owner is not None)
+            for event, column in columns.items()
+        ]
+        rows.append(Derived(f"{prefix}ipc", partial(_ipc, scope=scope), of_cpus=scope.owner is not None))
+    return rows
+
+
+def _perf_sum(readings: Readings, event: str, scope: Scope) -> float:
+    counts = [count for count in readings.perf("dut") if count.event == event]
+    if not counts:
+        raise Absent(f"perf was not asked for {event}")
+    if readings.own_cpus(scope) is not None and any(count.cpu is None for count in counts):
+        raise Absent("perf summed over all CPUs, the DUT has some of them only")
+    chosen = [count for count in counts if count.cpu is None or readings.chosen(scope, count.cpu)]
+    total = 0.0
+    for count in chosen:
+        if count.value is None:
+            raise Absent(f"perf: {event} {count.reason}")
+        total += count.value
+    return total
+
+
+def _ipc(readings: Readings, scope: Scope) -> float:
+    cycles = _perf_sum(readings, "cycles", scope)
+    if cycles == 0:
+        raise Absent("no cycle was counted")
+    return _perf_sum(readings, "instructions", scope) / cycles
+
+
+def _slug(event: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "_", event.lower()).strip("_")
+
+
+def _metric_rows(files: Mapping[str, bytes]) -> list[Derived]:
+    found = [(name, match) for name in sorted(files) if (match := _METRIC_FILE.fullmatch(name))]
+    return [Derived(f"metric_{match[1]}", partial(_metric, file=name)) for name, match in found]
+
+
+def _metric(readings: Readings, file: str) -> float:
+    """Return the number that the user's command printed, and nothing else with it."""
+    text = readings.text(file).strip()
+    if file.endswith(".err"):
+        raise Absent(text)
+    if not _NUMBER.fullmatch(text):
+        raise Absent(f"no number in what it printed: {text[:80]!r}" if text else "it printed nothing")
+    return float(text)

@@ -1,0 +1,201 @@
+"""Reads the counters of one host: at rest by one command, or by recorders that run through the window.
+
+    dut = counters.install(host, "dut", "vd0", directory)
+    recording = dut.start(["perf", "samples"], events=["cycles"], deadline_s=30)
+    before = dut.snapshot("before")
+    ...                                   # the burst; nothing is run on the host meanwhile
+    after = dut.snapshot("after")
+    files = before | after | recording.stop()
+
+Files are named as in a run's `counters/` folder and hold what the tools printed; `derive` needs nothing else. A tool
+that is missing or fails leaves a `.err` file with its own words.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib.resources import files as package_files
+from types import TracebackType
+
+from xdplab.counters.table import (
+    COLLECTORS,
+    SCRIPTS,
+    Collector,
+    Recorder,
+    Role,
+    When,
+    record_file,
+    recorder,
+    snapshot_file,
+)
+from xdplab.errors import HostError
+from xdplab.hosts.base import Host, Process, Result
+from xdplab.plan import UserMetric
+
+Files = dict[str, bytes]
+METRIC_DEADLINE_S = 10
+START_DEADLINE_S = 10.0
+STOP_DEADLINE_S = 10.0
+_STARTED = "started"
+
+
+@dataclass(frozen=True)
+class Probe:
+    """The counters of ``device`` on ``host``; ``directory`` holds the scripts there."""
+
+    host: Host
+    role: Role
+    device: str
+    directory: str
+
+    def snapshot(self, when: When, metrics: Sequence[UserMetric] = ()) -> Files:
+        """Read all collectors, and the user's metrics of this ``when``, by one command. Raises HostError."""
+        commands = {row.name: (row.command(self.device), row.extension) for row in _in_order(when)}
+        for metric in (metric for metric in metrics if metric.when == when):
+            # A command of the user's may hang; the counters after it are still read.
+            argv = ("timeout", str(METRIC_DEADLINE_S), *metric.argv)
+            commands[metric_collector(metric.name)] = (argv, "txt")
+        mark = f"@{uuid.uuid4().hex}"
+        words = [word for name, (argv, _) in commands.items() for word in (name, str(len(argv)), *argv)]
+        deadline_s = 30.0 + METRIC_DEADLINE_S * len(metrics)
+        result = self.host.run(["sh", f"{self.directory}/sections.sh", mark, *words], deadline_s=deadline_s)
+        files: Files = {}
+        for section in _sections(result, mark):
+            stem = (self.role, section.name, when)
+            if section.exit_code == 0:
+                files[snapshot_file(*stem, commands[section.name][1])] = section.output
+            else:
+                files[snapshot_file(*stem, "err")] = _words(section.error, section.output, section.exit_code)
+        return files
+
+    def start(self, names: Sequence[str], *, events: Sequence[str] = (), deadline_s: float) -> Recording:
+        """Start recorders (`perf`, `samples`, `sar`) and return once each records or has given up.
+
+        ``events`` are perf's. The host itself ends them after ``deadline_s`` at the latest.
+        """
+        recording = Recording(self.role)
+        try:
+            for row in map(recorder, names):
+                argv = row.command(device=self.device, events=events, directory=self.directory)
+                recording.start(self.host, row, argv, deadline_s)
+            recording.await_started()
+        except BaseException:
+            recording.kill()
+            raise
+        return recording
+
+
+def install(host: Host, role: Role, device: str, directory: str) -> Probe:
+    """Put the scripts into ``directory`` on the host (once per host) and return its probe."""
+    for name in SCRIPTS:
+        host.put(package_files(__package__).joinpath(name).read_bytes(), f"{directory}/{name}", mode=0o755)
+    return Probe(host, role, device, directory)
+
+
+def metric_collector(name: str) -> str:
+    """Return the collector name of a user's metric."""
+    return f"metric_{name}"
+
+
+@dataclass
+class Recording:
+    """Recorders under way on one host; leaving it as a context manager ends those that were not stopped."""
+
+    role: Role
+    processes: dict[str, Process] = field(default_factory=dict)
+    failures: dict[str, tuple[Sequence[str], str]] = field(default_factory=dict)
+
+    def start(self, host: Host, row: Recorder, argv: Sequence[str], deadline_s: float) -> None:
+        """Start one recorder; a host that cannot start it is remembered with its words."""
+        try:
+            self.processes[row.name] = host.start(argv, deadline_s=deadline_s)
+        except HostError as error:
+            self.failures[row.name] = (argv, error.message)
+
+    def await_started(self) -> None:
+        """Wait until each recorder has echoed one line: it records now. One that ended instead says why in stop()."""
+        asked = [process for process in self.processes.values() if _tell(process)]
+        for process in asked:
+            process.read_line(START_DEADLINE_S)
+
+    def stop(self) -> Files:
+        """End the recorders and return their files."""
+        for process in self.processes.values():
+            process.close_stdin()
+        files: Files = {}
+        for name, process in self.processes.items():
+            files.update(self._files(recorder(name), process.wait(STOP_DEADLINE_S)))
+        for name, (argv, words) in self.failures.items():
+            files[record_file(self.role, name, "run.json")] = _run_json(argv, None)
+            files[record_file(self.role, name, "err")] = words.encode()
+        self.processes, self.failures = {}, {}
+        return files
+
+    def _files(self, row: Recorder, result: Result) -> Files:
+        streams: Mapping[str, bytes] = {
+            "stdout": result.stdout.removeprefix(_STARTED.encode() + b"\n"),
+            "stderr": result.stderr,
+        }
+        files = {record_file(self.role, row.name, "run.json"): _run_json(result.argv, result.exit_code)}
+        if result.ok:
+            files[record_file(self.role, row.name)] = streams[row.stream]
+        else:
+            files[record_file(self.role, row.name, "err")] = _words(result.stderr, streams["stdout"], result.exit_code)
+        return files
+
+    def kill(self) -> None:
+        """End every recorder now; what they recorded is lost."""
+        for process in self.processes.values():
+            process.kill()
+        self.processes = {}
+
+    def __enter__(self) -> Recording:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self.kill()
+
+
+def _tell(process: Process) -> bool:
+    try:
+        process.write_line(_STARTED)
+    except HostError:
+        return False
+    return True
+
+
+def _run_json(argv: Sequence[str], exit_code: int | None) -> bytes:
+    return json.dumps({"argv": list(argv), "exit_code": exit_code}).encode() + b"\n"
+
+
+def _words(error: bytes, output: bytes, exit_code: int | None) -> bytes:
+    """Return what the tool said about its failure; our own words only where it said nothing."""
+    how = "it was ended at its deadline" if exit_code in (None, 124) else f"it exited with {exit_code}"
+    return error.strip() or output.strip() or how.encode()
+
+
+@dataclass(frozen=True)
+class _Section:
+    name: str
+    output: bytes
+    exit_code: int
+    error: bytes
+
+
+def _in_order(when: When) -> Sequence[Collector]:
+    return COLLECTORS if when == "before" else COLLECTORS[::-1]
+
+
+def _sections(result: Result, mark: str) -> Iterator[_Section]:
+    """Yield what sections.sh printed, section by section. Raises HostError where it was cut."""
+    pieces = result.stdout.split(b"\n" + mark.encode())
+    if len(pieces) % 2 == 0 or pieces[-1] != b"\n":
+        raise HostError(f"{result.host}: the counters came back cut: {result.stdout[-200:]!r}")
+    outputs = [pieces[0], *(piece.removeprefix(b"\n") for piece in pieces[2:-1:2])]
+    for output, trailer in zip(outputs, pieces[1::2], strict=True):
+        head, _, error = trailer.partition(b"\n")
+        name, exit_code = head.decode().split()
+        yield _Section(name, output, int(exit_code), error)

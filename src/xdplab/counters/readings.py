@@ -1,0 +1,115 @@
+"""The files of one attempt's counters, parsed on demand; what cannot be had says why."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from typing import TypeVar, cast
+
+from xdplab.counters.samples import Sample, parse_samples
+from xdplab.counters.table import Role, When, collector, record_file, recorder, snapshot_file
+from xdplab.counters.value import Absent
+from xdplab.errors import FormatError
+from xdplab.formats.iplink import Link
+from xdplab.formats.perf import PerfCount, require_system_wide, target_of_argv
+from xdplab.formats.procstat import CpuTicks
+from xdplab.formats.sar import SarSample
+from xdplab.formats.softnet import SoftnetCpu
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Scope:
+    """CPUs that a value is summed over: those of ``owner`` on the machine of ``machine``, all of them where None."""
+
+    machine: Role
+    owner: Role | None
+
+
+@dataclass(frozen=True)
+class Readings:
+    """What was read, and how the point was measured: all that a derived value may use.
+
+    ``cpus`` names the CPUs of a role where it has some of its machine's only; a role that is not in it has all.
+    Every method raises Absent where there is nothing, with the tool's own words if it had any.
+    """
+
+    files: Mapping[str, bytes]
+    mode: str
+    shared: bool
+    cpus: Mapping[Role, Collection[int]] = field(default_factory=dict)
+    _parsed: dict[str, object] = field(default_factory=dict, repr=False)
+
+    def link(self, role: Role, when: When) -> Link:
+        return cast("Link", self._snapshot(role, "iplink", when))
+
+    def driver(self, role: Role, when: When) -> dict[str, int]:
+        return cast("dict[str, int]", self._snapshot(role, "ethtool", when))
+
+    def softnet(self, role: Role, when: When) -> tuple[SoftnetCpu, ...]:
+        return cast("tuple[SoftnetCpu, ...]", self._snapshot(role, "softnet", when))
+
+    def procstat(self, role: Role, when: When) -> tuple[CpuTicks, ...]:
+        return cast("tuple[CpuTicks, ...]", self._snapshot(role, "procstat", when))
+
+    def samples(self, role: Role) -> tuple[Sample, ...]:
+        return cast("tuple[Sample, ...]", self._record(role, "samples", parse_samples))
+
+    def sar(self, role: Role) -> tuple[SarSample, ...]:
+        return cast("tuple[SarSample, ...]", self._record(role, "sar", recorder("sar").parser))
+
+    def perf(self, role: Role) -> tuple[PerfCount, ...]:
+        """Return perf's counts, once its recorded argument vector has shown that it counted whole CPUs."""
+        counts = cast("tuple[PerfCount, ...]", self._record(role, "perf", recorder("perf").parser))
+        self._parse(record_file(role, "perf", "run.json"), _require_whole_cpus)
+        return counts
+
+    def text(self, name: str) -> str:
+        """Return a file as text."""
+        return self._parse(name, lambda data: bytes(data).decode(errors="replace"))
+
+    def chosen(self, scope: Scope, cpu: int) -> bool:
+        """Whether ``cpu`` belongs to the scope."""
+        own = self.own_cpus(scope)
+        return own is None or cpu in own
+
+    def own_cpus(self, scope: Scope) -> Collection[int] | None:
+        """Return the CPUs that the scope is restricted to, or None where it has all of its machine."""
+        return None if scope.owner is None else self.cpus.get(scope.owner)
+
+    def _snapshot(self, role: Role, name: str, when: When) -> object:
+        row = collector(name)
+        file = snapshot_file(role, name, when, row.extension)
+        self._require(file, snapshot_file(role, name, when, "err"), f"{name} was not read {when} the window")
+        return self._parse(file, row.parser)
+
+    def _record(self, role: Role, name: str, parser: Callable[[bytes], object]) -> object:
+        file = record_file(role, name)
+        self._require(file, record_file(role, name, "err"), f"{name} was not recorded in this pass")
+        return self._parse(file, parser)
+
+    def _require(self, file: str, error_file: str, otherwise: str) -> None:
+        if file not in self.files:
+            words = self.files.get(error_file, b"").decode(errors="replace").strip()
+            raise Absent(words or otherwise)
+
+    def _parse(self, name: str, parser: Callable[[bytes], T]) -> T:
+        if name not in self._parsed:
+            if name not in self.files:
+                raise Absent(f"{name} is missing")
+            try:
+                self._parsed[name] = parser(self.files[name])
+            except FormatError as error:
+                raise Absent(f"{name}: {error.message}") from error
+        return cast("T", self._parsed[name])
+
+
+def _require_whole_cpus(data: bytes) -> bool:
+    try:
+        argv = [str(word) for word in json.loads(data)["argv"]]
+    except (ValueError, KeyError, TypeError) as error:
+        raise FormatError(f"no recorded argument vector: {error}") from error
+    require_system_wide(target_of_argv(argv))
+    return True

@@ -1,0 +1,24 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# sample.sh DEVICE SECONDS: note the CPUs' ticks and the device's packets every SECONDS until standard input ends.
+# Notes go to a file and are printed at the end: neither a command nor an answer travels while traffic runs.
+
+export LC_ALL=C
+packets=/sys/class/net/$1/statistics
+[ -r "$packets/rx_packets" ] || {
+    echo "no network device $1" >&2
+    exit 1
+}
+notes=$(mktemp) || exit 1
+trap 'rm -f "$notes"' EXIT
+trap 'exit 1' HUP INT TERM
+
+while :; do
+    grep -h '^cpu[0-9]\|^[0-9]' /proc/uptime "$packets/rx_packets" "$packets/tx_packets" /proc/stat
+    sleep "$2"
+done >"$notes" 2>/dev/null </dev/null &
+
+read -r word && echo "$word"
+cat >/dev/null
+kill $!
+cat "$notes"

@@ -1,0 +1,108 @@
+"""What is read on a host: one row a collector. Probe runs the rows, derive reads the files that they leave."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from xdplab.counters.samples import parse_samples
+from xdplab.formats.ethtool import parse_statistics
+from xdplab.formats.iplink import parse_link
+from xdplab.formats.perf import parse_perf_json
+from xdplab.formats.procstat import parse_procstat
+from xdplab.formats.sar import parse_sadf
+from xdplab.formats.softnet import parse_softnet
+
+Role = Literal["dut", "tg"]
+When = Literal["before", "after"]
+SAMPLE_S = 0.1
+
+
+@dataclass(frozen=True)
+class Collector:
+    """A command that reads cumulative counters at rest, before and after the window, on TG and DUT alike.
+
+    ``argv``: `{device}` stands for the host's interface. ``extension`` is its file's; ``yields`` says what it is for.
+    """
+
+    name: str
+    argv: tuple[str, ...]
+    extension: str
+    parser: Callable[[bytes | str], object]
+    yields: str
+
+    def command(self, device: str) -> tuple[str, ...]:
+        return tuple(word.format(device=device) for word in self.argv)
+
+
+@dataclass(frozen=True)
+class Recorder:
+    """A command that is started before the window and records until its standard input ends.
+
+    `{events}` and `{device}` are filled in, `{script}` is the remote path of the file ``script`` beside this table;
+    the record comes on ``stream``. It answers the first line of its input with the same line once it records.
+    """
+
+    name: str
+    argv: tuple[str, ...]
+    stream: Literal["stdout", "stderr"]
+    parser: Callable[[bytes | str], object]
+    yields: str
+    script: str | None = None
+
+    def command(self, *, device: str, events: Sequence[str], directory: str) -> tuple[str, ...]:
+        words = {"device": device, "events": ",".join(events), "script": f"{directory}/{self.script}"}
+        return tuple(word.format(**words) for word in self.argv)
+
+
+# /proc/stat comes last: read in this order before the window and in reverse after it, so that the least of our own
+# work falls between its two readings.
+COLLECTORS = (
+    Collector("ethtool", ("ethtool", "-S", "{device}"), "txt", parse_statistics, "the driver's counters by queue"),
+    Collector("softnet", ("cat", "/proc/net/softnet_stat"), "txt", parse_softnet, "backlog drops, squeezes by CPU"),
+    Collector(
+        "iplink", ("ip", "-s", "-j", "link", "show", "dev", "{device}"), "json", parse_link, "link counters, XDP"
+    ),
+    Collector("procstat", ("cat", "/proc/stat"), "txt", parse_procstat, "CPU time by CPU"),
+)
+
+RECORDERS = (
+    Recorder(
+        "perf",
+        ("env", "LC_ALL=C", "perf", "stat", "-a", "-A", "-j", "-e", "{events}", "--", "cat"),
+        "stderr",
+        parse_perf_json,
+        "events by CPU",
+    ),
+    Recorder(
+        "samples",
+        ("sh", "{script}", "{device}", f"{SAMPLE_S:g}"),
+        "stdout",
+        parse_samples,
+        "CPU time and link packets every 100 ms",
+        script="sample.sh",
+    ),
+    Recorder("sar", ("sh", "{script}"), "stdout", parse_sadf, "sar's samples, one a second", script="sar.sh"),
+)
+SCRIPTS = ("sections.sh", *(row.script for row in RECORDERS if row.script))
+
+
+def collector(name: str) -> Collector:
+    """Return the collector called ``name``."""
+    return next(row for row in COLLECTORS if row.name == name)
+
+
+def recorder(name: str) -> Recorder:
+    """Return the recorder called ``name``."""
+    return next(row for row in RECORDERS if row.name == name)
+
+
+def snapshot_file(role: Role, name: str, when: When, extension: str) -> str:
+    """Return the file of one reading; ``err`` as extension holds the tool's words where it failed."""
+    return f"{role}.{name}.{when}.{extension}"
+
+
+def record_file(role: Role, name: str, extension: str = "out") -> str:
+    """Return the file of one record: `out` what the tool recorded, `run.json` how it was run, `err` its last words."""
+    return f"{role}.{name}.{extension}"

@@ -1,0 +1,42 @@
+"""A measured value, or the reason why there is none."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+Measured = int | float | str | tuple[int, ...] | tuple[float, ...]
+
+
+class Absent(Exception):
+    """There is no such value; its text is the reason."""
+
+
+@dataclass(frozen=True)
+class Value:
+    """What a counter gave: ``value``, or None and the ``reason``; never both, never neither."""
+
+    value: Measured | None
+    reason: str | None = None
+
+    def __post_init__(self) -> None:
+        if (self.value is None) == (self.reason is None):
+            raise ValueError("a Value holds a value or a reason")
+
+
+def difference(before: int, after: int) -> int:
+    """Return what a cumulative counter gained. Raises Absent where it went back: it wrapped or was reset."""
+    if after < before:
+        raise Absent(f"the counter went back from {before} to {after}: it wrapped or was reset")
+    return after - before
+
+
+def jain_index(counts: tuple[int, ...]) -> float:
+    """Return Jain's fairness index (sum x)^2 / (n sum x^2): 1 is even, 1/n is all on one. Raises Absent on no count.
+
+    R. Jain, D. Chiu, W. Hawe: A Quantitative Measure of Fairness and Discrimination for Resource Allocation in
+    Shared Computer Systems, DEC-TR-301, 1984.
+    """
+    squares = sum(count * count for count in counts)
+    if squares == 0:
+        raise Absent("no packet on any queue")
+    return float(sum(counts) ** 2 / (len(counts) * squares))
