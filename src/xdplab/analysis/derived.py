@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 import pandas as pd
 
 from xdplab.analysis.series import PROGRAM, SETTING, key_of, valid
-from xdplab.analysis.values import Row, number, text
+from xdplab.analysis.values import Row, number, records, text
 
 Answer = float | str  # the value, or the reason why there is none
 BASELINE_KEY = ("block", "repetition", *SETTING)
@@ -93,7 +93,7 @@ COLUMNS: dict[str, Callable[[Row, Sequence[Row]], Answer]] = {
 
 def derive(trials: pd.DataFrame) -> pd.DataFrame:
     """Return a copy of judged ``trials`` with ns_per_packet, access_ns and testrun_ns, or the reason why not."""
-    rows = trials.to_dict("records")
+    rows = records(trials)
     baselines = _baselines(trials)
     places, programs = key_of(trials, BASELINE_KEY), key_of(trials, PROGRAM)
     answers = [_answers(row, baselines, p, g) for row, p, g in zip(rows, places, programs, strict=True)]
@@ -106,15 +106,13 @@ def _baselines(trials: pd.DataFrame) -> dict[str, list[tuple[str, Row]]]:
     zeros = valid(trials)
     zeros = zeros[zeros["accesses"].eq(0).fillna(False)]
     found: dict[str, list[tuple[str, Row]]] = defaultdict(list)
-    keys = zip(key_of(zeros, BASELINE_KEY), key_of(zeros, PROGRAM), zeros.to_dict("records"), strict=True)
+    keys = zip(key_of(zeros, BASELINE_KEY), key_of(zeros, PROGRAM), records(zeros), strict=True)
     for place, program, row in keys:
-        found[place].append((program, row))  # type: ignore[arg-type]
+        found[place].append((program, row))
     return found
 
 
-def _answers(
-    row: Row, baselines: dict[str, list[tuple[str, Row]]], place: str, program: str
-) -> dict[str, Answer]:
+def _answers(row: Row, baselines: dict[str, list[tuple[str, Row]]], place: str, program: str) -> dict[str, Answer]:
     """N = 0 of the same program where the plan measured it, else those of the setting: the code is the same."""
     there = baselines.get(place, [])
     own = [base for name, base in there if name == program]

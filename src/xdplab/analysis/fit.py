@@ -65,7 +65,8 @@ def _solve(
     design = np.column_stack([np.ones_like(x), x / scale])
     inverse = np.linalg.inv(design.T @ (weights[:, None] * design))
     unscale = np.array([1.0, 1 / scale])
-    return inverse @ (design.T @ (weights * t)) * unscale, inverse * np.outer(unscale, unscale)
+    solution: NDArray[np.float64] = inverse @ (design.T @ (weights * t)) * unscale
+    return solution, np.asarray(inverse * np.outer(unscale, unscale), dtype=np.float64)
 
 
 def limited_by_dut(trials: pd.DataFrame) -> pd.DataFrame:

@@ -53,5 +53,5 @@ def summarise(trials: pd.DataFrame, value: str, by: str | list[str] = "point_id"
     rows = []
     for key, group in known.groupby(names, sort=False, dropna=False):
         found = interval(group[value].astype(float))
-        rows.append(dict(zip(names, key, strict=True)) | vars(found))  # type: ignore[arg-type]
+        rows.append(dict(zip(names, key, strict=True)) | vars(found))
     return pd.DataFrame(rows, columns=[*names, "n", "mean", "median", "sd", "low", "high", "cv"])

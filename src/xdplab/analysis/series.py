@@ -6,6 +6,8 @@ from collections.abc import Iterator
 
 import pandas as pd
 
+from xdplab.analysis.values import Row, records, text
+
 # What stays the same along a series, apart from the program.
 SETTING = (
     "lab",
@@ -66,8 +68,10 @@ def with_baselines(trials: pd.DataFrame) -> pd.DataFrame:
 
 
 def _lend(orphans: pd.DataFrame, owners: pd.DataFrame) -> pd.DataFrame:
-    first = owners.iloc[0]
-    return orphans.assign(**{name: pd.array([first[name]] * len(orphans), dtype=owners[name].dtype) for name in PROGRAM})
+    lent = orphans.copy()
+    for name in PROGRAM:
+        lent[name] = owners[name].iloc[0]
+    return lent.astype({name: owners[name].dtype for name in PROGRAM})
 
 
 def by_series(trials: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
@@ -76,10 +80,10 @@ def by_series(trials: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
     if known.empty:
         return
     for _, rows in known.groupby(key_of(known, SERIES), sort=False):
-        yield label_of(rows.iloc[0].to_dict()), rows.sort_values("accesses", kind="stable")
+        yield label_of(records(rows.head(1))[0]), rows.sort_values("accesses", kind="stable")
 
 
-def label_of(row: dict[str, object]) -> str:
+def label_of(row: Row) -> str:
     """Return a short name of a series: ``native chase-read 1 queue 64 B live max``."""
     parts = [
         _word(row, "mode"),
@@ -93,6 +97,6 @@ def label_of(row: dict[str, object]) -> str:
     return " ".join(part for part in parts if part)
 
 
-def _word(row: dict[str, object], name: str, unit: str = "") -> str:
-    value = row.get(name)
-    return "" if value is None or pd.isna(value) else f"{value}{unit}"  # type: ignore[call-overload]
+def _word(row: Row, name: str, unit: str = "") -> str:
+    value = text(row, name)
+    return "" if value is None else f"{value}{unit}"

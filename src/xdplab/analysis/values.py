@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import cast
 
 import pandas as pd
 
@@ -24,3 +25,8 @@ def text(row: Row, name: str) -> str | None:
     """Return the column as text, or None where it has no value."""
     value = row.get(name)
     return None if is_null(value) else str(value)
+
+
+def records(trials: pd.DataFrame) -> list[Row]:
+    """Return the rows as mappings, in order."""
+    return cast(list[Row], trials.to_dict("records"))

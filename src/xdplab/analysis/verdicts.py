@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from xdplab.analysis.values import Row, number, text
+from xdplab.analysis.values import Row, number, records, text
 
 RULES_VERSION = "1"
 
@@ -38,7 +38,7 @@ def returns_frames(row: Row) -> bool:
 
 
 def tg_count(row: Row) -> float | None:
-    """Frames the TG got back. A user's program may rewrite the payload: what comes back without the magic is counted."""
+    """Frames the TG got back; a user's program may rewrite the payload, so frames without the magic count there."""
     received, foreign = number(row, "rx_packets"), number(row, "foreign_packets")
     rewrites = received is not None and text(row, "workload") is None and text(row, "program_name") is not None
     if rewrites and foreign and received is not None and foreign > received:
@@ -262,7 +262,7 @@ def judge(row: Row) -> Verdict:
 
 def judged(trials: pd.DataFrame) -> pd.DataFrame:
     """Return a copy of ``trials`` with verdict, reason, limited_by and rules_version of these rules."""
-    verdicts = [judge(row) for row in trials.to_dict("records")]
+    verdicts = [judge(row) for row in records(trials)]
     columns = {name: [getattr(v, name) for v in verdicts] for name in ("verdict", "reason", "limited_by")}
     columns["rules_version"] = [RULES_VERSION] * len(verdicts)
     return trials.assign(**{name: pd.array(cells, dtype="string") for name, cells in columns.items()})

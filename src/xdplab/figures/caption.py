@@ -1,0 +1,81 @@
+"""The small print on a figure's face: which lab, what was held still, over what the intervals go, what is not shown."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pandas as pd
+
+from xdplab.figures.factors import ARRANGEMENTS, FACTORS, levels
+
+VIRTUAL = ("netns", "vm")
+HELD = ("mode", "program_name", "working_set_bytes", "queues", "frame_bytes", "accesses", "flows", "load", "xsk_attach")
+REASON_CHARS = 90
+
+
+def lab_words(lab: str) -> str:
+    """Return ``virtual lab: netns`` or ``lab: rack.yaml``: a virtual lab's rates are not a NIC's."""
+    kind = lab.split(":")[0]
+    return f"virtual lab: {lab}" if kind in VIRTUAL else f"lab: {lab}"
+
+
+def _lab(trials: pd.DataFrame) -> str:
+    parts = [" and ".join(lab_words(str(lab)) for lab in levels(trials, "lab"))]
+    parts += [" and ".join(ARRANGEMENTS.get(str(v), str(v)) for v in levels(trials, "arrangement"))]
+    engines, kernels = levels(trials, "engine"), levels(trials, "kernel")
+    parts += ["engine " + " and ".join(map(str, engines))] if engines else []
+    parts += ["Linux " + " and ".join(map(str, kernels))] if kernels else []
+    return " · ".join(part for part in parts if part)
+
+
+def _repetitions(marks: pd.DataFrame) -> str:
+    counts = marks.loc[~marks["verdict"].eq("invalid").fillna(False).astype(bool), "n"].dropna()
+    if counts.empty:
+        return ""
+    low, high = int(counts.min()), int(counts.max())
+    words = f"n = {low} repetition{'s' if low > 1 else ''}" if low == high else f"n = {low} to {high} repetitions"
+    return f"{words}, error bars: 95 % t interval" if high > 1 else f"{words}, no interval"
+
+
+def _held(shown: pd.DataFrame, used: Sequence[str]) -> str:
+    words = []
+    for name in HELD:
+        found = levels(shown, name) if name in shown and name not in used else []
+        if len(found) == 1:
+            words.append("maximum load" if found[0] == "max" else FACTORS[name].full(str(found[0])))
+    return ", ".join(words)
+
+
+def _reasons(rows: pd.DataFrame, verdict: str) -> list[str]:
+    """One line a mode and reason: ``unsupported: offload (5 points): the driver has no XDP offload``."""
+    lines = []
+    chosen = rows[rows["verdict"].eq(verdict).fillna(False)]
+    for (mode, reason), group in chosen.groupby(["mode", "reason"], dropna=False, sort=False):
+        count = group["point_id"].nunique()
+        words = str(reason)
+        words = words if len(words) <= REASON_CHARS else words[: REASON_CHARS - 1] + "…"
+        lines.append(f"{FACTORS['mode'].full(str(mode))} ({count} point{'s' if count > 1 else ''}): {words}")
+    return lines[:2] + ([f"{len(lines) - 2} more reasons in trials.parquet"] if len(lines) > 2 else [])
+
+
+def _not_shown(trials: pd.DataFrame) -> list[str]:
+    parts = []
+    for verdict in ("unsupported", "failed", "invalid"):
+        reasons = _reasons(trials, verdict)
+        parts += [f"{verdict.capitalize()}: {'; '.join(reasons)}."] if reasons else []
+    return parts
+
+
+def _few_cpus(shown: pd.DataFrame) -> str:
+    cpus, queues = shown["dut_cpus"].max(), shown["queues"].max()
+    if pd.isna(cpus) or pd.isna(queues) or queues <= cpus:
+        return ""
+    return f"More queues than the {cpus} CPU{'s' if cpus > 1 else ''} at work show the mechanism, not the scaling."
+
+
+def caption(trials: pd.DataFrame, marks: pd.DataFrame, used: Sequence[str], *more: str) -> tuple[str, ...]:
+    """Return the caption's paragraphs for the ``trials`` of a figure; ``used`` factors stand on its axes."""
+    shown = trials[trials["verdict"].isin(["valid", "invalid"]).fillna(False).astype(bool)]
+    first = "; ".join(part for part in (_lab(shown), _held(shown, used), _repetitions(marks)) if part)
+    parts = (f"{first}.", *more, _few_cpus(shown), *_not_shown(trials))
+    return tuple(part for part in parts if part)

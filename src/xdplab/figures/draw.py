@@ -1,0 +1,170 @@
+"""Marks table in, axes out: panels in a grid, hues by colour and dash, verdicts and limits by marker or hatch.
+
+Knows no trial and no unit: what a number means is the look's and the view's business.
+"""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.ticker import FixedFormatter, FixedLocator, MaxNLocator, NullLocator
+from numpy.typing import NDArray
+
+from xdplab.figures import kinds
+from xdplab.figures.factors import NotApplicableError
+from xdplab.figures.marks import Look, View
+from xdplab.figures.paper import label_axes, place_caption, place_legend, settle, wrap
+from xdplab.figures.styles import Style, applied, style_named
+
+MOST_COLUMNS = 3
+
+
+class Sheet(Figure):
+    """A figure without pyplot, which shows itself where a notebook cell ends with it."""
+
+    def _repr_png_(self) -> bytes:
+        stream = io.BytesIO()
+        self.savefig(stream, format="png")
+        return stream.getvalue()
+
+
+def draw(view: View, style: str | Style = "paper-1col") -> Axes | NDArray[Any]:
+    """Draw a view; returns one Axes, or the grid's array of them (rows x columns, hidden ones included).
+
+    Raises NotApplicableError where the marks table is empty.
+    """
+    style = style_named(style) if isinstance(style, str) else style
+    marks, look = view.marks, view.look
+    if marks.empty:
+        raise NotApplicableError("there is no mark to draw")
+    panels = _order(look.panels, marks["panel"])
+    with applied(style):
+        axes = _grid(len(panels), style, look)
+        titles = {panel: "\n".join(wrap(panel, _panel_width(axes, style), style.font_pt)) for panel in panels}
+        hues = kinds.paint(_order(look.hues, marks["hue"]), look.palette)
+        places = _places(marks, look)
+        for ax, panel in zip(axes.flat, panels, strict=False):
+            own = marks[marks["panel"].fillna("") == panel]
+            _panel(ax, own, panel, look, hues, places)
+            _scale_y(ax, marks if look.share_y else own, look)
+            if panel:
+                ax.set_title(titles[panel])
+        sheet = axes.flat[0].figure
+        label_axes(sheet, axes, look.x_label, look.y_label, style)
+        place_legend(sheet, kinds.legend_entries(marks, look, hues), look.hue_title, style)
+        place_caption(sheet, look.caption, style)
+        settle(sheet, list(axes.flat)[: len(panels)], categorical=look.x_scale == "category")
+    return axes if axes.size > 1 else axes.flat[0]
+
+
+def _order(given: tuple[str, ...], labels: pd.Series) -> list[str]:
+    """Return the labels there are, the given order first; an empty panel or hue is not drawn."""
+    there = list(dict.fromkeys(labels.fillna("").astype(str)))
+    return [name for name in given if name in there] + [name for name in there if name not in given]
+
+
+def _grid(panels: int, style: Style, look: Look) -> NDArray[Any]:
+    columns = look.columns if 0 < look.columns <= MOST_COLUMNS else (2 if panels == 4 else min(panels, MOST_COLUMNS))
+    rows = -(-panels // columns)
+    height = style.height_in or rows * style.panel_height_in
+    sheet = Sheet(figsize=(style.width_in, height), layout="constrained")
+    sheet.get_layout_engine().set(w_pad=0.04, h_pad=0.02, hspace=0.03, wspace=0.02)  # type: ignore[union-attr,call-arg]
+    FigureCanvasAgg(sheet)
+    axes = sheet.subplots(rows, columns, sharex=False, sharey=look.share_y, squeeze=False)
+    for ax in axes.flat[panels:]:
+        ax.set_visible(False)
+    return np.asarray(axes)
+
+
+def _panel_width(axes: NDArray[Any], style: Style) -> float:
+    return (style.width_in - 6 * style.font_pt / 72) / axes.shape[1] - 0.05
+
+
+def _places(marks: pd.DataFrame, look: Look) -> dict[object, float]:
+    """Map an x value to its place on the axis: itself on a scale of numbers, its rank on a categorical one."""
+    if look.x_scale != "category":
+        return {x: float(x) for x in marks["x"].unique()}
+    there = list(dict.fromkeys(marks["x"]))
+    order = [x for x in look.x_values if x in there] + [x for x in there if x not in look.x_values]
+    return {x: float(rank) for rank, x in enumerate(order)}
+
+
+def _panel(
+    ax: Axes, marks: pd.DataFrame, panel: str, look: Look, hues: dict[str, kinds.Paint], places: dict[object, float]
+) -> None:
+    barred = [hue for hue in hues if (marks["kind"].eq("bar") & marks["hue"].fillna("").eq(hue)).any()]
+    for hue, paint in hues.items():
+        own = marks[marks["hue"].fillna("") == hue]
+        slot = kinds.slot(barred.index(hue) if hue in barred else 0, len(barred))
+        for kind, group in own.groupby("kind", sort=False):
+            x = np.array([places[value] for value in group["x"]])
+            kinds.KINDS[str(kind)](ax, x, group, paint, slot, look)
+    rule = look.rules.get(panel, look.rules.get(""))
+    if rule is not None:
+        ax.axhline(rule, color="0.35", linewidth=mpl.rcParams["axes.linewidth"], linestyle=(0, (4, 2)), zorder=1)
+    _scale_x(ax, look, places)
+    _write_notes(ax, look.notes.get(panel, ()), hues)
+
+
+def _scale_x(ax: Axes, look: Look, places: dict[object, float]) -> None:
+    if look.x_scale == "category":
+        ax.set_xlim(-0.6, len(places) - 0.4)
+        ax.xaxis.set_major_locator(FixedLocator(list(places.values())))
+        ax.xaxis.set_major_formatter(FixedFormatter([str(x) for x in places]))
+        return
+    ticks = sorted(set(places.values()))
+    if look.x_scale == "linear":
+        ax.set_xlim(left=0 if min(ticks) >= 0 else None)
+        ax.xaxis.set_major_locator(MaxNLocator(5, integer=True))
+        return
+    if look.x_scale == "symlog":
+        ax.set_xscale("symlog", linthresh=1, linscale=0.6)
+        ax.set_xlim(-0.25 if min(ticks) >= 0 else None, max(ticks) * 1.6 if max(ticks) > 0 else 1)
+    else:
+        ax.set_xscale("log")
+        ax.set_xlim(min(ticks) / 1.4, max(ticks) * 1.4)
+    ax.xaxis.set_major_locator(FixedLocator(ticks))
+    ax.xaxis.set_major_formatter(FixedFormatter([f"{tick:g}" for tick in ticks]))
+    ax.xaxis.set_minor_locator(NullLocator())
+
+
+def _scale_y(ax: Axes, marks: pd.DataFrame, look: Look) -> None:
+    """Give the axis to the values; an interval of two repetitions may leave it, and is seen to."""
+    low, high = _reach(marks, list(look.rules.values()) if look.share_y else [])
+    if look.y_scale == "log":
+        ax.set_yscale("log")
+        ax.set_ylim(low / 1.5, high * 1.5)
+        return
+    room = 1.25 if ax.texts else 1.08
+    bottom = 0.0 if look.from_zero and low >= 0 else low - 0.08 * (high - low)
+    ax.set_ylim(bottom, bottom + (high - bottom) * room if high > bottom else bottom + 1)
+    ax.yaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]))
+
+
+def _reach(marks: pd.DataFrame, rules: list[float]) -> tuple[float, float]:
+    values = marks["value"]
+    span = max(abs(values.max()), abs(values.min()))
+    high = marks["high"].clip(upper=values + 0.35 * span).max()
+    low = marks["low"].clip(lower=values - 0.35 * span).min()
+    lows = [v for v in (values.min(), max(low, 0.0) if values.min() >= 0 else low, *rules) if not np.isnan(v)]
+    positive = [v for v in lows if v > 0]
+    return (min(positive) if len(positive) == len(lows) else min(values.min(), *lows)), max(
+        v for v in (values.max(), high, *rules) if not np.isnan(v)
+    )
+
+
+def _write_notes(ax: Axes, notes: tuple[tuple[str, str], ...], hues: dict[str, kinds.Paint]) -> None:
+    size = mpl.rcParams["legend.fontsize"]
+    for line, (hue, words) in enumerate(notes):
+        offset = (2.0, -2.0 - line * size * 1.2)
+        ax.annotate(
+            words, (0, 1), xycoords="axes fraction", xytext=offset, textcoords="offset points", va="top", ha="left",
+            fontsize=size, color=hues[hue].color if hue in hues else "0.2",
+        )  # fmt: skip

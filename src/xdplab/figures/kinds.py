@@ -1,0 +1,181 @@
+"""How each kind of mark looks: one function a kind, one table for what verdicts and limits look like."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+import pandas as pd
+import seaborn as sns
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+from numpy.typing import NDArray
+
+from xdplab.figures.marks import Look
+
+Array = NDArray[np.float64]
+Color = Any
+DASHES: tuple[Any, ...] = (
+    "-",
+    (0, (5, 1.5)),
+    (0, (1.2, 1.2)),
+    (0, (5, 1.2, 1.2, 1.2)),
+    (0, (8, 2)),
+    (0, (3, 1, 1, 1, 1, 1)),
+)
+
+
+@dataclass(frozen=True)
+class Paint:
+    """What tells a hue apart: colour, and a dash for those who see no colours."""
+
+    color: Color
+    dash: Any
+
+
+@dataclass(frozen=True)
+class Status:
+    """What a mark that is not simply believed looks like."""
+
+    marker: str
+    hatch: str
+    words: str
+
+
+STATUSES = {
+    "valid": Status("o", "", ""),
+    "generator": Status("^", "/////", "generator-limited"),
+    "link": Status("s", ".....", "link-limited"),
+    "invalid": Status("x", "xxxxx", "invalid"),
+}
+
+
+def paint(hues: list[str], palette: str) -> dict[str, Paint]:
+    """Return each hue's paint from a seaborn palette, in order."""
+    colors = sns.color_palette(palette, max(len(hues), 1))
+    return {hue: Paint(color, DASHES[i % len(DASHES)]) for i, (hue, color) in enumerate(zip(hues, colors, strict=True))}
+
+
+def slot(rank: int, count: int) -> tuple[float, float]:
+    """Return (offset, width) of one of ``count`` bars side by side."""
+    width = 0.8 / max(count, 1)
+    return ((rank - (count - 1) / 2) * width if count else 0.0), width
+
+
+def statuses(marks: pd.DataFrame) -> pd.Series:
+    """Return the name in STATUSES of each mark."""
+    limited = marks["limited_by"].where(marks["limited_by"].isin(["generator", "link"]), "valid")
+    return limited.where(~marks["verdict"].eq("invalid").fillna(False).astype(bool), "invalid").fillna("valid")
+
+
+def _errors(ax: Axes, x: Array, marks: pd.DataFrame, color: Color) -> None:
+    known = marks["low"].notna().to_numpy()
+    if not known.any():
+        return
+    value = marks["value"].to_numpy()[known]
+    reach = np.vstack([value - marks["low"].to_numpy()[known], marks["high"].to_numpy()[known] - value])
+    thin = mpl.rcParams["lines.linewidth"] * 0.7
+    cap = mpl.rcParams["lines.markersize"] * 0.45
+    ax.errorbar(x[known], value, yerr=reach, fmt="none", ecolor=color, elinewidth=thin, capsize=cap, capthick=thin)
+
+
+def _markers(ax: Axes, x: Array, marks: pd.DataFrame, color: Color, shape: str = "") -> None:
+    status = statuses(marks)
+    for name, look in STATUSES.items():
+        mask = (status == name).to_numpy()
+        if mask.any():
+            filled = name == "valid" and not shape
+            marker = shape if shape and name == "valid" else look.marker
+            ax.plot(
+                x[mask], marks["value"].to_numpy()[mask], linestyle="none", marker=marker, color=color, zorder=3,
+                markerfacecolor=color if filled else "white",
+            )  # fmt: skip
+
+
+def bars(ax: Axes, x: Array, marks: pd.DataFrame, paint: Paint, slot: tuple[float, float], look: Look) -> None:
+    """Bars side by side by hue; what is not simply believed is hollow and hatched."""
+    offset, width = slot
+    for name, status in STATUSES.items():
+        mask = (statuses(marks) == name).to_numpy()
+        face = paint.color if name == "valid" else "white"
+        heights = marks["value"].to_numpy()[mask]
+        ax.bar(
+            x[mask] + offset,
+            heights,
+            width * 0.94,
+            color=face,
+            edgecolor=paint.color,
+            hatch=status.hatch,
+            linewidth=0.5,
+        )
+    _errors(ax, x + offset, marks, "0.15")
+
+
+def line(ax: Axes, x: Array, marks: pd.DataFrame, paint: Paint, slot: tuple[float, float], look: Look) -> None:
+    """Connected markers by rising x; invalid ones stand beside the line."""
+    order = np.argsort(x, kind="stable")
+    x, marks = x[order], marks.iloc[order]
+    joined = (statuses(marks) != "invalid").to_numpy()
+    ax.plot(x[joined], marks["value"].to_numpy()[joined], color=paint.color, linestyle=paint.dash, zorder=2)
+    _errors(ax, x, marks, paint.color)
+    _markers(ax, x, marks, paint.color)
+
+
+def point(ax: Axes, x: Array, marks: pd.DataFrame, paint: Paint, slot: tuple[float, float], look: Look) -> None:
+    """Markers by themselves, above their bar where there are bars; diamonds where they mean something else."""
+    x = x + slot[0]
+    color = "0.15" if look.point_words and slot[1] < 0.8 else paint.color
+    _errors(ax, x, marks, color)
+    _markers(ax, x, marks, color, "D" if look.point_words else "")
+
+
+def fit(ax: Axes, x: Array, marks: pd.DataFrame, paint: Paint, slot: tuple[float, float], look: Look) -> None:
+    """A model's line, without markers."""
+    order = np.argsort(x, kind="stable")
+    thin = mpl.rcParams["lines.linewidth"] * 0.8
+    ax.plot(
+        x[order], marks["value"].to_numpy()[order], color=paint.color, linestyle=paint.dash, linewidth=thin, zorder=1.5
+    )
+
+
+KINDS: dict[str, Callable[[Axes, Array, pd.DataFrame, Paint, tuple[float, float], Look], None]] = {
+    "bar": bars,
+    "line": line,
+    "point": point,
+    "fit": fit,
+}
+
+
+def legend_entries(marks: pd.DataFrame, look: Look, hues: dict[str, Paint]) -> list[tuple[Artist, str]]:
+    """Return (handle, words) for the hues, then for each status and kind that the figure shows."""
+    barred = marks["kind"].eq("bar").any()
+    named = [(hue, paint) for hue, paint in hues.items() if hue]
+    entries = [(_handle(paint, bool(barred)), hue) for hue, paint in named]
+    found = set(statuses(marks))
+    for name in ("generator", "link", "invalid"):
+        if name in found:
+            entries.append((_status_handle(STATUSES[name], bool(barred)), look.words.get(name, STATUSES[name].words)))
+    if look.point_words and marks["kind"].eq("point").any():
+        entries.append((_loose("D"), look.point_words))
+    return entries
+
+
+def _handle(paint: Paint, barred: bool) -> Artist:
+    if barred:
+        return Patch(facecolor=paint.color)
+    return Line2D([], [], color=paint.color, linestyle=paint.dash, marker="o")
+
+
+def _status_handle(status: Status, barred: bool) -> Artist:
+    if barred:
+        return Patch(facecolor="white", edgecolor="0.3", hatch=status.hatch, linewidth=0.5)
+    return _loose(status.marker)
+
+
+def _loose(marker: str) -> Line2D:
+    return Line2D([], [], color="0.3", linestyle="none", marker=marker, markerfacecolor="white")

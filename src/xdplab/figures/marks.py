@@ -1,0 +1,98 @@
+"""The marks table: every number a figure shows, in the unit of its axis. Figures are drawn from it and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+import pandas as pd
+
+from xdplab.analysis.intervals import interval
+
+COLUMNS = (
+    "figure",
+    "file",
+    "kind",  # bar; line: connected; point: by itself; fit: a model's line
+    "panel",
+    "hue",
+    "x",
+    "value",
+    "low",  # 95 % t interval over repetitions, null for one
+    "high",
+    "n",  # repetitions
+    "verdict",
+    "limited_by",
+    "points",  # point_id of what is shown, comma-separated
+)
+Scale = Literal["category", "linear", "log", "symlog"]
+
+
+@dataclass(frozen=True)
+class Look:
+    """How marks are drawn: labels in the reader's words, order, scales. Nothing here changes a value.
+
+    ``x_values`` orders a categorical axis (default: as the marks come); ``hues`` and ``panels`` likewise. ``columns``
+    is how many panels a row should have (0: as they fit). ``notes`` are lines of text inside a panel, each in the
+    colour of its hue; ``rules`` are horizontal lines by panel ("" is every panel). ``point_words`` labels marks of
+    kind ``point`` that mean something else than the rest; ``words`` replaces the legend's own, such as ``invalid``.
+    """
+
+    x_label: str
+    y_label: str
+    x_scale: Scale = "category"
+    y_scale: Literal["linear", "log"] = "linear"
+    hue_title: str = ""
+    hues: tuple[str, ...] = ()
+    panels: tuple[str, ...] = ()
+    x_values: tuple[object, ...] = ()
+    palette: str = "colorblind"
+    caption: tuple[str, ...] = ()
+    notes: Mapping[str, tuple[tuple[str, str], ...]] = field(default_factory=dict)
+    rules: Mapping[str, float] = field(default_factory=dict)
+    point_words: str = ""
+    columns: int = 0
+    share_y: bool = True
+    from_zero: bool = True
+    words: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class View:
+    """A marks table with its look: what ``draw`` draws."""
+
+    marks: pd.DataFrame
+    look: Look
+
+
+def marks_frame(rows: Iterable[Mapping[str, object]]) -> pd.DataFrame:
+    """Return rows as a marks table: absent columns are null, in the table's order."""
+    table = pd.DataFrame([dict(row) for row in rows], columns=list(COLUMNS))
+    for name in ("value", "low", "high"):
+        table[name] = pd.to_numeric(table[name]).astype(float)
+    return table
+
+
+def _limit(limits: pd.Series) -> str | None:
+    """What bounds one repetition's rate bounds the mean's: the generator or the link is named before the DUT."""
+    found = set(limits.dropna())
+    order = ("generator", "link", "shared_cpu", "dut", "none")
+    return next((name for name in order if name in found), None)
+
+
+def collect(labelled: pd.DataFrame, figure: str, kind: str, scale: float = 1.0) -> list[dict[str, object]]:
+    """Return one mark a (panel, hue, x) and validity: mean over the repetitions, with its interval.
+
+    ``labelled`` has the columns panel, hue, x, value, verdict, limited_by, point_id; ``value`` is divided by ``scale``.
+    Invalid repetitions make a mark of their own: they are neither averaged in nor dropped.
+    """
+    shown = labelled[labelled["value"].notna()]
+    rows: list[dict[str, object]] = []
+    for key, group in shown.groupby(["panel", "hue", "x", "verdict"], sort=False, dropna=False):
+        panel, hue, x, verdict = key
+        found = interval(group["value"].astype(float) / scale)
+        place = {"figure": figure, "file": figure, "kind": kind, "panel": panel, "hue": hue, "x": x}
+        size = {"value": found.mean, "low": found.low, "high": found.high, "n": found.n}
+        points = ",".join(sorted(set(group["point_id"].dropna().astype(str))))
+        rows.append(place | size | {"verdict": verdict, "limited_by": _limit(group["limited_by"]), "points": points})
+    return rows

@@ -1,0 +1,151 @@
+"""Views: trials in, marks and their look out. One function a figure; values come in the unit of the axis."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pandas as pd
+
+from xdplab.figures.caption import caption
+from xdplab.figures.factors import Layout, NotApplicableError, label_column, label_order, title_of
+from xdplab.figures.marks import Look, View, collect, marks_frame
+
+UNITS: dict[str, tuple[tuple[float, str], ...]] = {
+    "pps": ((1e6, "Mpps"), (1e3, "kpps"), (1.0, "pps")),
+    "bps": ((1e9, "Gbit/s"), (1e6, "Mbit/s"), (1e3, "kbit/s")),
+    "ns": ((1e6, "ms"), (1e3, "µs"), (1.0, "ns")),
+}
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a view is asked for: ``trials`` with the column ``value``, settled, of one arrangement and engine."""
+
+    figure: str
+    trials: pd.DataFrame
+    layout: Layout
+    value: str
+
+    @property
+    def used(self) -> tuple[str, ...]:
+        return (self.layout.x, *self.layout.hue, *self.layout.panel)
+
+
+def unit_of(values: pd.Series, family: str) -> tuple[float, str]:
+    """Return (divisor, unit) that leaves the greatest value between 1 and 1000."""
+    most = values.abs().max()
+    table = UNITS[family]
+    return next(((size, unit) for size, unit in table if most >= size), table[-1])
+
+
+def believable(trials: pd.DataFrame, value: str) -> pd.DataFrame:
+    """Return the rows that make marks: valid and invalid ones with a value; an invalid 0 is no measurement."""
+    judged = trials["verdict"].isin(["valid", "invalid"]).fillna(False).astype(bool)
+    zero = trials[value].eq(0).fillna(False).astype(bool) & trials["verdict"].ne("valid").fillna(True).astype(bool)
+    return trials[judged & trials[value].notna() & ~zero]
+
+
+def labelled(request: Request, x: pd.Series | None = None) -> pd.DataFrame:
+    """Return the rows that make marks with the columns panel, hue, x and value."""
+    rows = believable(request.trials, request.value)
+    layout = request.layout
+    places = rows[layout.x] if x is None else x.loc[rows.index]
+    return pd.DataFrame(
+        {
+            "panel": label_column(rows, layout.panel, alone=True),
+            "hue": label_column(rows, layout.hue, alone=False),
+            "x": places.astype("object"),
+            "value": rows[request.value].astype(float),
+            "verdict": rows["verdict"].astype("object"),
+            "limited_by": rows["limited_by"].astype("object"),
+            "point_id": rows["point_id"].astype("object"),
+        }
+    )
+
+
+def orders(request: Request) -> dict[str, object]:
+    """Return the orders of hues and panels, panels a row and the legend's title, for the look."""
+    rows = believable(request.trials, request.value)
+    panel = request.layout.panel
+    return {
+        "hue_title": title_of(request.layout.hue),
+        "columns": rows[panel[-1]].nunique() if len(panel) > 1 else 0,
+        "hues": label_order(rows, request.layout.hue, alone=False),
+        "panels": label_order(rows, request.layout.panel, alone=True),
+    }
+
+
+RATES = {
+    "forwarded_pps": ("pps", "forwarding rate"),
+    "forwarded_l2_bps": ("bps", "throughput"),
+    "offered_pps": ("pps", "offered rate"),
+}
+ACCESSES = "memory accesses per packet (N)"
+
+
+def _rate_view(request: Request, kind: str, x_label: str, x: pd.Series | None = None, **look: object) -> View:
+    rows = labelled(request, x)
+    family, words = RATES[request.value]
+    size, unit = unit_of(rows["value"], family)
+    marks = marks_frame(collect(rows, request.figure, kind, size))
+    small = caption(request.trials, marks, request.used)
+    return View(
+        marks,
+        Look(
+            x_label, f"{words} ({unit})", caption=small,
+            **orders(request), **look,  # type: ignore[arg-type]
+        ),
+    )  # fmt: skip
+
+
+def throughput(request: Request) -> View:
+    """Forwarding rate against N."""
+    return _rate_view(request, "line", ACCESSES, x_scale="symlog")
+
+
+def baseline(request: Request) -> View:
+    """Forwarding rate of N = 0 by frame size."""
+    sizes = sorted(request.trials["frame_bytes"].dropna().unique())
+    return _rate_view(request, "bar", "frame size (B, with FCS)", x_values=tuple(sizes))
+
+
+def programs(request: Request) -> View:
+    """Forwarding rate by program, the user's own among them."""
+    names = program_labels(request.trials)
+    order = tuple(dict.fromkeys(names.loc[request.trials.sort_values(["program_name", "accesses"]).index]))
+    return _rate_view(request, "bar", "program", names, x_values=order)
+
+
+def program_labels(trials: pd.DataFrame) -> pd.Series:
+    """Return ``chase read, N = 100`` for generated programs and the file's name for a user's."""
+    return label_column(trials, ("program_name", "accesses"), alone=True)
+
+
+def busy(request: Request) -> View:
+    """Busy CPUs in the window against N: the DUT's, or the whole machine's where TG and DUT share it."""
+    marks = marks_frame(collect(labelled(request), request.figure, "line"))
+    whose = "DUT" if request.value.startswith("cpu_") else "whole machine, TG included"
+    note = "CPU time is counted by clock ticks: coarse over one window."
+    return View(
+        marks,
+        Look(
+            ACCESSES, f"busy CPUs ({whose})", x_scale="symlog", hue_title=title_of(request.layout.hue),
+            caption=caption(request.trials, marks, request.used, note), **orders(request),  # type: ignore[arg-type]
+        ),
+    )  # fmt: skip
+
+
+def need(trials: pd.DataFrame, column: str, words: str) -> pd.DataFrame:
+    """Return ``trials``, or raise NotApplicableError saying what none of them has."""
+    if believable(trials, column).empty:
+        raise NotApplicableError(words)
+    return trials
+
+
+def only(trials: pd.DataFrame, mask: pd.Series | Sequence[bool], words: str) -> pd.DataFrame:
+    """Return the rows of a mask, or raise NotApplicableError saying what there is none of."""
+    chosen = trials[pd.Series(mask, index=trials.index).fillna(False).astype(bool)]
+    if chosen.empty:
+        raise NotApplicableError(words)
+    return chosen
