@@ -39,6 +39,7 @@ Files = dict[str, bytes]
 METRIC_DEADLINE_S = 10
 START_DEADLINE_S = 10.0
 STOP_DEADLINE_S = 10.0
+ABANDON_DEADLINE_S = 1.0
 _STARTED = "started"
 
 
@@ -83,7 +84,7 @@ class Probe:
                 recording.start(self.host, row, argv, deadline_s)
             recording.await_started()
         except BaseException:
-            recording.kill()
+            recording.abandon()
             raise
         return recording
 
@@ -146,17 +147,19 @@ class Recording:
             files[record_file(self.role, row.name, "err")] = _words(result.stderr, streams["stdout"], result.exit_code)
         return files
 
-    def kill(self) -> None:
-        """End every recorder now; what they recorded is lost."""
+    def abandon(self) -> None:
+        """End every recorder; what they recorded is lost. They clear up themselves, unless they must be killed."""
         for process in self.processes.values():
-            process.kill()
+            process.close_stdin()
+        for process in self.processes.values():
+            process.wait(ABANDON_DEADLINE_S)
         self.processes = {}
 
     def __enter__(self) -> Recording:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
-        self.kill()
+        self.abandon()
 
 
 def _tell(process: Process) -> bool:

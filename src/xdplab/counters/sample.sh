@@ -9,7 +9,7 @@ packets=/sys/class/net/$1/statistics
     echo "no network device $1" >&2
     exit 1
 }
-notes=$(mktemp) || exit 1
+notes=$(mktemp "$(dirname "$0")/samples.XXXXXX") || exit 1
 trap 'rm -f "$notes"' EXIT
 trap 'exit 1' HUP INT TERM
 

@@ -4,7 +4,7 @@
 
 export LC_ALL=C
 PATH=$PATH:/usr/lib/sysstat:/usr/lib64/sa:/usr/lib/sa # Debian, Fedora, Arch: sadc is on nobody's PATH
-record=$(mktemp -d) || exit 1
+record=$(mktemp -d "$(dirname "$0")/sar.XXXXXX") || exit 1
 trap 'rm -rf "$record"' EXIT
 trap 'exit 1' HUP INT TERM
 

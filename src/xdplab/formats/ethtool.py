@@ -11,7 +11,7 @@ from xdplab.formats.reading import count_of, lines_of, refuse
 
 TOOL = "ethtool"
 T = TypeVar("T")
-_FEATURE = re.compile(r"\t?([a-z0-9-]+): (on|off)(?: \[(fixed|requested on|requested off|not requested)\])?")
+_FEATURE = re.compile(r"\t?([a-zA-Z0-9_-]+): (on|off)(?: \[(fixed|requested on|requested off|not requested)\])?")
 _SETTING = re.compile(r"([A-Za-z][A-Za-z ]*):\s*(\S+)")
 
 

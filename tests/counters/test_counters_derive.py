@@ -1,0 +1,244 @@
+"""Derived values from files alone: every number is a difference of two readings, or null with the reason."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from xdplab.counters import Value, derive, jain_index
+from xdplab.counters.probe import _sections
+from xdplab.counters.samples import longest_run, parse_samples, window
+from xdplab.counters.value import Absent, difference
+from xdplab.errors import HostError
+from xdplab.hosts.base import Result
+
+Files = dict[str, bytes]
+
+
+def link(rx: int, tx: int, programs: tuple[int, ...] = (7,)) -> bytes:
+    direction = {"bytes": 0, "errors": 0, "dropped": 0}
+    attached = [{"mode": 1, "prog": {"id": program}} for program in programs]
+    fields = {
+        "ifname": "vd0",
+        "stats64": {"rx": {"packets": rx, **direction}, "tx": {"packets": tx, **direction}},
+        "xdp": {"attached": attached},
+    }
+    return json.dumps([fields]).encode()
+
+
+def ethtool(received: list[int], sent: list[int]) -> bytes:
+    lines = [
+        f"     rx_queue_{queue}_{name}: {values[queue]}"
+        for queue in range(len(received))
+        for name, values in (("xdp_packets", received), ("xdp_tx", sent))
+    ]
+    return "\n".join(["NIC statistics:", *lines, ""]).encode()
+
+
+def procstat(*cpus: tuple[int, int, int]) -> bytes:
+    """Return /proc/stat of CPUs given as ticks of (user, idle, softirq)."""
+    return "".join(f"cpu{n} {user} 0 0 {idle} 0 0 {soft} 0 0 0\n" for n, (user, idle, soft) in enumerate(cpus)).encode()
+
+
+def softnet(*dropped: int) -> bytes:
+    lines = [[9, drops, 0, *[0] * 9, cpu, 0, 0] for cpu, drops in enumerate(dropped)]
+    return "".join(" ".join(f"{word:08x}" for word in line) + "\n" for line in lines).encode()
+
+
+def readings() -> Files:
+    return {
+        "dut.iplink.before.json": link(100, 50),
+        "dut.iplink.after.json": link(1100, 1050),
+        "dut.ethtool.before.txt": ethtool([10, 0], [5, 0]),
+        "dut.ethtool.after.txt": ethtool([760, 250], [755, 250]),
+        "dut.procstat.before.txt": procstat((0, 0, 0), (0, 100, 0)),
+        "dut.procstat.after.txt": procstat((10, 50, 40), (0, 200, 0)),
+        "dut.softnet.before.txt": softnet(1, 5),
+        "dut.softnet.after.txt": softnet(4, 5),
+    }
+
+
+def perf_file(event: str, *values: str) -> bytes:
+    rows = (
+        {"cpu": str(cpu), "counter-value": value, "unit": "", "event": event, "event-runtime": 1}
+        for cpu, value in enumerate(values)
+    )
+    return "".join(json.dumps(row) + "\n" for row in rows).encode()
+
+
+def perf_run(*words: str) -> bytes:
+    return json.dumps({"argv": ["perf", "stat", *words], "exit_code": 0}).encode()
+
+
+def test_native_counts_by_the_driver() -> None:
+    values = derive(readings(), mode="native", shared=False)
+    assert (values["dut_rx_packets"].value, values["dut_tx_packets"].value) == (1000, 1000)
+    assert values["rx_by_queue"].value == (750, 250)
+    assert values["evenness"].value == pytest.approx(1000**2 / (2 * (750**2 + 250**2)))
+    assert (values["dut_xdp_program_id"].value, values["dut_xdp_mode"].value) == (7, "native")
+
+
+def test_af_xdp_is_counted_by_its_rings_and_generic_by_the_link() -> None:
+    assert "rings" in (derive(readings(), mode="af_xdp", shared=False)["dut_rx_packets"].reason or "")
+    generic = derive(readings(), mode="generic", shared=False)
+    assert (generic["dut_counted_by"].value, generic["dut_rx_packets"].value) == ("link", 1000)
+
+
+def test_busy_cores_are_shares_of_all_ticks() -> None:
+    values = derive(readings(), mode="native", shared=False)
+    assert values["cpu_busy_cores"].value == pytest.approx(0.5)
+    assert values["cpu_softirq_by_cpu"].value == (pytest.approx(0.4), 0)
+    assert values["cpu_source"].value == "readings around the window"
+
+
+def test_a_role_with_cpus_of_its_own_has_only_those() -> None:
+    values = derive(readings(), mode="native", shared=False, dut_cpus=[1])
+    assert (values["cpu_busy_cores"].value, values["host_busy_cores"].value) == (0, pytest.approx(0.5))
+    assert (values["softnet_dropped"].value, values["host_softnet_dropped"].value) == (0, 3)
+
+
+def test_shared_cpus_leave_host_values_only() -> None:
+    values = derive(readings(), mode="native", shared=True)
+    for name in ("cpu_busy_cores", "softnet_dropped", "cycles", "ipc"):
+        assert values[name] == Value(None, "TG and DUT share CPUs: see the host_ columns")
+    assert values["host_busy_cores"].value == pytest.approx(0.5)
+    assert values["host_softnet_dropped_by_cpu"].value == (3, 0)
+
+
+@pytest.mark.parametrize(
+    ("file", "data", "name", "says"),
+    [
+        ("dut.iplink.after.json", link(99, 1050), "dut_link_rx_packets", "went back from 100 to 99"),
+        ("dut.iplink.after.json", link(1, 1, (8,)), "dut_xdp_program_id", "changed in the window"),
+        ("dut.ethtool.after.txt", ethtool([10, 0], [5, 0]), "rx_by_queue", "stayed 0 while the link received 1000"),
+        ("dut.ethtool.after.txt", ethtool([10], [5]), "dut_rx_packets", "2 queues before the window, 1 after it"),
+        ("dut.ethtool.after.txt", b"NIC statistics:\n     x: 1\n", "dut_rx_packets", "counts no rx_packets by queue"),
+        ("dut.softnet.after.txt", softnet(4), "softnet_dropped", "CPUs came or went"),
+        ("dut.softnet.after.txt", softnet(0, 5), "softnet_dropped", "went back from 1 to 0"),
+        ("dut.procstat.after.txt", procstat((0, 0, 0), (0, 100, 0)), "cpu_busy_cores", "no tick passed"),
+        ("dut.procstat.after.txt", b"\x00", "cpu_busy_cores", "a NUL byte"),
+    ],
+)
+def test_null_with_a_reason(file: str, data: bytes, name: str, says: str) -> None:
+    value = derive(readings(), {file: data}, mode="native", shared=False)[name]
+    assert value.value is None
+    assert says in (value.reason or "")
+
+
+def test_nothing_read_is_nothing_known() -> None:
+    values = derive({}, mode="native", shared=False)
+    assert {value.value for name, value in values.items() if name != "dut_counted_by"} == {None}
+    assert values["dut_rx_packets"].reason == "ethtool was not read before the window"
+    assert values["cycles"].reason == "perf was not recorded in this pass"
+
+
+def test_the_tools_own_words_are_the_reason() -> None:
+    files = readings()
+    del files["dut.ethtool.before.txt"]
+    files["dut.ethtool.before.err"] = b"no stats available\n"
+    assert derive(files, mode="native", shared=False)["dut_rx_packets"].reason == "no stats available"
+
+
+def test_perf_sums_cpus_and_names_user_events() -> None:
+    files = {
+        "dut.perf.out": perf_file("cycles", "100.0", "20.0") + perf_file("skb:kfree_skb", "3.0", "4.0"),
+        "dut.perf.run.json": perf_run("-a", "-A", "-j", "--", "cat"),
+    }
+    values = derive(files, mode="native", shared=False, dut_cpus=[0])
+    assert (values["cycles"].value, values["host_cycles"].value) == (100, 120)
+    assert (values["skb_kfree_skb"].value, values["host_skb_kfree_skb"].value) == (3, 7)
+    assert values["instructions"].reason == "perf was not asked for instructions"
+
+
+def test_perf_that_counted_a_command_is_refused() -> None:
+    files = {"dut.perf.out": perf_file("cycles", "100.0"), "dut.perf.run.json": perf_run("-j", "sleep", "5")}
+    assert "not the machine" in (derive(files, mode="native", shared=False)["cycles"].reason or "")
+    del files["dut.perf.run.json"]
+    assert derive(files, mode="native", shared=False)["cycles"].reason == "dut.perf.run.json is missing"
+
+
+def test_perf_without_a_pmu_says_so() -> None:
+    files = {"dut.perf.out": perf_file("cycles", "<not supported>"), "dut.perf.run.json": perf_run("-a")}
+    assert derive(files, mode="native", shared=False)["ipc"].reason == "perf: cycles <not supported>"
+
+
+def notes(*packets: int) -> bytes:
+    """Return sample.sh's notes: one CPU that is busy for one tick in ten."""
+    return "".join(
+        f"{10 + place / 10:.2f} 0.00\n{count}\n{count}\ncpu0 {place} 0 0 {place * 9} 0 0 0 0\n"
+        for place, count in enumerate(packets)
+    ).encode()
+
+
+def test_the_window_is_the_longest_run_of_traffic_without_its_ends() -> None:
+    samples = parse_samples(notes(0, 0, 5, 9, 9, 10, 20, 30, 40, 45, 45))
+    first, last = window(samples)
+    assert (first.rx_packets, last.rx_packets) == (10, 40)
+    with pytest.raises(Absent, match="no sampling interval"):
+        window(parse_samples(notes(0, 5, 9, 9)))
+    assert longest_run([1, 0, 1, 1, 0, 1, 1], bool) == range(2, 4)
+
+
+def test_samples_go_before_the_readings_around_the_window() -> None:
+    recorded = {"dut.samples.out": notes(0, 5, 9, 13, 13)}
+    values = derive(readings(), recorded, mode="native", shared=False)
+    assert (values["cpu_busy_cores"].value, values["cpu_source"].value) == (0.1, "samples inside the window")
+    values = derive(readings(), {"dut.samples.out": notes(0, 5)}, mode="native", shared=False)
+    assert values["cpu_busy_cores"].reason == "no sampling interval lies wholly inside the window"
+
+
+def test_samples_cut_in_the_last_note_are_read_up_to_it() -> None:
+    whole = notes(0, 1, 2)
+    assert len(parse_samples(whole)) == 3
+    assert len(parse_samples(whole[: whole.rindex(b"cpu0")])) == 2
+
+
+def test_sar_inside_the_window() -> None:
+    samples = [
+        {
+            "timestamp": {"date": "d", "time": str(second), "interval": 1},
+            "cpu-load": [
+                {"cpu": name, "idle": 100 - 10 * rate, "iowait": 0.0, "soft": 5.0} for name in ("all", "0", "1")
+            ],
+            "network": {"net-dev": [{"iface": "vd0", "rxpck": rate, "txpck": rate, "rxkB": 0, "txkB": 0}]},
+        }
+        for second, rate in enumerate([0.0, 1.0, 2.0, 4.0, 1.0, 0.0])
+    ]
+    record = json.dumps({"sysstat": {"hosts": [{"statistics": samples}]}}).encode()
+    values = derive(readings(), {"dut.sar.out": record}, mode="native", shared=False)
+    assert values["dut_sar_rx_pps"].value == 3
+    assert values["cpu_sar_busy_cores"].value == pytest.approx(0.6)
+    assert values["cpu_sar_softirq_cores"].value == pytest.approx(0.1)
+
+
+@pytest.mark.parametrize(
+    ("printed", "number"), [("1", 1.0), ("-2.5e3\n", -2500.0), ("", None), ("nan", None), ("1,5", None), ("٣", None)]
+)
+def test_user_metrics(printed: str, number: float | None) -> None:
+    value = derive({"dut.metric_heat.after.txt": printed.encode()}, mode="native", shared=True)["metric_heat"]
+    assert value.value == number
+    assert (value.reason is None) == (number is not None)
+
+
+def test_jains_index_of_even_and_of_one_queue() -> None:
+    assert jain_index((5, 5, 5, 5)) == 1
+    assert jain_index((5, 0, 0, 0)) == 0.25
+    with pytest.raises(Absent):
+        jain_index((0, 0))
+
+
+def test_a_value_holds_a_value_or_a_reason() -> None:
+    for wrong in ((None, None), (1, "why")):
+        with pytest.raises(ValueError, match="a value or a reason"):
+            Value(*wrong)
+    with pytest.raises(Absent, match="wrapped or was reset"):
+        difference(2, 1)
+
+
+def test_a_snapshot_that_came_back_cut_is_an_error() -> None:
+    whole = b"out\n\n@m a 0\n\n@m\n"
+    result = Result("dut", ("sh",), 0, whole, b"", 0.0)
+    assert [(s.name, s.output, s.exit_code) for s in _sections(result, "@m")] == [("a", b"out\n", 0)]
+    with pytest.raises(HostError, match="cut"):
+        list(_sections(Result("dut", ("sh",), 0, whole[:-8], b"", 0.0), "@m"))

@@ -1,0 +1,243 @@
+"""Counters against real interfaces: two namespaces, a veth pair, an XDP program and a known number of frames."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from xdplab import counters
+from xdplab.hosts.base import Result
+from xdplab.hosts.local import LocalHost, LocalProcess
+from xdplab.plan import UserMetric
+
+TOOLS = ("ip", "ethtool", "clang")
+pytestmark = [
+    pytest.mark.root,
+    pytest.mark.skipif(os.geteuid() != 0, reason="makes namespaces: needs root"),
+    pytest.mark.skipif(
+        any(shutil.which(tool) is None for tool in TOOLS), reason=f"needs {', '.join(TOOLS)} on this machine"
+    ),
+]
+
+PROGRAMS = """
+#include <linux/bpf.h>
+#include <bpf/bpf_helpers.h>
+SEC("tx") int reflect(struct xdp_md *context) { return XDP_TX; }
+SEC("pass") int let_pass(struct xdp_md *context) { return XDP_PASS; }
+char LICENSE[] SEC("license") = "Dual BSD/GPL";
+"""
+
+# Broadcast frames of an unassigned EtherType: no stack answers them, so that the counts are exact.
+SEND = """
+import socket, sys, time
+device, frames, seconds = sys.argv[1], int(sys.argv[2]), float(sys.argv[3])
+sender = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
+sender.bind((device, 0))
+frame = b"\\xff" * 6 + b"\\x02" * 6 + b"\\x88\\xb5" + bytes(46)
+start = time.monotonic()
+for number in range(frames):
+    while time.monotonic() < start + seconds * number / frames:
+        time.sleep(0.001)
+    sender.send(frame)
+"""
+
+
+class NamespaceHost(LocalHost):
+    def __init__(self, namespace: str) -> None:
+        super().__init__(namespace)
+        self._enter = ("ip", "netns", "exec", namespace)
+
+    def run(self, argv: Sequence[str], *, deadline_s: float = 30.0, stdin: bytes = b"", check: bool = True) -> Result:
+        return super().run([*self._enter, *argv], deadline_s=deadline_s, stdin=stdin, check=check)
+
+    def start(self, argv: Sequence[str], *, deadline_s: float) -> LocalProcess:
+        return super().start([*self._enter, *argv], deadline_s=deadline_s)
+
+
+class Pair:
+    """A DUT and a TG namespace with two queues each, and their probes."""
+
+    def __init__(self, name: str, directory: Path) -> None:
+        self.dut, self.tg = NamespaceHost(f"{name}d"), NamespaceHost(f"{name}g")
+        self.dut_probe = counters.install(self.dut, "dut", "vd0", str(directory))
+        self.tg_probe = counters.install(self.tg, "tg", "vg0", str(directory))
+
+    def attach(self, mode: str, program: Path) -> None:
+        self.dut.run(["ip", "link", "set", "dev", "vd0", mode, "obj", str(program), "sec", "tx"])
+        self.tg.run(["ip", "link", "set", "dev", "vg0", "xdpdrv", "obj", str(program), "sec", "pass"])
+        time.sleep(0.3)  # attaching takes the links down and up; their own frames are over by then
+
+    def send(self, frames: int, seconds: float = 0.0) -> None:
+        self.tg.run([sys.executable, "-c", SEND, "vg0", str(frames), str(seconds)], deadline_s=seconds + 20)
+
+    def left_behind(self) -> tuple[str, list[str]]:
+        """Return the processes in the DUT's namespace and the files in the scripts' directory."""
+        processes = LocalHost().run(["ip", "netns", "pids", self.dut.name]).text
+        return processes, sorted(entry.name for entry in Path(self.dut_probe.directory).iterdir())
+
+    def measure(self, frames: int) -> dict[str, bytes]:
+        before = {**self.dut_probe.snapshot("before"), **self.tg_probe.snapshot("before")}
+        self.send(frames)
+        time.sleep(0.1)
+        return {**before, **self.dut_probe.snapshot("after"), **self.tg_probe.snapshot("after")}
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> Iterator[Pair]:
+    name = f"xlc{os.getpid()}"
+    dut, tg = f"{name}d", f"{name}g"
+    queues = "numrxqueues 2 numtxqueues 2"
+    link = f"ip link add vd0 netns {dut} {queues} type veth peer name vg0 netns {tg} {queues}"
+    try:
+        for command in (f"ip netns add {dut}", f"ip netns add {tg}", link):
+            subprocess.run(command.split(), check=True, capture_output=True)
+        for namespace, device in ((dut, "vd0"), (tg, "vg0")):
+            settings = f"ip netns exec {namespace} sysctl -qw net.ipv6.conf.{device}.disable_ipv6=1"
+            subprocess.run(settings.split(), check=True, capture_output=True)
+            subprocess.run(f"ip -n {namespace} link set {device} up".split(), check=True, capture_output=True)
+        yield Pair(name, tmp_path / "scripts")
+    finally:
+        for namespace in (dut, tg):
+            subprocess.run(["ip", "netns", "del", namespace], check=False, capture_output=True)
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("program")
+    (directory / "xdp.bpf.c").write_text(PROGRAMS)
+    include = f"-I/usr/include/{os.uname().machine}-linux-gnu"
+    command = ["clang", "-O2", "-target", "bpf", include, "-c", "xdp.bpf.c", "-o", "xdp.o"]
+    subprocess.run(command, cwd=directory, check=True, capture_output=True)
+    return directory / "xdp.o"
+
+
+def test_native_counts_are_exact_and_by_queue(pair: Pair, program: Path) -> None:
+    pair.attach("xdpdrv", program)
+    values = counters.derive(pair.measure(500), mode="native", shared=True)
+    expected = {
+        "dut_counted_by": "driver",
+        "dut_rx_packets": 500,
+        "dut_tx_packets": 500,
+        "dut_link_rx_packets": 500,
+        "dut_link_tx_packets": 500,
+        "tg_link_tx_packets": 500,
+        "tg_driver_rx_packets": 500,
+        "dut_driver_tx_errors": 0,
+        "dut_xdp_mode": "native",
+    }
+    assert {name: values[name].value for name in expected} == expected
+    by_queue, evenness = values["rx_by_queue"].value, values["evenness"].value
+    assert isinstance(by_queue, tuple)
+    assert len(by_queue) == 2
+    assert sum(by_queue) == 500
+    assert isinstance(evenness, float)
+    assert 0.5 <= evenness <= 1
+
+
+def test_generic_mode_is_counted_by_the_link(pair: Pair, program: Path) -> None:
+    pair.attach("xdpgeneric", program)
+    values = counters.derive(pair.measure(300), mode="generic", shared=True)
+    assert values["dut_counted_by"].value == "link"
+    assert (values["dut_rx_packets"].value, values["dut_tx_packets"].value) == (300, 300)
+    assert values["dut_xdp_mode"].value == "generic"
+    assert values["rx_by_queue"].value is None
+    assert "stayed 0 while the link received 300" in (values["rx_by_queue"].reason or "")
+
+
+def test_fewer_queues_between_the_readings_are_no_number(pair: Pair) -> None:
+    before = pair.dut_probe.snapshot("before")
+    pair.tg.run(["ethtool", "-L", "vg0", "tx", "1"])
+    pair.dut.run(["ethtool", "-L", "vd0", "rx", "1"])
+    values = counters.derive(before, pair.dut_probe.snapshot("after"), mode="native", shared=True)
+    assert values["dut_rx_packets"].reason == "2 queues before the window, 1 after it"
+    assert values["dut_link_rx_packets"].value == 0
+
+
+def test_the_window_is_found_in_the_samples(pair: Pair, program: Path) -> None:
+    pair.attach("xdpdrv", program)
+    recording = pair.dut_probe.start(["samples"], deadline_s=20)
+    time.sleep(0.3)
+    before = pair.dut_probe.snapshot("before")
+    pair.send(400, seconds=1.0)
+    time.sleep(0.3)
+    files = {**before, **pair.dut_probe.snapshot("after"), **recording.stop()}
+    values = counters.derive(files, mode="native", shared=False)
+    assert values["cpu_source"].value == "samples inside the window"
+    busy, softirq = values["cpu_busy_cores"].value, values["cpu_softirq_cores"].value
+    assert isinstance(busy, float)
+    assert isinstance(softirq, float)
+    assert 0 <= softirq <= busy <= (os.cpu_count() or 1)
+    assert counters.derive(files, mode="native", shared=True)["cpu_busy_cores"].value is None
+
+
+@pytest.mark.skipif(shutil.which("perf") is None, reason="perf is not installed")
+def test_perf_counts_the_machine_and_says_what_it_lacks(pair: Pair) -> None:
+    recording = pair.dut_probe.start(["perf"], events=["context-switches", "cycles"], deadline_s=20)
+    time.sleep(0.2)
+    values = counters.derive(recording.stop(), mode="native", shared=True)
+    switches = values["host_context_switches"].value
+    assert isinstance(switches, float)
+    assert switches > 0
+    assert values["context_switches"].value is None
+    assert values["host_cycles"].value is not None or "<not supported>" in (values["host_cycles"].reason or "")
+
+
+@pytest.mark.skipif(shutil.which("perf") is None, reason="perf is not installed")
+def test_perf_that_refuses_an_event_leaves_its_own_words(pair: Pair) -> None:
+    recording = pair.dut_probe.start(["perf"], events=["no-such-event"], deadline_s=20)
+    files = recording.stop()
+    assert "dut.perf.out" not in files
+    reason = counters.derive(files, mode="native", shared=False)["cycles"].reason
+    assert "event syntax error: 'no-such-event'" in (reason or "")
+
+
+@pytest.mark.skipif(shutil.which("sadf") is None, reason="sar is not installed")
+def test_sar_records_until_it_is_stopped_and_leaves_nothing(pair: Pair) -> None:
+    with pair.dut_probe.start(["sar"], deadline_s=20) as recording:
+        time.sleep(2.2)
+        files = recording.stop()
+    values = counters.derive(files, pair.dut_probe.snapshot("before"), mode="native", shared=True)
+    assert values["host_sar_busy_cores"].reason == "no sample of sar (one a second) lies wholly inside the window"
+    assert b'"iface": "vd0"' in files["dut.sar.out"]
+    assert pair.left_behind() == ("", ["sample.sh", "sar.sh", "sections.sh"])
+
+
+def test_recorders_end_when_the_recording_is_left_by_an_error(pair: Pair) -> None:
+    with pytest.raises(ZeroDivisionError), pair.dut_probe.start(["samples"], deadline_s=20):
+        raise ZeroDivisionError
+    time.sleep(0.3)
+    assert pair.left_behind() == ("", ["sample.sh", "sar.sh", "sections.sh"])
+
+
+def test_user_metrics_are_numbers_or_say_why_not(pair: Pair, tmp_path: Path) -> None:
+    metrics = [
+        UserMetric(name="queues", argv=["printf", " 12.5\n"], when="before"),
+        UserMetric(name="words", argv=["echo", "12 apples"], when="before"),
+        UserMetric(name="missing", argv=["no-such-command"], when="after"),
+    ]
+    files = {**pair.dut_probe.snapshot("before", metrics), **pair.dut_probe.snapshot("after", metrics)}
+    for name, data in files.items():
+        (tmp_path / name).write_bytes(data)
+    (tmp_path / "scripts").mkdir(exist_ok=True)
+    values = counters.derive_from_directory(tmp_path, mode="native", shared=True)
+    assert values["metric_queues"].value == 12.5
+    assert values["metric_words"].reason == "no number in what it printed: '12 apples'"
+    assert "no-such-command" in (values["metric_missing"].reason or "")
+    assert values == counters.derive(files, mode="native", shared=True)
+
+
+def test_a_missing_interface_is_absent_in_the_tools_own_words(pair: Pair) -> None:
+    probe = counters.Probe(pair.dut, "dut", "nosuch0", pair.dut_probe.directory)
+    files = {**probe.snapshot("before"), **probe.snapshot("after"), **probe.start(["samples"], deadline_s=10).stop()}
+    values = counters.derive(files, mode="native", shared=False)
+    assert values["dut_link_rx_packets"].reason == 'Device "nosuch0" does not exist.'
+    assert values["dut_rx_packets"].reason is not None
+    assert files["dut.samples.err"] == b"no network device nosuch0"
+    assert values["softnet_dropped"].value is not None

@@ -1,0 +1,84 @@
+"""Whatever is handed to a parser, it answers with rows or with FormatError; `nightly` tries 100,000 inputs on each."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from xdplab.counters.samples import parse_samples
+from xdplab.errors import FormatError
+from xdplab.formats import bpftool, ethtool, iplink, perf, procstat, sar, softnet
+
+RECORDED = Path(__file__).parent / "recorded"
+Parser = Callable[[bytes | str], object]
+SAMPLES = b"1581.40 2985.05\n20020\n7994\ncpu0 3168 0 1876 152584 22 0 28 8 0 0\n" * 3
+
+PARSERS: dict[str, tuple[Parser, bytes]] = {
+    "perf": (perf.parse_perf_json, (RECORDED / "perf_by_cpu.jsonl").read_bytes()),
+    "perf header": (perf.target_of_header, (RECORDED / "perf_all.txt").read_bytes()),
+    "sadf": (sar.parse_sadf, (RECORDED / "sadf.json").read_bytes()),
+    "ip link": (iplink.parse_link, (RECORDED / "iplink_native.json").read_bytes()),
+    "ethtool -S": (ethtool.parse_statistics, (RECORDED / "ethtool_S_2.txt").read_bytes()),
+    "ethtool -l": (ethtool.parse_channels, (RECORDED / "ethtool_l.txt").read_bytes()),
+    "ethtool -g": (ethtool.parse_rings, (RECORDED / "ethtool_g.txt").read_bytes()),
+    "ethtool -k": (ethtool.parse_features, (RECORDED / "ethtool_k.txt").read_bytes()),
+    "softnet": (softnet.parse_softnet, (RECORDED / "softnet.txt").read_bytes()),
+    "procstat": (procstat.parse_procstat, (RECORDED / "procstat.txt").read_bytes()),
+    "bpftool prog": (bpftool.parse_programs, (RECORDED / "bpftool_programs.json").read_bytes()),
+    "bpftool net": (bpftool.parse_net, (RECORDED / "bpftool_net.json").read_bytes()),
+    "samples": (parse_samples, SAMPLES),
+}
+
+
+@st.composite
+def damaged(draw: st.DrawFn, whole: bytes) -> bytes:
+    """Draw a recorded output with a piece cut out, replaced, doubled or put in."""
+    start = draw(st.integers(0, len(whole)))
+    stop = draw(st.integers(start, min(len(whole), start + 40)))
+    piece = draw(
+        st.one_of(
+            st.binary(max_size=12), st.sampled_from([b"", b"-1", b"1e999", b"\xd9\xa3", b"[" * 2000, b"9" * 5000])
+        )
+    )
+    repeat = draw(st.integers(1, 2))
+    return whole[:start] + piece + whole[stop:] * repeat
+
+
+def inputs(whole: bytes) -> st.SearchStrategy[bytes | str]:
+    return st.one_of(damaged(whole), st.integers(0, len(whole)).map(lambda end: whole[:end]), st.binary(), st.text())
+
+
+def check(name: str, examples: int) -> None:
+    parser, whole = PARSERS[name]
+    parser(whole)
+
+    @settings(max_examples=examples, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+    @given(inputs(whole))
+    def never_another_exception(data: bytes | str) -> None:
+        with contextlib.suppress(FormatError):
+            parser(data)
+
+    never_another_exception()
+
+
+@pytest.mark.parametrize("name", PARSERS)
+def test_a_slice_of_any_input(name: str) -> None:
+    check(name, 150)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("name", PARSERS)
+def test_any_input(name: str) -> None:
+    check(name, 100_000)
+
+
+@pytest.mark.parametrize("name", PARSERS)
+@pytest.mark.parametrize("data", [b"", b"\n \n", b"\x7fELF\0\0\1", b"<html></html>", b"\xff\xfe", "\0"], ids=repr)
+def test_foreign_input_is_refused(name: str, data: bytes | str) -> None:
+    with pytest.raises(FormatError):
+        PARSERS[name][0](data)

@@ -1,0 +1,215 @@
+"""Each parser reads what the tools printed on a real machine, and says what it cannot read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from xdplab.errors import FormatError
+from xdplab.formats import bpftool, ethtool, iplink, perf, procstat, sar, softnet
+
+RECORDED = Path(__file__).parent / "recorded"
+
+
+def recorded(name: str) -> bytes:
+    return (RECORDED / name).read_bytes()
+
+
+def test_perf_values_are_numbers_or_perfs_own_words() -> None:
+    counts = {count.event: count for count in perf.parse_perf_json(recorded("perf_all.jsonl"))}
+    assert (counts["cycles"].value, counts["cycles"].reason) == (None, "<not supported>")
+    assert counts["context-switches"].value == 54
+    assert (counts["cpu-clock"].value, counts["cpu-clock"].unit) == (603.867199, "msec")
+    assert counts["syscalls:sys_enter_read"].running_percent == 100
+
+
+def test_perf_intervals_and_cpus_are_kept_apart() -> None:
+    intervals = perf.parse_perf_json(recorded("perf_intervals.jsonl"))
+    assert sorted({count.interval_end_s for count in intervals if count.interval_end_s}) == [
+        0.100200858,
+        0.200719931,
+        0.301172451,
+        0.351258704,
+    ]
+    by_cpu = perf.parse_perf_json(recorded("perf_by_cpu.jsonl"))
+    assert [count.value for count in by_cpu if count.event == "context-switches"] == [33, 13]
+    assert [count.cpu for count in by_cpu][:2] == [0, 1]
+
+
+def test_perf_skips_comments_and_further_metrics_and_reads_nan() -> None:
+    line = '{"counter-value" : "<not counted>", "unit" : "", "event" : "x", "event-runtime" : 0, "metric-value" : -nan}'
+    (count,) = perf.parse_perf_json(f'# started on …\n\n{line}\n{{"metric-value" : 1.0, "metric-unit" : "GHz"}}\n')
+    assert (count.value, count.reason) == (None, "<not counted>")
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (recorded("perf_all.jsonl")[:-30].decode(), "line 8: not JSON"),
+        ('{"counter-value" : "1,5", "unit" : "", "event" : "x", "event-runtime" : 1}', "LC_ALL=C"),
+        ('{"counter-value" : "1_5", "unit" : "", "event" : "x", "event-runtime" : 1}', "not a count"),
+        ("event syntax error: 'nonsuch'", "line 1: not JSON"),
+        ("# started on Sat", "no counter"),
+    ],
+)
+def test_perf_refuses(text: str, says: str) -> None:
+    with pytest.raises(FormatError, match=says):
+        perf.parse_perf_json(text)
+
+
+@pytest.mark.parametrize(
+    ("argv", "kind", "words"),
+    [
+        ("perf stat -a -j -e cycles -- cat", "system", "system wide"),
+        ("env LC_ALL=C perf stat -aj -ecycles sleep 5", "system", "system wide"),
+        ("perf stat --all-cpus --event=cycles sleep 5", "system", "system wide"),
+        ("perf stat -j", "system", "system wide"),
+        ("perf stat -C 0,2 sleep 5", "cpus", "a list of CPUs"),
+        ("perf stat --cpu 0 sleep 5", "cpus", "a list of CPUs"),
+        ("perf stat -e cycles sleep 5", "command", "sleep 5"),
+        ("perf stat -j -- ls -a", "command", "ls -a"),
+        ("perf stat -x, -e a -o -a sleep 5", "command", "sleep 5"),
+        ("perf stat -a -p 17", "process", "a process id"),
+    ],
+)
+def test_perf_target_is_known_from_its_arguments(argv: str, kind: str, words: str) -> None:
+    target = perf.target_of_argv(argv.split())
+    assert (target.kind, target.text) == (kind, words)
+
+
+def test_perf_target_is_known_from_its_header() -> None:
+    assert perf.target_of_header(recorded("perf_all.txt")).kind == "system"
+    for words, kind in (("'CPU(s) 0-3'", "cpus"), ("process id '7'", "process"), ("'sleep 5'", "command")):
+        assert perf.target_of_header(f" Performance counter stats for {words}:\n\n 1 cycles\n").kind == kind
+
+
+def test_perf_of_a_command_is_refused() -> None:
+    perf.require_system_wide(perf.target_of_argv(["perf", "stat", "-a"]))
+    with pytest.raises(FormatError, match="perf counted command `sleep 5`, not the machine"):
+        perf.require_system_wide(perf.target_of_header("Performance counter stats for 'sleep 5':"))
+
+
+def test_sar_samples() -> None:
+    samples = sar.parse_sadf(recorded("sadf.json"))
+    assert [sample.ended_at for sample in samples] == [f"2026-11-21 00:59:{second}" for second in (37, 38, 39)]
+    everything, first = samples[0].cpus[:2]
+    assert (everything.cpu, everything.soft) == (None, 0)
+    assert (first.cpu, first.busy) == (0, pytest.approx(0.99))
+    assert samples[0].interfaces[0].interface == "lo"
+
+
+def test_sar_without_samples_is_empty_and_cut_json_is_refused() -> None:
+    assert sar.parse_sadf('{"sysstat": {"hosts": [{"statistics": []}]}}') == ()
+    with pytest.raises(FormatError, match="not JSON"):
+        sar.parse_sadf(recorded("sadf.json")[:-400])
+
+
+def test_a_plain_sar_has_no_softirq_column() -> None:
+    load = '{"cpu": "0", "user": 1.0, "system": 2.0, "iowait": 3.0, "steal": 0.0, "idle": 94.0}'
+    stamp = '{"date": "d", "time": "t", "interval": 1}'
+    sample = f'{{"timestamp": {stamp}, "cpu-load": [{load}]}}'
+    (parsed,) = sar.parse_sadf(f'{{"sysstat": {{"hosts": [{{"statistics": [{sample}]}}]}}}}')
+    assert parsed.cpus[0].soft is None
+    assert parsed.cpus[0].busy == 3
+
+
+@pytest.mark.parametrize(
+    ("name", "attachments"),
+    [
+        ("iplink_none.json", ()),
+        ("iplink_native.json", (iplink.Attachment("native", 101),)),
+        ("iplink_generic.json", (iplink.Attachment("generic", 106),)),
+    ],
+)
+def test_link_tells_what_is_attached(name: str, attachments: tuple[iplink.Attachment, ...]) -> None:
+    assert iplink.parse_link(recorded(name)).attachments == attachments
+
+
+def test_link_counts_64_bits() -> None:
+    link = iplink.parse_link(recorded("iplink_generic.json"))
+    assert (link.interface, link.rx.packets, link.tx.packets, link.tx.bytes) == ("vd0", 1, 3, 270)
+    large = recorded("iplink_generic.json").replace(b'"packets":3', b'"packets":18446744073709551615')
+    assert iplink.parse_link(large).tx.packets == 2**64 - 1
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [("[]", "0 interfaces"), ("[{},{}]", "0 interfaces"), ('[{"ifname":"x"}]', "not a JSON object"), ("", "empty")],
+)
+def test_link_refuses(text: str, says: str) -> None:
+    with pytest.raises(FormatError, match=says):
+        iplink.parse_link(text)
+
+
+def test_ethtool_statistics_follow_the_queue_count() -> None:
+    pattern = "rx_queue_([0-9]{1,4})_xdp_packets"
+    eight = ethtool.parse_statistics(recorded("ethtool_S_8.txt"))
+    two = ethtool.parse_statistics(recorded("ethtool_S_2.txt"))
+    assert ethtool.by_queue(eight, pattern) == (0,) * 8
+    assert ethtool.by_queue(two, pattern) == (1, 0)
+    assert ethtool.by_queue({"rx_queue_0_xdp_packets": 1, "rx_queue_2_xdp_packets": 1}, pattern) is None
+    assert ethtool.by_queue(ethtool.parse_statistics(recorded("ethtool_S_virtio.txt")), pattern) is None
+
+
+def test_ethtool_channels_rings_and_features() -> None:
+    channels = ethtool.parse_channels(recorded("ethtool_l.txt"))
+    assert (channels.maximum.rx, channels.current.tx, channels.current.combined) == (8, 8, None)
+    assert ethtool.parse_rings(recorded("ethtool_g.txt")).current == ethtool.Rings(256, 256)
+    features = ethtool.parse_features(recorded("ethtool_k.txt"))
+    assert features["large-receive-offload"] == ethtool.Feature(on=False, fixed=True)
+    assert features["rx-checksumming"] == ethtool.Feature(on=True, fixed=False)
+
+
+@pytest.mark.parametrize(
+    ("parser", "text", "says"),
+    [
+        (ethtool.parse_statistics, "NIC statistics:\n     a: 1\n     a: 2\n", "line 3: the same counter twice"),
+        (ethtool.parse_statistics, "NIC statistics:\n     a: -1\n", "line 2: not a count"),
+        (ethtool.parse_statistics, "no stats available\n", "line 1: no title"),
+        (ethtool.parse_channels, recorded("ethtool_l.txt")[:60].decode(), "a block is missing"),
+        (ethtool.parse_channels, recorded("ethtool_l.txt")[:-10].decode(), "no setting"),
+        (ethtool.parse_features, "Features for x:\nrx: perhaps\n", "line 2: no feature"),
+    ],
+)
+def test_ethtool_refuses(parser: object, text: str, says: str) -> None:
+    assert callable(parser)
+    with pytest.raises(FormatError, match=says):
+        parser(text)
+
+
+def test_softnet_by_cpu_and_by_kernel() -> None:
+    first, second = softnet.parse_softnet(recorded("softnet.txt"))
+    assert (first.cpu, second.cpu, second.processed, second.squeezed) == (0, 1, 0x40ED, 3)
+    old = "\n".join(" ".join(line.split()[:11]) for line in recorded("softnet.txt").decode().splitlines())
+    assert [row.cpu for row in softnet.parse_softnet(old)] == [0, 1]
+    offline = recorded("softnet.txt").splitlines()[1]
+    assert [row.cpu for row in softnet.parse_softnet(offline)] == [1]
+
+
+@pytest.mark.parametrize("cut", [-1, -5, -9, -20])
+def test_softnet_cut_anywhere_in_its_last_line_is_refused(cut: int) -> None:
+    with pytest.raises(FormatError, match="line 2"):
+        softnet.parse_softnet(recorded("softnet.txt").rstrip()[:cut])
+
+
+def test_procstat_by_cpu() -> None:
+    first, second = procstat.parse_procstat(recorded("procstat.txt"))
+    assert (first.cpu, first.user, first.idle, first.softirq) == (0, 489, 68341, 13)
+    assert second.busy == 2015 + 1342 + 38 + 15
+    assert second.total == second.busy + 65846 + 307
+    old = procstat.parse_procstat("cpu0 1 2 3 4 5 6 7\n")[0]
+    assert (old.softirq, old.steal) == (7, 0)
+
+
+def test_bpftool_programs_and_attachments() -> None:
+    (program,) = bpftool.parse_programs(recorded("bpftool_programs.json"))
+    assert (program.program_id, program.tag, program.xlated_bytes, program.jited_bytes) == (
+        101,
+        "614b434cd8324ecc",
+        16,
+        23,
+    )
+    assert bpftool.parse_net(recorded("bpftool_net.json")) == (bpftool.Attached("vd0", "native", 101),)
+    with pytest.raises(FormatError, match="get by id"):
+        bpftool.parse_programs('{"error":"get by id (7): No such file or directory"}')
