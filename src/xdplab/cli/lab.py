@@ -92,8 +92,7 @@ def run(name: str | None, deadline_s: float, for_user: str | None, host: str, co
 
 def _chosen(name: str | None) -> str:
     """Return the lab meant: the one named here, the global --lab, or netns."""
-    everywhere = click.get_current_context().find_root().params.get("lab")
-    return str(name or everywhere or "netns")
+    return str(name or click.get_current_context().obj or "netns")
 
 
 def _line(row: dict[str, Any]) -> str:

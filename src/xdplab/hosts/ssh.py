@@ -170,7 +170,9 @@ class SshHost:
         try:
             file = sftp.open(remote, "wb")
         except FileNotFoundError:
-            self.run(["mkdir", "-p", "--", str(PurePosixPath(remote).parent)])
+            made = self.run(["mkdir", "-p", "--", str(PurePosixPath(remote).parent)], check=False)
+            if not made.ok:
+                raise OSError(made.error_text) from None
             file = sftp.open(remote, "wb")
         with file:
             file.set_pipelined(True)

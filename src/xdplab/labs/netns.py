@@ -126,6 +126,8 @@ def up(instance: str, uid: int, *, lease: bool = False) -> bool:
     script = Path(__file__).with_name("netns_keeper.py")
     keeper = [sys.executable, "-I", "-B", str(script), "--address", control.address(uid, instance), f"--uid={uid}"]
     answer = _start(keeper + ["--lease"] * lease)
+    if answer.get("taken") and _wait_listening(uid, instance):
+        return False  # someone else was a moment faster
     if "error" in answer:
         raise LabError(f"lab {full_name(instance)}: {answer['error']}", remedy=answer.get("remedy"))
     return True

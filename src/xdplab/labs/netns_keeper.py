@@ -47,6 +47,14 @@ class KeeperError(Exception):
         self.answer: Answer = {"error": message, "remedy": remedy}
 
 
+class NameTakenError(KeeperError):
+    """Someone else makes, or has, a lab of this name."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.answer["taken"] = True
+
+
 class NetnsHost:
     """One host: the ``unshare`` that holds its namespaces, and the socket to its PID 1."""
 
@@ -131,7 +139,7 @@ class Keeper:
         try:
             self.listener.bind(self.options.address.replace("@", "\0", 1))
         except OSError as error:
-            raise KeeperError(f"the lab's name is taken: {error.strerror}") from error
+            raise NameTakenError(f"the lab's name is taken: {error.strerror}") from error
         sshd = shutil.which("sshd", path="/usr/sbin:/usr/local/sbin:/sbin:/usr/bin")
         if sshd is None:
             raise KeeperError("sshd not found", "install openssh-server (shell/setup.sh does)")
@@ -185,12 +193,14 @@ class Keeper:
     def accept(self, listener: socket.socket) -> None:
         connection, _ = listener.accept()
         peer = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
-        if struct.unpack("3i", peer)[1] not in (0, self.options.uid):
-            self.reply(connection, {"error": "this lab belongs to another user"})
-            connection.close()
-            return
+        owned = struct.unpack("3i", peer)[1] in (0, self.options.uid)
         connection.setblocking(False)
-        self.selector.register(connection, selectors.EVENT_READ, self.request)
+        self.selector.register(connection, selectors.EVENT_READ, self.request if owned else self.refuse)
+
+    def refuse(self, connection: socket.socket) -> None:
+        self.reply(connection, {"error": "this lab belongs to another user"})
+        connection.recv(REQUEST_BYTES)  # closing with something unread would lose the answer
+        self.forget(connection)
 
     def request(self, connection: socket.socket) -> None:
         """Answer one request; a connection that was answered is only waited for to close."""

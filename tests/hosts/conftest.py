@@ -1,0 +1,25 @@
+"""A local host and one behind SSH (in a lab of these tests' own), for tests of what both must do."""
+
+import os
+from collections.abc import Iterator
+
+import pytest
+
+from xdplab.hosts import Host, LocalHost
+from xdplab.labs import Lab, use_lab
+
+
+@pytest.fixture(scope="session")
+def ssh_lab() -> Iterator[Lab]:
+    if os.geteuid() != 0:
+        pytest.skip("needs root: an SSH host is made as a namespace")
+    with use_lab(f"netns:hosts-{os.getpid()}") as lab:
+        yield lab
+
+
+@pytest.fixture(params=["local", pytest.param("ssh", marks=pytest.mark.root)])
+def host(request: pytest.FixtureRequest) -> Host:
+    if request.param == "local":
+        return LocalHost()
+    lab: Lab = request.getfixturevalue("ssh_lab")
+    return lab.dut

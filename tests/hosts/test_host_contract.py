@@ -1,0 +1,145 @@
+"""What every Host does, local or over SSH."""
+
+import io
+import time
+from pathlib import Path
+
+import pytest
+
+from xdplab.errors import HostError
+from xdplab.hosts import Host
+
+STUBBORN = "trap '' TERM; sh -c 'trap \"\" TERM; exec sleep 60' & exec sleep 60"
+
+
+def test_arguments_arrive_as_they_are(host: Host) -> None:
+    nasty = ["a b", "", "$HOME", "`id`", "it's", 'say "hi"', "*", "back\\slash", "new\nline", "ünï"]
+    result = host.run(["printf", "%s\\0", *nasty])
+    assert result.stdout.decode().split("\0")[:-1] == nasty
+
+
+def test_both_streams_are_drained_however_much_comes(host: Host) -> None:
+    result = host.run(["sh", "-c", "head -c 5000000 /dev/zero >&2; head -c 5000000 /dev/zero"])
+    assert (len(result.stdout), len(result.stderr)) == (5_000_000, 5_000_000)
+
+
+def test_input_goes_in_while_output_comes_out(host: Host) -> None:
+    data = bytes(range(256)) * 20_000
+    assert host.run(["cat"], stdin=data).stdout == data
+
+
+def test_a_command_that_reads_no_input_ends_all_the_same(host: Host) -> None:
+    assert host.run(["true"], stdin=b"x" * 3_000_000).ok
+
+
+def test_failure_names_host_command_code_and_last_words(host: Host) -> None:
+    with pytest.raises(HostError, match=rf"{host.name}: `sh -c echo why >&2; exit 3` exited with 3: why"):
+        host.run(["sh", "-c", "echo why >&2; exit 3"])
+    assert host.run(["sh", "-c", "exit 3"], check=False).exit_code == 3
+
+
+def test_a_missing_command_is_named(host: Host) -> None:
+    result = host.run(["no-such-tool"], check=False)
+    assert result.exit_code == 127
+    assert "no-such-tool" in result.error_text
+
+
+def test_the_deadline_ends_the_whole_group_also_what_ignores_sigterm(host: Host) -> None:
+    marker = f"{60 + time.time_ns() % 1_000_000 / 1e7:.7f}"
+    started = time.monotonic()
+    result = host.run(["sh", "-c", STUBBORN.replace("sleep 60", f"sleep {marker}")], deadline_s=0.3, check=False)
+    assert result.timed_out
+    assert result.exit_code is None
+    assert 0.3 <= time.monotonic() - started < 3.0
+    assert host.run(["pgrep", "-f", f"^sleep {marker}"], check=False).exit_code == 1
+
+
+def test_a_child_that_outlives_its_parent_at_the_deadline_is_ended_too(host: Host) -> None:
+    marker = f"{70 + time.time_ns() % 1_000_000 / 1e7:.7f}"
+    command = ["sh", "-c", f"(trap '' TERM; exec sleep {marker}) & sleep 60"]
+    assert host.run(command, deadline_s=0.3, check=False).timed_out
+    assert host.run(["pgrep", "-f", f"^sleep {marker}"], check=False).exit_code == 1
+
+
+def test_the_last_output_before_the_deadline_is_kept(host: Host) -> None:
+    result = host.run(["sh", "-c", "echo said; sleep 60"], deadline_s=0.3, check=False)
+    assert (result.timed_out, result.text) == (True, "said\n")
+
+
+def test_line_by_line(host: Host) -> None:
+    process = host.start(["sh", "-c", 'while read x; do echo "got $x"; done; echo bye; printf rest'], deadline_s=10)
+    process.write_line("one")
+    assert process.read_line(5) == "got one"
+    process.write_line("two words")
+    assert process.read_line(5) == "got two words"
+    process.close_stdin()
+    assert [process.read_line(5), process.read_line(5), process.read_line(5)] == ["bye", "rest", None]
+    result = process.wait(5)
+    assert result.text == "got one\ngot two words\nbye\nrest"
+    assert result.exit_code == 0
+
+
+def test_a_line_that_does_not_come_is_an_error_with_the_commands_own_words(host: Host) -> None:
+    process = host.start(["sh", "-c", "echo busy >&2; sleep 60"], deadline_s=10)
+    with pytest.raises(HostError, match=r"printed no line for 0\.2 s: busy"):
+        process.read_line(0.2)
+    process.kill()
+    assert process.wait(2).exit_code in (137, -1)
+
+
+def test_kill_ends_it_now(host: Host) -> None:
+    process = host.start(["sh", "-c", STUBBORN], deadline_s=60)
+    started = time.monotonic()
+    process.kill()
+    result = process.wait(5)
+    assert time.monotonic() - started < 1.0
+    assert not result.ok
+    assert not result.timed_out
+
+
+def test_writing_to_what_has_ended_is_an_error(host: Host) -> None:
+    process = host.start(["sh", "-c", "echo gone >&2"], deadline_s=5)
+    process.wait(5)
+    with pytest.raises(HostError, match="no longer reads its input"):
+        process.write_line("hello?")
+
+
+def test_waiting_less_than_it_takes_ends_it(host: Host) -> None:
+    process = host.start(["sleep", "60"], deadline_s=60)
+    started = time.monotonic()
+    assert process.wait(0.2).timed_out
+    assert time.monotonic() - started < 2.0
+
+
+def test_output_passes_through_as_it_comes(host: Host) -> None:
+    out, err = io.BytesIO(), io.BytesIO()
+    result = host.start(["sh", "-c", "echo a; echo b >&2; exit 9"], deadline_s=5).pass_through(out, err)
+    assert (result.exit_code, out.getvalue(), err.getvalue()) == (9, b"a\n", b"b\n")
+
+
+def test_files_go_and_come_back(host: Host, tmp_path: Path) -> None:
+    data = bytes(range(256)) * 1000
+    source = tmp_path / "source"
+    source.write_bytes(data)
+    for number, what in enumerate((data, source)):
+        remote = f"{tmp_path}/remote/new folder/{number}"
+        host.put(what, remote, mode=0o750)
+        assert host.get(remote) == data
+        assert host.run(["stat", "-c", "%a", remote]).text == "750\n"
+    assert host.run(["ls", f"{tmp_path}/remote/new folder"]).text == "0\n1\n"  # no temporary file stays
+
+
+def test_files_of_the_kernel_can_be_read(host: Host) -> None:
+    assert host.get("/proc/self/status").startswith(b"Name:")
+
+
+def test_a_file_that_cannot_be_read_or_written_is_named(host: Host) -> None:
+    with pytest.raises(HostError, match=f"{host.name}: cannot read /nowhere"):
+        host.get("/nowhere")
+    with pytest.raises(HostError, match=r"/proc/nowhere/at/all"):
+        host.put(b"", "/proc/nowhere/at/all")
+
+
+def test_a_command_costs_milliseconds(host: Host) -> None:
+    samples = sorted(host.run(["true"]).duration_s for _ in range(20))
+    assert samples[10] < 0.05, f"median {samples[10] * 1e3:.1f} ms"

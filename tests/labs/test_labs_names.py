@@ -1,0 +1,90 @@
+"""Which labs there are, who owns them, and how CPUs are shared out: all without making one."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from xdplab import labs
+from xdplab.errors import LabError
+from xdplab.labs import control, netns
+from xdplab.labs.base import Cpus, arrangement_for, share_out
+
+
+@pytest.mark.parametrize("name", ["vm:6.12", "rack.yaml", "netns.yaml", "nonsense", ""])
+def test_a_kind_of_lab_that_is_not_there_is_named_with_those_that_are(name: str) -> None:
+    with pytest.raises(LabError, match=rf"lab '{name}'.*supported are: netns, netns:NAME"):
+        labs.open_lab(name)
+
+
+@pytest.mark.parametrize("name", ["netns:a b", "netns:a/b", "netns:.", "netns:" + "x" * 41, "netns:ü"])
+def test_a_name_that_cannot_be_used_is_refused(name: str) -> None:
+    with pytest.raises(LabError, match="cannot be used"):
+        labs.up(name)
+
+
+def test_a_lab_that_is_not_up_says_how_to_get_it() -> None:
+    with pytest.raises(LabError, match=r"lab netns:never is not up \(`xdplab lab up netns:never`\)"):
+        labs.open_lab("netns:never")
+    assert not labs.down("netns:never")
+
+
+def test_missing_tools_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(netns, "TOOLS", ("mount", "no-such-tool"))
+    with pytest.raises(LabError, match=r"no lab without no-such-tool .*shell/setup\.sh"):
+        labs.up("netns:never")
+
+
+def test_the_owner_is_who_called_sudo(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setenv("SUDO_UID", "1234")
+    assert control.owner() == 1234
+    assert control.owner("77") == 77
+    assert control.owner("root") == 0
+    with pytest.raises(LabError, match="no user is called 'no-such-user'"):
+        control.owner("no-such-user")
+
+
+def test_the_name_alone_does_not_make_an_ordinary_user_someone_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    monkeypatch.setattr(os, "getuid", lambda: 1000)
+    monkeypatch.setenv("SUDO_UID", "1234")
+    assert control.owner() == 1000
+
+
+@pytest.mark.parametrize(("cpus", "arrangement"), [(1, "shared"), (2, "shared"), (3, "shared"), (4, "split")])
+def test_few_cpus_are_shared(cpus: int, arrangement: str) -> None:
+    assert arrangement_for(cpus) == arrangement
+
+
+def machine(folder: Path, cores: list[tuple[int, int]]) -> Path:
+    """Write the sysfs of a machine whose CPUs have these (package, core)."""
+    for cpu, (package, core) in enumerate(cores):
+        topology = folder / f"devices/system/cpu/cpu{cpu}/topology"
+        topology.mkdir(parents=True)
+        (topology / "physical_package_id").write_text(f"{package}\n")
+        (topology / "core_id").write_text(f"{core}\n")
+    return folder
+
+
+def test_shared_cpus_belong_to_both(tmp_path: Path) -> None:
+    assert share_out([0, 1], "shared", tmp_path) == Cpus(dut=(0, 1), tg=(0, 1))
+
+
+def test_split_keeps_hyperthreads_of_a_core_together(tmp_path: Path) -> None:
+    sysfs = machine(tmp_path, [(0, 0), (0, 1), (0, 0), (0, 1)])
+    assert share_out([0, 1, 2, 3], "split", sysfs) == Cpus(dut=(0, 2), tg=(1, 3))
+
+
+def test_split_gives_the_odd_core_to_the_dut(tmp_path: Path) -> None:
+    sysfs = machine(tmp_path, [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1)])
+    assert share_out([0, 1, 2, 3, 4], "split", sysfs) == Cpus(dut=(0, 1, 2), tg=(3, 4))
+
+
+def test_split_of_one_core_gives_each_a_thread(tmp_path: Path) -> None:
+    sysfs = machine(tmp_path, [(0, 0), (0, 0)])
+    assert share_out([0, 1], "split", sysfs) == Cpus(dut=(0,), tg=(1,))
+
+
+def test_a_machine_that_does_not_say_has_a_core_a_cpu(tmp_path: Path) -> None:
+    assert share_out([0, 1, 2, 3], "split", tmp_path) == Cpus(dut=(0, 1), tg=(2, 3))

@@ -1,0 +1,367 @@
+"""The netns lab: what it is, that labs do not meet, and that nothing of one is ever left."""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from xdplab import labs
+from xdplab.errors import LabError
+from xdplab.labs import Lab, control, netns
+
+pytestmark = [
+    pytest.mark.root,
+    pytest.mark.skipif(os.geteuid() != 0, reason="needs root: makes namespaces"),
+]
+
+STRANGER = 54321
+
+
+@pytest.fixture
+def name() -> Iterator[str]:
+    name = f"netns:test-{os.getpid()}"
+    yield name
+    labs.down(name)
+
+
+@pytest.fixture(scope="module")
+def lab() -> Iterator[Lab]:
+    with labs.use_lab(f"netns:shared-{os.getpid()}") as lab:
+        yield lab
+
+
+def row(name: str) -> dict[str, object]:
+    (found,) = [row for row in labs.status() if row["lab"] == name]
+    return found
+
+
+def namespaces(lab: Lab) -> set[str]:
+    """Return the lab's namespaces, as the kernel names them."""
+    kinds = ("net", "mnt", "pid", "uts", "ipc")
+    hosts = (lab.dut, lab.tg)
+    return {host.run(["readlink", f"/proc/self/ns/{kind}"]).text.strip() for host in hosts for kind in kinds}
+
+
+def processes_in(spaces: set[str], started_before: float = float("inf")) -> list[str]:
+    """Return what runs in any of these namespaces, seen from outside.
+
+    The kernel gives a namespace's number to a later one, so who came after the lab is none of its processes.
+    """
+    found = []
+    for link in Path("/proc").glob("[0-9]*/ns/*"):
+        with contextlib.suppress(OSError):
+            if str(link.readlink()) in spaces and started(link.parents[1]) < started_before:
+                found.append(f"{link}: {(link.parents[1] / 'cmdline').read_text()}")
+    return found
+
+
+def started(process: Path) -> float:
+    """Return when a process began, in seconds since the machine did."""
+    ticks = int((process / "stat").read_text().rsplit(")", 1)[1].split()[19])
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def files_of_labs() -> set[Path]:
+    roots = (Path("/tmp"), Path("/run"), Path("/var/tmp"), Path("/dev/shm"))
+    return {path for root in roots for path in root.glob("*") if "xdplab" in path.name or path.name == "sshd"}
+
+
+def mounts_here() -> list[str]:
+    """Return what is mounted, less the named namespaces that others on this machine make and delete meanwhile."""
+    return [line for line in Path("/proc/mounts").read_text().splitlines() if " /run/netns/" not in line]
+
+
+def assert_gone(name: str, spaces: set[str], within_s: float = 3.0) -> None:
+    now = time.clock_gettime(time.CLOCK_BOOTTIME)
+    until = time.monotonic() + within_s
+    while (left := processes_in(spaces, now)) and time.monotonic() < until:
+        time.sleep(0.02)
+    assert not left
+    listed = subprocess.run(["lsns", "-n", "-o", "NS,NPROCS"], capture_output=True, text=True, check=True).stdout
+    held = {line.split()[0] for line in listed.splitlines() if line.split()[1] == "0"}
+    assert not held & {space.split("[")[1].rstrip("]") for space in spaces}
+    assert netns.full_name(name.partition(":")[2]) not in [row["lab"] for row in labs.status()]
+    with pytest.raises(LabError, match="is not up"):
+        labs.open_lab(name)
+
+
+def test_the_hosts_are_two_and_joined(lab: Lab) -> None:
+    for host, hostname, interface, mac in (
+        (lab.dut, "dut", lab.dut_interface, lab.dut_mac),
+        (lab.tg, "tg", lab.tg_interface, lab.tg_mac),
+    ):
+        assert host.run(["hostname"]).text.strip() == hostname
+        assert host.run(["id", "-u"]).text.strip() == "0"
+        links = json.loads(host.run(["ip", "-j", "-d", "link"]).stdout)
+        (veth,) = [link for link in links if link["ifname"] != "lo"]
+        assert (veth["ifname"], veth["address"], veth["operstate"]) == (interface, mac, "UP")
+        assert (veth["num_tx_queues"], veth["num_rx_queues"]) == (8, 8)
+        features = host.run(["ethtool", "-k", interface]).text
+        assert "generic-receive-offload: on" in features
+        assert host.run(["ls", "/sys/class/net"]).text.split() == sorted(["lo", interface])
+
+
+def test_the_hosts_have_what_xdp_needs(lab: Lab) -> None:
+    for host in (lab.dut, lab.tg):
+        mounts = [line.split()[1:3] for line in host.get("/proc/mounts").decode().splitlines()]
+        for where, kind in (
+            ("/sys/fs/bpf", "bpf"),
+            ("/sys", "sysfs"),
+            ("/sys/kernel/tracing", "tracefs"),
+            ("/tmp", "tmpfs"),
+        ):
+            assert [where, kind] in mounts
+        assert host.run(["ls", lab.work_dir(host)]).ok
+
+
+def test_the_hosts_do_not_see_each_others_files(lab: Lab) -> None:
+    lab.dut.put(b"dut", "/tmp/mine")
+    lab.tg.put(b"tg", "/tmp/mine")
+    assert (lab.dut.get("/tmp/mine"), lab.tg.get("/tmp/mine")) == (b"dut", b"tg")
+    assert not Path("/tmp/mine").exists()
+
+
+def test_the_private_key_is_nowhere(lab: Lab) -> None:
+    for host in (lab.dut, lab.tg):
+        found = host.run(["grep", "-rlE", "BEGIN OPENSSH PRIVATE", "/run", "/tmp"], check=False).text.split()
+        assert found == ["/run/sshd/host_key"]
+    assert "PRIVATE" not in json.dumps(labs.status())
+
+
+def test_only_key_login(lab: Lab) -> None:
+    lines = lab.dut.run(["/usr/sbin/sshd", "-T", "-f", "/run/sshd/sshd_config"]).text.splitlines()
+    for wanted in ("passwordauthentication no", "kbdinteractiveauthentication no", "usepam no", "permituserrc no"):
+        assert wanted in lines
+
+
+def test_the_link_is_quiet(lab: Lab) -> None:
+    time.sleep(1.2)
+    for host, interface in ((lab.dut, lab.dut_interface), (lab.tg, lab.tg_interface)):
+        statistics = f"/sys/class/net/{interface}/statistics"
+        assert [int(host.get(f"{statistics}/{count}")) for count in ("rx_packets", "tx_packets")] == [0, 0]
+
+
+def test_what_figures_and_trials_ask_a_lab(lab: Lab) -> None:
+    cpus = len(os.sched_getaffinity(0))
+    assert lab.arrangement == ("shared" if cpus < 4 else "split")
+    assert lab.label == f"virtual lab, netns, {cpus} CPUs, {lab.arrangement}"
+    assert (lab.kind, lab.virtual, lab.queues) == ("netns", True, 8)
+    assert set(lab.cpus("shared").dut) == os.sched_getaffinity(0)
+    assert lab.host("tg") is lab.tg
+    with pytest.raises(LabError, match=r"no host 'server'.*dut and tg"):
+        lab.host("server")
+
+
+def test_up_and_down_again_and_again(name: str) -> None:
+    assert labs.up(name)
+    pid = row(name)["pid"]
+    assert not labs.up(name)
+    assert row(name)["pid"] == pid
+    assert labs.down(name)
+    assert not labs.down(name)
+    assert labs.up(name)
+    assert row(name)["pid"] != pid
+
+
+def test_two_at_the_same_moment_make_one(name: str) -> None:
+    code = f"from xdplab import labs; print(labs.up({name!r}))"
+    both = [subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    assert sorted(process.communicate(timeout=20)[0].strip() for process in both) == ["False", "True"]
+
+
+def test_labs_side_by_side_do_not_meet(name: str, lab: Lab) -> None:
+    labs.up(name)
+    with contextlib.closing(labs.open_lab(name)) as other:
+        other.dut.put(b"here", "/tmp/only-in-other")
+        assert not lab.dut.run(["ls", "/tmp/only-in-other"], check=False).ok
+        assert not namespaces(lab) & namespaces(other)
+        assert other.dut_mac != lab.dut_mac
+        assert other.dut.run(["cat", f"/sys/class/net/{other.dut_interface}/carrier"]).text == "1\n"
+    labs.down(name)
+    assert lab.dut.run(["hostname"]).ok
+
+
+def test_down_ends_all_that_runs_in_it(name: str) -> None:
+    files = files_of_labs()
+    labs.up(name)
+    lab = labs.open_lab(name)
+    lab.dut.start(["sh", "-c", "trap '' TERM HUP; setsid sleep 61 & exec sleep 61"], deadline_s=60)
+    spaces = namespaces(lab)
+    assert labs.down(name)
+    assert_gone(name, spaces, within_s=0.5)
+    assert files_of_labs() == files
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_nothing_outlives_the_keeper(name: str, number: signal.Signals) -> None:
+    files, mounts = files_of_labs(), mounts_here()
+    labs.up(name)
+    lab = labs.open_lab(name)
+    lab.tg.start(["sh", "-c", "trap '' TERM HUP; setsid sleep 62 & exec sleep 62"], deadline_s=60)
+    spaces = namespaces(lab)
+    assert processes_in(spaces)
+    os.kill(int(str(row(name)["pid"])), number)
+    assert_gone(name, spaces)
+    assert files_of_labs() == files
+    assert mounts_here() == mounts
+
+
+def test_a_host_that_dies_takes_the_lab_with_it(name: str) -> None:
+    labs.up(name)
+    spaces = namespaces(labs.open_lab(name))
+    (init, *_) = [int(line.split("/")[2]) for line in processes_in(spaces) if "netns_host.py\0dut" in line]
+    os.kill(init, signal.SIGKILL)
+    assert_gone(name, spaces)
+
+
+def test_a_lab_made_for_a_block_ends_with_it(name: str) -> None:
+    with labs.use_lab(name) as lab:
+        spaces = namespaces(lab)
+    assert_gone(name, spaces, within_s=0.5)
+
+
+def test_a_lab_that_was_up_stays_up_after_the_block(name: str) -> None:
+    labs.up(name)
+    with labs.use_lab(name):
+        pass
+    assert row(name)
+
+
+def test_a_leased_lab_ends_with_its_killed_owner(name: str) -> None:
+    code = f"from xdplab import labs\nwith labs.use_lab({name!r}): print('in', flush=True); input()"
+    pipe = subprocess.PIPE
+    owner = subprocess.Popen([sys.executable, "-c", code], stdin=pipe, stdout=pipe, text=True)
+    assert owner.stdout is not None
+    assert owner.stdout.readline() == "in\n"
+    spaces = namespaces(labs.open_lab(name))
+    owner.kill()
+    owner.wait()
+    assert_gone(name, spaces)
+
+
+def test_a_leased_lab_ends_when_nobody_takes_the_lease(name: str) -> None:
+    instance = name.partition(":")[2]
+    netns.up(instance, control.owner(), lease=True)
+    spaces = namespaces(labs.open_lab(name))
+    assert_gone(name, spaces, within_s=8.0)
+
+
+def test_one_run_at_a_time(name: str) -> None:
+    labs.up(name)
+    first, second = labs.open_lab(name), labs.open_lab(name)
+    with first.lock("results/first"):
+        with pytest.raises(LabError, match="a run is going on in this lab: results/first"), second.lock("second"):
+            pass
+        assert row(name)["locked_by"] == "results/first"
+    with second.lock("second"):
+        pass
+
+
+def test_a_lock_ends_with_its_killed_owner(name: str) -> None:
+    labs.up(name)
+    code = f"from xdplab import labs\nwith labs.open_lab({name!r}).lock('dead'): print('in', flush=True); input()"
+    pipe = subprocess.PIPE
+    owner = subprocess.Popen([sys.executable, "-c", code], stdin=pipe, stdout=pipe, text=True)
+    assert owner.stdout is not None
+    assert owner.stdout.readline() == "in\n"
+    owner.kill()
+    owner.wait()
+    with labs.open_lab(name).lock("alive"):
+        pass
+
+
+AS_STRANGER = """
+import json, os, sys
+from xdplab import labs
+assert os.getuid() == {uid}
+lab = labs.open_lab({name!r})
+print(lab.dut.run(["id", "-u"]).text.strip(), lab.tg.run(["hostname"]).text.strip())
+with lab.lock("mine"): pass
+lab.close()
+print(labs.down({name!r}), labs.status())
+"""
+
+
+SYSTEM_PYTHON = Path("/usr/bin/python3")
+
+
+def as_user(uid: int, code: str, *, python: Sequence[str] = (), home: str = "/nonexistent") -> list[str]:
+    """Return the vector that runs ``code`` with no right but that of ``uid``."""
+    drop = ["setpriv", f"--reuid={uid}", f"--regid={uid}", "--clear-groups"]
+    clean = ["env", "-u", "SUDO_UID", "-u", "XDG_RUNTIME_DIR", f"HOME={home}"]
+    return [*drop, *clean, *(python or [sys.executable]), "-B", "-c", code]
+
+
+def outcome(argv: list[str]) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(argv, capture_output=True, text=True, check=False, cwd="/")
+
+
+class Stranger:
+    """A user who has nothing to do with the lab's maker, and a Python that this user can run."""
+
+    def __init__(self, python: Sequence[str]) -> None:
+        self.uid, self.python = STRANGER, python
+
+    def argv(self, code: str) -> list[str]:
+        return as_user(self.uid, code, python=self.python)
+
+    def run(self, code: str) -> subprocess.CompletedProcess[str]:
+        return outcome(self.argv(code))
+
+
+@pytest.fixture(scope="module")
+def stranger() -> Stranger:
+    paths = os.pathsep.join(path for path in sys.path if path)
+    for python in ([sys.executable], ["env", f"PYTHONPATH={paths}", str(SYSTEM_PYTHON)]):
+        if outcome(as_user(STRANGER, "import xdplab.labs, paramiko", python=python)).returncode == 0:
+            return Stranger(python)
+    pytest.skip(f"another user can run neither {sys.executable} nor {SYSTEM_PYTHON} with this xdplab")
+
+
+def test_an_ordinary_user_uses_and_downs_a_lab_that_root_made(stranger: Stranger) -> None:
+    files = files_of_labs()
+    name = "netns:of-stranger"
+    try:
+        assert labs.up(name, for_user=str(stranger.uid))
+        assert name not in [row["lab"] for row in labs.status()]
+        done = stranger.run(AS_STRANGER.format(uid=stranger.uid, name=name))
+        assert done.stdout == "0 tg\nTrue []\n", done.stderr
+    finally:
+        labs.down(name, for_user=str(stranger.uid))
+    assert files_of_labs() == files
+
+
+def test_another_user_gets_nothing(stranger: Stranger, name: str) -> None:
+    labs.up(name)
+    code = f"from xdplab.labs import control; control.connect({os.getuid()}, {name[6:]!r}).ask('hello')"
+    done = stranger.run(code)
+    assert "belongs to another user" in done.stderr
+    assert "PRIVATE" not in done.stdout + done.stderr
+
+
+def test_an_impostor_on_the_name_is_noticed(stranger: Stranger) -> None:
+    where = control.address(os.getuid(), "impostor").replace("@", "\\0", 1)
+    code = f"import socket; s = socket.socket(socket.AF_UNIX); s.bind('{where}'); s.listen(); print(1, flush=True)"
+    code += "; input()"
+    pipe = subprocess.PIPE
+    impostor = subprocess.Popen(stranger.argv(code), stdin=pipe, stdout=pipe, text=True, cwd="/")
+    try:
+        assert impostor.stdout is not None
+        impostor.stdout.readline()
+        with pytest.raises(LabError, match="another user's process sits on its name"):
+            labs.open_lab("netns:impostor")
+    finally:
+        impostor.kill()
+        impostor.wait()
+
+
+def test_without_root_and_sudo_it_says_whom_to_ask(stranger: Stranger) -> None:
+    done = stranger.run("import os; os.environ['PATH'] = '/nowhere'; from xdplab import labs; labs.up('netns:unmade')")
+    assert f"ask root to run `xdplab lab up --for-user {stranger.uid}`" in done.stderr
