@@ -1,17 +1,17 @@
-"""Two namespaces joined by an 8-queue veth pair, deleted whatever happens, and hosts that run inside them."""
+"""Fixtures shared with tests/afxdp_user: the veth lab, compiled tools and programs."""
 
 from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from veth_pair import VethLab
 
-from xdplab.deploy.queues import Endpoint
-from xdplab.hosts.base import Result
-from xdplab.hosts.local import LocalHost, LocalProcess
+from xdplab.deploy.native import build_room, build_workload
+from xdplab.hosts.local import LocalHost
 
 DROP_PROGRAM = """
 #include <linux/bpf.h>
@@ -20,58 +20,30 @@ SEC("xdp") int drop(struct xdp_md *ctx) { return XDP_DROP; }
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 """
 
+UNCHECKED_PROGRAM = """
+#include <linux/bpf.h>
+#include <bpf/bpf_helpers.h>
+SEC("xdp") int unchecked(struct xdp_md *ctx) { return *(int *)(long)ctx->data; }
+char LICENSE[] SEC("license") = "Dual BSD/GPL";
+"""
 
-class NamespaceHost(LocalHost):
-    """This machine, seen from inside one network namespace."""
-
-    def __init__(self, namespace: str) -> None:
-        super().__init__(namespace)
-        self._enter = ("ip", "netns", "exec", namespace)
-
-    def run(self, argv: Sequence[str], *, deadline_s: float = 30.0, stdin: bytes = b"", check: bool = True) -> Result:
-        return super().run([*self._enter, *argv], deadline_s=deadline_s, stdin=stdin, check=check)
-
-    def start(self, argv: Sequence[str], *, deadline_s: float) -> LocalProcess:
-        return super().start([*self._enter, *argv], deadline_s=deadline_s)
-
-
-class VethLab:
-    """DUT with vd0 and TG with vg0, 8 queues each way, both up."""
-
-    def __init__(self, tag: str) -> None:
-        self.dut = Endpoint(NamespaceHost(f"{tag}d"), "vd0")
-        self.tg = Endpoint(NamespaceHost(f"{tag}g"), "vg0")
-
-    def up(self) -> None:
-        for end in (self.dut, self.tg):
-            _ip("netns", "add", end.host.name)
-        self.link()
-
-    def link(self) -> None:
-        """Make the pair, or make it anew."""
-        queues = ("numrxqueues", "8", "numtxqueues", "8")
-        peer = ("peer", "name", "vg0", "netns", self.tg.host.name, *queues)
-        _ip("link", "add", "vd0", "netns", self.dut.host.name, *queues, "type", "veth", *peer)
-        for end in (self.dut, self.tg):
-            end.host.run(["ip", "link", "set", "dev", end.interface, "up"])
-            end.host.run(["ethtool", "-K", end.interface, "gro", "on"])
-
-    def attach(self, end: Endpoint, program: Path) -> None:
-        """Attach without an owner, as a loader that died would have left it."""
-        words = ("xdpdrv", "object", str(program), "section", "xdp")
-        end.host.run(["ip", "link", "set", "dev", end.interface, *words])
-
-    def down(self) -> None:
-        for end in (self.dut, self.tg):
-            subprocess.run(["ip", "netns", "del", end.host.name], check=False, capture_output=True)
-
-
-def _ip(*words: str) -> None:
-    subprocess.run(["ip", *words], check=True)
+SWAP_WORKLOAD = """
+#include <string.h>
+const unsigned long xdplab_state_bytes = 16;
+unsigned long xdplab_workload(void *state, unsigned char *data, unsigned int length)
+{
+    unsigned char mac[6];
+    memcpy(mac, data, 6);
+    memcpy(data, data + 6, 6);
+    memcpy(data + 6, mac, 6);
+    memcpy(data + 42, state, length < 58 ? 0 : 16);
+    return length;
+}
+"""
 
 
 @pytest.fixture
-def lab(request: pytest.FixtureRequest) -> Iterator[VethLab]:
+def lab() -> Iterator[VethLab]:
     if os.geteuid() != 0:
         pytest.skip("needs root: makes network namespaces")
     lab = VethLab(f"xdt{os.getpid()}")
@@ -83,11 +55,42 @@ def lab(request: pytest.FixtureRequest) -> Iterator[VethLab]:
 
 
 @pytest.fixture(scope="session")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The build cache on the host, of this test session."""
+    return str(tmp_path_factory.mktemp("cache"))
+
+
+@pytest.fixture(scope="session")
+def xdpload(cache: str) -> str:
+    return build_room(LocalHost(), "xdpload", cache)
+
+
+@pytest.fixture(scope="session")
+def afxdp_user(cache: str) -> str:
+    return build_room(LocalHost(), "afxdp_user", cache)
+
+
+@pytest.fixture(scope="session")
+def swap_workload(cache: str) -> str:
+    """A workload that swaps the MACs and writes its 16 bytes of state into the payload."""
+    return build_workload(LocalHost(), SWAP_WORKLOAD, cache)
+
+
+@pytest.fixture(scope="session")
 def drop_object(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A compiled program that drops everything."""
-    folder = tmp_path_factory.mktemp("drop")
-    (folder / "drop.bpf.c").write_text(DROP_PROGRAM)
+    return _compiled(tmp_path_factory.mktemp("drop"), "drop", DROP_PROGRAM)
+
+
+@pytest.fixture(scope="session")
+def unchecked_object(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A compiled program that the verifier refuses."""
+    return _compiled(tmp_path_factory.mktemp("unchecked"), "unchecked", UNCHECKED_PROGRAM)
+
+
+def _compiled(folder: Path, name: str, source: str) -> Path:
+    (folder / f"{name}.bpf.c").write_text(source)
     include = f"-I/usr/include/{os.uname().machine}-linux-gnu"
-    command = ["clang", "-O2", "-g", "-target", "bpf", include, "-c", "drop.bpf.c", "-o", "drop.bpf.o"]
+    command = ["clang", "-O2", "-g", "-target", "bpf", include, "-c", f"{name}.bpf.c", "-o", f"{name}.bpf.o"]
     subprocess.run(command, cwd=folder, check=True)
-    return folder / "drop.bpf.o"
+    return folder / f"{name}.bpf.o"

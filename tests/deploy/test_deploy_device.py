@@ -114,7 +114,7 @@ def test_a_device_without_channels_has_one_queue(lab):
 DIES_HALFWAY = """
 import os, signal, sys
 sys.path.insert(0, {tests!r})
-from conftest import NamespaceHost
+from veth_pair import NamespaceHost
 from xdplab.deploy.device import apply, remember
 host = NamespaceHost({namespace!r})
 remember(host, "vd0", {state!r})

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from xdplab.errors import HostError, XdplabError
+from xdplab.errors import HostError, ProgramError, UnsupportedError, XdplabError
 from xdplab.hosts.base import Host, Process
 
 if TYPE_CHECKING:
@@ -28,6 +28,37 @@ def typed(kind: type[_Line], message: Message) -> _Line:
         raise HostError(f"a {message.get('type')!r} line lacks {', '.join(missing)}: {message}")
     values = {name: message[name] for name in kind.__dataclass_fields__}
     return kind(**{name: tuple(value) if isinstance(value, list) else value for name, value in values.items()})
+
+
+# Errors that say nothing about the driver or the program: permission, memory, somebody else's program.
+_HOST_ERRNOS: dict[type[XdplabError], frozenset[str]] = {
+    UnsupportedError: frozenset({"EBUSY", "EEXIST", "EPERM", "ENODEV", "ENOMEM"}),
+    ProgramError: frozenset({"EPERM", "ENOMEM"}),
+}
+
+
+def error_by_step(classes: Mapping[str, type[XdplabError]]) -> ErrorMaker:
+    """Return what turns a tool's error line into the class of its step, so that the point gets the right verdict.
+
+    Steps not listed, and errors that are the host's and not the step's, become HostError.
+    """
+
+    def make(host: str, message: Message) -> XdplabError:
+        step, reason = str(message.get("step")), _last_words(str(message.get("log") or ""))
+        words = f"{host}: {step}: {message.get('message')}"
+        kind = classes.get(step, HostError)
+        if message.get("error") in _HOST_ERRNOS.get(kind, ()):
+            kind = HostError
+        return kind(f"{words}: {reason}" if reason else words)
+
+    return make
+
+
+def _last_words(log: str) -> str:
+    """Return the two lines of a log in which verifier or driver say why, on one line; the raw text keeps the rest."""
+    idle = ("processed ", "libbpf: prog ", "libbpf: failed to load object")
+    lines = [line.strip() for line in log.splitlines() if line.strip() and not line.startswith(idle)]
+    return "; ".join(lines[-2:])
 
 
 class JsonSession:
@@ -54,7 +85,6 @@ class JsonSession:
         self._lines.append(line)
         message = self._parse(line)
         if message.get("type") == "error":
-            self._close(END_DEADLINE_S)
             raise self._error(self.host.name, message)
         if message.get("type") != kind:
             raise HostError(f"{self.host.name}: {self.argv[0]} answered {line!r} where {kind!r} was due")

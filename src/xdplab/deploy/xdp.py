@@ -8,18 +8,19 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from types import TracebackType
 from typing import Any, Self
 
-from xdplab.deploy.session import JsonSession, Message, typed
+from xdplab.deploy.session import JsonSession, error_by_step, typed
 from xdplab.errors import HostError, ProgramError, UnsupportedError, XdplabError
 from xdplab.hosts.base import Host
 
 ANSWER_S = 30.0
 _KERNEL_MODES = {1: "native", 2: "generic", 3: "offload"}  # enum XDP_ATTACHED_* of linux/if_link.h
-_OUR_FAULT = ("EBUSY", "EEXIST", "EPERM", "ENODEV", "ENOMEM")  # an attach these end says nothing about the driver
-_PROGRAM_STEPS = ("open", "rodata", "init", "load", "max-entries", "program", "section")
+_PROGRAM_STEPS = ("open", "program", "section", "rodata", "init", "max-entries", "load")
+_ERRORS = dict.fromkeys(_PROGRAM_STEPS, ProgramError) | {"attach": UnsupportedError}
+# Offload asks the driver at load already; that the program itself is sound was shown by loading it in another mode.
+_OFFLOAD_ERRORS = _ERRORS | {"load": UnsupportedError}
 
 
 @dataclass(frozen=True)
@@ -89,9 +90,8 @@ class XdpLoader:
 
     def __init__(self, host: Host, binary: str, request: XdpRequest, *, deadline_s: float) -> None:
         self.request = request
-        self._session = JsonSession(
-            host, request.argv(binary), deadline_s=deadline_s, error=partial(_typed_error, request.mode)
-        )
+        classes = _OFFLOAD_ERRORS if request.mode == "offload" else _ERRORS
+        self._session = JsonSession(host, request.argv(binary), deadline_s=deadline_s, error=error_by_step(classes))
         try:
             self.loaded: Loaded = typed(Loaded, self._session.read("loaded", ANSWER_S))
             self.attached: Attached | None = self._read_attached()
@@ -209,19 +209,3 @@ def _described(found: InKernel) -> str:
     if found.program_id is None:
         return "nothing is attached"
     return f"program {found.program_id} ({found.program_name}) in {found.mode} mode"
-
-
-def _typed_error(mode: str, host: str, message: Message) -> XdplabError:
-    """Give xdpload's error line the class that decides the point's verdict.
-
-    Offload asks the driver at load already; that the program itself is sound was shown by loading it in another mode.
-    """
-    step, name = str(message.get("step")), str(message.get("error"))
-    words = f"{host}: {step}: {message.get('message')}"
-    reason = str(message.get("log") or "").strip()
-    full = f"{words}: {reason}" if reason else words
-    if name in _OUR_FAULT:
-        return HostError(full)
-    if step == "attach" or (step == "load" and mode == "offload"):
-        return UnsupportedError(full)
-    return ProgramError(full) if step in _PROGRAM_STEPS else HostError(full)

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+// The AF_XDP application of the DUT: open → attach → forward until the input ends → detach → last counters.
+#include "forward.h"
+#include "options.h"
+#include "redirect.h"
+#include "report.h"
+#include "workload.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/resource.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+struct application {
+    struct options options;
+    struct workload workload;
+    struct redirect redirect;
+    struct queue queues[MAX_QUEUES];
+    int signals;
+    int errors;
+};
+
+static void prepare_process(struct application *application) {
+    static char buffer[1 << 16];
+    const struct rlimit unlimited = {RLIM_INFINITY, RLIM_INFINITY};
+    sigset_t ending;
+    setvbuf(stdout, buffer, _IOFBF, sizeof(buffer)); // a line leaves when it is whole
+    setrlimit(RLIMIT_MEMLOCK, &unlimited);           // older kernels charge frames and maps to it
+    collect_words();
+    sigemptyset(&ending);
+    sigaddset(&ending, SIGINT);
+    sigaddset(&ending, SIGTERM);
+    sigprocmask(SIG_BLOCK, &ending, NULL); // before there are threads, which inherit it
+    signal(SIGPIPE, SIG_IGN);
+    application->signals = signalfd(-1, &ending, SFD_CLOEXEC);
+    application->errors = eventfd(0, EFD_CLOEXEC);
+}
+
+static void open_queues(struct application *application) {
+    for (unsigned int i = 0; i < application->options.queues; i++) {
+        struct queue *queue = &application->queues[i];
+        queue->workload = &application->workload;
+        queue->error_event = application->errors;
+        queue_open(queue, &application->options, i);
+        redirect_add(&application->redirect, i, queue->socket.fd);
+    }
+}
+
+// Returns why real-time priority was refused, or 0.
+static int start_queues(struct application *application) {
+    int refused = 0;
+    for (unsigned int i = 0; i < application->options.queues; i++) {
+        int error = queue_start(&application->queues[i], application->options.fifo);
+        refused = error ? error : refused;
+    }
+    return refused;
+}
+
+static void check_queues(const struct application *application) {
+    for (unsigned int i = 0; i < application->options.queues; i++) {
+        int error = __atomic_load_n(&application->queues[i].error, __ATOMIC_ACQUIRE);
+        if (error)
+            fail("forward", error, "queue %u of %s stopped: %s", i, application->options.interface,
+                 strerror(error));
+    }
+}
+
+// Answers one line of input; returns false at its end.
+static bool answer(struct application *application) {
+    static char line[256];
+    static size_t used;
+    ssize_t count = read(STDIN_FILENO, line + used, sizeof(line) - used);
+    if (count <= 0)
+        return count < 0 && errno == EINTR;
+    used += count;
+    for (char *end; (end = memchr(line, '\n', used));) {
+        *end = '\0';
+        if (!strcmp(line, "stats"))
+            report_stats(application->queues, application->options.queues, &application->redirect);
+        else
+            fail("command", EINVAL, "unknown command '%s'; stats is the only one", line);
+        used -= end + 1 - line;
+        memmove(line, end + 1, used);
+    }
+    if (used == sizeof(line))
+        fail("command", EINVAL, "a command is longer than %zu bytes", sizeof(line));
+    return true;
+}
+
+static void serve(struct application *application) {
+    struct pollfd events[] = {{.fd = STDIN_FILENO, .events = POLLIN},
+                              {.fd = application->signals, .events = POLLIN},
+                              {.fd = application->errors, .events = POLLIN}};
+    for (;;) {
+        if (poll(events, 3, -1) < 0 && errno != EINTR)
+            fail("poll", errno, "waiting for commands failed");
+        check_queues(application);
+        if (events[1].revents || (events[0].revents && !answer(application)))
+            return;
+    }
+}
+
+static void finish(struct application *application) {
+    redirect_detach(&application->redirect);
+    for (unsigned int i = 0; i < application->options.queues; i++)
+        queue_stop(&application->queues[i]);
+    report_stats(application->queues, application->options.queues, &application->redirect);
+    for (unsigned int i = 0; i < application->options.queues; i++)
+        socket_close(&application->queues[i].socket);
+    report_detached();
+}
+
+int main(int argc, char **argv) {
+    static struct application application;
+    parse_options(&application.options, argc, argv);
+    const struct options *options = &application.options;
+
+    prepare_process(&application);
+    workload_open(&application.workload, options->workload, options->init);
+    redirect_load(&application.redirect, options->interface);
+    open_queues(&application);
+    int refused = start_queues(&application);
+    redirect_attach(&application.redirect, options->interface, options->native);
+    report_ready(application.queues, options->queues, &application.redirect, options->fifo, refused);
+    serve(&application);
+    finish(&application);
+    return 0;
+}

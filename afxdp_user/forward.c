@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+#define _GNU_SOURCE
+#include "forward.h"
+#include "report.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <sched.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <time.h>
+
+#define IDLE_MS 50 // how soon a sleeping thread notices that it is to stop
+#define RETRY_NS 50000
+
+static void add(uint64_t *counter, uint64_t count) {
+    __atomic_store_n(counter, *counter + count, __ATOMIC_RELAXED); // one writer, and readers of other threads
+}
+
+static uint64_t load(const uint64_t *counter) { return __atomic_load_n(counter, __ATOMIC_RELAXED); }
+
+static unsigned int unsent(const struct socket *socket) {
+    return __atomic_load_n(socket->tx.producer, __ATOMIC_ACQUIRE) -
+           __atomic_load_n(socket->tx.consumer, __ATOMIC_ACQUIRE);
+}
+
+static void give_up(struct queue *queue, int error) {
+    __atomic_store_n(&queue->error, error, __ATOMIC_RELEASE);
+    eventfd_write(queue->error_event, 1);
+}
+
+// Frames that were sent are free for receiving again.
+static void recycle(struct socket *socket) {
+    unsigned int from, to = 0;
+    unsigned int count = xsk_ring_cons__peek(&socket->completion, FRAMES, &from);
+    if (!count)
+        return;
+    xsk_ring_prod__reserve(&socket->fill, count, &to); // there is room: the ring holds every frame
+    for (unsigned int i = 0; i < count; i++)
+        *xsk_ring_prod__fill_addr(&socket->fill, to + i) =
+            *xsk_ring_cons__comp_addr(&socket->completion, from + i);
+    xsk_ring_prod__submit(&socket->fill, count);
+    xsk_ring_cons__release(&socket->completion, count);
+}
+
+static unsigned long work(struct queue *queue, const struct xdp_desc *frame) {
+    unsigned char *data = xsk_umem__get_data(queue->socket.frames, frame->addr);
+    return queue->workload->run(queue->state, data, frame->len);
+}
+
+// Takes up to a batch of frames, works on them where they lie, and hands them on to be sent. Returns how
+// many.
+static unsigned int turn_round(struct queue *queue) {
+    struct socket *socket = &queue->socket;
+    unsigned int from, to = 0;
+    unsigned int count = xsk_ring_cons__peek(&socket->rx, queue->batch, &from);
+    if (!count)
+        return 0;
+    xsk_ring_prod__reserve(&socket->tx, count, &to); // there is room: the ring holds every frame
+    for (unsigned int i = 0; i < count; i++) {
+        const struct xdp_desc *frame = xsk_ring_cons__rx_desc(&socket->rx, from + i);
+        queue->sum += work(queue, frame);
+        *xsk_ring_prod__tx_desc(&socket->tx, to + i) =
+            (struct xdp_desc){.addr = frame->addr, .len = frame->len};
+    }
+    add(&queue->received, count); // before they can be sent, so that no reader sees more sent than received
+    xsk_ring_prod__submit(&socket->tx, count);
+    xsk_ring_cons__release(&socket->rx, count);
+    return count;
+}
+
+static void note_send_error(struct queue *queue, int error) {
+    switch (error) {
+    case EBUSY: // copy mode: the driver dropped the frame at which the kernel stopped
+        if (!queue->socket.zerocopy)
+            add(&queue->refused, 1);
+        break;
+    case EAGAIN:
+    case ENOBUFS:
+    case EINTR:
+        break;
+    default:
+        give_up(queue, error);
+    }
+}
+
+// Makes the kernel send. In copy mode it does so within the call, a part of the ring at a time.
+static void kick(struct queue *queue) {
+    struct socket *socket = &queue->socket;
+    if (socket->zerocopy && !xsk_ring_prod__needs_wakeup(&socket->tx))
+        return;
+    for (unsigned int left = unsent(socket), before = left + 1; left && left < before && !queue->error;) {
+        add(&queue->wakeups, 1);
+        if (sendto(socket->fd, NULL, 0, MSG_DONTWAIT, NULL, 0) < 0)
+            note_send_error(queue, errno);
+        before = left;
+        left = unsent(socket);
+    }
+}
+
+static void sleep_for_frames(struct queue *queue) {
+    struct pollfd socket = {.fd = queue->socket.fd, .events = POLLIN};
+    add(&queue->polls, 1);
+    if (poll(&socket, 1, IDLE_MS) > 0 && socket.revents & (POLLERR | POLLHUP | POLLNVAL))
+        give_up(queue, ENETDOWN);
+}
+
+static void wait_for_frames(struct queue *queue) {
+    // The kernel could send nothing: whoever must take frames off its hands needs this CPU perhaps.
+    if (unsent(&queue->socket))
+        nanosleep(&(struct timespec){.tv_nsec = RETRY_NS}, NULL);
+    else if (!queue->busy)
+        sleep_for_frames(queue);
+    else if (xsk_ring_prod__needs_wakeup(&queue->socket.fill))
+        recvfrom(queue->socket.fd, NULL, 0, MSG_DONTWAIT, NULL, NULL);
+}
+
+static void *forward(void *argument) {
+    struct queue *queue = argument;
+    bool stopping = false;
+    while (!queue->error) {
+        unsigned int count = turn_round(queue);
+        kick(queue);
+        recycle(&queue->socket);
+        if (!count && stopping)
+            break;
+        stopping = __atomic_load_n(&queue->stopping, __ATOMIC_ACQUIRE);
+        if (!count && !stopping)
+            wait_for_frames(queue);
+    }
+    return NULL;
+}
+
+void queue_open(struct queue *queue, const struct options *options, unsigned int index) {
+    queue->index = index;
+    queue->cpu = options->cpus[index % options->cpu_count];
+    queue->batch = options->batch;
+    queue->busy = options->busy;
+    queue->state = workload_state(queue->workload, index);
+    socket_open(&queue->socket, options->interface, index, options->zerocopy);
+}
+
+int queue_start(struct queue *queue, unsigned int fifo) {
+    const struct sched_param priority = {.sched_priority = fifo};
+    cpu_set_t cpus;
+    CPU_ZERO(&cpus);
+    CPU_SET(queue->cpu, &cpus);
+    int error = pthread_create(&queue->thread, NULL, forward, queue);
+    if (error)
+        fail("thread", error, "the thread of queue %u does not start", queue->index);
+    error = pthread_setaffinity_np(queue->thread, sizeof(cpus), &cpus);
+    if (error)
+        fail("cpus", error, "the thread of queue %u cannot run on CPU %u", queue->index, queue->cpu);
+    return fifo ? pthread_setschedparam(queue->thread, SCHED_FIFO, &priority) : 0;
+}
+
+void queue_stop(struct queue *queue) {
+    __atomic_store_n(&queue->stopping, true, __ATOMIC_RELEASE);
+    pthread_join(queue->thread, NULL);
+}
+
+struct queue_counts queue_count(const struct queue *queue) {
+    unsigned int pending = unsent(&queue->socket);
+    uint64_t received = load(&queue->received);
+    uint64_t dropped = load(&queue->refused) + socket_statistics(&queue->socket).tx_invalid_descs;
+    return (struct queue_counts){
+        .rx = received, .tx = received - pending - dropped, .tx_dropped = dropped, .tx_pending = pending};
+}

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the command line asks for.
+#pragma once
+
+#include "redirect.h"
+
+#include <stdbool.h>
+
+struct options {
+    const char *interface;
+    const char *workload;
+    const char *init; // NULL: the workload's state is all zeros
+    unsigned int queues;
+    bool native;
+    bool zerocopy;
+    unsigned int cpus[MAX_QUEUES]; // queue i runs on cpus[i % cpu_count]
+    unsigned int cpu_count;
+    unsigned int fifo; // real-time priority, 0: none asked
+    unsigned int batch;
+    bool busy;
+};
+
+// Fills the options; prints help (exit 0) or what is wrong with them (exit 2) and does not return otherwise.
+void parse_options(struct options *options, int argc, char **argv);

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "redirect.h"
+#include "report.h"
+
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+#include <errno.h>
+#include <linux/if_link.h>
+#include <net/if.h>
+#include <string.h>
+#include <unistd.h>
+
+extern const char redirect_object[], redirect_object_end[];
+
+void redirect_load(struct redirect *redirect, const char *interface) {
+    redirect->link_fd = -1;
+    redirect->ifindex = if_nametoindex(interface);
+    if (!redirect->ifindex)
+        fail("interface", errno, "there is no interface %s", interface);
+    redirect->object = bpf_object__open_mem(redirect_object, redirect_object_end - redirect_object, NULL);
+    if (!redirect->object)
+        fail("open", errno, "the redirecting program cannot be read");
+    int error = bpf_object__load(redirect->object);
+    if (error)
+        fail("load", -error, "the redirecting program does not load: %s", strerror(-error));
+    redirect->map_fd = bpf_object__find_map_fd_by_name(redirect->object, "sockets");
+    redirect->program_fd =
+        bpf_program__fd(bpf_object__find_program_by_name(redirect->object, "xdplab_redirect"));
+}
+
+void redirect_add(const struct redirect *redirect, unsigned int queue, int socket_fd) {
+    int error = bpf_map_update_elem(redirect->map_fd, &queue, &socket_fd, 0);
+    if (error)
+        fail("xskmap", errno, "the socket of queue %u cannot be put into the map", queue);
+}
+
+static unsigned int program_id(int fd) {
+    struct bpf_prog_info info = {};
+    unsigned int length = sizeof(info);
+    if (bpf_obj_get_info_by_fd(fd, &info, &length))
+        fail("attach", errno, "the program cannot be read back");
+    return info.id;
+}
+
+static struct bpf_xdp_query_opts query(const struct redirect *redirect, const char *interface) {
+    LIBBPF_OPTS(bpf_xdp_query_opts, attached);
+    int error = bpf_xdp_query(redirect->ifindex, 0, &attached);
+    if (error)
+        fail("attach", -error, "XDP programs of %s cannot be queried", interface);
+    return attached;
+}
+
+static void refuse_if_taken(const struct redirect *redirect, const char *interface) {
+    struct bpf_xdp_query_opts attached = query(redirect, interface);
+    const unsigned int ids[] = {attached.drv_prog_id, attached.skb_prog_id, attached.hw_prog_id};
+    for (size_t i = 0; i < sizeof(ids) / sizeof(ids[0]); i++)
+        if (ids[i])
+            fail("attach", EBUSY, "%s already has XDP program %u attached; detach it first", interface,
+                 ids[i]);
+}
+
+// A refused bpf_link does not carry the driver's words to user space, a refused netlink request does.
+static void ask_again_for_words(const struct redirect *redirect, unsigned int flags) {
+    forget_words();
+    if (!bpf_xdp_attach(redirect->ifindex, redirect->program_fd, flags | XDP_FLAGS_UPDATE_IF_NOEXIST, NULL))
+        bpf_xdp_detach(redirect->ifindex, flags, NULL);
+}
+
+void redirect_attach(struct redirect *redirect, const char *interface, bool native) {
+    LIBBPF_OPTS(bpf_link_create_opts, options, .flags = native ? XDP_FLAGS_DRV_MODE : XDP_FLAGS_SKB_MODE);
+    refuse_if_taken(redirect, interface);
+    redirect->link_fd = bpf_link_create(redirect->program_fd, redirect->ifindex, BPF_XDP, &options);
+    if (redirect->link_fd < 0) {
+        int error = -redirect->link_fd;
+        ask_again_for_words(redirect, options.flags);
+        fail("attach", error, "%s does not take an XDP program in %s mode: %s", interface,
+             native ? "native" : "generic", strerror(error));
+    }
+    redirect->program_id = program_id(redirect->program_fd);
+    struct bpf_xdp_query_opts attached = query(redirect, interface);
+    bool obtained_native = attached.drv_prog_id == redirect->program_id;
+    bool obtained_generic = attached.skb_prog_id == redirect->program_id;
+    redirect->mode_obtained = obtained_native ? "native" : obtained_generic ? "generic" : NULL;
+}
+
+void redirect_detach(struct redirect *redirect) {
+    if (redirect->link_fd < 0)
+        return;
+    bpf_link_detach(redirect->link_fd); // at once, where closing may leave it to a kernel worker
+    close(redirect->link_fd);
+    redirect->link_fd = -1;
+}
+
+uint64_t redirect_unbound_packets(const struct redirect *redirect) {
+    const struct bpf_map *bss = bpf_object__find_map_by_name(redirect->object, ".bss");
+    uint64_t packets = 0;
+    unsigned int key = 0;
+    if (bpf_map_lookup_elem(bpf_map__fd(bss), &key, &packets))
+        fail("stats", errno, "the program's count of unbound packets cannot be read");
+    return packets;
+}

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// The XDP program in front of the sockets: loaded from the binary itself, owned through a bpf_link.
+#pragma once
+
+#define MAX_QUEUES 64
+
+#ifndef __bpf__
+#include <stdbool.h>
+#include <stdint.h>
+
+struct redirect {
+    struct bpf_object *object;
+    int ifindex;
+    int program_fd;
+    int map_fd;
+    int link_fd;
+    unsigned int program_id;
+    const char *mode_obtained;
+};
+
+void redirect_load(struct redirect *redirect, const char *interface);
+void redirect_add(const struct redirect *redirect, unsigned int queue, int socket_fd);
+
+// Native or generic, never the one for the other; any program already attached is an error naming its id.
+void redirect_attach(struct redirect *redirect, const char *interface, bool native);
+void redirect_detach(struct redirect *redirect);
+
+// Frames that arrived on queues without a socket, and were dropped.
+uint64_t redirect_unbound_packets(const struct redirect *redirect);
+#endif

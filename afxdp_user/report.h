@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// What is printed: one JSON object a line on standard output, each by one write, so that a kill leaves no
+// half line.
+#pragma once
+
+#include "forward.h"
+#include "redirect.h"
+
+// `fifo` 0: no real-time priority was asked; `refused`: the errno with which it was refused, or 0.
+void report_ready(const struct queue *queues, unsigned int count, const struct redirect *redirect,
+                  unsigned int fifo, int refused);
+void report_stats(const struct queue *queues, unsigned int count, const struct redirect *redirect);
+void report_detached(void);
+
+// Keeps the warnings of libbpf and libxdp, so that they end up in the error line.
+void collect_words(void);
+void forget_words(void);
+
+// Prints the error line, with what the libraries said, and ends the process with exit code 1. `error` is a
+// positive errno.
+__attribute__((noreturn, format(printf, 3, 4))) void fail(const char *step, int error, const char *format,
+                                                          ...);

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "socket.h"
+#include "report.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+
+#ifndef XDP_MAX_TX_SKB_BUDGET
+#define XDP_MAX_TX_SKB_BUDGET 9 // Linux 6.17
+#endif
+
+// More than the frames' memory in flight, so that the socket's send buffer never holds a frame back.
+#define SEND_BUFFER (FRAMES * 4096)
+
+static void create_umem(struct socket *socket) {
+    const struct xsk_umem_config config = {
+        .fill_size = FRAMES, .comp_size = FRAMES, .frame_size = FRAME_BYTES};
+    size_t bytes = (size_t)FRAMES * FRAME_BYTES;
+    socket->frames =
+        mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+    if (socket->frames == MAP_FAILED)
+        fail("umem", errno, "no memory for %zu bytes of frames", bytes);
+    int error =
+        xsk_umem__create(&socket->umem, socket->frames, bytes, &socket->fill, &socket->completion, &config);
+    if (error)
+        fail("umem", -error, "the frames cannot be registered: %s", strerror(-error));
+}
+
+static void bind_queue(struct socket *socket, const char *interface, unsigned int queue, bool zerocopy) {
+    const struct xsk_socket_config config = {
+        .rx_size = FRAMES,
+        .tx_size = FRAMES,
+        .libxdp_flags = XSK_LIBXDP_FLAGS__INHIBIT_PROG_LOAD,
+        .bind_flags = (zerocopy ? XDP_ZEROCOPY : XDP_COPY) | XDP_USE_NEED_WAKEUP,
+    };
+    int error =
+        xsk_socket__create(&socket->xsk, interface, queue, socket->umem, &socket->rx, &socket->tx, &config);
+    if (error)
+        fail("bind", -error, "queue %u of %s does not bind with %s: %s", queue, interface,
+             zerocopy ? "zerocopy" : "copy", strerror(-error));
+    socket->fd = xsk_socket__fd(socket->xsk);
+}
+
+static void raise_limits(const struct socket *socket) {
+    // Both only spare system calls; where the kernel refuses, forwarding goes on in smaller bites.
+    const int buffer = SEND_BUFFER, budget = FRAMES;
+    setsockopt(socket->fd, SOL_SOCKET, SO_SNDBUFFORCE, &buffer, sizeof(buffer));
+    setsockopt(socket->fd, SOL_XDP, XDP_MAX_TX_SKB_BUDGET, &budget, sizeof(budget));
+}
+
+static void read_back(struct socket *socket) {
+    struct xdp_options options = {};
+    socklen_t length = sizeof(options);
+    if (getsockopt(socket->fd, SOL_XDP, XDP_OPTIONS, &options, &length))
+        fail("bind", errno, "the socket does not say how it was bound");
+    socket->zerocopy = options.flags & XDP_OPTIONS_ZEROCOPY;
+}
+
+static void give_all_frames(struct socket *socket) {
+    unsigned int position;
+    unsigned int count = xsk_ring_prod__reserve(&socket->fill, FRAMES, &position);
+    for (unsigned int i = 0; i < count; i++)
+        *xsk_ring_prod__fill_addr(&socket->fill, position + i) = (uint64_t)i * FRAME_BYTES;
+    xsk_ring_prod__submit(&socket->fill, count);
+}
+
+void socket_open(struct socket *socket, const char *interface, unsigned int queue, bool zerocopy) {
+    create_umem(socket);
+    give_all_frames(socket);
+    bind_queue(socket, interface, queue, zerocopy);
+    raise_limits(socket);
+    read_back(socket);
+}
+
+void socket_close(struct socket *socket) {
+    xsk_socket__delete(socket->xsk);
+    xsk_umem__delete(socket->umem);
+    munmap(socket->frames, (size_t)FRAMES * FRAME_BYTES);
+}
+
+struct xdp_statistics socket_statistics(const struct socket *socket) {
+    struct xdp_statistics statistics = {};
+    socklen_t length = sizeof(statistics);
+    if (getsockopt(socket->fd, SOL_XDP, XDP_STATISTICS, &statistics, &length))
+        fail("stats", errno, "the socket does not give its statistics");
+    return statistics;
+}

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// One AF_XDP socket on one queue, with frames of its own.
+#pragma once
+
+#include <linux/if_xdp.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <xdp/xsk.h>
+
+// Every ring can hold every frame, so that no ring is ever full: a frame is lost only where the kernel drops
+// it, and counts it.
+#define FRAMES 2048
+#define FRAME_BYTES XSK_UMEM__DEFAULT_FRAME_SIZE
+
+struct socket {
+    struct xsk_ring_prod fill;
+    struct xsk_ring_cons completion;
+    struct xsk_ring_cons rx;
+    struct xsk_ring_prod tx;
+    struct xsk_umem *umem;
+    struct xsk_socket *xsk;
+    void *frames;
+    int fd;
+    bool zerocopy; // as obtained
+};
+
+void socket_open(struct socket *socket, const char *interface, unsigned int queue, bool zerocopy);
+
+// Frees the queue at once; the kernel would do it at the end of the process.
+void socket_close(struct socket *socket);
+
+struct xdp_statistics socket_statistics(const struct socket *socket);

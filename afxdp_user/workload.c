@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "workload.h"
+#include "report.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define PAGE 4096
+
+static void *symbol(void *library, const char *path, const char *name) {
+    void *address = dlsym(library, name);
+    if (!address)
+        fail("workload", EINVAL, "%s does not export %s", path, name);
+    return address;
+}
+
+static void read_all(int fd, unsigned char *bytes, size_t count, const char *path) {
+    for (size_t done = 0; done < count;) {
+        ssize_t part = read(fd, bytes + done, count - done);
+        if (part <= 0)
+            fail("init", part < 0 ? errno : EIO, "%s cannot be read to its end", path);
+        done += part;
+    }
+}
+
+static void read_init(struct workload *workload, const char *path) {
+    struct stat status;
+    int fd = open(path, O_RDONLY);
+    if (fd < 0 || fstat(fd, &status))
+        fail("init", errno, "%s cannot be read: %s", path, strerror(errno));
+    size_t bytes = status.st_size;
+    if (!workload->state_bytes || !bytes || bytes % workload->state_bytes)
+        fail("init", EINVAL, "%s has %zu bytes, which is no multiple of the workload's state of %zu bytes",
+             path, bytes, workload->state_bytes);
+    workload->init = malloc(bytes);
+    if (!workload->init)
+        fail("init", ENOMEM, "no memory for the %zu bytes of %s", bytes, path);
+    read_all(fd, workload->init, bytes, path);
+    workload->init_count = bytes / workload->state_bytes;
+    close(fd);
+}
+
+void workload_open(struct workload *workload, const char *library, const char *init) {
+    char path[PATH_MAX]; // a name without a slash would be looked for among the system's libraries
+    if (!realpath(library, path))
+        fail("workload", errno, "%s: %s", library, strerror(errno));
+    void *handle = dlopen(path, RTLD_NOW);
+    if (!handle)
+        fail("workload", EINVAL, "%s", dlerror());
+    workload->run =
+        (unsigned long (*)(void *, unsigned char *, unsigned int))symbol(handle, path, "xdplab_workload");
+    workload->state_bytes = *(const unsigned long *)symbol(handle, path, "xdplab_state_bytes");
+    if (init)
+        read_init(workload, init);
+}
+
+void *workload_state(const struct workload *workload, unsigned int queue) {
+    void *state;
+    size_t bytes = workload->state_bytes;
+    if (posix_memalign(&state, PAGE, bytes ? bytes : 1))
+        fail("init", ENOMEM, "no memory for a state of %zu bytes", bytes);
+    memset(state, 0, bytes);
+    if (workload->init)
+        memcpy(state, workload->init + queue % workload->init_count * bytes, bytes);
+    return state;
+}

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+// The program under test, compiled for user space: swaps the MACs and makes N accesses on each frame.
+#pragma once
+
+#include <stddef.h>
+
+struct workload {
+    unsigned long (*run)(void *state, unsigned char *data, unsigned int length);
+    size_t state_bytes;
+    unsigned char *init; // NULL, or init_count states one after another
+    size_t init_count;
+};
+
+void workload_open(struct workload *workload, const char *library, const char *init);
+
+// A state for one queue, aligned to a page.
+void *workload_state(const struct workload *workload, unsigned int queue);

@@ -1,0 +1,165 @@
+"""The AF_XDP application on the DUT: afxdp_user's lines, typed.
+
+Its counts are exact at rest, after traffic has ended and settled; read while traffic runs they are a moment's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self
+
+from xdplab.deploy.session import JsonSession, Message, error_by_step, typed
+from xdplab.errors import ProgramError, UnsupportedError, XdplabError
+from xdplab.hosts.base import Host
+
+ANSWER_S = 30.0
+_ERRORS = {
+    "bind": UnsupportedError,
+    "attach": UnsupportedError,
+    "workload": ProgramError,
+    "init": ProgramError,
+}
+
+
+@dataclass(frozen=True)
+class AfxdpRequest:
+    """What afxdp_user is to do. Paths are the host's; ``fifo`` is a real-time priority, ``busy`` spins."""
+
+    interface: str
+    queues: int
+    workload: str
+    attach: str = "native"
+    bind: str = "copy"
+    init: str | None = None
+    cpus: tuple[int, ...] = ()
+    fifo: int | None = None
+    batch: int | None = None
+    busy: bool = False
+
+    def argv(self, binary: str) -> list[str]:
+        """Return the command line."""
+        options = {
+            "--interface": self.interface,
+            "--queues": self.queues,
+            "--attach": self.attach,
+            "--bind": self.bind,
+            "--workload": self.workload,
+            "--init": self.init,
+            "--cpus": ",".join(map(str, self.cpus)) or None,
+            "--fifo": self.fifo,
+            "--batch": self.batch,
+        }
+        words = [word for name, value in options.items() if value is not None for word in (name, str(value))]
+        return [binary, *words, *(["--busy"] if self.busy else [])]
+
+
+@dataclass(frozen=True)
+class QueueReady:
+    """One socket as obtained."""
+
+    queue: int
+    cpu: int
+    bind_obtained: str
+
+
+@dataclass(frozen=True)
+class Ready:
+    """The application forwards; ``mode_obtained`` is how its XDP program sits, native or generic."""
+
+    queues: tuple[QueueReady, ...]
+    program_id: int
+    mode_obtained: str
+    sched_policy: str
+
+    @property
+    def bind_obtained(self) -> str:
+        """Return copy or zerocopy; ``mixed`` where the queues differ."""
+        kinds = {queue.bind_obtained for queue in self.queues}
+        return kinds.pop() if len(kinds) == 1 else "mixed"
+
+
+@dataclass(frozen=True)
+class QueueStats:
+    """Frames since the start. ``rx_dropped`` contains those of the empty fill ring; ``tx_dropped`` were received."""
+
+    queue: int
+    rx: int
+    tx: int
+    tx_dropped: int
+    tx_pending: int
+    rx_dropped: int
+    rx_ring_full: int
+    fill_ring_empty: int
+    rx_invalid: int
+    wakeups: int
+    polls: int
+
+
+@dataclass(frozen=True)
+class Stats:
+    """All queues, and the frames that came by queues without a socket (dropped)."""
+
+    queues: tuple[QueueStats, ...]
+    unbound_packets: int
+
+    def total(self, name: str) -> int:
+        """Return one counter's sum over the queues."""
+        return sum(int(getattr(queue, name)) for queue in self.queues)
+
+
+class AfxdpForwarder:
+    """The session of one application: its program and sockets end with it.
+
+    Raises UnsupportedError where the driver lacks zero-copy or the attach mode, ProgramError where the workload cannot
+    be used, HostError otherwise.
+    """
+
+    def __init__(self, host: Host, binary: str, request: AfxdpRequest, *, deadline_s: float) -> None:
+        self.request = request
+        self._session = JsonSession(host, request.argv(binary), deadline_s=deadline_s, error=error_by_step(_ERRORS))
+        try:
+            self.ready = _ready(self._session.read("ready", ANSWER_S))
+        except XdplabError:
+            self._session.close()
+            raise
+
+    @property
+    def raw(self) -> str:
+        """Every line afxdp_user has printed, untouched."""
+        return self._session.raw
+
+    def stats(self) -> Stats:
+        """Return the counters since the start."""
+        return _stats(self._session.ask("stats", "stats"))
+
+    def stop(self) -> Stats:
+        """Detach, forward what is still in the rings, and return the last counters."""
+        return _stats(self._session.finish(["stats", "detached"])[0])
+
+    def close(self) -> None:
+        """End it at once; harmless after `stop`."""
+        self._session.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def forward(host: Host, binary: str, request: AfxdpRequest, *, deadline_s: float = 600.0) -> AfxdpForwarder:
+    """Start forwarding; the returned session must be ended by `stop` or its ``with`` block."""
+    return AfxdpForwarder(host, binary, request, deadline_s=deadline_s)
+
+
+def _ready(message: Message) -> Ready:
+    queues = [typed(QueueReady, queue) for queue in message.get("queues", [])]
+    return typed(Ready, message | {"queues": queues})
+
+
+def _stats(message: Message) -> Stats:
+    queues = [typed(QueueStats, queue) for queue in message.get("queues", [])]
+    return typed(Stats, message | {"queues": queues})

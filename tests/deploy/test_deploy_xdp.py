@@ -1,0 +1,157 @@
+"""xdpload sessions: attached, verified, gone with their owner, and every refusal in the right class."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from xdplab.deploy.deployment import Deployment
+from xdplab.deploy.queues import set_queues
+from xdplab.deploy.session import error_by_step
+from xdplab.deploy.xdp import XdpRequest, attach, attached_program, verify, verify_nothing_attached
+from xdplab.errors import HostError, ProgramError, UnsupportedError
+
+pytestmark = pytest.mark.root
+
+
+@pytest.fixture
+def request_drop(drop_object: Path) -> XdpRequest:
+    return XdpRequest(str(drop_object), "vd0", "native")
+
+
+@pytest.mark.parametrize("mode", ["native", "generic"])
+def test_attach_verify_detach(lab, xdpload, drop_object, mode):
+    host = lab.dut.host
+    with attach(host, xdpload, XdpRequest(str(drop_object), "vd0", mode)) as loader:
+        found = verify(host, "vd0", program_id=loader.loaded.program_id, mode=mode)
+        assert (found.tag, found.program_name) == (loader.loaded.tag, "drop")
+        assert loader.attached.mode_obtained == mode
+        assert loader.loaded.xlated_insns == 2
+        assert len(loader.testrun(64, 1000, 3)) == 3
+        described = Deployment.of_loader(loader, found, queues=8, settings=set_queues(lab.dut, lab.tg, 2))
+        loader.detach()
+    verify_nothing_attached(host, "vd0")
+    assert [json.loads(line)["type"] for line in loader.raw.splitlines()] == [
+        "loaded",
+        "attached",
+        "testrun",
+        "detached",
+    ]
+    applied = json.loads(json.dumps(described.to_json()))
+    assert applied["mode_obtained"] == mode
+    assert applied["settings"][0]["obtained"] == {"channels.rx": 2, "channels.tx": 2}
+
+
+def test_bpf_statistics_count_the_runs(lab, xdpload, request_drop):
+    with attach(lab.dut.host, xdpload, request_drop) as loader:
+        loader.bpf_stats(True)
+        lab.send(1000)
+        stats = loader.runstats()
+        loader.bpf_stats(False)
+    assert stats.run_cnt == 1000
+    assert stats.run_time_ns > 0
+
+
+def test_mode_none_loads_without_attaching(lab, xdpload, drop_object):
+    with attach(lab.dut.host, xdpload, XdpRequest(str(drop_object), "vd0", "none")) as loader:
+        assert loader.attached is None
+        verify_nothing_attached(lab.dut.host, "vd0")
+
+
+def test_a_dead_owner_leaves_nothing_attached(lab, xdpload, request_drop):
+    host = lab.dut.host
+    with attach(host, xdpload, request_drop):
+        assert attached_program(host, "vd0").mode == "native"
+        owner = host.run(["pgrep", "-f", f"^{xdpload} --object {request_drop.object}"]).text.split()[0]
+        os.kill(int(owner), signal.SIGKILL)
+        deadline = time.monotonic() + 2
+        while attached_program(host, "vd0").mode and time.monotonic() < deadline:
+            time.sleep(0.02)
+        verify_nothing_attached(host, "vd0")
+
+
+def test_the_block_ends_it_also_without_detach(lab, xdpload, request_drop):
+    with attach(lab.dut.host, xdpload, request_drop):
+        pass
+    verify_nothing_attached(lab.dut.host, "vd0")
+
+
+def test_offload_on_veth_is_unsupported_with_the_reason(lab, xdpload, drop_object):
+    with pytest.raises(UnsupportedError, match=r"load: the driver of vd0 \(veth\) does not take drop for offload"):
+        attach(lab.dut.host, xdpload, XdpRequest(str(drop_object), "vd0", "offload"))
+    verify_nothing_attached(lab.dut.host, "vd0")
+
+
+def test_too_few_receive_queues_come_with_the_drivers_words(lab, xdpload, request_drop):
+    lab.dut.host.run(["ethtool", "-L", "vd0", "rx", "1"])
+    with pytest.raises(UnsupportedError, match="veth: XDP expects number of rx queues not less than peer tx queues"):
+        attach(lab.dut.host, xdpload, request_drop)
+
+
+def test_the_verifier_is_quoted(lab, xdpload, unchecked_object):
+    with pytest.raises(ProgramError, match=r"invalid access to packet.*R1 offset is outside of the packet") as caught:
+        attach(lab.dut.host, xdpload, XdpRequest(str(unchecked_object), "vd0", "native"))
+    assert "\n" not in str(caught.value)
+
+
+def test_an_object_that_is_not_there_is_a_program_error(lab, xdpload):
+    with pytest.raises(ProgramError, match=r"/nosuch\.o"):
+        attach(lab.dut.host, xdpload, XdpRequest("/nosuch.o", "vd0", "native"))
+
+
+def test_somebody_elses_program_is_named_and_left_alone(lab, xdpload, request_drop, drop_object):
+    lab.attach(lab.dut, drop_object)
+    theirs = attached_program(lab.dut.host, "vd0").program_id
+    with pytest.raises(HostError, match=f"already has XDP program {theirs} attached"):
+        attach(lab.dut.host, xdpload, request_drop)
+    assert attached_program(lab.dut.host, "vd0").program_id == theirs
+    with pytest.raises(HostError, match=f"vd0 already carries program {theirs}"):
+        verify_nothing_attached(lab.dut.host, "vd0")
+
+
+def test_verify_names_what_it_finds_instead(lab, drop_object):
+    lab.attach(lab.dut, drop_object)
+    with pytest.raises(HostError, match=r"should run program 999999999 in native mode, but the kernel says program"):
+        verify(lab.dut.host, "vd0", program_id=999999999, mode="native")
+    with pytest.raises(HostError, match="vg0 should run program 1 in generic mode, but the kernel says nothing"):
+        verify(lab.tg.host, "vg0", program_id=1, mode="generic")
+
+
+def test_a_missing_interface_is_a_host_error(lab, xdpload, drop_object):
+    with pytest.raises(HostError, match="nosuch0"):
+        attach(lab.dut.host, xdpload, XdpRequest(str(drop_object), "nosuch0", "native"))
+
+
+def test_a_tool_that_cannot_start_is_a_host_error(lab, request_drop):
+    with pytest.raises(HostError, match="No such file or directory"):
+        attach(lab.dut.host, "/no/such/xdpload", request_drop)
+
+
+@pytest.mark.parametrize(
+    ("step", "errno", "kind"),
+    [
+        ("attach", "EOPNOTSUPP", UnsupportedError),
+        ("attach", "EPERM", HostError),
+        ("attach", "EBUSY", HostError),
+        ("load", "EACCES", ProgramError),
+        ("load", "EPERM", HostError),
+        ("interface", "ENODEV", HostError),
+    ],
+)
+def test_the_step_and_errno_decide_the_class(step, errno, kind):
+    make = error_by_step({"attach": UnsupportedError, "load": ProgramError})
+    error = make("dut", {"step": step, "error": errno, "message": "m", "log": None})
+    assert type(error) is kind
+
+
+def test_the_command_line_is_the_contracts():
+    request = XdpRequest(
+        "p.o", "vd0", "native", section="xdp", rodata={"n": 4}, init={"state": "f"}, max_entries={"m": 8}
+    )
+    expected = "xdpload --object p.o --interface vd0 --mode native --section xdp"
+    assert " ".join(request.argv("xdpload")) == f"{expected} --rodata n=4 --init state=f --max-entries m=8"
