@@ -7,6 +7,7 @@ import os
 import pwd
 import socket
 import struct
+from collections.abc import Container
 from pathlib import Path
 from typing import Any
 
@@ -35,14 +36,14 @@ def _uid(user: str) -> int:
         raise LabError(f"--for-user: no user is called {user!r} here") from None
 
 
-def address(uid: int, instance: str) -> str:
+def address(uid: int, instance: str, prefix: str = PREFIX) -> str:
     """Return the abstract socket address of a lab, with @ for its leading zero."""
-    return f"{PREFIX}/{uid}/{instance}"
+    return f"{prefix}/{uid}/{instance}"
 
 
-def instances(uid: int) -> list[str]:
-    """Return the names of a user's netns labs that are up, or coming up."""
-    lead = address(uid, "")
+def instances(uid: int, prefix: str = PREFIX) -> list[str]:
+    """Return the names of a user's labs of one kind that are up, or coming up."""
+    lead = address(uid, "", prefix)
     lines = Path("/proc/net/unix").read_text().splitlines()
     found = {line.rsplit(" ", 1)[-1] for line in lines}
     return sorted(name.removeprefix(lead) for name in found if name.startswith(lead))
@@ -91,17 +92,21 @@ class Control:
 
 
 def connect(uid: int, instance: str) -> Control | None:
-    """Return a connection to a keeper, or None where no such lab is up. Raises LabError for an impostor."""
-    where = f"lab netns:{instance}"
+    """Return a connection to a netns keeper, or None where no such lab is up. Raises LabError for an impostor."""
+    return connect_to(address(uid, instance), f"lab netns:{instance}", keepers=(0,))  # only root can make such a lab
+
+
+def connect_to(keeper: str, where: str, keepers: Container[int]) -> Control | None:
+    """Return a connection to the keeper at an address, or None. Raises LabError unless one of ``keepers`` runs it."""
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     connection.settimeout(ANSWER_S)
     try:
-        connection.connect(address(uid, instance).replace("@", "\0", 1))
+        connection.connect(keeper.replace("@", "\0", 1))
     except OSError:
         connection.close()
         return None
     peer = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
-    if struct.unpack("3i", peer)[1] != 0:  # anyone may take a name; only root can make a lab
+    if struct.unpack("3i", peer)[1] not in keepers:  # anyone may take a name
         connection.close()
         raise LabError(f"{where}: another user's process sits on its name", remedy="choose another name")
     return Control(connection, where)

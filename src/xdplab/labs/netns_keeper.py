@@ -55,15 +55,22 @@ class NameTakenError(KeeperError):
         self.answer["taken"] = True
 
 
+def find_sshd() -> str:
+    sshd = shutil.which("sshd", path="/usr/sbin:/usr/local/sbin:/sbin:/usr/bin")
+    if sshd is None:
+        raise KeeperError("sshd not found", "install openssh-server (shell/setup.sh does)")
+    return sshd
+
+
 class NetnsHost:
     """One host: the ``unshare`` that holds its namespaces, and the socket to its PID 1."""
 
-    def __init__(self, name: str, sshd: str) -> None:
-        self.name, self.interface = name, HOSTS[name]
+    def __init__(self, name: str, interface: str, sshd: str, isolated: tuple[str, ...] = ISOLATED) -> None:
+        self.name, self.interface = name, interface
         self.socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         script = Path(__file__).with_name("netns_host.py")
         self.process = subprocess.Popen(
-            [*ISOLATED, sys.executable, "-I", "-B", str(script), name, sshd],
+            [*isolated, sys.executable, "-I", "-B", str(script), name, sshd],
             stdin=theirs.fileno(),
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
@@ -140,10 +147,8 @@ class Keeper:
             self.listener.bind(self.options.address.replace("@", "\0", 1))
         except OSError as error:
             raise NameTakenError(f"the lab's name is taken: {error.strerror}") from error
-        sshd = shutil.which("sshd", path="/usr/sbin:/usr/local/sbin:/sbin:/usr/bin")
-        if sshd is None:
-            raise KeeperError("sshd not found", "install openssh-server (shell/setup.sh does)")
-        self.hosts = {name: NetnsHost(name, sshd) for name in HOSTS}
+        sshd = find_sshd()
+        self.hosts = {name: NetnsHost(name, interface, sshd) for name, interface in HOSTS.items()}
         self.each(NetnsHost.listen)
         self.join()
         self.each(NetnsHost.connect_link)
