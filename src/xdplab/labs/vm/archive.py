@@ -1,0 +1,180 @@
+"""Kernel packages in Debian's archive, through apt with a root of its own: nothing of the machine is touched."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import tarfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatch
+from pathlib import Path
+
+from xdplab.errors import LabError
+
+MAIN, SECURITY = "http://MIRROR/debian", "http://MIRROR/debian-security"
+SUITES: dict[str, str] = {
+    "bullseye-security": SECURITY,
+    "bookworm-security": SECURITY,
+    "bookworm": MAIN,
+    "trixie-security": SECURITY,
+    "trixie-backports": MAIN,
+    "sid": MAIN,
+    "experimental": MAIN,
+}
+ALL = tuple(SUITES)
+KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
+DEADLINE_S = 600.0
+
+# From 6.19 on what one package held lies in three; the old name is left as an empty one.
+_PARTS = ("linux-binary-{}", "linux-modules-{}", "linux-base-{}")
+_WHOLE = "linux-image-{}"
+_OFFERED = re.compile(r"^linux-(image|binary)-(\S+-amd64) - (?!.*meta-package)", re.MULTILINE)
+_OTHER_FLAVOURS = re.compile(r"-(cloud|rt)-")
+
+# Of a kernel's modules those a guest can have a use for, relative to its module tree; a tenth of the whole.
+_KEPT = (
+    "modules.*",
+    *(f"kernel/{room}/*" for room in ("arch", "crypto", "lib", "net")),
+    *(f"kernel/fs/{name}/*" for name in ("9p", "fscache", "netfs", "overlayfs")),
+    *("kernel/drivers/char/virtio_console.ko*", "kernel/drivers/virtio/*", "kernel/drivers/net/netdevsim/*"),
+)
+_KEPT_FLAT = "kernel/drivers/net"
+"""A folder of which the files are kept, but not the folders: veth and virtio_net, not every maker's cards."""
+
+
+@dataclass(frozen=True)
+class Offer:
+    """A kernel the archive has now: its release (``6.1.0-56-amd64``), package version, packages, and apt's options."""
+
+    release: str
+    version: str
+    packages: tuple[str, ...]
+    options: tuple[str, ...]
+
+
+def find(root: Path, name: str, suites: Sequence[str]) -> Offer:
+    """Return the newest kernel whose release begins with ``name``, from the first suite that has one.
+
+    ``root`` is where apt keeps its lists. Raises LabError where no suite has one.
+    """
+    _require_apt()
+    wanted = re.compile(re.escape(name) + r"(?![0-9])")
+    for suite in suites:
+        options = _update(root / suite, suite)
+        offered = _OFFERED.findall(
+            _apt("apt-cache", options, "search", "--names-only", f"^linux-(image|binary)-{name}")
+        )
+        releases = {release for _, release in offered if wanted.match(release) and not _OTHER_FLAVOURS.search(release)}
+        if releases:
+            newest = max(releases, key=natural)
+            parts = _PARTS if ("binary", newest) in offered else (_WHOLE,)
+            packages = tuple(part.format(newest) for part in parts)
+            return Offer(newest, _version(options, packages[0]), packages, options)
+    raise LabError(
+        f"kernel {name}: Debian's archive has no package of it (any more); looked in {', '.join(suites)}",
+        remedy="`xdplab lab kernels` shows what is known and what is in the cache",
+    )
+
+
+def natural(text: str) -> tuple[tuple[int, str], ...]:
+    """Return a sort key by which ``6.12`` comes after ``6.2``."""
+    return tuple((int(digits or 0), other) for digits, other in re.findall(r"(\d+)|(\D+)", text))
+
+
+def download(offer: Offer, folder: Path) -> list[Path]:
+    """Download an offer's packages into ``folder``; apt checks them against the archive's signature."""
+    _apt("apt-get", offer.options, "download", *offer.packages, cwd=folder)
+    found = [next(iter(folder.glob(f"{package}_*.deb")), None) for package in offer.packages]
+    if missing := [package for package, path in zip(offer.packages, found, strict=True) if path is None]:
+        raise LabError(f"apt-get downloaded no {', '.join(missing)}")
+    return [path for path in found if path is not None]
+
+
+def unpack(package: Path, release: str, folder: Path) -> None:
+    """Unpack what is kept of a package: ``vmlinuz``, ``config`` and ``lib/modules/RELEASE``."""
+    with subprocess.Popen(["dpkg-deb", "--fsys-tarfile", str(package)], stdout=subprocess.PIPE) as source:
+        with tarfile.open(fileobj=source.stdout, mode="r|") as members:
+            for member in members:
+                target = _target(member.name.removeprefix("./"), release)
+                content = members.extractfile(member) if target and member.isfile() else None
+                if target and content:
+                    path = folder / target
+                    path.parent.mkdir(parents=True, exist_ok=True)
+                    path.write_bytes(content.read())
+        if source.stdout:
+            source.stdout.read()  # a tar's padding: else its writer dies of a closed pipe
+    if source.returncode:
+        raise LabError(f"dpkg-deb cannot read {package.name}: exit code {source.returncode}")
+
+
+def _target(name: str, release: str) -> str | None:
+    """Return where a package's file goes, or None for one that is not kept."""
+    tree = f"lib/modules/{release}/"
+    _, is_module, inner = name.partition(tree)
+    for single in ("vmlinuz", "config"):
+        if name == f"boot/{single}-{release}" or (is_module and inner == single):
+            return single
+    if not is_module or ".." in inner:
+        return None
+    kept = any(fnmatch(inner, pattern) for pattern in _KEPT) or str(Path(inner).parent) == _KEPT_FLAT
+    return tree + inner if kept else None
+
+
+def _update(root: Path, suite: str) -> tuple[str, ...]:
+    """Bring apt's lists of one suite up to date and return the options that make apt use these and nothing else."""
+    for folder in ("state/lists/partial", "cache/archives/partial"):
+        (root / folder).mkdir(parents=True, exist_ok=True)
+    sources = root / "sources.list"
+    sources.write_text(f"deb [arch=amd64 signed-by={KEYRING}] {SUITES[suite]} {suite} main\n")
+    settings = {
+        "Dir::Etc::sourcelist": sources,
+        "Dir::Etc::sourceparts": "/dev/null",
+        "Dir::Etc::preferences": "/dev/null",
+        "Dir::Etc::preferencesparts": "/dev/null",
+        "Dir::State": root / "state",
+        "Dir::State::status": "/dev/null",
+        "Dir::Cache": root / "cache",
+        "APT::Architecture": "amd64",
+        "APT::Sandbox::User": "",  # else root's download goes to a user who may not write here
+        "Acquire::Languages": "none",
+        "Acquire::Retries": "2",
+    }
+    options = tuple(f"-o{key}={value}" for key, value in settings.items())
+    _apt("apt-get", options, "--error-on=any", "update")
+    return options
+
+
+def _version(options: Sequence[str], package: str) -> str:
+    shown = _apt("apt-cache", options, "show", "--no-all-versions", package)
+    return next(line.split()[1] for line in shown.splitlines() if line.startswith("Version:"))
+
+
+def _apt(tool: str, options: Sequence[str], *argv: str, cwd: Path | None = None) -> str:
+    try:
+        done = subprocess.run(
+            [tool, "-q", *options, *argv],
+            capture_output=True,
+            text=True,
+            check=False,
+            cwd=cwd,
+            timeout=DEADLINE_S,
+        )
+    except subprocess.TimeoutExpired:
+        raise LabError(f"`{tool} {argv[0]}` has not ended in {DEADLINE_S:g} s", remedy="is the network up?") from None
+    if done.returncode:
+        words = [line for line in done.stderr.splitlines() if line.startswith("E:")] or [done.stderr.strip()]
+        raise LabError(f"`{tool} {argv[-1]}`: {words[0][:300]}", remedy="is the network up?")
+    return done.stdout
+
+
+def _require_apt() -> None:
+    needed = {"apt-get": "apt", "apt-cache": "apt", "dpkg-deb": "dpkg"}
+    missing = {package for tool, package in needed.items() if shutil.which(tool) is None}
+    if not KEYRING.is_file():
+        missing.add("debian-archive-keyring")
+    if missing:
+        raise LabError(
+            f"no kernel can be fetched without {', '.join(sorted(missing))}", remedy="install what is missing"
+        )

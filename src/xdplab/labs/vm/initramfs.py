@@ -1,0 +1,75 @@
+"""The first root of a guest: a shell, the modules on the way to the real root, and a script. Made in memory.
+
+Source of the format: the kernel's Documentation/driver-api/early-userspace/buffer-format.rst ("newc", unpacked one
+archive after another).
+"""
+
+from __future__ import annotations
+
+import lzma
+import stat
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from xdplab.errors import LabError
+
+BOOT = ("virtio_pci", "virtio_console", "virtio_net", "9pnet_virtio", "9p", "overlay")
+"""What a guest must have before it has a root, and to be reached at all."""
+
+_FILE, _SCRIPT, _FOLDER = stat.S_IFREG | 0o644, stat.S_IFREG | 0o755, stat.S_IFDIR | 0o755
+_DECOMPRESSORS: dict[str, Callable[[bytes], bytes]] = {".ko": bytes, ".xz": lzma.decompress}
+
+
+def modules(tree: Path) -> bytes:
+    """Return an archive with the boot modules of a module tree in ``/modules``, named in the order to load them.
+
+    Raises LabError for a kernel that has one of them neither as a module nor built in.
+    """
+    files = _closure(tree, BOOT)
+    entries = [("modules", _FOLDER, b"")]
+    for number, path in enumerate(files):
+        plain = _DECOMPRESSORS[path.suffix](path.read_bytes())
+        entries.append((f"modules/{number:02}-{_stem(path)}.ko", _FILE, plain))
+    return _cpio(entries)
+
+
+def shell(busybox: Path, script: bytes) -> bytes:
+    """Return an archive with ``/init`` and the busybox that runs it."""
+    folders: list[tuple[str, int, bytes]] = [(name, _FOLDER, b"") for name in ("bin", "proc", "sys", "dev", "host")]
+    return _cpio([*folders, ("bin/busybox", _SCRIPT, busybox.read_bytes()), ("init", _SCRIPT, script)])
+
+
+def _closure(tree: Path, names: Iterable[str]) -> list[Path]:
+    """Return the files of ``names`` and of all they need, each after what it needs."""
+    needs: dict[str, tuple[str, list[str]]] = {}
+    for line in (tree / "modules.dep").read_text().splitlines():
+        file, _, others = line.partition(":")
+        needs[_stem(Path(file))] = (file, others.split())
+    built_in = {_stem(Path(line)) for line in (tree / "modules.builtin").read_text().splitlines()}
+    ordered: dict[str, None] = {}
+    for name in names:
+        if name in built_in:
+            continue
+        if name not in needs:
+            raise LabError(f"kernel {tree.name} has no module {name}: a guest cannot start with it")
+        file, needed = needs[name]
+        ordered |= dict.fromkeys([*reversed(needed), file])
+    return [tree / file for file in ordered]
+
+
+def _stem(path: Path) -> str:
+    return path.name.partition(".")[0].replace("-", "_")
+
+
+def _cpio(entries: Iterable[tuple[str, int, bytes]]) -> bytes:
+    archive = bytearray()
+    for inode, (name, mode, content) in enumerate([*entries, ("TRAILER!!!", 0, b"")], start=1):
+        # inode mode uid gid links mtime size, device and its own number twice, length of the name, checksum (unused)
+        fields = (inode, mode, 0, 0, 1, 0, len(content), 0, 0, 0, 0, len(name) + 1, 0)
+        header = b"070701" + "".join(f"{field:08X}" for field in fields).encode()
+        archive += _padded(header + name.encode() + b"\0") + _padded(content)
+    return bytes(archive)
+
+
+def _padded(data: bytes) -> bytes:
+    return data + b"\0" * (-len(data) % 4)

@@ -1,0 +1,191 @@
+"""Debian's kernels for guests: found and checked by apt, unpacked into the user's own cache, never installed.
+
+A kernel's folder holds what a guest needs and nothing else: ``vmlinux`` (booted directly, which saves the guest its
+decompression), ``boot.cpio`` (the modules without which it cannot reach its root), ``config``, and the module tree less
+the drivers no guest has. It appears by one rename, so that an interrupted fetch leaves nothing that looks finished.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from xdplab.errors import LabError
+from xdplab.labs.vm import archive, image, initramfs
+
+KNOWN: dict[str, tuple[str, ...]] = {
+    "5.10": ("bullseye-security",),
+    "6.1": ("bookworm-security", "bookworm"),
+    "6.12": ("bookworm-security", "trixie-security"),
+    "7.2": ("trixie-backports", "sid"),
+}
+"""Kernels that are tested, and the suites that have them; any other name is looked for in all suites."""
+
+CHECKED = ("vmlinux", "boot.cpio", "config")
+_DESCRIPTION = "kernel.json"
+_NAME = re.compile(r"\d+\.\d+[A-Za-z0-9.+~-]*")
+_SPACE_BYTES = 1_000_000_000
+"""What packages and unpacked files of one kernel need at most, while it is being fetched."""
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """One kernel in the cache. ``sha256`` holds the hex digest of each file in `CHECKED`."""
+
+    name: str
+    release: str
+    version: str
+    packages: tuple[str, ...]
+    sha256: dict[str, str]
+    folder: Path
+
+    def file(self, name: str) -> Path:
+        return self.folder / name
+
+    def check(self) -> None:
+        """Raise LabError unless what the guest boots from is what was fetched."""
+        for name, expected in self.sha256.items():
+            try:
+                found = _sha256(self.file(name))
+            except OSError as error:
+                found = str(error.strerror)
+            if found != expected:
+                raise LabError(
+                    f"kernel {self.name}: {self.file(name)} is not what was fetched",
+                    remedy=f"`xdplab lab kernels --again {self.name}`",
+                )
+
+
+def cache_dir() -> Path:
+    """Return the folder of all that virtual labs keep: kernels and console logs."""
+    home = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    return Path(home).absolute() / "xdplab"
+
+
+def cached() -> list[Kernel]:
+    """Return the kernels in the cache, by release."""
+    found = sorted((cache_dir() / "kernels").glob(f"*/{_DESCRIPTION}"))
+    return sorted((_read(path.parent) for path in found), key=lambda kernel: archive.natural(kernel.release))
+
+
+def kernel(name: str) -> Kernel:
+    """Return a kernel by name (``6.1``, or more exactly ``6.1.0-56``), fetched if it is not in the cache, checked."""
+    _require_name(name)
+    have = [kernel for kernel in cached() if re.match(re.escape(name) + r"(?![0-9])", kernel.release)]
+    found = have[-1] if have else fetch(name)
+    found.check()
+    return found
+
+
+def fetch(name: str, *, again: bool = False) -> Kernel:
+    """Fetch the newest kernel of that name. One that is in the cache already is kept, unless ``again``.
+
+    Raises LabError naming what is missing: the package, apt, space.
+    """
+    _require_name(name)
+    with _locked() as root, _explained(name, root):
+        offer = archive.find(root / "apt", name, KNOWN.get(name, archive.ALL))
+        folder = root / f"{offer.release}_{offer.version}"
+        if folder.exists() and not again:
+            return _read(folder)
+        with tempfile.TemporaryDirectory(dir=root, prefix=".fetch-") as work:
+            _make(offer, name, Path(work))
+            if folder.exists():
+                shutil.rmtree(folder)
+            (Path(work) / "kernel").rename(folder)
+        return _read(folder)
+
+
+def _make(offer: archive.Offer, name: str, work: Path) -> None:
+    """Make the folder ``work/kernel``."""
+    packages = archive.download(offer, work)
+    folder = work / "kernel"
+    folder.mkdir(mode=0o755)
+    for package in packages:
+        archive.unpack(package, offer.release, folder)
+    _tool("depmod", "-b", str(folder), offer.release)
+    (folder / "vmlinux").write_bytes(image.vmlinux((folder / "vmlinuz").read_bytes()))
+    (folder / "vmlinuz").unlink()
+    (folder / "boot.cpio").write_bytes(initramfs.modules(folder / "lib/modules" / offer.release))
+    description = {
+        "name": name,
+        "release": offer.release,
+        "version": offer.version,
+        "packages": [f"{package.name} sha256:{_sha256(package)}" for package in packages],
+        "sha256": {file: _sha256(folder / file) for file in CHECKED},
+    }
+    (folder / _DESCRIPTION).write_text(json.dumps(description, indent=2) + "\n")
+
+
+def rows() -> list[dict[str, object]]:
+    """Return a row for each kernel that is known or in the cache: name, release, version, folder (null: to fetch)."""
+    have = cached()
+    known = {kernel.name for kernel in have}
+    rows: list[dict[str, object]] = [asdict(kernel) | {"folder": str(kernel.folder)} for kernel in have]
+    rows += [{"name": name, "release": None, "version": None, "folder": None} for name in KNOWN if name not in known]
+    return sorted(rows, key=lambda row: archive.natural(str(row["release"] or row["name"])))
+
+
+def _read(folder: Path) -> Kernel:
+    said = json.loads((folder / _DESCRIPTION).read_text())
+    return Kernel(said["name"], said["release"], said["version"], tuple(said["packages"]), said["sha256"], folder)
+
+
+def _require_name(name: str) -> None:
+    if not _NAME.fullmatch(name):
+        raise LabError(f"{name!r} is not a kernel's name", remedy=f"such as {', '.join(KNOWN)}")
+
+
+@contextlib.contextmanager
+def _locked() -> Iterator[Path]:
+    """Give the kernels' folder to one fetch at a time, rid of what an interrupted one has left."""
+    root = cache_dir() / "kernels"
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+        lock = (root / ".lock").open("w")
+    except OSError as error:
+        raise LabError(f"no kernels can be kept in {root}: {error.strerror}", remedy="set XDG_CACHE_HOME") from error
+    with lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        for left in root.glob(".fetch-*"):
+            shutil.rmtree(left, ignore_errors=True)
+        yield root
+
+
+@contextlib.contextmanager
+def _explained(name: str, root: Path) -> Iterator[None]:
+    free = shutil.disk_usage(root).free
+    if free < _SPACE_BYTES:
+        raise LabError(
+            f"kernel {name}: {root} has {free // 1_000_000} MB left, fetching needs {_SPACE_BYTES // 1_000_000}",
+            remedy="make room, or set XDG_CACHE_HOME",
+        )
+    try:
+        yield
+    except (OSError, ValueError) as error:
+        raise LabError(f"kernel {name}: it cannot be fetched: {error}") from error
+
+
+def _tool(*argv: str) -> None:
+    path = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
+    tool = shutil.which(argv[0], path=path)
+    if tool is None:
+        raise LabError(f"`{argv[0]}` is not installed", remedy="install kmod")
+    done = subprocess.run([tool, *argv[1:]], capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise LabError(f"`{' '.join(argv)}`: {done.stderr.strip()[-300:]}")
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
