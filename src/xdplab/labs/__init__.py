@@ -12,7 +12,7 @@ from xdplab.labs import netns
 from xdplab.labs.base import Arrangement, Cpus, Lab
 from xdplab.labs.control import owner
 
-__all__ = ["Arrangement", "Cpus", "Lab", "down", "open_lab", "status", "up", "use_lab"]
+__all__ = ["Arrangement", "Cpus", "Lab", "default_arrangement", "down", "open_lab", "status", "up", "use_lab"]
 
 
 class Closeable(Protocol):
@@ -30,10 +30,20 @@ class Kind:
     down: Callable[[str, int], bool]
     lease: Callable[[str, int], Closeable]
     status: Callable[[int], list[dict[str, Any]]]
+    arrangement: Callable[[str], Arrangement]
 
 
 KINDS: dict[str, Kind] = {
-    "netns": Kind("netns, netns:NAME", netns.DEFAULT, netns.open_lab, netns.up, netns.down, netns.lease, netns.status),
+    "netns": Kind(
+        names="netns, netns:NAME",
+        default=netns.DEFAULT,
+        open=netns.open_lab,
+        up=netns.up,
+        down=netns.down,
+        lease=netns.lease,
+        status=netns.status,
+        arrangement=netns.arrangement,
+    ),
 }
 """A new kind of lab is a line here."""
 
@@ -67,6 +77,12 @@ def down(name: str, *, for_user: str | None = None) -> bool:
 def status(*, for_user: str | None = None) -> list[dict[str, Any]]:
     """Return a row for every lab of the owner that is up."""
     return [row for kind in KINDS.values() for row in kind.status(owner(for_user))]
+
+
+def default_arrangement(name: str) -> Arrangement:
+    """Return what ``arrangement: auto`` means in the lab of that name, whether it is up or not."""
+    kind, instance = _find(name)
+    return kind.arrangement(instance)
 
 
 @contextlib.contextmanager

@@ -76,8 +76,11 @@ class Lab(Protocol):
     def work_dir(self, host: Host) -> str:
         """Return a directory on ``host`` that is the lab's alone and goes away with it."""
 
-    def lock(self, who: str) -> AbstractContextManager[None]:
-        """Hold the lab for one run. Raises LabError that names who holds it already."""
+    def lock(self, who: str | None = None) -> AbstractContextManager[None]:
+        """Hold the lab for one run; ``who`` is what others are told (by default the process).
+
+        Raises LabError that names who holds it already.
+        """
 
     def close(self) -> None:
         """Disconnect; the lab stays up."""

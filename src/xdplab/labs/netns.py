@@ -73,10 +73,10 @@ class NetnsLab:
         return WORK_DIR
 
     @contextlib.contextmanager
-    def lock(self, who: str) -> Iterator[None]:
+    def lock(self, who: str | None = None) -> Iterator[None]:
         holding = _connected(self._uid, self._instance)
         try:
-            if other := holding.ask("lock", who=who).get("locked_by"):
+            if other := holding.ask("lock", who=who or f"process {os.getpid()}").get("locked_by"):
                 raise LabError(
                     f"lab {self.name}: a run is going on in this lab: {other}",
                     remedy="wait for it (`xdplab status`), or use another lab: --lab netns:NAME",
@@ -105,6 +105,11 @@ class NetnsLab:
 def full_name(instance: str) -> str:
     """Return what a person calls the lab."""
     return "netns" if instance == DEFAULT else f"netns:{instance}"
+
+
+def arrangement(_instance: str) -> Arrangement:
+    """Return the arrangement a lab on this machine has."""
+    return arrangement_for(len(os.sched_getaffinity(0)))
 
 
 def open_lab(instance: str, uid: int) -> NetnsLab:

@@ -1,0 +1,258 @@
+"""What a lab's hosts can do and what is missing, a row each, with the remedy. Everything that can be is tried."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal
+
+from xdplab.errors import HostError, LabError
+from xdplab.hosts import Host, LocalHost
+from xdplab.labs.base import Lab, arrangement_for
+from xdplab.labs.packages import Need, distribution, needs
+
+Verdict = Literal["ok", "warn", "missing"]
+
+OLDEST_CLANG = 14
+KERNELS = {(5, 9): "bpf_link for XDP", (5, 18): "BPF live frames"}
+DISK_GIB = 1.0
+"""Free space a run of the default plan needs, with room to spare."""
+
+_PROBE = Path(__file__).with_name("probe.py")
+_PATH = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+
+@dataclass(frozen=True)
+class Row:
+    """One thing looked for. ``found`` says what is there; ``remedy`` is null where nothing needs to be done."""
+
+    host: str
+    check: str
+    found: str
+    verdict: Verdict
+    remedy: str | None = None
+
+
+class Patient:
+    """One host, and what several checks want to know of it."""
+
+    def __init__(self, host: Host, name: str, interface: str | None = None) -> None:
+        self.host, self.name, self.interface = host, name, interface
+
+    def row(self, check: str, found: str, verdict: Verdict = "ok", remedy: str | None = None) -> Row:
+        return Row(self.name, check, found, verdict, None if verdict == "ok" else remedy)
+
+    def read(self, path: str) -> str | None:
+        try:
+            return self.host.get(path).decode(errors="replace").strip()
+        except HostError:
+            return None
+
+    def words(self, *argv: str) -> str | None:
+        """Return what a command says, on either stream, or None where it fails."""
+        result = self.host.run(["env", _PATH, *argv], check=False, deadline_s=10)
+        return (result.text + result.error_text).strip() if result.ok else None
+
+    @cached_property
+    def distribution(self) -> str | None:
+        return distribution(self.read("/etc/os-release") or "")
+
+    @cached_property
+    def cpus(self) -> int:
+        return int(self.words("nproc") or 1)
+
+    @cached_property
+    def probes(self) -> dict[str, dict[str, Any]]:
+        """What probe.py found, by probe; empty where the host has no python3."""
+        argv = ["env", _PATH, "python3", "-I", "-", *([self.interface] if self.interface else [])]
+        result = self.host.run(argv, stdin=_PROBE.read_bytes(), check=False, deadline_s=20)
+        answers = [json.loads(line) for line in result.text.splitlines()]
+        return {answer["probe"]: answer for answer in answers}
+
+
+def kernel(patient: Patient) -> Row:
+    release = patient.words("uname", "-r") or "?"
+    found = re.match(r"(\d+)\.(\d+)", release)
+    version = tuple(map(int, found.groups())) if found else (0, 0)
+    lacking = [f"{what} needs {'.'.join(map(str, since))}" for since, what in KERNELS.items() if version < since]
+    verdict: Verdict = "ok" if not lacking else "missing" if version < min(KERNELS) else "warn"
+    return patient.row("kernel", release, verdict, f"a newer kernel: {', '.join(lacking)}")
+
+
+def btf(patient: Patient) -> Row:
+    there = patient.words("test", "-r", "/sys/kernel/btf/vmlinux") is not None
+    remedy = "a kernel with CONFIG_DEBUG_INFO_BTF (only programs that read kernel structures need it)"
+    return patient.row("BTF", "yes" if there else "no", "ok" if there else "warn", remedy)
+
+
+def lockdown(patient: Patient) -> Row:
+    text = patient.read("/sys/kernel/security/lockdown") or "[none]"
+    mode = (re.findall(r"\[(\w+)\]", text) or ["none"])[0]
+    remedy = "boot with lockdown=integrity or none: confidentiality forbids what BPF and perf read"
+    return patient.row("lockdown", mode, "warn" if mode == "confidentiality" else "ok", remedy)
+
+
+def compiler(patient: Patient) -> Row:
+    words = patient.words("clang", "--version") or ""
+    found = re.search(r"version (\d+)(\.[\d.]+)?", words)
+    if not found:
+        return patient.row("clang version", "none", "missing", _install(patient, "clang"))
+    good = int(found[1]) >= OLDEST_CLANG
+    return patient.row("clang version", found[0][8:], "ok" if good else "missing", f"clang {OLDEST_CLANG} or newer")
+
+
+def libraries(patient: Patient) -> Row:
+    """Their versions, as pkg-config's files say; that they are there at all is a row of `tools`."""
+    folders = "/usr/lib/*/pkgconfig /usr/lib64/pkgconfig /usr/lib/pkgconfig /usr/local/lib/pkgconfig"
+    script = f"for name; do grep -hs ^Version: $(ls -d {folders} 2>/dev/null | sed s,$,/$name.pc,); done; true"
+    versions = (patient.words("sh", "-c", script, "sh", "libbpf", "libxdp") or "").replace("Version: ", "").split()
+    found = "libbpf {}, libxdp {}".format(*versions) if len(versions) == 2 else "versions not told"
+    return patient.row("libraries", found)
+
+
+def perf_events(patient: Patient) -> Row:
+    words = patient.words("perf", "stat", "-a", "-x;", "-e", "cycles,instructions", "--", "true")
+    counted = words is not None and "not supported" not in words and "not counted" not in words
+    remedy = "cycles and caches will be null: a VM needs its hypervisor's virtual PMU, or measure on bare metal"
+    found = "counted" if counted else "not supported" if words is not None else "perf stat -a fails"
+    return patient.row("perf hardware events", found, "ok" if counted else "warn", remedy)
+
+
+def cpus(patient: Patient) -> Row:
+    found = f"{patient.cpus} CPUs, arrangement {arrangement_for(patient.cpus)}"
+    remedy = "TG and DUT share cores: loss and latency under load need 4 CPUs or two machines"
+    return patient.row("CPUs", found, "ok" if patient.cpus >= 4 else "warn", remedy)
+
+
+def governor(patient: Patient) -> Row:
+    mode = patient.read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
+    verdict: Verdict = "ok" if mode in (None, "performance") else "warn"
+    remedy = "`cpupower frequency-set -g performance`, or numbers move with the clock"
+    return patient.row("CPU governor", mode or "not ours to set (a VM)", verdict, remedy)
+
+
+def memory_lock(patient: Patient) -> Row:
+    limits = patient.read("/proc/self/limits") or ""
+    found = re.search(r"Max locked memory\s+(\S+)", limits)
+    free = "unlimited" if found is None or found[1] == "unlimited" else f"{int(found[1]) >> 20} MiB"
+    capable = patient.words("id", "-u") == "0"
+    return patient.row("memory lock", f"{free}, root exempt" if capable else free)
+
+
+def disk_space(patient: Patient, path: str = "/tmp") -> Row:
+    words = (patient.words("df", "-Pk", path) or "").splitlines()
+    gib = int(words[-1].split()[3]) / (1 << 20) if words else 0.0
+    verdict: Verdict = "ok" if gib >= DISK_GIB else "warn"
+    return patient.row(f"disk space in {path}", f"{gib:.1f} GiB free", verdict, f"a run may need {DISK_GIB:g} GiB")
+
+
+def tools(patient: Patient) -> Iterator[Row]:
+    for need in needs("run"):
+        there = _there(patient, need)
+        verdict: Verdict = "missing" if there is None else "ok"
+        remedy = f"{need.remedy(patient.distribution)} ({need.why})"
+        yield patient.row(need.name, there or "no", verdict, remedy)
+
+
+def _there(patient: Patient, need: Need) -> str | None:
+    """Return where a need is met, or None."""
+    look = {
+        "command": ("sh", "-c", 'command -v -- "$1"', "sh", need.name),
+        "header": ("find", f"/usr/include/{need.name}"),
+        "python": ("python3", "-c", f"import ensurepip, {need.name}; print({need.name}.__file__)"),
+    }
+    return patient.words(*look[need.look])
+
+
+def _install(patient: Patient, name: str) -> str:
+    (need,) = [need for need in needs() if need.name == name]
+    return need.remedy(patient.distribution)
+
+
+CHECKS: tuple[Callable[[Patient], Row], ...] = (
+    kernel,
+    btf,
+    lockdown,
+    compiler,
+    libraries,
+    perf_events,
+    cpus,
+    governor,
+    memory_lock,
+    disk_space,
+)
+
+# probe, what it is called, what its failure means, what to do about it
+HOST_PROBES: tuple[tuple[str, str, Verdict, str], ...] = (
+    ("jit", "BPF JIT", "missing", "`sysctl net.core.bpf_jit_enable=1`: interpreted programs are not worth measuring"),
+    ("live_frames", "live frames (xdpgen's engine live)", "warn", "kernel 5.18 or newer; until then use engine afxdp"),
+    ("real_time", "real-time scheduling", "warn", "measure as root with CAP_SYS_NICE: without it ksoftirqd takes over"),
+)
+DEVICE_PROBES: tuple[tuple[str, str, Verdict, str], ...] = (
+    ("native", "XDP native", "warn", "a driver with XDP; native points will be `unsupported`"),
+    ("generic", "XDP generic", "missing", "a kernel with CONFIG_BPF_SYSCALL and generic XDP (4.12)"),
+    ("offload", "XDP offload", "warn", "a NIC that offloads XDP; offload points will be `unsupported`"),
+    ("af_xdp", "AF_XDP copy", "warn", "a kernel with CONFIG_XDP_SOCKETS; af_xdp points will be `unsupported`"),
+    ("zerocopy", "AF_XDP zero-copy", "warn", "a driver with zero-copy; such points will be `unsupported`"),
+)
+
+
+def examine_machine(patient: Patient) -> list[Row]:
+    """Return the rows of a machine, without touching a network interface."""
+    return [*(check(patient) for check in CHECKS), *_probed(patient, HOST_PROBES), *tools(patient)]
+
+
+def examine_interface(patient: Patient) -> list[Row]:
+    """Return the rows of the host's interface: each mode is attached for a moment."""
+    return _probed(patient, DEVICE_PROBES, f" on {patient.interface}")
+
+
+def _probed(patient: Patient, table: tuple[tuple[str, str, Verdict, str], ...], where: str = "") -> list[Row]:
+    rows = []
+    for probe, name, failure, remedy in table:
+        answer = patient.probes.get(probe)
+        if answer is None:
+            rows.append(patient.row(name + where, "not tried", "warn", "install python3 on this host: it tries it"))
+        else:
+            verdict: Verdict = "ok" if answer["ok"] else failure
+            rows.append(patient.row(name + where, answer["found"], verdict, remedy))
+    return rows
+
+
+def examine(lab: Lab) -> list[Row]:
+    """Return the rows of a lab that is up: of each machine, of each end of the link, and of where results will lie.
+
+    A run is not disturbed: while one is going on in the lab its interfaces are left alone, and a row says so.
+    """
+    rows = [disk_space(Patient(LocalHost(), "here"), str(Path.cwd()))]
+    with contextlib.ExitStack() as stack:
+        try:
+            stack.enter_context(lab.lock("xdplab doctor"))
+            ends: tuple[str | None, str | None] = (lab.dut_interface, lab.tg_interface)
+        except LabError as error:
+            ends = (None, None)
+            rows.append(Row("lab", "XDP modes", "not tried", "warn", str(error)))
+        patients = [Patient(lab.dut, "dut", ends[0]), Patient(lab.tg, "tg", ends[1])]
+        machines = patients if lab.arrangement == "hosts" else patients[:1]
+        for patient in patients:
+            rows += examine_machine(patient) if patient in machines else []
+            rows += examine_interface(patient) if patient.interface else []
+    return rows
+
+
+def examine_here(why_no_lab: str) -> list[Row]:
+    """Return the rows of this machine where no lab can be had, for the reason given."""
+    patient = Patient(LocalHost(), "here")
+    rows = examine_machine(patient)
+    if os.geteuid() != 0:
+        privileged = {name for _, name, _, _ in HOST_PROBES}
+        rows = [row for row in rows if row.check not in privileged]  # they say nothing when an ordinary user tries
+    sudo = "yes" if shutil.which("sudo") else "no"
+    return [Row("here", "a lab", f"none (sudo: {sudo})", "missing", why_no_lab), *rows]
