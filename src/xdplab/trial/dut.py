@@ -1,0 +1,128 @@
+"""The DUT's side of one trial, the same to its life whether the kernel or an AF_XDP application does the work."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Protocol
+
+from xdplab.deploy.afxdp import AfxdpRequest, forward
+from xdplab.deploy.deployment import Deployment
+from xdplab.deploy.xdp import XdpRequest, attach, verify
+from xdplab.errors import HostError
+from xdplab.hosts import Host
+
+SESSION_S = 900.0  # the host ends a forgotten session after this, whatever happens to us
+TESTRUN_S = 0.010  # one run of BPF_PROG_TEST_RUN: short enough for every trial, 10,000 times its clock's error
+TESTRUN_RUNS = 5
+CALIBRATION = 1000
+
+
+class DutSide(Protocol):
+    """A program that is attached, and what it can tell."""
+
+    deployment: Deployment
+
+    def counts(self) -> dict[str, Any]:
+        """Return cumulative counts of the side's own, at rest; empty where the driver's counters are all there is."""
+
+    def bpf_stats(self, enabled: bool) -> None: ...
+
+    def runstats(self) -> dict[str, int] | None:
+        """Return run_time_ns and run_cnt of the kernel program."""
+
+    def testrun_ns(self, frame_bytes: int) -> list[float] | None:
+        """Return ns a run by BPF_PROG_TEST_RUN, several runs; None where no kernel program does the work."""
+
+    def raw_files(self) -> dict[str, bytes]: ...
+
+    def stop(self) -> None:
+        """Detach, and wait until nothing is left."""
+
+    def close(self) -> None:
+        """End it at once; harmless after `stop`."""
+
+
+class KernelSide:
+    """native, generic, offload: xdpload holds the program."""
+
+    def __init__(self, host: Host, binary: str, request: XdpRequest, *, queues: int) -> None:
+        self._loader = attach(host, binary, request, deadline_s=SESSION_S)
+        try:
+            loaded = self._loader.loaded
+            found = verify(host, request.interface, program_id=loaded.program_id, mode=request.mode)
+            self.deployment = Deployment.of_loader(self._loader, found, queues=queues)
+        except BaseException:
+            self._loader.close()
+            raise
+
+    def counts(self) -> dict[str, Any]:
+        return {}
+
+    def bpf_stats(self, enabled: bool) -> None:
+        self._loader.bpf_stats(enabled)
+
+    def runstats(self) -> dict[str, int] | None:
+        return asdict(self._loader.runstats())
+
+    def testrun_ns(self, frame_bytes: int) -> list[float] | None:
+        once = max(min(self._loader.testrun(frame_bytes, CALIBRATION, 1)), 1.0)
+        return self._loader.testrun(frame_bytes, max(1, round(TESTRUN_S * 1e9 / once)), TESTRUN_RUNS)
+
+    def raw_files(self) -> dict[str, bytes]:
+        return {"xdpload.jsonl": self._loader.raw.encode()}
+
+    def stop(self) -> None:
+        self._loader.detach()
+
+    def close(self) -> None:
+        self._loader.close()
+
+
+class AfxdpSide:
+    """af_xdp: the application forwards in user space, its own small program redirects."""
+
+    def __init__(self, host: Host, binary: str, request: AfxdpRequest) -> None:
+        self._forwarder = forward(host, binary, request, deadline_s=SESSION_S)
+        try:
+            ready = self._forwarder.ready
+            if ready.bind_obtained != request.bind:
+                raise HostError(f"{host.name}: the sockets are bound {ready.bind_obtained}, {request.bind} was asked")
+            found = verify(host, request.interface, program_id=ready.program_id, mode=request.attach)
+            self.deployment = Deployment.of_forwarder(self._forwarder, found)
+        except BaseException:
+            self._forwarder.close()
+            raise
+
+    def counts(self) -> dict[str, Any]:
+        return asdict(self._forwarder.stats())
+
+    def bpf_stats(self, enabled: bool) -> None:
+        """The kernel's program here only redirects: its run time is not the workload's."""
+
+    def runstats(self) -> dict[str, int] | None:
+        return None
+
+    def testrun_ns(self, frame_bytes: int) -> list[float] | None:
+        return None
+
+    def raw_files(self) -> dict[str, bytes]:
+        return {"afxdp.jsonl": self._forwarder.raw.encode()}
+
+    def stop(self) -> None:
+        self._forwarder.stop()
+
+    def close(self) -> None:
+        self._forwarder.close()
+
+
+@dataclass(frozen=True)
+class OnDut:
+    """Where the pieces of one program lie on the DUT. ``workload`` is null for what only the kernel can run."""
+
+    object: str
+    section: str
+    init: Mapping[str, str]
+    rodata: Mapping[str, int]
+    workload: str | None = None
+    workload_init: str | None = None
