@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #ifndef XDP_MAX_TX_SKB_BUDGET
 #define XDP_MAX_TX_SKB_BUDGET 9 // Linux 6.17
@@ -14,32 +15,40 @@
 // More than the frames' memory in flight, so that the socket's send buffer never holds a frame back.
 #define SEND_BUFFER (FRAMES * 4096)
 
+#define UMEM_BYTES ((size_t)FRAMES * FRAME_BYTES)
+#define RELEASE_MS 1000
+
 static void create_umem(struct socket *socket) {
     const struct xsk_umem_config config = {
         .fill_size = FRAMES, .comp_size = FRAMES, .frame_size = FRAME_BYTES};
-    size_t bytes = (size_t)FRAMES * FRAME_BYTES;
-    socket->frames =
-        mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
-    if (socket->frames == MAP_FAILED)
-        fail("umem", errno, "no memory for %zu bytes of frames", bytes);
-    int error =
-        xsk_umem__create(&socket->umem, socket->frames, bytes, &socket->fill, &socket->completion, &config);
+    int error = xsk_umem__create(&socket->umem, socket->frames, UMEM_BYTES, &socket->fill,
+                                 &socket->completion, &config);
     if (error)
         fail("umem", -error, "the frames cannot be registered: %s", strerror(-error));
 }
 
-static void bind_queue(struct socket *socket, const char *interface, unsigned int queue, bool zerocopy) {
+static int bind_queue(struct socket *socket, const char *interface, unsigned int queue, bool zerocopy) {
     const struct xsk_socket_config config = {
         .rx_size = FRAMES,
         .tx_size = FRAMES,
         .libxdp_flags = XSK_LIBXDP_FLAGS__INHIBIT_PROG_LOAD,
         .bind_flags = (zerocopy ? XDP_ZEROCOPY : XDP_COPY) | XDP_USE_NEED_WAKEUP,
     };
-    int error =
-        xsk_socket__create(&socket->xsk, interface, queue, socket->umem, &socket->rx, &socket->tx, &config);
-    if (error)
-        fail("bind", -error, "queue %u of %s does not bind with %s: %s", queue, interface,
-             zerocopy ? "zerocopy" : "copy", strerror(-error));
+    return -xsk_socket__create(&socket->xsk, interface, queue, socket->umem, &socket->rx, &socket->tx,
+                               &config);
+}
+
+// A queue that has just been let go stays busy until the kernel's worker has released it.
+static void bind_patiently(struct socket *socket, const char *interface, unsigned int queue, bool zerocopy) {
+    int error;
+    for (int patience = RELEASE_MS; (error = bind_queue(socket, interface, queue, zerocopy)); patience--) {
+        if (error != EBUSY || !patience)
+            fail("bind", error, "queue %u of %s does not bind with %s: %s", queue, interface,
+                 zerocopy ? "zerocopy" : "copy", strerror(error));
+        xsk_umem__delete(socket->umem); // libxdp's is good for one try
+        usleep(1000);
+        create_umem(socket);
+    }
     socket->fd = xsk_socket__fd(socket->xsk);
 }
 
@@ -67,17 +76,21 @@ static void give_all_frames(struct socket *socket) {
 }
 
 void socket_open(struct socket *socket, const char *interface, unsigned int queue, bool zerocopy) {
+    socket->frames =
+        mmap(NULL, UMEM_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+    if (socket->frames == MAP_FAILED)
+        fail("umem", errno, "no memory for %zu bytes of frames", UMEM_BYTES);
     create_umem(socket);
-    give_all_frames(socket);
-    bind_queue(socket, interface, queue, zerocopy);
+    bind_patiently(socket, interface, queue, zerocopy);
     raise_limits(socket);
     read_back(socket);
+    give_all_frames(socket);
 }
 
 void socket_close(struct socket *socket) {
     xsk_socket__delete(socket->xsk);
     xsk_umem__delete(socket->umem);
-    munmap(socket->frames, (size_t)FRAMES * FRAME_BYTES);
+    munmap(socket->frames, UMEM_BYTES);
 }
 
 struct xdp_statistics socket_statistics(const struct socket *socket) {

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -18,6 +19,10 @@ from xdplab.hosts.base import Host
 Value = int | bool | str
 Values = dict[str, Value]
 Counted = dict[str, int]
+
+# The kernel releases the queues of closed AF_XDP sockets some milliseconds after their owner has ended.
+SOCKET_RELEASE_S = 2.0
+_SOCKETS_REMAIN = "AF_XDP sockets"
 
 _SHORT_NAMES = {
     "rx-checksumming": "rx",
@@ -73,7 +78,15 @@ class Counts:
 
     def write(self, host: Host, interface: str, values: Mapping[str, Value]) -> None:
         words = [word for name, value in values.items() for word in (name, str(value))]
-        tool(host, ["ethtool", self.change, interface, *words])
+        until = time.monotonic() + SOCKET_RELEASE_S
+        while True:
+            try:
+                tool(host, ["ethtool", self.change, interface, *words])
+                return
+            except UnsupportedError as error:
+                if _SOCKETS_REMAIN not in error.message or time.monotonic() > until:
+                    raise
+            time.sleep(0.02)
 
     def _numbers(self, paragraph: str) -> Counted:
         found = re.findall(r"^([\w ]+):\s+(\d+)$", paragraph, re.MULTILINE)

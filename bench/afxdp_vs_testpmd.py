@@ -1,0 +1,211 @@
+"""The AF_XDP application against dpdk-testpmd's net_af_xdp macswap: the same live frames, interleaved runs, medians.
+
+Run as root on a machine with two CPUs or more: ``python bench/afxdp_vs_testpmd.py [--runs 7]``. The sender has
+CPU 0, the application CPU 1, all at real-time priority. What is missing is said and left out. The last line is one JSON
+object with medians and ratio.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from xdplab.deploy.native import build_room, build_workload
+from xdplab.hosts.local import LocalHost
+
+SENDER_CPU, FORWARDER_CPU = "0", "1"
+SENDER_PRIORITY, FORWARDER_PRIORITY = "5", "6"
+START_S = 20.0
+TESTPMD = "dpdk-testpmd"
+SWAP = """
+#include <string.h>
+const unsigned long xdplab_state_bytes = 0;
+unsigned long xdplab_workload(void *state, unsigned char *data, unsigned int length)
+{
+    unsigned char mac[6];
+    memcpy(mac, data, 6);
+    memcpy(data, data + 6, 6);
+    memcpy(data + 6, mac, 6);
+    return length + (state != 0);
+}
+"""
+
+
+@dataclass(frozen=True)
+class Tools:
+    """Binaries built for this machine."""
+
+    afxdp_user: str
+    xdpgen: str
+    workload: str
+
+    @classmethod
+    def build(cls, cache: str) -> Tools:
+        host = LocalHost()
+        return cls(
+            build_room(host, "afxdp_user", cache),
+            build_room(host, "xdpgen", cache),
+            build_workload(host, SWAP, cache),
+        )
+
+
+def forwarders(tools: Tools) -> dict[str, list[str]]:
+    """Return each contender's command line; ours first."""
+    ours = [tools.afxdp_user, "--interface", "vd0", "--workload", tools.workload, "--cpus", FORWARDER_CPU]
+    eal = [
+        "-l",
+        "0,1",
+        "--main-lcore",
+        SENDER_CPU,
+        "--no-huge",
+        "-m",
+        "512",
+        "--no-shconf",
+        "--no-pci",
+        "--no-telemetry",
+    ]
+    application = ["--", "--forward-mode=macswap", "--auto-start", "--total-num-mbufs=16384"]
+    found = {
+        "afxdp_user": [*ours, "--fifo", FORWARDER_PRIORITY],
+        "afxdp_user busy": [*ours, "--fifo", FORWARDER_PRIORITY, "--busy"],
+    }
+    if shutil.which(TESTPMD):
+        for name, extra in (("testpmd busy-poll", ""), ("testpmd", ",busy_budget=0")):
+            found[name] = [
+                "chrt",
+                "-f",
+                FORWARDER_PRIORITY,
+                TESTPMD,
+                *eal,
+                "--vdev",
+                f"net_af_xdp0,iface=vd0{extra}",
+                *application,
+            ]
+    else:
+        print(f"missing peer: {TESTPMD} (apt install dpdk-dev)")
+    return found
+
+
+class Pair:
+    """Two namespaces of our own and one veth pair of one queue."""
+
+    def __init__(self) -> None:
+        self.dut, self.tg = f"xba{os.getpid()}d", f"xba{os.getpid()}g"
+
+    def __enter__(self) -> Pair:
+        for name in (self.dut, self.tg):
+            subprocess.run(["ip", "netns", "add", name], check=True)
+        link = ["ip", "link", "add", "vd0", "netns", self.dut, "type", "veth", "peer", "name", "vg0", "netns", self.tg]
+        subprocess.run(link, check=True)
+        for name, interface in ((self.dut, "vd0"), (self.tg, "vg0")):
+            self.run(name, "sysctl", "-qw", f"net.ipv6.conf.{interface}.disable_ipv6=1")
+            self.run(name, "ethtool", "-K", interface, "gro", "on")
+            self.run(name, "ip", "link", "set", "dev", interface, "up")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for name in (self.dut, self.tg):
+            subprocess.run(["ip", "netns", "del", name], check=False)
+
+    def run(self, namespace: str, *argv: str) -> str:
+        command = ["ip", "netns", "exec", namespace, *argv]
+        return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+    def program_attached(self) -> bool:
+        return "xdp" in json.loads(self.run(self.dut, "ip", "-j", "link", "show", "dev", "vd0"))[0]
+
+
+@contextlib.contextmanager
+def forwarding(pair: Pair, argv: list[str]) -> Iterator[None]:
+    """Hold one contender running; it ends when its standard input does."""
+    with tempfile.TemporaryFile("w+") as log:
+        command = ["ip", "netns", "exec", pair.dut, *argv]
+        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=log, stderr=log, text=True)
+        try:
+            wait_until_attached(pair, process, log)
+            yield
+        finally:
+            stop(process)
+
+
+def wait_until_attached(pair: Pair, process: subprocess.Popen[str], log: object) -> None:
+    deadline = time.monotonic() + START_S
+    while not pair.program_attached():
+        if process.poll() is not None or time.monotonic() > deadline:
+            log.seek(0)  # type: ignore[attr-defined]
+            sys.exit(f"{process.args} does not start: {log.read()[-600:]}")  # type: ignore[attr-defined]
+        time.sleep(0.05)
+    time.sleep(0.5)  # testpmd begins to forward a little after it has attached
+
+
+def stop(process: subprocess.Popen[str]) -> None:
+    with contextlib.suppress(BrokenPipeError, subprocess.TimeoutExpired):
+        process.communicate("\n" if TESTPMD in process.args else "", timeout=10)
+    process.kill()
+    process.wait()
+
+
+def forwarded_pps(pair: Pair, tools: Tools) -> float:
+    """Offer live frames at the highest rate and return how many a second came back."""
+    argv = [tools.xdpgen, "--interface", "vg0", "--engine", "live", "--queues", "1", "--cpus", SENDER_CPU]
+    argv += ["--fifo", SENDER_PRIORITY, "--stamp", "none", "--bursts", "warmup:0.2,measure:1.0"]
+    lines = [json.loads(line) for line in pair.run(pair.tg, *argv).splitlines()]
+    measured = next(line for line in lines if line["type"] == "summary" and line["burst"] == "measure")
+    return measured["rx_packets"] / measured["duration_s"]
+
+
+def compare(runs: int) -> dict[str, list[float]]:
+    """Return each contender's rates, one a round; every round visits all of them."""
+    with tempfile.TemporaryDirectory() as cache, Pair() as pair:
+        tools = Tools.build(cache)
+        contenders = forwarders(tools)
+        rates: dict[str, list[float]] = {name: [] for name in contenders}
+        for number in range(runs):
+            for name, argv in contenders.items():
+                with forwarding(pair, argv):
+                    rates[name].append(forwarded_pps(pair, tools))
+            print(
+                f"round {number + 1}: " + ", ".join(f"{name} {rates[name][-1] / 1e6:.3f}" for name in rates), flush=True
+            )
+    return rates
+
+
+def report(rates: dict[str, list[float]]) -> dict[str, object]:
+    medians = {name: statistics.median(values) for name, values in rates.items()}
+    peers = [value for name, value in medians.items() if name.startswith("testpmd")]
+    best = max(value for name, value in medians.items() if name.startswith("afxdp_user"))
+    return {
+        "bench": "afxdp_vs_testpmd",
+        "median_pps": {name: round(value) for name, value in medians.items()},
+        "ratio": round(best / max(peers), 3) if peers else None,
+        "goal": 1.0,
+        "runs": min(map(len, rates.values())),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--runs", type=int, default=7, help="rounds, at least 7 for a figure to believe (%(default)s)")
+    arguments = parser.parse_args()
+    if os.geteuid() != 0:
+        sys.exit("needs root: makes network namespaces")
+    if len(os.sched_getaffinity(0)) < 2:
+        sys.exit("needs two CPUs: sender and application each have one")
+    if not Path("/proc/self/ns/net").exists():
+        sys.exit("needs network namespaces")
+    print(json.dumps(report(compare(arguments.runs))))
+
+
+if __name__ == "__main__":
+    main()

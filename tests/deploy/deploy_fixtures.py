@@ -1,0 +1,101 @@
+"""The veth lab, compiled tools and programs, for tests/deploy and tests/afxdp_user."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from veth_pair import VethLab
+
+from xdplab.deploy.native import build_room, build_workload
+from xdplab.hosts.local import LocalHost
+
+DROP_PROGRAM = """
+#include <linux/bpf.h>
+#include <bpf/bpf_helpers.h>
+SEC("xdp") int drop(struct xdp_md *ctx) { return XDP_DROP; }
+char LICENSE[] SEC("license") = "Dual BSD/GPL";
+"""
+
+UNCHECKED_PROGRAM = """
+#include <linux/bpf.h>
+#include <bpf/bpf_helpers.h>
+SEC("xdp") int unchecked(struct xdp_md *ctx) { return *(int *)(long)ctx->data; }
+char LICENSE[] SEC("license") = "Dual BSD/GPL";
+"""
+
+SWAP_WORKLOAD = """
+#include <string.h>
+const unsigned long xdplab_state_bytes = 16;
+unsigned long xdplab_workload(void *state, unsigned char *data, unsigned int length)
+{
+    unsigned char mac[6];
+    memcpy(mac, data, 6);
+    memcpy(data, data + 6, 6);
+    memcpy(data + 6, mac, 6);
+    memcpy(data + 42, state, length < 58 ? 0 : 16);
+    return length;
+}
+"""
+
+
+@pytest.fixture
+def lab() -> Iterator[VethLab]:
+    if os.geteuid() != 0:
+        pytest.skip("needs root: makes network namespaces")
+    lab = VethLab(f"xdt{os.getpid()}")
+    try:
+        lab.up()
+        yield lab
+    finally:
+        lab.down()
+
+
+@pytest.fixture(scope="session")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The build cache on the host, of this test session."""
+    return str(tmp_path_factory.mktemp("cache"))
+
+
+@pytest.fixture(scope="session")
+def xdpload(cache: str) -> str:
+    return build_room(LocalHost(), "xdpload", cache)
+
+
+@pytest.fixture(scope="session")
+def afxdp_user(cache: str) -> str:
+    return build_room(LocalHost(), "afxdp_user", cache)
+
+
+@pytest.fixture(scope="session")
+def xdpgen(cache: str) -> str:
+    return build_room(LocalHost(), "xdpgen", cache)
+
+
+@pytest.fixture(scope="session")
+def swap_workload(cache: str) -> str:
+    """A workload that swaps the MACs and writes its 16 bytes of state into the payload."""
+    return build_workload(LocalHost(), SWAP_WORKLOAD, cache)
+
+
+@pytest.fixture(scope="session")
+def drop_object(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A compiled program that drops everything."""
+    return _compiled(tmp_path_factory.mktemp("drop"), "drop", DROP_PROGRAM)
+
+
+@pytest.fixture(scope="session")
+def unchecked_object(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A compiled program that the verifier refuses."""
+    return _compiled(tmp_path_factory.mktemp("unchecked"), "unchecked", UNCHECKED_PROGRAM)
+
+
+def _compiled(folder: Path, name: str, source: str) -> Path:
+    (folder / f"{name}.bpf.c").write_text(source)
+    include = f"-I/usr/include/{os.uname().machine}-linux-gnu"
+    command = ["clang", "-O2", "-g", "-target", "bpf", include, "-c", f"{name}.bpf.c", "-o", f"{name}.bpf.o"]
+    subprocess.run(command, cwd=folder, check=True)
+    return folder / f"{name}.bpf.o"
