@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: Apache-2.0
+# `make test` sets everything up and checks it; the other targets are short for what xdplab and shell/ do.
+
+BIN = $(shell shell/setup.sh --where)/bin
+PLAN ?= plans/quick.yaml
+RUN ?= $(lastword $(sort $(wildcard results/2*)))
+
+help:
+	@echo "make setup | lab | run [PLAN=…] | figures [RUN=…] | test | lint | bench | nightly | clean"
+
+setup:
+	shell/setup.sh --dev
+
+lab: setup
+	$(BIN)/xdplab lab up
+
+run:
+	shell/run_matrix.sh $(PLAN)
+
+figures: setup
+	$(BIN)/xdplab figures $(RUN)
+
+test: setup
+	shell/check.sh
+
+lint: setup
+	shell/check.sh lint
+
+bench: setup
+	@for script in bench/*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done
+
+nightly: setup
+	$(BIN)/pytest -m nightly
+
+clean:
+	rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist
+	find . -name __pycache__ -not -path './.venv/*' -prune -exec rm -rf {} +
+	@for room in xdpload xdpgen afxdp_user; do $(MAKE) -s -C $$room clean; done
+
+.PHONY: help setup lab run figures test lint bench nightly clean

@@ -1,0 +1,177 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Installs what this machine lacks, then makes the project's Python environment; takes a moment where nothing is to do.
+#
+#   shell/setup.sh              for measuring
+#   shell/setup.sh --dev        for `make test` too
+#   shell/setup.sh --where      only says in which folder the environment is (or will be)
+#   shell/setup.sh --give-back  only gives what a call by sudo made here to the user who called
+#
+# Packages come from src/xdplab/labs/packages.tsv. Only installing them needs root: sudo is called for it.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+: "${XDPLAB_PACKAGES:=src/xdplab/labs/packages.tsv}" # these three are for the tests
+: "${XDPLAB_OS_RELEASE:=/etc/os-release}"
+: "${XDPLAB_POLICY:=/usr/sbin/policy-rc.d}"
+PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin
+
+say() { printf 'setup: %s\n' "$*" >&2; }
+die() {
+    say "$*"
+    exit 1
+}
+
+# An active conda environment made from environment.yml is used; anything else gets .venv here.
+environment() {
+    local name
+    name=$(sed -n 's/^name: *//p' environment.yml)
+    if [ "${CONDA_DEFAULT_ENV:-}" = "$name" ] && [ -x "${CONDA_PREFIX:-}/bin/python" ]; then
+        echo "$CONDA_PREFIX"
+    else
+        echo "$PWD/.venv"
+    fi
+}
+
+as_root() {
+    if [ "$(id -u)" = 0 ]; then "$@"; else sudo "$@"; fi
+}
+
+# ---- packages ----
+
+python() {
+    local candidate
+    for candidate in python3 python3.14 python3.13 python3.12 python3.11; do
+        if "$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
+            echo "$candidate"
+            return
+        fi
+    done
+    die "Python 3.11 or newer is needed (Debian 12, Ubuntu 24.04 and Fedora 37 have it)"
+}
+
+# is_there LOOK NAME: whether a line of the table is met
+is_there() {
+    case $1 in
+    command) command -v "$2" >/dev/null ;;
+    header) [ -e "/usr/include/$2" ] ;;
+    python) [ -d "$ENVIRONMENT/conda-meta" ] || "$PYTHON" -c "import ensurepip, $2" 2>/dev/null ;;
+    *) die "$XDPLAB_PACKAGES: nobody knows how to look for a $1" ;;
+    esac
+}
+
+distribution() {
+    local word
+    # shellcheck source=/dev/null
+    for word in $(. "$XDPLAB_OS_RELEASE" 2>/dev/null && echo "${ID:-} ${ID_LIKE:-}"); do
+        case $word in debian | ubuntu | fedora)
+            echo "$word"
+            return
+            ;;
+        esac
+    done
+    echo unknown
+}
+
+# missing DISTRIBUTION USES: the packages of all that is not there; the Debian names where the distribution is not known
+missing() {
+    local look name use debian ubuntu fedora _why
+    while IFS=$'\t' read -r look name use debian ubuntu fedora _why; do
+        case $look in '#'* | '') continue ;; esac
+        if [[ " $2 " == *" $use "* ]] && ! is_there "$look" "$name"; then
+            case $1 in ubuntu) echo "$ubuntu" ;; fedora) echo "$fedora" ;; *) echo "$debian" ;; esac
+        fi
+    done <"$XDPLAB_PACKAGES" | tr ' ' '\n' | sort -u | tr '\n' ' '
+}
+
+# sshd is wanted as a program: a lab starts its own. A daemon on the machine's address would be a gift nobody asked for.
+without_starting_daemons() (
+    if [ ! -e "$XDPLAB_POLICY" ]; then
+        trap 'as_root rm -f "$XDPLAB_POLICY"' EXIT
+        printf '#!/bin/sh\nexit 101\n' | as_root tee "$XDPLAB_POLICY" >/dev/null
+        as_root chmod 755 "$XDPLAB_POLICY"
+    fi
+    "$@"
+)
+
+no_sshd_at_boot() {
+    if [[ " $1 " == *" openssh-server "* ]] && command -v systemctl >/dev/null; then
+        as_root systemctl disable ssh.service ssh.socket sshd.service >/dev/null 2>&1 || true
+    fi
+}
+
+apt_get() {
+    as_root env DEBIAN_FRONTEND=noninteractive apt-get -q -y -o DPkg::Lock::Timeout=120 "$@" >&2
+}
+
+install_debian() {
+    without_starting_daemons apt_get install --no-install-recommends "$@" && return
+    say "once more, with fresh package lists"
+    apt_get update
+    without_starting_daemons apt_get install --no-install-recommends "$@"
+}
+
+install_ubuntu() { install_debian "$@"; }
+
+install_fedora() { as_root dnf -q -y install --setopt=install_weak_deps=False "$@" >&2; }
+
+install_packages() {
+    local where packages
+    where=$(distribution)
+    packages=$(missing "$where" "$1")
+    [ -z "$packages" ] && return
+    [ "$where" = unknown ] && die "this distribution is not known; install what here is called (in Debian): $packages"
+    if [ "$(id -u)" != 0 ] && ! command -v sudo >/dev/null; then
+        die "these packages are missing, and there is no sudo here; ask root to install: $packages"
+    fi
+    say "installing $packages"
+    # shellcheck disable=SC2086 # a list of words
+    "install_$where" $packages
+    no_sshd_at_boot "$packages"
+    packages=$(missing "$where" "$1")
+    [ -z "$packages" ] || die "still missing after the installation: $packages"
+}
+
+# ---- the Python environment ----
+
+stamp() { cat requirements.lock pyproject.toml | sha256sum; }
+
+make_environment() {
+    local mark=$ENVIRONMENT/xdplab-setup
+    if [ "$(cat "$mark" 2>/dev/null)" = "$(stamp)" ] && "$ENVIRONMENT/bin/python" -c '' 2>/dev/null; then
+        return
+    fi
+    say "making $ENVIRONMENT (a minute or two)"
+    if ! "$ENVIRONMENT/bin/python" -m pip --version >/dev/null 2>&1; then
+        "$PYTHON" -m venv --clear "$ENVIRONMENT"
+    fi
+    "$ENVIRONMENT/bin/python" -m pip install -q --disable-pip-version-check -r requirements.lock
+    "$ENVIRONMENT/bin/python" -m pip install -q --disable-pip-version-check --no-deps -e .
+    stamp >"$mark" # last: an interrupted installation is done again
+}
+
+# What a call by `sudo` made belongs to the user who called it.
+give_back() {
+    if [ "$(id -u)" = 0 ] && [ -n "${SUDO_UID:-}" ] && [ "$(stat -c %u .)" = "$SUDO_UID" ]; then
+        find . -xdev -user 0 -exec chown -h "$SUDO_UID:${SUDO_GID:-$SUDO_UID}" {} +
+    fi
+}
+
+ENVIRONMENT=$(environment)
+case ${1:-} in
+'') uses=run ;;
+--dev) uses="run dev" ;;
+--where)
+    echo "$ENVIRONMENT"
+    exit
+    ;;
+--give-back)
+    give_back
+    exit
+    ;;
+*) die "$1 is not known; there are --dev, --where and --give-back" ;;
+esac
+trap give_back EXIT
+PYTHON=$(python)
+install_packages "$uses"
+make_environment
