@@ -15,8 +15,8 @@ REASON_CHARS = 90
 
 def lab_words(lab: str) -> str:
     """Return ``virtual lab: netns`` or ``lab: rack.yaml``: a virtual lab's rates are not a NIC's."""
-    kind = lab.split(":")[0]
-    return f"virtual lab: {lab}" if kind in VIRTUAL else f"lab: {lab}"
+    virtual = all(part.split(":")[0] in VIRTUAL for part in lab.split(" / "))
+    return f"virtual lab: {lab}" if virtual else f"lab: {lab}"
 
 
 def _lab(trials: pd.DataFrame) -> str:
@@ -28,13 +28,15 @@ def _lab(trials: pd.DataFrame) -> str:
     return " · ".join(part for part in parts if part)
 
 
-def _repetitions(marks: pd.DataFrame) -> str:
+def _repetitions(marks: pd.DataFrame, interval: str) -> str:
     counts = marks.loc[~marks["verdict"].eq("invalid").fillna(False).astype(bool), "n"].dropna()
     if counts.empty:
         return ""
     low, high = int(counts.min()), int(counts.max())
     words = f"n = {low} repetition{'s' if low > 1 else ''}" if low == high else f"n = {low} to {high} repetitions"
-    return f"{words}, error bars: 95 % t interval" if high > 1 else f"{words}, no interval"
+    if high < 2:
+        return f"{words}, no interval"
+    return f"{words}, error bars: {interval}" if interval else words
 
 
 def _held(shown: pd.DataFrame, used: Sequence[str]) -> str:
@@ -73,9 +75,14 @@ def _few_cpus(shown: pd.DataFrame) -> str:
     return f"More queues than the {cpus} CPU{'s' if cpus > 1 else ''} at work show the mechanism, not the scaling."
 
 
-def caption(trials: pd.DataFrame, marks: pd.DataFrame, used: Sequence[str], *more: str) -> tuple[str, ...]:
-    """Return the caption's paragraphs for the ``trials`` of a figure; ``used`` factors stand on its axes."""
+def caption(
+    trials: pd.DataFrame, marks: pd.DataFrame, used: Sequence[str], *more: str, interval: str = "95 % t interval"
+) -> tuple[str, ...]:
+    """Return the caption's paragraphs for the ``trials`` of a figure.
+
+    ``used`` factors stand on its axes; ``more`` is the view's own; ``interval`` names what the error bars are.
+    """
     shown = trials[trials["verdict"].isin(["valid", "invalid"]).fillna(False).astype(bool)]
-    first = "; ".join(part for part in (_lab(shown), _held(shown, used), _repetitions(marks)) if part)
+    first = "; ".join(part for part in (_lab(shown), _held(shown, used), _repetitions(marks, interval)) if part)
     parts = (f"{first}.", *more, _few_cpus(shown), *_not_shown(trials))
     return tuple(part for part in parts if part)

@@ -10,8 +10,8 @@ import pandas as pd
 from matplotlib.axes import Axes
 from numpy.typing import NDArray
 
-from xdplab.analysis.series import settled, with_baselines
-from xdplab.figures import views
+from xdplab.analysis.series import SERIES, key_of, settled, with_baselines
+from xdplab.figures import views, views_cost, views_traffic
 from xdplab.figures.draw import draw
 from xdplab.figures.factors import (
     ALIASES,
@@ -20,13 +20,14 @@ from xdplab.figures.factors import (
     NotApplicableError,
     arrange,
     compound,
+    label_column,
     levels,
 )
 from xdplab.figures.marks import View
 from xdplab.figures.styles import Style
 from xdplab.figures.views import Request, need, only
 
-MOST_FIGURES = 12  # of one name; more is an album nobody looks at
+COMPARE = "compare"  # needs two runs: xdplab.figures.comparing
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,7 @@ def _by_accesses(trials: pd.DataFrame, value: str) -> pd.DataFrame:
 
 def _throughput(trials: pd.DataFrame, value: str | None) -> tuple[pd.DataFrame, str]:
     value = value or "forwarded_pps"
-    rows = _by_accesses(trials, value)
+    rows = _by_accesses(_at_max(trials), value)
     if views.believable(rows, value)["accesses"].nunique() < 2:
         raise NotApplicableError("only one N was measured: there is nothing to draw it against")
     return rows, value
@@ -59,23 +60,81 @@ def _throughput(trials: pd.DataFrame, value: str | None) -> tuple[pd.DataFrame, 
 
 def _baseline(trials: pd.DataFrame, value: str | None) -> tuple[pd.DataFrame, str]:
     value = value or "forwarded_pps"
-    rows = only(trials, trials["accesses"].eq(0), "N = 0 was not measured")
+    rows = only(_at_max(trials), _at_max(trials)["accesses"].eq(0), "N = 0 was not measured")
+    return need(_without_program(rows), value, f"no trial of N = 0 has {value}"), value
+
+
+def _without_program(zeros: pd.DataFrame) -> pd.DataFrame:
+    """N = 0 does no access: whichever program it belongs to, the code is the same."""
     program = ("program_name", "form", "map_type", "working_set_bytes")
-    same = rows.assign(**{name: pd.array([pd.NA] * len(rows), dtype=rows[name].dtype) for name in program})
-    return need(same, value, f"no trial of N = 0 has {value}"), value
+    return zeros.astype(dict.fromkeys(program, "object")).assign(**dict.fromkeys(program, None))
+
+
+def _at_max(trials: pd.DataFrame) -> pd.DataFrame:
+    """A paced load forwards what is offered; a capacity is seen at maximum load (where one was measured)."""
+    unpaced = trials[trials["rate_requested_pps"].isna()]
+    return trials if unpaced.empty else unpaced
 
 
 def _programs(trials: pd.DataFrame, value: str | None) -> tuple[pd.DataFrame, str]:
     value = value or "forwarded_pps"
     only(trials, trials["accesses"].isna() & trials["program_name"].notna(), "no program of the user's own")
-    return need(trials, value, f"no trial has {value}"), value
+    rows = _at_max(trials)
+    rows = rows.assign(program=views.program_labels(rows))
+    return need(rows, value, f"no trial has {value}"), value
 
 
 def _busy(trials: pd.DataFrame, value: str | None) -> tuple[pd.DataFrame, str]:
     for name in [value] if value else ["cpu_busy_cores", "host_busy_cores"]:
         if trials[name].notna().any():
-            return _by_accesses(trials, name), name
+            return _by_accesses(_at_max(trials), name), name
     raise NotApplicableError("CPU use was not measured")
+
+
+def _service_time(trials: pd.DataFrame, value: str | None) -> tuple[pd.DataFrame, str]:
+    rows = _by_accesses(trials, value or "ns_per_packet")
+    return rows, value or "ns_per_packet"
+
+
+def _access_cost(trials: pd.DataFrame, value: str | None) -> tuple[pd.DataFrame, str]:
+    """An access costs access_ns / N, best seen at the series' largest N."""
+    rows = only(
+        trials, trials["accesses"].gt(0) & trials["access_ns"].notna(), "no trial has access_ns (see null_reasons)"
+    )
+    held = key_of(rows, SERIES)
+    last = rows[rows["accesses"].eq(rows["accesses"].groupby(held).transform("max"))]
+    names = label_column(last, ("program_name",), alone=True)
+    per = last["accesses"].astype("Float64")
+    columns = {"an_access_ns": last["access_ns"] / per, "testrun_an_access_ns": last["testrun_ns"] / per}
+    return last.assign(program=names, **columns), "an_access_ns"
+
+
+LOADLESS = tuple(name for name in SERIES if name not in ("load", "rate_requested_pps"))
+
+
+def _latency(trials: pd.DataFrame, value: str | None) -> tuple[pd.DataFrame, str]:
+    """One N leaves the hues to three quantiles; several take them, and two quantiles are enough."""
+    stamped = only(trials, trials["latency_p50_ns"].notna(), "latency was not measured: no stamped frame came back")
+    key = key_of(stamped, (*LOADLESS, "accesses"))
+    headline = key.isin(key[stamped["rate_requested_pps"].notna()])
+    rows = only(stamped, headline, "at maximum load the round trip is queueing: add a paced load to the plan")
+    one = rows["accesses"].nunique() <= 1
+    return views_traffic.melted_latency(rows, ("p50", "p99", "p99.9") if one else ("p50", "p99")), "latency_ns"
+
+
+def _counters(trials: pd.DataFrame, value: str | None) -> tuple[pd.DataFrame, str]:
+    known = only(trials, trials["accesses"].notna(), "no program with a known number of accesses")
+    rows = views_cost.melted_counters(with_baselines(_at_max(known)))
+    return need(rows, "counter_value", "no counter has a value on this machine (see null_reasons)"), "counter_value"
+
+
+def _evenness(trials: pd.DataFrame, value: str | None) -> tuple[pd.DataFrame, str]:
+    """The least N shows the steering best; which program ran then makes no difference."""
+    several = only(trials, trials["queues"].gt(1), "only one queue was used")
+    least = several["accesses"].min()
+    rows = several if pd.isna(least) else several[several["accesses"].eq(least).fillna(False).astype(bool)]
+    queues = views_traffic.melted_queues(_without_program(rows) if least == 0 else rows)
+    return need(queues, "queue_share", "frames by queue were not counted"), "queue_share"
 
 
 CATALOGUE: dict[str, Entry] = {
@@ -88,7 +147,23 @@ CATALOGUE: dict[str, Entry] = {
         "forwarding rate by program, the user's own among them", _programs, views.programs, x="program",
         hues=("mode", "queues"), panels=("queues", "frame_bytes"),
     ),
+    "latency": Entry(
+        "round trip by load", _latency, views_traffic.latency, x="load",
+        hues=("accesses", "quantile", "mode", "queues"), panels=("mode",),
+    ),
+    "service_time": Entry("CPU time per packet against N, with its line", _service_time, views_cost.service_time),
+    "access_cost": Entry(
+        "CPU time of one access, by program and mode", _access_cost, views_cost.access_cost, x="program",
+        hues=("mode",), panels=("working_set_bytes", "queues"),
+    ),
     "busy": Entry("busy CPUs against accesses per packet", _busy, views.busy),
+    "counters": Entry(
+        "perf and other counters against accesses per packet", _counters, views_cost.counters,
+        hues=("mode", "queues", "program_name"), panels=("counter",),
+    ),
+    "evenness": Entry(
+        "frames by receive queue", _evenness, views_traffic.evenness, x="queue", hues=("mode",), panels=("queues",),
+    ),
 }  # fmt: skip
 
 
@@ -114,14 +189,17 @@ def chosen(trials: pd.DataFrame, where: Mapping[str, object] | None) -> pd.DataF
     return trials
 
 
-def _prepared(
+def prepared(
     name: str, trials: pd.DataFrame, hue: str | None, panel: str | None, value: str | None
 ) -> tuple[Entry, Request]:
+    """Return the entry and the request with its layout, factors that still vary as its ``rest``.
+
+    Raises FigureError.
+    """
     entry = entry_named(name)
     if value is not None and value not in trials:
         raise FigureError(f"no column {value!r}", remedy="a rate, a time or a share of trials.parquet")
     rows, column = entry.select(settled(trials), value)
-    rows = rows.assign(program=views.program_labels(rows)) if entry.x == "program" else rows
     shown = views.believable(rows, column)
     layout = arrange(shown, entry.x, hue, panel, entry.hues, entry.panels)
     return entry, Request(name, rows, layout, column)
@@ -137,7 +215,9 @@ def view(
     value: str | None = None,
 ) -> View:
     """Return the marks and look of a figure. Raises FigureError, NotApplicableError."""
-    entry, request = _prepared(name, chosen(trials, where), hue, panel, value)
+    if name == COMPARE:
+        raise FigureError("compare needs two runs", remedy="use compare_view(compare(a, b)) or xdplab compare A B")
+    entry, request = prepared(name, chosen(trials, where), hue, panel, value)
     shown = views.believable(request.trials, request.value)
     return entry.build(Request(name, request.trials, compound(shown, request.layout), request.value))
 

@@ -14,13 +14,13 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
-from matplotlib.ticker import FixedFormatter, FixedLocator, MaxNLocator, NullLocator
+from matplotlib.ticker import FixedFormatter, FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullLocator
 from numpy.typing import NDArray
 
 from xdplab.figures import kinds
 from xdplab.figures.factors import NotApplicableError
 from xdplab.figures.marks import Look, View
-from xdplab.figures.paper import label_axes, place_caption, place_legend, settle, wrap
+from xdplab.figures.paper import label_axes, place_caption, place_legend, settle, text_width_in, wrap
 from xdplab.figures.styles import Style, applied, style_named
 
 MOST_COLUMNS = 3
@@ -47,12 +47,11 @@ def draw(view: View, style: str | Style = "paper-1col") -> Axes | NDArray[Any]:
     panels = _order(look.panels, marks["panel"])
     with applied(style):
         axes = _grid(len(panels), style, look)
-        titles = {panel: "\n".join(wrap(panel, _panel_width(axes, style), style.font_pt)) for panel in panels}
+        titles = {panel: "\n".join(wrap(panel, _panel_width(axes.shape[1], style), style.font_pt)) for panel in panels}
         hues = kinds.paint(_order(look.hues, marks["hue"]), look.palette)
-        places = _places(marks, look)
         for ax, panel in zip(axes.flat, panels, strict=False):
             own = marks[marks["panel"].fillna("") == panel]
-            _panel(ax, own, panel, look, hues, places)
+            _panel(ax, own, panel, look, hues, _places(marks if look.share_x else own, look))
             _scale_y(ax, marks if look.share_y else own, look)
             if panel:
                 ax.set_title(titles[panel])
@@ -72,8 +71,13 @@ def _order(given: tuple[str, ...], labels: pd.Series) -> list[str]:
 
 def _grid(panels: int, style: Style, look: Look) -> NDArray[Any]:
     columns = look.columns if 0 < look.columns <= MOST_COLUMNS else (2 if panels == 4 else min(panels, MOST_COLUMNS))
+    widest = max(
+        (text_width_in(words, style.small_pt) for notes in look.notes.values() for _, words in notes), default=0
+    )
+    while columns > 1 and widest > _panel_width(columns, style):
+        columns -= 1
     rows = -(-panels // columns)
-    height = style.height_in or rows * style.panel_height_in
+    height = style.height_in or (1.5 if panels == 1 else rows) * style.panel_height_in
     sheet = Sheet(figsize=(style.width_in, height), layout="constrained")
     sheet.get_layout_engine().set(w_pad=0.04, h_pad=0.02, hspace=0.03, wspace=0.02)  # type: ignore[union-attr,call-arg]
     FigureCanvasAgg(sheet)
@@ -83,8 +87,8 @@ def _grid(panels: int, style: Style, look: Look) -> NDArray[Any]:
     return np.asarray(axes)
 
 
-def _panel_width(axes: NDArray[Any], style: Style) -> float:
-    return (style.width_in - 6 * style.font_pt / 72) / axes.shape[1] - 0.05
+def _panel_width(columns: int, style: Style) -> float:
+    return (style.width_in - 6 * style.font_pt / 72) / columns - 0.05
 
 
 def _places(marks: pd.DataFrame, look: Look) -> dict[object, float]:
@@ -121,8 +125,10 @@ def _scale_x(ax: Axes, look: Look, places: dict[object, float]) -> None:
         return
     ticks = sorted(set(places.values()))
     if look.x_scale == "linear":
-        ax.set_xlim(left=0 if min(ticks) >= 0 else None)
-        ax.xaxis.set_major_locator(MaxNLocator(5, integer=True))
+        span = max(ticks) - min(ticks) or 1.0
+        ax.set_xlim(min(ticks) - 0.03 * span, max(ticks) + 0.05 * span)
+        narrow = ax.get_subplotspec().get_gridspec().ncols > 2  # type: ignore[union-attr]
+        ax.xaxis.set_major_locator(MaxNLocator(3 if narrow else 6, integer=True, steps=[1, 2, 4, 5, 10]))
         return
     if look.x_scale == "symlog":
         ax.set_xscale("symlog", linthresh=1, linscale=0.6)
@@ -141,8 +147,12 @@ def _scale_y(ax: Axes, marks: pd.DataFrame, look: Look) -> None:
     if look.y_scale == "log":
         ax.set_yscale("log")
         ax.set_ylim(low / 1.5, high * 1.5)
+        wide = high / low > 30
+        ax.yaxis.set_major_locator(LogLocator(subs=(1.0,) if wide else (1.0, 2.0, 5.0), numticks=8))
+        ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        ax.yaxis.set_minor_locator(NullLocator())
         return
-    room = 1.25 if ax.texts else 1.08
+    room = 1.08 + 0.13 * len(ax.texts) if not look.bar_values else 1.15
     bottom = 0.0 if look.from_zero and low >= 0 else low - 0.08 * (high - low)
     ax.set_ylim(bottom, bottom + (high - bottom) * room if high > bottom else bottom + 1)
     ax.yaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]))
@@ -165,6 +175,7 @@ def _write_notes(ax: Axes, notes: tuple[tuple[str, str], ...], hues: dict[str, k
     for line, (hue, words) in enumerate(notes):
         offset = (2.0, -2.0 - line * size * 1.2)
         ax.annotate(
-            words, (0, 1), xycoords="axes fraction", xytext=offset, textcoords="offset points", va="top", ha="left",
+            words, (0, 1), in_layout=False, xycoords="axes fraction", xytext=offset,
+ textcoords="offset points", va="top", ha="left",
             fontsize=size, color=hues[hue].color if hue in hues else "0.2",
         )  # fmt: skip

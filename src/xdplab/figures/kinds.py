@@ -62,9 +62,9 @@ def paint(hues: list[str], palette: str) -> dict[str, Paint]:
 
 
 def slot(rank: int, count: int) -> tuple[float, float]:
-    """Return (offset, width) of one of ``count`` bars side by side."""
-    width = 0.8 / max(count, 1)
-    return ((rank - (count - 1) / 2) * width if count else 0.0), width
+    """Return (offset, width) of one of ``count`` bars side by side; both are 0 where there are no bars."""
+    width = 0.8 / count if count else 0.0
+    return (rank - (count - 1) / 2) * width, width
 
 
 def statuses(marks: pd.DataFrame) -> pd.Series:
@@ -114,6 +114,17 @@ def bars(ax: Axes, x: Array, marks: pd.DataFrame, paint: Paint, slot: tuple[floa
             linewidth=0.5,
         )
     _errors(ax, x + offset, marks, "0.15")
+    if look.bar_values:
+        _write_values(ax, x + offset, marks)
+
+
+def _write_values(ax: Axes, x: Array, marks: pd.DataFrame) -> None:
+    tops = marks["high"].where(marks["high"].notna(), marks["value"])
+    for place, top, value in zip(x, tops, marks["value"], strict=True):
+        ax.annotate(
+            f"{value:.3g}", (place, top), xytext=(0, mpl.rcParams["lines.markersize"]), textcoords="offset points",
+            ha="center", va="bottom", fontsize=mpl.rcParams["legend.fontsize"], color="0.2",
+        )  # fmt: skip
 
 
 def line(ax: Axes, x: Array, marks: pd.DataFrame, paint: Paint, slot: tuple[float, float], look: Look) -> None:
@@ -129,7 +140,7 @@ def line(ax: Axes, x: Array, marks: pd.DataFrame, paint: Paint, slot: tuple[floa
 def point(ax: Axes, x: Array, marks: pd.DataFrame, paint: Paint, slot: tuple[float, float], look: Look) -> None:
     """Markers by themselves, above their bar where there are bars; diamonds where they mean something else."""
     x = x + slot[0]
-    color = "0.15" if look.point_words and slot[1] < 0.8 else paint.color
+    color = "0.15" if slot[1] else paint.color
     _errors(ax, x, marks, color)
     _markers(ax, x, marks, color, "D" if look.point_words else "")
 

@@ -52,7 +52,9 @@ class Look:
     rules: Mapping[str, float] = field(default_factory=dict)
     point_words: str = ""
     columns: int = 0
+    share_x: bool = True
     share_y: bool = True
+    bar_values: bool = False
     from_zero: bool = True
     words: Mapping[str, str] = field(default_factory=dict)
 

@@ -3,30 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from itertools import pairwise
 from typing import Any
 
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.font_manager import FontProperties
+from matplotlib.font_manager import FontProperties, findfont, get_font
 from matplotlib.lines import Line2D
-from matplotlib.textpath import TextPath
 from matplotlib.ticker import FixedFormatter
 from numpy.typing import NDArray
 
 from xdplab.figures.styles import Style
 
 LEADING = 1.3  # line height over type size
+SPACE_EMS = 0.33
 CAPTION, X_LABEL = "1 caption", "2 x label"  # from the lower edge up
 
 
 def text_width_in(words: str, size_pt: float) -> float:
     """Return the width of one line of text in inches."""
-    if not words.strip():
-        return 0.0
-    box = TextPath((0, 0), words, size=size_pt, prop=FontProperties(family="DejaVu Sans")).get_extents()
-    return float(box.x1) / 72
+    parts = words.split(" ")
+    return (sum(_ems(part) for part in parts) + (len(parts) - 1) * SPACE_EMS) * size_pt / 72
+
+
+@lru_cache(maxsize=4096)
+def _ems(word: str) -> float:
+    """Return a word's width in units of its type size; asking the font itself is a hundred times faster than a path."""
+    font = get_font(findfont(FontProperties(family="DejaVu Sans")))
+    font.set_size(100, 72)
+    font.set_text(word, 0.0)
+    return float(font.get_width_height()[0]) / 64 / 100
 
 
 def wrap(words: str, width_in: float, size_pt: float) -> list[str]:
@@ -43,7 +51,7 @@ def wrap(words: str, width_in: float, size_pt: float) -> list[str]:
 
 def place_caption(sheet: Figure, caption: Sequence[str], style: Style) -> None:
     """Write the caption along the lower edge; it makes the figure higher."""
-    lines = [line for part in caption for line in wrap(part, style.width_in - 0.1, style.caption_pt)]
+    lines = [line for part in caption for line in wrap(part, style.width_in - 0.15, style.caption_pt)]
     if not lines:
         return
     sheet.text(
@@ -60,6 +68,7 @@ def _caption_height(lines: int, size_pt: float) -> float:
 
 def label_axes(sheet: Figure, axes: NDArray[Any], x_label: str, y_label: str, style: Style) -> None:
     """Label a single panel on its axes, several once for all."""
+    y_label = "\n".join(wrap(y_label, 0.75 * sheet.get_figheight(), style.font_pt))
     if axes.size == 1:
         axes.flat[0].set(xlabel=x_label, ylabel=y_label)
         return
@@ -91,23 +100,44 @@ def _center_labels(sheet: Figure, shown: list[Axes]) -> None:
 
 
 def place_legend(sheet: Figure, entries: list[tuple[Artist, str]], title: str, style: Style) -> None:
-    """Put one legend above all panels, in as many columns as the width holds; it makes the figure higher."""
+    """Put one legend above all panels, in as many columns as the width holds; it makes the figure higher.
+
+    Its title leads the row where all fits into one, and stands above where it does not.
+    """
     if not entries:
         return
-    handles, words = [entry[0] for entry in entries], [entry[1] for entry in entries]
-    if title:
-        handles, words = [_blank(), *handles], [f"{title}:", *words]
-    for columns in range(len(words), 0, -1):
-        legend = sheet.legend(
-            handles, words, loc="outside upper center", ncols=columns, columnspacing=1.0, handletextpad=0.5,
-            handlelength=2.0, borderaxespad=0.2,
-        )  # fmt: skip
-        box = legend.get_window_extent()
-        if box.width / sheet.dpi <= style.width_in - 0.05 or columns == 1:
-            break
-        legend.remove()
+    led = [(_blank(), f"{title}:"), *entries] if title else entries
+    height, fits = _legend(sheet, led, len(led), "", style)
+    columns = len(entries)
+    while not fits and columns:
+        height, fits = _legend(sheet, entries, columns, title, style)
+        columns -= 1
     if style.height_in is None:
-        sheet.set_figheight(sheet.get_figheight() + box.height / sheet.dpi)
+        sheet.set_figheight(sheet.get_figheight() + height)
+
+
+def _legend(
+    sheet: Figure, entries: list[tuple[Artist, str]], columns: int, title: str, style: Style
+) -> tuple[float, bool]:
+    """Return the legend's height in inches and whether it fits; it stays only if it does, or cannot be narrower."""
+    order = _row_major(len(entries), columns)
+    chosen = [(_blank(), "") if place is None else entries[place] for place in order]
+    legend = sheet.legend(
+        [handle for handle, _ in chosen], [words for _, words in chosen], loc="outside upper center", ncols=columns,
+        columnspacing=1.0, handletextpad=0.5, handlelength=2.0, borderaxespad=0.2, title=title or None,
+    )  # fmt: skip
+    box = legend.get_window_extent()
+    fits = box.width / sheet.dpi <= style.width_in - 0.05 or columns == 1
+    if not fits:
+        legend.remove()
+    return box.height / sheet.dpi, fits
+
+
+def _row_major(count: int, columns: int) -> list[int | None]:
+    """Return the order that makes matplotlib, which fills columns, fill rows; None is an empty place."""
+    rows = -(-count // columns)
+    places = [row * columns + column for column in range(columns) for row in range(rows)]
+    return [place if place < count else None for place in places]
 
 
 def _blank() -> Artist:
@@ -119,7 +149,7 @@ def settle(sheet: Figure, shown: list[Axes], *, categorical: bool) -> None:
     """Lay out, then see to tick labels that touch: turn words, leave out numbers."""
     _reserve_foot(sheet)
     sheet.draw_without_rendering()
-    if categorical and any(_collide(ax) for ax in shown) and _wordy(shown):
+    if categorical and any(_collide(ax) for ax in shown):
         for ax in shown:
             ax.tick_params(axis="x", rotation=30)
             for label in ax.get_xticklabels():
@@ -129,16 +159,21 @@ def settle(sheet: Figure, shown: list[Axes], *, categorical: bool) -> None:
     else:
         for ax in shown:
             _thin(ax)
+    _freeze(sheet)
     _center_labels(sheet, shown)
+
+
+def _freeze(sheet: Figure) -> None:
+    """End the layout here: the solver leaves noise in the last digits, and equal figures must have equal bytes."""
+    sheet.set_layout_engine("none")
+    for ax in sheet.axes:
+        x, y, width, height = (round(share, 6) for share in ax.get_position().bounds)
+        ax.set_position((x, y, width, height))
 
 
 def _collide(ax: Axes) -> bool:
     boxes = [label.get_window_extent() for label in ax.get_xticklabels() if label.get_text()]
     return any(a.x1 + 1 > b.x0 for a, b in pairwise(boxes))
-
-
-def _wordy(axes: list[Axes]) -> bool:
-    return any(not label.get_text().strip().isdigit() for ax in axes for label in ax.get_xticklabels())
 
 
 def _thin(ax: Axes) -> None:

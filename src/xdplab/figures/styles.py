@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import matplotlib as mpl
 
@@ -48,7 +49,7 @@ def style_named(name: str) -> Style:
 def applied(style: Style) -> Iterator[None]:
     """Matplotlib's parameters for this style, restored afterwards: a notebook's own settings are left alone."""
     thin = style.line_pt * 0.6
-    parameters = {
+    parameters: dict[Any, Any] = {
         "font.family": "DejaVu Sans",
         "font.size": style.font_pt,
         "axes.titlesize": style.font_pt,

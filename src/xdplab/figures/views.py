@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import pandas as pd
 
@@ -64,7 +65,12 @@ def labelled(request: Request, x: pd.Series | None = None) -> pd.DataFrame:
     )
 
 
-def orders(request: Request) -> dict[str, object]:
+def unlimited(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return ``rows`` without their limits: who limited the rate bounds a rate, not a share, a count or a time."""
+    return rows.assign(limited_by=None)
+
+
+def orders(request: Request) -> dict[str, Any]:
     """Return the orders of hues and panels, panels a row and the legend's title, for the look."""
     rows = believable(request.trials, request.value)
     panel = request.layout.panel
@@ -84,7 +90,7 @@ RATES = {
 ACCESSES = "memory accesses per packet (N)"
 
 
-def _rate_view(request: Request, kind: str, x_label: str, x: pd.Series | None = None, **look: object) -> View:
+def _rate_view(request: Request, kind: str, x_label: str, x: pd.Series | None = None, **look: Any) -> View:
     rows = labelled(request, x)
     family, words = RATES[request.value]
     size, unit = unit_of(rows["value"], family)
@@ -94,7 +100,7 @@ def _rate_view(request: Request, kind: str, x_label: str, x: pd.Series | None = 
         marks,
         Look(
             x_label, f"{words} ({unit})", caption=small,
-            **orders(request), **look,  # type: ignore[arg-type]
+            **orders(request), **look,
         ),
     )  # fmt: skip
 
@@ -112,9 +118,9 @@ def baseline(request: Request) -> View:
 
 def programs(request: Request) -> View:
     """Forwarding rate by program, the user's own among them."""
-    names = program_labels(request.trials)
+    names = request.trials["program"]
     order = tuple(dict.fromkeys(names.loc[request.trials.sort_values(["program_name", "accesses"]).index]))
-    return _rate_view(request, "bar", "program", names, x_values=order)
+    return _rate_view(request, "bar", "program", x_values=order)
 
 
 def program_labels(trials: pd.DataFrame) -> pd.Series:
@@ -124,14 +130,14 @@ def program_labels(trials: pd.DataFrame) -> pd.Series:
 
 def busy(request: Request) -> View:
     """Busy CPUs in the window against N: the DUT's, or the whole machine's where TG and DUT share it."""
-    marks = marks_frame(collect(labelled(request), request.figure, "line"))
-    whose = "DUT" if request.value.startswith("cpu_") else "whole machine, TG included"
+    marks = marks_frame(collect(unlimited(labelled(request)), request.figure, "line"))
+    whose = "DUT" if request.value.startswith("cpu_") else "whole machine"
     note = "CPU time is counted by clock ticks: coarse over one window."
     return View(
         marks,
         Look(
-            ACCESSES, f"busy CPUs ({whose})", x_scale="symlog", hue_title=title_of(request.layout.hue),
-            caption=caption(request.trials, marks, request.used, note), **orders(request),  # type: ignore[arg-type]
+            ACCESSES, f"busy CPUs ({whose})", x_scale="symlog",
+            caption=caption(request.trials, marks, request.used, note), **orders(request),
         ),
     )  # fmt: skip
 

@@ -1,0 +1,98 @@
+"""All figures that a run has data for, split so that nothing is mixed; for the rest, the reason in words."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pandas as pd
+
+from xdplab.figures.catalogue import CATALOGUE, entry_named, prepared
+from xdplab.figures.factors import FACTORS, MAX_HUES, NEVER_MIXED, FigureError, Layout, levels
+from xdplab.figures.marks import View
+from xdplab.figures.save import provenance, save
+from xdplab.figures.styles import Style
+from xdplab.figures.views import Request, believable
+
+MOST_FIGURES = 12  # of one name: more is an album nobody looks at
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """``files`` of one figure, or none and the ``reason`` why there is no such figure."""
+
+    name: str
+    stem: str
+    files: tuple[Path, ...]
+    reason: str = ""
+
+
+def draw_all(
+    trials: pd.DataFrame,
+    folder: Path,
+    *,
+    style: str | Style = "paper-1col",
+    names: Sequence[str] = (),
+    source: Mapping[str, str] | None = None,
+) -> list[Drawn]:
+    """Draw every figure of the catalogue (or ``names``) into ``folder``; one entry a figure, drawn or not."""
+    source = provenance(trials) if source is None else source
+    done: list[Drawn] = []
+    for name in names or CATALOGUE:
+        for stem, found in views_of(name, trials):
+            if isinstance(found, View):
+                done.append(Drawn(name, stem, save(found, folder, stem, style=style, source=source)))
+            else:
+                done.append(Drawn(name, stem, (), found))
+    return done
+
+
+def views_of(name: str, trials: pd.DataFrame) -> Iterator[tuple[str, View | str]]:
+    """Yield (stem, view) of each figure that ``name`` makes of these trials, or (stem, reason)."""
+    count = 0
+    for mixed, group in split(trials, [factor for factor in NEVER_MIXED if trials[factor].nunique() > 1]):
+        stem = "-".join((name, *mixed))
+        try:
+            _, request = prepared(name, group, None, None, None)
+        except FigureError as error:
+            yield stem, str(error)
+            continue
+        parts = list(split(request.trials, request.layout.rest, believable(request.trials, request.value)))
+        for rest, rows in parts[: MOST_FIGURES - count]:
+            yield "-".join((stem, *rest)), _view(name, request, rows)
+        count += len(parts)
+        if count > MOST_FIGURES:
+            yield stem, f"{count} figures would be too many: {', '.join(request.layout.rest)} vary, choose with where="
+            return
+
+
+def _view(name: str, request: Request, rows: pd.DataFrame) -> View | str:
+    layout = Layout(request.layout.x, request.layout.hue, request.layout.panel)
+    shown = believable(rows, request.value)
+    if layout.hue and len(shown[list(layout.hue)].drop_duplicates()) > MAX_HUES:
+        return f"more than {MAX_HUES} levels of {' and '.join(layout.hue)}: choose with where="
+    return entry_named(name).build(Request(name, rows, layout, request.value))
+
+
+def split(
+    trials: pd.DataFrame, names: Sequence[str], among: pd.DataFrame | None = None
+) -> Iterator[tuple[tuple[str, ...], pd.DataFrame]]:
+    """Yield (slugs, rows) of each combination of ``names`` found ``among`` the rows, in the factors' order."""
+    if not names:
+        yield (), trials
+        return
+    first, *others = names
+    source = trials if among is None else among
+    for level in levels(source, first):
+        rows = trials[trials[first].isin([level])]
+        inner = None if among is None else among[among[first].isin([level])]
+        for slugs, part in split(rows, others, inner):
+            yield (slug(first, level), *slugs), part
+
+
+def slug(name: str, level: object) -> str:
+    """Return a level as a part of a file name: ``64B``, ``chase-read``, ``8q``."""
+    words = {"frame_bytes": f"{level}B", "queues": f"{level}q", "accesses": f"N{level}", "arrangement": str(level)}
+    return re.sub(r"[^A-Za-z0-9.]+", "-", words.get(name, FACTORS[name].short(str(level)))).strip("-")

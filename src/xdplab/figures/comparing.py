@@ -1,0 +1,60 @@
+"""Two runs in one figure: the ratio of each point both have."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pandas as pd
+
+from xdplab.analysis.values import records
+from xdplab.figures.caption import caption
+from xdplab.figures.catalogue import COMPARE, chosen
+from xdplab.figures.factors import NotApplicableError, arrange, compound
+from xdplab.figures.marks import Look, View, marks_frame
+from xdplab.figures.views import ACCESSES, Request, labelled, orders, program_labels
+
+
+def compare_view(
+    compared: pd.DataFrame,
+    *,
+    names: tuple[str, str] = ("a", "b"),
+    hue: str | None = None,
+    panel: str | None = None,
+    where: Mapping[str, object] | None = None,
+) -> View:
+    """Return the view of ``analysis.compare.compare(a, b)``: ratio b/a by N, or by program with a user's among them.
+
+    ``names`` label the two runs. Raises NotApplicableError where no point has a ratio.
+    """
+    rows = chosen(compared, where)
+    if rows["ratio"].isna().all():
+        raise NotApplicableError("the two runs have no valid point in common")
+    counted = bool(rows["accesses"].notna().all())
+    x = "accesses" if counted else "program"
+    judged = rows.assign(verdict="valid", limited_by=None, program=program_labels(rows))
+    known = judged[judged["ratio"].notna()]
+    layout = arrange(known, x, hue, panel, ("queues", "program_name", "frame_bytes", "mode"), ("mode",))
+    request = Request(COMPARE, judged, compound(known, layout), "ratio")
+    table = _marks(labelled(request), known)
+    note = f"{names[1]} over {names[0]}: ratio of geometric means, 95 % Welch interval of the logarithms."
+    small = caption(judged, table, request.used, note, *_without(rows), interval="")
+    look = Look(
+        ACCESSES if counted else "program", f"rate of {names[1]} / {names[0]}", "symlog" if counted else "category",
+        from_zero=False, rules={"": 1.0}, caption=small, **orders(request),
+    )  # fmt: skip
+    return View(table, look)
+
+
+def _marks(rows: pd.DataFrame, known: pd.DataFrame) -> pd.DataFrame:
+    """A ratio is one number with its own interval; nothing is left to average."""
+    kind = "line" if known["accesses"].notna().all() else "point"
+    place = rows[["panel", "hue", "x", "value"]].assign(figure=COMPARE, file=COMPARE, kind=kind)
+    n = known[["n_a", "n_b"]].min(axis=1)
+    own = known[["low", "high"]].assign(n=n, verdict="valid", limited_by=None, points=known["point_id"])
+    return marks_frame(records(pd.concat([place, own], axis=1)))
+
+
+def _without(rows: pd.DataFrame) -> list[str]:
+    lost = rows[rows["ratio"].isna()]
+    reasons = "; ".join(sorted(lost["reason"].dropna().unique()))
+    return [f"No ratio for {len(lost)} of {len(rows)} points: {reasons}."] if len(lost) else []

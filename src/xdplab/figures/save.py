@@ -1,0 +1,79 @@
+"""A figure on disk: SVG, PDF, PNG and the marks it was drawn from; the same marks give the same bytes."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from xdplab.errors import ResultsError
+from xdplab.figures.draw import draw
+from xdplab.figures.marks import View
+from xdplab.figures.styles import Style, applied, style_named
+
+FORMATS = ("svg", "pdf", "png")
+# A date in the file would make equal figures differ.
+UNDATED: dict[str, dict[str, Any]] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}, "png": {"Software": None}}
+NOTE_KEY = {"svg": "Description", "pdf": "Subject", "png": "Description"}
+
+
+def provenance(trials: pd.DataFrame) -> dict[str, str]:
+    """Return what leads from a figure back to its trials: run ids and the version of the rules that judged them."""
+    names = {"run": "run_id", "rules": "rules_version"}
+    return {word: ", ".join(sorted(trials[column].dropna().unique())) for word, column in names.items()}
+
+
+def render(sheet: Figure, suffix: str, style: Style, title: str, source: Mapping[str, str]) -> bytes:
+    """Return the figure's bytes in one format, with ``source`` in its metadata."""
+    note = "; ".join(f"{word} {value}" for word, value in source.items() if value)
+    metadata = UNDATED[suffix] | {"Title": title, NOTE_KEY[suffix]: f"xdplab; {note}"}
+    stream = io.BytesIO()
+    with applied(style):
+        sheet.savefig(stream, format=suffix, metadata=metadata)
+    return stream.getvalue()
+
+
+def save(
+    view: View,
+    folder: Path,
+    stem: str,
+    *,
+    style: str | Style = "paper-1col",
+    source: Mapping[str, str] | None = None,
+    formats: Sequence[str] = FORMATS,
+) -> tuple[Path, ...]:
+    """Draw a view and write ``stem`` in each format and its marks as CSV; return the paths.
+
+    Raises ResultsError naming the file where it cannot be written.
+    """
+    style = style_named(style) if isinstance(style, str) else style
+    sheet = sheet_of(draw(view, style))
+    files = {suffix: render(sheet, suffix, style, stem, source or {}) for suffix in formats}
+    files["csv"] = view.marks.assign(file=stem).to_csv(index=False, lineterminator="\n").encode()
+    return tuple(_write(folder / f"{stem}.{suffix}", data) for suffix, data in files.items())
+
+
+def sheet_of(axes: Axes | np.ndarray[Any, Any]) -> Figure:
+    """Return the figure that holds one Axes or an array of them."""
+    first = axes.flat[0] if isinstance(axes, np.ndarray) else axes
+    found = first.figure
+    assert isinstance(found, Figure)
+    return found
+
+
+def _write(path: Path, data: bytes) -> Path:
+    """A figure is whole or absent: a reader never opens half a file."""
+    partial = path.with_name(f".{path.name}.partial")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        partial.write_bytes(data)
+        partial.replace(path)
+    except OSError as error:
+        raise ResultsError(f"cannot write {path}: {error.strerror}", remedy="free space, or choose --out") from error
+    return path

@@ -1,0 +1,133 @@
+"""Views of what the work costs: service time with its line, cost of an access, counters."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import isnan
+
+import pandas as pd
+
+from xdplab.analysis.fit import Line, fit_line
+from xdplab.figures.caption import caption
+from xdplab.figures.factors import label_order
+from xdplab.figures.marks import Look, View, collect, marks_frame
+from xdplab.figures.views import ACCESSES, Request, labelled, orders, unlimited
+
+
+def service_time(request: Request) -> View:
+    """CPU time a packet against N, with the line t0 + c N of each hue and panel, and c with its standard error."""
+    rows = labelled(request)
+    marks = collect(rows, request.figure, "point")
+    notes: dict[str, list[tuple[str, str]]] = {}
+    believed = rows[rows["verdict"] == "valid"]
+    for (panel, hue), group in believed.groupby(["panel", "hue"], sort=False):
+        line = fit_line(group["x"].astype(float), group["value"])
+        if line is None:
+            continue
+        marks += _line_marks(request.figure, str(panel), str(hue), line, float(group["x"].max()))
+        notes.setdefault(str(panel), []).append((str(hue), line_words(line)))
+    table = marks_frame(marks)
+    model = "Lines: t = t0 + c·N, least squares weighted by 1/t² over repetitions; c with its standard error."
+    small = caption(request.trials, table, request.used, model, *_left_out(request))
+    ordered = {panel: _by_order(lines, request) for panel, lines in notes.items()}
+    return View(
+        table, Look(ACCESSES, "CPU time per packet (ns)", "linear", notes=ordered, caption=small, **orders(request))
+    )
+
+
+def _by_order(lines: list[tuple[str, str]], request: Request) -> tuple[tuple[str, str], ...]:
+    order = list(orders(request)["hues"])
+    return tuple(sorted(lines, key=lambda line: order.index(line[0])))
+
+
+def line_words(line: Line) -> str:
+    """Return ``c = 2.41 ± 0.02 ns`` with the digits that the error allows."""
+    if isnan(line.c_se):
+        return f"c = {line.c:.3g} ns"
+    digits = max(0, min(4, -int(f"{line.c_se:.0e}".split("e")[1]))) if line.c_se > 0 else 3
+    return f"c = {line.c:.{digits}f} ± {line.c_se:.{digits}f} ns"
+
+
+def _line_marks(figure: str, panel: str, hue: str, line: Line, last: float) -> list[dict[str, object]]:
+    base = {"figure": figure, "file": figure, "kind": "fit", "panel": panel, "hue": hue, "verdict": "valid"}
+    return [base | {"x": x, "value": line.at(x)} for x in (0.0, last)]
+
+
+def _left_out(request: Request) -> list[str]:
+    rows = request.trials
+    no_time = rows[rows["verdict"].eq("valid").fillna(False) & rows[request.value].isna()]
+    count = no_time["point_id"].nunique()
+    if not count:
+        return []
+    limits = ", ".join(sorted(no_time["limited_by"].dropna().unique())) or "unknown"
+    return [
+        f"Not shown: {count} point{'s' if count > 1 else ''} without a service time of the DUT (limited by {limits})."
+    ]
+
+
+def access_cost(request: Request) -> View:
+    """CPU time of one access by program, with BPF_PROG_TEST_RUN of the same program beside it."""
+    rows = labelled(request, request.trials["program"])
+    marks = collect(unlimited(rows), request.figure, "bar")
+    check = Request(request.figure, request.trials, request.layout, "testrun_an_access_ns")
+    beside = unlimited(labelled(check, request.trials["program"]))
+    marks += collect(beside, request.figure, "point")
+    table = marks_frame(marks)
+    counts = sorted(request.trials["accesses"].dropna().unique())
+    note = f"(1/rate(N) − 1/rate(0)) × CPUs / N at the largest N of each program ({', '.join(map(str, counts))})."
+    small = caption(request.trials, table, (*request.used, "accesses"), note)
+    names = tuple(label_order(request.trials, ("program_name",), alone=True))
+    look = Look(
+        "program", "CPU time per access (ns)", x_values=names, point_words="BPF_PROG_TEST_RUN", bar_values=True,
+        caption=small,        **orders(request),
+    )  # fmt: skip
+    return View(table, look)
+
+
+@dataclass(frozen=True)
+class Counter:
+    """``column`` divided by ``per``, both of trials.parquet; ``words`` title the panel."""
+
+    column: str
+    per: str | None
+    words: str
+
+
+COUNTERS = (
+    Counter("instructions", "perf_packets", "instructions per packet"),
+    Counter("cycles", "perf_packets", "cycles per packet"),
+    Counter("ipc", None, "instructions per cycle"),
+    Counter("branches", "perf_packets", "branches per packet"),
+    Counter("branch_misses", "perf_packets", "branch misses per packet"),
+    Counter("l1d_loads", "perf_packets", "L1d loads per packet"),
+    Counter("l1d_misses", "perf_packets", "L1d misses per packet"),
+    Counter("host_instructions", "perf_packets", "instructions per packet (whole machine)"),
+    Counter("host_cycles", "perf_packets", "cycles per packet (whole machine)"),
+    Counter("host_context_switches", None, "context switches in the perf pass (whole machine)"),
+    Counter("softnet_squeezed", None, "NAPI out of budget (times)"),
+    Counter("softnet_dropped", None, "backlog drops (frames)"),
+    Counter("xsk_dropped", None, "AF_XDP ring drops (frames)"),
+    Counter("program_run_ns", None, "program run time (ns, BPF statistics)"),
+)
+
+
+def melted_counters(trials: pd.DataFrame) -> pd.DataFrame:
+    """Return one row a trial and counter that it has, with the columns counter and counter_value."""
+    parts = []
+    for counter in COUNTERS:
+        values = trials[counter.column].astype("Float64")
+        if counter.per is not None:
+            values = values / trials[counter.per].astype("Float64").where(trials[counter.per].gt(0))
+        there = trials.assign(counter=counter.words, counter_value=values)
+        parts.append(there[values.notna()])
+    return pd.concat(parts, ignore_index=True)
+
+
+def counters(request: Request) -> View:
+    """What the counters say, a panel each, against N."""
+    table = marks_frame(collect(unlimited(labelled(request)), request.figure, "line"))
+    small = caption(request.trials, table, request.used)
+    names = request.trials["counter"].unique()
+    words = str(names[0]) if len(names) == 1 else ""  # several name their panels
+    look = Look(ACCESSES, words, "symlog", share_y=False, caption=small, **orders(request))
+    return View(table, look)

@@ -1,0 +1,81 @@
+"""Views of what happens to the traffic: latency by load, evenness over queues."""
+
+from __future__ import annotations
+
+import json
+
+import pandas as pd
+
+from xdplab.figures.caption import caption
+from xdplab.figures.factors import NotApplicableError
+from xdplab.figures.marks import Look, View, collect, marks_frame
+from xdplab.figures.views import Request, labelled, orders, unit_of, unlimited
+
+QUANTILES = {"p50": "latency_p50_ns", "p99": "latency_p99_ns", "p99.9": "latency_p999_ns"}
+
+
+def melted_latency(trials: pd.DataFrame, quantiles: tuple[str, ...] = tuple(QUANTILES)) -> pd.DataFrame:
+    """Return one row a trial and quantile, with the columns quantile and latency_ns."""
+    parts = [trials.assign(quantile=name, latency_ns=trials[QUANTILES[name]]) for name in quantiles]
+    return pd.concat(parts, ignore_index=True)
+
+
+def load_labels(trials: pd.DataFrame) -> tuple[pd.Series, str]:
+    """Return each row's load (``20``, ``50 % PDR``, ``max``) and the unit of the paced rates."""
+    rates = trials["rate_requested_pps"].astype("Float64")
+    size, unit = unit_of(rates.dropna(), "pps") if rates.notna().any() else (1.0, "")
+    labels = [_load_label(str(load), rate, size) for load, rate in zip(trials["load"], rates, strict=True)]
+    return pd.Series(labels, index=trials.index), unit
+
+
+def _load_label(load: str, rate: float, size: float) -> str:
+    if load.endswith("%"):
+        return f"{load[:-1].strip()} % PDR"
+    return load if pd.isna(rate) else f"{rate / size:.3g}"
+
+
+def latency(request: Request) -> View:
+    """Round trip by load; a paced load is the headline, maximum load is queueing and stands apart."""
+    trials = request.trials
+    labels, load_unit = load_labels(trials)
+    ordered = trials.sort_values("rate_requested_pps", na_position="last").index
+    rows = unlimited(labelled(request, labels))
+    size, unit = (1e3, "µs") if rows["value"].max() > 1e3 else (1.0, "ns")
+    paced = trials.loc[rows.index, "rate_requested_pps"].notna()
+    marks = collect(rows[paced], request.figure, "line", size) + collect(rows[~paced], request.figure, "point", size)
+    table = marks_frame(marks)
+    quantiles = trials["quantile"].unique()
+    which = f"{quantiles[0]} " if len(quantiles) == 1 else ""
+    look = Look(
+        f"offered load ({load_unit})" if load_unit else "offered load", f"{which}round trip ({unit})", y_scale="log",
+        x_values=tuple(dict.fromkeys(labels.loc[ordered])), point_words="max load: queueing, not latency",
+        caption=caption(trials, table, request.used), **orders(request),
+    )  # fmt: skip
+    return View(table, look)
+
+
+def melted_queues(trials: pd.DataFrame) -> pd.DataFrame:
+    """Return one row a trial and receive queue, with the columns queue and queue_share (% of the frames)."""
+    counted = trials[trials["rx_by_queue"].notna()]
+    frames = counted["rx_by_queue"].map(json.loads)
+    arrived = frames[frames.map(sum) > 0]
+    if arrived.empty:
+        raise NotApplicableError("frames by queue were not counted")
+    long = arrived.explode().rename("queue_share").astype("Float64")
+    queue = long.groupby(level=0).cumcount().rename("queue")
+    share = 100 * long / long.groupby(level=0).transform("sum")
+    return trials.join(pd.concat([queue, share], axis=1), how="inner").reset_index(drop=True)
+
+
+def evenness(request: Request) -> View:
+    """Share of the frames that each receive queue got; the dashed line is an even share."""
+    table = marks_frame(collect(unlimited(labelled(request)), request.figure, "bar"))
+    panels = labelled(request).assign(queues=request.trials["queues"])
+    rules = {str(panel): 100 / int(group["queues"].max()) for panel, group in panels.groupby("panel")}
+    small = caption(request.trials, table, request.used, "Dashed: an even share.")
+    queues = tuple(range(int(request.trials["queue"].max()) + 1))
+    look = Look(
+        "receive queue", "share of the frames (%)", x_values=queues, rules=rules, share_x=False, share_y=False,
+        caption=small,        **orders(request),
+    )  # fmt: skip
+    return View(table, look)
