@@ -9,10 +9,14 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from thesis_logs import generator_log, perf_log, sar_log
 
 from xdplab.counters.samples import parse_samples
 from xdplab.errors import FormatError
 from xdplab.formats import bpftool, ethtool, iplink, perf, procstat, sar, softnet
+from xdplab.formats.thesis_generator import parse_generator_log
+from xdplab.formats.thesis_perf import parse_perf_text
+from xdplab.formats.thesis_sar import parse_sar_text
 
 RECORDED = Path(__file__).parent / "recorded"
 Parser = Callable[[bytes | str], object]
@@ -34,6 +38,13 @@ PARSERS: dict[str, tuple[Parser, bytes]] = {
     "samples": (parse_samples, SAMPLES),
 }
 
+THESIS: dict[str, tuple[Callable[[bytes], object], bytes]] = {
+    "generator log": (parse_generator_log, generator_log(seconds=5, decimals=10)),
+    "sar log": (parse_sar_text, sar_log(2)),
+    "perf log": (parse_perf_text, perf_log()),
+}
+"""These answer with anomalies and raise nothing at all."""
+
 
 @st.composite
 def damaged(draw: st.DrawFn, whole: bytes) -> bytes:
@@ -53,32 +64,46 @@ def inputs(whole: bytes) -> st.SearchStrategy[bytes | str]:
     return st.one_of(damaged(whole), st.integers(0, len(whole)).map(lambda end: whole[:end]), st.binary(), st.text())
 
 
-def check(name: str, examples: int) -> None:
-    parser, whole = PARSERS[name]
-    parser(whole)
-
+def check(
+    parser: Callable[..., object], strategy: st.SearchStrategy[bytes | str], examples: int, *allowed: type[Exception]
+) -> None:
     @settings(max_examples=examples, deadline=None, database=None, suppress_health_check=list(HealthCheck))
-    @given(inputs(whole))
+    @given(strategy)
     def never_another_exception(data: bytes | str) -> None:
-        with contextlib.suppress(FormatError):
+        with contextlib.suppress(*allowed):
             parser(data)
 
     never_another_exception()
 
 
+def thesis_inputs(whole: bytes) -> st.SearchStrategy[bytes | str]:
+    return st.one_of(damaged(whole), st.binary(), st.binary().map(lambda data: whole[:200] + data))
+
+
 @pytest.mark.parametrize("name", PARSERS)
 def test_a_slice_of_any_input(name: str) -> None:
-    check(name, 150)
+    parser, whole = PARSERS[name]
+    parser(whole)
+    check(parser, inputs(whole), 150, FormatError)
+
+
+@pytest.mark.parametrize("name", THESIS)
+def test_a_slice_of_any_thesis_log(name: str) -> None:
+    parser, whole = THESIS[name]
+    check(parser, thesis_inputs(whole), 150)
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("name", PARSERS)
+@pytest.mark.parametrize("name", [*PARSERS, *THESIS])
 def test_any_input(name: str) -> None:
-    check(name, 100_000)
+    if name in THESIS:
+        check(THESIS[name][0], thesis_inputs(THESIS[name][1]), 100_000)
+    else:
+        check(PARSERS[name][0], inputs(PARSERS[name][1]), 100_000, FormatError)
 
 
 @pytest.mark.parametrize("name", PARSERS)
-@pytest.mark.parametrize("data", [b"", b"\n \n", b"\x7fELF\0\0\1", b"<html></html>", b"\xff\xfe", "\0"], ids=repr)
+@pytest.mark.parametrize("data", [b"", b"\n \n", b"\x7fELF\0\0\1", b"<html></html>\n", b"\xff\xfe", "\0"], ids=repr)
 def test_foreign_input_is_refused(name: str, data: bytes | str) -> None:
     with pytest.raises(FormatError):
         PARSERS[name][0](data)

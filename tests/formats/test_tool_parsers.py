@@ -46,11 +46,11 @@ def test_perf_skips_comments_and_further_metrics_and_reads_nan() -> None:
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        (recorded("perf_all.jsonl")[:-30].decode(), "line 8: not JSON"),
-        ('{"counter-value" : "1,5", "unit" : "", "event" : "x", "event-runtime" : 1}', "LC_ALL=C"),
-        ('{"counter-value" : "1_5", "unit" : "", "event" : "x", "event-runtime" : 1}', "not a count"),
-        ("event syntax error: 'nonsuch'", "line 1: not JSON"),
-        ("# started on Sat", "no counter"),
+        (recorded("perf_all.jsonl")[:-30].decode(), "line 8: the last line has no end"),
+        ('{"counter-value" : "1,5", "unit" : "", "event" : "x", "event-runtime" : 1}\n', "LC_ALL=C"),
+        ('{"counter-value" : "1_5", "unit" : "", "event" : "x", "event-runtime" : 1}\n', "not a count"),
+        ("event syntax error: 'nonsuch'\n", "line 1: not JSON"),
+        ("# started on Sat\n", "no counter"),
     ],
 )
 def test_perf_refuses(text: str, says: str) -> None:
@@ -87,7 +87,7 @@ def test_perf_target_is_known_from_its_header() -> None:
 def test_perf_of_a_command_is_refused() -> None:
     perf.require_system_wide(perf.target_of_argv(["perf", "stat", "-a"]))
     with pytest.raises(FormatError, match="perf counted command `sleep 5`, not the machine"):
-        perf.require_system_wide(perf.target_of_header("Performance counter stats for 'sleep 5':"))
+        perf.require_system_wide(perf.target_of_header("Performance counter stats for 'sleep 5':\n"))
 
 
 def test_sar_samples() -> None:
@@ -168,7 +168,8 @@ def test_ethtool_channels_rings_and_features() -> None:
         (ethtool.parse_statistics, "NIC statistics:\n     a: -1\n", "line 2: not a count"),
         (ethtool.parse_statistics, "no stats available\n", "line 1: no title"),
         (ethtool.parse_channels, recorded("ethtool_l.txt")[:60].decode(), "a block is missing"),
-        (ethtool.parse_channels, recorded("ethtool_l.txt")[:-10].decode(), "no setting"),
+        (ethtool.parse_channels, recorded("ethtool_l.txt")[:-10].decode(), "line 11: the last line has no end"),
+        (ethtool.parse_channels, recorded("ethtool_l.txt").decode() + "Combined\n", "line 12: no setting"),
         (ethtool.parse_features, "Features for x:\nrx: perhaps\n", "line 2: no feature"),
     ],
 )
@@ -181,16 +182,25 @@ def test_ethtool_refuses(parser: object, text: str, says: str) -> None:
 def test_softnet_by_cpu_and_by_kernel() -> None:
     first, second = softnet.parse_softnet(recorded("softnet.txt"))
     assert (first.cpu, second.cpu, second.processed, second.squeezed) == (0, 1, 0x40ED, 3)
-    old = "\n".join(" ".join(line.split()[:11]) for line in recorded("softnet.txt").decode().splitlines())
+    old = "".join(" ".join(line.split()[:11]) + "\n" for line in recorded("softnet.txt").decode().splitlines())
     assert [row.cpu for row in softnet.parse_softnet(old)] == [0, 1]
-    offline = recorded("softnet.txt").splitlines()[1]
+    offline = recorded("softnet.txt").splitlines(keepends=True)[1]
     assert [row.cpu for row in softnet.parse_softnet(offline)] == [1]
 
 
-@pytest.mark.parametrize("cut", [-1, -5, -9, -20])
-def test_softnet_cut_anywhere_in_its_last_line_is_refused(cut: int) -> None:
-    with pytest.raises(FormatError, match="line 2"):
-        softnet.parse_softnet(recorded("softnet.txt").rstrip()[:cut])
+@pytest.mark.parametrize(
+    ("last", "says"),
+    [
+        (" 00000001", "no end"),
+        (" 0000\n", "not 8 hex digits"),
+        ("\n", "14 columns, 15 before"),
+        (" 0000000g\n", "not a count"),
+    ],
+)
+def test_softnet_refuses_a_line_that_was_cut(last: str, says: str) -> None:
+    whole = recorded("softnet.txt").decode()
+    with pytest.raises(FormatError, match=f"line 2: .*({says})"):
+        softnet.parse_softnet(whole[: whole.rindex(" ")] + last)
 
 
 def test_procstat_by_cpu() -> None:

@@ -15,7 +15,7 @@ from typing import TypeVar
 
 from xdplab.counters.value import Absent
 from xdplab.formats.procstat import CpuTicks, parse_cpu_line
-from xdplab.formats.reading import count_of, lines_of, refuse
+from xdplab.formats.reading import count_of, lines_of, refuse, text_of
 
 TOOL = "sample.sh"
 T = TypeVar("T")
@@ -34,7 +34,8 @@ class Sample:
 
 def parse_samples(data: bytes | str) -> tuple[Sample, ...]:
     """Return the notes. Raises FormatError; a last one that the end of the record cut short is left out."""
-    lines = lines_of(data, TOOL)
+    text = text_of(data, TOOL)
+    lines = lines_of(text[: text.rfind("\n") + 1], TOOL)
     starts = [index for index, line in enumerate(lines) if _UPTIME.fullmatch(line)]
     if not starts or starts[0] != 0:
         refuse(TOOL, "no uptime", line=1, text=lines[0])

@@ -42,7 +42,8 @@ _BARE_NAN = re.compile(r":\s*-?(?:nan|inf)\b")
 class PerfCount:
     """One event of one interval and CPU. ``value`` is None for ``reason`` (perf's own words).
 
-    ``running_percent`` below 100 means that events shared a hardware counter and perf scaled ``value``.
+    ``running_percent`` below 100 means that events shared a hardware counter and perf scaled ``value``. ``running_ns``
+    is None in perf's text form.
     ``interval_end_s`` counts from perf's start; None without -I. ``cpu`` is None where perf summed over them (no -A).
     """
 
@@ -50,7 +51,7 @@ class PerfCount:
     value: float | None
     reason: str | None
     unit: str
-    running_ns: int
+    running_ns: int | None
     running_percent: float | None
     interval_end_s: float | None = None
     cpu: int | None = None

@@ -40,8 +40,14 @@ def _decoded(data: bytes, tool: str) -> str:
 
 
 def lines_of(data: bytes | str, tool: str) -> list[str]:
-    """Return the lines of ``data`` without their ends. Raises FormatError where it is empty or binary."""
-    return text_of(data, tool).replace("\r\n", "\n").rstrip("\n").split("\n")
+    """Return the lines of ``data`` without their ends.
+
+    Raises FormatError where it is empty or binary, or where the last line has no end: half a number is a number too.
+    """
+    text = text_of(data, tool).replace("\r\n", "\n")
+    if not text.endswith("\n"):
+        refuse(tool, "the last line has no end (cut?)", line=text.count("\n") + 1, text=text[text.rfind("\n") + 1 :])
+    return text.rstrip("\n").split("\n")
 
 
 def json_of(data: bytes | str, tool: str, *, line: int | None = None) -> object:
