@@ -36,6 +36,7 @@ class NetnsLab:
 
     kind = "netns"
     virtual = True
+    another = "netns:NAME"
 
     def __init__(self, instance: str, uid: int, known: dict[str, Any]) -> None:
         self._instance, self._uid, self._known = instance, uid, known
@@ -74,12 +75,12 @@ class NetnsLab:
 
     @contextlib.contextmanager
     def lock(self, who: str | None = None) -> Iterator[None]:
-        holding = _connected(self._uid, self._instance)
+        holding = self._keeper()
         try:
             if other := holding.ask("lock", who=who or f"process {os.getpid()}").get("locked_by"):
                 raise LabError(
                     f"lab {self.name}: a run is going on in this lab: {other}",
-                    remedy="wait for it (`xdplab status`), or use another lab: --lab netns:NAME",
+                    remedy=f"wait for it (`xdplab status`), or use another lab: --lab {self.another}",
                 )
             yield
         finally:
@@ -89,17 +90,22 @@ class NetnsLab:
         for host in self._made:
             host.close()
 
+    def _keeper(self) -> control.Control:
+        return _connected(self._uid, self._instance)
+
     def _reach(self, name: str) -> SshHost:
+        self._made.append(SshHost(name, self._address(name)))
+        return self._made[-1]
+
+    def _address(self, name: str) -> SshAddress:
         known = self._known["hosts"][name]
 
         def connect() -> socket.socket:
-            connection = _connected(self._uid, self._instance)
+            connection = self._keeper()
             connection.ask("ssh", host=name)
             return connection.detach()
 
-        address = SshAddress(name, key=known["client_key"], host_key=known["host_key"], connect=connect)
-        self._made.append(SshHost(name, address))
-        return self._made[-1]
+        return SshAddress(name, key=known["client_key"], host_key=known["host_key"], connect=connect)
 
 
 def full_name(instance: str) -> str:
