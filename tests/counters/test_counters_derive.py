@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from xdplab.counters import Value, derive, jain_index
+from xdplab.counters import Value, derive, intervals, jain_index
 from xdplab.counters.probe import _sections
 from xdplab.counters.samples import longest_run, parse_samples, window
 from xdplab.counters.value import Absent, difference
@@ -186,6 +186,16 @@ def test_samples_go_before_the_readings_around_the_window() -> None:
     assert (values["cpu_busy_cores"].value, values["cpu_source"].value) == (0.1, "samples inside the window")
     values = derive(readings(), {"dut.samples.out": notes(0, 5)}, mode="native", shared=False)
     assert values["cpu_busy_cores"].reason == "no sampling interval lies wholly inside the window"
+
+
+def test_intervals_are_the_traffic_seen_live() -> None:
+    rows = intervals({"dut.samples.out": notes(0, 0, 5, 9, 13, 13)})
+    assert [(row.t_s, row.rx_packets, row.busy_by_cpu) for row in rows] == [
+        (0.1, 5, (0.1,)),
+        (0.2, 4, (0.1,)),
+        (0.3, 4, (0.1,)),
+    ]
+    assert intervals({}) == []
 
 
 def test_samples_cut_in_the_last_note_are_read_up_to_it() -> None:

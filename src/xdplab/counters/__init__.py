@@ -1,6 +1,7 @@
 """Counters of both hosts: read at rest around the window, recorded through it, derived from the files they leave."""
 
-from xdplab.counters.derive import DERIVED, derive, derive_from_directory
+from xdplab.counters.cpu import Interval
+from xdplab.counters.derive import DERIVED, derive, derive_from_directory, intervals
 from xdplab.counters.probe import Probe, Recording, install
 from xdplab.counters.table import COLLECTORS, RECORDERS
 from xdplab.counters.value import Value, jain_index
@@ -9,11 +10,13 @@ __all__ = [
     "COLLECTORS",
     "DERIVED",
     "RECORDERS",
+    "Interval",
     "Probe",
     "Recording",
     "Value",
     "derive",
     "derive_from_directory",
     "install",
+    "intervals",
     "jain_index",
 ]

@@ -7,10 +7,11 @@ share is busy ticks by all ticks of the same CPU, so that neither the tick's len
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from itertools import pairwise
 
 from xdplab.counters.readings import Readings, Scope
-from xdplab.counters.samples import longest_run, window
+from xdplab.counters.samples import Sample, longest_run, window
 from xdplab.counters.table import Role
 from xdplab.counters.value import Absent, difference
 from xdplab.formats.procstat import CpuTicks
@@ -100,15 +101,36 @@ def _mean(values: list[float]) -> float:
     return sum(values) / len(values)
 
 
-def packets_by_interval(readings: Readings, role: Role) -> list[tuple[float, int, int]]:
-    """Return rows of interval end (s since the first sample), received and sent packets: what the link saw live."""
+@dataclass(frozen=True)
+class Interval:
+    """One sampling interval; ``t_s`` is its end since traffic began.
+
+    ``busy_by_cpu``: share of each CPU of the whole machine, None where ticks went back.
+    """
+
+    t_s: float
+    rx_packets: int
+    tx_packets: int
+    busy_by_cpu: tuple[float, ...] | None
+
+
+def intervals(readings: Readings, role: Role) -> list[Interval]:
+    """Return the intervals of the longest run of traffic, the two partly filled ones at its ends included."""
     samples = readings.samples(role)
-    start = samples[0].uptime_s
-    return [
-        (
-            round(after.uptime_s - start, 2),
-            difference(before.rx_packets, after.rx_packets),
-            difference(before.tx_packets, after.tx_packets),
-        )
-        for before, after in pairwise(samples)
-    ]
+    pairs = list(pairwise(samples))
+    run = longest_run(pairs, lambda pair: pair[1].rx_packets > pair[0].rx_packets)
+    return [_interval(*pairs[place], samples[run.start].uptime_s) for place in run]
+
+
+def _interval(before: Sample, after: Sample, start_s: float) -> Interval:
+    busy: tuple[float, ...] | None
+    try:
+        busy = tuple(_share(first, last, "busy") for first, last in zip(before.cpus, after.cpus, strict=True))
+    except Absent:
+        busy = None
+    return Interval(
+        t_s=round(after.uptime_s - start_s, 2),
+        rx_packets=difference(before.rx_packets, after.rx_packets),
+        tx_packets=difference(before.tx_packets, after.tx_packets),
+        busy_by_cpu=busy,
+    )

@@ -143,6 +143,15 @@ def derive_from_directory(
     return derive(files, mode=mode, shared=shared, dut_cpus=dut_cpus, tg_cpus=tg_cpus)
 
 
+def intervals(*files: Mapping[str, bytes], role: Role = "dut") -> list[cpu.Interval]:
+    """Return what the `samples` recorder saw of the traffic, ten rows a second; none where it recorded nothing."""
+    merged = {name: data for mapping in files for name, data in mapping.items()}
+    try:
+        return cpu.intervals(Readings(merged, mode="", shared=False), role)
+    except Absent:
+        return []
+
+
 def _perf_rows(readings: Readings) -> list[Derived]:
     """Return the rows of perf: the known events, and those of the user's that it counted."""
     try:
