@@ -16,6 +16,7 @@ from xdplab.errors import LabError
 BOOT = ("virtio_pci", "virtio_console", "virtio_net", "9pnet_virtio", "9p", "overlay")
 """What a guest must have before it has a root, and to be reached at all."""
 
+FOLDERS = ("bin", "proc", "sys", "dev", "host", "mnt", "root")
 _FILE, _SCRIPT, _FOLDER = stat.S_IFREG | 0o644, stat.S_IFREG | 0o755, stat.S_IFDIR | 0o755
 _DECOMPRESSORS: dict[str, Callable[[bytes], bytes]] = {".ko": bytes, ".xz": lzma.decompress}
 
@@ -33,10 +34,11 @@ def modules(tree: Path) -> bytes:
     return _cpio(entries)
 
 
-def shell(busybox: Path, script: bytes) -> bytes:
-    """Return an archive with ``/init`` and the busybox that runs it."""
-    folders: list[tuple[str, int, bytes]] = [(name, _FOLDER, b"") for name in ("bin", "proc", "sys", "dev", "host")]
-    return _cpio([*folders, ("bin/busybox", _SCRIPT, busybox.read_bytes()), ("init", _SCRIPT, script)])
+def shell(busybox: Path, script: bytes, settings: bytes) -> bytes:
+    """Return an archive with ``/init``, the ``/settings`` it reads and the busybox that runs it."""
+    folders: list[tuple[str, int, bytes]] = [(name, _FOLDER, b"") for name in FOLDERS]
+    files = [("bin/busybox", _SCRIPT, busybox.read_bytes()), ("init", _SCRIPT, script), ("settings", _FILE, settings)]
+    return _cpio([*folders, *files])
 
 
 def _closure(tree: Path, names: Iterable[str]) -> list[Path]:

@@ -1,0 +1,120 @@
+"""How a guest is run: the three ways, and QEMU's argument vector for each."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import shutil
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from xdplab.errors import LabError
+from xdplab.labs.vm import initramfs
+from xdplab.labs.vm.kernels import Kernel
+
+QEMU = "qemu-system-x86_64"
+MEMORY_MB = 1024
+MOST_CPUS = 4
+PORTS = {"guest": 2200, "dut": 2201, "tg": 2202}
+"""The hosts of a guest, and the port inside at which each answers."""
+
+COMMAND_LINE = (
+    "console=ttyS0 panic=-1 oops=panic quiet mitigations=off nokaslr no_timer_check tsc=reliable "
+    "random.trust_cpu=on rcupdate.rcu_expedited=1"
+)
+_SHARE = "trans=virtio,version=9p2000.L,ro,cache=loose,msize=262144"
+_HERE = Path(__file__).parent
+
+
+@dataclass(frozen=True)
+class Way:
+    """One way to run a guest; ``says`` is what its numbers are, for every label."""
+
+    name: str
+    says: str
+    options: tuple[str, ...]
+    cpus: int
+    """0: as many as the machine has, up to `MOST_CPUS`."""
+    ping_s: float
+    """Seconds between two signs of life asked of it; 0 where a question would be counted as the guest's work."""
+
+
+WAYS: dict[str, Way] = {
+    way.name: way
+    for way in (
+        Way("kvm", "times under KVM", ("-accel", "kvm", "-cpu", "host"), 0, 5.0),
+        Way(
+            "count",
+            "times are instructions",
+            ("-accel", "tcg,thread=single", "-icount", "shift=0,sleep=off", "-cpu", "max"),
+            1,
+            0.0,
+        ),
+        Way("functional", "no times", ("-accel", "tcg,thread=multi", "-cpu", "max"), 2, 5.0),
+    )
+}
+
+# Filled in by the keeper, which makes what they name.
+CONTROL, MONITOR, INITRD = "{control}", "{monitor}", "{initrd}"
+
+
+def require_tools() -> dict[str, str]:
+    """Return the paths of QEMU and of a static busybox. Raises LabError naming the packages that are missing."""
+    found = {QEMU: shutil.which(QEMU), "busybox": _static_busybox(), "setpriv": shutil.which("setpriv")}
+    packages = {QEMU: "qemu-system-x86", "busybox": "busybox-static", "setpriv": "util-linux"}
+    found |= {tool: shutil.which(tool, path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin") for tool in _INSIDE}
+    packages |= _INSIDE
+    missing = sorted({packages[tool] for tool, path in found.items() if path is None})
+    if missing:
+        raise LabError(f"no virtual lab without {', '.join(missing)}", remedy=f"apt install {' '.join(missing)}")
+    return {tool: path for tool, path in found.items() if path is not None}
+
+
+_INSIDE = {"modprobe": "kmod", "ip": "iproute2", "ethtool": "ethtool", "sshd": "openssh-server"}
+"""What the guest takes from this machine's root, and the packages that have it."""
+
+
+def _static_busybox() -> str | None:
+    path = shutil.which("busybox")
+    is_static = path is not None and b"/ld-linux" not in Path(path).read_bytes()
+    return path if is_static else None
+
+
+def argv(way: Way, kernel: Kernel, cpus: int) -> list[str]:
+    """Return QEMU's argument vector, with `CONTROL`, `MONITOR` and `INITRD` to be filled in."""
+    forwards = ",".join(f"hostfwd=tcp:127.0.0.1:0-:{port}" for port in PORTS.values())
+    share = "local,id=host,path=/,mount_tag=host,security_model=none,readonly=on,multidevs=remap"
+    return [
+        *(QEMU, "-M", "q35", "-nodefaults", "-no-user-config", "-no-reboot", "-display", "none"),
+        *(*way.options, "-smp", str(cpus), "-m", str(MEMORY_MB)),
+        *("-kernel", str(kernel.file("vmlinux")), "-initrd", INITRD, "-append", COMMAND_LINE),
+        *("-chardev", "stdio,id=console,signal=off", "-serial", "chardev:console"),
+        *("-chardev", f"socket,id=monitor,fd={MONITOR}", "-mon", "chardev=monitor,mode=control"),
+        *("-device", "virtio-serial-pci", "-chardev", f"socket,id=control,fd={CONTROL}"),
+        *("-device", "virtserialport,chardev=control,name=xdplab"),
+        *("-netdev", f"user,id=door,restrict=on,ipv6=off,{forwards}"),
+        *("-device", "virtio-net-pci,netdev=door,romfile="),
+        *("-virtfs", share),
+    ]
+
+
+def initrd(kernel: Kernel, busybox: str) -> bytes:
+    """Return the first root of a guest of that kernel."""
+    settings = {
+        "RELEASE": kernel.release,
+        "MODULES": str(kernel.file("lib/modules") / kernel.release),
+        "SHARE": _SHARE,
+        "PYTHON": sys.executable,
+        "GUEST": str(_HERE / "guest.py"),
+        "PORTS": json.dumps(PORTS),
+    }
+    text = "".join(f"{name}={shlex.quote(value)}\n" for name, value in settings.items())
+    script = (_HERE / "init.sh").read_bytes()
+    return kernel.file("boot.cpio").read_bytes() + initramfs.shell(Path(busybox), script, text.encode())
+
+
+def guest_cpus(way: Way) -> int:
+    """Return how many CPUs a guest run this way gets."""
+    return way.cpus or min(len(os.sched_getaffinity(0)), MOST_CPUS)
