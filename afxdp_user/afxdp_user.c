@@ -23,7 +23,9 @@ struct application {
     struct redirect redirect;
     struct queue queues[MAX_QUEUES];
     int signals;
-    int errors;
+    int error_event;
+    int stop_event;
+    bool stopping;
 };
 
 static void prepare_process(struct application *application) {
@@ -39,14 +41,17 @@ static void prepare_process(struct application *application) {
     sigprocmask(SIG_BLOCK, &ending, NULL); // before there are threads, which inherit it
     signal(SIGPIPE, SIG_IGN);
     application->signals = signalfd(-1, &ending, SFD_CLOEXEC);
-    application->errors = eventfd(0, EFD_CLOEXEC);
+    application->error_event = eventfd(0, EFD_CLOEXEC);
+    application->stop_event = eventfd(0, EFD_CLOEXEC);
 }
 
 static void open_queues(struct application *application) {
     for (unsigned int i = 0; i < application->options.queues; i++) {
         struct queue *queue = &application->queues[i];
         queue->workload = &application->workload;
-        queue->error_event = application->errors;
+        queue->error_event = application->error_event;
+        queue->stop_event = application->stop_event;
+        queue->stopping = &application->stopping;
         queue_open(queue, &application->options, i);
         redirect_add(&application->redirect, i, queue->socket.fd);
     }
@@ -64,7 +69,7 @@ static int start_queues(struct application *application) {
 
 static void check_queues(const struct application *application) {
     for (unsigned int i = 0; i < application->options.queues; i++) {
-        int error = __atomic_load_n(&application->queues[i].error, __ATOMIC_ACQUIRE);
+        int error = queue_error(&application->queues[i]);
         if (error)
             fail("forward", error, "queue %u of %s stopped: %s", i, application->options.interface,
                  strerror(error));
@@ -96,20 +101,26 @@ static bool answer(struct application *application) {
 static void serve(struct application *application) {
     struct pollfd events[] = {{.fd = STDIN_FILENO, .events = POLLIN},
                               {.fd = application->signals, .events = POLLIN},
-                              {.fd = application->errors, .events = POLLIN}};
+                              {.fd = application->error_event, .events = POLLIN}};
     for (;;) {
         if (poll(events, 3, -1) < 0 && errno != EINTR)
             fail("poll", errno, "waiting for commands failed");
-        check_queues(application);
+        check_queues(application); // before an answer: a dead queue's counters are no result
         if (events[1].revents || (events[0].revents && !answer(application)))
             return;
     }
 }
 
+static void stop_queues(struct application *application) {
+    __atomic_store_n(&application->stopping, true, __ATOMIC_RELEASE);
+    eventfd_write(application->stop_event, 1);
+    for (unsigned int i = 0; i < application->options.queues; i++)
+        queue_join(&application->queues[i]);
+}
+
 static void finish(struct application *application) {
     redirect_detach(&application->redirect);
-    for (unsigned int i = 0; i < application->options.queues; i++)
-        queue_stop(&application->queues[i]);
+    stop_queues(application);
     report_stats(application->queues, application->options.queues, &application->redirect);
     for (unsigned int i = 0; i < application->options.queues; i++)
         socket_close(&application->queues[i].socket);

@@ -11,7 +11,7 @@
 #include <sys/socket.h>
 #include <time.h>
 
-#define IDLE_MS 50 // how soon a sleeping thread notices that it is to stop
+#define RECYCLE_MS 1
 #define RETRY_NS 50000
 
 static void add(uint64_t *counter, uint64_t count) {
@@ -31,7 +31,8 @@ static void give_up(struct queue *queue, int error) {
 }
 
 // Frames that were sent are free for receiving again.
-static void recycle(struct socket *socket) {
+static void recycle(struct queue *queue) {
+    struct socket *socket = &queue->socket;
     unsigned int from, to = 0;
     unsigned int count = xsk_ring_cons__peek(&socket->completion, FRAMES, &from);
     if (!count)
@@ -42,6 +43,7 @@ static void recycle(struct socket *socket) {
             *xsk_ring_cons__comp_addr(&socket->completion, from + i);
     xsk_ring_prod__submit(&socket->fill, count);
     xsk_ring_cons__release(&socket->completion, count);
+    queue->recycled += count;
 }
 
 static unsigned long work(struct queue *queue, const struct xdp_desc *frame) {
@@ -99,11 +101,13 @@ static void kick(struct queue *queue) {
     }
 }
 
+// Ends with a frame or when the application is to stop; and soon, where frames on their way out may be all
+// there are.
 static void sleep_for_frames(struct queue *queue) {
-    struct pollfd socket = {.fd = queue->socket.fd, .events = POLLIN};
+    struct pollfd events[] = {{.fd = queue->socket.fd, .events = POLLIN},
+                              {.fd = queue->stop_event, .events = POLLIN}};
     add(&queue->polls, 1);
-    if (poll(&socket, 1, IDLE_MS) > 0 && socket.revents & (POLLERR | POLLHUP | POLLNVAL))
-        give_up(queue, ENETDOWN);
+    poll(events, 2, queue->recycled < queue->received ? RECYCLE_MS : -1);
 }
 
 static void wait_for_frames(struct queue *queue) {
@@ -122,10 +126,10 @@ static void *forward(void *argument) {
     while (!queue->error) {
         unsigned int count = turn_round(queue);
         kick(queue);
-        recycle(&queue->socket);
+        recycle(queue);
         if (!count && stopping)
             break;
-        stopping = __atomic_load_n(&queue->stopping, __ATOMIC_ACQUIRE);
+        stopping = __atomic_load_n(queue->stopping, __ATOMIC_ACQUIRE);
         if (!count && !stopping)
             wait_for_frames(queue);
     }
@@ -155,9 +159,11 @@ int queue_start(struct queue *queue, unsigned int fifo) {
     return fifo ? pthread_setschedparam(queue->thread, SCHED_FIFO, &priority) : 0;
 }
 
-void queue_stop(struct queue *queue) {
-    __atomic_store_n(&queue->stopping, true, __ATOMIC_RELEASE);
-    pthread_join(queue->thread, NULL);
+void queue_join(struct queue *queue) { pthread_join(queue->thread, NULL); }
+
+int queue_error(const struct queue *queue) {
+    int error = __atomic_load_n(&queue->error, __ATOMIC_ACQUIRE);
+    return error ? error : socket_error(&queue->socket);
 }
 
 struct queue_counts queue_count(const struct queue *queue) {

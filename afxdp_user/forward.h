@@ -20,13 +20,15 @@ struct queue {
 
     // Written by the queue's thread only.
     uint64_t received;
-    uint64_t refused; // consumed by the kernel, and dropped by the driver
-    uint64_t wakeups; // sendto()
-    uint64_t polls;   // poll()
-    int error;        // the errno that ended the thread, 0 while all is well
+    uint64_t recycled; // sent and free again
+    uint64_t refused;  // consumed by the kernel, and dropped by the driver
+    uint64_t wakeups;  // sendto()
+    uint64_t polls;    // poll()
+    int error;         // the errno that ended the thread
 
-    int error_event; // eventfd, written to after `error`
-    bool stopping;   // written by the owner
+    int error_event;      // eventfd, written to after `error`
+    int stop_event;       // eventfd, readable once `stopping` is true: the same for all queues
+    const bool *stopping; // forward what is in the ring, then end
     pthread_t thread;
 };
 
@@ -44,7 +46,10 @@ void queue_open(struct queue *queue, const struct options *options, unsigned int
 // was refused (errno).
 int queue_start(struct queue *queue, unsigned int fifo);
 
-// Forwards what is still in the ring, then ends the thread.
-void queue_stop(struct queue *queue);
+// Waits for the end of the thread.
+void queue_join(struct queue *queue);
+
+// The errno that ended the queue's forwarding, or 0.
+int queue_error(const struct queue *queue);
 
 struct queue_counts queue_count(const struct queue *queue);

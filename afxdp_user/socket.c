@@ -93,6 +93,12 @@ void socket_close(struct socket *socket) {
     munmap(socket->frames, UMEM_BYTES);
 }
 
+int socket_error(const struct socket *socket) {
+    int error = 0;
+    socklen_t length = sizeof(error);
+    return getsockopt(socket->fd, SOL_SOCKET, SO_ERROR, &error, &length) ? errno : error;
+}
+
 struct xdp_statistics socket_statistics(const struct socket *socket) {
     struct xdp_statistics statistics = {};
     socklen_t length = sizeof(statistics);

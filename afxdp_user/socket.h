@@ -29,4 +29,7 @@ void socket_open(struct socket *socket, const char *interface, unsigned int queu
 // Frees the queue at once; the kernel would do it at the end of the process.
 void socket_close(struct socket *socket);
 
+// The errno that the kernel holds against the socket, such as ENETDOWN after its device has gone; or 0.
+int socket_error(const struct socket *socket);
+
 struct xdp_statistics socket_statistics(const struct socket *socket);

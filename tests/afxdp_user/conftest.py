@@ -5,4 +5,4 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "deploy"))
 
-from deploy_fixtures import afxdp_user, cache, lab, swap_workload, xdpgen  # noqa: E402, F401
+from deploy_fixtures import afxdp_user, cache, drop_object, lab, swap_workload, xdpgen  # noqa: F401

@@ -36,7 +36,8 @@ unsigned long xdplab_workload(void *state, unsigned char *data, unsigned int len
     memcpy(mac, data, 6);
     memcpy(data, data + 6, 6);
     memcpy(data + 6, mac, 6);
-    memcpy(data + 42, state, length < 58 ? 0 : 16);
+    if (*(char *)state && length >= 58)
+        memcpy(data + 42, state, 16);
     return length;
 }
 """
@@ -77,7 +78,7 @@ def xdpgen(cache: str) -> str:
 
 @pytest.fixture(scope="session")
 def swap_workload(cache: str) -> str:
-    """A workload that swaps the MACs and writes its 16 bytes of state into the payload."""
+    """A workload that swaps the MACs and, if it was given any, writes its 16 bytes of state into the payload."""
     return build_workload(LocalHost(), SWAP_WORKLOAD, cache)
 
 

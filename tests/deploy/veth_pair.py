@@ -12,14 +12,27 @@ from xdplab.deploy.queues import Endpoint
 from xdplab.hosts.base import Result
 from xdplab.hosts.local import LocalHost, LocalProcess
 
+# Sends frames of several flows (IPv4 addresses of the test range), then prints what came back within a second.
 SENDER = """
-import socket, sys
-interface, frames, length = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
-link = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
-link.bind((interface, 0))
-frame = bytes.fromhex("020000000002" "020000000001" "88b5") + bytes(length - 14)
-for _ in range(frames):
-    link.send(frame)
+import socket, sys, time
+interface, frames, length, flows, echo = sys.argv[1], *map(int, sys.argv[2:])
+link = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3) if echo else 0)
+link.bind((interface, 3 if echo else 0))
+header = bytes.fromhex("020000000002" "020000000001" "0800" "4500") + (length - 14).to_bytes(2, "big")
+header += bytes.fromhex("0000000040110000" "c6120001" "c61300")
+for number in range(frames):
+    link.send((header + bytes([number % flows])).ljust(length, b"\\0"))
+deadline = time.monotonic() + 1
+seen = 0
+while echo and seen < frames and (left := deadline - time.monotonic()) > 0:
+    link.settimeout(left)
+    try:
+        frame, address = link.recvfrom(2048)
+    except TimeoutError:
+        break
+    if address[2] != socket.PACKET_OUTGOING:
+        seen += 1
+        print(frame.hex())
 """
 
 
@@ -65,9 +78,17 @@ class VethLab:
         words = ("xdpdrv", "object", str(program), "section", "xdp")
         end.host.run(["ip", "link", "set", "dev", end.interface, *words])
 
-    def send(self, frames: int, *, length: int = 60) -> None:
-        """Send frames from the TG through a packet socket, at most some 300 000 a second."""
-        self.tg.host.run([sys.executable, "-c", SENDER, self.tg.interface, str(frames), str(length)])
+    def send(self, frames: int, *, length: int = 60, flows: int = 1) -> None:
+        """Send frames from the TG through a packet socket, which spreads flows over its queues."""
+        self._packet_socket(frames, length, flows, 0)
+
+    def echo(self, frames: int, *, length: int = 60, flows: int = 1) -> list[bytes]:
+        """Send and return the frames that came back."""
+        return [bytes.fromhex(line) for line in self._packet_socket(frames, length, flows, 1).splitlines()]
+
+    def _packet_socket(self, *numbers: int) -> str:
+        words = [sys.executable, "-c", SENDER, self.tg.interface, *map(str, numbers)]
+        return self.tg.host.run(words).text
 
     def link_packets(self, end: Endpoint) -> tuple[int, int]:
         """Return the interface's own counts, received and transmitted."""

@@ -125,6 +125,11 @@ class AfxdpForwarder:
             raise
 
     @property
+    def argv(self) -> tuple[str, ...]:
+        """The command line as started."""
+        return self._session.argv
+
+    @property
     def raw(self) -> str:
         """Every line afxdp_user has printed, untouched."""
         return self._session.raw

@@ -105,6 +105,11 @@ class XdpLoader:
         return typed(Attached, self._session.read("attached", ANSWER_S))
 
     @property
+    def argv(self) -> tuple[str, ...]:
+        """The command line as started."""
+        return self._session.argv
+
+    @property
     def raw(self) -> str:
         """Every line xdpload has printed, untouched."""
         return self._session.raw

@@ -1,0 +1,223 @@
+"""The AF_XDP application under real traffic: TG and DUT agree on every frame."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from xdplab.deploy.afxdp import AfxdpForwarder, AfxdpRequest, forward
+from xdplab.deploy.deployment import Deployment
+from xdplab.deploy.queues import set_queues
+from xdplab.deploy.xdp import attached_program, verify, verify_nothing_attached
+from xdplab.errors import HostError, ProgramError, UnsupportedError
+
+pytestmark = [pytest.mark.root, pytest.mark.lab]
+
+
+@pytest.fixture
+def forwarder(lab, afxdp_user, swap_workload):
+    """Start the application on the DUT with chosen options; it ends with the test."""
+    with contextlib.ExitStack() as stack:
+
+        def start(**options) -> AfxdpForwarder:
+            request = AfxdpRequest(**{"interface": "vd0", "queues": 1, "workload": swap_workload} | options)
+            return stack.enter_context(forward(lab.dut.host, afxdp_user, request, deadline_s=60))
+
+        yield start
+
+
+def offer(lab, xdpgen: str, queues: int, engine: str, *options: str) -> dict:
+    """Send one burst from the TG and return its summary."""
+    argv = [xdpgen, "--interface", "vg0", "--engine", engine, "--queues", str(queues), "--frame-bytes", "64"]
+    argv += ["--src-mac", "02:00:00:00:00:01", "--dst-mac", "02:00:00:00:00:02"]
+    argv += ["--bursts", "measure:0.4", "--settle", "0.1", *options]
+    lines = [json.loads(line) for line in lab.tg.host.run(argv).text.splitlines()]
+    return next(line for line in lines if line["type"] == "summary")
+
+
+@pytest.mark.parametrize("attach", ["native", "generic"])
+@pytest.mark.parametrize("engine", ["live", "afxdp"])
+def test_shared_cpu_loses_nothing_and_counts_exactly(lab, forwarder, xdpgen, attach, engine):
+    set_queues(lab.dut, lab.tg, 1)
+    running = forwarder(attach=attach, cpus=(0,), fifo=6)
+    assert running.ready.sched_policy == "SCHED_FIFO:6"
+    summary = offer(lab, xdpgen, 1, engine, "--cpus", "0")
+    queue = running.stats().queues[0]
+    assert queue.rx == queue.tx == summary["tx_packets"] == summary["rx_packets"] > 1000
+    assert (queue.tx_dropped, queue.tx_pending, queue.rx_dropped) == (0, 0, 0)
+    assert running.stop().queues[0].tx == queue.tx
+
+
+@pytest.mark.parametrize("queues", [2, 8])
+def test_every_queue_forwards_and_counts_its_own(lab, forwarder, xdpgen, queues):
+    set_queues(lab.dut, lab.tg, queues)
+    running = forwarder(queues=queues, fifo=6)
+    summary = offer(lab, xdpgen, queues, "afxdp", "--load", "40000")
+    stats = running.stats()
+    assert [queue.rx for queue in stats.queues] == summary["tx_by_queue"]
+    assert min(summary["tx_by_queue"]) > 100
+    assert stats.total("tx") == summary["rx_packets"]
+    assert stats.unbound_packets == 0
+
+
+def test_overload_on_two_cpus_accounts_for_every_frame(lab, forwarder, xdpgen):
+    if len(os.sched_getaffinity(0)) < 2:
+        pytest.skip("needs two CPUs: the sender has its own")
+    set_queues(lab.dut, lab.tg, 1)
+    running = forwarder(cpus=(1,), busy=True)
+    received = lab.link_packets(lab.tg)[0]
+    summary = offer(lab, xdpgen, 1, "live", "--cpus", "0", "--max-frames", "400000")
+    running.stats()
+    queue = running.stop().queues[0]
+    assert queue.rx + queue.rx_dropped == summary["tx_packets"] == 400000
+    assert queue.fill_ring_empty == queue.rx_dropped > 0
+    assert queue.rx == queue.tx + queue.tx_dropped
+    assert lab.link_packets(lab.tg)[0] - received == queue.tx
+
+
+def test_queues_without_a_socket_are_counted(lab, forwarder):
+    running = forwarder(queues=1)
+    lab.dut.host.run(["ethtool", "-L", "vd0", "rx", "8"])
+    lab.tg.host.run(["sh", "-c", "for q in /sys/class/net/vg0/queues/tx-*; do echo 0 > $q/xps_cpus; done"])
+    before = lab.link_packets(lab.dut)[0]
+    lab.send(2000, flows=64)
+    stats = running.stop()
+    assert stats.total("rx") + stats.unbound_packets == 2000
+    assert stats.unbound_packets > 0
+    assert lab.link_packets(lab.dut)[0] - before == 2000
+
+
+@pytest.mark.parametrize("length", [60, 1514])
+def test_frames_come_back_with_swapped_macs_and_the_state_in_them(lab, forwarder, tmp_path, length):
+    set_queues(lab.dut, lab.tg, 1)
+    init = tmp_path / "init"
+    init.write_bytes(b"sixteen bytes ok")
+    forwarder(init=str(init))
+    frames = lab.echo(20, length=length)
+    assert len(frames) == 20
+    for frame in frames:
+        assert len(frame) == length
+        assert frame[:12].hex() == "020000000001020000000002"
+        assert frame[42:58] == b"sixteen bytes ok"
+
+
+def test_each_queue_has_its_own_state(lab, forwarder, tmp_path):
+    """A file of several states: queue i starts with the i-th, round and round."""
+    init = tmp_path / "init"
+    init.write_bytes(b"state of queue 0state of queue 1")
+    forwarder(queues=8, init=str(init))
+    seen = {frame[42:58] for frame in lab.echo(200, flows=64)}
+    assert seen == {b"state of queue 0", b"state of queue 1"}
+
+
+def test_two_runs_one_after_the_other_get_the_same_queues(lab, forwarder):
+    """The kernel releases the queues of a closed socket late: neither binding nor ethtool may stumble over it."""
+    for queues in (8, 1, 4, 2):
+        set_queues(lab.dut, lab.tg, queues)
+        running = forwarder(queues=queues)
+        lab.send(100)
+        assert running.stop().total("rx") == 100
+        with forward(lab.dut.host, running.argv[0], running.request) as again:
+            assert len(again.ready.queues) == queues
+
+
+@pytest.mark.parametrize("attach", ["native", "generic"])
+def test_a_dead_owner_leaves_nothing_attached(lab, forwarder, attach):
+    running = forwarder(attach=attach)
+    found = verify(lab.dut.host, "vd0", program_id=running.ready.program_id, mode=attach)
+    assert Deployment.of_forwarder(running, found).to_json()["xsk_attach_obtained"] == attach
+    owner = lab.dut.host.run(["pgrep", "-f", f"^{running.argv[0]} --interface vd0"]).text.split()[0]
+    os.kill(int(owner), signal.SIGKILL)
+    deadline = time.monotonic() + 2
+    while attached_program(lab.dut.host, "vd0").mode and time.monotonic() < deadline:
+        time.sleep(0.02)
+    verify_nothing_attached(lab.dut.host, "vd0")
+    with pytest.raises(HostError):
+        running.stats()
+
+
+def test_zero_copy_on_veth_is_unsupported_with_the_drivers_errno(lab, forwarder):
+    with pytest.raises(UnsupportedError, match="queue 0 of vd0 does not bind with zerocopy: Operation not supported"):
+        forwarder(bind="zerocopy")
+    verify_nothing_attached(lab.dut.host, "vd0")
+
+
+def test_a_queue_the_device_lacks_is_refused(lab, forwarder):
+    set_queues(lab.dut, lab.tg, 2)
+    with pytest.raises(UnsupportedError, match="queue 2 of vd0 does not bind"):
+        forwarder(queues=3)
+
+
+def test_an_attached_program_is_left_alone(lab, forwarder, drop_object: Path):
+    lab.attach(lab.dut, drop_object)
+    theirs = attached_program(lab.dut.host, "vd0")
+    with pytest.raises(HostError, match=f"already has XDP program {theirs.program_id} attached"):
+        forwarder()
+    assert attached_program(lab.dut.host, "vd0") == theirs
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"workload": "/no/such.so"}, r"workload: /no/such.so: No such file"),
+        ({"workload": "/etc/hostname"}, r"workload: .*/etc/hostname"),
+        ({"init": "/no/such"}, r"init: /no/such cannot be read: No such file"),
+        ({"init": "/proc/self/comm"}, r"init: /proc/self/comm has 0 bytes, which is no multiple"),
+    ],
+)
+def test_a_workload_that_cannot_be_used_is_a_program_error(forwarder, options, words):
+    with pytest.raises(ProgramError, match=words):
+        forwarder(**options)
+
+
+def test_the_device_going_away_ends_it_with_an_error(lab, forwarder):
+    running = forwarder()
+    lab.dut.host.run(["ip", "link", "del", "vd0"])
+    with pytest.raises(HostError, match="forward: queue 0 of vd0 stopped: Network is down"):
+        running.stop()
+
+
+def test_a_signal_ends_it_with_its_last_counters(lab, afxdp_user, swap_workload):
+    argv = ["ip", "netns", "exec", lab.dut.host.name, afxdp_user, "--interface", "vd0", "--workload", swap_workload]
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert json.loads(process.stdout.readline())["type"] == "ready"
+        lab.send(100)
+        started = time.monotonic()
+        process.send_signal(signal.SIGTERM)
+        stats, detached = (json.loads(line) for line in process.stdout)
+    assert time.monotonic() - started < 1.0
+    assert process.returncode == 0
+    assert detached == {"type": "detached"}
+    assert sum(queue["rx"] for queue in stats["queues"]) + stats["unbound_packets"] == 100
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--interface", "vd0"], "--workload is missing"),
+        (["--workload", "x"], "--interface is missing"),
+        (["--queues", "0"], "--queues is a number from 1 to 64, not 0"),
+        (["--bind", "fast"], "zerocopy or copy is wanted, not fast"),
+        (["--cpus", "0,x"], "--cpus is a number from 0 to"),
+        (["--colour"], "unrecognized option"),
+    ],
+)
+def test_usage_errors_say_what_is_wanted(afxdp_user, options, words):
+    ended = subprocess.run(
+        [afxdp_user, *options], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+    )
+    assert ended.returncode == 2
+    assert words in ended.stderr
+    assert ended.stdout == ""
+
+
+def test_a_cpu_that_does_not_exist_is_an_error(forwarder):
+    with pytest.raises(HostError, match="the thread of queue 0 cannot run on CPU 1000"):
+        forwarder(cpus=(1000,))
