@@ -10,7 +10,7 @@ from xdplab.counters import Value, derive, intervals, jain_index
 from xdplab.counters.probe import _sections
 from xdplab.counters.samples import longest_run, parse_samples, window
 from xdplab.counters.value import Absent, difference
-from xdplab.errors import HostError
+from xdplab.errors import FormatError, HostError
 from xdplab.hosts.base import Result
 
 Files = dict[str, bytes]
@@ -202,6 +202,11 @@ def test_samples_cut_in_the_last_note_are_read_up_to_it() -> None:
     whole = notes(0, 1, 2)
     assert len(parse_samples(whole)) == 3
     assert len(parse_samples(whole[: whole.rindex(b"cpu0")])) == 2
+
+
+def test_an_empty_line_for_a_cpu_is_refused() -> None:
+    with pytest.raises(FormatError, match="line 4: no CPU"):
+        parse_samples(b"10.00 0.00\n1\n1\n\n" * 2)
 
 
 def test_sar_inside_the_window() -> None:

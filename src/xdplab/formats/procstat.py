@@ -50,7 +50,9 @@ def parse_procstat(data: bytes | str) -> tuple[CpuTicks, ...]:
 
 def parse_cpu_line(line: str, number: int) -> CpuTicks:
     """Return the CPU in `cpuN user nice system …`, line ``number`` of its file."""
-    name, *words = line.split()
+    name, *words = line.split() or [""]
+    if not name.startswith("cpu"):
+        refuse(TOOL, "no CPU", line=number, text=line)
     if len(words) < MIN_COLUMNS:
         refuse(TOOL, f"fewer than {MIN_COLUMNS} columns (cut?)", line=number, text=line)
     ticks = [count_of(word, TOOL, line=number) for word in words[:8]]
