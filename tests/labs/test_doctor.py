@@ -1,0 +1,136 @@
+"""The doctor: what it says of a host that has things, and of one that lacks them."""
+
+import json
+import os
+from collections.abc import Callable, Sequence
+from typing import Any, cast
+
+import pytest
+
+from xdplab import labs
+from xdplab.errors import HostError
+from xdplab.hosts import Host, Result
+from xdplab.labs import doctor
+from xdplab.labs.doctor import Patient, Row, examine, examine_here, examine_interface, examine_machine
+
+root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root: makes a lab")
+Answer = str | None
+
+
+class PlayedHost:
+    """A host of which only a few answers are known: commands by their words after ``env PATH``, and files."""
+
+    name = "played"
+
+    def __init__(self, answers: dict[str, Answer] | None = None, files: dict[str, str] | None = None) -> None:
+        self.answers, self.files = answers or {}, files or {}
+
+    def run(self, argv: Sequence[str], **_more: Any) -> Result:
+        words = " ".join(argv[2:])
+        answer = next((text for start, text in self.answers.items() if words.startswith(start)), None)
+        code = 127 if answer is None else 0
+        return Result(self.name, tuple(argv), code, (answer or "").encode(), b"", 0.0)
+
+    def get(self, remote: str) -> bytes:
+        if remote not in self.files:
+            raise HostError(f"{remote} is not there")
+        return self.files[remote].encode()
+
+
+def played(answers: dict[str, Answer] | None = None, files: dict[str, str] | None = None, **more: Any) -> Patient:
+    return Patient(cast("Host", PlayedHost(answers, files)), "played", **more)
+
+
+def probes(**outcomes: bool) -> dict[str, Answer]:
+    lines = [json.dumps({"probe": name, "ok": ok, "found": "tried"}) for name, ok in outcomes.items()]
+    return {"python3 -I -": "\n".join(lines)}
+
+
+@pytest.mark.parametrize(
+    ("check", "answers", "files", "verdict"),
+    [
+        (doctor.kernel, {"uname": "6.12.9-amd64"}, {}, "ok"),
+        (doctor.kernel, {"uname": "5.10.0-28-amd64"}, {}, "warn"),
+        (doctor.kernel, {"uname": "4.19.0"}, {}, "missing"),
+        (doctor.btf, {"test -r": ""}, {}, "ok"),
+        (doctor.btf, {}, {}, "warn"),
+        (doctor.lockdown, {}, {}, "ok"),
+        (doctor.lockdown, {}, {"/sys/kernel/security/lockdown": "none integrity [confidentiality]"}, "warn"),
+        (doctor.lockdown, {}, {"/sys/kernel/security/lockdown": "none [integrity] confidentiality"}, "ok"),
+        (doctor.compiler, {"clang": "Debian clang version 14.0.6\nTarget: x86_64"}, {}, "ok"),
+        (doctor.compiler, {"clang": "clang version 11.1.0"}, {}, "missing"),
+        (doctor.compiler, {}, {}, "missing"),
+        (doctor.perf_events, {"perf": "12345;;cycles;100;100.00;;\n99;;instructions"}, {}, "ok"),
+        (doctor.perf_events, {"perf": "<not supported>;;cycles;0;100.00;;"}, {}, "warn"),
+        (doctor.perf_events, {}, {}, "warn"),
+        (doctor.cpus, {"nproc": "8"}, {}, "ok"),
+        (doctor.cpus, {"nproc": "2"}, {}, "warn"),
+        (doctor.governor, {}, {}, "ok"),
+        (doctor.governor, {}, {"/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor": "powersave\n"}, "warn"),
+        (doctor.disk_space, {"df": "Filesystem 1024-blocks Used Available\n/dev/x 9 9 99999999 1% /tmp"}, {}, "ok"),
+        (doctor.disk_space, {"df": "Filesystem 1024-blocks Used Available\n/dev/x 9 9 1000 99% /tmp"}, {}, "warn"),
+    ],
+)
+def test_each_check(
+    check: Callable[[Patient], Row], answers: dict[str, Answer], files: dict[str, str], verdict: str
+) -> None:
+    row = check(played(answers, files))
+    assert row.verdict == verdict
+    assert row.found
+    assert (row.remedy is None) == (verdict == "ok")
+
+
+def test_a_missing_tool_comes_with_the_distributions_own_words() -> None:
+    patient = played({}, {"/etc/os-release": "ID=fedora\n"})
+    (row,) = [row for row in doctor.tools(patient) if row.check == "xdp/xsk.h"]
+    assert (row.verdict, row.remedy) == ("missing", "dnf install libxdp-devel (AF_XDP sockets)")
+
+
+def test_a_probe_that_fails_has_the_verdict_of_its_line() -> None:
+    rows = {
+        row.check: row
+        for row in examine_interface(played(probes(native=False, generic=False, af_xdp=True), interface="x0"))
+    }
+    assert rows["XDP native on x0"].verdict == "warn"
+    assert rows["XDP generic on x0"].verdict == "missing"
+    assert rows["AF_XDP copy on x0"].verdict == "ok"
+    assert (rows["XDP offload on x0"].found, rows["XDP offload on x0"].verdict) == ("not tried", "warn")
+
+
+def test_a_host_without_anything_gets_rows_and_no_traceback() -> None:
+    rows = examine_machine(played())
+    assert {row.verdict for row in rows} == {"ok", "warn", "missing"}
+    assert all(row.remedy for row in rows if row.verdict != "ok")
+
+
+@pytest.mark.root
+@root
+def test_a_netns_lab_can_do_what_veth_can() -> None:
+    with labs.use_lab(f"netns:doctor-{os.getpid()}") as lab:
+        rows = {(row.host, row.check): row for row in examine(lab)}
+        for host, interface in (("dut", lab.dut_interface), ("tg", lab.tg_interface)):
+            assert rows[host, f"XDP native on {interface}"].verdict == "ok"
+            assert rows[host, f"XDP generic on {interface}"].verdict == "ok"
+            assert rows[host, f"AF_XDP copy on {interface}"].verdict == "ok"
+            assert rows[host, f"XDP offload on {interface}"].verdict == "warn"
+            assert rows[host, f"AF_XDP zero-copy on {interface}"].verdict == "warn"
+        for end, interface in ((lab.dut, lab.dut_interface), (lab.tg, lab.tg_interface)):
+            (link,) = json.loads(end.run(["ip", "-j", "-d", "link", "show", interface]).stdout)
+            assert "xdp" not in link
+            assert json.loads(end.run(["bpftool", "-j", "net"]).stdout)[0]["xdp"] == []
+
+
+@pytest.mark.root
+@root
+def test_a_run_is_not_disturbed() -> None:
+    with labs.use_lab(f"netns:busy-{os.getpid()}") as lab, lab.lock("results/long"):
+        rows = examine(lab)
+    (told,) = [row for row in rows if row.check == "XDP modes"]
+    assert (told.verdict, told.found) == ("warn", "not tried")
+    assert "results/long" in str(told.remedy)
+    assert not [row for row in rows if row.check.startswith("XDP native")]
+
+
+def test_where_no_lab_can_be_had_the_reason_is_the_first_row() -> None:
+    first = examine_here("because")[0]
+    assert (first.check, first.verdict, first.remedy) == ("a lab", "missing", "because")

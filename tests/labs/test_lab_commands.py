@@ -1,0 +1,86 @@
+"""`xdplab lab` and `xdplab doctor` as a person types them."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from xdplab import labs
+
+XDPLAB = Path(sys.executable).with_name("xdplab")
+NAME = f"netns:typed-{os.getpid()}"
+root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root: makes a lab")
+
+
+def xdplab(*argv: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
+    return subprocess.run([XDPLAB, *argv], input=stdin, capture_output=True, text=True, check=False)
+
+
+@pytest.fixture
+def lab() -> Iterator[str]:
+    labs.up(NAME)
+    yield NAME
+    labs.down(NAME)
+
+
+@pytest.mark.root
+@root
+def test_up_status_down() -> None:
+    try:
+        assert xdplab("lab", "up", NAME).stdout == f"lab {NAME} is up\n"
+        assert xdplab("lab", "up", NAME).stdout == f"lab {NAME} was up already\n"
+        rows = json.loads(xdplab("lab", "status", "--json").stdout)
+        assert NAME in [row["lab"] for row in rows]
+        assert f"{NAME}: up for" in xdplab("lab", "status").stdout
+    finally:
+        down = xdplab("lab", "down", NAME)
+    assert down.stdout == f"lab {NAME} is down\n"
+    assert xdplab("lab", "down", NAME).stdout == f"lab {NAME} was not up\n"
+
+
+@pytest.mark.root
+@root
+def test_run_hands_input_output_and_exit_code_through(lab: str) -> None:
+    script = "cat; hostname; echo words >&2; exit 7"
+    done = xdplab("lab", "run", "--lab", lab, "tg", "--", "sh", "-c", script, stdin="in\n")
+    assert (done.returncode, done.stdout, done.stderr) == (7, "in\ntg\n", "words\n")
+
+
+@pytest.mark.root
+@root
+def test_run_ends_at_its_deadline(lab: str) -> None:
+    done = xdplab("lab", "run", "--lab", lab, "--deadline", "0.3", "dut", "--", "sleep", "60")
+    assert done.returncode == 3
+    assert "`sleep 60` passed its deadline" in done.stderr
+
+
+@pytest.mark.root
+@root
+def test_the_global_option_names_the_lab_too(lab: str) -> None:
+    assert xdplab("--lab", lab, "lab", "run", "dut", "--", "hostname").stdout == "dut\n"
+
+
+def test_what_cannot_be_is_one_line_and_an_exit_code() -> None:
+    for argv, words in (
+        (("lab", "run", "--lab", "netns:never", "dut", "true"), "lab netns:never is not up"),
+        (("lab", "up", "vm-nonsense"), "no such kind of lab"),
+        (("doctor", "--lab", "nonsense"), "no such kind of lab"),
+    ):
+        done = xdplab(*argv)
+        assert done.returncode == 3
+        assert words in done.stderr
+        assert len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.root
+@root
+def test_doctor_for_scripts() -> None:
+    done = xdplab("doctor", "--lab", NAME, "--json")
+    rows = json.loads(done.stdout)
+    assert {"host", "check", "found", "verdict", "remedy"} == set(rows[0])
+    assert done.returncode == (1 if any(row["verdict"] == "missing" for row in rows) else 0)
+    assert not [row for row in labs.status() if row["lab"] == NAME]

@@ -1,0 +1,85 @@
+"""The files that say what is needed agree with each other."""
+
+import re
+import subprocess
+import tomllib
+from pathlib import Path
+
+import pytest
+import yaml
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+from packaging.version import Version
+
+from xdplab.labs.packages import INSTALLERS, distribution, needs
+
+ROOT = Path(__file__).resolve().parents[2]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+WANTED = [
+    Requirement(line)
+    for line in PROJECT["dependencies"] + [line for more in PROJECT["optional-dependencies"].values() for line in more]
+]
+LOCK = (ROOT / "requirements.lock").read_text()
+TARGETS = ("setup", "lab", "run", "test", "figures", "lint", "bench", "nightly")
+
+
+def test_the_conda_environment_is_in_step_with_pyproject() -> None:
+    environment = yaml.safe_load((ROOT / "environment.yml").read_text())
+    *plain, by_pip = environment["dependencies"]
+    assert plain == [f"python{PROJECT['requires-python']}", "pip"]
+    assert sorted(map(str, map(Requirement, by_pip["pip"]))) == sorted(map(str, WANTED))
+    assert environment["name"] == PROJECT["name"]
+
+
+@pytest.mark.parametrize("wanted", WANTED, ids=lambda wanted: wanted.name)
+def test_the_lock_satisfies_pyproject(wanted: Requirement) -> None:
+    locked = dict(re.findall(r"^([\w.-]+)==([^\s;\\]+)", LOCK, re.MULTILINE))
+    pinned = {canonicalize_name(name): Version(version) for name, version in locked.items()}
+    assert wanted.specifier.contains(pinned[canonicalize_name(wanted.name)])
+
+
+def test_the_lock_names_hashes_and_no_place() -> None:
+    entries = re.split(r"\n(?=\S)", LOCK.strip())
+    assert all("--hash=sha256:" in entry for entry in entries if "==" in entry)
+    assert not re.search(r"https?:|file:|^\s*--(?!hash)|(^|\s)/", LOCK, re.MULTILINE)
+
+
+def test_every_need_has_a_package_everywhere() -> None:
+    table = needs()
+    assert {need.look for need in table} == {"command", "header", "python"}
+    assert {need.use for need in table} == {"run", "dev"}
+    assert all(need.packages[name] for need in table for name in INSTALLERS)
+    assert len({need.name for need in table}) == len(table)
+
+
+def test_a_need_tells_its_remedy() -> None:
+    (clang,) = [need for need in needs("run") if need.name == "clang"]
+    assert clang.remedy("debian") == "apt-get install clang"
+    assert clang.remedy("fedora") == "dnf install clang"
+    assert clang.remedy(None) == "install what has clang (Debian: clang)"
+
+
+@pytest.mark.parametrize(
+    ("os_release", "expected"),
+    [
+        ("ID=debian\n", "debian"),
+        ('ID="ubuntu"\nID_LIKE=debian\n', "ubuntu"),
+        ('ID=linuxmint\nID_LIKE="ubuntu debian"\n', "ubuntu"),
+        ("ID=arch\n", None),
+        ("", None),
+    ],
+)
+def test_the_distribution_is_read_from_os_release(os_release: str, expected: str | None) -> None:
+    assert distribution(os_release) == expected
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_make_has_the_target(target: str) -> None:
+    done = subprocess.run(["make", "-n", "-C", ROOT, target], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("script", sorted([*ROOT.glob("shell/*.sh"), ROOT / ".ci/run"]), ids=lambda path: path.name)
+def test_scripts_can_be_run(script: Path) -> None:
+    assert script.stat().st_mode & 0o111 == 0o111
+    subprocess.run(["bash", "-n", script], check=True)

@@ -1,0 +1,215 @@
+"""shell/setup.sh and run_matrix.sh on machines that lack things.
+
+Package managers, sudo and the environment are played, so that nothing here is installed or needs root.
+"""
+
+import shutil
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+SETUP = ROOT / "shell/setup.sh"
+
+# Each plays a tool: it notes how it was called, and does what the real one would do to the machine.
+FAKE_APT = """#!/bin/sh
+echo "apt-get $*" >> "$LOG"
+test -e "$XDPLAB_POLICY" && echo "policy: $("$XDPLAB_POLICY"; echo $?)" >> "$LOG"
+case "$*" in
+*update*) touch "$BIN/updated" ;;
+*install*) test -z "$STALE" || test -e "$BIN/updated" || exit 100
+    test -n "$USELESS" || { printf '#!/bin/sh\\n' > "$BIN/no-such-tool"; chmod 755 "$BIN/no-such-tool"; } ;;
+esac
+"""
+FAKE_DNF = FAKE_APT.replace("apt-get $*", "dnf $*")
+FAKE_SUDO = '#!/bin/sh\necho "sudo" >> "$LOG"\nexec "$@"\n'
+FAKE_PYTHON = '#!/bin/sh\ncase "$*" in *"pip install"*) echo "python $*" >> "$LOG"; exit ${PIP_FAILS:-0} ;; esac\n'
+FAKE_XDPLAB = '#!/bin/sh\necho "xdplab $*" >> "$LOG"\nexit 7\n'
+
+TABLE = (
+    "command\tno-such-tool\trun\tdeb-tool\tubu-tool ubu-more\tfed-tool\twhy\n"
+    "command\tno-such-dev\tdev\tdeb-dev\tubu-dev\tfed-dev\twhy\n"
+    "command\tsh\trun\tdash\tdash\tdash\tthere\n"
+)
+
+
+class Machine:
+    """What setup.sh sees of a machine, all of it below one folder."""
+
+    def __init__(self, folder: Path, distribution: str = "debian", *, root: bool = True) -> None:
+        self.folder, self.bin, self.conda = folder, folder / "bin", folder / "conda"
+        self.log, self.policy = folder / "log", folder / "sbin/policy-rc.d"
+        self.log.touch()
+        for name, text in (
+            ("apt-get", FAKE_APT),
+            ("dnf", FAKE_DNF),
+            ("id", f"#!/bin/sh\necho {0 if root else 1000}\n"),
+        ):
+            self.tool(self.bin / name, text)
+        self.tool(self.conda / "bin/python", FAKE_PYTHON)
+        self.tool(self.conda / "bin/xdplab", FAKE_XDPLAB)
+        self.policy.parent.mkdir()
+        (folder / "os-release").write_text(f'NAME="Some Linux"\nID={distribution}\n')
+        (folder / "packages.tsv").write_text(TABLE)
+
+    def tool(self, path: Path, text: str) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        path.chmod(0o755)
+
+    def run(self, *argv: str, script: Path = SETUP, **environment: str) -> subprocess.CompletedProcess[str]:
+        settings = {
+            "PATH": f"{self.bin}:/usr/bin:/bin",
+            "BIN": str(self.bin),
+            "LOG": str(self.log),
+            "CONDA_DEFAULT_ENV": "xdplab",
+            "CONDA_PREFIX": str(self.conda),
+            "XDPLAB_PACKAGES": str(self.folder / "packages.tsv"),
+            "XDPLAB_OS_RELEASE": str(self.folder / "os-release"),
+            "XDPLAB_POLICY": str(self.policy),
+        }
+        argv = (str(script), *argv)
+        env = settings | {"STALE": "", "USELESS": ""} | environment
+        return subprocess.run(argv, env=env, capture_output=True, text=True, check=False, cwd="/")
+
+    @property
+    def calls(self) -> list[str]:
+        return self.log.read_text().splitlines()
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    return Machine(tmp_path)
+
+
+def test_what_is_missing_is_installed_and_no_daemon_starts(machine: Machine) -> None:
+    done = machine.run()
+    assert done.returncode == 0, done.stderr
+    apt = "apt-get -q -y -o DPkg::Lock::Timeout=120 install --no-install-recommends deb-tool"
+    assert machine.calls[:2] == [apt, "policy: 101"]
+    assert not machine.policy.exists()
+
+
+def test_a_policy_of_the_machines_own_stays(machine: Machine) -> None:
+    machine.tool(machine.policy, "#!/bin/sh\nexit 0\n")
+    assert machine.run().returncode == 0
+    assert machine.calls[1] == "policy: 0"
+    assert machine.policy.read_text() == "#!/bin/sh\nexit 0\n"
+
+
+def test_stale_package_lists_are_refreshed(machine: Machine) -> None:
+    assert machine.run(STALE="1").returncode == 0
+    asked = [word for call in machine.calls for word in call.split() if word in ("install", "update")]
+    assert asked == ["install", "update", "install", "install", "install"]  # the last two are pip's
+    assert not machine.policy.exists()
+
+
+def test_an_installation_that_brought_nothing_is_no_success(machine: Machine) -> None:
+    done = machine.run(USELESS="1")
+    assert done.returncode == 1
+    assert "still missing after the installation: deb-tool" in done.stderr
+
+
+def test_tests_need_more(machine: Machine) -> None:
+    done = machine.run("--dev")
+    assert machine.calls[0].endswith("install --no-install-recommends deb-dev deb-tool")
+    assert "still missing after the installation: deb-dev" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("distribution", "expected"),
+    [
+        ("ubuntu", "apt-get -q -y -o DPkg::Lock::Timeout=120 install --no-install-recommends ubu-more ubu-tool"),
+        ("fedora", "dnf -q -y install --setopt=install_weak_deps=False fed-tool"),
+        ("linuxmint\nID_LIKE='ubuntu debian'", "apt-get"),
+    ],
+)
+def test_each_distribution_has_its_own_words(tmp_path: Path, distribution: str, expected: str) -> None:
+    machine = Machine(tmp_path, distribution)
+    assert machine.run().returncode == 0
+    assert machine.calls[0].startswith(expected)
+
+
+def test_an_unknown_distribution_gets_the_list(tmp_path: Path) -> None:
+    machine = Machine(tmp_path, "plan9")
+    done = machine.run()
+    assert done.returncode == 1
+    assert "install what here is called (in Debian): deb-tool" in done.stderr
+    assert machine.calls == []
+
+
+def test_an_unknown_distribution_with_everything_is_fine(tmp_path: Path) -> None:
+    machine = Machine(tmp_path, "plan9")
+    machine.tool(machine.bin / "no-such-tool", "#!/bin/sh\n")
+    assert machine.run().returncode == 0
+
+
+def test_an_ordinary_user_calls_sudo_for_the_packages_alone(tmp_path: Path) -> None:
+    machine = Machine(tmp_path, root=False)
+    machine.tool(machine.bin / "sudo", FAKE_SUDO)
+    assert machine.run().returncode == 0
+    first_pip = next(index for index, call in enumerate(machine.calls) if call.startswith("python"))
+    assert "sudo" in machine.calls[:first_pip]
+    assert "sudo" not in machine.calls[first_pip:]
+    assert not machine.policy.exists()
+
+
+@pytest.mark.skipif(shutil.which("sudo") is not None, reason="this machine has a sudo of its own")
+def test_without_sudo_it_says_what_to_ask_root_for(tmp_path: Path) -> None:
+    machine = Machine(tmp_path, root=False)
+    done = machine.run()
+    assert done.returncode == 1
+    assert "no sudo here; ask root to install: deb-tool" in done.stderr
+    assert machine.calls == []
+
+
+def test_the_environment_is_made_once(machine: Machine) -> None:
+    machine.tool(machine.bin / "no-such-tool", "#!/bin/sh\n")
+    assert machine.run().returncode == 0
+    assert [call.split(" ", 6)[6] for call in machine.calls] == ["-r requirements.lock", "--no-deps -e ."]
+    assert machine.run().returncode == 0
+    assert len(machine.calls) == 2
+
+
+def test_an_interrupted_installation_is_done_again(machine: Machine) -> None:
+    machine.tool(machine.bin / "no-such-tool", "#!/bin/sh\n")
+    assert machine.run(PIP_FAILS="1").returncode == 1
+    assert machine.run().returncode == 0
+    assert len(machine.calls) == 3
+
+
+def test_nothing_to_do_takes_a_moment_and_says_nothing(machine: Machine) -> None:
+    shutil.copy(ROOT / "src/xdplab/labs/packages.tsv", machine.folder / "packages.tsv")
+    first = machine.run()
+    if first.returncode or "installing" in first.stderr:
+        pytest.skip(f"this machine lacks something: {first.stderr}")
+    started = time.monotonic()
+    again = machine.run()
+    assert (again.returncode, again.stdout, again.stderr) == (0, "", "")
+    assert time.monotonic() - started < 2.0  # 0.2 s on a quiet machine
+
+
+def test_where_the_environment_is(machine: Machine) -> None:
+    assert machine.run("--where").stdout.strip() == str(machine.conda)
+    assert machine.run("--where", CONDA_DEFAULT_ENV="base").stdout.strip() == str(ROOT / ".venv")
+    assert machine.run("--where", CONDA_PREFIX="/nowhere").stdout.strip() == str(ROOT / ".venv")
+
+
+def test_an_option_that_is_not_known_is_named(machine: Machine) -> None:
+    done = machine.run("--wher")
+    assert done.returncode == 1
+    assert "--wher is not known" in done.stderr
+
+
+def test_run_matrix_runs_the_plan_and_hands_options_and_exit_code_on(machine: Machine) -> None:
+    machine.tool(machine.bin / "no-such-tool", "#!/bin/sh\n")
+    script = ROOT / "shell/run_matrix.sh"
+    assert machine.run(script=script).returncode == 7
+    assert machine.calls[-1] == f"xdplab run {ROOT}/plans/quick.yaml"
+    plan = machine.folder / "my plan.yaml"
+    machine.run(str(plan), "--only", "mode=native", script=script)
+    assert machine.calls[-1] == f"xdplab run {plan} --only mode=native"
+    machine.run("--name", "x", script=script)
+    assert machine.calls[-1] == f"xdplab run {ROOT}/plans/quick.yaml --name x"
