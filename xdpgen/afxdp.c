@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Engine `afxdp`: a socket per queue, a thread per CPU that serves its queues in turn. It reaches every queue
- * whatever the number of CPUs, and sends frames of any kind, at a fraction of the rate of live frames.
+ * Engine `afxdp`: a socket per queue, a thread per CPU that serves its queues
+ * in turn. It reaches every queue whatever the number of CPUs, and sends frames
+ * of any kind, at a fraction of the rate of live frames.
  */
 #include "clock.h"
 #include "engine.h"
@@ -18,11 +19,14 @@
 
 #define FULL_BATCH 256
 #define PACED_BATCH 32
-#define WAKE_EARLY_NS 20000 /* a paced sender sleeps until so long before a frame is due, then waits awake   \
-                             */
+#define WAKE_EARLY_NS                                                                                        \
+    20000 /* a paced sender sleeps until so long before a frame is due, then                                 \
+           * waits awake                                                                                     \
+           */
 #define DRAIN_NS (20 * NS_PER_MS)
 
-/* One queue's stream. The worker writes it, the controlling thread reads the counts. */
+/* One queue's stream. The worker writes it, the controlling thread reads the
+ * counts. */
 struct queue {
     struct xsk xsk;
     volatile uint64_t sequence;
@@ -37,7 +41,6 @@ static struct {
     const struct session *session;
     struct queue *queues;
     struct pcap pcap;
-    unsigned batch;
     uint64_t interval;
     _Atomic uint64_t start_ns; /* 0: not yet known */
     uint64_t end_ns;
@@ -51,6 +54,10 @@ static unsigned afxdp_queue_of(const struct session *session, unsigned stream) {
     return stream;
 }
 
+static unsigned afxdp_batch(const struct session *session) {
+    return session->options.rate_pps ? PACED_BATCH : FULL_BATCH;
+}
+
 static int afxdp_open(struct session *session) {
     const struct options *options = &session->options;
     int error = 0;
@@ -59,7 +66,6 @@ static int afxdp_open(struct session *session) {
     if (session->options.cpus.count > session->streams)
         session->options.cpus.count = session->streams;
     afxdp.session = session;
-    afxdp.batch = options->batch ?: options->rate_pps ? PACED_BATCH : FULL_BATCH;
     afxdp.interval = engine_interval(session);
     afxdp.queues = calloc(session->streams, sizeof(*afxdp.queues));
     if (options->frames)
@@ -110,11 +116,16 @@ static uint64_t due_frames(const struct queue *queue, uint64_t elapsed) {
     return schedule < queue->due ? 0 : (schedule - queue->due) / afxdp.interval + 1;
 }
 
-static void note_lateness(struct queue *queue, uint64_t elapsed) {
+/* Moves the schedule on by one frame. */
+static void keep_schedule(struct queue *queue, uint64_t elapsed) {
     uint64_t late = elapsed - (queue->due >> SCHEDULE_SHIFT);
 
-    if (afxdp.interval && late > queue->counts.latest_ns)
+    if (!afxdp.interval)
+        return;
+    if (late > queue->counts.latest_ns)
         queue->counts.latest_ns = late;
+    queue->counts.late_packets += late > LATE_NS;
+    queue->due += afxdp.interval;
 }
 
 static uint64_t least(uint64_t a, uint64_t b) { return a < b ? a : b; }
@@ -123,18 +134,17 @@ static uint64_t least(uint64_t a, uint64_t b) { return a < b ? a : b; }
 static void serve(struct queue *queue, unsigned stream, uint64_t now) {
     const uint64_t elapsed = now - afxdp.start_ns;
     uint64_t wanted = least(due_frames(queue, elapsed), queue->end_sequence - queue->sequence);
-    unsigned frames = wanted ? xsk_begin(&queue->xsk, least(wanted, afxdp.batch)) : 0;
+    unsigned frames = wanted ? xsk_begin(&queue->xsk, least(wanted, afxdp.session->options.batch)) : 0;
 
     if (!wanted)
         return;
-    if (frames)
-        note_lateness(queue, elapsed);
-    for (unsigned i = 0; i < frames; i++, queue->sequence++)
+    for (unsigned i = 0; i < frames; i++, queue->sequence++) {
         if (afxdp.pcap.count)
             fill_from_pcap(queue);
         else
             fill_test_frame(queue, stream);
-    queue->due += frames * afxdp.interval;
+        keep_schedule(queue, elapsed);
+    }
     xsk_end(&queue->xsk, frames);
     if (queue->sequence == queue->end_sequence)
         queue->counts.stopped_ns = clock_now_ns();
@@ -199,10 +209,9 @@ static int afxdp_arm(struct session *session, const uint64_t quotas[MAX_STREAMS]
                ?: workers_start(session, afxdp_work);
 }
 
-static int afxdp_go(const struct send_window *window) {
+static void afxdp_go(const struct send_window *window) {
     afxdp.end_ns = window->end_ns;
     afxdp.start_ns = window->start_ns;
-    return 0;
 }
 
 static int afxdp_read(const struct session *session, struct stream_counts counts[MAX_STREAMS]) {
@@ -222,8 +231,9 @@ static int afxdp_errors(const struct session *session, uint64_t sent, uint64_t *
     uint32_t failures;
     int error = link_tx_failures(session->options.interface, &failures);
 
+    (void)sent;
     *why = NULL;
-    *errors = least(failures - afxdp.failures_before, sent);
+    *errors = failures - afxdp.failures_before;
     return error;
 }
 
@@ -236,6 +246,7 @@ static void afxdp_close(void) {
 
 const struct engine afxdp_engine = {
     .name = "afxdp",
+    .batch = afxdp_batch,
     .streams = afxdp_streams,
     .queue_of = afxdp_queue_of,
     .open = afxdp_open,

@@ -8,8 +8,10 @@
 
 #include <string.h>
 
-#define LEAD_NS (2 * NS_PER_MS)   /* from telling the senders to the window's start */
-#define SLICE_NS (10 * NS_PER_MS) /* a signal or the end of --max-frames is noticed within this time */
+#define LEAD_NS (2 * NS_PER_MS) /* from telling the senders to the window's start */
+#define SLICE_NS                                                                                             \
+    (10 * NS_PER_MS) /* a signal or the end of --max-frames is noticed within                                \
+                        this time */
 #define INTERVAL_NS (100 * NS_PER_MS)
 #define PACED_SHARE 0.999 /* a paced burst that offers less was limited */
 
@@ -45,7 +47,7 @@ static int print_interval(struct burst *burst, uint64_t now) {
     const bool receives = !session->options.no_receive && session->recognised;
     struct receive_counters rx = {0};
     int error = session->engine->read(session, burst->counts) ?: receives ? receive_read(&rx) : 0;
-    __u64 tx_new = sent(burst) - burst->tx_packets, rx_new = rx.packets - burst->rx_packets;
+    __u64 tx_new = sent(burst) - burst->tx_packets, rx_new = receive_packets(&rx) - burst->rx_packets;
 
     if (error)
         return error;
@@ -117,6 +119,7 @@ static void sum_up(const struct burst *burst, struct burst_report *report) {
         const struct stream_counts *counts = &burst->counts[stream];
         report->tx_by_queue[session->engine->queue_of(session, stream)] += counts->sent;
         report->tx_pause_max_ns = max(report->tx_pause_max_ns, counts->longest_pause_ns);
+        report->tx_late_packets += counts->late_packets;
         report->tx_late_max_ns = max(report->tx_late_max_ns, counts->latest_ns);
     }
     if (session->options.no_receive)
@@ -126,7 +129,6 @@ static void sum_up(const struct burst *burst, struct burst_report *report) {
 }
 
 static int print_result(const struct burst *burst) {
-    static uint64_t buckets[HISTOGRAM_BUCKETS];
     const struct session *session = burst->session;
     struct burst_report report;
     uint64_t errors = 0;
@@ -134,13 +136,13 @@ static int print_result(const struct burst *burst) {
 
     sum_up(burst, &report);
     if (!session->options.no_receive)
-        error = receive_read(&report.rx) ?: receive_histogram(buckets);
+        error = receive_read(&report.rx);
     error = error ?: session->engine->errors(session, report.tx_packets, &errors, &report.tx_errors_missing);
     if (error)
         return error;
     report.tx_errors = errors;
     report_summary(session, &report);
-    report_histogram(&report, buckets);
+    report_histogram(&report);
     return 0;
 }
 
@@ -153,7 +155,10 @@ static int send_frames(struct burst *burst) {
     error = session->engine->arm(session, quotas);
     burst->window.start_ns = clock_now_ns() + LEAD_NS;
     burst->window.end_ns = burst->window.start_ns + burst->request->seconds * NS_PER_SECOND;
-    error = error ?: session->engine->go(&burst->window) ?: watch(burst);
+    if (!error) {
+        session->engine->go(&burst->window);
+        error = watch(burst);
+    }
     int stop_error = session->engine->stop(session);
     return error ?: stop_error ?: print_interval(burst, clock_now_ns());
 }

@@ -12,6 +12,6 @@ embedded_\name\()_end:
     .section .rodata
     embed send, "send.bpf.o"
     embed receive, "receive.bpf.o"
-    embed accepted, "accepted.bpf.o"
+    embed refused, "refused.bpf.o"
 
     .section .note.GNU-stack, "", %progbits

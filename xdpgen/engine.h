@@ -7,22 +7,29 @@ struct stream_counts {
     uint64_t sent;
     uint64_t stopped_ns;       /* when it noticed the burst's end; 0: it did not */
     uint64_t longest_pause_ns; /* max load: between two looks at the clock */
-    uint64_t latest_ns;        /* paced: how long after its due time a frame was sent, at most */
+    uint64_t latest_ns;        /* paced: how long after its due time a frame was sent, at
+                                  most */
+    uint64_t late_packets;     /* paced: frames sent more than LATE_NS after they were
+                                  due */
 };
 
-/* One way of sending. All functions return 0 or a negative errno after fail(). */
+/* One way of sending. All functions return 0 or a negative errno after fail().
+ */
 struct engine {
     const char *name;
+    unsigned (*batch)(const struct session *session); /* its choice where none is asked for */
     unsigned (*streams)(const struct options *options);
     unsigned (*queue_of)(const struct session *session, unsigned stream);
     int (*open)(struct session *session);
-    /* Starts the threads; when it returns they wait for the window. quotas: frames each stream may send. */
+    /* Starts the threads; when it returns they wait for the window. quotas:
+     * frames each stream may send. */
     int (*arm)(struct session *session, const uint64_t quotas[MAX_STREAMS]);
-    int (*go)(const struct send_window *window);
+    void (*go)(const struct send_window *window);
     int (*read)(const struct session *session, struct stream_counts counts[MAX_STREAMS]);
     /* Ends the threads, whatever they are doing. */
     int (*stop)(struct session *session);
-    /* How many of the burst's `sent` frames the device did not take; *why is set where that cannot be known.
+    /* How many of the burst's `sent` frames the device did not take; *why is set where
+     * that cannot be known.
      */
     int (*errors)(const struct session *session, uint64_t sent, uint64_t *errors, const char **why);
     void (*close)(void);
@@ -33,6 +40,7 @@ extern const struct engine live_engine, afxdp_engine;
 /* NULL where the name is unknown. */
 const struct engine *engine_find(const char *name);
 
-/* Time between two frames of one stream, and when its first is due, in 2^-20 ns. */
+/* Time between two frames of one stream, and when its first is due, in 2^-20
+ * ns. */
 uint64_t engine_interval(const struct session *session);
 uint64_t engine_first_due(const struct session *session, unsigned stream);

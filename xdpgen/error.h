@@ -2,8 +2,9 @@
 #pragma once
 
 /*
- * One failure, described where it happened and printed once, by main. Functions that can fail return 0 or a
- * negative errno, after fail() has noted step and reason.
+ * One failure, described where it happened and printed once, by main. Functions
+ * that can fail return 0 or a negative errno, after fail() has noted step and
+ * reason.
  */
 struct failure {
     const char *step;

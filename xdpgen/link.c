@@ -11,7 +11,8 @@
 
 typedef void (*visitor)(const struct ifaddrs *entry, void *result);
 
-/* getifaddrs() asks by netlink, so it answers for this network namespace whatever /sys shows. */
+/* getifaddrs() asks by netlink, so it answers for this network namespace
+ * whatever /sys shows. */
 static int visit(const char *interface, visitor visitor, void *result) {
     struct ifaddrs *all, *entry;
 

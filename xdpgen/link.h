@@ -6,5 +6,6 @@
 /* Reads the device's own MAC. */
 int link_mac(const char *interface, uint8_t mac[6]);
 
-/* Frames the device gave up on while sending, as its link statistics count them (they wrap at 32 bits). */
+/* Frames the device gave up on while sending, as its link statistics count them
+ * (they wrap at 32 bits). */
 int link_tx_failures(const char *interface, uint32_t *failures);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* xdpgen: sends test frames through XDP, receives what comes back, and prints JSON lines. */
+/* xdpgen: sends test frames through XDP, receives what comes back, and prints
+ * JSON lines. */
 #include "burst.h"
 #include "error.h"
 #include "object.h"
@@ -41,7 +42,8 @@ static int run_list(struct session *session, unsigned *done) {
     return error;
 }
 
-/* One line of stdin without its newline. Returns its length, or -1 at the end or on a signal. */
+/* One line of stdin without its newline. Returns its length, or -1 at the end
+ * or on a signal. */
 static int read_line(char *line, size_t size) {
     struct pollfd waits[] = {{.fd = STDIN_FILENO, .events = POLLIN}, {.fd = wake_pipe[0], .events = POLLIN}};
     size_t length = 0;

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include <bpf/libbpf.h>
 
@@ -49,6 +50,15 @@ int object_load(struct bpf_object *object) {
 
 int object_map_fd(struct bpf_object *object, const char *map) {
     return bpf_object__find_map_fd_by_name(object, map);
+}
+
+void *object_memory(struct bpf_object *object, size_t size) {
+    void *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, object_map_fd(object, ".bss"), 0);
+
+    if (memory != MAP_FAILED)
+        return memory;
+    fail("load", errno, "the memory of the BPF object '%s' cannot be mapped", bpf_object__name(object));
+    return NULL;
 }
 
 int object_program_fd(struct bpf_object *object, const char *program) {

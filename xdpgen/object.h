@@ -7,9 +7,10 @@ struct bpf_object;
 
 extern const char embedded_send_start[], embedded_send_end[];
 extern const char embedded_receive_start[], embedded_receive_end[];
-extern const char embedded_accepted_start[], embedded_accepted_end[];
+extern const char embedded_refused_start[], embedded_refused_end[];
 
-/* Opens one embedded object and fills its .rodata, which is one struct. NULL after fail(). */
+/* Opens one embedded object and fills its .rodata, which is one struct. NULL
+ * after fail(). */
 struct bpf_object *object_open(const char *name, const char *start, const char *end, const void *settings,
                                size_t settings_size);
 #define OBJECT_OPEN(name, settings)                                                                          \
@@ -19,10 +20,15 @@ int object_load(struct bpf_object *object);
 
 int object_map_fd(struct bpf_object *object, const char *map);
 
+/* Maps the object's .bss. NULL after fail(). */
+void *object_memory(struct bpf_object *object, size_t size);
+
 int object_program_fd(struct bpf_object *object, const char *program);
 
-/* Space for the values of all possible CPUs of one per-CPU map entry; value_size must be a multiple of 8. */
+/* Space for the values of all possible CPUs of one per-CPU map entry;
+ * value_size must be a multiple of 8. */
 void *per_cpu_values(size_t value_size);
 
-/* Makes libbpf keep its last words for error messages instead of printing them. */
+/* Makes libbpf keep its last words for error messages instead of printing them.
+ */
 void object_capture_log(void);

@@ -82,7 +82,8 @@ static bool parse_stamp(const struct option_row *row, void *target, const char *
     return parse_unsigned(row, target, text);
 }
 
-/* Up to 16 hex digits, folded to the 16 bits a frame has room for; four digits stay what they are. */
+/* Up to 16 hex digits, folded to the 16 bits a frame has room for; four digits
+ * stay what they are. */
 static bool parse_run_id(const struct option_row *row, void *target, const char *text) {
     char *end;
     unsigned long long id = strtoull(text, &end, 16);
@@ -166,9 +167,11 @@ static const struct option_row table[] = {
     {"queues", "Q", "1", parse_unsigned, AT(queues), 1, MAX_STREAMS,
      "queues to reach; live: CPU c reaches queue c mod Q"},
     {"cpus", "C,…", NULL, parse_cpus, AT(cpus), 0, 0,
-     "CPUs that send, one thread each (default: the first Q this process may use)"},
+     "CPUs that send, one thread each (default: the first Q this process may "
+     "use)"},
     {"fifo", "PRIORITY", "5", parse_unsigned, AT(fifo), 0, 98,
-     "SCHED_FIFO priority of the sending threads; the controlling one has one more; 0: none"},
+     "SCHED_FIFO priority of the sending threads; the controlling one has one "
+     "more; 0: none"},
     {"frame-bytes", "BYTES", "64", parse_unsigned, AT(frame_bytes), 64, 1518, "frame size, FCS included"},
     {"flows", "F", "64", parse_unsigned, AT(flows), 1, MAX_FLOWS,
      "flows, each with its own addresses and port"},
@@ -191,14 +194,16 @@ static const struct option_row table[] = {
     {"bursts", "NAME:S,…", "warmup:0.2,measure:1.0", parse_bursts, AT(bursts), 0, 0,
      "bursts and their seconds (at most 3600 each)"},
     {"step", NULL, NULL, parse_flag, AT(step), 0, 0,
-     "take bursts from stdin instead, one `burst NAME SECONDS` a line; its end ends the program"},
+     "take bursts from stdin instead, one `burst NAME SECONDS` a line; its end "
+     "ends the program"},
     {"max-frames", "N", NULL, parse_count, AT(max_frames), 1, 1e15, "send no more than N frames a burst"},
     {"settle", "S", "0.05", parse_seconds, AT(settle_s), 0, 10,
      "seconds to wait for the last frames of a burst"},
     {"batch", "N", NULL, parse_unsigned, AT(batch), 1, 256,
      "frames handed over at once (default: the engine's own choice)"},
     {"frames", "FILE", NULL, parse_text, AT(frames), 0, 0,
-     "afxdp: send this pcap's frames unchanged, over and over; they are not recognised when they come back"},
+     "afxdp: send this pcap's frames unchanged, over and over; they are not "
+     "recognised when they come back"},
     {"no-receive", NULL, NULL, parse_flag, AT(no_receive), 0, 0, "do not attach the receiving program"},
 };
 
@@ -206,7 +211,8 @@ static const struct option_row table[] = {
 
 static void print_help(void) {
     printf("Usage: xdpgen --interface IF [options]\n\n"
-           "Sends test frames, receives what comes back, and prints one JSON object a line: ready, then for "
+           "Sends test frames, receives what comes back, and prints one JSON "
+           "object a line: ready, then for "
            "each\n"
            "burst its intervals, summary and histogram, or one error.\n\n");
     for (const struct option_row *row = table; row < table + ROWS; row++) {

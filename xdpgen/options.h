@@ -25,7 +25,8 @@ struct burst_list {
     struct burst_request bursts[MAX_BURSTS];
 };
 
-/* What was asked for, every default filled in. Addresses are in network byte order, strides in host order. */
+/* What was asked for, every default filled in. Addresses are in network byte
+ * order, strides in host order. */
 struct options {
     const char *interface;
     const char *engine;
@@ -56,5 +57,6 @@ enum options_result { OPTIONS_OK, OPTIONS_HELP, OPTIONS_BAD };
 /* Reads the command line; says on stderr what is wrong with it. */
 enum options_result options_parse(struct options *options, int argc, char **argv);
 
-/* "NAME:SECONDS" in the list, "NAME SECONDS" on stdin. Returns false where it is neither. */
+/* "NAME:SECONDS" in the list, "NAME SECONDS" on stdin. Returns false where it
+ * is neither. */
 bool burst_parse(struct burst_request *burst, const char *text, char separator);

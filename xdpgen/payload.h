@@ -4,19 +4,22 @@
 #include <linux/types.h>
 
 /*
- * A test frame: Ethernet, IPv4, UDP, and 18 bytes of payload. Whoever sends one writes the same bytes:
+ * A test frame: Ethernet, IPv4, UDP, and 18 bytes of payload. Whoever sends one
+ * writes the same bytes:
  *
  *   42..45  magic, its low 16 bits xor the run id     (network byte order)
  *   46..47  bit 15: stamped; bits 0..14: flow         (network byte order)
- *   48..55  time the frame was made, ns               (the sender's clock and byte order: nobody else reads
- * it) 56..59  sequence number within its stream         (network byte order)
+ *   48..55  time the frame was made, ns               (the sender's clock and
+ * byte order: nobody else reads it) 56..59  sequence number within its stream
+ * (network byte order)
  *
- * A stream is what one sending CPU or queue numbers. It needs no field: stream = flow mod streams, because a
- * stream sends only the flows that leave this remainder.
+ * A stream is what one sending CPU or queue numbers. It needs no field: stream
+ * = flow mod streams, because a stream sends only the flows that leave this
+ * remainder.
  *
- * All of it lies on 8-byte words of the frame, which is how both sides read and write it: five words of
- * headers, word 5 ends with magic and flow, word 6 is the stamp, the lower half of word 7 the sequence
- * number.
+ * All of it lies on 8-byte words of the frame, which is how both sides read and
+ * write it: five words of headers, word 5 ends with magic and flow, word 6 is
+ * the stamp, the lower half of word 7 the sequence number.
  */
 #define PAYLOAD_MAGIC 0x78646c62u /* "xdlb" */
 #define PAYLOAD_RUN_ID_MASK 0xffffu

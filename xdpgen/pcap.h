@@ -14,6 +14,7 @@ struct pcap {
     unsigned count;
 };
 
-/* Reads a classic pcap of Ethernet frames, of either byte order, with µs or ns stamps. */
+/* Reads a classic pcap of Ethernet frames, of either byte order, with µs or ns
+ * stamps. */
 int pcap_read(struct pcap *pcap, const char *path, unsigned longest);
 void pcap_free(struct pcap *pcap);

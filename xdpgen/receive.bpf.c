@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Takes every test frame off the TG's device: counts it, looks at its sequence number, and puts its age into
- * a histogram. What is not a test frame goes on to the stack.
+ * Takes every test frame off the TG's device: counts it, looks at its sequence
+ * number, and puts its age into a histogram. What is not a test frame goes on
+ * to the stack.
  *
- * Several CPUs may receive one stream. Its record is then shared without locks: a race can miss an event, it
- * cannot invent one.
+ * Several CPUs may receive one stream. Its record is then shared without locks:
+ * a race can miss an event, it cannot invent one.
  */
 #include "payload.h"
 #include "shared.h"
@@ -29,20 +30,7 @@ struct {
     __type(value, struct receive_counters);
 } counters SEC(".maps");
 
-struct {
-    __uint(type, BPF_MAP_TYPE_ARRAY);
-    __uint(max_entries, MAX_STREAMS);
-    __type(key, __u32);
-    __type(value, struct receive_stream);
-} streams SEC(".maps");
-
-struct {
-    __uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-    __uint(max_entries, OCTAVES);
-    __type(key, __u32);
-    __type(value, struct octave);
-} histogram SEC(".maps");
-
+struct receive_memory memory SEC(".bss");
 static __always_inline __u32 log2_floor(__u64 value) {
     __u32 result = 0;
 
@@ -60,18 +48,27 @@ static __always_inline __u32 log2_floor(__u64 value) {
     return result + (value >> 1);
 }
 
+/* The octave a latency lies in: mostly the one of the latency before. */
+static __always_inline __u32 find_octave(struct receive_counters *counts, __u64 ns) {
+    __u32 octave = counts->octave;
+
+    if (octave && ns >> (octave - 1) >> SUB_BITS == 1)
+        return octave;
+    octave = ns < SUB_BUCKETS ? 0 : log2_floor(ns) - SUB_BITS + 1;
+    counts->octave = octave;
+    return octave;
+}
+
 static __always_inline void record_latency(struct receive_counters *counts, __u64 ns) {
-    if (ns >> VALUE_BITS) {
+    __u32 octave = find_octave(counts, ns);
+    __u32 sub = (octave ? ns >> (octave - 1) : ns) & (SUB_BUCKETS - 1);
+    __u32 bucket = octave * SUB_BUCKETS + sub;
+
+    if (bucket >= HISTOGRAM_BUCKETS) {
         counts->bad_stamps++;
         return;
     }
-    __u32 magnitude = log2_floor(ns | (SUB_BUCKETS - 1));
-    __u32 octave_index = ns < SUB_BUCKETS ? 0 : magnitude - SUB_BITS + 1;
-    __u32 shift = octave_index ? octave_index - 1 : 0;
-    struct octave *octave = bpf_map_lookup_elem(&histogram, &octave_index);
-    if (!octave)
-        return;
-    octave->buckets[(ns >> shift) & (SUB_BUCKETS - 1)]++;
+    counts->buckets[bucket]++;
     counts->latency_sum += ns;
     if (ns < counts->latency_min)
         counts->latency_min = ns;
@@ -82,9 +79,9 @@ static __always_inline void record_latency(struct receive_counters *counts, __u6
 /* Returns false for a frame of an earlier burst. */
 static __always_inline bool record_sequence(struct receive_counters *counts, __u32 flow, __u32 sequence) {
     __u32 index = settings.streams == 1 ? 0 : flow % settings.streams;
-    struct receive_stream *stream = bpf_map_lookup_elem(&streams, &index);
+    struct receive_stream *stream = &memory.streams[index & (MAX_STREAMS - 1)];
 
-    if (!stream || (__s32)(sequence - stream->first) < 0)
+    if ((__s32)(sequence - stream->first) < 0)
         return false;
     __u32 *seen = &stream->seen[sequence & (SEEN_SLOTS - 1)];
     if (*seen == sequence + 1) {
@@ -141,7 +138,6 @@ int receive_frame(struct xdp_md *ctx) {
         counts->stale++;
         return XDP_DROP;
     }
-    counts->packets++;
     counts->by_queue[ctx->rx_queue_index & (MAX_QUEUES - 1)]++;
     if (word & PAYLOAD_STAMPED)
         record_latency(counts, bpf_ktime_get_ns() - words[FRAME_STAMP_WORD]);

@@ -15,9 +15,9 @@
 
 static struct {
     struct bpf_object *object;
-    int link, counters, streams, histogram;
+    struct receive_memory *memory;
+    int link, counters;
     struct receive_counters *values; /* one per possible CPU */
-    struct octave *octaves;          /* likewise */
 } receive = {.link = -1};
 
 static int attach(const struct session *session) {
@@ -51,32 +51,19 @@ int receive_open(const struct session *session) {
     if (error)
         return error;
     receive.counters = object_map_fd(receive.object, "counters");
-    receive.streams = object_map_fd(receive.object, "streams");
-    receive.histogram = object_map_fd(receive.object, "histogram");
+    receive.memory = object_memory(receive.object, sizeof(*receive.memory));
     receive.values = per_cpu_values(sizeof(*receive.values));
-    receive.octaves = per_cpu_values(sizeof(*receive.octaves));
-    if (!receive.values || !receive.octaves)
+    if (!receive.memory || !receive.values)
         return fail("load", ENOMEM, "no memory for the counters");
     return attach(session);
 }
 
-static int reset_streams(const struct session *session) {
-    static struct receive_stream stream;
-
+static void reset_streams(const struct session *session) {
     for (unsigned index = 0; index < session->streams; index++) {
-        stream.first = stream.next = session->sequences[index];
-        if (bpf_map_update_elem(receive.streams, &index, &stream, 0))
-            return fail("receive", errno, "the record of stream %u cannot be reset", index);
+        struct receive_stream *stream = &receive.memory->streams[index];
+        memset(stream->seen, 0, sizeof(stream->seen));
+        stream->first = stream->next = session->sequences[index];
     }
-    return 0;
-}
-
-static int reset_histogram(void) {
-    memset(receive.octaves, 0, libbpf_num_possible_cpus() * sizeof(*receive.octaves));
-    for (uint32_t index = 0; index < OCTAVES; index++)
-        if (bpf_map_update_elem(receive.histogram, &index, receive.octaves, 0))
-            return fail("receive", errno, "the histogram cannot be reset");
-    return 0;
 }
 
 static int reset_counters(void) {
@@ -90,7 +77,8 @@ static int reset_counters(void) {
 }
 
 int receive_begin(const struct session *session) {
-    return reset_streams(session) ?: reset_histogram() ?: reset_counters();
+    reset_streams(session);
+    return reset_counters();
 }
 
 /* Every counter is a sum, but for the smallest and the largest latency. */
@@ -117,16 +105,12 @@ int receive_read(struct receive_counters *sum) {
     return 0;
 }
 
-int receive_histogram(uint64_t buckets[HISTOGRAM_BUCKETS]) {
-    memset(buckets, 0, HISTOGRAM_BUCKETS * sizeof(*buckets));
-    for (uint32_t index = 0; index < OCTAVES; index++) {
-        if (bpf_map_lookup_elem(receive.histogram, &index, receive.octaves))
-            return fail("receive", errno, "the histogram cannot be read");
-        for (int cpu = 0; cpu < libbpf_num_possible_cpus(); cpu++)
-            for (unsigned sub = 0; sub < SUB_BUCKETS; sub++)
-                buckets[index * SUB_BUCKETS + sub] += receive.octaves[cpu].buckets[sub];
-    }
-    return 0;
+uint64_t receive_packets(const struct receive_counters *counters) {
+    uint64_t packets = 0;
+
+    for (unsigned queue = 0; queue < MAX_QUEUES; queue++)
+        packets += counters->by_queue[queue];
+    return packets;
 }
 
 uint64_t receive_lower_bound(unsigned bucket) {
@@ -140,5 +124,4 @@ void receive_close(void) {
         close(receive.link);
     bpf_object__close(receive.object);
     free(receive.values);
-    free(receive.octaves);
 }

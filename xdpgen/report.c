@@ -101,7 +101,8 @@ void report_ready(const struct session *session) {
     printf(",\"run_id\":\"%04x\"", options->run_id);
     ready_addresses(options);
     count_field("stamp_every", session->recognised ? options->stamp_every : 0);
-    count_field("max_frames", options->max_frames);
+    optional_field("max_frames", options->max_frames ? &(__u64){options->max_frames} : NULL);
+    count_field("batch", options->batch);
     printf(",\"settle_s\":%g", options->settle_s);
     bool_field("receives", !options->no_receive);
     end_line();
@@ -125,16 +126,18 @@ static unsigned rx_queues_seen(const struct session *session, const struct recei
     return seen;
 }
 
-/* One field per counter; all of them null, with the reason, where nobody looked. */
+/* One field per counter; all of them null, with the reason, where nobody
+ * looked. */
 static void summary_rx(const struct session *session, const struct burst_report *report) {
     const struct receive_counters *rx = &report->rx;
-    const uint64_t unique = rx->packets - rx->duplicates;
+    const uint64_t packets = receive_packets(rx);
+    const uint64_t unique = packets - rx->duplicates;
     const uint64_t lost = report->tx_packets > unique ? report->tx_packets - unique : 0;
     const struct {
         const char *key;
         __u64 value;
     } fields[] = {
-        {"rx_packets", rx->packets},      {"lost_packets", lost},         {"duplicates", rx->duplicates},
+        {"rx_packets", packets},          {"lost_packets", lost},         {"duplicates", rx->duplicates},
         {"reordered", rx->reordered},     {"stale_packets", rx->stale},   {"foreign_packets", rx->foreign},
         {"damaged_packets", rx->damaged}, {"bad_run_id", rx->bad_run_id}, {"bad_stamps", rx->bad_stamps},
     };
@@ -162,29 +165,30 @@ void report_summary(const struct session *session, const struct burst_report *re
     rate_field(session->options.rate_pps);
     optional_field("tx_pause_max_ns", paced ? NULL : &report->tx_pause_max_ns);
     optional_field("tx_late_max_ns", paced ? &report->tx_late_max_ns : NULL);
+    optional_field("tx_late_packets", paced ? &report->tx_late_packets : NULL);
     string_field("limited", report->limited);
     bool_field("interrupted", report->interrupted);
     end_line();
 }
 
-static void print_buckets(const uint64_t buckets[HISTOGRAM_BUCKETS]) {
+static void print_buckets(const __u64 buckets[HISTOGRAM_BUCKETS]) {
     const char *separator = "";
 
     printf(",\"buckets\":[");
     for (unsigned i = 0; i < HISTOGRAM_BUCKETS; i++)
         if (buckets[i]) {
-            printf("%s[%" PRIu64 ",%" PRIu64 "]", separator, receive_lower_bound(i), buckets[i]);
+            printf("%s[%" PRIu64 ",%" PRIu64 "]", separator, receive_lower_bound(i), (uint64_t)buckets[i]);
             separator = ",";
         }
     putchar(']');
 }
 
-void report_histogram(const struct burst_report *report, const uint64_t buckets[HISTOGRAM_BUCKETS]) {
+void report_histogram(const struct burst_report *report) {
     const struct receive_counters *rx = &report->rx;
     uint64_t count = 0;
 
     for (unsigned i = 0; i < HISTOGRAM_BUCKETS; i++)
-        count += buckets[i];
+        count += rx->buckets[i];
     printf("{\"type\":\"histogram\"");
     string_field("burst", report->name);
     printf(",\"unit\":\"ns\",\"scheme\":\"log-linear\",\"sub_bits\":%d", SUB_BITS);
@@ -192,7 +196,7 @@ void report_histogram(const struct burst_report *report, const uint64_t buckets[
     optional_field("min", count ? &rx->latency_min : NULL);
     optional_field("max", count ? &rx->latency_max : NULL);
     count_field("sum", count ? rx->latency_sum : 0);
-    print_buckets(buckets);
+    print_buckets(rx->buckets);
     end_line();
 }
 

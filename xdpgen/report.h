@@ -12,7 +12,7 @@ struct burst_report {
     __u64 tx_by_queue[MAX_QUEUES];
     __u64 tx_errors;
     const char *tx_errors_missing; /* why there is no number */
-    __u64 tx_pause_max_ns, tx_late_max_ns;
+    __u64 tx_pause_max_ns, tx_late_max_ns, tx_late_packets;
     const char *limited; /* what kept it from sending all it was asked to */
     bool interrupted;
     const char *rx_missing; /* why nothing is known about received frames */
@@ -23,6 +23,6 @@ struct burst_report {
 void report_ready(const struct session *session);
 void report_interval(const char *burst, double t_s, uint64_t tx_packets, const __u64 *rx_packets);
 void report_summary(const struct session *session, const struct burst_report *report);
-void report_histogram(const struct burst_report *report, const uint64_t buckets[HISTOGRAM_BUCKETS]);
+void report_histogram(const struct burst_report *report);
 void report_detached(unsigned bursts);
 void report_error(void);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Makes each live frame into a test frame and sends it. Runs once per frame of a BPF_PROG_TEST_RUN call with
- * BPF_F_TEST_XDP_LIVE_FRAMES; a frame that is not due is dropped, which is how it waits.
+ * Makes each live frame into a test frame and sends it. Runs once per frame of
+ * a BPF_PROG_TEST_RUN call with BPF_F_TEST_XDP_LIVE_FRAMES; a frame that is not
+ * due is dropped, which is how it waits.
  */
 #include "payload.h"
 #include "shared.h"
@@ -16,7 +17,7 @@
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
 const volatile struct send_settings settings SEC(".rodata");
-volatile struct send_window window SEC(".bss");
+struct send_memory memory SEC(".bss");
 
 struct {
     __uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
@@ -25,20 +26,15 @@ struct {
     __type(value, struct sender);
 } senders SEC(".maps");
 
-struct {
-    __uint(type, BPF_MAP_TYPE_ARRAY);
-    __uint(max_entries, 1); /* set to the number of flows */
-    __type(key, __u32);
-    __type(value, struct frame_head);
-} heads SEC(".maps");
-
 static __always_inline bool within_window(struct sender *sender, __u64 now) {
-    if (!window.start_ns || now < window.start_ns)
+    const volatile struct send_window *window = &memory.window;
+
+    if (!window->start_ns || now < window->start_ns)
         return false;
-    if (now < window.end_ns && sender->sequence < sender->end_sequence)
+    if (now < window->end_ns && sender->sequence < sender->end_sequence)
         return true;
     if (!sender->stopped_ns)
-        sender->stopped_ns = now < window.end_ns ? now : window.end_ns;
+        sender->stopped_ns = now < window->end_ns ? now : window->end_ns;
     return false;
 }
 
@@ -68,22 +64,23 @@ static __always_inline bool is_due(struct sender *sender) {
 
     if (!within_window(sender, now))
         return false;
-    __u64 elapsed = now - window.start_ns;
+    __u64 elapsed = now - memory.window.start_ns;
     if (sender->due > elapsed << SCHEDULE_SHIFT)
         return false;
     __u64 late = elapsed - (sender->due >> SCHEDULE_SHIFT);
     if (late > sender->latest_ns)
         sender->latest_ns = late;
+    sender->late_packets += late > LATE_NS;
     sender->due += sender->interval;
     return true;
 }
 
-static __always_inline struct frame_head *next_head(struct sender *sender) {
+static __always_inline const struct frame_head *next_head(struct sender *sender) {
     __u32 flow = sender->flow;
     __u32 next = flow + settings.streams;
 
     sender->flow = next < settings.flows ? next : sender->stream;
-    return bpf_map_lookup_elem(&heads, &flow);
+    return &memory.heads[flow & PAYLOAD_FLOW_MASK];
 }
 
 static __always_inline bool wants_stamp(struct sender *sender) {
@@ -109,11 +106,10 @@ int send_frame(struct xdp_md *ctx) {
     sender->armed = 1;
     if (settings.paced ? !is_due(sender) : !may_send(sender))
         return XDP_DROP;
-    struct frame_head *head = next_head(sender);
-    if (!head)
-        return XDP_ABORTED;
+    const struct frame_head *head = next_head(sender);
 
-    /* Pages are recycled with whatever the DUT wrote: the headers are written anew on every frame. */
+    /* Pages are recycled with whatever the DUT wrote: the headers are written
+     * anew on every frame. */
     for (int i = 0; i < FRAME_HEAD_WORDS; i++)
         words[i] = head->words[i];
     *sequence = bpf_htonl((__u32)sender->sequence++);

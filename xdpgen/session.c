@@ -46,7 +46,8 @@ unsigned session_queues_reached(const struct session *session) {
     return count;
 }
 
-/* The controlling thread goes first: it must end the burst while senders fill every CPU. */
+/* The controlling thread goes first: it must end the burst while senders fill
+ * every CPU. */
 static void take_priority(struct session *session) {
     int error = session->options.fifo ? thread_fifo(session->options.fifo + 1) : 0;
 
@@ -97,6 +98,7 @@ int session_open(struct session *session) {
     if (error)
         return error;
     session->streams = session->engine->streams(&session->options);
+    session->options.batch = session->options.batch ?: session->engine->batch(session);
     error = make_heads(session);
     if (!error && !session->options.no_receive)
         error = receive_open(session);

@@ -13,13 +13,16 @@ struct session {
     struct options options;
     const struct engine *engine;
     unsigned ifindex;
-    unsigned streams; /* what is numbered on its own: a CPU (live) or a queue (afxdp) */
-    unsigned flows;   /* at least one for each stream; those beyond --flows repeat addresses */
+    unsigned streams; /* what is numbered on its own: a CPU (live) or a queue
+                         (afxdp) */
+    unsigned flows;   /* at least one for each stream; those beyond --flows repeat
+                         addresses */
     bool recognised;  /* frames carry the payload */
     bool fifo;        /* real-time priority was granted */
     char sched_policy[64];
     struct frame_head *heads;        /* one per flow */
-    uint64_t sequences[MAX_STREAMS]; /* of each stream's next frame; they go on from burst to burst */
+    uint64_t sequences[MAX_STREAMS]; /* of each stream's next frame; they go on
+                                        from burst to burst */
 };
 
 /* Set by SIGINT and SIGTERM. */

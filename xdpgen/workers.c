@@ -82,7 +82,8 @@ int workers_check(void) {
     return 0;
 }
 
-/* Again and again: a signal that comes just before the system call would be lost. */
+/* Again and again: a signal that comes just before the system call would be
+ * lost. */
 static void interrupt(struct slot *slot) {
     while (!slot->worker.done) {
         pthread_kill(slot->thread, SIGUSR1);

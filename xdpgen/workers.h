@@ -3,7 +3,8 @@
 
 #include "session.h"
 
-/* The sending threads of one burst: one per CPU, pinned, at real-time priority where that was granted. */
+/* The sending threads of one burst: one per CPU, pinned, at real-time priority
+ * where that was granted. */
 
 struct worker {
     unsigned index, cpu;

@@ -10,7 +10,8 @@
 
 #ifndef XDP_MAX_TX_SKB_BUDGET
 #define XDP_MAX_TX_SKB_BUDGET                                                                                \
-    9 /* frames a sendto() may send: 32 unless set; the option is newer than Debian 12's headers */
+    9 /* frames a sendto() may send: 32 unless set; the option is newer than                                 \
+         Debian 12's headers */
 #endif
 #define SKB_BUDGET 256
 

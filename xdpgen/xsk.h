@@ -22,7 +22,8 @@ struct xsk {
 
 int xsk_open(struct xsk *xsk, const char *interface, unsigned queue);
 
-/* Starts a batch. Returns how many frames there is room for, at most `wanted`; exactly so many must follow.
+/* Starts a batch. Returns how many frames there is room for, at most `wanted`;
+ * exactly so many must follow.
  */
 unsigned xsk_begin(struct xsk *xsk, unsigned wanted);
 
