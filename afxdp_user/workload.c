@@ -29,20 +29,27 @@ static void read_all(int fd, unsigned char *bytes, size_t count, const char *pat
     }
 }
 
+// How many states a file of so many bytes holds; what is no whole number of them is an error.
+static size_t count_states(const char *path, size_t bytes, size_t state_bytes) {
+    if (!bytes && !state_bytes)
+        return 0;
+    if (!bytes || !state_bytes || bytes % state_bytes)
+        fail("init", EINVAL, "%s has %zu bytes, which is no multiple of the workload's state of %zu bytes",
+             path, bytes, state_bytes);
+    return bytes / state_bytes;
+}
+
 static void read_init(struct workload *workload, const char *path) {
     struct stat status;
     int fd = open(path, O_RDONLY);
     if (fd < 0 || fstat(fd, &status))
         fail("init", errno, "%s cannot be read: %s", path, strerror(errno));
     size_t bytes = status.st_size;
-    if (!workload->state_bytes || !bytes || bytes % workload->state_bytes)
-        fail("init", EINVAL, "%s has %zu bytes, which is no multiple of the workload's state of %zu bytes",
-             path, bytes, workload->state_bytes);
-    workload->init = malloc(bytes);
+    workload->init_count = count_states(path, bytes, workload->state_bytes);
+    workload->init = malloc(bytes + 1);
     if (!workload->init)
         fail("init", ENOMEM, "no memory for the %zu bytes of %s", bytes, path);
     read_all(fd, workload->init, bytes, path);
-    workload->init_count = bytes / workload->state_bytes;
     close(fd);
 }
 
@@ -66,7 +73,7 @@ void *workload_state(const struct workload *workload, unsigned int queue) {
     if (posix_memalign(&state, PAGE, bytes ? bytes : 1))
         fail("init", ENOMEM, "no memory for a state of %zu bytes", bytes);
     memset(state, 0, bytes);
-    if (workload->init)
+    if (workload->init_count)
         memcpy(state, workload->init + queue % workload->init_count * bytes, bytes);
     return state;
 }

@@ -7,7 +7,7 @@
 struct workload {
     unsigned long (*run)(void *state, unsigned char *data, unsigned int length);
     size_t state_bytes;
-    unsigned char *init; // NULL, or init_count states one after another
+    unsigned char *init; // init_count states one after another
     size_t init_count;
 };
 

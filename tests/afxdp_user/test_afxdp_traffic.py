@@ -14,9 +14,13 @@ import pytest
 
 from xdplab.deploy.afxdp import AfxdpForwarder, AfxdpRequest, forward
 from xdplab.deploy.deployment import Deployment
+from xdplab.deploy.native import build_workload
 from xdplab.deploy.queues import set_queues
 from xdplab.deploy.xdp import attached_program, verify, verify_nothing_attached
 from xdplab.errors import HostError, ProgramError, UnsupportedError
+from xdplab.programs.contents import user_state
+from xdplab.programs.source import user_source
+from xdplab.programs.spec import ProgramSpec
 
 pytestmark = [pytest.mark.root, pytest.mark.lab]
 
@@ -106,6 +110,18 @@ def test_frames_come_back_with_swapped_macs_and_the_state_in_them(lab, forwarder
         assert len(frame) == length
         assert frame[:12].hex() == "020000000001020000000002"
         assert frame[42:58] == b"sixteen bytes ok"
+
+
+@pytest.mark.parametrize(("workload", "accesses"), [("array", 0), ("chase", 100), ("lookup", 100)])
+def test_generated_workloads_forward_every_frame(lab, forwarder, xdpgen, cache, tmp_path, workload, accesses):
+    spec = ProgramSpec(workload, accesses)
+    init = tmp_path / "init"
+    init.write_bytes(user_state(spec))
+    set_queues(lab.dut, lab.tg, 1)
+    running = forwarder(workload=build_workload(lab.dut.host, user_source(spec), cache), init=str(init))
+    summary = offer(lab, xdpgen, 1, "afxdp", "--load", "20000")
+    assert summary["tx_packets"] == summary["rx_packets"] == running.stop().total("tx") > 1000
+    assert summary["foreign_packets"] == 0
 
 
 def test_each_queue_has_its_own_state(lab, forwarder, tmp_path):
