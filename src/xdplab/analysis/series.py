@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import pandas as pd
 
-from xdplab.analysis.values import Row, records, text
+from xdplab.analysis.values import Row, is_null, records
+from xdplab.store.metrics import METRICS
 
 # What stays the same along a series, apart from the program.
 SETTING = (
@@ -28,8 +29,21 @@ SERIES = SETTING + PROGRAM
 
 def key_of(trials: pd.DataFrame, columns: tuple[str, ...]) -> pd.Series:
     """Return one text key a row; nulls are a value of their own, so that they group and compare."""
-    cells = trials[list(columns)].astype("string").fillna("-")
-    return cells.agg("|".join, axis=1) if len(cells) else pd.Series(index=trials.index, dtype="object")
+    cells = [["-" if is_null(value) else str(value) for value in trials[name].tolist()] for name in columns]
+    return pd.Series(["|".join(row) for row in zip(*cells, strict=True)], index=trials.index, dtype="object")
+
+
+NUMBERS = {metric.name for metric in METRICS if metric.dtype in ("int", "float", "bool")}
+
+
+def plain(trials: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame:
+    """Return the columns as float64 (NaN for null) and text: grouping a hundred nullable columns costs seconds."""
+    numbers = [name for name in columns if name in NUMBERS]
+    texts = trials[[name for name in columns if name not in NUMBERS]].astype("object")
+    floats = trials[numbers].astype("Float64").to_numpy(dtype="float64", na_value=float("nan"))
+    return pd.concat(
+        [pd.DataFrame(floats, columns=numbers, index=trials.index), texts.where(texts.notna(), None)], axis=1
+    )
 
 
 def settled(trials: pd.DataFrame) -> pd.DataFrame:
@@ -38,6 +52,11 @@ def settled(trials: pd.DataFrame) -> pd.DataFrame:
         return trials
     ordered = trials.sort_values("attempt", kind="stable", na_position="first")
     return trials.loc[ordered.groupby("trial_id", sort=False).tail(1).index.sort_values()]
+
+
+def same_reason(trials: pd.DataFrame) -> pd.Series:
+    """Return each row's reason without its numbers: trials that went wrong alike group together."""
+    return trials["reason"].astype("string").str.replace(r"\d[\d.,]*", "n", regex=True)
 
 
 def valid(trials: pd.DataFrame) -> pd.DataFrame:
@@ -80,7 +99,7 @@ def by_series(trials: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
     if known.empty:
         return
     for _, rows in known.groupby(key_of(known, SERIES), sort=False):
-        yield label_of(records(rows.head(1))[0]), rows.sort_values("accesses", kind="stable")
+        yield first_label(rows), rows.sort_values("accesses", kind="stable")
 
 
 def label_of(row: Row) -> str:
@@ -97,6 +116,13 @@ def label_of(row: Row) -> str:
     return " ".join(part for part in parts if part)
 
 
+def first_label(rows: pd.DataFrame) -> str:
+    """Return the label of the first row: what all rows of a series share."""
+    return label_of(records(rows[list(SERIES)].head(1))[0])
+
+
 def _word(row: Row, name: str, unit: str = "") -> str:
-    value = text(row, name)
-    return "" if value is None else f"{value}{unit}"
+    value = row.get(name)
+    if is_null(value):
+        return ""
+    return f"{value:g}{unit}" if isinstance(value, float) else f"{value}{unit}"

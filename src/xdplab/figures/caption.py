@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import pandas as pd
 
+from xdplab.analysis.series import same_reason
 from xdplab.figures.factors import ARRANGEMENTS, FACTORS, levels
 
 VIRTUAL = ("netns", "vm")
@@ -52,9 +53,9 @@ def _reasons(rows: pd.DataFrame, verdict: str) -> list[str]:
     """One line a mode and reason: ``unsupported: offload (5 points): the driver has no XDP offload``."""
     lines = []
     chosen = rows[rows["verdict"].eq(verdict).fillna(False)]
-    for (mode, reason), group in chosen.groupby(["mode", "reason"], dropna=False, sort=False):
-        count = group["point_id"].nunique()
-        words = str(reason)
+    for _, group in chosen.groupby([chosen["mode"], same_reason(chosen)], dropna=False, sort=False):
+        count, mode = group["point_id"].nunique(), group["mode"].iloc[0]
+        words = str(group["reason"].iloc[0])
         words = words if len(words) <= REASON_CHARS else words[: REASON_CHARS - 1] + "…"
         lines.append(f"{FACTORS['mode'].full(str(mode))} ({count} point{'s' if count > 1 else ''}): {words}")
     return lines[:2] + ([f"{len(lines) - 2} more reasons in trials.parquet"] if len(lines) > 2 else [])

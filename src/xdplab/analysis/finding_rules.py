@@ -1,0 +1,294 @@
+"""The rules that make findings: pure functions over a run's trials, listed in ``RULES``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import hypot, isnan, nan, sqrt
+from statistics import median
+
+import numpy as np
+import pandas as pd
+
+from xdplab.analysis.findings import Finding, Rule, files_of, points_of
+from xdplab.analysis.fit import fit_line, fits, limited_by_dut
+from xdplab.analysis.intervals import Interval, interval
+from xdplab.analysis.series import SERIES, by_series, first_label, key_of, plain, same_reason, settled, valid
+
+SIGMAS = 3.0
+CHANGE = 0.05  # of a rate or a time that matters
+SLOPE_CHANGE = 0.10
+CLASS_SIGMAS = 4.0
+RING_MATCH = 0.10
+FLAT = 0.03
+MOST_PREDICTED = 0.10  # a drop that a flat series should have shown
+
+
+@dataclass(frozen=True)
+class Place:
+    """One N of a series: its interval and the standard error of its mean."""
+
+    accesses: int
+    found: Interval
+    se: float
+    rows: pd.DataFrame
+
+
+def pooled_cv(rows: pd.DataFrame, value: str) -> float:
+    """Return the relative SD between repetitions, pooled over the points; NaN without a repeated point."""
+    samples = [interval(group[value].astype(float)) for _, group in rows.groupby("accesses") if len(group) > 1]
+    spare = sum(found.n - 1 for found in samples)
+    return sqrt(sum((found.n - 1) * found.cv**2 for found in samples) / spare) if spare else nan
+
+
+def places(rows: pd.DataFrame, value: str) -> list[Place]:
+    """Return a series' N with their means; two lucky repetitions do not make an error smaller than the pooled one."""
+    known = rows[rows[value].notna()]
+    pooled = pooled_cv(known, value)
+    result = []
+    for accesses, group in known.groupby("accesses"):
+        found = interval(group[value].astype(float))
+        cv = max((c for c in (found.cv, pooled) if not isnan(c)), default=nan)
+        result.append(Place(int(float(str(accesses))), found, found.mean * cv / sqrt(found.n), group))
+    return result
+
+
+def rate_rises(trials: pd.DataFrame) -> Iterator[Finding]:
+    """More accesses cannot make a packet cheaper: a rate rising with N means that something else changed."""
+    for label, rows in by_series(valid(trials)):
+        seen: list[Place] = []
+        for place in places(rows, "forwarded_pps"):
+            lowest = min(seen, key=lambda other: other.found.mean, default=None)
+            seen.append(place)
+            if lowest is None:
+                continue
+            rise, error = place.found.mean - lowest.found.mean, hypot(place.se, lowest.se)
+            if not (rise > SIGMAS * error and rise > CHANGE * lowest.found.mean):
+                continue
+            both = pd.concat([lowest.rows, place.rows])
+            share = rise / lowest.found.mean
+            what = f"{label}: N = {place.accesses} forwards {share:.0%} more than N = {lowest.accesses}"
+            numbers = {"pps": place.found.mean, "pps_before": lowest.found.mean, "standard_errors": rise / error}
+            yield Finding("rate rises with N", "warning", what, points_of(both), numbers, files_of(both))
+
+
+def off_the_line(trials: pd.DataFrame) -> Iterator[Finding]:
+    """Points off t0 + c N of the others (on DUT-limited points); the worst is taken out, then the next."""
+    for label, rows, _ in fits(trials):
+        there = places(rows, "ns_per_packet")
+        while len(there) >= 4:
+            misses = [_miss(there, place) for place in there]
+            worst = max(range(len(there)), key=lambda i: abs(misses[i][0]))
+            share, sigmas = misses[worst]
+            if not (abs(share) > CHANGE and abs(sigmas) > SIGMAS):
+                break
+            place = there.pop(worst)
+            side = "above" if share > 0 else "below"
+            what = f"{label}: N = {place.accesses} lies {abs(share):.0%} {side} the line of the other N"
+            numbers = {"ns_per_packet": place.found.mean, "share": share, "standard_errors": abs(sigmas)}
+            yield Finding("off the line", "warning", what, points_of(place.rows), numbers, files_of(place.rows))
+
+
+def _miss(there: Sequence[Place], place: Place) -> tuple[float, float]:
+    """Return by what share, and by how many standard errors, a point misses the line through the others."""
+    others = pd.concat([other.rows for other in there if other is not place])
+    line = fit_line(others["accesses"].astype(float), others["ns_per_packet"].astype(float))
+    if line is None or line.at(place.accesses) <= 0:
+        return 0.0, 0.0
+    off = place.found.mean - line.at(place.accesses)
+    error = hypot(place.se, *(e for e in (line.t0_se, line.c_se * place.accesses) if not isnan(e)))
+    return off / line.at(place.accesses), off / error if error > 0 else nan
+
+
+def repetition_classes(trials: pd.DataFrame) -> Iterator[Finding]:
+    """Repetitions whose cost of an access differs by more than their errors ran another program."""
+    for label, rows in by_series(limited_by_dut(trials)):
+        slopes: dict[float, tuple[float, float]] = {}
+        for repetition, group in rows.groupby("repetition"):
+            line = fit_line(group["accesses"].astype(float), group["ns_per_packet"].astype(float))
+            if line is not None and line.points >= 3 and not isnan(line.c_se):
+                slopes[float(str(repetition))] = (line.c, line.c_se)
+        classes = _split(slopes)
+        if len(classes) < 2:
+            continue
+        words = "; ".join(f"{_names(members)}: {median(slopes[m][0] for m in members):.3g} ns" for members in classes)
+        what = f"{label}: repetitions form classes by the cost of an access ({words})"
+        numbers = {f"c_ns_repetition_{repetition:g}": slope for repetition, (slope, _) in slopes.items()}
+        yield Finding("repetitions form classes", "warning", what, points_of(rows), numbers, files_of(rows))
+
+
+def _names(members: Sequence[float]) -> str:
+    return f"repetition{'s' if len(members) > 1 else ''} {', '.join(f'{member:g}' for member in sorted(members))}"
+
+
+def _split(values: dict[float, tuple[float, float]]) -> list[list[float]]:
+    """Cut sorted values where neighbours differ by more than a tenth of the largest and four standard errors."""
+    ordered = sorted(values, key=lambda name: values[name][0])
+    classes: list[list[float]] = []
+    largest = max((abs(value) for value, _ in values.values()), default=0.0)
+    for name in ordered:
+        value, error = values[name]
+        before = values[classes[-1][-1]] if classes else None
+        if before is not None:
+            gap = value - before[0]
+            apart = gap > SLOPE_CHANGE * largest and gap > CLASS_SIGMAS * hypot(error, before[1])
+        if before is None or apart:
+            classes.append([])
+        classes[-1].append(name)
+    return classes
+
+
+def load_classes(trials: pd.DataFrame) -> Iterator[Finding]:
+    """Program loads of one point that fall into two groups, each of two or more, far apart for their width."""
+    for _, rows in valid(trials).groupby("point_id", sort=False):
+        rates = np.sort(rows["forwarded_pps"].dropna().to_numpy(dtype=float))
+        if len(rates) < 4:
+            continue
+        cuts = range(2, len(rates) - 1)
+        cut = max(cuts, key=lambda i: rates[i] - rates[i - 1])
+        gap, width = rates[cut] - rates[cut - 1], max(np.ptp(rates[:cut]), np.ptp(rates[cut:]))
+        if gap <= CHANGE * np.median(rates) or gap <= 5 * width:
+            continue
+        label = first_label(rows)
+        share = float(rates[cut:].mean() / rates[:cut].mean() - 1)
+        what = f"{label}, N = {rows['accesses'].iloc[0]:g}: loads form two classes {share:.0%} apart"
+        numbers = {"low_pps": float(rates[:cut].mean()), "high_pps": float(rates[cut:].mean()), "gap_pps": float(gap)}
+        yield Finding("program loads form classes", "info", what, points_of(rows), numbers, files_of(rows))
+
+
+def latency_is_a_ring(trials: pd.DataFrame) -> Iterator[Finding]:
+    """Little's law: latency x rate is the frames in flight; where that is a ring's depth, the latency is the ring's."""
+    for label, rows in by_series(valid(trials)):
+        known = rows[rows["latency_mean_ns"].gt(0) & rows["forwarded_pps"].gt(0)]
+        for repetition, group in known.groupby("repetition", dropna=False):
+            queues = group["queues_reached"].fillna(group["queues"]).astype(float)
+            in_flight = (group["latency_mean_ns"] * 1e-9 * group["forwarded_pps"]).astype(float) / queues
+            found = _ring(group, in_flight)
+            if found is None:
+                continue
+            shown, entries, how = found
+            what = (
+                f"{label}, repetition {repetition:g}: latency × rate is {entries:.0f} frames a queue at {len(shown)} N "
+                f"({how}): the latency is the fill of a ring"
+            )
+            numbers = {"entries_a_queue": entries, "points": float(len(shown))}
+            yield Finding("latency is a ring's fill", "warning", what, points_of(shown), numbers, files_of(shown))
+
+
+def _ring(group: pd.DataFrame, in_flight: pd.Series) -> tuple[pd.DataFrame, float, str] | None:
+    """A known ring depth must be met at two N; an unknown one shows as a constant while the rate changes."""
+    depth = group["rx_ring_entries"].astype("Float64").astype(float)
+    met = (in_flight / depth - 1).abs() < RING_MATCH
+    if met.sum() >= 2:
+        return group[met], float(in_flight[met].mean()), f"the ring has {depth[met].iloc[0]:.0f} entries"
+    rates = group["forwarded_pps"].astype(float)
+    steady = depth.isna().all() and len(group) >= 3 and in_flight.std(ddof=1) < CHANGE * in_flight.mean()
+    if steady and rates.max() > 1.5 * rates.min():
+        return group, float(in_flight.mean()), "the same while the rate changes"
+    return None
+
+
+def plateaus(trials: pd.DataFrame) -> Iterator[Finding]:
+    """The least N all forward the same, although their cost differs: the generator or the link makes the rate."""
+    for label, rows in by_series(valid(trials)):
+        if rows["rate_requested_pps"].notna().any():
+            continue
+        there = places(rows, "forwarded_pps")
+        flat = [place for place in there if abs(place.found.mean / there[0].found.mean - 1) <= FLAT]
+        if len(flat) < 2 or flat != there[: len(flat)]:
+            continue
+        shown = pd.concat([place.rows for place in flat])
+        limits = set(shown["limited_by"].dropna())
+        predicted = _predicted_drop(rows, flat)
+        known = bool(limits) and limits <= {"generator", "link"}
+        if not known and not predicted > MOST_PREDICTED:
+            continue
+        maker = f"the {' and the '.join(sorted(limits))}" if known else "something other than the DUT's work"
+        what = f"{label}: N = {flat[0].accesses} to {flat[-1].accesses} forward the same: {maker} limits the rate"
+        numbers = {"pps": flat[0].found.mean} | ({} if isnan(predicted) else {"predicted_drop": predicted})
+        severity = "info" if known else "warning"
+        yield Finding("plateau", severity, what, points_of(shown), numbers, files_of(shown))  # type: ignore[arg-type]
+
+
+def _predicted_drop(rows: pd.DataFrame, flat: Sequence[Place]) -> float:
+    """Return by which share the rate should have dropped along the plateau, by the cost of the N beyond it."""
+    beyond = rows[rows["accesses"].gt(flat[-1].accesses) & rows["ns_per_packet"].notna()]
+    line = fit_line(beyond["accesses"].astype(float), beyond["ns_per_packet"].astype(float)) if len(beyond) else None
+    start = flat[0].rows
+    period = (1e9 * start["dut_cpus"].fillna(1).astype(float) / start["forwarded_pps"].astype(float)).mean()
+    more = line.c * (flat[-1].accesses - flat[0].accesses) if line is not None else nan
+    return float(more / (period + more))
+
+
+def missing_points(trials: pd.DataFrame) -> Iterator[Finding]:
+    """Combinations that a mode's other points promise and no trial has."""
+    varied = ["queues", "frame_bytes", "accesses"]
+    held = tuple(name for name in SERIES if name not in varied)
+    last = settled(trials)
+    known = last[last["accesses"].notna()]
+    for _, rows in known.groupby(key_of(known, held), sort=False):
+        there = set(rows[varied].itertuples(index=False, name=None))
+        grid = pd.MultiIndex.from_product([sorted(rows[name].dropna().unique()) for name in varied])
+        absent = [combination for combination in grid if combination not in there]
+        if not absent or len(absent) > len(there):  # a sparse plan promises nothing
+            continue
+        examples = "; ".join(f"{q:g} queues, {size:g} B, N = {n:g}" for q, size, n in absent[:4])
+        label = " ".join(str(rows[name].iloc[0]) for name in ("mode", "program_name", "engine"))
+        what = f"{label}: {len(absent)} of {len(grid)} points are missing ({examples}{' …' if len(absent) > 4 else ''})"
+        yield Finding("missing points", "info", what, (), {"missing": float(len(absent)), "grid": float(len(grid))})
+
+
+def without_valid_trial(trials: pd.DataFrame) -> Iterator[Finding]:
+    """Points that were tried and have no trial to believe, by reason; points short of repetitions."""
+    last = settled(trials)
+    valid_count = last["verdict"].eq("valid").fillna(False).groupby(last["point_id"]).sum()
+    lost = last[last["point_id"].map(valid_count).eq(0) & last["verdict"].isin(["invalid", "failed"])]
+    for _, rows in lost.groupby([lost["verdict"], same_reason(lost)], dropna=False, sort=False):
+        count = rows["point_id"].nunique()
+        why = f"{rows['verdict'].iloc[0]}: {rows['reason'].iloc[0]}"
+        what = f"{count} point{'s' if count > 1 else ''} without a valid trial, {why}"
+        yield Finding("no valid trial", "warning", what, points_of(rows), {"points": float(count)}, files_of(rows))
+    most = int(valid_count.max()) if len(valid_count) else 0
+    short = last[last["point_id"].map(valid_count).between(1, most - 1)]
+    if len(short):
+        count = short["point_id"].nunique()
+        what = f"{count} point{'s have' if count > 1 else ' has'} fewer valid repetitions than {most}"
+        numbers = {"points": float(count), "least": float(valid_count[valid_count > 0].min())}
+        yield Finding("fewer repetitions", "info", what, points_of(short), numbers)
+
+
+NEEDED = (
+    *SERIES,
+    "run_id",
+    "point_id",
+    "trial_id",
+    "attempt",
+    "repetition",
+    "accesses",
+    "verdict",
+    "reason",
+    "limited_by",
+    "forwarded_pps",
+    "ns_per_packet",
+    "latency_mean_ns",
+    "queues_reached",
+    "dut_cpus",
+    "rx_ring_entries",
+)
+RULES: dict[str, Rule] = {
+    "rate rises with N": rate_rises,
+    "off the line": off_the_line,
+    "repetitions form classes": repetition_classes,
+    "program loads form classes": load_classes,
+    "latency is a ring's fill": latency_is_a_ring,
+    "plateau": plateaus,
+    "no valid trial": without_valid_trial,
+    "missing points": missing_points,
+}
+
+
+def find(trials: pd.DataFrame, rules: Mapping[str, Rule] = RULES) -> list[Finding]:
+    """Apply every rule to judged and derived trials; warnings first, then in the table's order."""
+    lean = plain(trials, NEEDED)
+    found = [finding for rule in rules.values() for finding in rule(lean)]
+    return sorted(found, key=lambda finding: finding.severity != "warning")

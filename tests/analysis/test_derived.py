@@ -1,0 +1,117 @@
+"""Service time and access cost: from N = 0 of the same block and repetition, or null with the reason."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import synthetic
+
+from xdplab.analysis.derived import derive
+from xdplab.analysis.series import by_series, settled, with_baselines
+
+ONE = {"accesses": [0, 100, 1600]}
+
+
+def reasons(trials, accesses: int) -> dict[str, str]:  # type: ignore[no-untyped-def]
+    return json.loads(trials.loc[trials["accesses"] == accesses, "null_reasons"].iloc[0] or "{}")
+
+
+def test_access_cost_is_the_difference_of_periods_in_the_same_repetition() -> None:
+    trials = synthetic.run(vary=ONE, workload="chase")
+    for repetition in (1, 2, 3):
+        rate = trials[trials["repetition"] == repetition].set_index("accesses")["forwarded_pps"]
+        row = trials[(trials["repetition"] == repetition) & (trials["accesses"] == 1600)].iloc[0]
+        assert row["access_ns"] == pytest.approx(1e9 / rate[1600] - 1e9 / rate[0])
+        assert row["ns_per_packet"] == pytest.approx(1e9 / rate[1600])
+
+
+def test_two_cpus_at_work_count_twice() -> None:
+    one = synthetic.run(vary=ONE, workload="chase", repetitions=1)
+    two = synthetic.run(vary=ONE, workload="chase", repetitions=1, queues=2)
+    costs = [t.loc[t["accesses"] == 1600, "access_ns"].iloc[0] for t in (one, two)]
+    assert costs[1] == pytest.approx(costs[0], rel=0.1)
+    unknown = derive(two.assign(dut_cpus=None))
+    assert unknown["ns_per_packet"].isna().all()
+    assert "not recorded" in reasons(unknown, 1600)["ns_per_packet"]
+
+
+def test_testrun_is_less_that_of_n0_and_does_not_drift_when_derived_again() -> None:
+    trials = synthetic.run(vary=ONE, workload="chase", repetitions=1)
+    raw = trials.set_index("accesses")["testrun_raw_ns"]
+    assert trials.set_index("accesses")["testrun_ns"][1600] == pytest.approx(raw[1600] - raw[0])
+    assert derive(trials).equals(trials)
+
+
+def test_n0_of_another_program_serves_where_the_plan_measured_it_once() -> None:
+    zero, some = [synthetic.run(vary={"accesses": [n]}, workload=w) for n, w in ((0, "array"), (1600, "chase"))]
+    both = derive(synthetic.pd.concat([zero, some], ignore_index=True))
+    assert both.loc[both["accesses"] == 1600, "access_ns"].notna().all()
+
+
+@pytest.mark.parametrize("column", ["block", "repetition", "mode", "frame_bytes", "engine", "flows", "arrangement"])
+def test_n0_of_elsewhere_does_not_serve(column: str) -> None:
+    trials = synthetic.run(vary=ONE, workload="chase", repetitions=1)
+    other = {"block": 9, "repetition": 7, "frame_bytes": 1500, "flows": 1}.get(column, "split")
+    trials.loc[trials["accesses"] == 0, column] = other
+    moved = derive(trials)
+    assert moved["access_ns"].isna().all()
+    assert "no valid N = 0" in reasons(moved, 1600)["access_ns"]
+
+
+def test_a_rate_that_the_generator_makes_has_no_service_time() -> None:
+    trials = synthetic.run(vary={"accesses": [0, 100, 1600]}, workload="chase", arrangement="split", repetitions=1)
+    assert trials.set_index("accesses")["limited_by"].to_dict() == {0: "generator", 100: "dut", 1600: "dut"}
+    assert "limited by generator" in reasons(trials, 0)["ns_per_packet"]
+    assert reasons(trials, 1600)["access_ns"] == "N = 0 is not limited by the DUT"
+
+
+def test_in_a_closed_loop_the_difference_is_the_works_even_where_the_sender_dominates() -> None:
+    trials = synthetic.run(vary={"accesses": [0, 400]}, workload="chase", engine="afxdp")
+    assert set(trials["limited_by"]) == {"generator"}
+    assert trials["ns_per_packet"].isna().all()
+    assert trials.loc[trials["accesses"] == 400, "access_ns"].mean() == pytest.approx(400 * 2.4, rel=0.15)
+
+
+def test_an_invalid_trial_has_no_cost_and_is_no_baseline() -> None:
+    rows = [synthetic.point(accesses=n) for n in (0, 1600)]
+    rng = synthetic.np.random.default_rng(3)
+    measured = [synthetic.measured(row, rng) for row in rows]
+    measured[0]["rx_packets"] = 0
+    trials = synthetic.finish(measured)
+    assert reasons(trials, 1600)["access_ns"].startswith("no valid N = 0")
+    assert reasons(trials, 0)["ns_per_packet"] == "the trial is invalid"
+
+
+def test_a_users_program_has_a_service_time_but_no_access_cost() -> None:
+    trials = synthetic.run(vary={"program_name": ["lb.bpf.c"]}, workload=None, accesses=None, op=None)
+    assert trials["ns_per_packet"].notna().all()
+    assert "not known" in json.loads(trials["null_reasons"].iloc[0])["access_ns"]
+
+
+def test_other_columns_keep_their_reasons() -> None:
+    trials = synthetic.run(vary=ONE, repetitions=1).assign(null_reasons='{"cycles": "no PMU"}')
+    assert json.loads(derive(trials)["null_reasons"].iloc[0])["cycles"] == "no PMU"
+
+
+def test_the_last_attempt_counts() -> None:
+    trials = synthetic.run(vary={"accesses": [0]}, repetitions=2)
+    again = trials.assign(attempt=2, forwarded_pps=1.0)
+    both = synthetic.pd.concat([again, trials], ignore_index=True)
+    assert settled(both)["forwarded_pps"].tolist() == [1.0, 1.0]
+
+
+def test_a_single_n0_begins_every_series_of_its_setting() -> None:
+    zero = synthetic.run(vary={"accesses": [0]}, workload=None, program_name="baseline")
+    rest = synthetic.run(vary={"workload": ["chase", "array"], "accesses": [1, 100]})
+    both = synthetic.pd.concat([zero, rest], ignore_index=True)
+    assert len(with_baselines(both)) == len(rest) + 2 * len(zero)
+    found = {label: sorted(set(rows["accesses"])) for label, rows in by_series(both)}
+    assert [list(ns) for ns in found.values()] == [[0, 1, 100]] * 2
+    assert all("chase" in label or "array" in label for label in found)
+
+
+def test_nothing_in_nothing_out() -> None:
+    empty = synthetic.run(repetitions=1).iloc[:0]
+    assert derive(empty).empty
+    assert list(by_series(empty)) == []

@@ -1,0 +1,146 @@
+"""Each finding: seen where it was planted, silent on a plain run."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import pandas as pd
+import pytest
+import synthetic
+
+from xdplab.analysis.derived import derive
+from xdplab.analysis.finding_rules import RULES, find
+from xdplab.analysis.findings import Finding, to_frame, to_markdown
+from xdplab.analysis.verdicts import judged
+
+NS = [0, 100, 400, 800, 1600, 3200]
+
+
+def plain(**fixed: object) -> pd.DataFrame:
+    return synthetic.run(vary={"accesses": NS}, **({"workload": "chase", "repetitions": 4} | fixed))
+
+
+def scaled(trials: pd.DataFrame, mask: pd.Series, factor: float) -> pd.DataFrame:
+    """Change a rate, and all counts that must agree with it."""
+    columns = ["tx_packets", "rx_packets", "dut_rx_packets", "dut_tx_packets"]
+    rates = ["offered_pps", "forwarded_pps"]
+    trials = trials.copy()
+    trials.loc[mask, rates] = trials.loc[mask, rates] * factor
+    trials.loc[mask, columns] = (trials.loc[mask, columns] * factor).round().astype("Int64")
+    return derive(judged(trials))
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_plain_run_has_no_finding(seed: int) -> None:
+    assert find(plain(seed=seed)) == []
+
+
+def named(findings: list[Finding], rule: str) -> list[Finding]:
+    assert rule in RULES or rule == "fewer repetitions"
+    return [finding for finding in findings if finding.rule == rule]
+
+
+def test_a_rate_that_rises_with_n() -> None:
+    trials = plain()
+    (found,) = named(find(scaled(trials, trials["accesses"] == 1600, 3.0)), "rate rises with N")
+    assert "N = 1600 forwards" in found.what
+    assert found.evidence["standard_errors"] > 3
+    assert found.severity == "warning"
+    assert f"raw/{trials['trial_id'].iloc[4]}/1" in found.files
+
+
+def test_one_repetition_cannot_show_a_rise() -> None:
+    trials = plain(repetitions=1)
+    assert named(find(scaled(trials, trials["accesses"] == 1600, 3.0)), "rate rises with N") == []
+
+
+def test_the_point_off_the_line_is_named_and_its_neighbours_are_not() -> None:
+    trials = plain()
+    found = named(find(scaled(trials, trials["accesses"] == 800, 0.75)), "off the line")
+    assert [finding.what.split(":")[1].split(" lies")[0] for finding in found] == [" N = 800"]
+    assert found[0].evidence["share"] == pytest.approx(1 / 0.75 - 1, abs=0.05)
+
+
+def test_repetitions_that_ran_another_program() -> None:
+    trials = plain(repetitions=5)
+    other = trials["repetition"].isin([2, 4]) & trials["accesses"].gt(0)
+    cheap = 0.3 * (trials["ns_per_packet"] - 230) + 230
+    trials.loc[other, "ns_per_packet"] = cheap
+    (found,) = named(find(trials), "repetitions form classes")
+    assert "repetitions 2, 4: 0.7" in found.what
+    assert "repetitions 1, 3, 5: 2.4" in found.what
+
+
+def test_loads_that_form_two_classes() -> None:
+    trials = synthetic.run(vary={"accesses": [0]}, repetitions=6)
+    slow = trials["repetition"] > 3
+    trials["forwarded_pps"] = 4e6 + trials["repetition"] * 1e3
+    trials.loc[slow, "forwarded_pps"] = 3.5e6 + trials["repetition"] * 1e3
+    (found,) = named(find(trials), "program loads form classes")
+    assert found.evidence["high_pps"] > found.evidence["low_pps"]
+
+
+def test_a_latency_that_is_a_rings_fill() -> None:
+    trials = plain(repetitions=2)
+    trials["latency_mean_ns"] = 512 * 1e9 / trials["forwarded_pps"]
+    found = named(find(trials), "latency is a ring's fill")
+    assert len(found) == 2, "each repetition by itself: another may have had another depth"
+    assert found[0].evidence["entries_a_queue"] == pytest.approx(512)
+    unknown = trials.assign(rx_ring_entries=None)
+    assert "the same while the rate changes" in named(find(unknown), "latency is a ring's fill")[0].what
+
+
+def test_a_plateau_by_the_generator_and_one_that_nobody_admits() -> None:
+    split = plain(arrangement="split", queues=2)
+    (known,) = named(find(split), "plateau")
+    assert "N = 0 to 100 forward the same: the generator limits" in known.what
+    assert known.severity == "info"
+    (hidden,) = named(find(split.assign(limited_by="dut")), "plateau")
+    assert "something other than the DUT's work" in hidden.what
+    assert hidden.severity == "warning"
+    assert hidden.evidence["predicted_drop"] > 0.1
+
+
+def test_points_that_are_missing_or_without_a_valid_trial() -> None:
+    trials = synthetic.run(vary={"queues": [1, 2], "accesses": [0, 100, 400]}, repetitions=2)
+    gap = (trials["queues"] == 2) & (trials["accesses"] == 400)
+    (absent,) = named(find(trials[~gap]), "missing points")
+    assert "1 of 6 points are missing (2 queues, 64 B, N = 400)" in absent.what
+    deaf = trials.copy()
+    deaf.loc[gap, "rx_packets"] = 0
+    (lost,) = named(find(judged(deaf)), "no valid trial")
+    assert "deaf" in lost.what
+    assert len(lost.points) == 1
+    (few,) = named(find(trials[~(gap & (trials["repetition"] == 2))]), "fewer repetitions")
+    assert few.points == lost.points
+
+
+def test_unsupported_points_are_not_missing() -> None:
+    assert find(synthetic.quick()) == []
+
+
+NULLS: dict[str, Callable[[], pd.DataFrame]] = {
+    "empty": lambda: plain().iloc[:0],
+    "all unsupported": lambda: synthetic.finish([synthetic.unsupported(accesses=n) for n in (0, 100)]),
+    "one N, one repetition": lambda: synthetic.run(vary={"accesses": [100]}, repetitions=1),
+    "nothing but counts": lambda: plain().assign(
+        latency_mean_ns=None, ns_per_packet=None, dut_cpus=None, queues_reached=None, rx_ring_entries=None
+    ),
+    "a user's program": lambda: synthetic.run(vary={"program_name": ["lb.c"]}, workload=None, accesses=None),
+}
+
+
+@pytest.mark.parametrize("name", NULLS)
+def test_rules_hold_on_little_data(name: str) -> None:
+    assert named(find(NULLS[name]()), "rate rises with N") == []
+
+
+def test_findings_as_table_and_markdown() -> None:
+    trials = plain()
+    findings = find(scaled(trials, trials["accesses"] == 1600, 3.0))
+    table = to_frame(findings)
+    assert len(table) == len(findings) > 0
+    assert json.loads(table["evidence"].iloc[0])["pps"] > 0
+    assert "- **rate rises with N** (warning): native chase-read" in to_markdown(findings)
+    assert "No finding." in to_markdown([])

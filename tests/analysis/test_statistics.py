@@ -1,0 +1,102 @@
+"""Intervals, the line fit and the comparison against values worked out elsewhere, and by simulation."""
+
+from __future__ import annotations
+
+from math import isnan, sqrt
+
+import numpy as np
+import pandas as pd
+import pytest
+import synthetic
+from scipy import stats
+
+from xdplab.analysis.compare import compare, ratio
+from xdplab.analysis.fit import fit_line, fits
+from xdplab.analysis.intervals import interval, summarise
+
+
+def test_interval_of_three_is_students() -> None:
+    found = interval([10.0, 12.0, 14.0])
+    assert (found.n, found.mean, found.median, found.sd) == (3, 12.0, 12.0, 2.0)
+    assert found.high - found.mean == pytest.approx(4.302653 * 2 / sqrt(3), rel=1e-6)  # t(0.975, 2 degrees of freedom)
+    assert found.cv == pytest.approx(1 / 6)
+
+
+def test_one_repetition_has_no_interval_and_none_no_mean() -> None:
+    alone = interval([5.0])
+    assert alone.mean == 5.0
+    assert all(isnan(value) for value in (alone.low, alone.high, alone.cv, alone.se))
+    with pytest.raises(ValueError, match="at least one"):
+        interval([])
+
+
+def test_interval_covers_the_truth_as_often_as_it_says() -> None:
+    rng = np.random.default_rng(5)
+    samples = rng.normal(100, 3, (2000, 3))
+    covered = np.mean([found.low <= 100 <= found.high for found in map(interval, samples)])
+    assert covered == pytest.approx(0.95, abs=0.015)
+
+
+def test_summary_is_by_point_over_repetitions() -> None:
+    table = summarise(synthetic.run(repetitions=4), "forwarded_pps")
+    assert table["n"].tolist() == [4, 4, 4]
+    assert (table["low"] < table["mean"]).all()
+    assert summarise(synthetic.run(), "cycles").empty
+
+
+def test_an_exact_line_is_found_exactly() -> None:
+    n = [0, 1, 100, 12800] * 2
+    line = fit_line(n, [150 + 2.5 * x for x in n])
+    assert line is not None
+    assert (line.t0, line.c) == (pytest.approx(150), pytest.approx(2.5))
+    assert line.r2 == pytest.approx(1)
+    assert abs(line.residuals).max() < 1e-9
+    assert fit_line([5, 5], [1.0, 2.0]) is None
+    two = fit_line([0, 10], [1.0, 2.0])
+    assert two is not None
+    assert isnan(two.c_se), "no degree of freedom, no error"
+
+
+def test_standard_errors_are_those_of_repeated_experiments() -> None:
+    rng = np.random.default_rng(7)
+    n = np.repeat([0, 100, 400, 1600, 12800], 3)
+    lines = [fit_line(n, (150 + 2.5 * n) * (1 + rng.normal(0, 0.02, len(n)))) for _ in range(400)]
+    slopes = np.array([(line.c, line.c_se) for line in lines if line is not None])
+    assert slopes[:, 0].mean() == pytest.approx(2.5, rel=0.002)
+    assert slopes[:, 1].mean() == pytest.approx(slopes[:, 0].std(), rel=0.15)
+
+
+def test_only_points_that_show_the_dut_are_fitted() -> None:
+    trials = synthetic.run(vary={"accesses": [0, 1, 100, 400, 1600]}, workload="chase", arrangement="split")
+    ((_, rows, line),) = fits(trials)
+    assert set(rows["limited_by"]) == {"dut"}
+    assert line.c == pytest.approx(2.4, rel=0.05)
+
+
+def test_ratio_is_welchs_on_logarithms() -> None:
+    a, b = pd.Series([9.8, 10.0, 10.3]), pd.Series([11.9, 12.4, 12.1, 12.2])
+    found = ratio(a, b)
+    theirs = stats.ttest_ind(np.log(b), np.log(a), equal_var=False).confidence_interval(0.95)
+    assert (found.low, found.high) == (pytest.approx(np.exp(theirs.low)), pytest.approx(np.exp(theirs.high)))
+    assert found.differs
+    assert ratio(a, a * 1.001).differs is False
+
+
+def test_compare_joins_by_point_and_says_what_is_without() -> None:
+    a = synthetic.run(vary={"accesses": [0, 100, 1600]}, seed=1)
+    b = synthetic.run(vary={"accesses": [0, 100, 400]}, seed=2)
+    b["forwarded_pps"] = b["forwarded_pps"] * 1.3
+    table = compare(a, b).set_index("accesses")
+    assert table["ratio"][0] == pytest.approx(1.3, rel=0.05)
+    assert bool(table["differs"][100]) is True
+    assert table["reason"][1600] == "no valid trial in the second run"
+    assert table["reason"][400] == "no valid trial in the first run"
+    assert table["ratio"].isna().sum() == 2
+
+
+def test_one_repetition_compares_without_an_interval() -> None:
+    table = compare(synthetic.run(repetitions=1), synthetic.run(repetitions=3, seed=4))
+    assert table["ratio"].notna().all()
+    assert table["low"].isna().all()
+    assert table["differs"].isna().all()
+    assert set(table["reason"]) == {"one repetition has no interval"}

@@ -1,0 +1,147 @@
+"""A verdict uses its trial alone: what each rule refuses, what it lets pass, and what limited the trial."""
+
+from __future__ import annotations
+
+import pandas as pd
+import pytest
+
+from xdplab.analysis.verdicts import RULES, RULES_VERSION, judge, judged
+from xdplab.store.metrics import frame
+
+GOOD = {
+    "arrangement": "split", "mode": "native", "engine": "live", "workload": "array", "program_name": "array-read",
+    "action": "tx", "queues": 1, "frame_bytes": 64, "window_s": 1.0, "load": "max", "accesses": 100,
+    "tx_packets": 4_000_000, "rx_packets": 3_000_000, "dut_rx_packets": 3_000_000, "dut_tx_packets": 3_000_000,
+    "offered_pps": 4e6, "forwarded_pps": 3e6, "foreign_packets": 0, "duplicate_packets": 0,
+}  # fmt: skip
+PHYSICAL = {"arrangement": "hosts", "link_bps": 10e9}
+LINE = 14_880_952  # 64-byte frames a second on 10 Gbit/s: 84 bytes each at L1
+
+
+def test_a_lossy_open_loop_is_valid_and_shows_the_dut() -> None:
+    verdict = judge(GOOD)
+    assert (verdict.verdict, verdict.limited_by) == ("valid", "dut")
+    assert verdict.reason == "TG and DUT agree within 0.00%"
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"tx_packets": None}, "nobody counted the frames sent"),
+        ({"tx_packets": 0, "rx_packets": 0}, "the TG sent no frame"),
+        ({"rx_packets": None, "dut_tx_packets": None}, "neither TG nor DUT counted"),
+        ({"dut_rx_packets": 0, "rx_packets": 0, "dut_tx_packets": 0}, "no frame reached the DUT"),
+        ({"rx_packets": 0}, "the TG was deaf: it counted 0 while the DUT sent 3000000"),
+        ({"rx_packets": 0, "dut_tx_packets": None}, "no count of the DUT tells why"),
+        ({"rx_packets": 4_000_001, "dut_tx_packets": 4_000_001}, "more than the 4000000 it sent"),
+        ({"dut_rx_packets": 4_040_001}, "the DUT received 4040001 frames, more than"),
+        ({"rx_packets": 2_969_000}, "TG and DUT disagree by 1.0%"),
+        ({"duplicate_packets": 30_001}, "1.0% of the frames received are duplicates"),
+        ({"rate_requested_pps": 4.005e6}, "offered 99.88% of the rate asked for"),
+        (PHYSICAL | {"tx_packets": 20e6, "rx_packets": LINE * 1.003, "dut_tx_packets": LINE * 1.003}, "100.3% of what"),
+    ],
+)
+def test_what_is_not_to_be_believed(change: dict[str, object], words: str) -> None:
+    verdict = judge(GOOD | change)
+    assert verdict.verdict == "invalid"
+    assert words in verdict.reason
+    assert verdict.limited_by is None
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"rx_packets": 2_971_000}, "agree within 0.97%"),
+        ({"dut_tx_packets": None}, "one count only: the TG's"),
+        ({"rx_packets": None}, "one count only: the DUT's"),
+        ({"rx_packets": 0, "dut_tx_packets": 0}, "the DUT forwarded nothing"),
+        ({"duplicate_packets": 12}, "12 duplicates"),
+        ({"queues": 8, "queues_reached": 2}, "traffic reached 2 of 8 queues"),
+        (
+            {"rx_packets": 4_000_000, "dut_tx_packets": 4_000_000, "frame_bytes": 1518, "window_s": 0.1},
+            "agree",
+        ),  # no rate
+        (PHYSICAL | {"tx_packets": 20e6, "rx_packets": LINE, "dut_tx_packets": LINE}, "agree"),
+    ],
+)
+def test_what_is_believed_and_said(change: dict[str, object], words: str) -> None:
+    verdict = judge(GOOD | change)
+    assert verdict.verdict == "valid"
+    assert words in verdict.reason
+
+
+USERS = {"workload": None, "accesses": None, "program_name": "lb.bpf.c"}
+
+
+@pytest.mark.parametrize("action", ["drop", "pass"])
+def test_a_program_that_returns_nothing_is_judged_by_the_dut_alone(action: str) -> None:
+    row = GOOD | USERS | {"action": action, "rx_packets": 0, "dut_tx_packets": 0}
+    assert judge(row).verdict == "valid"
+    assert "DUT's count alone" in judge(row).reason
+    assert judge(row | {"dut_rx_packets": None}).verdict == "invalid"
+
+
+def test_a_users_program_may_rewrite_the_payload() -> None:
+    row = GOOD | USERS | {"rx_packets": 0, "foreign_packets": 3_000_000}
+    assert judge(row).verdict == "valid"
+    assert "rewrites the payload" in judge(row).reason
+    assert judge(GOOD | {"rx_packets": 0, "foreign_packets": 3_000_000}).verdict == "invalid", "ours never does"
+
+
+@pytest.mark.parametrize("verdict", ["unsupported", "failed"])
+def test_what_was_not_measured_keeps_its_reason(verdict: str) -> None:
+    kept = judge({"verdict": verdict, "reason": "no offload: EINVAL"})
+    assert (kept.verdict, kept.reason, kept.limited_by) == (verdict, "no offload: EINVAL", None)
+
+
+def test_an_older_invalid_is_judged_again() -> None:
+    assert judge(GOOD | {"verdict": "invalid", "reason": "by an older rule"}).verdict == "valid"
+
+
+SHARED = {"arrangement": "shared", "rx_packets": 4_000_000, "dut_rx_packets": 4_000_000, "dut_tx_packets": 4_000_000}
+NO_LOSS = {"rx_packets": 4_000_000, "dut_rx_packets": 4_000_000, "dut_tx_packets": 4_000_000}
+AFXDP = SHARED | {"engine": "afxdp", "tx_packets": 4_000_000}
+
+
+@pytest.mark.parametrize(
+    ("change", "limit"),
+    [
+        (SHARED, "shared_cpu"),
+        (SHARED | {"testrun_raw_ns": 30.0}, "shared_cpu"),
+        (AFXDP | {"forwarded_pps": 9e5, "testrun_raw_ns": 30.0}, "generator"),
+        (AFXDP | {"forwarded_pps": 2e5, "testrun_raw_ns": 4000.0}, "shared_cpu"),
+        (AFXDP | {"forwarded_pps": 9e5}, "shared_cpu"),  # no program time: this trial alone cannot tell
+        (SHARED | {"rate_requested_pps": 4e6}, "none"),
+        (SHARED | {"rate_requested_pps": 6e6}, "shared_cpu"),
+        (NO_LOSS, "generator"),
+        (NO_LOSS | {"rate_requested_pps": 4e6}, "none"),
+        ({"rate_requested_pps": 4e6}, "dut"),
+        (PHYSICAL | NO_LOSS, "generator"),
+        (PHYSICAL | {"tx_packets": 15e6, "rx_packets": LINE, "dut_tx_packets": LINE, "dut_rx_packets": LINE}, "link"),
+        ({"rx_packets": 3_997_000, "dut_tx_packets": 3_997_000}, "generator"),  # 0.08 % lost is no saturation
+        (USERS | {"action": "drop", "dut_rx_packets": 3_000_000}, "dut"),
+    ],
+)
+def test_what_limited_a_valid_trial(change: dict[str, object], limit: str) -> None:
+    verdict = judge(GOOD | change)
+    assert (verdict.verdict, verdict.limited_by) == ("valid", limit)
+
+
+def test_null_is_null_in_every_dress() -> None:
+    for null in (None, pd.NA, float("nan")):
+        assert judge(GOOD | {"dut_tx_packets": null}).reason == "one count only: the TG's"
+
+
+def test_a_table_is_judged_row_by_row() -> None:
+    table = judged(frame([GOOD, GOOD | {"rx_packets": 0}, {"verdict": "failed", "reason": "the TG broke"}]))
+    assert table["verdict"].tolist() == ["valid", "invalid", "failed"]
+    assert set(table["rules_version"]) == {RULES_VERSION}
+    assert table["limited_by"].isna().tolist() == [False, True, True]
+    assert judged(table).equals(table)
+
+
+def test_every_rule_is_pure() -> None:
+    row = dict(GOOD)
+    for rule in RULES:
+        rule(row)
+    assert row == GOOD
