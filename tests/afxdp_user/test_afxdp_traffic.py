@@ -46,6 +46,11 @@ def offer(lab, xdpgen: str, queues: int, engine: str, *options: str) -> dict:
     return next(line for line in lines if line["type"] == "summary")
 
 
+def owner_of(lab, running: AfxdpForwarder) -> int:
+    """Return the process id of the application itself, not of what started it."""
+    return int(lab.dut.host.run(["pgrep", "-f", f"^{running.argv[0]} --interface vd0"]).text.split()[0])
+
+
 @pytest.mark.parametrize("attach", ["native", "generic"])
 @pytest.mark.parametrize("engine", ["live", "afxdp"])
 def test_shared_cpu_loses_nothing_and_counts_exactly(lab, forwarder, xdpgen, attach, engine):
@@ -84,6 +89,26 @@ def test_overload_on_two_cpus_accounts_for_every_frame(lab, forwarder, xdpgen):
     assert queue.fill_ring_empty == queue.rx_dropped > 0
     assert queue.rx == queue.tx + queue.tx_dropped
     assert lab.link_packets(lab.tg)[0] - received == queue.tx
+
+
+def test_frames_that_the_driver_drops_on_the_way_back_are_counted(lab, forwarder):
+    """They wait in the ring of the stopped application until the TG's interface no longer takes their size."""
+    set_queues(lab.dut, lab.tg, 1)
+    running = forwarder()
+    owner = owner_of(lab, running)
+    os.kill(owner, signal.SIGSTOP)
+    lab.send(100, length=1514)
+    lab.tg.host.run(["ip", "link", "set", "dev", "vg0", "mtu", "500"])
+    os.kill(owner, signal.SIGCONT)
+    queue = running.stop().queues[0]
+    assert (queue.rx, queue.tx, queue.tx_dropped, queue.tx_pending) == (100, 0, 100, 0)
+    assert lab.link_packets(lab.tg)[0] == 0
+
+
+def test_refused_real_time_priority_is_said(lab, afxdp_user, swap_workload):
+    argv = ["setpriv", "--bounding-set=-sys_nice", afxdp_user, "--interface", "vd0", "--workload", swap_workload]
+    ready = json.loads(lab.dut.host.run([*argv, "--fifo", "6"]).text.splitlines()[0])
+    assert ready["sched_policy"] == "SCHED_OTHER (refused: EPERM)"
 
 
 def test_queues_without_a_socket_are_counted(lab, forwarder):
@@ -149,8 +174,7 @@ def test_a_dead_owner_leaves_nothing_attached(lab, forwarder, attach):
     running = forwarder(attach=attach)
     found = verify(lab.dut.host, "vd0", program_id=running.ready.program_id, mode=attach)
     assert Deployment.of_forwarder(running, found).to_json()["xsk_attach_obtained"] == attach
-    owner = lab.dut.host.run(["pgrep", "-f", f"^{running.argv[0]} --interface vd0"]).text.split()[0]
-    os.kill(int(owner), signal.SIGKILL)
+    os.kill(owner_of(lab, running), signal.SIGKILL)
     deadline = time.monotonic() + 2
     while attached_program(lab.dut.host, "vd0").mode and time.monotonic() < deadline:
         time.sleep(0.02)

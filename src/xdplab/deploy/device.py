@@ -80,9 +80,8 @@ def apply(host: Host, interface: str, wanted: Mapping[str, Value]) -> Applied:
     rows = _rows(wanted)
     before = _read_all(rows, host, interface)
     _require_known(host, interface, wanted, before)
-    for setting in rows:
-        _write_differences(setting, host, interface, wanted, before)
-    obtained = _read_all(rows, host, interface)
+    written = [_write_differences(setting, host, interface, wanted, before) for setting in rows]
+    obtained = _read_all(rows, host, interface) if any(written) else before
     return Applied(host.name, interface, dict(wanted), _only(before, wanted), _only(obtained, wanted))
 
 
@@ -169,11 +168,13 @@ def _read_all(rows: Iterable[Setting], host: Host, interface: str) -> Values:
 
 def _write_differences(
     setting: Setting, host: Host, interface: str, wanted: Mapping[str, Value], current: Mapping[str, Value]
-) -> None:
+) -> bool:
+    """Write one row's values that are not as wanted, and say whether there were any."""
     own = {key: value for key, value in wanted.items() if key.partition(".")[0] == setting.prefix}
     changes = {key.partition(".")[2]: value for key, value in own.items() if current.get(key) != value}
     if changes:
         setting.write(host, interface, changes)
+    return bool(changes)
 
 
 def _differences(host: Host, interface: str, remembered: Snapshot) -> dict[str, tuple[Value | None, Value]]:

@@ -17,7 +17,7 @@ from xdplab.hosts.base import Host
 
 ANSWER_S = 30.0
 _KERNEL_MODES = {1: "native", 2: "generic", 3: "offload"}  # enum XDP_ATTACHED_* of linux/if_link.h
-_PROGRAM_STEPS = ("open", "program", "section", "rodata", "init", "max-entries", "load")
+_PROGRAM_STEPS = ("open", "rodata", "init", "max-entries", "load")
 _ERRORS = dict.fromkeys(_PROGRAM_STEPS, ProgramError) | {"attach": UnsupportedError}
 # Offload asks the driver at load already; that the program itself is sound was shown by loading it in another mode.
 _OFFLOAD_ERRORS = _ERRORS | {"load": UnsupportedError}
