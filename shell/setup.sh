@@ -101,7 +101,7 @@ no_sshd_at_boot() {
 }
 
 apt_get() {
-    as_root env DEBIAN_FRONTEND=noninteractive apt-get -q -y -o DPkg::Lock::Timeout=120 "$@" >&2
+    as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq -y -o DPkg::Lock::Timeout=120 "$@" >/dev/null
 }
 
 install_debian() {
@@ -113,7 +113,7 @@ install_debian() {
 
 install_ubuntu() { install_debian "$@"; }
 
-install_fedora() { as_root dnf -q -y install --setopt=install_weak_deps=False "$@" >&2; }
+install_fedora() { as_root dnf -q -y install --setopt=install_weak_deps=False "$@" >/dev/null; }
 
 install_packages() {
     local where packages

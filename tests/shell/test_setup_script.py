@@ -87,7 +87,7 @@ def machine(tmp_path: Path) -> Machine:
 def test_what_is_missing_is_installed_and_no_daemon_starts(machine: Machine) -> None:
     done = machine.run()
     assert done.returncode == 0, done.stderr
-    apt = "apt-get -q -y -o DPkg::Lock::Timeout=120 install --no-install-recommends deb-tool"
+    apt = "apt-get -qq -y -o DPkg::Lock::Timeout=120 install --no-install-recommends deb-tool"
     assert machine.calls[:2] == [apt, "policy: 101"]
     assert not machine.policy.exists()
 
@@ -121,7 +121,7 @@ def test_tests_need_more(machine: Machine) -> None:
 @pytest.mark.parametrize(
     ("distribution", "expected"),
     [
-        ("ubuntu", "apt-get -q -y -o DPkg::Lock::Timeout=120 install --no-install-recommends ubu-more ubu-tool"),
+        ("ubuntu", "apt-get -qq -y -o DPkg::Lock::Timeout=120 install --no-install-recommends ubu-more ubu-tool"),
         ("fedora", "dnf -q -y install --setopt=install_weak_deps=False fed-tool"),
         ("linuxmint\nID_LIKE='ubuntu debian'", "apt-get"),
     ],

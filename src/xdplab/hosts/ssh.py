@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import logging
 import re
 import secrets
 import shlex
@@ -22,6 +23,8 @@ from xdplab.hosts.process import StreamedProcess, guarded
 
 CONNECT_S = 10.0
 """Seconds for each step of connecting: TCP, key exchange, login."""
+
+logging.getLogger("paramiko").addHandler(logging.NullHandler())  # it prints tracebacks of what is raised anyway
 
 _CHUNK = 1 << 16
 _LOST = (paramiko.SSHException, OSError, EOFError)
