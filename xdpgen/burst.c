@@ -13,6 +13,7 @@
     (10 * NS_PER_MS) /* a signal or the end of --max-frames is noticed within                                \
                         this time */
 #define INTERVAL_NS (100 * NS_PER_MS)
+#define SETTLE_INTERRUPTED_S 0.005 /* counters are read at rest even then */
 #define PACED_SHARE 0.999 /* a paced burst that offers less was limited */
 
 struct burst {
@@ -172,8 +173,8 @@ int burst_run(struct session *session, const struct burst_request *request) {
     error = error ?: send_frames(&burst);
     if (error)
         return error;
-    if (!interrupted)
-        clock_sleep_until(clock_now_ns() + session->options.settle_s * NS_PER_SECOND);
+    const double settle_s = interrupted ? SETTLE_INTERRUPTED_S : session->options.settle_s;
+    clock_sleep_until(clock_now_ns() + settle_s * NS_PER_SECOND);
     error = print_result(&burst);
     for (unsigned stream = 0; stream < session->streams; stream++)
         session->sequences[stream] += burst.counts[stream].sent;

@@ -1,0 +1,430 @@
+"""The JSON lines every traffic generator prints: ready; intervals, summary and histogram of each burst; detached.
+
+xdpgen and the MoonGen scripts write the same lines, so that adapters differ in arguments only.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from itertools import accumulate
+from typing import Any
+
+from xdplab.formats.reading import (
+    as_list,
+    as_object,
+    count_field,
+    json_of,
+    lines_of,
+    number_field,
+    refuse,
+    text_field,
+)
+
+TOOL = "generator"
+UNIT = "ns"
+SCHEME = "log-linear"
+MAX_SUB_BITS = 16
+
+
+@dataclass(frozen=True)
+class Ready:
+    """What the generator obtained. ``frame_bytes`` counts the FCS and is None where frames come from a file."""
+
+    engine: str
+    queues_reached: int
+    cpus: tuple[int, ...]
+    sched_policy: str
+    frame_bytes: int | None
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """Every field of the line, also those above."""
+
+
+@dataclass(frozen=True)
+class Interval:
+    """Frames since the interval before; ``t_s`` is its end since the burst began."""
+
+    burst: str
+    t_s: float
+    tx_packets: int
+    rx_packets: int | None
+
+
+@dataclass(frozen=True)
+class Summary:
+    """One burst, at rest. Received counts are None where nobody looked, and ``rx_missing`` says why.
+
+    ``tx_packets`` were handed to the device; ``tx_errors`` of them it did not take. ``lost_packets`` is tx_packets less
+    the received ones without ``duplicates``. ``reordered`` ones came behind a higher number of their stream.
+    """
+
+    burst: str
+    duration_s: float
+    tx_packets: int
+    tx_errors: int | None
+    tx_by_queue: tuple[int, ...]
+    rate_requested_pps: float | None
+    rx_packets: int | None
+    lost_packets: int | None
+    duplicates: int | None
+    reordered: int | None
+    foreign_packets: int | None
+    bad_run_id: int | None
+    rx_by_queue: tuple[int, ...] | None
+    limited: str | None
+    rx_missing: str | None = None
+    tx_errors_missing: str | None = None
+    stale_packets: int | None = None
+    damaged_packets: int | None = None
+    bad_stamps: int | None = None
+    tx_pause_max_ns: int | None = None
+    tx_late_max_ns: int | None = None
+    tx_late_packets: int | None = None
+    interrupted: bool = False
+
+
+@dataclass(frozen=True)
+class Histogram:
+    """Latencies in ns: (smallest value, count) of each bucket that holds any, ascending.
+
+    Values below 2**sub_bits have a bucket each; above it every octave has 2**sub_bits buckets. Counts, ``min``, ``max``
+    and ``sum`` are exact.
+    """
+
+    burst: str
+    sub_bits: int
+    count: int
+    min: int | None
+    max: int | None
+    sum: int
+    buckets: tuple[tuple[int, int], ...]
+
+    @property
+    def mean(self) -> float | None:
+        """The exact mean in ns, None of nothing."""
+        return self.sum / self.count if self.count else None
+
+    def percentile(self, q: float) -> float | None:
+        """Return the ``q``-th percentile (0 to 100, nearest rank) in ns, None of nothing.
+
+        The rank is exact; the value is the middle of its bucket, at most 2**-(sub_bits + 1) off (0.4 % at 7 bits), and
+        never outside ``min`` and ``max``.
+        """
+        if not 0 <= q <= 100:
+            raise ValueError(f"a percentile lies between 0 and 100: {q}")
+        if self.min is None or self.max is None:
+            return None
+        rank = max(1, math.ceil(q / 100 * self.count))
+        if rank == self.count:
+            return float(self.max)
+        index = bisect_left(list(accumulate(count for _, count in self.buckets)), rank)
+        lower = self.buckets[index][0]
+        middle = lower + (bucket_width(lower, self.sub_bits) - 1) / 2
+        return float(min(max(middle, self.min), self.max))
+
+    def merge(self, other: Histogram) -> Histogram:
+        """Return the histogram of both. Raises ValueError where their buckets differ in width."""
+        if self.sub_bits != other.sub_bits:
+            raise ValueError(f"histograms of {self.sub_bits} and {other.sub_bits} bits do not add up")
+        counts = dict(self.buckets)
+        for lower, count in other.buckets:
+            counts[lower] = counts.get(lower, 0) + count
+        return Histogram(
+            burst=self.burst if self.burst == other.burst else f"{self.burst}+{other.burst}",
+            sub_bits=self.sub_bits,
+            count=self.count + other.count,
+            min=min((h.min for h in (self, other) if h.min is not None), default=None),
+            max=max((h.max for h in (self, other) if h.max is not None), default=None),
+            sum=self.sum + other.sum,
+            buckets=tuple(sorted(counts.items())),
+        )
+
+
+@dataclass(frozen=True)
+class Failure:
+    """The generator gave up: at which step, and why. ``error`` is the errno's name."""
+
+    step: str
+    error: str
+    message: str
+
+
+@dataclass(frozen=True)
+class Detached:
+    """It has let go of everything; ``bursts`` were completed."""
+
+    bursts: int
+
+
+@dataclass(frozen=True)
+class Burst:
+    """One burst with everything that was printed about it."""
+
+    name: str
+    intervals: tuple[Interval, ...]
+    summary: Summary
+    histogram: Histogram
+
+
+@dataclass(frozen=True)
+class Output:
+    """A whole output. ``failure`` is None unless the generator itself said that it failed."""
+
+    ready: Ready | None
+    bursts: tuple[Burst, ...]
+    failure: Failure | None = None
+
+
+Record = Ready | Interval | Summary | Histogram | Failure | Detached
+
+
+def bucket_width(lower: int, sub_bits: int) -> int:
+    """Return how many values share the bucket that begins at ``lower``."""
+    return 1 << max(0, lower.bit_length() - 1 - sub_bits)
+
+
+def parse_output(data: bytes | str) -> Output:
+    """Return everything a generator printed.
+
+    Raises FormatError with the line number where it is foreign, and where it stops before its last line: then the
+    generator was killed, and what it printed last is not to be believed.
+    """
+    lines = lines_of(data, TOOL)
+    output = assemble(parse_line(line, number) for number, line in enumerate(lines, 1))
+    if output is None:
+        refuse(TOOL, "the output stops here (the generator was killed?)", line=len(lines), text=lines[-1])
+    return output
+
+
+def assemble(records: Iterable[Record]) -> Output | None:
+    """Put records in their order together; None where the last one is missing. Raises FormatError on another order."""
+    ready: Ready | None = None
+    bursts: list[Burst] = []
+    pending = BurstBuilder()
+    end: Failure | Detached | None = None
+    for number, record in enumerate(records, 1):
+        if end is not None:
+            refuse(TOOL, "a line after the last one", line=number)
+        if isinstance(record, Failure | Detached):
+            end = record
+        elif isinstance(record, Ready):
+            if number > 1:
+                refuse(TOOL, "a second beginning", line=number)
+            ready = record
+        elif ready is None:
+            refuse(TOOL, "not a generator's output: it begins with a ready line", line=number)
+        elif burst := pending.take(record, number):
+            bursts.append(burst)
+    return _finished(ready, tuple(bursts), end, pending)
+
+
+def _finished(
+    ready: Ready | None, bursts: tuple[Burst, ...], end: Failure | Detached | None, pending: BurstBuilder
+) -> Output | None:
+    if isinstance(end, Failure):
+        return Output(ready, bursts, end)
+    if end is None:
+        return None
+    if ready is None or end.bursts != len(bursts) or pending.begun:
+        refuse(TOOL, f"{len(bursts)} whole bursts, not {end.bursts} as the last line says")
+    return Output(ready, bursts)
+
+
+class BurstBuilder:
+    """Takes the lines of bursts, one by one, and hands out each burst with its last line."""
+
+    def __init__(self) -> None:
+        self._intervals: list[Interval] = []
+        self._summary: Summary | None = None
+
+    @property
+    def begun(self) -> bool:
+        """Whether a burst is incomplete."""
+        return bool(self._intervals or self._summary)
+
+    def take(self, record: Interval | Summary | Histogram, number: int | None = None) -> Burst | None:
+        """Take one line in; return the burst that it completes. Raises FormatError where it does not come next."""
+        self._require_same_burst(record.burst, number)
+        if isinstance(record, Histogram) and self._summary is not None:
+            burst = Burst(record.burst, tuple(self._intervals), self._summary, record)
+            self._intervals, self._summary = [], None
+            return burst
+        if isinstance(record, Histogram) or self._summary is not None:
+            refuse(TOOL, f"a {type(record).__name__.lower()} line out of order", line=number)
+        if isinstance(record, Summary):
+            self._summary = record
+        else:
+            self._intervals.append(record)
+        return None
+
+    def _require_same_burst(self, name: str, number: int | None) -> None:
+        before = self._summary or (self._intervals[0] if self._intervals else None)
+        if before is not None and before.burst != name:
+            refuse(TOOL, f"burst {name!r} before the end of {before.burst!r}", line=number)
+
+
+def parse_line(line: str, number: int | None = None) -> Record:
+    """Return what one line says. Raises FormatError naming ``number`` where it is not a generator's."""
+    fields = as_object(json_of(line, TOOL, line=number), TOOL, line=number)
+    reader = _READERS.get(str(fields.get("type")))
+    if reader is None:
+        refuse(TOOL, "not a line of a traffic generator", line=number, text=line)
+    return reader(_Fields(fields, number))
+
+
+class _Fields:
+    """One line's fields, by kind; what is missing or of another kind is refused with its line."""
+
+    def __init__(self, fields: dict[str, object], number: int | None) -> None:
+        self.all = fields
+        self._number = number
+
+    def refuse(self, what: str) -> None:
+        refuse(TOOL, what, line=self._number)
+
+    def text(self, key: str) -> str:
+        return text_field(self.all, key, TOOL, line=self._number)
+
+    def count(self, key: str) -> int:
+        return count_field(self.all, key, TOOL, line=self._number)
+
+    def number(self, key: str) -> float:
+        value = number_field(self.all, key, TOOL, line=self._number)
+        if value < 0:
+            self.refuse(f"a negative number in field `{key}`")
+        return value
+
+    def counts(self, key: str) -> tuple[int, ...]:
+        values = as_list(self.all.get(key), TOOL)
+        return tuple(count_field({key: value}, key, TOOL, line=self._number) for value in values)
+
+    def _known(self, key: str) -> bool:
+        if key not in self.all:
+            self.refuse(f"no field `{key}`")
+        return self.all[key] is not None
+
+    def text_or_none(self, key: str) -> str | None:
+        return self.text(key) if self.all.get(key) is not None else None
+
+    def count_or_none(self, key: str) -> int | None:
+        return self.count(key) if self.all.get(key) is not None else None
+
+    def known_count(self, key: str) -> int | None:
+        """Return the count, or None where the line itself says null."""
+        return self.count(key) if self._known(key) else None
+
+    def known_number(self, key: str) -> float | None:
+        return self.number(key) if self._known(key) else None
+
+    def known_counts(self, key: str) -> tuple[int, ...] | None:
+        return self.counts(key) if self._known(key) else None
+
+
+def _ready(line: _Fields) -> Ready:
+    return Ready(
+        engine=line.text("engine"),
+        queues_reached=line.count("queues_reached"),
+        cpus=line.counts("cpus"),
+        sched_policy=line.text("sched_policy"),
+        frame_bytes=line.known_count("frame_bytes"),
+        settings={key: value for key, value in line.all.items() if key != "type"},
+    )
+
+
+def _interval(line: _Fields) -> Interval:
+    return Interval(
+        burst=line.text("burst"),
+        t_s=line.number("t_s"),
+        tx_packets=line.count("tx_packets"),
+        rx_packets=line.known_count("rx_packets"),
+    )
+
+
+_RECEIVED = ("rx_packets", "lost_packets", "duplicates", "reordered", "foreign_packets", "bad_run_id")
+_EXTRA = ("stale_packets", "damaged_packets", "bad_stamps", "tx_pause_max_ns", "tx_late_max_ns", "tx_late_packets")
+
+
+def _summary(line: _Fields) -> Summary:
+    received = {key: line.known_count(key) for key in _RECEIVED}
+    extra = {key: line.count_or_none(key) for key in _EXTRA}
+    return Summary(
+        burst=line.text("burst"),
+        duration_s=line.number("duration_s"),
+        tx_packets=line.count("tx_packets"),
+        tx_errors=line.known_count("tx_errors"),
+        tx_by_queue=line.counts("tx_by_queue"),
+        rate_requested_pps=line.known_number("rate_requested_pps"),
+        rx_by_queue=line.known_counts("rx_by_queue"),
+        limited=line.text_or_none("limited"),
+        rx_missing=line.text_or_none("rx_missing"),
+        tx_errors_missing=line.text_or_none("tx_errors_missing"),
+        interrupted=line.all.get("interrupted") is True,
+        **received,
+        **extra,
+    )
+
+
+def _histogram(line: _Fields) -> Histogram:
+    histogram = Histogram(
+        burst=line.text("burst"),
+        sub_bits=line.count("sub_bits"),
+        count=line.count("count"),
+        min=line.known_count("min"),
+        max=line.known_count("max"),
+        sum=line.count("sum"),
+        buckets=tuple(_pair(line, item) for item in as_list(line.all.get("buckets"), TOOL)),
+    )
+    if (line.text("unit"), line.text("scheme")) != (UNIT, SCHEME) or histogram.sub_bits > MAX_SUB_BITS:
+        line.refuse("a histogram of another kind")
+    if wrong := _contradiction(histogram):
+        line.refuse(f"a histogram that contradicts itself: {wrong}")
+    return histogram
+
+
+def _pair(line: _Fields, item: object) -> tuple[int, int]:
+    pair = as_list(item, TOOL)
+    if len(pair) != 2:
+        line.refuse("a bucket that is no pair")
+    lower, count = (count_field({"buckets": value}, "buckets", TOOL) for value in pair)
+    return lower, count
+
+
+def _contradiction(histogram: Histogram) -> str | None:
+    """Return what cannot be true of a histogram that its own tool wrote."""
+    h, lowers = histogram, [lower for lower, _ in histogram.buckets]
+    if sum(count for _, count in h.buckets) != h.count:
+        return "the buckets hold another number than `count`"
+    if lowers != sorted(set(lowers)) or any(count == 0 for _, count in h.buckets):
+        return "its buckets are not in order"
+    if any(lower % bucket_width(lower, h.sub_bits) for lower in lowers):
+        return "a bucket begins where none does"
+    if h.min is None or h.max is None:
+        return "values without smallest or largest" if h.count else None
+    if not h.count:
+        return "a smallest or largest of nothing"
+    ends = ((lowers[0], h.min), (lowers[-1], h.max))
+    if any(not lower <= value < lower + bucket_width(lower, h.sub_bits) for lower, value in ends):
+        return "`min` or `max` lies outside its bucket"
+    if not h.count * h.min <= h.sum <= h.count * h.max:
+        return "`sum` lies outside of what the values can add up to"
+    return None
+
+
+def _failure(line: _Fields) -> Failure:
+    return Failure(step=line.text("step"), error=line.text_or_none("error") or "unknown", message=line.text("message"))
+
+
+def _detached(line: _Fields) -> Detached:
+    return Detached(line.count("bursts"))
+
+
+_READERS: dict[str, Callable[[_Fields], Record]] = {
+    "ready": _ready,
+    "interval": _interval,
+    "summary": _summary,
+    "histogram": _histogram,
+    "error": _failure,
+    "detached": _detached,
+}

@@ -1,0 +1,84 @@
+"""A generator's adapter: how its arguments are written, and what its engines can do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from xdplab.errors import UnsupportedError
+from xdplab.traffic.capabilities import Capabilities
+from xdplab.traffic.settings import GeneratorSettings
+
+
+@dataclass(frozen=True)
+class Adapter:
+    """``argv`` turns settings and the path of the binary into a command that takes bursts from its standard input."""
+
+    name: str
+    argv: Callable[[GeneratorSettings, str], list[str]]
+    capabilities: Mapping[str, Capabilities]
+
+    def capability(self, engine: str) -> Capabilities:
+        """Return what ``engine`` can do. Raises UnsupportedError where the generator has no such engine."""
+        if engine not in self.capabilities:
+            known = ", ".join(self.capabilities)
+            raise UnsupportedError(f"{self.name} has no engine {engine!r}", remedy=f"it has {known}")
+        return self.capabilities[engine]
+
+
+def xdpgen_argv(settings: GeneratorSettings, binary: str) -> list[str]:
+    """Return xdpgen's command in step mode; an option is left out where xdpgen is to choose."""
+    s = settings
+    options: dict[str, object] = {
+        "interface": s.interface,
+        "engine": s.engine,
+        "queues": s.queues,
+        "cpus": ",".join(map(str, s.cpus)) or None,
+        "fifo": s.fifo,
+        "frame-bytes": s.frame_bytes,
+        "flows": s.flows,
+        "load": "max" if s.rate_pps is None else f"{s.rate_pps:.15g}",
+        "run-id": s.run_id,
+        "src-mac": s.src_mac,
+        "dst-mac": s.dst_mac,
+        "src-ip": s.src_ip,
+        "dst-ip": s.dst_ip,
+        "src-ip-stride": s.src_ip_stride,
+        "dst-ip-stride": s.dst_ip_stride,
+        "src-port": s.src_port,
+        "dst-port": s.dst_port,
+        "port-stride": s.port_stride,
+        "stamp": s.stamp,
+        "settle": f"{s.settle_s:g}",
+        "max-frames": s.max_frames,
+        "batch": s.batch,
+        "frames": s.frames,
+    }
+    words = [word for name, value in options.items() if value is not None for word in (f"--{name}", str(value))]
+    return [binary, "--step", *([] if s.receive else ["--no-receive"]), *words]
+
+
+_LIVE = Capabilities(
+    generator="xdpgen",
+    engine="live",
+    frame_bytes=(64, 1518),
+    max_queues=64,
+    max_flows=32768,
+    queue_per_cpu=True,
+    paced=True,
+    latency=True,
+    frames_from_file=False,
+)
+_AFXDP = Capabilities(
+    generator="xdpgen",
+    engine="afxdp",
+    frame_bytes=(64, 1518),
+    max_queues=64,
+    max_flows=32768,
+    queue_per_cpu=False,
+    paced=True,
+    latency=True,
+    frames_from_file=True,
+)
+
+XDPGEN = Adapter("xdpgen", xdpgen_argv, {"live": _LIVE, "afxdp": _AFXDP})

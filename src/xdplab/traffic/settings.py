@@ -1,0 +1,43 @@
+"""What a generator is asked to send: the same settings for every generator."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+HEX_DIGITS_OF_RUN_ID = 16
+
+
+@dataclass(frozen=True)
+class GeneratorSettings:
+    """One session of a generator. None leaves a choice to it; what it chose is in its ready line.
+
+    ``frame_bytes`` counts the FCS. ``rate_pps`` is frames a second over all queues, None as fast as possible. ``fifo``
+    is the senders' SCHED_FIFO priority, 0 none. Flow f has ``src_ip`` + f × ``src_ip_stride``, and so on. ``stamp``:
+    "all", "none" or one frame in N. ``frames`` is a pcap on the generator's host whose frames are sent unchanged.
+    ``max_frames`` bounds each burst.
+    """
+
+    engine: str
+    interface: str
+    queues: int = 1
+    cpus: tuple[int, ...] = ()
+    fifo: int = 5
+    frame_bytes: int = 64
+    flows: int = 64
+    rate_pps: float | None = None
+    run_id: str = "0"
+    src_mac: str | None = None
+    dst_mac: str | None = None
+    src_ip: str = "198.18.0.1"
+    dst_ip: str = "198.19.0.1"
+    src_ip_stride: str = "0.0.0.0"
+    dst_ip_stride: str = "0.0.0.1"
+    src_port: int = 1024
+    dst_port: int = 50220
+    port_stride: int = 0
+    stamp: str | int = "all"
+    settle_s: float = 0.05
+    max_frames: int | None = None
+    batch: int | None = None
+    frames: str | None = None
+    receive: bool = True
