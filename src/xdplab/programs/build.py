@@ -1,0 +1,222 @@
+"""From a program to its object: compiled where the controller runs, kept by content.
+
+A directory of the cache bears the first 16 hex digits of a SHA-256 over source, compile command and compiler version.
+It appears by one rename, so that what is there is whole; what is learned later (proof, load report) is added to it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import platform
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from xdplab.errors import ProgramError
+from xdplab.programs.contents import map_contents, user_state
+from xdplab.programs.disassembly import disassemble
+from xdplab.programs.image import Image, read_image
+from xdplab.programs.source import source, user_source
+from xdplab.programs.spec import ProgramSpec, UserProgram
+
+COMPILE_DEADLINE_S = 120.0
+_CLANG_VERSIONS = range(25, 13, -1)
+_FLAGS = ("-O2", "-g", "-Wall", "-target", "bpf", "-mcpu=v3", "-fdebug-compilation-dir=.")
+# Without it clang stops unrolling at 16384 instructions and keeps a loop.
+_UNROLL_FLAGS = ("-Werror=pass-failed", "-mllvm", "-pragma-unroll-threshold=1000000000")
+
+
+@dataclass(frozen=True)
+class BuiltProgram:
+    """A compiled program and the directory that holds everything about it."""
+
+    program: ProgramSpec | UserProgram
+    hash: str
+    directory: Path
+
+    @property
+    def object(self) -> Path:
+        """The BPF object."""
+        return self.directory / "program.bpf.o"
+
+    @property
+    def section(self) -> str:
+        """The ELF section of the program."""
+        return self.program.section if isinstance(self.program, UserProgram) else "xdp"
+
+    @property
+    def image(self) -> Image:
+        """The program's instructions."""
+        return read_image(self.object.read_bytes(), self.section)
+
+    @property
+    def init_files(self) -> dict[str, Path]:
+        """What fills the program's maps, by map name: xdpload's ``--init``."""
+        names = map_contents(self.program) if isinstance(self.program, ProgramSpec) else {}
+        return dict.fromkeys(names, self.directory / "init.bin")
+
+    @property
+    def max_entries(self) -> dict[str, str]:
+        """Sizes of maps that the loader sets: xdpload's ``--max-entries``."""
+        return {"working_set": "cpus"} if "working_set" in self.init_files else {}
+
+    @property
+    def user_source(self) -> Path:
+        """The C text of the user-space twin."""
+        return self.directory / "workload_user.c"
+
+    @property
+    def user_state(self) -> Path | None:
+        """What fills the state of the user-space twin, or None where it has none: afxdp_user's ``--init``."""
+        path = self.directory / "state.bin"
+        return path if path.is_file() else None
+
+    def add(self, name: str, content: bytes | str) -> Path:
+        """Write one more file beside the others, at once or not at all."""
+        path = self.directory / name
+        handle, temporary = tempfile.mkstemp(dir=self.directory, prefix=f".{name}.")
+        with os.fdopen(handle, "wb") as file:
+            file.write(content.encode() if isinstance(content, str) else content)
+        Path(temporary).chmod(0o644)
+        Path(temporary).replace(path)
+        return path
+
+
+def build(program: ProgramSpec | UserProgram, cache_dir: Path) -> BuiltProgram:
+    """Compile, or take from the cache. Raises ProgramError with the compiler's words."""
+    clang = find_clang()
+    if isinstance(program, UserProgram) and program.file.endswith(".o"):
+        command: list[str] = []
+        text = Path(program.file).read_bytes()
+    else:
+        command = compile_command(clang, program)
+        text = _text(program, command)
+    digest = _content_hash(text, command, clang, program)
+    directory = cache_dir / digest
+    if not directory.is_dir():
+        _fill_and_rename(program, command, text, directory)
+    return BuiltProgram(program, digest, directory)
+
+
+def compile_command(clang: str, program: ProgramSpec | UserProgram, *extra: str) -> list[str]:
+    """Return the command that compiles ``program.c`` to ``program.bpf.o``, to be run in their directory."""
+    own = _UNROLL_FLAGS if isinstance(program, ProgramSpec) and program.form == "unrolled" else ()
+    multiarch = Path(f"/usr/include/{platform.machine()}-linux-gnu")
+    include = [f"-I{multiarch}"] if multiarch.is_dir() else []
+    return [clang, *_FLAGS, *own, *include, *extra, "-c", "program.c", "-o", "program.bpf.o"]
+
+
+@cache
+def find_clang() -> str:
+    """Return $CLANG, ``clang``, or the newest ``clang-N`` from 14 on. Raises ProgramError where there is none."""
+    candidates = [os.environ.get("CLANG", "clang"), *(f"clang-{version}" for version in _CLANG_VERSIONS)]
+    found = next((name for name in candidates if shutil.which(name)), None)
+    if found is None:
+        raise ProgramError("there is no clang on this machine", remedy="install clang 14 or newer")
+    return found
+
+
+@cache
+def compiler_version(compiler: str) -> str:
+    """Return the first line of ``COMPILER --version``."""
+    return run_tool([compiler, "--version"], Path.cwd()).splitlines()[0]
+
+
+def run_tool(command: Sequence[str], directory: Path) -> str:
+    """Run a compiler or its kin and return what it prints. Raises ProgramError with its words."""
+    try:
+        done = subprocess.run(
+            command, cwd=directory, capture_output=True, text=True, errors="replace", timeout=COMPILE_DEADLINE_S
+        )
+    except FileNotFoundError:
+        raise ProgramError(f"there is no {command[0]} on this machine", remedy=f"install {command[0]}") from None
+    except subprocess.TimeoutExpired:
+        raise ProgramError(f"{command[0]} did not end within {COMPILE_DEADLINE_S:.0f} s") from None
+    if done.returncode:
+        raise ProgramError(f"{command[0]} refuses the program: {_first_complaint(done.stderr)}")
+    return done.stdout
+
+
+def _first_complaint(words: str) -> str:
+    lines = [line for line in words.splitlines() if "error" in line]
+    return (lines[0] if lines else words[-400:]).strip() or "it printed nothing"
+
+
+def _text(program: ProgramSpec | UserProgram, command: list[str]) -> bytes:
+    """Return what the compiler reads: a user's file after the preprocessor, so that its headers count too."""
+    if isinstance(program, ProgramSpec):
+        return source(program).encode()
+    file = Path(program.file).resolve()
+    arguments = command[: command.index("-c")]
+    return run_tool([*arguments, "-E", "-P", file.name], file.parent).encode()
+
+
+def _content_hash(text: bytes, command: list[str], clang: str, program: ProgramSpec | UserProgram) -> str:
+    version = compiler_version(clang) if command else ""
+    # Equal objects of other contents or sections are other programs: the name says what directory it is.
+    extra = "" if isinstance(program, ProgramSpec) else program.section
+    parts = [text, "\0".join(command).encode(), version.encode(), extra.encode()]
+    if isinstance(program, ProgramSpec):
+        parts += [content for _, content in sorted(map_contents(program).items())]
+    return hashlib.sha256(b"\0\0".join(parts)).hexdigest()[:16]
+
+
+def _fill_and_rename(program: ProgramSpec | UserProgram, command: list[str], text: bytes, directory: Path) -> None:
+    directory.parent.mkdir(parents=True, exist_ok=True)
+    work = Path(tempfile.mkdtemp(dir=directory.parent, prefix=".building-"))
+    try:
+        if isinstance(program, ProgramSpec):
+            _fill_generated(program, command, work)
+        else:
+            _fill_user(program, command, text, work)
+        _describe(program, command, work)
+        work.chmod(0o755)
+        work.rename(directory)
+    except OSError:
+        if not directory.is_dir():  # else another process was quicker, and its content is the same
+            raise
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+
+
+def _fill_generated(program: ProgramSpec, command: list[str], work: Path) -> None:
+    (work / "program.c").write_text(source(program))
+    (work / "workload_user.c").write_text(user_source(program))
+    run_tool(command, work)
+    for content in map_contents(program).values():
+        (work / "init.bin").write_bytes(content)
+    state = user_state(program)
+    if state:
+        (work / "state.bin").write_bytes(state)
+
+
+def _fill_user(program: UserProgram, command: list[str], text: bytes, work: Path) -> None:
+    file = Path(program.file).resolve()
+    if not command:
+        (work / "program.bpf.o").write_bytes(text)
+        return
+    (work / "program.c").write_bytes(file.read_bytes())
+    (work / "preprocessed.c").write_bytes(text)
+    arguments = command[: command.index("-c")]
+    run_tool([*arguments, "-c", file.name, "-o", str(work / "program.bpf.o")], file.parent)
+
+
+def _describe(program: ProgramSpec | UserProgram, command: list[str], work: Path) -> None:
+    section = program.section if isinstance(program, UserProgram) else "xdp"
+    image = read_image((work / "program.bpf.o").read_bytes(), section)
+    facts = {
+        "program": program.canonical(),
+        "command": command,
+        "compiler": compiler_version(command[0]) if command else None,
+        "function": image.name,
+        "insns": len(image.insns),
+        "maps": list(image.maps),
+    }
+    (work / "disassembly.txt").write_text(disassemble(image))
+    (work / "build.json").write_text(json.dumps(facts, indent=1) + "\n")

@@ -1,0 +1,76 @@
+"""Proof by the object's bytecode: it is executed, and every access to the working set is counted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xdplab.errors import ProgramError
+from xdplab.programs.contents import map_contents
+from xdplab.programs.counting import (
+    FRAME_LENGTHS,
+    XDP_TX,
+    Access,
+    Counts,
+    in_frame,
+    in_state,
+    require,
+    require_cycle,
+    require_reflected,
+    require_width,
+    seen,
+    test_frame,
+)
+from xdplab.programs.image import Image
+from xdplab.programs.machine import Machine, Map
+from xdplab.programs.spec import WORD_BYTES, ProgramSpec
+
+_WHERE = "bytecode"
+
+
+def count_bytecode(image: Image, spec: ProgramSpec, lengths: Sequence[int] = FRAME_LENGTHS) -> list[Counts]:
+    """Execute one packet a length (without FCS), in a row, and return what each did in the working set.
+
+    Raises ProgramError unless each makes exactly the promised accesses and returns the frame with its MACs swapped.
+    """
+    machine = Machine(image, _maps(spec))
+    results, walked = [], []
+    for length in lengths:
+        frame = test_frame(length)
+        lookups, before = _lookups(machine), _trace_lengths(machine)
+        run = machine.run(frame)
+        accesses = _working_set(machine, spec, before)
+        counts = seen(accesses, _lookups(machine) - lookups)
+        require(spec, counts, _WHERE)
+        require_width(spec, accesses, _WHERE)
+        require_reflected(spec, frame, run.frame, _WHERE)
+        if run.verdict != XDP_TX:
+            raise ProgramError(f"{_WHERE}: {spec.name} returns {run.verdict} where XDP_TX ({XDP_TX}) is promised")
+        walked += [offset for offset, _, is_store in accesses if not is_store]
+        results.append(counts)
+    if spec.workload == "chase":
+        require_cycle(spec, walked, _WHERE)
+    return results
+
+
+def _maps(spec: ProgramSpec) -> dict[str, Map]:
+    sizes = {"table": WORD_BYTES}
+    return {name: Map(bytearray(data), sizes.get(name, len(data))) for name, data in map_contents(spec).items()}
+
+
+def _lookups(machine: Machine) -> int:
+    table = machine.maps.get("table")  # finding the state of `array` and `chase` is bookkeeping
+    return table.lookups if table else 0
+
+
+def _trace_lengths(machine: Machine) -> dict[str, int]:
+    return {name: len(machine.region(f"value of {name}").trace) for name in machine.maps}
+
+
+def _working_set(machine: Machine, spec: ProgramSpec, before: dict[str, int]) -> list[Access]:
+    if spec.workload == "packet" or not spec.accesses:
+        return in_frame(machine.frame_trace)
+    name = "table" if spec.workload == "lookup" else "working_set"
+    if name not in machine.maps:
+        return []
+    trace = machine.region(f"value of {name}").trace[before[name] :]
+    return trace if name == "table" else in_state(spec, trace)

@@ -1,0 +1,113 @@
+"""How many accesses a packet makes: what is expected, and whether what was seen is exactly that."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from xdplab.errors import ProgramError
+from xdplab.programs.contents import HEADER_BYTES, random_cycle
+from xdplab.programs.spec import SLOT_BYTES, WORD_BYTES, ProgramSpec
+
+ETHERNET_BYTES = 14
+XDP_TX = 3
+FRAME_LENGTHS = (60, 60, 1514, 61)
+"""Without FCS: shortest, once more to see where the walk goes on, longest, and one that no block divides."""
+
+Access = tuple[int, int, bool]
+"""Offset, size in bytes, whether it is a store."""
+
+# Loads and stores of one access, and calls of map_lookup_elem in the kernel.
+_PER_ACCESS = {
+    ("array", "read"): (1, 0, 0),
+    ("array", "write"): (0, 1, 0),
+    ("packet", "read"): (1, 0, 0),
+    ("packet", "write"): (1, 1, 0),
+    ("chase", "read"): (1, 0, 0),
+    ("chase", "write"): (1, 1, 0),
+    ("lookup", "read"): (1, 0, 1),
+    ("lookup", "write"): (0, 1, 1),
+}
+
+
+@dataclass(frozen=True)
+class Counts:
+    """Loads and stores in the working set, and lookups; null where they cannot be told apart."""
+
+    loads: int
+    stores: int
+    lookups: int | None
+
+
+def expected(spec: ProgramSpec) -> Counts:
+    """Return what one packet must do."""
+    return Counts(*(spec.accesses * one for one in _PER_ACCESS[spec.workload, spec.op]))
+
+
+def seen(accesses: Sequence[Access], lookups: int | None) -> Counts:
+    """Count loads and stores."""
+    stores = sum(is_store for _, _, is_store in accesses)
+    return Counts(len(accesses) - stores, stores, lookups)
+
+
+def require_width(spec: ProgramSpec, accesses: Sequence[Access], where: str) -> None:
+    """Raise ProgramError unless every access is as wide as the workload says: two merged into one are one."""
+    width = 1 if spec.workload == "packet" else WORD_BYTES
+    wrong = {size for _, size, _ in accesses} - {width}
+    if wrong:
+        raise ProgramError(f"{where}: {spec.name} accesses {wrong.pop()} bytes at a time where {width} are promised")
+
+
+def require(spec: ProgramSpec, counts: Counts, where: str) -> None:
+    """Raise ProgramError unless these are exactly the accesses that the program promises."""
+    wanted = expected(spec)
+    if counts.lookups is None:
+        wanted = Counts(wanted.loads, wanted.stores, None)
+    if counts != wanted:
+        raise ProgramError(f"{where}: {spec.name} promises {_words(wanted)} a packet and makes {_words(counts)}")
+
+
+def _words(counts: Counts) -> str:
+    lookups = "" if counts.lookups is None else f", {counts.lookups} lookups"
+    return f"{counts.loads} loads, {counts.stores} stores{lookups}"
+
+
+def test_frame(length: int) -> bytes:
+    """Return a frame with two different MAC addresses and a payload in which every byte matters."""
+    header = bytes.fromhex("0200000000020200000000010800")
+    payload = np.random.default_rng(length).integers(0, 256, length - len(header), np.uint8)
+    return header + payload.tobytes()
+
+
+def require_reflected(spec: ProgramSpec, before: bytes, after: bytes, where: str) -> None:
+    """Raise ProgramError unless the frame is the same but for its swapped MAC addresses."""
+    if after != before[6:12] + before[:6] + before[12:]:
+        raise ProgramError(
+            f"{where}: {spec.name} changes more of the frame than its MAC addresses, or does not swap them"
+        )
+
+
+def in_frame(accesses: Sequence[Access]) -> list[Access]:
+    """Keep what lies behind the Ethernet header, where the MAC swap works."""
+    return [access for access in accesses if access[0] >= ETHERNET_BYTES]
+
+
+def in_state(spec: ProgramSpec, accesses: Sequence[Access]) -> list[Access]:
+    """Keep what lies in the working set of a workload's state: behind the header, before the padding."""
+    end = HEADER_BYTES + (spec.working_set_bytes or 0)
+    return [access for access in accesses if HEADER_BYTES <= access[0] < end]
+
+
+def require_cycle(spec: ProgramSpec, loads: Sequence[int], where: str) -> None:
+    """Raise ProgramError unless ``loads`` (offsets in the state) follow the chase's links from slot 0 on.
+
+    Each load's address is then what the load before it returned: they depend on each other.
+    """
+    following = random_cycle((spec.working_set_bytes or 0) // SLOT_BYTES)
+    slot = 0
+    for offset in loads:
+        if offset != HEADER_BYTES + SLOT_BYTES * slot:
+            raise ProgramError(f"{where}: {spec.name} leaves the cycle: slot {slot} was due")
+        slot = int(following[slot])

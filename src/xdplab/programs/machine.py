@@ -1,0 +1,174 @@
+"""Executes BPF bytecode, as the kernel's interpreter would, and lets others watch its memory.
+
+It knows what our programs need: 32- and 64-bit arithmetic, jumps, subprograms, array-like maps, two helpers. Anything
+else raises ProgramError instead of guessing. Addresses are a region's number in the upper and an offset in the lower
+32 bits, so that an access outside of a region is found at once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from xdplab.errors import ProgramError
+from xdplab.programs.image import Image
+from xdplab.programs.steps import M32, step
+
+_STACK_BYTES = 512
+_MAX_STEPS = 50_000_000
+
+LOOKUP_ELEM, SMP_PROCESSOR_ID = 1, 8
+
+
+@dataclass
+class Region:
+    """Bytes with a name; ``trace`` lists (offset, size, is store) of every access, in order."""
+
+    name: str
+    data: bytearray
+    trace: list[tuple[int, int, bool]] = field(default_factory=list)
+
+
+@dataclass
+class Map:
+    """An array, or a hash filled with the keys 0, 1, …: ``values`` back to back. Keys have 4 bytes."""
+
+    values: bytearray
+    value_size: int
+    lookups: int = 0
+
+
+@dataclass(frozen=True)
+class Run:
+    """What one packet did: the verdict, the frame afterwards, and how many instructions it took."""
+
+    verdict: int
+    frame: bytes
+    steps: int
+
+
+class Machine:
+    """One program, its maps and its data sections, which live on from packet to packet."""
+
+    def __init__(self, image: Image, maps: dict[str, Map], *, cpu: int = 0) -> None:
+        self.maps = {name: maps[name] for name in image.maps}
+        self.cpu = cpu
+        self._regions: dict[int, Region] = {}
+        self._handles: dict[int, Map] = {}
+        self._value_bases: dict[int, int] = {}
+        self._bases: dict[str, int] = {}
+        self._context = 0
+        self.frame_trace: list[tuple[int, int, bool]] = []
+        for name, one in self.maps.items():
+            base = self._bases[name] = self._add(Region(f"map {name}", bytearray()))
+            self._handles[base] = one
+            self._value_bases[base] = self._add(Region(f"value of {name}", one.values))
+        for name, content in image.data.items():
+            self._bases[name] = self._add(Region(name, bytearray(content)))
+        self._steps = [step(self, image, at, insn) for at, insn in enumerate(image.insns)]
+
+    def region(self, name: str) -> Region:
+        """Return a region by name (``value of MAP``, ``.bss``, ``frame``). Raises KeyError."""
+        return next(region for region in self._regions.values() if region.name == name)
+
+    def run(self, frame: bytes) -> Run:
+        """Give the program one frame."""
+        kept = len(self._regions)
+        packet = self._add(Region("frame", bytearray(frame)))
+        registers = [0] * 11
+        registers[1] = self._context = self._add(Region("context", bytearray()))
+        self._context_fields = {0: packet, 4: packet + len(frame), 8: packet}
+        registers[10] = self._new_stack()
+        steps = self._execute(registers)
+        result = bytes(self._regions[packet >> 32].data)
+        self.frame_trace = self._regions[packet >> 32].trace
+        for number in list(self._regions)[kept:]:
+            del self._regions[number]
+        return Run(registers[0] & M32, result, steps)
+
+    def _execute(self, registers: list[int]) -> int:
+        self._frames: list[tuple[int, list[int]]] = []
+        at: int | None = 0
+        steps, code = 0, self._steps
+        while at is not None:
+            if steps >= _MAX_STEPS:
+                raise ProgramError(f"the program did not end within {_MAX_STEPS} instructions")
+            if not 0 <= at < len(code):
+                raise ProgramError(f"the program jumps out of itself, to instruction {at}")
+            at = code[at](registers)
+            steps += 1
+        return steps
+
+    def _add(self, region: Region) -> int:
+        number = max(self._regions, default=0) + 1
+        self._regions[number] = region
+        return number << 32
+
+    def _new_stack(self) -> int:
+        return self._add(Region("stack", bytearray(_STACK_BYTES))) + _STACK_BYTES
+
+    def _locate(self, address: int, size: int) -> tuple[Region, int]:
+        region, offset = self._regions.get(address >> 32), address & M32
+        if region is None or offset + size > len(region.data):
+            where = f"{region.name}, which has {len(region.data)} bytes" if region else "no memory at all"
+            raise ProgramError(f"the program accesses {size} bytes at {offset:#x} of {where}")
+        return region, offset
+
+    def load(self, address: int, size: int) -> int:
+        """Read little-endian memory; raises ProgramError outside of it."""
+        if address >> 32 == self._context >> 32:
+            return self._context_field(address & M32)
+        region, offset = self._locate(address, size)
+        region.trace.append((offset, size, False))
+        return int.from_bytes(region.data[offset : offset + size], "little")
+
+    def _context_field(self, offset: int) -> int:
+        """Return data, data_end or data_meta of struct xdp_md: the kernel makes the 32-bit fields pointers."""
+        if offset not in self._context_fields:
+            raise ProgramError(f"the proof does not know the field at {offset} of struct xdp_md")
+        return self._context_fields[offset]
+
+    def store(self, address: int, size: int, value: int) -> None:
+        """Write little-endian memory; raises ProgramError outside of it."""
+        region, offset = self._locate(address, size)
+        region.trace.append((offset, size, True))
+        region.data[offset : offset + size] = (value & ((1 << (8 * size)) - 1)).to_bytes(size, "little")
+
+    def address_of(self, image: Image, at: int) -> int:
+        """Return what a 64-bit immediate at ``at`` stands for."""
+        reference = image.references.get(at)
+        if reference is None:
+            return (image.insns[at].imm & M32) | (image.insns[at + 1].imm & M32) << 32
+        if reference.section == ".maps":
+            return self._bases[reference.symbol]
+        return self._bases[reference.section] + reference.offset
+
+    def call_helper(self, number: int, registers: list[int]) -> None:
+        """Run a helper; registers 1 to 5 are lost, as in the kernel."""
+        if number == SMP_PROCESSOR_ID:
+            registers[0] = self.cpu
+        elif number == LOOKUP_ELEM:
+            registers[0] = self._lookup(registers[1], self.load(registers[2], 4))
+        else:
+            raise ProgramError(f"the proof does not know BPF helper {number}")
+        registers[1:6] = [0xDEAD << 48] * 5
+
+    def _lookup(self, handle: int, key: int) -> int:
+        one = self._handles.get(handle)
+        if one is None:
+            raise ProgramError("the program looks up in something that is no map")
+        one.lookups += 1
+        offset = key * one.value_size
+        return self._value_bases[handle] + offset if offset < len(one.values) else 0
+
+    def enter(self, target: int, back: int, registers: list[int]) -> int:
+        """Call a subprogram: its own stack, registers 6 to 9 kept for the caller."""
+        self._frames.append((back, registers[6:11]))
+        registers[10] = self._new_stack()
+        return target
+
+    def leave(self, registers: list[int]) -> int | None:
+        """Return from a subprogram, or None at the end of the program."""
+        if not self._frames:
+            return None
+        back, registers[6:11] = self._frames.pop()
+        return back

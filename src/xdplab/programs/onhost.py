@@ -1,0 +1,219 @@
+"""A program in a host's kernel, loaded without attaching it: what the kernel makes of it, counts, and its cost.
+
+xdpload does it; this module puts the files there, asks, and gives the answers types.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from xdplab.errors import HostError, ProgramError
+from xdplab.hosts.base import Host, Process
+from xdplab.programs.build import BuiltProgram, compile_command, find_clang, run_tool
+from xdplab.programs.counting import XDP_TX
+from xdplab.programs.disassembly import disassemble_xlated
+from xdplab.programs.image import Insn, decode
+from xdplab.programs.spec import ProgramSpec, UserProgram
+
+ANSWER_S = 30.0
+_HELPER_CALL = 0x85
+TESTRUN_S = 0.02
+TESTRUN_RUNS = 5
+_PROBE_REPEAT = 2000
+_LEAST_NS = 20.0  # no packet takes less; keeps a disturbed probe from asking for too much
+
+Message = dict[str, Any]
+Ask = Callable[[str], Message]
+
+
+@dataclass(frozen=True)
+class LoadReport:
+    """What the kernel made of a program; ``load_ms`` is BPF_PROG_LOAD alone.
+
+    ``lookup_inlined``: whether no call for a map lookup is left in the kernel's image; null for other workloads, and
+    where the kernel does not show what its calls are. ``calls`` are the kernel functions that the image calls.
+    """
+
+    load_ms: float
+    open_ms: float
+    xlated_insns: int
+    xlated_bytes: int
+    jited_bytes: int
+    verified_insns: int | None
+    tag: str
+    jit: bool
+    lookup_inlined: bool | None
+    calls: tuple[str, ...] | None
+
+
+@dataclass(frozen=True)
+class TestRun:
+    """BPF_PROG_TEST_RUN of a program: ns a run in each of several runs of ``repeat`` packets."""
+
+    frame_bytes: int
+    repeat: int
+    runs_ns: tuple[float, ...]
+
+    __test__ = False  # no test class, whatever pytest thinks of its name
+
+    @property
+    def testrun_ns(self) -> float:
+        """The least disturbed run."""
+        return min(self.runs_ns)
+
+
+def load_report(host: Host, xdpload: str, built: BuiltProgram, folder: str) -> LoadReport:
+    """Load on ``host`` (files go to ``folder`` there), read the kernel's image back, and keep both beside the object.
+
+    Raises ProgramError in the verifier's own words.
+    """
+    with loaded(host, xdpload, built, folder) as (report, ask):
+        images = {}
+        for image in ("xlated", "jited"):
+            path = f"{folder}/{image}.bin"
+            if image == "jited" and not report["jit"]:
+                continue
+            ask(f"dump {image} {path}")
+            images[image] = host.get(path)
+    insns = decode(images["xlated"])
+    names = _kernel_functions(host, insns)
+    result = _report(built, report, insns, names)
+    for image, content in images.items():
+        built.add(f"{image}.bin", content)
+    built.add("xlated.txt", disassemble_xlated(insns, names or {}))
+    built.add("load.json", json.dumps(asdict(result), indent=1) + "\n")
+    return result
+
+
+def testrun(host: Host, xdpload: str, built: BuiltProgram, folder: str, frame_bytes: int) -> TestRun:
+    """Measure a program by BPF_PROG_TEST_RUN: 5 runs of at most 20 ms of CPU time each. Raises ProgramError."""
+    with loaded(host, xdpload, built, folder) as (_, ask):
+
+        def run(*numbers: int) -> list[float]:
+            answer = ask(f"testrun {' '.join(map(str, numbers))}")
+            if isinstance(built.program, ProgramSpec) and answer["retval"] != XDP_TX:
+                raise ProgramError(f"{host.name}: {built.program.name} returns {answer['retval']} instead of XDP_TX")
+            return list(answer["ns"])
+
+        return calibrated_testrun(run, frame_bytes)
+
+
+def calibrated_testrun(run: Callable[[int, int, int], Sequence[float]], frame_bytes: int) -> TestRun:
+    """Measure with ``run(frame_bytes, repeat, runs)``, which returns ns a packet; the repeat fits 20 ms a run."""
+    probe = min(run(frame_bytes, _PROBE_REPEAT, 1))
+    repeat = max(1, int(TESTRUN_S * 1e9 / max(probe, _LEAST_NS)))
+    return TestRun(frame_bytes, repeat, tuple(run(frame_bytes, repeat, TESTRUN_RUNS)))
+
+
+def count_in_kernel(
+    host: Host, xdpload: str, built: BuiltProgram, folder: str, frame_bytes: Sequence[int] = (64, 64, 1518)
+) -> list[int]:
+    """Return the accesses that a counting build of a generated program makes in the kernel, one packet a frame size."""
+    run_tool(_counting_command(built), built.directory)
+    counts = []
+    with loaded(host, xdpload, built, folder, name="counting.bpf.o") as (_, ask):
+        for size in frame_bytes:
+            ask("reset")
+            ask(f"testrun {size} 1 1")
+            counts.append(int(ask("count")["value"]))
+    return counts
+
+
+def _counting_command(built: BuiltProgram) -> list[str]:
+    command = compile_command(find_clang(), built.program, "-DXDPLAB_COUNT")
+    return [*command[:-1], "counting.bpf.o"]
+
+
+@contextmanager
+def loaded(
+    host: Host, xdpload: str, built: BuiltProgram, folder: str, *, name: str = "program.bpf.o"
+) -> Iterator[tuple[Message, Ask]]:
+    """Hold the program in the host's kernel; yields xdpload's report and a function that asks it.
+
+    Raises ProgramError where xdpload refuses, in its own words.
+    """
+    process = host.start(_arguments(host, xdpload, built, folder, name), deadline_s=600.0)
+
+    def ask(command: str) -> Message:
+        process.write_line(command)
+        return _answer(host, process)
+
+    try:
+        yield _answer(host, process), ask
+    finally:
+        process.close_stdin()
+        process.wait(ANSWER_S)
+
+
+def _arguments(host: Host, xdpload: str, built: BuiltProgram, folder: str, name: str) -> list[str]:
+    host.put(built.directory / name, f"{folder}/{name}")
+    argv = [xdpload, "--object", f"{folder}/{name}", "--section", built.section, "--mode", "none"]
+    rodata: Mapping[str, int | bool] = built.program.rodata if isinstance(built.program, UserProgram) else {}
+    for constant, value in rodata.items():
+        argv += ["--rodata", f"{constant}={int(value)}"]
+    for table, path in built.init_files.items():
+        host.put(path, f"{folder}/{path.name}")
+        argv += ["--init", f"{table}={folder}/{path.name}"]
+    for table, entries in built.max_entries.items():
+        argv += ["--max-entries", f"{table}={entries}"]
+    return argv
+
+
+def _answer(host: Host, process: Process) -> Message:
+    line = process.read_line(ANSWER_S)
+    if line is None:
+        words = process.wait(ANSWER_S).error_text
+        raise HostError(f"{host.name}: xdpload ended without an answer: {words[-400:] or 'it printed nothing'}")
+    message: Message = json.loads(line)
+    if message["type"] == "error":
+        log = (message.get("log") or "").strip()
+        raise ProgramError(f"{host.name}: {message['message']}{f': {log}' if log else ''}")
+    return message
+
+
+def _report(
+    built: BuiltProgram, message: Message, insns: Sequence[Insn], names: Mapping[int, str] | None
+) -> LoadReport:
+    calls = (
+        None if names is None else tuple(sorted({names[i.imm] for i in insns if _is_helper_call(i) and i.imm in names}))
+    )
+    is_lookup = isinstance(built.program, ProgramSpec) and built.program.kernel == "lookup"
+    inlined = not any("lookup_elem" in name for name in calls) if is_lookup and calls is not None else None
+    return LoadReport(
+        load_ms=message["load_ns"] / 1e6,
+        open_ms=message["open_ns"] / 1e6,
+        xlated_insns=message["xlated_insns"],
+        xlated_bytes=message["xlated_bytes"],
+        jited_bytes=message["jited_bytes"],
+        verified_insns=message["verified_insns"],
+        tag=message["tag"],
+        jit=message["jit"],
+        lookup_inlined=inlined,
+        calls=calls,
+    )
+
+
+def _is_helper_call(insn: Insn) -> bool:
+    return insn.code == _HELPER_CALL and insn.src == 0
+
+
+def _kernel_functions(host: Host, insns: Sequence[Insn]) -> dict[int, str] | None:
+    """Name the image's calls: an immediate is a function's distance from __bpf_call_base.
+
+    None where the kernel hides its addresses.
+    """
+    wanted = {insn.imm for insn in insns if _is_helper_call(insn)}
+    if not wanted:
+        return {}
+    pattern = " (__bpf_call_base|bpf_[a-z0-9_]+|[a-z0-9_]*lookup_elem)$"
+    lines = host.run(["grep", "-E", pattern, "/proc/kallsyms"], check=False).text.splitlines()
+    addresses = {name: int(address, 16) for address, _, name in (line.split()[:3] for line in lines)}
+    base = addresses.get("__bpf_call_base", 0)
+    if not base:
+        return None
+    by_offset = {address - base: name for name, address in addresses.items()}
+    return {imm: by_offset.get(imm, f"unknown function at __bpf_call_base{imm:+d}") for imm in wanted}

@@ -1,0 +1,96 @@
+"""A program as one holds it in a notebook: ask it for its source, its instructions or its proof, and they are made."""
+
+from __future__ import annotations
+
+import html
+import os
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from xdplab.errors import PlanError
+from xdplab.programs.build import BuiltProgram, build
+from xdplab.programs.proof import Proof, prove
+from xdplab.programs.spec import WORKLOADS, ProgramSpec, UserProgram
+
+_SHOWN_LINES = 400
+
+
+def cache_directory() -> Path:
+    """Return where compiled programs are kept: $XDPLAB_CACHE, or xdplab in the user's cache directory."""
+    base = os.environ.get("XDPLAB_CACHE") or Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "xdplab"
+    return Path(base) / "programs"
+
+
+class Text(str):
+    """Text that a notebook shows as it is, line by line."""
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    def _repr_html_(self) -> str:
+        lines = self.splitlines()
+        rest = f"\n… {len(lines) - _SHOWN_LINES} more lines" if len(lines) > _SHOWN_LINES else ""
+        return f"<pre>{html.escape(chr(10).join(lines[:_SHOWN_LINES]))}{rest}</pre>"
+
+
+class Program:
+    """A generated program or a user's own; compiled when it is first asked for something."""
+
+    def __init__(self, spec: ProgramSpec | UserProgram, cache_dir: Path | None = None) -> None:
+        self.spec = spec
+        self._cache_dir = cache_dir
+
+    @cached_property
+    def built(self) -> BuiltProgram:
+        """The object and its directory. Raises ProgramError with the compiler's words."""
+        return build(self.spec, self._cache_dir or cache_directory())
+
+    @property
+    def name(self) -> str:
+        """A word for titles."""
+        return self.spec.name
+
+    @property
+    def source(self) -> Text:
+        """The C text."""
+        return Text((self.built.directory / "program.c").read_text())
+
+    @property
+    def disassembly(self) -> Text:
+        """The object's BPF instructions."""
+        return Text((self.built.directory / "disassembly.txt").read_text())
+
+    @cached_property
+    def proof(self) -> Proof | None:
+        """The proof by bytecode; null for a user's own program."""
+        return None if isinstance(self.spec, UserProgram) else prove(self.built)
+
+    def __repr__(self) -> str:
+        return f"Program({self._facts()})"
+
+    def _facts(self) -> str:
+        count = "N not proved (a user's program)"
+        if self.proof is not None:
+            one = self.proof.bytecode[0]
+            seen = f"{one.loads} loads, {one.stores} stores" + (f", {one.lookups} lookups" if one.lookups else "")
+            count = f"N = {self.proof.accesses} proved: {seen} a packet"
+        return f"{self.name}: {count}; {len(self.built.image.insns)} instructions; {self.built.hash}"
+
+    def _repr_html_(self) -> str:
+        has_source = (self.built.directory / "program.c").is_file()
+        source = f"<details><summary>source</summary>{self.source._repr_html_()}</details>" if has_source else ""
+        return f"<p>{html.escape(self._facts())}</p>{source}"
+
+
+def program(what: str, *, cache_dir: Path | None = None, **fields: Any) -> Program:
+    """Return a program by workload (``array``, ``packet``, ``chase``, ``lookup``) or by the path of a C file.
+
+    ``fields`` are those of `ProgramSpec` or of `UserProgram`. Raises PlanError naming the field.
+    """
+    kind: type[ProgramSpec | UserProgram] = ProgramSpec if what in WORKLOADS else UserProgram
+    unknown = fields.keys() - kind.__dataclass_fields__.keys()
+    if unknown:
+        known = ", ".join(list(kind.__dataclass_fields__)[1:])
+        raise PlanError(f"program {what!r} has no field {sorted(unknown)[0]!r}", remedy=f"its fields are {known}")
+    return Program(kind(what, **fields), cache_dir)

@@ -1,0 +1,103 @@
+"""The proof that a generated program makes exactly N accesses a packet: read, executed, counted, in both worlds."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from xdplab.errors import ProgramError
+from xdplab.hosts.base import Host
+from xdplab.programs.build import BuiltProgram, compiler_version
+from xdplab.programs.bytecode import count_bytecode
+from xdplab.programs.counting import Counts
+from xdplab.programs.onhost import count_in_kernel
+from xdplab.programs.spec import ProgramSpec, UserProgram
+from xdplab.programs.userspace import compile_user, count_natively, count_user, disassemble_user
+
+_NATIVE_PACKETS = 3
+
+
+@dataclass(frozen=True)
+class Proof:
+    """What each way of looking saw, one entry a packet; null where that way was not asked for.
+
+    ``bytecode``: the object's instructions, executed. ``kernel``: a counting build, run by BPF_PROG_TEST_RUN.
+    ``user``: the machine code of the user-space twin, executed by an emulator. ``user_native``: a counting build of it,
+    run by this machine. All of them agree with ``accesses``, or there is no Proof.
+    """
+
+    accesses: int
+    program_hash: str
+    bytecode: tuple[Counts, ...]
+    kernel: tuple[int, ...] | None = None
+    kernel_host: str | None = None
+    user: tuple[Counts, ...] | None = None
+    user_native: int | None = None
+    user_compiler: str | None = None
+
+
+def prove(
+    built: BuiltProgram,
+    host: Host | None = None,
+    *,
+    xdpload: str | None = None,
+    folder: str | None = None,
+    user: bool = False,
+) -> Proof:
+    """Prove the access count by bytecode; with a host (and xdpload's path and a folder there) also in its kernel.
+
+    ``user`` proves the user-space twin too, as this machine's ``cc`` compiles it. Raises ProgramError where any of them
+    disagrees. The result is kept as ``proof.json`` in the program's directory.
+    """
+    spec = built.program
+    if isinstance(spec, UserProgram):
+        raise ProgramError(f"{spec.name} is a user's own program: nobody knows how many accesses it should make")
+    bytecode = tuple(count_bytecode(built.image, spec))
+    kernel = _in_kernel(built, spec, host, xdpload, folder) if host else None
+    twin, native = _in_user_space(built, spec) if user else (None, None)
+    proof = Proof(
+        accesses=spec.accesses,
+        program_hash=built.hash,
+        bytecode=bytecode,
+        kernel=kernel,
+        kernel_host=host.name if host else None,
+        user=twin,
+        user_native=native,
+        user_compiler=compiler_version("cc") if user else None,
+    )
+    built.add("proof.json", json.dumps(asdict(proof), indent=1) + "\n")
+    return proof
+
+
+def prove_user(library: bytes, spec: ProgramSpec) -> tuple[Counts, ...]:
+    """Prove a ``workload.so`` compiled anywhere, such as on the DUT: its machine code is executed and counted."""
+    return tuple(count_user(library, spec))
+
+
+def _in_kernel(
+    built: BuiltProgram, spec: ProgramSpec, host: Host, xdpload: str | None, folder: str | None
+) -> tuple[int, ...]:
+    if xdpload is None or folder is None:
+        raise ProgramError("a proof in a host's kernel needs xdpload's path and a folder on that host")
+    counts = count_in_kernel(host, xdpload, built, folder)
+    _require_count(spec, counts, f"the kernel of {host.name}")
+    return tuple(counts)
+
+
+def _in_user_space(built: BuiltProgram, spec: ProgramSpec) -> tuple[tuple[Counts, ...], int]:
+    with tempfile.TemporaryDirectory(prefix="xdplab-user-") as name:
+        library = compile_user(spec, Path(name))
+        counts = prove_user(library.read_bytes(), spec)
+        built.add("workload_user.txt", disassemble_user(library))
+    native = count_natively(spec, _NATIVE_PACKETS)
+    _require_count(spec, [native / _NATIVE_PACKETS], "the counting build in user space")
+    return counts, native
+
+
+def _require_count(spec: ProgramSpec, counts: Sequence[float], where: str) -> None:
+    wrong = next((count for count in counts if count != spec.accesses), None)
+    if wrong is not None:
+        raise ProgramError(f"{where}: {spec.name} promises {spec.accesses} accesses a packet and counts {wrong:g}")

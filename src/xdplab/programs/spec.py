@@ -1,0 +1,145 @@
+"""What a program is to do: N accesses of a workload, or whatever a user's own file does."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from xdplab.errors import PlanError
+
+WORKLOADS = ("array", "packet", "chase", "lookup")
+OPS = ("read", "write")
+FORMS = ("bounded", "loop", "unrolled")
+MAP_TYPES = ("percpu_array", "hash")
+ACTIONS = ("tx", "drop", "pass")
+
+WORD_BYTES = 8
+SLOT_BYTES = 64
+BLOCK = 32
+"""Accesses in a row in the forms ``bounded`` and ``unrolled``."""
+DEFAULT_WORKING_SET_BYTES = 32768
+_MAX_WORKING_SET_BYTES = 1 << 29  # the verifier's BPF_MAX_VAR_SIZ
+_MIN_WORKING_SET_BYTES = {"array": BLOCK * WORD_BYTES, "lookup": BLOCK * WORD_BYTES, "chase": 2 * SLOT_BYTES}
+_MAX_ACCESSES = 1 << 24
+
+
+@dataclass(frozen=True)
+class ProgramSpec:
+    """A generated program: exactly ``accesses`` accesses a packet, then MACs swapped and XDP_TX.
+
+    ``working_set_bytes`` and ``map_type`` take their defaults where the workload has them, and are null elsewhere.
+    Raises PlanError naming the field.
+    """
+
+    workload: str = "array"
+    accesses: int = 0
+    op: str = "read"
+    form: str = "bounded"
+    working_set_bytes: int | None = None
+    map_type: str | None = None
+
+    def __post_init__(self) -> None:
+        for name, allowed in (("workload", WORKLOADS), ("op", OPS), ("form", FORMS)):
+            _one_of(name, getattr(self, name), allowed)
+        if not _is_whole(self.accesses) or not 0 <= self.accesses <= _MAX_ACCESSES:
+            raise PlanError(f"accesses: {self.accesses!r} is not a whole number from 0 to {_MAX_ACCESSES}")
+        self._settle("working_set_bytes", self.workload != "packet", DEFAULT_WORKING_SET_BYTES)
+        self._settle("map_type", self.workload == "lookup", MAP_TYPES[0])
+        self._check_working_set()
+        if self.map_type is not None:
+            _one_of("map_type", self.map_type, MAP_TYPES)
+
+    def _settle(self, name: str, applies: bool, default: Any) -> None:
+        value = getattr(self, name)
+        if value is not None and not applies:
+            raise PlanError(f"{name}: workload {self.workload} has none", remedy="leave it out")
+        if value is None and applies:
+            object.__setattr__(self, name, default)
+
+    def _check_working_set(self) -> None:
+        size = self.working_set_bytes
+        if size is None:
+            return
+        least = _MIN_WORKING_SET_BYTES[self.workload]
+        if not _is_whole(size) or not least <= size <= _MAX_WORKING_SET_BYTES:
+            raise PlanError(
+                f"working_set_bytes: {size!r} is not a whole number from {least} to {_MAX_WORKING_SET_BYTES}"
+                f" for workload {self.workload}"
+            )
+        if self.workload == "lookup" and size % WORD_BYTES:
+            raise PlanError(f"working_set_bytes: {size} is no multiple of the {WORD_BYTES} bytes of a value")
+        if self.workload != "lookup" and size & (size - 1):
+            below = 1 << (size.bit_length() - 1)
+            raise PlanError(
+                f"working_set_bytes: {size} is not a power of two, which {self.workload} needs",
+                remedy=f"take {below} or {2 * below}",
+            )
+
+    @property
+    def name(self) -> str:
+        """A word for titles and file names."""
+        kind = f"{self.workload}-{self.map_type}" if self.map_type else self.workload
+        return f"{kind}-{self.op}-{self.accesses}"
+
+    @property
+    def kernel(self) -> str:
+        """The template that makes it: without accesses every workload is the baseline."""
+        return self.workload if self.accesses else "baseline"
+
+    @property
+    def has_state(self) -> bool:
+        """Whether it goes on where the last packet stopped."""
+        return self.kernel in ("array", "chase", "lookup")
+
+    def canonical(self) -> dict[str, Any]:
+        """Return every field, in a fixed order."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class UserProgram:
+    """Any XDP program of a user's: a C file (or a BPF object, ``*.o``), measured as it is; its N is null.
+
+    ``action`` is what it does to the test frames and says which counters make the verdict. ``setup`` are commands for
+    the DUT after it is attached, ``frames`` a pcap to send instead of the test frames.
+    """
+
+    file: str
+    section: str = "xdp"
+    action: str = "tx"
+    rodata: Mapping[str, int | bool] = field(default_factory=dict)
+    setup: tuple[tuple[str, ...], ...] = ()
+    frames: str | None = None
+
+    def __post_init__(self) -> None:
+        _one_of("action", self.action, ACTIONS)
+        object.__setattr__(self, "rodata", dict(sorted(self.rodata.items())))
+        object.__setattr__(self, "setup", tuple(tuple(argv) for argv in self.setup))
+        for name, path in (("file", self.file), ("frames", self.frames)):
+            if path is not None and not Path(path).is_file():
+                raise PlanError(f"program.{name}: there is no file {path}")
+
+    @property
+    def name(self) -> str:
+        """The file's name without its endings."""
+        return Path(self.file).name.split(".")[0]
+
+    @property
+    def accesses(self) -> None:
+        """Nobody has proved how many accesses it makes."""
+        return
+
+    def canonical(self) -> dict[str, Any]:
+        """Return every field, in a fixed order."""
+        return asdict(self)
+
+
+def _one_of(name: str, value: object, allowed: tuple[str, ...]) -> None:
+    if value not in allowed:
+        raise PlanError(f"{name}: {value!r} is none of {', '.join(allowed)}")
+
+
+def _is_whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)

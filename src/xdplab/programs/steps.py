@@ -1,0 +1,194 @@
+"""What each BPF instruction does, as one small function an instruction: registers in, next instruction out.
+
+Encoding and meaning: Documentation/bpf/standardization/instruction-set.rst of the Linux kernel (RFC 9669), cpu v3.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from xdplab.errors import ProgramError
+from xdplab.programs.image import Image, Insn
+
+if TYPE_CHECKING:
+    from xdplab.programs.machine import Machine
+
+M64 = (1 << 64) - 1
+M32 = (1 << 32) - 1
+SIZES = {0x00: 4, 0x08: 2, 0x10: 1, 0x18: 8}
+
+Registers = list[int]
+Step = Callable[[Registers], "int | None"]
+
+
+def signed(value: int, bits: int) -> int:
+    """Return the two's complement value of ``bits`` bits."""
+    sign = 1 << (bits - 1)
+    return (value & (sign - 1)) - (value & sign)
+
+
+ARITHMETIC: dict[int, tuple[str, Callable[[int, int, int], int]]] = {
+    0x00: ("+=", lambda a, b, bits: a + b),
+    0x10: ("-=", lambda a, b, bits: a - b),
+    0x20: ("*=", lambda a, b, bits: a * b),
+    0x30: ("/=", lambda a, b, bits: a // b if b else 0),
+    0x40: ("|=", lambda a, b, bits: a | b),
+    0x50: ("&=", lambda a, b, bits: a & b),
+    0x60: ("<<=", lambda a, b, bits: a << (b & (bits - 1))),
+    0x70: (">>=", lambda a, b, bits: a >> (b & (bits - 1))),
+    0x90: ("%=", lambda a, b, bits: a % b if b else a),
+    0xA0: ("^=", lambda a, b, bits: a ^ b),
+    0xB0: ("=", lambda a, b, bits: b),
+    0xC0: ("s>>=", lambda a, b, bits: signed(a, bits) >> (b & (bits - 1))),
+}
+NEGATE, END = 0x80, 0xD0
+
+COMPARE: dict[int, tuple[str, Callable[[int, int], bool], bool]] = {
+    0x10: ("==", operator.eq, False),
+    0x20: (">", operator.gt, False),
+    0x30: (">=", operator.ge, False),
+    0x40: ("&", lambda a, b: bool(a & b), False),
+    0x50: ("!=", operator.ne, False),
+    0x60: ("s>", operator.gt, True),
+    0x70: ("s>=", operator.ge, True),
+    0xA0: ("<", operator.lt, False),
+    0xB0: ("<=", operator.le, False),
+    0xC0: ("s<", operator.lt, True),
+    0xD0: ("s<=", operator.le, True),
+}
+JUMP, CALL, EXIT = 0x00, 0x80, 0x90
+LD_IMM64 = 0x18
+
+
+def step(machine: Machine, image: Image, at: int, insn: Insn) -> Step:
+    """Return the function of the instruction at ``at``; one nobody can do raises ProgramError when it is reached."""
+    kind = insn.code & 7
+    if insn.code == LD_IMM64:
+        return _load_immediate(machine, image, at, insn)
+    if kind == 1 and insn.code & 0xE0 == 0x60:
+        return _load(machine, at, insn)
+    if kind in (2, 3) and insn.code & 0xE0 == 0x60:
+        return _store(machine, at, insn)
+    if kind in (4, 7):
+        return _arithmetic(at, insn)
+    if kind in (5, 6):
+        return _branch(machine, at, insn)
+    return _unknown(at, insn)
+
+
+def _unknown(at: int, insn: Insn) -> Step:
+    def fail(r: Registers) -> int | None:
+        raise ProgramError(f"the proof does not know the BPF instruction {insn.code:#04x} at {at}")
+
+    return fail
+
+
+def _load_immediate(machine: Machine, image: Image, at: int, insn: Insn) -> Step:
+    dst, address = insn.dst, machine.address_of(image, at)
+
+    def run(r: Registers) -> int:
+        r[dst] = address
+        return at + 2
+
+    return run
+
+
+def _load(machine: Machine, at: int, insn: Insn) -> Step:
+    dst, src, off, size, load = insn.dst, insn.src, insn.off, SIZES[insn.code & 0x18], machine.load
+
+    def run(r: Registers) -> int:
+        r[dst] = load((r[src] + off) & M64, size)
+        return at + 1
+
+    return run
+
+
+def _store(machine: Machine, at: int, insn: Insn) -> Step:
+    dst, src, off, imm = insn.dst, insn.src, insn.off, insn.imm
+    size, store, from_register = SIZES[insn.code & 0x18], machine.store, insn.code & 7 == 3
+
+    def run(r: Registers) -> int:
+        store((r[dst] + off) & M64, size, r[src] if from_register else imm & M64)
+        return at + 1
+
+    return run
+
+
+def _arithmetic(at: int, insn: Insn) -> Step:
+    dst, src, imm, operation = insn.dst, insn.src, insn.imm, insn.code & 0xF0
+    bits, mask = (64, M64) if insn.code & 7 == 7 else (32, M32)
+    if operation == NEGATE:
+        return _assign(at, dst, lambda r: -r[dst] & mask)
+    if operation == END:
+        return _swap_bytes(at, insn)
+    if operation not in ARITHMETIC or insn.off:
+        return _unknown(at, insn)
+    apply = ARITHMETIC[operation][1]
+    if insn.code & 8:
+        return _assign(at, dst, lambda r: apply(r[dst] & mask, r[src] & mask, bits) & mask)
+    value = imm & mask
+    return _assign(at, dst, lambda r: apply(r[dst] & mask, value, bits) & mask)
+
+
+def _assign(at: int, dst: int, value: Callable[[Registers], int]) -> Step:
+    def run(r: Registers) -> int:
+        r[dst] = value(r)
+        return at + 1
+
+    return run
+
+
+def _swap_bytes(at: int, insn: Insn) -> Step:
+    dst, size, to_big = insn.dst, insn.imm // 8, bool(insn.code & 8)
+    mask = (1 << insn.imm) - 1
+
+    def value(r: Registers) -> int:
+        low = r[dst] & mask
+        return int.from_bytes(low.to_bytes(size, "little"), "big") if to_big else low
+
+    return _assign(at, dst, value)
+
+
+def _branch(machine: Machine, at: int, insn: Insn) -> Step:
+    operation, wide = insn.code & 0xF0, insn.code & 7 == 5
+    if operation == EXIT:
+        return machine.leave
+    if operation == CALL:
+        return _call(machine, at, insn)
+    if operation == JUMP:
+        target = at + 1 + (insn.off if wide else insn.imm)
+        return lambda r: target
+    if operation not in COMPARE:
+        return _unknown(at, insn)
+    return _conditional(at, insn, 64 if wide else 32)
+
+
+def _conditional(at: int, insn: Insn, bits: int) -> Step:
+    dst, src, following, target = insn.dst, insn.src, at + 1, at + 1 + insn.off
+    _, holds, is_signed = COMPARE[insn.code & 0xF0]
+    mask = M64 if bits == 64 else M32
+    constant = None if insn.code & 8 else insn.imm & mask
+
+    def run(r: Registers) -> int:
+        left, right = r[dst] & mask, r[src] & mask if constant is None else constant
+        if is_signed:
+            left, right = signed(left, bits), signed(right, bits)
+        return target if holds(left, right) else following
+
+    return run
+
+
+def _call(machine: Machine, at: int, insn: Insn) -> Step:
+    if insn.src == 1:  # a subprogram
+        target = at + 1 + insn.imm
+        return lambda r: machine.enter(target, at + 1, r)
+    if insn.src != 0:
+        return _unknown(at, insn)
+
+    def run(r: Registers) -> int:
+        machine.call_helper(insn.imm, r)
+        return at + 1
+
+    return run
