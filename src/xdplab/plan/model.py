@@ -28,6 +28,7 @@ Form = Literal["bounded", "loop", "unrolled"]
 MapType = Literal["percpu_array", "hash"]
 Engine = Literal["live", "afxdp"]
 Pass = Literal["rate", "bpf_stats", "perf"]
+Arrangement = Literal["shared", "split", "hosts"]
 Action = Literal["tx", "drop", "pass"]
 
 _RATE = re.compile(r"(\d+(?:\.\d+)?)([kM]?)pps")
@@ -139,7 +140,7 @@ class TrialSettings(_Strict):
 class Block(_Strict):
     points: Points = Points()
     traffic: Traffic = Traffic()
-    arrangement: Literal["auto", "shared", "split", "hosts"] = "auto"
+    arrangement: Literal["auto"] | Arrangement = "auto"
     passes: list[Pass] = ["rate"]
 
     @field_validator("passes")

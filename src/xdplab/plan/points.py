@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from xdplab.errors import PlanError
-from xdplab.plan.model import Block, Plan, UserProgramFile, parse_load
+from xdplab.plan.model import Arrangement, Block, Plan, UserProgramFile, parse_load
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class Point:
     src_port: int
     dst_port: int
     stamp: str
-    arrangement: str
+    arrangement: Arrangement
     passes: tuple[str, ...]
 
     @property
@@ -109,7 +109,7 @@ class Point:
         return f"{self.program.name}{n}, {self.mode}, {size}, {self.engine} {self.load}"
 
 
-def points_of(plan: Plan, arrangement: str) -> list[Point]:
+def points_of(plan: Plan, arrangement: Arrangement) -> list[Point]:
     """All points of a plan, each once, in the plan's order; ``arrangement`` stands for ``auto``.
 
     A point that several blocks ask for is one point with all their passes. Raises PlanError where a user's file cannot
@@ -123,7 +123,7 @@ def points_of(plan: Plan, arrangement: str) -> list[Point]:
     return list(found.values())
 
 
-def _block_points(block: Block, arrangement: str) -> Iterator[Point]:
+def _block_points(block: Block, arrangement: Arrangement) -> Iterator[Point]:
     p, t = block.points, block.traffic
     where = arrangement if block.arrangement == "auto" else block.arrangement
     factors = (p.mode, p.queues, p.frame_bytes, t.engine, t.load, t.flows, t.dst_ip_stride, t.dst_port)

@@ -11,11 +11,9 @@ from xdplab.deploy.deployment import Deployment
 from xdplab.deploy.xdp import XdpRequest, attach, verify
 from xdplab.errors import HostError
 from xdplab.hosts import Host
+from xdplab.programs import calibrated_testrun
 
 SESSION_S = 900.0  # the host ends a forgotten session after this, whatever happens to us
-TESTRUN_S = 0.010  # one run of BPF_PROG_TEST_RUN: short enough for every trial, 10,000 times its clock's error
-TESTRUN_RUNS = 5
-CALIBRATION = 1000
 
 
 class DutSide(Protocol):
@@ -66,8 +64,7 @@ class KernelSide:
         return asdict(self._loader.runstats())
 
     def testrun_ns(self, frame_bytes: int) -> list[float] | None:
-        once = max(min(self._loader.testrun(frame_bytes, CALIBRATION, 1)), 1.0)
-        return self._loader.testrun(frame_bytes, max(1, round(TESTRUN_S * 1e9 / once)), TESTRUN_RUNS)
+        return list(calibrated_testrun(self._loader.testrun, frame_bytes).runs_ns)
 
     def raw_files(self) -> dict[str, bytes]:
         return {"xdpload.jsonl": self._loader.raw.encode()}
@@ -123,6 +120,7 @@ class OnDut:
     object: str
     section: str
     init: Mapping[str, str]
-    rodata: Mapping[str, int]
+    max_entries: Mapping[str, str]
+    rodata: Mapping[str, int | bool]
     workload: str | None = None
     workload_init: str | None = None

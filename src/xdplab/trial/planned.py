@@ -11,19 +11,19 @@ from pathlib import Path
 from typing import Any
 
 from xdplab.errors import PlanError, ResultsError
-from xdplab.plan import Plan, Trial, load_plan, parse_plan, points_of, schedule
+from xdplab.plan import Arrangement, Plan, Trial, load_plan, parse_plan, points_of, schedule
 from xdplab.plan.points import select
 from xdplab.store import RunDirectory
 
 
-def plan_trials(plan: Plan, arrangement: str, only: Mapping[str, str] | None = None) -> list[Trial]:
+def plan_trials(plan: Plan, arrangement: Arrangement, only: Mapping[str, str] | None = None) -> list[Trial]:
     """Return the trials of a plan in order; ``only`` keeps the points that equal it. Raises PlanError."""
     points = points_of(plan, arrangement)
     return schedule(plan, select(points, dict(only)) if only else points)
 
 
 def create_run(
-    plan: Plan, parent: Path, *, lab: str, arrangement: str, only: Mapping[str, str] | None = None
+    plan: Plan, parent: Path, *, lab: str, arrangement: Arrangement, only: Mapping[str, str] | None = None
 ) -> RunDirectory:
     """Make the run directory of ``plan`` and write down what it owes. Raises PlanError before anything is made."""
     trials = plan_trials(plan, arrangement, only)

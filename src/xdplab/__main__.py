@@ -1,0 +1,5 @@
+"""`python -m xdplab`: the command line."""
+
+from xdplab.cli import main
+
+main()

@@ -1,0 +1,53 @@
+"""`figures`, `compare` and `audit`: they need no lab and no root, only a run directory."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+from xdplab.analysis.compare import compare as compare_runs
+from xdplab.analysis.findings import to_frame
+from xdplab.cli.common import console, show
+from xdplab.figures import CATALOGUE, STYLES
+from xdplab.store import RunDirectory
+from xdplab.trial import runs
+
+RUN = click.argument("directory", metavar="RUN", type=click.Path(path_type=Path))
+
+
+@click.command()
+@RUN
+@click.option("--only", "name", type=click.Choice(sorted(CATALOGUE)), help="One figure; all that apply by default.")
+@click.option("--style", type=click.Choice(sorted(STYLES)), default="paper-1col", show_default=True)
+@click.option("--out", type=click.Path(path_type=Path), help="Folder; RUN/figures by default.")
+def figures(directory: Path, name: str | None, style: str, out: Path | None) -> None:
+    """Draw RUN's figures as SVG, PDF and PNG, each with the table of its marks."""
+    run = RunDirectory.open(directory)
+    for line in runs.draw_figures(run, names=[name] if name else [], style=style, out=out):
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+@click.command()
+@RUN
+@click.argument("other", type=click.Path(path_type=Path))
+@click.option("--metric", default="forwarded_pps", show_default=True, help="Column to compare.")
+@click.option("--json", "as_json", is_flag=True, help="For a script.")
+def compare(directory: Path, other: Path, metric: str, as_json: bool) -> None:
+    """Ratio of OTHER to RUN, point by point, with its 95 % interval over repetitions."""
+    old, new = (runs.settled_trials(RunDirectory.open(path)) for path in (directory, other))
+    joined = compare_runs(old, new, metric)
+    show(json.loads(joined.to_json(orient="records")), as_json=as_json)
+
+
+@click.command()
+@RUN
+@click.option("--json", "as_json", is_flag=True, help="For a script.")
+def audit(directory: Path, as_json: bool) -> None:
+    """What in RUN is not to be believed, or needs saying: each finding, where, and how it was found."""
+    run = RunDirectory.open(directory)
+    found = runs.audit(run)
+    show(json.loads(to_frame(found).to_json(orient="records")), as_json=as_json)
+    if not as_json and not found:
+        console.print("no findings")

@@ -1,0 +1,43 @@
+"""`plan`: what a plan would measure and how long it takes, before anything is touched."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+
+import click
+
+from xdplab.cli.common import console, parse_only, show
+from xdplab.cli.run import PLAN_OR_NAME, find_plan
+from xdplab.labs import default_arrangement
+from xdplab.plan import Plan, estimate_s, load_plan
+from xdplab.trial.planned import plan_trials
+
+
+@click.command()
+@PLAN_OR_NAME
+@click.option("--dry-run", is_flag=True, help="List every trial in its order.")
+@click.option("--only", metavar="FACTOR=VALUE,…", help="As for `run`.")
+@click.option("--schema", is_flag=True, help="Print the JSON schema of a plan file.")
+@click.option("--json", "as_json", is_flag=True, help="For a script.")
+@click.pass_obj
+def plan(lab_name: str | None, plan: str, dry_run: bool, only: str | None, schema: bool, as_json: bool) -> None:
+    """Show the points of PLAN, its blocks, and the time it will take."""
+    if schema:
+        click.echo(json.dumps(Plan.model_json_schema(), indent=1))
+        return
+    chosen = load_plan(find_plan(plan))
+    trials = plan_trials(chosen, default_arrangement(lab_name or chosen.lab), parse_only(only))
+    if dry_run:
+        rows = [
+            {"order": t.order, "block": t.block, "repetition": t.repetition, "point": str(t.point), "trial": t.trial_id}
+            for t in trials
+        ]
+    else:
+        points = Counter((t.point.mode, t.point.queues) for t in trials)
+        rows = [{"mode": m, "queues": q, "trials": n} for (m, q), n in sorted(points.items())]
+    show(rows, as_json=as_json)
+    if not as_json:
+        n_points = len({t.point.point_id for t in trials})
+        minutes = estimate_s(chosen, trials) / 60
+        console.print(f"{n_points} points, {len(trials)} trials, about {minutes:.1f} minutes", highlight=False)

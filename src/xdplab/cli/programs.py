@@ -1,0 +1,82 @@
+"""`programs`: write, show and prove the C of one program, without a lab unless its kernel is asked too."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from typing import Any
+
+import click
+
+from xdplab.cli.common import console
+from xdplab.deploy.native import build_room
+from xdplab.programs import Program, ProgramSpec, load_report, program, prove
+from xdplab.programs.spec import FORMS, MAP_TYPES, OPS
+from xdplab.trial import runs
+
+
+def _program_options(command: Any) -> Any:
+    options = (
+        click.argument("what", metavar="WORKLOAD|FILE"),
+        click.option("-n", "--accesses", type=int, help="N, per packet.  [default: 0]"),
+        click.option("--op", type=click.Choice(OPS)),
+        click.option("--form", type=click.Choice(FORMS)),
+        click.option("--map-type", type=click.Choice(MAP_TYPES), help="For lookup."),
+        click.option("--working-set", "working_set_bytes", type=int, metavar="BYTES"),
+        click.option("--section", help="Of a file of your own.  [default: xdp]"),
+    )
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+def _chosen(what: str, **fields: Any) -> Program:
+    return program(what, **{name: value for name, value in fields.items() if value is not None})
+
+
+@click.group()
+def programs() -> None:
+    """XDP programs with exactly N memory accesses: array, packet, chase, lookup; or a C file of your own."""
+
+
+@programs.command()
+@_program_options
+def build(what: str, **fields: Any) -> None:
+    """Compile WORKLOAD or FILE and say where the object lies."""
+    made = _chosen(what, **fields)
+    console.print(made.built.object, soft_wrap=True, highlight=False)
+
+
+@programs.command()
+@_program_options
+@click.option("--disassembly", is_flag=True, help="The object's BPF instructions instead of the C text.")
+def show(what: str, disassembly: bool, **fields: Any) -> None:
+    """Print the C text of WORKLOAD or FILE."""
+    made = _chosen(what, **fields)
+    click.echo(made.disassembly if disassembly else made.source)
+
+
+@programs.command("prove")
+@_program_options
+@click.option("--json", "as_json", is_flag=True, help="For a script.")
+@click.pass_obj
+def prove_command(lab_name: str | None, /, what: str, as_json: bool, **fields: Any) -> None:
+    """Prove WORKLOAD's N: by bytecode, by machine code, and, with --lab, by a run that counts in that lab's kernel."""
+    made = _chosen(what, **fields)
+    found: dict[str, Any] = {"program": made.name}
+    if lab_name is None:
+        if isinstance(made.spec, ProgramSpec):
+            found["proof"] = asdict(prove(made.built, user=True))
+    else:
+        with runs.lab_for(lab_name) as lab:
+            folder = f"{lab.work_dir(lab.dut)}/programs/{made.built.hash}"
+            xdpload = build_room(lab.dut, "xdpload", f"{lab.work_dir(lab.dut)}/native")
+            found["load"] = asdict(load_report(lab.dut, xdpload, made.built, folder))
+            if isinstance(made.spec, ProgramSpec):
+                found["proof"] = asdict(prove(made.built, lab.dut, xdpload=xdpload, folder=folder, user=True))
+    if as_json:
+        click.echo(json.dumps(found, indent=1))
+        return
+    console.print(repr(made), markup=False, highlight=False, soft_wrap=True)
+    for name, value in {**found.get("load", {}), **found.get("proof", {})}.items():
+        console.print(f"  {name}: {value}", markup=False, highlight=False, soft_wrap=True)

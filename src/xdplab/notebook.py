@@ -1,0 +1,238 @@
+"""The notebook's face: a few nouns (lab, program, plan, run) over the functions that the command line calls too."""
+
+from __future__ import annotations
+
+import atexit
+import html
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from xdplab import figures, programs
+from xdplab.analysis.compare import compare as compare_tables
+from xdplab.errors import ResultsError
+from xdplab.labs import Lab, use_lab
+from xdplab.labs.doctor import examine
+from xdplab.plan import Plan, estimate_s, parse_plan
+from xdplab.programs import Program, ProgramSpec, UserProgram
+from xdplab.runner import RunState, read_state
+from xdplab.runner.progress import ending
+from xdplab.store import RunDirectory
+from xdplab.trial import runs
+from xdplab.trial.planned import plan_trials
+
+RESULTS = Path("results")
+POLL_S = 0.5
+_POINT_KEYS = ("mode", "queues", "frame_bytes", "xsk_attach", "xsk_bind")
+_PLAN_KEYS = ("lab", "seed", "repetitions", "trial", "perf_events", "metrics")
+
+Programs = Program | str | Sequence[Program | str]
+
+
+def lab(name: str = "netns") -> LabInUse:
+    """Use the lab of that name; one that is not up is brought up, and goes away with the notebook's kernel."""
+    return LabInUse(name)
+
+
+def program(what: str, *, accesses: int | None = None, **options: Any) -> Program:
+    """Return a program: a workload (``"array", accesses=1600``), or a C file of one's own (``"lb.bpf.c"``).
+
+    Options: op, form, working_set_bytes, map_type of a workload; section, action, rodata, setup, frames of a file.
+    Raises PlanError naming the field that cannot be; ProgramError in the compiler's words once it is asked for more.
+    """
+    fields = options if accesses is None else {"accesses": accesses, **options}
+    return programs.program(what, **fields)
+
+
+def plan(name: str = "notebook", program: Programs = "array", **factors: Any) -> PlanInHand:
+    """Cross ``program`` (one or several) with the factors of a plan file, under the same names.
+
+    Factors (mode, queues, frame_bytes, engine, load, flows …) take one value or a list; ``repetitions``, ``seed``,
+    ``trial`` and ``passes`` are the plan's. Raises PlanError naming the field.
+    """
+    chosen = [program] if isinstance(program, Program | str) else program
+    return PlanInHand(_plan(name, chosen, factors))
+
+
+def open(path: str | Path) -> Run:
+    """Open a plan's run directory: the same object that ``plan.start`` returned. Raises ResultsError."""
+    return Run(RunDirectory.open(Path(path)))
+
+
+def compare(run: Run, other: Run, metric: str = "forwarded_pps") -> Comparison:
+    """Join two runs by their points; ratios are ``other`` to ``run``."""
+    return Comparison(compare_tables(run.trials, other.trials, metric), metric)
+
+
+def _plan(name: str, chosen: Sequence[Program | str], factors: Mapping[str, Any]) -> Plan:
+    points = {k: v for k, v in factors.items() if k in _POINT_KEYS}
+    top = {k: v for k, v in factors.items() if k in _PLAN_KEYS}
+    block = {k: v for k, v in factors.items() if k in ("passes", "arrangement")}
+    traffic = {k: v for k, v in factors.items() if k not in points and k not in top and k not in block}
+    blocks = [{"points": points | _program_points(p), "traffic": traffic, **block} for p in chosen]
+    return parse_plan({"name": name, **top, "blocks": blocks})
+
+
+def _program_points(given: Program | str) -> dict[str, Any]:
+    spec = (programs.program(given) if isinstance(given, str) else given).spec
+    known = {key: value for key, value in spec.canonical().items() if value is not None}
+    if isinstance(spec, ProgramSpec):
+        return known
+    files = {key: str(Path(known[key]).resolve()) for key in ("file", "frames") if key in known}
+    setup = [list(argv) for argv in spec.setup] if isinstance(spec, UserProgram) else []
+    return {"program": {**known, **files, "setup": setup}}
+
+
+class LabInUse:
+    """A lab that is up, held by this process."""
+
+    def __init__(self, name: str) -> None:
+        self._stack = ExitStack()
+        self.lab: Lab = self._stack.enter_context(use_lab(name))
+        atexit.register(self.close)
+
+    def doctor(self) -> pd.DataFrame:
+        """What the hosts can do, what is missing, and the remedy: one row a check."""
+        return pd.DataFrame([vars(row) for row in examine(self.lab)])
+
+    def run(self, host: str, *argv: str) -> str:
+        """Run a command on ``dut`` or ``tg`` and return what it printed. Raises HostError in its own words."""
+        return self.lab.host(host).run(argv).text
+
+    def measure(self, program: Program | str, *, repetitions: int = 1, **factors: Any) -> pd.DataFrame:
+        """Measure one program now, with its baseline; the rows of its trials, recorded in a run directory too."""
+        made = plan("measure", program, repetitions=repetitions, **factors)
+        run = Run(runs.start(made.plan, self.lab, RESULTS))
+        runs.execute(run.directory, self.lab, runs.quiet())
+        return run.trials
+
+    def close(self) -> None:
+        """Let go; a lab that was brought up here is taken down."""
+        atexit.unregister(self.close)
+        self._stack.close()
+
+    def __repr__(self) -> str:
+        return f"{self.lab.name}: {self.lab.label}"
+
+
+@dataclass(frozen=True)
+class PlanInHand:
+    """A plan that has touched nothing yet: it shows its points, its blocks and its minutes."""
+
+    plan: Plan
+
+    @property
+    def points(self) -> pd.DataFrame:
+        """One row a point."""
+        rows = {t.point.point_id: t.point.factors() for t in plan_trials(self.plan, "shared")}
+        return pd.DataFrame(rows.values())
+
+    def start(self, lab: LabInUse, name: str | None = None) -> Run:
+        """Start measuring in a process of its own; an interrupt of the notebook stops the watching only."""
+        chosen = self.plan if name is None else self.plan.model_copy(update={"name": name})
+        directory = runs.start(chosen, lab.lab, RESULTS)
+        log = (directory.path / "run.log").open("wb")
+        argv = [sys.executable, "-m", "xdplab", "--lab", lab.lab.name, "resume", str(directory.path), "--no-figures"]
+        process = subprocess.Popen(
+            argv, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
+        )
+        return Run(directory, process)
+
+    def __repr__(self) -> str:
+        trials = plan_trials(self.plan, "shared")
+        blocks = Counter((t.point.mode, t.point.queues) for t in trials)
+        where = ", ".join(f"{mode} on {queues} queue{'s' * (queues > 1)}" for mode, queues in blocks)
+        n_points = len({t.point.point_id for t in trials})
+        minutes = estimate_s(self.plan, trials) / 60
+        return (
+            f"plan {self.plan.name}: {n_points} points x {self.plan.repetitions} repetitions = {len(trials)} trials, "
+            f"about {minutes:.1f} minutes; blocks: {where}"
+        )
+
+    def _repr_html_(self) -> str:
+        shown = self.points.dropna(axis=1, how="all").drop(columns="point_id")
+        table: str = shown.to_html(index=False, max_rows=20)
+        return f"<p>{html.escape(repr(self))}</p>{table}"
+
+
+class Run:
+    """A run directory, finished or under way."""
+
+    def __init__(self, directory: RunDirectory, process: subprocess.Popen[bytes] | None = None) -> None:
+        self.directory = directory
+        self._process = process
+
+    @property
+    def path(self) -> Path:
+        return self.directory.path
+
+    @property
+    def state(self) -> RunState:
+        """What is planned, measured and owed."""
+        return read_state(self.directory)
+
+    @property
+    def trials(self) -> pd.DataFrame:
+        """One row a trial: its last attempt, judged by today's rules."""
+        return runs.settled_trials(self.directory)
+
+    @property
+    def samples(self) -> pd.DataFrame:
+        """One row an interval of 100 ms."""
+        runs.derive_tables(self.directory)
+        return pd.read_parquet(self.path / "samples.parquet")
+
+    def watch(self) -> Run:
+        """Print how far it is until it ends. An interrupt stops the watching only: the run goes on.
+
+        Raises ResultsError with the last words of a run that did not end well.
+        """
+        while self._process is not None and self._process.poll() is None:
+            self._print_state()
+            time.sleep(POLL_S)
+        self._print_state(end="\n")
+        if self._process is not None and self._process.returncode:
+            words = (self.path / "run.log").read_text(errors="replace").strip().splitlines()[-3:]
+            raise ResultsError(f"the run ended with exit code {self._process.returncode}: {' / '.join(words)}")
+        return self
+
+    def _print_state(self, end: str = "") -> None:
+        state = self.state
+        eta = "" if not state.owed or state.eta_s is None else f", {state.eta_s:.0f} s to go"
+        sys.stdout.write(f"\r{ending(state)}{eta}      {end}")
+        sys.stdout.flush()
+
+    def findings(self) -> pd.DataFrame:
+        """What several points and repetitions say together."""
+        return runs.to_frame(runs.audit(self.directory))
+
+    def figure(self, name: str = "throughput", **options: Any) -> Any:
+        """Draw one figure; options: hue, panel, style, where. Returns matplotlib axes."""
+        return figures.figure(name, self.trials, **options)
+
+    def __repr__(self) -> str:
+        return f"{self.directory.name}: {ending(self.state)}"
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Two runs joined by their points: ratios with 95 % intervals over repetitions."""
+
+    table: pd.DataFrame
+    metric: str
+
+    def figure(self, style: str = "paper-1col") -> Any:
+        """Draw the ratios. Returns matplotlib axes."""
+        return figures.draw(figures.compare_view(self.table), style)
+
+    def _repr_html_(self) -> str:
+        shown: str = self.table.to_html(index=False, max_rows=40)
+        return shown

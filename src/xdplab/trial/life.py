@@ -1,0 +1,238 @@
+"""The life of one trial: attach, verify, warm up, measure, settle, read, further passes, let go.
+
+No command runs on the DUT inside a measured window: what records there was started before it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from xdplab.counters import Probe
+from xdplab.deploy.afxdp import AfxdpRequest
+from xdplab.deploy.xdp import XdpRequest
+from xdplab.errors import UnsupportedError
+from xdplab.labs import Lab
+from xdplab.plan import Plan, Point, Trial
+from xdplab.traffic import Generator, GeneratorSettings
+from xdplab.trial.dut import SESSION_S, AfxdpSide, DutSide, KernelSide
+from xdplab.trial.prepare import Prepared, Tools
+
+SENDER_FIFO = 5
+APPLICATION_FIFO = 6  # above the sender, asleep in poll(): on a shared core it would starve at an equal priority
+RECORDER_MARGIN_S = 30.0
+RUN_ID_DIGITS = 4  # xdpgen carries 16 bits of the run id in every frame
+
+
+@dataclass
+class TrialContext:
+    """What the trials of one session share."""
+
+    lab: Lab
+    plan: Plan
+    tools: Tools
+    programs: dict[Any, Prepared]
+    dut_probe: Probe
+    tg_probe: Probe
+    run_id: str
+    kernel: str
+    rx_ring_entries: int | None
+    applied: list[dict[str, Any]] = field(default_factory=list)
+
+
+def sending_cpus(lab: Lab, point: Point) -> tuple[int, ...]:
+    """The CPUs the generator sends on: one a queue, as far as the TG has them."""
+    return lab.cpus(point.arrangement).tg[: point.queues]
+
+
+def working_cpus(lab: Lab, point: Point) -> tuple[int, ...]:
+    """The CPUs that do the DUT's work. Where they are shared, a frame's softirq runs on the CPU that sent it."""
+    if point.arrangement == "shared":
+        return sending_cpus(lab, point)
+    return lab.cpus(point.arrangement).dut[: point.queues]
+
+
+def measure(context: TrialContext, trial: Trial, raw: Path, facts: dict[str, Any]) -> None:
+    """Measure ``trial``: raw files into ``raw``, what was requested and obtained into ``facts``."""
+    point = trial.point
+    prepared = context.programs[point.program]
+    facts |= _known_before(context, trial, prepared)
+    with ExitStack() as stack:
+        files = _Files(raw)
+        side = _attach(context, point, prepared)
+        stack.callback(side.close)
+        stack.callback(lambda: files.add(side.raw_files()))
+        facts["deployment"] = side.deployment.to_json()
+        _run_setup(context, point)
+        generator = Generator(context.lab.tg, _settings(context, point), context.tools.xdpgen, deadline_s=SESSION_S)
+        stack.callback(generator.close)
+        stack.callback(lambda: files.add({"xdpgen.jsonl": generator.raw.encode()}))
+        facts["generator"] = asdict(generator.start())
+        if context.plan.trial.warmup_s:
+            generator.burst("warmup", context.plan.trial.warmup_s)
+        for name in point.passes:
+            _PASSES[name](context, point, side, generator, files, facts)
+        generator.stop()
+        facts["testrun_ns"] = side.testrun_ns(point.frame_bytes)
+        side.stop()
+    (raw / "applied.json").write_text(json.dumps(facts, indent=1, default=str) + "\n")
+
+
+class _Files:
+    """Writes what the tools printed into the attempt's folder, untouched."""
+
+    def __init__(self, raw: Path) -> None:
+        self._raw = raw
+
+    def add(self, files: dict[str, bytes], folder: str = "") -> None:
+        target = self._raw / folder
+        target.mkdir(exist_ok=True)
+        for name, data in files.items():
+            (target / name).write_bytes(data)
+
+
+def _known_before(context: TrialContext, trial: Trial, prepared: Prepared) -> dict[str, Any]:
+    cpus = context.lab.cpus(trial.point.arrangement)
+    return {
+        "point": trial.point.factors(),
+        "block": trial.block,
+        "order": trial.order,
+        "repetition": trial.repetition,
+        "lab": context.lab.name,
+        "label": context.lab.label,
+        "program_hash": prepared.built.hash,
+        "load": asdict(prepared.load),
+        "settings": context.applied,
+        "kernel": context.kernel,
+        "rx_ring_entries": context.rx_ring_entries,
+        "cpus": {"dut": cpus.dut, "tg": cpus.tg, "working": working_cpus(context.lab, trial.point)},
+    }
+
+
+def _attach(context: TrialContext, point: Point, prepared: Prepared) -> DutSide:
+    lab, there = context.lab, prepared.on_dut
+    if point.mode != "af_xdp":
+        request = XdpRequest(
+            object=there.object,
+            interface=lab.dut_interface,
+            mode=point.mode,
+            section=there.section,
+            rodata=there.rodata,
+            init=there.init,
+            max_entries=there.max_entries,
+        )
+        return KernelSide(lab.dut, context.tools.xdpload, request, queues=point.queues)
+    if context.tools.afxdp_user is None or there.workload is None:
+        raise UnsupportedError("mode af_xdp needs a generated workload")
+    shared = point.arrangement == "shared"
+    return AfxdpSide(
+        lab.dut,
+        context.tools.afxdp_user,
+        AfxdpRequest(
+            interface=lab.dut_interface,
+            queues=point.queues,
+            workload=there.workload,
+            attach=point.xsk_attach or "native",
+            bind=point.xsk_bind or "copy",
+            init=there.workload_init,
+            cpus=_spread(lab.cpus(point.arrangement).dut, point.queues),
+            fifo=APPLICATION_FIFO,
+            busy=not shared,
+        ),
+    )
+
+
+def _spread(cpus: Sequence[int], queues: int) -> tuple[int, ...]:
+    return tuple(cpus[queue % len(cpus)] for queue in range(queues))
+
+
+def _run_setup(context: TrialContext, point: Point) -> None:
+    """The user's own commands on the DUT, once the program is attached."""
+    for argv in point.program.setup:
+        context.lab.dut.run(argv)
+
+
+def _settings(context: TrialContext, point: Point) -> GeneratorSettings:
+    lab = context.lab
+    return GeneratorSettings(
+        engine=point.engine,
+        interface=lab.tg_interface,
+        queues=point.queues,
+        cpus=sending_cpus(lab, point),
+        fifo=SENDER_FIFO,
+        frame_bytes=point.frame_bytes,
+        flows=point.flows,
+        rate_pps=point.rate_pps,
+        src_mac=lab.tg_mac,
+        dst_mac=lab.dut_mac,
+        src_ip=point.src_ip,
+        dst_ip=point.dst_ip,
+        src_ip_stride=point.src_ip_stride,
+        dst_ip_stride=point.dst_ip_stride,
+        src_port=point.src_port,
+        dst_port=point.dst_port,
+        stamp=point.stamp if point.stamp in ("all", "none") else int(point.stamp),
+        run_id=context.run_id[:RUN_ID_DIGITS],
+        settle_s=context.plan.trial.settle_s,
+        frames=point.program.frames,
+    )
+
+
+def _rate(
+    context: TrialContext,
+    point: Point,
+    side: DutSide,
+    generator: Generator,
+    files: _Files,
+    facts: dict[str, Any],
+) -> None:
+    """The headline: counters at rest before and after, CPU time sampled from inside the window."""
+    seconds = context.plan.trial.window_s
+    metrics = context.plan.metrics
+    with context.dut_probe.start(["samples"], deadline_s=seconds + RECORDER_MARGIN_S) as recording:
+        before = context.dut_probe.snapshot("before", metrics) | context.tg_probe.snapshot("before")
+        facts["dut_before"] = side.counts()
+        generator.burst("rate", seconds)
+        facts["dut_after"] = side.counts()
+        after = context.tg_probe.snapshot("after") | context.dut_probe.snapshot("after", metrics)
+        files.add(before | after | recording.stop(), "counters")
+
+
+def _bpf_stats(
+    context: TrialContext,
+    point: Point,
+    side: DutSide,
+    generator: Generator,
+    files: _Files,
+    facts: dict[str, Any],
+) -> None:
+    """The program's mean run time; it can halve the rate, so it never touches the headline."""
+    side.bpf_stats(True)
+    before = side.runstats()
+    generator.burst("bpf_stats", context.plan.trial.window_s)
+    after = side.runstats()
+    side.bpf_stats(False)
+    facts["runstats"] = None if before is None or after is None else {"before": before, "after": after}
+
+
+def _perf(
+    context: TrialContext,
+    point: Point,
+    side: DutSide,
+    generator: Generator,
+    files: _Files,
+    facts: dict[str, Any],
+) -> None:
+    """perf's events, system-wide, and sar's samples, through a burst of their own."""
+    seconds = context.plan.trial.window_s
+    deadline = seconds + RECORDER_MARGIN_S
+    with context.dut_probe.start(["perf", "sar"], events=context.plan.perf_events, deadline_s=deadline) as recording:
+        generator.burst("perf", seconds)
+        files.add(recording.stop(), "counters")
+
+
+_PASSES = {"rate": _rate, "bpf_stats": _bpf_stats, "perf": _perf}

@@ -1,0 +1,125 @@
+"""Before the first trial: programs built, proved, loaded once and shipped; tools built on the hosts that run them."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, replace
+
+from xdplab.deploy.native import build_room, build_workload
+from xdplab.labs import Lab
+from xdplab.plan import Point, ProgramFactors, Trial
+from xdplab.programs import (
+    USER_FLAGS,
+    BuiltProgram,
+    LoadReport,
+    ProgramSpec,
+    UserProgram,
+    build,
+    cache_directory,
+    load_report,
+    prove,
+    prove_user,
+)
+from xdplab.store import RunDirectory
+from xdplab.trial.dut import OnDut
+
+
+@dataclass(frozen=True)
+class Tools:
+    """Paths of our binaries, each on its host; ``afxdp_user`` only where a point needs it."""
+
+    xdpload: str
+    xdpgen: str
+    afxdp_user: str | None
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """One program, proved, loaded once, and lying on the DUT."""
+
+    built: BuiltProgram
+    load: LoadReport
+    on_dut: OnDut
+
+
+def program_of(factors: ProgramFactors) -> ProgramSpec | UserProgram:
+    """Turn a point's program factors into what the programs room builds. Raises PlanError."""
+    if factors.file is not None:
+        return UserProgram(
+            file=factors.file,
+            section=factors.section,
+            action=factors.action,
+            rodata=dict(factors.rodata),
+            setup=factors.setup,
+            frames=factors.frames,
+        )
+    return ProgramSpec(
+        workload=factors.workload or "array",
+        accesses=factors.accesses or 0,
+        op=factors.op or "read",
+        form=factors.form or "bounded",
+        working_set_bytes=factors.working_set_bytes,
+        map_type=factors.map_type,
+    )
+
+
+def build_tools(lab: Lab, points: Iterable[Point]) -> Tools:
+    """Ship and build our native tools where they run. Raises HostError naming a missing compiler or header."""
+    with_sockets = any(point.mode == "af_xdp" for point in points)
+    on_dut, on_tg = (f"{lab.work_dir(host)}/native" for host in (lab.dut, lab.tg))
+    return Tools(
+        xdpload=build_room(lab.dut, "xdpload", on_dut),
+        xdpgen=build_room(lab.tg, "xdpgen", on_tg),
+        afxdp_user=build_room(lab.dut, "afxdp_user", on_dut) if with_sockets else None,
+    )
+
+
+def prepare_programs(
+    lab: Lab, run: RunDirectory, tools: Tools, trials: Iterable[Trial]
+) -> dict[ProgramFactors, Prepared]:
+    """Build, prove and load every program of ``trials`` before any is measured.
+
+    Raises ProgramError: in the compiler's words, in the verifier's, or because a proof found another N.
+    """
+    modes: dict[ProgramFactors, set[str]] = {}
+    for trial in trials:
+        modes.setdefault(trial.point.program, set()).add(trial.point.mode)
+    return {factors: _prepare(lab, run, tools, factors, "af_xdp" in used) for factors, used in modes.items()}
+
+
+def _prepare(lab: Lab, run: RunDirectory, tools: Tools, factors: ProgramFactors, in_user_space: bool) -> Prepared:
+    built = build(program_of(factors), cache_directory())
+    folder = f"{lab.work_dir(lab.dut)}/programs/{built.hash}"
+    load = load_report(lab.dut, tools.xdpload, built, folder)
+    if isinstance(built.program, ProgramSpec):
+        prove(built, lab.dut, xdpload=tools.xdpload, folder=folder)
+    on_dut = _ship(lab, built, folder)
+    if in_user_space:
+        on_dut = _ship_twin(lab, built, folder, on_dut)
+    shutil.copytree(built.directory, run.program_dir(built.hash), dirs_exist_ok=True)
+    return Prepared(built, load, on_dut)
+
+
+def _ship(lab: Lab, built: BuiltProgram, folder: str) -> OnDut:
+    init = {name: f"{folder}/{path.name}" for name, path in built.init_files.items()}
+    for path in {built.object, *built.init_files.values()}:
+        lab.dut.put(path, f"{folder}/{path.name}")
+    rodata = built.program.rodata if isinstance(built.program, UserProgram) else {}
+    return OnDut(f"{folder}/{built.object.name}", built.section, init, built.max_entries, rodata)
+
+
+def _ship_twin(lab: Lab, built: BuiltProgram, folder: str, on_dut: OnDut) -> OnDut:
+    """Compile the same workload for the DUT's user space, and prove the machine code that came out of it."""
+    if not isinstance(built.program, ProgramSpec):
+        return on_dut
+    source = built.user_source.read_text()
+    workload = build_workload(lab.dut, source, f"{lab.work_dir(lab.dut)}/native", flags=USER_FLAGS)
+    counts = prove_user(lab.dut.get(workload), built.program)
+    built.add("proof_user.json", json.dumps([asdict(count) for count in counts], indent=1) + "\n")
+    state = None
+    if built.user_state is not None:
+        state = f"{folder}/{built.user_state.name}"
+        lab.dut.put(built.user_state, state)
+    return replace(on_dut, workload=workload, workload_init=state)

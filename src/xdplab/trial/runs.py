@@ -1,0 +1,135 @@
+"""What one does with a run: start it, execute it, derive its tables, draw it. The CLI and the notebook call these."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import pandas as pd
+from rich.console import Console
+
+from xdplab import figures
+from xdplab.analysis.derived import derive
+from xdplab.analysis.finding_rules import find
+from xdplab.analysis.findings import Finding, to_frame
+from xdplab.labs import Lab, use_lab
+from xdplab.plan import Plan
+from xdplab.runner import Observer, PlainObserver, RunState, read_state, run_trials
+from xdplab.store import RunDirectory
+from xdplab.store.metrics import SAMPLES, frame
+from xdplab.trial.manifest import host_states
+from xdplab.trial.planned import create_run, extend_run, run_plan, run_trials_of
+from xdplab.trial.rows import attempt_rows
+from xdplab.trial.study import TrialStudy, check_plan
+
+__all__ = ["to_frame"]
+AnyLab = Lab
+
+
+def quiet() -> Observer:
+    """An observer that says nothing."""
+    return PlainObserver(Console(quiet=True))
+
+
+@contextmanager
+def lab_for(name: str) -> Iterator[Lab]:
+    """The lab of that name; brought up if it is not, and then taken down at the end."""
+    with use_lab(name) as lab:
+        yield lab
+
+
+def lab_of(run: RunDirectory) -> str:
+    """The lab a run was planned for."""
+    return str(next(e for e in run.journal.events() if e["event"] == "planned")["lab"])
+
+
+def start(
+    plan: Plan, lab: Lab, parent: Path, *, only: Mapping[str, str] | None = None, extend: RunDirectory | None = None
+) -> RunDirectory:
+    """Check the plan against the lab, then make its run directory or add it to an old one. Nothing is measured yet.
+
+    Raises PlanError naming the field that this lab cannot have.
+    """
+    check_plan(plan, lab)
+    if extend is not None:
+        extend_run(extend, plan, only=only)
+        return extend
+    return create_run(plan, parent, lab=lab.name, arrangement=lab.arrangement, only=only)
+
+
+def execute(run: RunDirectory, lab: Lab, observer: Observer) -> RunState:
+    """Measure what ``run`` owes in ``lab``, then derive its tables: also after an interrupt, from what there is."""
+    plan, trials = run_plan(run), run_trials_of(run)
+    with run.writer(), lab.lock():
+        owed = set(read_state(run).owed)
+        try:
+            with TrialStudy(lab, run, plan, [t for t in trials if t.trial_id in owed]) as study:
+                _write_manifest(run, lab, "before")
+                state = run_trials(run, trials, study, observer, retries=plan.trial.retries, pause_s=plan.trial.pause_s)
+                _write_manifest(run, lab, "after")
+        finally:
+            derive_tables(run)
+    return state
+
+
+def _write_manifest(run: RunDirectory, lab: Lab, when: str) -> None:
+    """``manifest.json``: the state of both hosts before the first and after the last trial of each session."""
+    session = sum(e["event"] == "hosts" and e["when"] == "before" for e in run.journal.events())
+    run.journal.append("hosts", when=when, session=session, state=host_states(lab))
+    sessions = [e for e in run.journal.events() if e["event"] == "hosts"]
+    run.write_json("manifest.json", {"run_id": run.run_id, "sessions": sessions, "seed": run_plan(run).seed})
+
+
+def derive_tables(run: RunDirectory) -> pd.DataFrame:
+    """Rebuild trials.parquet and samples.parquet from the journal and the raw files; return the former."""
+    rows, samples = [], []
+    trials = {t.trial_id: t for t in run_trials_of(run)}
+    for attempt in read_state(run).attempts:
+        trial = trials[attempt.trial_id]
+        derived = attempt_rows(run, trial, attempt)
+        rows.append(derived.row)
+        samples += derived.samples
+    table = derive(frame(rows))
+    run.write_table("trials.parquet", table)
+    run.write_table("samples.parquet", frame(samples, SAMPLES))
+    return table
+
+
+def trials_table(run: RunDirectory) -> pd.DataFrame:
+    """Every attempt that ended, one row each, judged by today's rules."""
+    return derive_tables(run)
+
+
+def settled_trials(run: RunDirectory) -> pd.DataFrame:
+    """The attempt that counts of each trial: its last."""
+    return trials_table(run).drop_duplicates("trial_id", keep="last", ignore_index=True)
+
+
+def audit(run: RunDirectory) -> list[Finding]:
+    """What several points and repetitions say together."""
+    return find(settled_trials(run))
+
+
+def summary(run: RunDirectory) -> list[str]:
+    """What came out, in a few lines: verdicts, then the reasons of what is not valid."""
+    table = settled_trials(run)
+    counts = table["verdict"].value_counts()
+    lines = ["verdicts: " + ", ".join(f"{n} {verdict}" for verdict, n in counts.items())]
+    others = table[table["verdict"] != "valid"]
+    for (verdict, reason), rows in others.groupby(["verdict", "reason"], dropna=False):
+        lines.append(f"  {verdict} ({len(rows)}): {reason}")
+    return lines
+
+
+def draw_figures(
+    run: RunDirectory,
+    *,
+    names: Sequence[str] = (),
+    style: str = "paper-1col",
+    out: Path | None = None,
+) -> list[str]:
+    """Draw all figures that apply (or ``names``) and say where they are, and why the others are not."""
+    drawn = figures.draw_all(settled_trials(run), out or run.figures, style=style, names=names)
+    made = [f"figure {d.stem}: {next(f for f in d.files if f.suffix == '.png')}" for d in drawn if d.files]
+    return made + [f"no figure {d.stem}: {d.reason}" for d in drawn if not d.files]
