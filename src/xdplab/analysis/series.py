@@ -51,7 +51,7 @@ def settled(trials: pd.DataFrame) -> pd.DataFrame:
     if trials["trial_id"].isna().any():
         return trials
     ordered = trials.sort_values("attempt", kind="stable", na_position="first")
-    return trials.loc[ordered.groupby("trial_id", sort=False).tail(1).index.sort_values()]
+    return trials.loc[ordered.groupby(["run_id", "trial_id"], sort=False, dropna=False).tail(1).index.sort_values()]
 
 
 def same_reason(trials: pd.DataFrame) -> pd.Series:

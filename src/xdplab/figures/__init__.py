@@ -3,7 +3,7 @@
 from xdplab.figures.album import Drawn, draw_all
 from xdplab.figures.catalogue import CATALOGUE, figure, view
 from xdplab.figures.comparing import compare_view
-from xdplab.figures.draw import draw
+from xdplab.figures.draw import Panels, draw
 from xdplab.figures.factors import FigureError, NotApplicableError
 from xdplab.figures.marks import COLUMNS, Look, View, marks_frame
 from xdplab.figures.save import save
@@ -17,6 +17,7 @@ __all__ = [
     "FigureError",
     "Look",
     "NotApplicableError",
+    "Panels",
     "View",
     "compare_view",
     "draw",

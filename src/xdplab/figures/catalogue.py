@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import pandas as pd
 from matplotlib.axes import Axes
-from numpy.typing import NDArray
 
 from xdplab.analysis.series import SERIES, key_of, settled, with_baselines
 from xdplab.figures import views, views_cost, views_traffic
-from xdplab.figures.draw import draw
+from xdplab.figures.draw import Panels, draw
 from xdplab.figures.factors import (
     ALIASES,
     FACTORS,
@@ -47,7 +45,18 @@ class Entry:
 
 def _by_accesses(trials: pd.DataFrame, value: str) -> pd.DataFrame:
     known = only(trials, trials["accesses"].notna(), "no program with a known number of accesses")
-    return need(with_baselines(known), value, f"no trial has {value}")
+    return _lines(need(with_baselines(known), value, f"no trial has {value}"), value)
+
+
+def _lines(trials: pd.DataFrame, value: str) -> pd.DataFrame:
+    """Keep the series with two or more N where there are such: a single N (a baseline by size) is no line."""
+    held = key_of(trials, SERIES)
+    shown = views.believable(trials, value)
+    counts = shown["accesses"].groupby(held[shown.index]).nunique()
+    if counts.max() < 2:
+        return trials
+    single = trials.index.isin(shown.index) & held.isin(counts.index[counts < 2])
+    return trials[~single]
 
 
 def _throughput(trials: pd.DataFrame, value: str | None) -> tuple[pd.DataFrame, str]:
@@ -125,7 +134,8 @@ def _latency(trials: pd.DataFrame, value: str | None) -> tuple[pd.DataFrame, str
 def _counters(trials: pd.DataFrame, value: str | None) -> tuple[pd.DataFrame, str]:
     known = only(trials, trials["accesses"].notna(), "no program with a known number of accesses")
     rows = views_cost.melted_counters(with_baselines(_at_max(known)))
-    return need(rows, "counter_value", "no counter has a value on this machine (see null_reasons)"), "counter_value"
+    need(rows, "counter_value", "no counter has a value on this machine (see null_reasons)")
+    return _lines(rows, "counter_value"), "counter_value"
 
 
 def _evenness(trials: pd.DataFrame, value: str | None) -> tuple[pd.DataFrame, str]:
@@ -231,7 +241,7 @@ def figure(
     style: str | Style = "paper-1col",
     where: Mapping[str, object] | None = None,
     value: str | None = None,
-) -> Axes | NDArray[Any]:
+) -> Axes | Panels:
     """Draw one figure of the catalogue from trials; return its Axes, or an array of them.
 
     ``hue`` and ``panel`` name factors (``""`` for none); ``where`` picks trials, for example

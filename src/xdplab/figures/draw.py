@@ -35,9 +35,25 @@ class Sheet(Figure):
         return stream.getvalue()
 
 
-def draw(view: View, style: str | Style = "paper-1col") -> Axes | NDArray[Any]:
-    """Draw a view; returns one Axes, or the grid's array of them (rows x columns, hidden ones included).
+class Panels(np.ndarray[Any, Any]):
+    """The Axes of a figure with several panels: an array that knows its figure, as a single Axes does."""
 
+    @property
+    def figure(self) -> Figure:
+        found = self.flat[0].figure
+        assert isinstance(found, Figure)
+        return found
+
+    def _repr_png_(self) -> bytes:
+        stream = io.BytesIO()
+        self.figure.savefig(stream, format="png")
+        return stream.getvalue()
+
+
+def draw(view: View, style: str | Style = "paper-1col") -> Axes | Panels:
+    """Draw a view; returns one Axes, or the array of them (rows x columns, hidden ones included).
+
+    Both know their ``.figure``.
     Raises NotApplicableError where the marks table is empty.
     """
     style = style_named(style) if isinstance(style, str) else style
@@ -60,7 +76,7 @@ def draw(view: View, style: str | Style = "paper-1col") -> Axes | NDArray[Any]:
         place_legend(sheet, kinds.legend_entries(marks, look, hues), look.hue_title, style)
         place_caption(sheet, look.caption, style)
         settle(sheet, list(axes.flat)[: len(panels)], categorical=look.x_scale == "category")
-    return axes if axes.size > 1 else axes.flat[0]
+    return axes.view(Panels) if axes.size > 1 else axes.flat[0]
 
 
 def _order(given: tuple[str, ...], labels: pd.Series) -> list[str]:
@@ -79,7 +95,7 @@ def _grid(panels: int, style: Style, look: Look) -> NDArray[Any]:
     rows = -(-panels // columns)
     height = style.height_in or (1.5 if panels == 1 else rows) * style.panel_height_in
     sheet = Sheet(figsize=(style.width_in, height), layout="constrained")
-    sheet.get_layout_engine().set(w_pad=0.04, h_pad=0.02, hspace=0.03, wspace=0.02)  # type: ignore[union-attr,call-arg]
+    sheet.get_layout_engine().set(w_pad=0.04, h_pad=0.03, hspace=0.03, wspace=0.02)  # type: ignore[union-attr,call-arg]
     FigureCanvasAgg(sheet)
     axes = sheet.subplots(rows, columns, sharex=False, sharey=look.share_y, squeeze=False)
     for ax in axes.flat[panels:]:

@@ -20,6 +20,7 @@ from xdplab.figures.marks import Look
 
 Array = NDArray[np.float64]
 Color = Any
+BAR_VALUE = "bar value"
 DASHES: tuple[Any, ...] = (
     "-",
     (0, (5, 1.5)),
@@ -123,7 +124,7 @@ def _write_values(ax: Axes, x: Array, marks: pd.DataFrame) -> None:
     for place, top, value in zip(x, tops, marks["value"], strict=True):
         ax.annotate(
             f"{value:.3g}", (place, top), xytext=(0, mpl.rcParams["lines.markersize"]), textcoords="offset points",
-            ha="center", va="bottom", fontsize=mpl.rcParams["legend.fontsize"], color="0.2",
+            ha="center", va="bottom", fontsize=mpl.rcParams["legend.fontsize"], color="0.2", gid=BAR_VALUE,
         )  # fmt: skip
 
 

@@ -15,6 +15,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedFormatter
 from numpy.typing import NDArray
 
+from xdplab.figures.kinds import BAR_VALUE
 from xdplab.figures.styles import Style
 
 LEADING = 1.3  # line height over type size
@@ -149,6 +150,9 @@ def settle(sheet: Figure, shown: list[Axes], *, categorical: bool) -> None:
     """Lay out, then see to tick labels that touch: turn words, leave out numbers."""
     _reserve_foot(sheet)
     sheet.draw_without_rendering()
+    tops = [ax.get_ylim()[1] for ax in shown]
+    for ax, top in zip(shown, tops, strict=True):
+        _turn_values(ax, top)
     if categorical and any(_collide(ax) for ax in shown):
         for ax in shown:
             ax.tick_params(axis="x", rotation=30)
@@ -169,6 +173,17 @@ def _freeze(sheet: Figure) -> None:
     for ax in sheet.axes:
         x, y, width, height = (round(share, 6) for share in ax.get_position().bounds)
         ax.set_position((x, y, width, height))
+
+
+def _turn_values(ax: Axes, top: float) -> None:
+    """Stand the values of narrow bars upright, all of a panel or none, and make room above ``top``."""
+    values = [text for text in ax.texts if text.get_gid() == BAR_VALUE]
+    boxes = sorted((text.get_window_extent() for text in values), key=lambda box: box.x0)
+    if not any(a.x1 + 2 > b.x0 for a, b in pairwise(boxes)):
+        return
+    for text in values:
+        text.set_rotation(90)
+    ax.set_ylim(top=top * 1.2)
 
 
 def _collide(ax: Axes) -> bool:

@@ -7,13 +7,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from xdplab.errors import ResultsError
-from xdplab.figures.draw import draw
+from xdplab.figures.draw import Panels, draw
 from xdplab.figures.marks import View
 from xdplab.figures.styles import Style, applied, style_named
 
@@ -59,10 +58,9 @@ def save(
     return tuple(_write(folder / f"{stem}.{suffix}", data) for suffix, data in files.items())
 
 
-def sheet_of(axes: Axes | np.ndarray[Any, Any]) -> Figure:
-    """Return the figure that holds one Axes or an array of them."""
-    first = axes.flat[0] if isinstance(axes, np.ndarray) else axes
-    found = first.figure
+def sheet_of(axes: Axes | Panels) -> Figure:
+    """Return the figure that holds one Axes or several."""
+    found = axes.figure
     assert isinstance(found, Figure)
     return found
 

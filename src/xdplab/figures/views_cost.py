@@ -60,9 +60,7 @@ def _left_out(request: Request) -> list[str]:
     if not count:
         return []
     limits = ", ".join(sorted(no_time["limited_by"].dropna().unique())) or "unknown"
-    return [
-        f"Not shown: {count} point{'s' if count > 1 else ''} without a service time of the DUT (limited by {limits})."
-    ]
+    return [f"Not shown: {count} point{'s' if count > 1 else ''} whose rate is not the DUT's (limited by {limits})."]
 
 
 def access_cost(request: Request) -> View:

@@ -1,0 +1,261 @@
+"""What a figure shows of the trials, what it refuses to mix, and what it says where it cannot be."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import synthetic
+
+from xdplab.analysis.compare import compare
+from xdplab.analysis.derived import derive
+from xdplab.analysis.verdicts import judged
+from xdplab.figures import CATALOGUE, FigureError, NotApplicableError, compare_view, draw_all, view
+from xdplab.figures.marks import COLUMNS
+
+
+@cache
+def quick() -> pd.DataFrame:
+    return synthetic.quick()
+
+
+@cache
+def loads() -> pd.DataFrame:
+    paced = [("20kpps", 2e4), ("100kpps", 1e5), ("max", None)]
+    runs = [
+        synthetic.run(workload="chase", load=load, rate_requested_pps=rate, vary={"accesses": [0, 1600]})
+        for load, rate in paced
+    ]
+    return pd.concat(runs, ignore_index=True)
+
+
+@cache
+def rings() -> pd.DataFrame:
+    return synthetic.run(engine="afxdp", workload="chase", vary={"queues": [1, 2, 4], "accesses": [0, 100]})
+
+
+@cache
+def users() -> pd.DataFrame:
+    return synthetic.run(
+        vary={"mode": ["native", "generic"], "program_name": ["lb.bpf.c"]}, workload=None, accesses=None
+    )
+
+
+WHERE = {"program": "chase-read"}
+
+
+def caption(found: object) -> str:
+    return " ".join(found.look.caption)  # type: ignore[attr-defined]
+
+
+def test_a_mark_is_the_mean_over_repetitions_in_the_axis_unit() -> None:
+    found = view("throughput", quick(), where=WHERE)
+    assert tuple(found.marks.columns) == COLUMNS
+    mark = found.marks.query("panel == 'native' and hue == '2' and x == 100").iloc[0]
+    rows = quick().query("mode == 'native' and queues == 2 and accesses == 100 and workload == 'chase'")
+    assert found.look.y_label == "forwarding rate (Mpps)"
+    assert mark["value"] == pytest.approx(rows["forwarded_pps"].mean() / 1e6)
+    assert mark["n"] == 3
+    assert mark["low"] < mark["value"] < mark["high"]
+    assert mark["points"] == rows["point_id"].iloc[0]
+
+
+def test_hue_and_panel_are_what_varies_or_what_was_asked() -> None:
+    assert set(view("throughput", quick(), where=WHERE).marks["panel"]) == {"native", "generic", "AF_XDP"}
+    by_program = view("throughput", quick(), hue="workload", panel="mode", where={"queues": 1})
+    assert by_program.look.hue_title == "program"
+    assert by_program.look.hues == ("chase read", "lookup read")
+    alone = view("throughput", quick(), hue="queues", panel="", where={"mode": "native", "program": "chase-read"})
+    assert set(alone.marks["panel"]) == {""}
+
+
+def test_levels_are_never_averaged_together() -> None:
+    everything = view("throughput", quick(), hue="queues")
+    assert set(everything.marks["panel"]) == {
+        f"{program} read, {mode}" for program in ("chase", "lookup") for mode in ("native", "generic", "AF_XDP")
+    }
+    assert set(everything.marks["n"]) == {3}
+    sizes = {"frame_bytes": [64, 128, 256, 512, 1024], "flows": [1, 64, 1024], "mode": ["native", "generic"]}
+    many = synthetic.run(vary=sizes | {"accesses": [0, 1], "queues": [1, 2]}, repetitions=1)
+    with pytest.raises(FigureError, match=r"vary, more than one figure can show \(choose with where="):
+        view("throughput", many, hue="queues", panel="mode")
+
+
+@pytest.mark.parametrize("column", ["engine", "arrangement", "lab", "kernel"])
+def test_engines_and_arrangements_are_never_mixed(column: str) -> None:
+    other = {"engine": "afxdp", "arrangement": "split", "lab": "vm:6.12", "kernel": "6.12.1"}[column]
+    both = pd.concat([synthetic.run(), synthetic.run(run_id="77aa", **{column: other})], ignore_index=True)
+    with pytest.raises(FigureError, match=f"never mixes {column} .*choose with where="):
+        view("throughput", both)
+    assert len(view("throughput", both, where={column: other}).marks) == 3
+    assert view("throughput", both, panel=column).marks["panel"].nunique() == 2
+
+
+def spoiled() -> pd.DataFrame:
+    """One point whose counts disagree, one whose TG was deaf."""
+    trials = synthetic.run(vary={"accesses": [0, 100, 400, 1600]}, workload="chase")
+    off, deaf = trials["accesses"] == 400, trials["accesses"] == 1600
+    trials.loc[off, "dut_tx_packets"] = (trials.loc[off, "rx_packets"] * 0.8).astype(float).round().astype("Int64")
+    trials.loc[deaf, ["rx_packets", "forwarded_pps"]] = 0
+    return derive(judged(trials))
+
+
+def test_invalid_points_are_drawn_as_such_and_never_at_zero() -> None:
+    found = view("throughput", spoiled())
+    by_n = found.marks.set_index("x")["verdict"].to_dict()
+    assert by_n == {0: "valid", 100: "valid", 400: "invalid"}
+    assert (found.marks["value"] > 0).all()
+    assert "Invalid: native (1 point): TG and DUT disagree by 20.0%" in caption(found)
+    assert "the TG was deaf" in caption(found)
+
+
+def test_one_bad_repetition_is_not_averaged_in() -> None:
+    trials = synthetic.run(vary={"accesses": [0, 100]}, workload="chase")
+    bad = (trials["accesses"] == 100) & (trials["repetition"] == 2)
+    trials.loc[bad, "verdict"] = "invalid"
+    marks = view("throughput", trials).marks.query("x == 100").set_index("verdict")
+    assert marks["n"].to_dict() == {"valid": 2, "invalid": 1}
+
+
+def test_generator_limited_points_say_so() -> None:
+    trials = synthetic.run(arrangement="split", workload="chase", vary={"accesses": [0, 1600]})
+    assert view("throughput", trials).marks.set_index("x")["limited_by"].to_dict() == {0: "generator", 1600: "dut"}
+    assert view("service_time", trials).marks.query("kind == 'point'")["x"].tolist() == [1600]
+    assert "Not shown: 1 point whose rate is not the DUT's (limited by generator)" in caption(
+        view("service_time", trials)
+    )
+
+
+def test_unsupported_points_stand_in_the_caption() -> None:
+    assert "Unsupported: offload (5 points): the driver of vd0 has no XDP offload" in caption(
+        view("throughput", quick(), where=WHERE)
+    )
+
+
+def test_every_face_names_lab_arrangement_engine_kernel_and_repetitions() -> None:
+    for name, trials in (("throughput", quick()), ("latency", loads()), ("evenness", rings()), ("programs", users())):
+        words = caption(view(name, trials, where=WHERE if name == "throughput" else None))
+        assert words.startswith("virtual lab: netns · TG and DUT share CPUs · engine ")
+        assert "Linux 6.18.44" in words
+        assert "n = 3 repetitions, error bars: 95 % t interval" in words
+    hosts = synthetic.run(lab="rack.yaml", arrangement="hosts", repetitions=1)
+    assert caption(view("throughput", hosts)).startswith("lab: rack.yaml · two hosts")
+    assert "n = 1 repetition, no interval" in caption(view("throughput", hosts))
+
+
+def test_more_queues_than_cpus_are_said() -> None:
+    assert "More queues than the 2 CPUs at work" in caption(view("throughput", rings()))
+    assert "More queues" not in caption(view("throughput", quick(), where=WHERE))
+
+
+def test_latency_puts_paced_loads_first_and_max_apart_as_queueing() -> None:
+    found = view("latency", loads(), hue="accesses")
+    kinds = found.marks.groupby("x")["kind"].agg(set).to_dict()
+    assert kinds == {"20": {"line"}, "100": {"line"}, "max": {"point"}}
+    assert found.look.x_values == ("20", "100", "max")
+    assert "queueing" in found.look.point_words
+    with pytest.raises(NotApplicableError, match="queueing: add a paced load"):
+        view("latency", quick())
+
+
+def test_capacity_is_shown_at_maximum_load_only() -> None:
+    assert set(view("throughput", loads()).marks["n"]) == {3}
+    assert "maximum load" in caption(view("throughput", loads()))
+
+
+def test_service_time_has_a_line_with_its_error() -> None:
+    found = view("service_time", quick(), where=WHERE)
+    lines = found.marks[found.marks["kind"] == "fit"]
+    assert len(lines) == 12, "two ends for three modes and two queue counts"
+    notes = dict(found.look.notes["native"])
+    value, error = (float(part.removesuffix(" ns")) for part in notes["1"].removeprefix("c = ").split(" ± "))
+    assert value == pytest.approx(2.4, abs=5 * error + 0.02)
+
+
+def test_access_cost_stands_beside_the_test_run() -> None:
+    marks = view("access_cost", quick()).marks.query("hue == 'native' and panel == '1 queue'").set_index(["x", "kind"])
+    assert marks["value"]["chase read", "bar"] == pytest.approx(2.4, rel=0.05)
+    assert marks["value"]["chase read", "point"] == pytest.approx(2.4, rel=0.05)
+
+
+def test_evenness_is_a_share_by_queue() -> None:
+    marks = view("evenness", rings()).marks
+    assert marks.groupby("panel")["value"].sum().to_dict() == {
+        "2 queues": pytest.approx(100),
+        "4 queues": pytest.approx(100),
+    }
+
+
+def test_a_users_program_has_a_figure() -> None:
+    marks = view("programs", users()).marks
+    assert set(marks["x"]) == {"lb.bpf.c"}
+    assert set(marks["hue"]) == {"native", "generic"}
+
+
+def test_baseline_takes_every_n0_for_one_program() -> None:
+    trials = synthetic.run(vary={"frame_bytes": [64, 1500], "workload": ["chase", "array"], "accesses": [0, 100]})
+    marks = view("baseline", trials, value="forwarded_l2_bps")
+    assert marks.marks["n"].tolist() == [6, 6]
+    assert marks.look.y_label == "throughput (Gbit/s)"
+
+
+def test_counters_are_per_packet_of_their_own_pass() -> None:
+    trials = synthetic.run(vary={"mode": ["native", "generic"], "accesses": [0, 100]})
+    trials["host_instructions"], trials["perf_packets"] = 5e9, 1_000_000
+    marks = view("counters", trials).marks
+    assert set(marks.loc[marks["panel"].str.startswith("instructions"), "value"]) == {5000.0}
+
+
+def test_comparison_of_two_runs() -> None:
+    a, b = synthetic.run(vary={"accesses": [0, 100, 1600]}), synthetic.run(vary={"accesses": [0, 100]}, seed=8)
+    found = compare_view(compare(a, b), names=("6.12", "6.18"))
+    assert found.marks["value"].tolist() == pytest.approx([1, 1], rel=0.05)
+    assert found.look.rules == {"": 1.0}
+    assert "6.18 over 6.12" in caption(found)
+    assert "No ratio for 1 of 3 points: no valid trial in the second run." in caption(found)
+    assert compare_view(compare(users(), users())).look.x_scale == "category"
+
+
+@pytest.mark.parametrize("name", CATALOGUE)
+def test_nothing_measured_is_said_in_words(name: str) -> None:
+    nothing = synthetic.finish([synthetic.unsupported(accesses=n) for n in (0, 100)])
+    for trials in (nothing, nothing.iloc[:0]):
+        with pytest.raises(NotApplicableError) as error:
+            view(name, trials)
+        assert len(str(error.value)) > 10
+
+
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        ({"where": {"mode": "nativ"}}, r"no trial has mode = 'nativ' \(there is generic|native"),
+        ({"where": {"mod": "native"}}, "no column 'mod'"),
+        ({"hue": "colour"}, "unknown factor 'colour'"),
+        ({"value": "speed"}, "no column 'speed'"),
+    ],
+)
+def test_a_wrong_word_is_named_with_the_right_ones(asked: dict[str, object], words: str) -> None:
+    with pytest.raises(FigureError, match=words):
+        view("throughput", quick(), **asked)  # type: ignore[arg-type]
+    with pytest.raises(FigureError, match=r"unknown figure 'througput'.*throughput"):
+        view("througput", quick())
+
+
+def test_only_one_n_is_no_figure_against_n() -> None:
+    with pytest.raises(NotApplicableError, match="only one N"):
+        view("throughput", synthetic.run(vary={"accesses": [100]}))
+
+
+def test_the_album_splits_what_may_not_mix_and_says_what_is_not_there(tmp_path: Path) -> None:
+    mixed = pd.concat([synthetic.run(vary={"accesses": [0, 100], "workload": ["chase", "array"]}), rings()])
+    done = draw_all(mixed.reset_index(drop=True), tmp_path, names=["throughput", "latency"])
+    stems = {item.stem: item for item in done}
+    assert [path.suffix for path in stems["throughput-afxdp"].files] == [".svg", ".pdf", ".png", ".csv"]
+    assert stems["throughput-live"].files[0].is_file()
+    assert stems["latency-live"].files == ()
+    assert "paced load" in stems["latency-live"].reason
+    table = pd.read_csv(tmp_path / "throughput-afxdp.csv")
+    assert tuple(table.columns) == COLUMNS
+    assert set(table["file"]) == {"throughput-afxdp"}

@@ -1,0 +1,196 @@
+"""The drawing: every mark of the table, nothing clipped or on top of another, no state left behind."""
+
+from __future__ import annotations
+
+import hashlib
+from itertools import combinations, pairwise
+from pathlib import Path
+
+import matplotlib as mpl
+import numpy as np
+import pandas as pd
+import pytest
+import synthetic
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.text import Text
+
+from xdplab.errors import ResultsError
+from xdplab.figures import STYLES, FigureError, Look, NotApplicableError, View, draw, figure, marks_frame, save, view
+from xdplab.figures.save import provenance, sheet_of
+
+BUSY = {"mode": synthetic.MODES, "queues": (1, 2), "accesses": (0, 1, 100, 400, 1600, 12800)}
+
+
+def views() -> dict[str, View]:
+    split = synthetic.run(arrangement="split", workload="chase", vary=BUSY)
+    bad = (split["mode"] == "generic") & (split["accesses"] == 400)
+    split.loc[bad, "verdict"] = "invalid"
+    names = ["loadbalancer_maglev.bpf.c", "firewall.bpf.c", "x.bpf.c", "katran_balancer_kern.bpf.c"]
+    users = synthetic.run(vary={"mode": ("native", "generic"), "program_name": names}, workload=None, accesses=None)
+    paced = [
+        synthetic.run(load=f"{k}kpps", rate_requested_pps=k * 1e3, vary={"mode": synthetic.MODES}, accesses=0)
+        for k in (20, 50, 100)
+    ]
+    rings = synthetic.run(engine="afxdp", accesses=0, vary={"queues": (2, 4, 8), "mode": synthetic.MODES})
+    sizes = synthetic.run(vary={"frame_bytes": (64, 128, 256, 512, 1024, 1500), "mode": synthetic.MODES}, accesses=0)
+    return {
+        "throughput": view("throughput", split),
+        "service_time": view("service_time", split),
+        "access_cost": view("access_cost", synthetic.quick()),
+        "programs": view("programs", users),
+        "latency": view("latency", pd.concat(paced, ignore_index=True)),
+        "evenness": view("evenness", rings),
+        "baseline": view("baseline", sizes),
+        "counters": view("counters", synthetic.quick(), where={"program": "chase-read", "queues": 1}),
+        "alone": view("throughput", synthetic.run(repetitions=1)),
+    }
+
+
+VIEWS = views()
+
+
+def seen(sheet: Figure) -> list[Text]:
+    """What is really drawn: matplotlib also keeps labels of ticks beyond the limits."""
+    texts = [*sheet.texts, *(text for legend in sheet.legends for text in [legend.get_title(), *legend.get_texts()])]
+    for ax in (ax for ax in sheet.axes if ax.get_visible()):
+        texts += [ax.title, *ax.texts, ax.xaxis.label, ax.yaxis.label]
+        texts += [tick.label1 for axis in (ax.xaxis, ax.yaxis) for tick in axis._update_ticks()]
+    return [text for text in texts if text.get_visible() and text.get_text().strip()]
+
+
+@pytest.mark.parametrize("style", STYLES)
+@pytest.mark.parametrize("name", VIEWS)
+def test_words_are_on_the_page_readable_and_apart(name: str, style: str) -> None:
+    sheet = sheet_of(draw(VIEWS[name], style))
+    sheet.canvas.draw()
+    page = sheet.bbox
+    assert sheet.get_figwidth() == STYLES[style].width_in
+    on_page = []
+    for text in seen(sheet):
+        box = text.get_window_extent()
+        assert text.get_fontsize() >= 6, f"{text.get_text()!r} is too small to print"
+        out = max(page.x0 - box.x0, box.x1 - page.x1, page.y0 - box.y0, box.y1 - page.y1)
+        assert out < 1, f"{text.get_text()!r} leaves the page by {out:.0f} pixels"
+        on_page.append((text, box))
+    for (one, a), (other, b) in combinations(on_page, 2):
+        if one.get_rotation() % 90 or other.get_rotation() % 90:
+            continue  # the box of slanted words is larger than they are
+        over = min(a.x1, b.x1) - max(a.x0, b.x0), min(a.y1, b.y1) - max(a.y0, b.y0)
+        assert not (over[0] > 1 and over[1] > 1.5), f"{one.get_text()!r} lies on {other.get_text()!r}"
+
+
+@pytest.mark.parametrize("name", ["throughput", "evenness", "programs"])
+def test_every_mark_is_drawn_at_its_value(name: str) -> None:
+    axes = np.atleast_1d(np.asarray(draw(VIEWS[name]), dtype=object))
+    drawn: list[float] = []
+    for ax in axes.flat:
+        drawn += [float(patch.get_height()) for patch in ax.patches]
+        drawn += [
+            float(y) for line in ax.lines if line.get_marker() not in ("None", None, "_") for y in line.get_ydata()
+        ]
+    missing = [value for value in VIEWS[name].marks["value"] if not any(np.isclose(value, y) for y in drawn)]
+    assert missing == []
+
+
+def test_invalid_and_limited_marks_look_different_and_the_legend_says_so() -> None:
+    sheet = sheet_of(draw(VIEWS["throughput"]))
+    words = {text.get_text() for text in sheet.legends[0].get_texts()}
+    assert {"invalid", "generator-limited"} <= words
+    markers = {line.get_marker() for ax in sheet.axes for line in ax.lines}
+    assert {"o", "^", "x"} <= markers
+    bars = draw(
+        View(marks_frame([bar | {"verdict": v} for bar, v in zip(BARS, ("valid", "invalid"), strict=True)]), LOOK)
+    )
+    faces = [patch.get_facecolor()[:3] for patch in bars.patches]
+    assert faces[0] != (1, 1, 1)
+    assert faces[1] == (1, 1, 1)
+    assert bars.patches[1].get_hatch()
+
+
+LOOK = Look("x", "y (unit)")
+BARS = [
+    {"figure": "f", "file": "f", "kind": "bar", "panel": "", "hue": "", "x": x, "value": y}
+    for x, y in (("a", 2), ("b", 3))
+]
+
+
+def test_drawing_needs_no_more_than_the_seven_first_columns() -> None:
+    """The thesis' figures bring their own marks: no interval, no verdict, labels of their own, palette Paired."""
+    rows = [
+        {"figure": 19, "file": "a.pdf", "kind": kind, "panel": panel, "hue": hue, "x": x, "value": value}
+        for kind in ("bar",)
+        for panel in ("XDP Native", "XDP Generic")
+        for hue, value in (("1", 2.0), ("2", 3.0))
+        for x in ("baseline", "1", "100")
+    ]
+    look = Look("acessos", "Gbit/s", hue_title="filas", palette="Paired", x_values=("baseline", "1", "100"))
+    axes = draw(View(marks_frame(rows), look), "paper-2col")
+    assert axes.shape == (1, 2)
+    assert [label.get_text() for label in axes.flat[0].get_xticklabels()] == ["baseline", "1", "100"]
+    assert len(axes.flat[0].patches) == 6
+
+
+def test_an_interval_may_leave_the_axis_but_values_never_do() -> None:
+    trials = synthetic.run(repetitions=2, vary={"accesses": [0, 100]})
+    first = trials["repetition"] == 1
+    trials.loc[first, "forwarded_pps"] = trials.loc[first, "forwarded_pps"] * 1.4
+    ax = figure("throughput", trials)
+    marks = view("throughput", trials).marks
+    assert ax.get_ylim()[0] == 0
+    assert marks["value"].max() < ax.get_ylim()[1] < marks["high"].max()
+
+
+def test_an_empty_table_is_refused() -> None:
+    with pytest.raises(NotApplicableError):
+        draw(View(marks_frame([]), LOOK))
+    with pytest.raises(FigureError, match="unknown style 'poster' \\(one of paper-1col"):
+        draw(VIEWS["alone"], "poster")
+
+
+def test_nothing_global_changes() -> None:
+    import matplotlib.pyplot as plt
+
+    before, open_figures = dict(mpl.rcParams), plt.get_fignums()
+    ax = figure("throughput", synthetic.run(repetitions=1), style="slides")
+    assert dict(mpl.rcParams) == before
+    assert plt.get_fignums() == open_figures
+    assert isinstance(ax.figure.canvas, FigureCanvasAgg)
+    assert ax.figure._repr_png_().startswith(b"\x89PNG"), "shows itself in a notebook"
+
+
+def test_several_panels_know_their_figure_as_one_does(tmp_path: Path) -> None:
+    panels = figure("throughput", synthetic.run(vary={"mode": synthetic.MODES, "accesses": [0, 1]}, repetitions=1))
+    assert panels.shape == (1, 3)
+    panels.figure.savefig(tmp_path / "f3.pdf")
+    assert (tmp_path / "f3.pdf").read_bytes().startswith(b"%PDF")
+    assert panels._repr_png_().startswith(b"\x89PNG")
+
+
+def test_equal_marks_give_equal_bytes_with_their_provenance(tmp_path: Path) -> None:
+    trials = synthetic.run(repetitions=2, vary=BUSY, workload="chase")
+    source = provenance(trials)
+    files = [save(view("throughput", trials), tmp_path / part, "t", source=source) for part in ("a", "b")]
+    for one, other in zip(*files, strict=True):
+        assert hashlib.sha256(one.read_bytes()).digest() == hashlib.sha256(other.read_bytes()).digest(), one.suffix
+    assert "run 4f3a; rules 1" in files[0][0].read_text()
+    assert b"run 4f3a; rules 1" in files[0][1].read_bytes()
+    assert b"run 4f3a; rules 1" in files[0][2].read_bytes()
+    marks = pd.read_csv(files[0][3])
+    assert np.allclose(marks["value"], view("throughput", trials).marks["value"], rtol=1e-15)
+    assert not list(tmp_path.rglob("*.partial"))
+
+
+def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ResultsError, match=r"cannot write .*file/t\.svg"):
+        save(VIEWS["alone"], tmp_path / "file", "t")
+
+
+def test_tick_labels_run_from_left_to_right() -> None:
+    sheet = sheet_of(draw(VIEWS["throughput"]))
+    for ax in sheet.axes:
+        shown = [label for label in ax.get_xticklabels() if label.get_text()]
+        boxes = [label.get_window_extent() for label in shown]
+        assert all(a.x1 <= b.x0 for a, b in pairwise(boxes))
+        assert shown[-1].get_text() == "12800", "the largest N is never left out"
