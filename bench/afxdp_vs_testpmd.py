@@ -120,7 +120,10 @@ class Pair:
 
     def run(self, namespace: str, *argv: str) -> str:
         command = ["ip", "netns", "exec", namespace, *argv]
-        return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+        result = subprocess.run(command, check=False, capture_output=True, text=True)
+        if result.returncode:
+            sys.exit(f"{' '.join(command)} failed: {result.stdout[-600:]}{result.stderr[-600:]}")
+        return result.stdout
 
     def program_attached(self) -> bool:
         return "xdp" in json.loads(self.run(self.dut, "ip", "-j", "link", "show", "dev", "vd0"))[0]
