@@ -36,6 +36,10 @@ class HostError(LabError):
     """A command on a host failed, or the host cannot be reached."""
 
 
+class HostLostError(HostError):
+    """A host is gone and does not come back: nothing more can be measured, a run ends here."""
+
+
 class ProgramError(XdplabError):
     """An XDP program does not compile, load or prove its access count."""
 

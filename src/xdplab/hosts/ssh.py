@@ -17,7 +17,7 @@ from typing import NoReturn
 
 import paramiko
 
-from xdplab.errors import HostError
+from xdplab.errors import HostError, HostLostError, LabError
 from xdplab.hosts.base import Result
 from xdplab.hosts.process import StreamedProcess, guarded
 
@@ -129,6 +129,7 @@ class SshHost:
         self._client = _connect(name, address)
         self._sftp: paramiko.SFTPClient | None = None
         self._sftp_lock = threading.Lock()
+        self._closed = False
 
     @property
     def connected(self) -> bool:
@@ -137,15 +138,28 @@ class SshHost:
 
     def channel(self, argv: Sequence[str]) -> paramiko.Channel:
         """Return a channel on which ``argv`` runs. This is the one place where a vector becomes a string."""
-        transport = self._client.get_transport()
-        if transport is None:
-            raise HostError(f"{self.name}: the connection is closed")
         try:
-            channel = transport.open_session(timeout=CONNECT_S)
+            channel = self._transport().open_session(timeout=CONNECT_S)
             channel.exec_command(shlex.join(argv))
         except _LOST as error:
             raise HostError(f"{self.name}: cannot start `{argv[0]}`: {_words(error)}") from error
         return channel
+
+    def _transport(self) -> paramiko.Transport:
+        """Return the connection; one that was cut is made again, once."""
+        if self._closed:
+            raise HostError(f"{self.name}: the connection is closed")
+        if not self.connected:
+            try:
+                self._client, self._sftp = _connect(self.name, self._address), None
+            except LabError as error:
+                raise HostLostError(
+                    f"{self.name}: the connection is lost, and a new one cannot be made: {error.message}",
+                    remedy="see `xdplab lab status`; `xdplab resume` goes on with a run",
+                ) from error
+        transport = self._client.get_transport()
+        assert transport is not None  # paramiko: set by connect()
+        return transport
 
     def run(self, argv: Sequence[str], *, deadline_s: float = 30.0, stdin: bytes = b"", check: bool = True) -> Result:
         process = SshProcess(self, argv, deadline_s)
@@ -186,6 +200,7 @@ class SshHost:
             return file.read()
 
     def close(self) -> None:
+        self._closed = True
         with contextlib.suppress(*_LOST):
             self._client.close()
 
@@ -193,8 +208,10 @@ class SshHost:
     def _files(self, what: str) -> Iterator[paramiko.SFTPClient]:
         with self._sftp_lock:
             try:
+                transport = self._transport()
                 if self._sftp is None:
-                    self._sftp = self._client.open_sftp()
+                    self._sftp = paramiko.SFTPClient.from_transport(transport)
+                assert self._sftp is not None  # from_transport: None only without a channel, which raises
                 yield self._sftp
             except _LOST as error:
                 raise HostError(f"{self.name}: cannot {what}: {_words(error)}") from error

@@ -9,11 +9,14 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, Protocol
 
-from xdplab.errors import ResultsError, UnsupportedError, XdplabError
+from xdplab.errors import HostLostError, ResultsError, UnsupportedError, XdplabError
 from xdplab.plan import Trial
 from xdplab.runner.progress import Observer
 from xdplab.runner.state import Attempt, RunState, Status, read_state
 from xdplab.store import RunDirectory
+
+# A full disk or a lab that is gone: the attempt stays absent, `resume` measures it later.
+_ENDS_THE_RUN = (ResultsError, HostLostError)
 
 
 class Study(Protocol):
@@ -72,7 +75,7 @@ def _enter(study: Study, block: Sequence[Trial]) -> XdplabError | None:
     """What the block's settings cannot be is the verdict of each of its trials."""
     try:
         study.enter_block(block)
-    except ResultsError:
+    except _ENDS_THE_RUN:
         raise
     except XdplabError as error:
         return error
@@ -99,7 +102,7 @@ def _attempt(
             if broken is not None:
                 raise broken
             study.measure(trial, raw, facts)
-        except ResultsError:
+        except _ENDS_THE_RUN:
             raise
         except UnsupportedError as error:
             status, reason = "unsupported", str(error)

@@ -40,9 +40,9 @@ class PlainObserver:
         self._console.print(text, markup=False, highlight=False, soft_wrap=True)
 
     def started(self, state: RunState, trial: Trial) -> None:
-        done = len(state.last.keys() & set(state.planned))
+        number = len(state.last.keys() & set(state.planned) | {trial.trial_id})
         eta = "" if state.eta_s is None else f", {state.eta_s:.0f} s to go"
-        self._place = f"[{done + 1}/{len(state.planned)}{eta}]"
+        self._place = f"[{number}/{len(state.planned)}{eta}]"
 
     def finished(self, trial: Trial, attempt: Attempt) -> None:
         said = attempt.status if attempt.reason is None else f"{attempt.status}: {attempt.reason}"
