@@ -17,8 +17,8 @@ from xdplab.programs.counting import (
     require_cycle,
     require_reflected,
     require_width,
+    sample_frame,
     seen,
-    test_frame,
 )
 from xdplab.programs.image import Image
 from xdplab.programs.machine import Machine, Map
@@ -35,7 +35,7 @@ def count_bytecode(image: Image, spec: ProgramSpec, lengths: Sequence[int] = FRA
     machine = Machine(image, _maps(spec))
     results, walked = [], []
     for length in lengths:
-        frame = test_frame(length)
+        frame = sample_frame(length)
         lookups, before = _lookups(machine), _trace_lengths(machine)
         run = machine.run(frame)
         accesses = _working_set(machine, spec, before)

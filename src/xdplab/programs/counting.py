@@ -74,7 +74,7 @@ def _words(counts: Counts) -> str:
     return f"{counts.loads} loads, {counts.stores} stores{lookups}"
 
 
-def test_frame(length: int) -> bytes:
+def sample_frame(length: int) -> bytes:
     """Return a frame with two different MAC addresses and a payload in which every byte matters."""
     header = bytes.fromhex("0200000000020200000000010800")
     payload = np.random.default_rng(length).integers(0, 256, length - len(header), np.uint8)

@@ -88,6 +88,8 @@ def program(what: str, *, cache_dir: Path | None = None, **fields: Any) -> Progr
 
     ``fields`` are those of `ProgramSpec` or of `UserProgram`. Raises PlanError naming the field.
     """
+    if what not in WORKLOADS and not Path(what).is_file():
+        raise PlanError(f"{what!r} is neither a workload nor a file", remedy=f"workloads are {', '.join(WORKLOADS)}")
     kind: type[ProgramSpec | UserProgram] = ProgramSpec if what in WORKLOADS else UserProgram
     unknown = fields.keys() - kind.__dataclass_fields__.keys()
     if unknown:

@@ -31,8 +31,8 @@ from xdplab.programs.counting import (
     require_cycle,
     require_reflected,
     require_width,
+    sample_frame,
     seen,
-    test_frame,
 )
 from xdplab.programs.source import USER_FLAGS, user_source
 from xdplab.programs.spec import WORD_BYTES, ProgramSpec
@@ -97,7 +97,7 @@ def count_user(library: bytes, spec: ProgramSpec, lengths: Sequence[int] = FRAME
     emulator = _Emulator(library, user_state(spec))
     results, walked = [], []
     for length in lengths:
-        frame = test_frame(length)
+        frame = sample_frame(length)
         trace, after = emulator.packet(frame)
         accesses = _working_set(spec, trace)
         counts = seen(accesses, None)
@@ -120,7 +120,7 @@ def count_natively(spec: ProgramSpec, packets: int = 3, cc: str = "cc") -> int:
     function.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint)
     state = ctypes.create_string_buffer(user_state(spec) or b"\0")
     for _ in range(packets):
-        frame = ctypes.create_string_buffer(test_frame(60), 60)
+        frame = ctypes.create_string_buffer(sample_frame(60), 60)
         function(state, frame, 60)
     return ctypes.c_ulonglong.in_dll(library, "xdplab_count").value
 

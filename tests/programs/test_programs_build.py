@@ -1,0 +1,142 @@
+"""Objects are cached by content; what the compiler refuses is said in its words; a user's file is built as it is."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from xdplab.errors import PlanError, ProgramError
+from xdplab.programs import ProgramSpec, UserProgram, build, load_report, program, prove
+from xdplab.programs.build import find_clang
+
+PASS = """
+#include <linux/bpf.h>
+#include <bpf/bpf_helpers.h>
+#include "limits.h"
+const volatile __u32 backends = LIMIT;
+SEC("xdp") int front(struct xdp_md *ctx) { return backends > 64 ? XDP_DROP : XDP_PASS; }
+SEC("xdp/second") int back(struct xdp_md *ctx) { return XDP_DROP; }
+char LICENSE[] SEC("license") = "GPL";
+"""
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Path:
+    (tmp_path / "limits.h").write_text("#define LIMIT 4\n")
+    (tmp_path / "lb.bpf.c").write_text(PASS)
+    return tmp_path / "lb.bpf.c"
+
+
+def test_a_program_is_compiled_once(cache):
+    spec = ProgramSpec("array", 77)
+    first = build(spec, cache)
+    stamp = first.object.stat().st_mtime_ns
+    second = build(spec, cache)
+    assert second == first
+    assert second.object.stat().st_mtime_ns == stamp
+    assert len(first.hash) == 16
+
+
+def test_other_contents_are_other_programs(cache):
+    specs = [
+        ProgramSpec("array", 77),
+        ProgramSpec("array", 78),
+        ProgramSpec("array", 77, "write"),
+        ProgramSpec("array", 77, form="loop"),
+        ProgramSpec("array", 77, working_set_bytes=1024),
+    ]
+    assert len({build(spec, cache).hash for spec in specs}) == len(specs)
+
+
+def test_a_directory_holds_everything_about_its_program(cache):
+    built = build(ProgramSpec("chase", 100), cache)
+    names = {path.name for path in built.directory.iterdir()}
+    wanted = {"program.c", "program.bpf.o", "disassembly.txt", "build.json", "init.bin", "state.bin", "workload_user.c"}
+    assert wanted <= names
+    facts = json.loads((built.directory / "build.json").read_text())
+    assert facts["program"]["accesses"] == 100
+    assert facts["maps"] == ["working_set"]
+    assert "bpf_map_lookup_elem" in (built.directory / "disassembly.txt").read_text()
+    for path in built.directory.iterdir():
+        assert os.fsencode(cache) not in path.read_bytes(), f"{path.name} names this machine's folders"
+
+
+def test_nothing_unfinished_is_left(cache):
+    build(ProgramSpec("array", 79), cache)
+    assert not [path for path in cache.iterdir() if path.name.startswith(".")]
+
+
+def test_the_compilers_words_are_handed_on(tmp_path, cache):
+    (tmp_path / "bad.bpf.c").write_text("int x = nonsense;\n")
+    with pytest.raises(ProgramError, match=r"refuses the program: bad\.bpf\.c:1:9: error: .*'nonsense'"):
+        build(UserProgram(str(tmp_path / "bad.bpf.c")), cache)
+
+
+def test_a_missing_section_is_named_with_those_there_are(own, cache):
+    with pytest.raises(ProgramError, match=r"no program in section 'tc'.*it has xdp, xdp/second"):
+        build(UserProgram(str(own), section="tc"), cache)
+
+
+def test_a_users_headers_count(own, cache):
+    before = build(UserProgram(str(own)), cache)
+    (own.parent / "limits.h").write_text("#define LIMIT 5\n")
+    assert build(UserProgram(str(own)), cache).hash != before.hash
+    second = build(UserProgram(str(own), section="xdp/second"), cache)
+    assert second.image.name == "back"
+
+
+def test_a_users_program_has_no_proof(own, cache):
+    built = build(UserProgram(str(own)), cache)
+    with pytest.raises(ProgramError, match="nobody knows how many accesses"):
+        prove(built)
+
+
+def test_an_object_file_is_taken_as_it_is(own, cache, tmp_path):
+    compiled = build(UserProgram(str(own)), cache)
+    copy = tmp_path / "lb.o"
+    copy.write_bytes(compiled.object.read_bytes())
+    assert build(UserProgram(str(copy)), cache).object.read_bytes() == compiled.object.read_bytes()
+    copy.write_bytes(b"text")
+    with pytest.raises(ProgramError, match="no BPF object"):
+        build(UserProgram(str(copy)), cache)
+
+
+def test_a_missing_compiler_is_said(monkeypatch):
+    find_clang.cache_clear()
+    monkeypatch.setenv("PATH", "/nowhere")
+    with pytest.raises(ProgramError, match=r"no clang on this machine.*clang 14 or newer"):
+        find_clang()
+    find_clang.cache_clear()
+
+
+def test_the_notebooks_program_shows_itself(cache):
+    one = program("array", accesses=100, cache_dir=cache)
+    assert "static __always_inline __u64 workload" in one.source
+    assert repr(one).startswith("Program(array-read-100: N = 100 proved: 100 loads, 0 stores a packet;")
+    assert "<summary>source</summary><pre>" in one._repr_html_()
+    assert "call bpf_map_lookup_elem" in one.disassembly
+    assert one.proof.accesses == 100
+
+
+def test_the_notebook_names_a_wrong_field(cache, own):
+    with pytest.raises(PlanError, match=r"has no field 'access'.*its fields are accesses, op"):
+        program("array", access=100)
+    with pytest.raises(PlanError, match="'aray' is neither a workload nor a file"):
+        program("aray", accesses=100)
+    mine = program(str(own), action="pass", rodata={"backends": 64}, cache_dir=cache)
+    assert mine.proof is None
+    assert "N not proved" in repr(mine)
+
+
+@pytest.mark.root
+def test_a_users_program_is_loaded_with_its_constants(own, cache, dut):
+    tags = set()
+    for backends in (4, 65):
+        built = build(UserProgram(str(own), rodata={"backends": backends}), cache)
+        report = load_report(dut.host, dut.xdpload, built, dut.folder)
+        tags.add((report.tag, report.xlated_insns))
+        assert report.lookup_inlined is None
+    assert len(tags) == 2, "the constant did not reach the verifier, which drops the dead branch"

@@ -1,0 +1,175 @@
+"""Exactly N accesses, by the object's bytecode; a program with one more or one less is found out."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from xdplab.errors import ProgramError
+from xdplab.programs import ProgramSpec, build
+from xdplab.programs.bytecode import count_bytecode
+from xdplab.programs.counting import Counts
+from xdplab.programs.image import Image, Insn
+from xdplab.programs.machine import Machine, Map
+from xdplab.programs.spec import FORMS, MAP_TYPES, OPS, WORKLOADS
+
+EVERY_N = (0, 1, 31, 32, 33, 100, 1600)
+KINDS = [
+    (workload, map_type) for workload in WORKLOADS for map_type in (MAP_TYPES if workload == "lookup" else (None,))
+]
+MOV, STORE, LOAD, EXIT = 0xB7, 0x7B, 0x79, 0x95
+
+
+def accesses_per_packet(spec: ProgramSpec, n: int) -> Counts:
+    """What the workloads' definitions promise, written out once more."""
+    return {
+        "array": {"read": Counts(n, 0, 0), "write": Counts(0, n, 0)},
+        "packet": {"read": Counts(n, 0, 0), "write": Counts(n, n, 0)},
+        "chase": {"read": Counts(n, 0, 0), "write": Counts(n, n, 0)},
+        "lookup": {"read": Counts(n, 0, n), "write": Counts(0, n, n)},
+    }[spec.workload][spec.op]
+
+
+@pytest.mark.parametrize("op", OPS)
+@pytest.mark.parametrize(("workload", "map_type"), KINDS)
+@pytest.mark.parametrize("form", FORMS)
+def test_every_program_makes_exactly_n_accesses(workload, map_type, op, form, cache):
+    for n in EVERY_N:
+        if n == 1600 and form == "unrolled" and workload == "lookup":
+            continue  # a minute of clang in all; N = 100 shows the form
+        spec = ProgramSpec(workload, n, op, form, map_type=map_type)
+        assert count_bytecode(build(spec, cache).image, spec) == [accesses_per_packet(spec, n)] * 4
+
+
+@given(st.integers(0, 400), st.sampled_from(KINDS), st.sampled_from(OPS), st.integers(8, 14))
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_any_n_and_any_working_set(cache, n, kind, op, size):
+    workload, map_type = kind
+    spec = ProgramSpec(
+        workload, n, op, working_set_bytes=None if workload == "packet" else 1 << size, map_type=map_type
+    )
+    lengths = (60, 61, 333, 1514, 60)
+    assert count_bytecode(build(spec, cache).image, spec, lengths) == [accesses_per_packet(spec, n)] * len(lengths)
+
+
+def test_a_long_proof_is_quick(cache):
+    spec = ProgramSpec("array", 12800)
+    image = build(spec, cache).image
+    start = time.process_time()
+    count_bytecode(image, spec)
+    assert time.process_time() - start < 1.0
+
+
+def test_the_walk_goes_on_where_the_last_packet_stopped_and_reaches_every_word(cache):
+    spec = ProgramSpec("array", 100, working_set_bytes=4096)
+    image = build(spec, cache).image
+    state = Map(bytearray(64 + 4096 + 31 * 8), 64 + 4096 + 31 * 8)
+    machine = Machine(image, {"working_set": state})
+    for _ in range(6):
+        machine.run(bytes(60))
+    offsets = [offset for offset, _, _ in machine.region("value of working_set").trace if offset >= 64]
+    assert offsets[:200] == [64 + 8 * word for word in range(200)]
+    assert set(offsets) == {64 + 8 * word for word in range(512)}
+
+
+def test_short_and_long_frames_are_read_to_their_last_byte(cache):
+    image = build(ProgramSpec("packet", 12800), cache).image
+    machine = Machine(image, {})
+    for length in (60, 61, 1514):
+        machine.run(bytes(length))
+        assert {offset for offset, _, _ in machine.frame_trace if offset >= 14} == set(range(14, length))
+
+
+def tampered(image: Image, at: int, insn: Insn) -> Image:
+    return replace(image, insns=(*image.insns[:at], insn, *image.insns[at + 1 :]))
+
+
+def test_a_removed_access_is_found_out(cache):
+    spec = ProgramSpec("array", 33)
+    image = build(spec, cache).image
+    loads = [at for at, insn in enumerate(image.insns) if insn.code == LOAD and insn.off > 64]
+    with pytest.raises(ProgramError, match="promises 33 loads, 0 stores, 0 lookups a packet and makes 32 loads"):
+        count_bytecode(tampered(image, loads[3], Insn(MOV, image.insns[loads[3]].dst, 0, 0, 0)), spec)
+
+
+def test_one_access_too_many_is_found_out(cache):
+    spec = ProgramSpec("lookup", 100)
+    more = build(replace(spec, accesses=101), cache).image
+    with pytest.raises(ProgramError, match=r"100 lookups a packet and makes 101 loads, 0 stores, 101 lookups"):
+        count_bytecode(more, spec)
+
+
+def test_links_that_are_not_followed_are_found_out(cache):
+    spec = ProgramSpec("chase", 33)
+    image = build(spec, cache).image
+    loads = [at for at, insn in enumerate(image.insns) if insn.code == LOAD and insn.src != 10]
+    stuck = replace(image.insns[loads[5]], dst=5)  # loads, but into a register that nobody follows
+    with pytest.raises(ProgramError, match="leaves the cycle"):
+        count_bytecode(tampered(image, loads[5], stuck), spec)
+
+
+def test_a_frame_that_is_not_reflected_is_found_out(cache):
+    spec = ProgramSpec("packet", 32, "write")
+    image = build(spec, cache).image
+    verdict = max(at for at, insn in enumerate(image.insns) if insn.code in (0xB7, 0xB4) and insn.imm == 3)
+    with pytest.raises(ProgramError, match=r"returns 2 where XDP_TX \(3\)"):
+        count_bytecode(tampered(image, verdict, replace(image.insns[verdict], imm=2)), spec)
+    store = next(at for at, insn in enumerate(image.insns) if insn.code == 0x73)
+    with pytest.raises(ProgramError, match="changes more of the frame than its MAC addresses"):
+        count_bytecode(tampered(image, store, replace(image.insns[store], code=0x72, imm=0xA5)), spec)
+
+
+@pytest.mark.parametrize(
+    ("insns", "words"),
+    [
+        ([Insn(LOAD, 0, 10, 8, 0), Insn(EXIT, 0, 0, 0, 0)], "accesses 8 bytes at 0x208 of stack"),
+        ([Insn(LOAD, 0, 2, 0, 0), Insn(EXIT, 0, 0, 0, 0)], "no memory at all"),
+        ([Insn(0x85, 0, 0, 0, 25), Insn(EXIT, 0, 0, 0, 0)], "does not know BPF helper 25"),
+        ([Insn(0x05, 0, 0, -1, 0)], "did not end within"),
+        ([Insn(0x06, 0, 0, 0, 7)], "jumps out of itself"),
+        ([Insn(0xDB, 10, 0, -8, 0)], "does not know the BPF instruction 0xdb at 0"),
+    ],
+)
+def test_what_the_proof_cannot_follow_it_refuses(insns, words, monkeypatch):
+    monkeypatch.setattr("xdplab.programs.machine._MAX_STEPS", 1000)
+    machine = Machine(Image("probe", "xdp", tuple(insns), {}, {}, {}), {})
+    with pytest.raises(ProgramError, match=words):
+        machine.run(bytes(60))
+
+
+ARITHMETIC = [
+    # code, left, right, result: 64 bits, then 32 bits, whose upper half becomes 0
+    (0x0F, 1 << 63, 1 << 63, 0),
+    (0x1F, 0, 1, (1 << 64) - 1),
+    (0x1C, 0, 1, (1 << 32) - 1),
+    (0x3F, 7, 0, 0),
+    (0x9F, 7, 0, 7),
+    (0x6C, 1, 33, 2),
+    (0xCF, 1 << 63, 63, (1 << 64) - 1),
+    (0xCC, 0xFF << 56 | 1 << 31, 31, (1 << 32) - 1),
+    (0x2F, (1 << 64) - 1, 3, (1 << 64) - 3),
+    (0x87, 5, 0, (1 << 64) - 5),
+]
+
+
+@pytest.mark.parametrize(("code", "left", "right", "result"), ARITHMETIC)
+def test_arithmetic_is_the_kernels(code, left, right, result):
+    def constant(register: int, value: int) -> list[Insn]:
+        low, high = value & 0xFFFFFFFF, value >> 32
+        return [Insn(0x18, register, 0, 0, low), Insn(0, 0, 0, 0, high)]
+
+    insns = [*constant(1, left), *constant(2, right), Insn(code, 1, 2, 0, 0), Insn(STORE, 10, 1, -8, 0)]
+    for half, offset in (("low", -8), ("high", -4)):
+        tail = [Insn(0x61, 0, 10, offset, 0), Insn(EXIT, 0, 0, 0, 0)]
+        run = Machine(Image("probe", "xdp", (*insns, *tail), {}, {}, {}), {}).run(bytes(60))
+        assert run.verdict == (result & 0xFFFFFFFF if half == "low" else result >> 32)
+
+
+def test_forms_differ_in_code_and_not_in_count(cache):
+    sizes = {form: len(build(ProgramSpec("array", 1600, form=form), cache).image.insns) for form in FORMS}
+    assert sizes["loop"] < sizes["bounded"] < sizes["unrolled"]
+    assert sizes["unrolled"] > 1600

@@ -1,0 +1,89 @@
+"""In the kernel: a counting build counts N, the report says what became of the program, refusals come in its words."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from xdplab.errors import ProgramError
+from xdplab.programs import ProgramSpec, UserProgram, build, calibrated_testrun, load_report, prove
+from xdplab.programs import testrun as measure
+from xdplab.programs.spec import MAP_TYPES, OPS, WORKLOADS
+
+pytestmark = pytest.mark.root
+KINDS = [(w, m) for w in WORKLOADS for m in (MAP_TYPES if w == "lookup" else (None,))]
+
+
+@pytest.mark.parametrize("op", OPS)
+@pytest.mark.parametrize(("workload", "map_type"), KINDS)
+def test_the_kernel_counts_n(workload, map_type, op, cache, dut):
+    for n, form in ((0, "bounded"), (33, "unrolled"), (100, "loop"), (1600, "bounded")):
+        built = build(ProgramSpec(workload, n, op, form, map_type=map_type), cache)
+        proof = prove(built, dut.host, xdpload=dut.xdpload, folder=dut.folder)
+        assert proof.kernel == (n, n, n)
+        assert json.loads((built.directory / "proof.json").read_text())["kernel"] == [n, n, n]
+
+
+def test_all_ways_of_looking_agree(cache, dut):
+    built = build(ProgramSpec("lookup", 100, map_type="hash"), cache)
+    proof = prove(built, dut.host, xdpload=dut.xdpload, folder=dut.folder, user=True)
+    assert (proof.accesses, proof.kernel, proof.user_native) == (100, (100, 100, 100), 300)
+    assert proof.user[0].loads == proof.bytecode[0].loads == 100
+    assert "xdplab_workload" in (built.directory / "workload_user.txt").read_text()
+
+
+def test_a_report_says_what_the_kernel_made_of_it(cache, dut):
+    built = build(ProgramSpec("lookup", 100, map_type="hash"), cache)
+    report = load_report(dut.host, dut.xdpload, built, dut.folder)
+    assert report.lookup_inlined is False
+    assert report.calls == ("__htab_map_lookup_elem",)
+    assert report.xlated_bytes == 8 * report.xlated_insns == len((built.directory / "xlated.bin").read_bytes())
+    assert report.jited_bytes == len((built.directory / "jited.bin").read_bytes())
+    assert "call __htab_map_lookup_elem" in (built.directory / "xlated.txt").read_text()
+    assert json.loads((built.directory / "load.json").read_text())["tag"] == report.tag
+    assert 0 < report.load_ms < 1000
+    assert report.verified_insns > 100
+
+
+def test_whether_the_kernel_inlined_a_lookup_is_read_from_its_image(cache, dut):
+    built = build(ProgramSpec("lookup", 100), cache)
+    report = load_report(dut.host, dut.xdpload, built, dut.folder)
+    assert report.lookup_inlined == (not any("lookup_elem" in name for name in report.calls))
+
+
+def test_the_verifiers_refusal_comes_in_its_own_words(cache, dut):
+    built = build(ProgramSpec("lookup", 8200, form="loop"), cache)
+    with pytest.raises(ProgramError, match=r"refuses xdplab_lookup(.|\n)*sequence of 8193 jumps is too complex"):
+        load_report(dut.host, dut.xdpload, built, dut.folder)
+
+
+def test_a_users_faulty_program_is_refused_in_the_verifiers_words(tmp_path, cache, dut):
+    text = '#include <linux/bpf.h>\n__attribute__((section("xdp"), used)) int f(struct xdp_md *c) {'
+    (tmp_path / "wild.c").write_text(text + " return *(volatile int *)(long)c->data; }\n")
+    built = build(UserProgram(str(tmp_path / "wild.c")), cache)
+    with pytest.raises(ProgramError, match="invalid access to packet, off=0 size=4"):
+        load_report(dut.host, dut.xdpload, built, dut.folder)
+
+
+def test_a_packets_cost_grows_with_n(cache, dut):
+    costs = {}
+    for n in (0, 400, 12800):
+        built = build(ProgramSpec("chase", n), cache)
+        run = measure(dut.host, dut.xdpload, built, dut.folder, 64)
+        assert len(run.runs_ns) == 5
+        costs[n] = run.testrun_ns
+    assert 20 * (costs[400] - costs[0]) < costs[12800] - costs[0] < 50 * (costs[400] - costs[0])
+
+
+@pytest.mark.parametrize(("probe_ns", "repeat"), [(25.0, 800_000), (0.0, 1_000_000), (5e7, 1)])
+def test_a_run_takes_20_ms(probe_ns, repeat):
+    asked = []
+
+    def run(frame_bytes: int, repeat: int, runs: int) -> list[float]:
+        asked.append((frame_bytes, repeat, runs))
+        return [probe_ns] * runs
+
+    result = calibrated_testrun(run, 64)
+    assert asked[-1] == (64, repeat, 5)
+    assert result.testrun_ns == probe_ns

@@ -1,0 +1,110 @@
+"""A program that cannot be is refused by the field's name; every other one is written as a person would write it."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from xdplab.errors import PlanError
+from xdplab.programs import ProgramSpec, UserProgram, source, user_source
+from xdplab.programs.contents import map_contents, random_cycle, user_state
+from xdplab.programs.spec import FORMS, MAP_TYPES, OPS, WORKLOADS
+
+
+@st.composite
+def specs(draw: st.DrawFn) -> ProgramSpec:
+    workload = draw(st.sampled_from(WORKLOADS))
+    return ProgramSpec(
+        workload,
+        draw(st.integers(0, 20000)),
+        draw(st.sampled_from(OPS)),
+        draw(st.sampled_from(FORMS)),
+        None if workload == "packet" else 1 << draw(st.integers(8, 20)),
+        draw(st.sampled_from(MAP_TYPES)) if workload == "lookup" else None,
+    )
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"workload": "arry"}, "workload: 'arry' is none of array, packet, chase, lookup"),
+        ({"op": "reads"}, "op: 'reads'"),
+        ({"form": "rolled"}, "form: 'rolled'"),
+        ({"accesses": -1}, "accesses: -1"),
+        ({"accesses": True}, "accesses: True"),
+        ({"accesses": 1.5}, "accesses: 1.5"),
+        ({"working_set_bytes": 1000}, r"working_set_bytes: 1000 is not a power of two.*take 512 or 1024"),
+        ({"working_set_bytes": 64}, "working_set_bytes: 64"),
+        ({"workload": "chase", "working_set_bytes": 64}, "working_set_bytes: 64 is not a whole number from 128"),
+        ({"workload": "packet", "working_set_bytes": 4096}, "working_set_bytes: workload packet has none"),
+        ({"workload": "lookup", "working_set_bytes": 1001}, "working_set_bytes: 1001 is no multiple"),
+        ({"workload": "lookup", "map_type": "lpm_trie"}, "map_type: 'lpm_trie' is none of percpu_array, hash"),
+        ({"map_type": "hash"}, "map_type: workload array has none"),
+    ],
+)
+def test_nonsense_is_refused_by_the_name_of_its_field(fields, words):
+    with pytest.raises(PlanError, match=words):
+        ProgramSpec(**fields)
+
+
+def test_a_users_program_needs_its_file_and_a_known_action(tmp_path):
+    with pytest.raises(PlanError, match=r"program\.file: there is no file"):
+        UserProgram(str(tmp_path / "lb.bpf.c"))
+    file = tmp_path / "lb.bpf.c"
+    file.touch()
+    with pytest.raises(PlanError, match="action: 'redirect' is none of tx, drop, pass"):
+        UserProgram(str(file), action="redirect")
+    assert UserProgram(str(file)).name == "lb"
+    assert UserProgram(str(file)).accesses is None
+
+
+def test_without_accesses_all_workloads_are_one_program():
+    assert len({source(ProgramSpec(workload)) for workload in WORKLOADS}) == 1
+
+
+@given(specs())
+def test_the_workload_is_the_same_text_in_the_kernel_and_in_user_space(spec):
+    begin = "/* ---- the workload:"
+    kernel = source(spec).split(begin)[1].split("/* ---- the XDP program")[0]
+    user = user_source(spec).split(begin)[1].split("/* ---- what the AF_XDP")[0]
+    assert kernel == user
+    assert ("#define ACCESSES" in kernel) == bool(spec.accesses)
+
+
+@given(specs())
+def test_what_fills_the_maps_fits_the_working_set(spec):
+    contents = map_contents(spec)
+    if not spec.accesses or spec.workload == "packet":
+        assert (contents, user_state(spec)) == ({}, b"")
+        return
+    (content,) = contents.values()
+    extra = {"array": 64 + (0 if spec.form == "loop" else 31 * 8), "chase": 64, "lookup": 0}[spec.workload]
+    assert len(content) == spec.working_set_bytes + extra
+
+
+@pytest.mark.parametrize("slots", [2, 3, 64, 512])
+def test_the_chase_is_one_cycle_through_every_slot(slots):
+    following = random_cycle(slots)
+    at, seen = 0, set()
+    for _ in range(slots):
+        at = int(following[at])
+        seen.add(at)
+    assert at == 0
+    assert seen == set(range(slots))
+
+
+@pytest.mark.skipif(shutil.which("clang-format") is None, reason="clang-format is not installed")
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("workload", WORKLOADS)
+def test_programs_are_formatted_as_hand_written_ones_are(workload, form, request):
+    style = request.config.rootpath / ".clang-format"
+    for accesses in (0, 1, 100):
+        spec = ProgramSpec(workload, accesses, "write", form)
+        for text in (source(spec), user_source(spec)):
+            command = ["clang-format", f"--style=file:{style}", "--assume-filename=program.c"]
+            formatted = subprocess.run(command, input=text, capture_output=True, text=True, check=True).stdout
+            assert formatted == text
