@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "xsk.h"
+#include "clock.h"
 #include "error.h"
+#include "session.h"
 
 #include <errno.h>
 #include <linux/if_xdp.h>
@@ -14,6 +16,8 @@
          Debian 12's headers */
 #endif
 #define SKB_BUDGET 256
+#define BUSY_LIMIT_NS (2 * NS_PER_SECOND)
+#define BUSY_RETRY_NS (5 * NS_PER_MS)
 
 static int make_umem(struct xsk *xsk) {
     const struct xsk_umem_config config = {
@@ -33,17 +37,35 @@ static int make_umem(struct xsk *xsk) {
     return xsk_umem__create(&xsk->umem, xsk->area, bytes, &xsk->fill, &xsk->completion, &config);
 }
 
-int xsk_open(struct xsk *xsk, const char *interface, unsigned queue) {
+static int try_open(struct xsk *xsk, const char *interface, unsigned queue) {
     const struct xsk_socket_config config = {
         .tx_size = XSK_FRAMES,
         .libxdp_flags = XSK_LIBXDP_FLAGS__INHIBIT_PROG_LOAD,
         .bind_flags = XDP_COPY,
     };
-    const int budget = SKB_BUDGET;
     int error = make_umem(xsk);
 
     if (!error)
         error = xsk_socket__create(&xsk->socket, interface, queue, xsk->umem, NULL, &xsk->tx, &config);
+    if (error)
+        xsk_close(xsk);
+    return error;
+}
+
+/* The kernel lets go of a queue some time after its last socket was closed. */
+static int open_when_free(struct xsk *xsk, const char *interface, unsigned queue) {
+    const uint64_t limit = clock_now_ns() + BUSY_LIMIT_NS;
+    int error;
+
+    while ((error = try_open(xsk, interface, queue)) == -EBUSY && clock_now_ns() < limit && !interrupted)
+        clock_sleep_until(clock_now_ns() + BUSY_RETRY_NS);
+    return error;
+}
+
+int xsk_open(struct xsk *xsk, const char *interface, unsigned queue) {
+    const int budget = SKB_BUDGET;
+    int error = open_when_free(xsk, interface, queue);
+
     if (error)
         return fail("socket", error, "no AF_XDP socket on queue %u of %s: %s", queue, interface,
                     strerror(-error));
@@ -90,4 +112,5 @@ void xsk_close(struct xsk *xsk) {
         xsk_umem__delete(xsk->umem);
     if (xsk->area)
         munmap(xsk->area, XSK_FRAMES * XSK_FRAME_BYTES);
+    *xsk = (struct xsk){0};
 }

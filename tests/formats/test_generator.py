@@ -1,0 +1,160 @@
+"""A generator's lines: whole outputs are read, everything else is refused, and a histogram's numbers are right."""
+
+import json
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from xdplab.errors import FormatError
+from xdplab.formats.generator import Histogram, Interval, Ready, bucket_width, parse_line, parse_output
+
+SUB_BITS = 7
+
+READY = {
+    "type": "ready", "engine": "live", "queues_reached": 1, "cpus": [0], "sched_policy": "SCHED_FIFO:5",
+    "frame_bytes": 64, "run_id": "beef",
+}  # fmt: skip
+INTERVAL = {"type": "interval", "burst": "measure", "t_s": 0.1, "tx_packets": 40, "rx_packets": 39}
+SUMMARY = {
+    "type": "summary", "burst": "measure", "duration_s": 0.1, "tx_packets": 40, "rx_packets": 40, "lost_packets": 1,
+    "duplicates": 1, "reordered": 0, "foreign_packets": 2, "bad_run_id": 0, "tx_errors": None,
+    "tx_errors_missing": "no tracepoint", "tx_by_queue": [40], "rx_by_queue": [40], "rate_requested_pps": None,
+    "limited": None,
+}  # fmt: skip
+
+
+def lower_bound(value: int) -> int:
+    return value - value % bucket_width(value, SUB_BITS)
+
+
+def histogram_line(values: list[int], burst: str = "measure") -> dict[str, object]:
+    counts: dict[int, int] = {}
+    for value in values:
+        counts[lower_bound(value)] = counts.get(lower_bound(value), 0) + 1
+    return {
+        "type": "histogram", "burst": burst, "unit": "ns", "scheme": "log-linear", "sub_bits": SUB_BITS,
+        "count": len(values), "min": min(values, default=None), "max": max(values, default=None), "sum": sum(values),
+        "buckets": sorted([lower, count] for lower, count in counts.items()),
+    }  # fmt: skip
+
+
+def histogram(values: list[int]) -> Histogram:
+    record = parse_line(json.dumps(histogram_line(values)))
+    assert isinstance(record, Histogram)
+    return record
+
+
+def text(*lines: dict[str, object]) -> str:
+    return "".join(json.dumps(line) + "\n" for line in lines)
+
+
+HISTOGRAM = histogram_line([100, 5000, 5001])
+DETACHED = {"type": "detached", "bursts": 1}
+WHOLE = text(READY, INTERVAL, SUMMARY, HISTOGRAM, DETACHED)
+
+
+def test_whole_output() -> None:
+    output = parse_output(WHOLE.encode())
+    assert output.ready is not None
+    assert output.ready.cpus == (0,)
+    assert output.ready.settings["run_id"] == "beef"
+    (burst,) = output.bursts
+    assert burst.intervals == (Interval("measure", 0.1, 40, 39),)
+    assert (burst.summary.tx_packets, burst.summary.lost_packets, burst.summary.tx_errors) == (40, 1, None)
+    assert burst.summary.tx_errors_missing == "no tracepoint"
+    assert burst.histogram.buckets == ((100, 1), (4992, 2))
+
+
+def test_nobody_looked_is_null_and_never_0() -> None:
+    unseen = dict.fromkeys(("rx_packets", "lost_packets", "duplicates", "reordered", "foreign_packets", "bad_run_id"))
+    summary = SUMMARY | unseen | {"rx_by_queue": None, "rx_missing": "--no-receive"}
+    output = parse_output(text(READY, summary, histogram_line([]), DETACHED))
+    assert output.bursts[0].summary.rx_packets is None
+    assert output.bursts[0].summary.rx_missing == "--no-receive"
+    assert output.bursts[0].histogram.percentile(50) is None
+    assert output.bursts[0].histogram.mean is None
+
+
+def test_own_failure_is_read() -> None:
+    failure = {"type": "error", "step": "attach", "errno": 16, "error": "EBUSY", "message": "vg0 has a program"}
+    output = parse_output(text(failure))
+    assert output.failure is not None
+    assert (output.failure.step, output.failure.error) == ("attach", "EBUSY")
+    assert parse_output(text(READY, failure)).ready is not None
+
+
+@given(st.integers(0, len(WHOLE) - 1))
+def test_killed_at_any_byte_is_recognised(cut: int) -> None:
+    with pytest.raises(FormatError):
+        parse_output(WHOLE[:cut])
+
+
+@given(st.one_of(st.text(), st.binary()))
+def test_foreign_input_is_refused(data: str | bytes) -> None:
+    with pytest.raises(FormatError):
+        parse_output(data)
+
+
+@pytest.mark.parametrize(
+    ("lines", "line"),
+    [
+        ((READY, {"type": "stats"}), 2),
+        ((INTERVAL, SUMMARY), 1),
+        ((READY, HISTOGRAM, SUMMARY, DETACHED), 2),
+        ((READY, INTERVAL, SUMMARY | {"burst": "other"}, HISTOGRAM, DETACHED), 3),
+        ((READY, SUMMARY | {"tx_packets": -1}, HISTOGRAM, DETACHED), 2),
+        ((READY, {k: v for k, v in SUMMARY.items() if k != "rx_packets"}, HISTOGRAM, DETACHED), 2),
+        ((READY, SUMMARY, HISTOGRAM | {"unit": "us"}, DETACHED), 3),
+        ((READY, SUMMARY, HISTOGRAM | {"count": 4}, DETACHED), 3),
+        ((READY, SUMMARY, HISTOGRAM | {"min": 99}, DETACHED), 3),
+        ((READY, SUMMARY, HISTOGRAM | {"buckets": [[100, 1], [4993, 2]]}, DETACHED), 3),
+        ((READY, SUMMARY, HISTOGRAM, DETACHED, INTERVAL), 5),
+    ],
+)
+def test_refusal_names_the_line(lines: tuple[dict[str, object], ...], line: int) -> None:
+    with pytest.raises(FormatError, match=f"line {line}:"):
+        parse_output(text(*lines))
+
+
+def test_bursts_are_counted_by_the_last_line() -> None:
+    with pytest.raises(FormatError, match="1 whole bursts, not 2"):
+        parse_output(text(READY, SUMMARY, HISTOGRAM, DETACHED | {"bursts": 2}))
+
+
+values = st.lists(st.integers(0, 2**36 - 1), min_size=1, max_size=200)
+
+
+@given(values, st.floats(0, 100))
+def test_percentile_is_within_half_a_bucket(data: list[int], q: float) -> None:
+    exact = sorted(data)[max(1, math.ceil(q / 100 * len(data))) - 1]
+    found = histogram(data).percentile(q)
+    assert found is not None
+    assert abs(found - exact) <= exact * 2 ** -(SUB_BITS + 1)
+    assert min(data) <= found <= max(data)
+
+
+@given(values)
+def test_ends_and_mean_are_exact(data: list[int]) -> None:
+    h = histogram(data)
+    assert h.percentile(100) == max(data)
+    assert h.mean == pytest.approx(sum(data) / len(data))
+    assert h.mean is not None
+    assert min(data) <= h.mean <= max(data) * (1 + 1e-12)
+
+
+@given(values, values)
+def test_merge_equals_the_histogram_of_both(one: list[int], other: list[int]) -> None:
+    assert histogram(one).merge(histogram(other)) == histogram(one + other)
+
+
+def test_merge_refuses_other_buckets() -> None:
+    with pytest.raises(ValueError, match="do not add up"):
+        histogram([1]).merge(Histogram("measure", 5, 0, None, None, 0, ()))
+
+
+def test_ready_of_another_generator_needs_the_common_fields_only() -> None:
+    record = parse_line(json.dumps(READY | {"engine": "moongen", "frame_bytes": None}))
+    assert isinstance(record, Ready)
+    assert record.frame_bytes is None
