@@ -365,3 +365,22 @@ def test_an_impostor_on_the_name_is_noticed(stranger: Stranger) -> None:
 def test_without_root_and_sudo_it_says_whom_to_ask(stranger: Stranger) -> None:
     done = stranger.run("import os; os.environ['PATH'] = '/nowhere'; from xdplab import labs; labs.up('netns:unmade')")
     assert f"ask root to run `xdplab lab up --for-user {stranger.uid}`" in done.stderr
+
+
+def test_a_leased_lab_stays_until_its_last_user_leaves(name: str) -> None:
+    with labs.use_lab(name):
+        second = subprocess.Popen(
+            [
+                sys.executable,
+                "-c",
+                f"from xdplab.labs import use_lab\nwith use_lab({name!r}): print(1, flush=True); input()",
+            ],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        )
+        assert second.stdout is not None
+        assert second.stdout.readline() == b"1\n"
+    assert labs.open_lab(name).dut.run(["hostname"]).text.strip() == "dut"
+    second.communicate(b"\n", timeout=20)
+    with pytest.raises(LabError, match="not up"):
+        labs.open_lab(name)

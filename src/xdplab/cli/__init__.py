@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import signal
 import sys
 from types import FrameType
@@ -9,31 +10,48 @@ from types import FrameType
 import click
 
 from xdplab.cli.common import fail
-from xdplab.cli.doctor import doctor
-from xdplab.cli.figures import audit, compare, figures
-from xdplab.cli.lab import lab
-from xdplab.cli.plan import plan
-from xdplab.cli.programs import programs
-from xdplab.cli.run import resume, run, status
 from xdplab.errors import XdplabError
 
 INTERRUPTED = 130
 
+# verb → module of this package; the verb's function has its name. Loaded when asked for: `lab status` needs no pandas.
+VERBS = {
+    "lab": "lab",
+    "doctor": "doctor",
+    "programs": "programs",
+    "plan": "plan",
+    "run": "run",
+    "resume": "run",
+    "status": "run",
+    "restore": "restore",
+    "figures": "figures",
+    "compare": "figures",
+    "audit": "figures",
+}
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+
+class _Verbs(click.Group):
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(VERBS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in VERBS:
+            return None
+        module = importlib.import_module(f"xdplab.cli.{VERBS[cmd_name]}")
+        command: click.Command = getattr(module, cmd_name)
+        return command
+
+
+@click.command(cls=_Verbs, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 @click.option("--lab", "lab_name", metavar="NAME", help="Lab to use: netns, netns:NAME; overrides the plan's.")
 @click.version_option(package_name="xdplab")
 @click.pass_context
 def cli(context: click.Context, lab_name: str | None) -> None:
     """xdplab: an XDP testbed whose numbers can be believed.
 
-    Begin with `xdplab doctor`, then `xdplab run plans/smoke.yaml`.
+    Begin with `xdplab doctor`, then `xdplab run smoke`.
     """
     context.obj = lab_name
-
-
-for _command in (lab, doctor, programs, plan, run, resume, status, figures, compare, audit):
-    cli.add_command(_command)
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from xdplab.errors import LabError
 from xdplab.labs import netns
@@ -13,10 +13,6 @@ from xdplab.labs.base import Arrangement, Cpus, Lab
 from xdplab.labs.control import owner
 
 __all__ = ["Arrangement", "Cpus", "Lab", "default_arrangement", "down", "open_lab", "status", "up", "use_lab"]
-
-
-class Closeable(Protocol):
-    def close(self) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -28,7 +24,6 @@ class Kind:
     open: Callable[[str, int], Lab]
     up: Callable[..., bool]
     down: Callable[[str, int], bool]
-    lease: Callable[[str, int], Closeable]
     status: Callable[[int], list[dict[str, Any]]]
     arrangement: Callable[[str], Arrangement]
 
@@ -40,7 +35,6 @@ KINDS: dict[str, Kind] = {
         open=netns.open_lab,
         up=netns.up,
         down=netns.down,
-        lease=netns.lease,
         status=netns.status,
         arrangement=netns.arrangement,
     ),
@@ -87,14 +81,13 @@ def default_arrangement(name: str) -> Arrangement:
 
 @contextlib.contextmanager
 def use_lab(name: str) -> Iterator[Lab]:
-    """Give the lab of that name. One that is not up is made, and ends with this block or this process."""
+    """Give the lab of that name. One that is not up is made, and ends with the last process that uses it so."""
     kind, instance = _find(name)
     uid = owner()
     with contextlib.ExitStack() as stack:
-        if kind.up(instance, uid, lease=True):
-            lease = kind.lease(instance, uid)
-            stack.callback(lease.close)
-            stack.callback(kind.down, instance, uid)
+        made = kind.up(instance, uid, lease=True)
         lab = kind.open(instance, uid)
+        if made or lab.leased:
+            stack.enter_context(lab.hold())
         stack.callback(lab.close)
         yield lab

@@ -82,6 +82,13 @@ class Lab(Protocol):
         Raises LabError that names who holds it already.
         """
 
+    @property
+    def leased(self) -> bool:
+        """True where the lab ends with the last process that holds it."""
+
+    def hold(self) -> AbstractContextManager[None]:
+        """Keep a leased lab up through this block; the last to leave takes it down, also when it is killed."""
+
     def close(self) -> None:
         """Disconnect; the lab stays up."""
 

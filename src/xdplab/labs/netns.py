@@ -86,6 +86,21 @@ class NetnsLab:
         finally:
             holding.close()
 
+    @property
+    def leased(self) -> bool:
+        return bool(self._known["leases"])
+
+    @contextlib.contextmanager
+    def hold(self) -> Iterator[None]:
+        with contextlib.closing(self._keeper()) as lease:
+            lease.ask("lease")
+            try:
+                yield
+            finally:
+                with contextlib.suppress(LabError):  # it is down already
+                    if not lease.ask("release").get("kept"):
+                        lease.wait_gone()
+
     def close(self) -> None:
         for host in self._made:
             host.close()
@@ -155,13 +170,6 @@ def down(instance: str, uid: int) -> bool:
     finally:
         connection.close()
     return True
-
-
-def lease(instance: str, uid: int) -> control.Control:
-    """Return a connection with which the lab ends."""
-    connection = _connected(uid, instance)
-    connection.ask("lease")
-    return connection
 
 
 def status(uid: int) -> list[dict[str, Any]]:

@@ -6,7 +6,8 @@ removes all of it. One JSON line on standard output says ``{"ready": …}`` or `
 in the background.
 
 A client sends one JSON line and gets one back: ``hello`` (all there is to know), ``ssh`` (from then on the connection
-is that host's sshd), ``lease`` (the lab ends with this connection), ``lock`` (held until the connection closes),
+is that host's sshd), ``lease`` (the lab ends with the last of these connections), ``release`` (end it now, and say when
+it is gone), ``lock`` (held until the connection closes),
 ``down``.
 """
 
@@ -137,6 +138,7 @@ class Keeper:
             "hello": self.hello,
             "ssh": self.ssh,
             "lease": self.lease,
+            "release": self.release,
             "lock": self.take_lock,
             "down": self.down,
         }
@@ -262,6 +264,14 @@ class Keeper:
         self.lease_until = None
         self.leases.add(connection)
         return {"ok": True}
+
+    def release(self, connection: socket.socket, asked: Answer) -> Answer | None:
+        """Give a lease back; the last one takes the lab down, and is answered when it is gone."""
+        self.leases.discard(connection)
+        if self.leases:
+            return {"kept": True}
+        self.down(connection, asked)
+        return None
 
     def take_lock(self, connection: socket.socket, asked: Answer) -> Answer:
         if self.lock and self.lock[0] is not connection and not _closed(self.lock[0]):

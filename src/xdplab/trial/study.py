@@ -13,6 +13,7 @@ from xdplab.deploy.device import apply, remember, restore_remembered
 from xdplab.deploy.queues import Endpoint, queue_limit, set_queues
 from xdplab.errors import PlanError
 from xdplab.formats.ethtool import parse_rings
+from xdplab.hosts import Host
 from xdplab.labs import Lab
 from xdplab.plan import Plan, Trial, points_of
 from xdplab.store import RunDirectory
@@ -26,6 +27,11 @@ LINK_SETTINGS = {"features.gro": True}
 def endpoints(lab: Lab) -> tuple[Endpoint, Endpoint]:
     """The DUT's and the TG's end of the link."""
     return Endpoint(lab.dut, lab.dut_interface), Endpoint(lab.tg, lab.tg_interface)
+
+
+def state_dir(lab: Lab, host: Host) -> str:
+    """Where a host keeps the original state of its device until it is put back."""
+    return f"{lab.work_dir(host)}/state"
 
 
 def check_plan(plan: Plan, lab: Lab) -> None:
@@ -80,9 +86,9 @@ class TrialStudy:
     def _remember(self, stack: ExitStack) -> None:
         """Both ends as they are now; their host keeps a copy, so that a later process can put them back too."""
         for end in endpoints(self._lab):
-            state_dir = f"{self._lab.work_dir(end.host)}/state"
-            remember(end.host, end.interface, state_dir)
-            stack.callback(restore_remembered, end.host, end.interface, state_dir)
+            where = state_dir(self._lab, end.host)
+            remember(end.host, end.interface, where)
+            stack.callback(restore_remembered, end.host, end.interface, where)
 
     def enter_block(self, trials: Sequence[Trial]) -> None:
         ends = endpoints(self._lab)

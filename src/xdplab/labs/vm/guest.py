@@ -42,11 +42,11 @@ class GuestKeeper(netns_keeper.Keeper):
     def make(self) -> None:
         netns_host.command("umount", "/sys")  # the host mounts its own, which the kernel refuses on top of this one
         self.guest = netns_keeper.NetnsHost("guest", INTERFACE, netns_keeper.find_sshd(), isolated=())
+        super().make()  # the three hosts come up beside one another
         self.guest.listen()
         self.guest.connect_link()
         self.guest.listen()
         netns_host.command("ip", "address", "add", f"{ADDRESS}/24", "dev", INTERFACE)
-        super().make()
         self.hosts["guest"] = self.guest
 
     def serve(self) -> None:

@@ -22,8 +22,8 @@ from xdplab.labs.vm import kernels, kvm, qemu
 
 DEFAULT = "6.1"
 PREFIX = "@xdplab-vm"
-START_S = 60.0
-"""Seconds a guest may take to bring its lab up; under TCG on a busy machine it takes ten."""
+START_S = 120.0
+"""Seconds a guest may take to bring its lab up; under TCG it takes five, on a busy machine a minute."""
 
 LOOPBACK = "127.0.0.1"
 _NOTE = re.compile(r"^xdplab: (the guest .*)$", re.MULTILINE)
@@ -118,13 +118,6 @@ def down(instance: str, uid: int) -> bool:
         connection.ask("down")
         connection.wait_gone()
     return True
-
-
-def lease(instance: str, uid: int) -> control.Control:
-    """Return a connection with which the lab ends."""
-    connection = _connected(uid, instance)
-    connection.ask("lease")
-    return connection
 
 
 def status(uid: int) -> list[dict[str, Any]]:

@@ -52,7 +52,7 @@ WAYS: dict[str, Way] = {
             1,
             0.0,
         ),
-        Way("functional", "no times", ("-accel", "tcg,thread=multi", "-cpu", "max"), 2, 5.0),
+        Way("functional", "no times", ("-accel", "tcg,thread=multi", "-cpu", "max"), 1, 5.0),
     )
 }
 

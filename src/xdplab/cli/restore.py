@@ -1,0 +1,23 @@
+"""`restore`: put a lab's devices back after a crash, any number of times."""
+
+from __future__ import annotations
+
+import click
+
+from xdplab.cli.common import console
+from xdplab.deploy.device import restore_remembered
+from xdplab.labs import open_lab
+from xdplab.trial.study import endpoints, state_dir
+
+
+@click.command()
+@click.pass_obj
+def restore(lab_name: str | None) -> None:
+    """Put both ends of the lab's link back as they were before a run that died."""
+    lab = open_lab(lab_name or "netns")
+    with lab.lock("restore"):
+        for end in endpoints(lab):
+            found = restore_remembered(end.host, end.interface, state_dir(lab, end.host))
+            said = "put back as it was" if found else "nothing was left to put back"
+            console.print(f"{end.host.name} {end.interface}: {said}", highlight=False)
+    lab.close()
