@@ -143,7 +143,7 @@ def test_generated_workloads_forward_every_frame(lab, forwarder, xdpgen, cache, 
     init = tmp_path / "init"
     init.write_bytes(user_state(spec))
     set_queues(lab.dut, lab.tg, 1)
-    running = forwarder(workload=build_workload(lab.dut.host, user_source(spec), cache), init=str(init))
+    running = forwarder(workload=build_workload(lab.dut.host, user_source(spec), cache), init=str(init), fifo=6)
     summary = offer(lab, xdpgen, 1, "afxdp", "--load", "20000")
     assert summary["tx_packets"] == summary["rx_packets"] == running.stop().total("tx") > 1000
     assert summary["foreign_packets"] == 0
