@@ -70,7 +70,7 @@ class XdpRequest:
     program: str | None = None
     rodata: Mapping[str, Any] = field(default_factory=dict)
     init: Mapping[str, str] = field(default_factory=dict)
-    max_entries: Mapping[str, int] = field(default_factory=dict)
+    max_entries: Mapping[str, int | str] = field(default_factory=dict)
 
     def argv(self, binary: str) -> list[str]:
         """Return the command line."""

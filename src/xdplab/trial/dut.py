@@ -11,7 +11,6 @@ from xdplab.deploy.deployment import Deployment
 from xdplab.deploy.xdp import XdpRequest, attach, verify
 from xdplab.errors import HostError
 from xdplab.hosts import Host
-from xdplab.programs import calibrated_testrun
 
 SESSION_S = 900.0  # the host ends a forgotten session after this, whatever happens to us
 
@@ -28,9 +27,6 @@ class DutSide(Protocol):
 
     def runstats(self) -> dict[str, int] | None:
         """Return run_time_ns and run_cnt of the kernel program."""
-
-    def testrun_ns(self, frame_bytes: int) -> list[float] | None:
-        """Return ns a run by BPF_PROG_TEST_RUN, several runs; None where no kernel program does the work."""
 
     def raw_files(self) -> dict[str, bytes]: ...
 
@@ -62,9 +58,6 @@ class KernelSide:
 
     def runstats(self) -> dict[str, int] | None:
         return asdict(self._loader.runstats())
-
-    def testrun_ns(self, frame_bytes: int) -> list[float] | None:
-        return list(calibrated_testrun(self._loader.testrun, frame_bytes).runs_ns)
 
     def raw_files(self) -> dict[str, bytes]:
         return {"xdpload.jsonl": self._loader.raw.encode()}
@@ -98,9 +91,6 @@ class AfxdpSide:
         """The kernel's program here only redirects: its run time is not the workload's."""
 
     def runstats(self) -> dict[str, int] | None:
-        return None
-
-    def testrun_ns(self, frame_bytes: int) -> list[float] | None:
         return None
 
     def raw_files(self) -> dict[str, bytes]:

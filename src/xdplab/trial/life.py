@@ -6,7 +6,7 @@ No command runs on the DUT inside a measured window: what records there was star
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -17,7 +17,7 @@ from xdplab.deploy.afxdp import AfxdpRequest
 from xdplab.deploy.xdp import XdpRequest
 from xdplab.errors import UnsupportedError
 from xdplab.labs import Lab
-from xdplab.plan import Plan, Point, Trial
+from xdplab.plan import Plan, Point, ProgramFactors, Trial
 from xdplab.traffic import Generator, GeneratorSettings
 from xdplab.trial.dut import SESSION_S, AfxdpSide, DutSide, KernelSide
 from xdplab.trial.prepare import Prepared, Tools
@@ -35,7 +35,7 @@ class TrialContext:
     lab: Lab
     plan: Plan
     tools: Tools
-    programs: dict[Any, Prepared]
+    programs: Mapping[ProgramFactors, Prepared]
     dut_probe: Probe
     tg_probe: Probe
     run_id: str
@@ -77,7 +77,6 @@ def measure(context: TrialContext, trial: Trial, raw: Path, facts: dict[str, Any
         for name in point.passes:
             _PASSES[name](context, point, side, generator, files, facts)
         generator.stop()
-        facts["testrun_ns"] = side.testrun_ns(point.frame_bytes)
         side.stop()
     (raw / "applied.json").write_text(json.dumps(facts, indent=1, default=str) + "\n")
 
@@ -97,6 +96,7 @@ class _Files:
 
 def _known_before(context: TrialContext, trial: Trial, prepared: Prepared) -> dict[str, Any]:
     cpus = context.lab.cpus(trial.point.arrangement)
+    testrun = None if trial.point.mode == "af_xdp" else prepared.testruns.get(trial.point.frame_bytes)
     return {
         "point": trial.point.factors(),
         "block": trial.block,
@@ -106,6 +106,7 @@ def _known_before(context: TrialContext, trial: Trial, prepared: Prepared) -> di
         "label": context.lab.label,
         "program_hash": prepared.built.hash,
         "load": asdict(prepared.load),
+        "testrun_ns": None if testrun is None else testrun.runs_ns,
         "settings": context.applied,
         "kernel": context.kernel,
         "rx_ring_entries": context.rx_ring_entries,
@@ -178,7 +179,7 @@ def _settings(context: TrialContext, point: Point) -> GeneratorSettings:
         stamp=point.stamp if point.stamp in ("all", "none") else int(point.stamp),
         run_id=context.run_id[:RUN_ID_DIGITS],
         settle_s=context.plan.trial.settle_s,
-        frames=point.program.frames,
+        frames=context.programs[point.program].frames_on_tg,
     )
 
 
