@@ -115,3 +115,10 @@ def test_nothing_in_nothing_out() -> None:
     empty = synthetic.run(repetitions=1).iloc[:0]
     assert derive(empty).empty
     assert list(by_series(empty)) == []
+
+
+def test_a_paced_load_that_fell_short_tells_no_cost() -> None:
+    trials = synthetic.run(vary={"accesses": [0, 1600]}, workload="chase", load="9Mpps", rate_requested_pps=9e6)
+    assert set(trials["limited_by"]) == {"shared_cpu"}
+    assert trials["ns_per_packet"].isna().all()
+    assert "does not keep the shared CPU busy" in reasons(trials, 1600)["access_ns"]

@@ -109,10 +109,8 @@ def test_invalid_and_limited_marks_look_different_and_the_legend_says_so() -> No
 
 
 LOOK = Look("x", "y (unit)")
-BARS = [
-    {"figure": "f", "file": "f", "kind": "bar", "panel": "", "hue": "", "x": x, "value": y}
-    for x, y in (("a", 2), ("b", 3))
-]
+PLACE = {"figure": "f", "file": "f", "kind": "bar", "panel": "", "hue": ""}
+BARS = [PLACE | {"x": "a", "value": 2.0}, PLACE | {"x": "b", "value": 3.0}]
 
 
 def test_drawing_needs_no_more_than_the_seven_first_columns() -> None:
@@ -194,3 +192,20 @@ def test_tick_labels_run_from_left_to_right() -> None:
         boxes = [label.get_window_extent() for label in shown]
         assert all(a.x1 <= b.x0 for a, b in pairwise(boxes))
         assert shown[-1].get_text() == "12800", "the largest N is never left out"
+
+
+def test_bars_stand_on_zero_also_where_a_cost_came_out_negative() -> None:
+    rows = [PLACE | {"x": x, "value": value, "low": -9.0, "high": 9.0} for x, value in (("a", -0.3), ("b", -0.6))]
+    ax = draw(View(marks_frame(rows), Look("x", "y", bar_values=True)))
+    assert ax.get_ylim()[0] < -0.6
+    assert ax.get_ylim()[1] > 0
+
+
+@pytest.mark.filterwarnings("error")
+def test_an_interval_below_zero_is_cut_on_a_log_axis() -> None:
+    rows = [
+        PLACE | {"x": x, "kind": "line", "value": value, "low": -5.0, "high": 200.0}
+        for x, value in (("a", 2.0), ("b", 90.0))
+    ]
+    ax = draw(View(marks_frame(rows), Look("x", "y", y_scale="log")))
+    assert 0 < ax.get_ylim()[0] < 2

@@ -36,6 +36,8 @@ def ns_per_packet(row: Row, baselines: Sequence[Row]) -> Answer:
         return f"the trial is {text(row, 'verdict')}"
     if text(row, "limited_by") not in ("dut", "shared_cpu"):
         return f"limited by {text(row, 'limited_by')}: the rate is not the DUT's"
+    if _paced_on_a_shared_cpu(row):
+        return "a paced load does not keep the shared CPU busy"
     return _cpu_ns_or_reason(row)
 
 
@@ -47,6 +49,8 @@ def access_ns(row: Row, baselines: Sequence[Row]) -> Answer:
         return "N = 0 is the baseline itself"
     if text(row, "verdict") != "valid":
         return f"the trial is {text(row, 'verdict')}"
+    if _paced_on_a_shared_cpu(row):
+        return "a paced load does not keep the shared CPU busy"
     if not _costs_show(row):
         return f"limited by {text(row, 'limited_by')}: the rate does not show the accesses' cost"
     shown = [base for base in baselines if _costs_show(base)]
@@ -71,9 +75,16 @@ def testrun_ns(row: Row, baselines: Sequence[Row]) -> Answer:
 _NO_BASELINE = "no valid N = 0 in the same block, repetition and setting"
 
 
+def _paced_on_a_shared_cpu(row: Row) -> bool:
+    """There a rate is a cost only where the loop runs without a pause."""
+    return text(row, "arrangement") == "shared" and number(row, "rate_requested_pps") is not None
+
+
 def _costs_show(row: Row) -> bool:
     """In the closed loop of a shared CPU a difference of rates is the work's, also where the sender dominates."""
     limit = text(row, "limited_by")
+    if _paced_on_a_shared_cpu(row):
+        return False
     return limit in ("dut", "shared_cpu") or (limit == "generator" and text(row, "arrangement") == "shared")
 
 

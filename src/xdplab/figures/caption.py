@@ -11,7 +11,7 @@ from xdplab.figures.factors import ARRANGEMENTS, FACTORS, levels
 
 VIRTUAL = ("netns", "vm")
 HELD = ("mode", "program_name", "working_set_bytes", "queues", "frame_bytes", "accesses", "flows", "load", "xsk_attach")
-REASON_CHARS = 90
+REASON_CHARS, MOST_REASONS = 80, 3
 
 
 def lab_words(lab: str) -> str:
@@ -50,22 +50,24 @@ def _held(shown: pd.DataFrame, used: Sequence[str]) -> str:
 
 
 def _reasons(rows: pd.DataFrame, verdict: str) -> list[str]:
-    """One line a mode and reason: ``unsupported: offload (5 points): the driver has no XDP offload``."""
-    lines = []
+    """One phrase a mode and reason, ``native (1 point): the TG was deaf``; a lab lacks a mode for one reason."""
     chosen = rows[rows["verdict"].eq(verdict).fillna(False)]
-    for _, group in chosen.groupby([chosen["mode"], same_reason(chosen)], dropna=False, sort=False):
-        count, mode = group["point_id"].nunique(), group["mode"].iloc[0]
-        words = str(group["reason"].iloc[0])
-        words = words if len(words) <= REASON_CHARS else words[: REASON_CHARS - 1] + "…"
-        lines.append(f"{FACTORS['mode'].full(str(mode))} ({count} point{'s' if count > 1 else ''}): {words}")
-    return lines[:2] + ([f"{len(lines) - 2} more reasons in trials.parquet"] if len(lines) > 2 else [])
+    keys = [chosen["mode"]] if verdict == "unsupported" else [chosen["mode"], same_reason(chosen)]
+    phrases = []
+    for _, group in chosen.groupby(keys, dropna=False, sort=False):
+        count, words = group["point_id"].nunique(), str(group["reason"].iloc[0])
+        words = words if len(words) <= REASON_CHARS else words[: REASON_CHARS - 1].rstrip(" :;,.") + " …"
+        mode = FACTORS["mode"].full(str(group["mode"].iloc[0]))
+        phrases.append(f"{mode} ({count} point{'s' if count > 1 else ''}): {words}")
+    more = len(phrases) - MOST_REASONS
+    return phrases[:MOST_REASONS] + ([f"and {more} more in trials.parquet"] if more > 0 else [])
 
 
 def _not_shown(trials: pd.DataFrame) -> list[str]:
     parts = []
     for verdict in ("unsupported", "failed", "invalid"):
         reasons = _reasons(trials, verdict)
-        parts += [f"{verdict.capitalize()}: {'; '.join(reasons)}."] if reasons else []
+        parts += [f"{verdict.capitalize()}: {'; '.join(reasons).removesuffix('.')}."] if reasons else []
     return parts
 
 

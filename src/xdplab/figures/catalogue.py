@@ -101,12 +101,13 @@ def _busy(trials: pd.DataFrame, value: str | None) -> tuple[pd.DataFrame, str]:
 
 
 def _service_time(trials: pd.DataFrame, value: str | None) -> tuple[pd.DataFrame, str]:
-    rows = _by_accesses(trials, value or "ns_per_packet")
+    rows = _by_accesses(_at_max(trials), value or "ns_per_packet")
     return rows, value or "ns_per_packet"
 
 
 def _access_cost(trials: pd.DataFrame, value: str | None) -> tuple[pd.DataFrame, str]:
     """An access costs access_ns / N, best seen at the series' largest N."""
+    trials = _at_max(trials)
     rows = only(
         trials, trials["accesses"].gt(0) & trials["access_ns"].notna(), "no trial has access_ns (see null_reasons)"
     )

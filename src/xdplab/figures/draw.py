@@ -161,29 +161,32 @@ def _scale_y(ax: Axes, marks: pd.DataFrame, look: Look) -> None:
     """Give the axis to the values; an interval of two repetitions may leave it, and is seen to."""
     low, high = _reach(marks, list(look.rules.values()) if look.share_y else [])
     if look.y_scale == "log":
-        ax.set_yscale("log")
-        ax.set_ylim(low / 1.5, high * 1.5)
-        wide = high / low > 30
-        ax.yaxis.set_major_locator(LogLocator(subs=(1.0,) if wide else (1.0, 2.0, 5.0), numticks=8))
-        ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-        ax.yaxis.set_minor_locator(NullLocator())
+        _scale_log(ax, max(low, marks["value"].min() / 3), high)
         return
-    room = 1.08 + 0.13 * len(ax.texts) if not look.bar_values else 1.15
-    bottom = 0.0 if look.from_zero and low >= 0 else low - 0.08 * (high - low)
-    ax.set_ylim(bottom, bottom + (high - bottom) * room if high > bottom else bottom + 1)
+    if look.from_zero:
+        low, high = min(low, 0.0), max(high, 0.0)
+    span = high - low or 1.0
+    room = 0.15 if look.bar_values else 0.08 + 0.13 * len(ax.texts)
+    ax.set_ylim(low - (0.08 * span if low < 0 or not look.from_zero else 0), high + room * span)
     ax.yaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]))
 
 
+def _scale_log(ax: Axes, low: float, high: float) -> None:
+    ax.set_yscale("log")
+    ax.set_ylim(low / 1.5, high * 1.5)
+    ax.yaxis.set_major_locator(LogLocator(subs=(1.0,) if high / low > 30 else (1.0, 2.0, 5.0), numticks=8))
+    ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    ax.yaxis.set_minor_locator(NullLocator())
+
+
 def _reach(marks: pd.DataFrame, rules: list[float]) -> tuple[float, float]:
+    """Return from where to where values and the nearer part of their intervals go; none of them below 0 by that."""
     values = marks["value"]
-    span = max(abs(values.max()), abs(values.min()))
-    high = marks["high"].clip(upper=values + 0.35 * span).max()
-    low = marks["low"].clip(lower=values - 0.35 * span).min()
-    lows = [v for v in (values.min(), max(low, 0.0) if values.min() >= 0 else low, *rules) if not np.isnan(v)]
-    positive = [v for v in lows if v > 0]
-    return (min(positive) if len(positive) == len(lows) else min(values.min(), *lows)), max(
-        v for v in (values.max(), high, *rules) if not np.isnan(v)
-    )
+    low, high = kinds.near_interval(marks)
+    low = low.clip(lower=0) if values.min() >= 0 else low
+    ends = [values.min(), values.max(), low.min(), high.max(), *rules]
+    known = [float(end) for end in ends if not np.isnan(end)]
+    return min(known), max(known)
 
 
 def _write_notes(ax: Axes, notes: tuple[tuple[str, str], ...], hues: dict[str, kinds.Paint]) -> None:

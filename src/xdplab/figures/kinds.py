@@ -119,8 +119,14 @@ def bars(ax: Axes, x: Array, marks: pd.DataFrame, paint: Paint, slot: tuple[floa
         _write_values(ax, x + offset, marks)
 
 
+def near_interval(marks: pd.DataFrame) -> tuple[pd.Series, pd.Series]:
+    """Return each mark's low and high, cut where they lie further off than a third of the greatest value."""
+    values, span = marks["value"], 0.35 * marks["value"].abs().max()
+    return marks["low"].clip(lower=values - span), marks["high"].clip(upper=values + span)
+
+
 def _write_values(ax: Axes, x: Array, marks: pd.DataFrame) -> None:
-    tops = marks["high"].where(marks["high"].notna(), marks["value"])
+    tops = near_interval(marks)[1].fillna(marks["value"]).clip(lower=0)
     for place, top, value in zip(x, tops, marks["value"], strict=True):
         ax.annotate(
             f"{value:.3g}", (place, top), xytext=(0, mpl.rcParams["lines.markersize"]), textcoords="offset points",

@@ -183,7 +183,7 @@ def _turn_values(ax: Axes, top: float) -> None:
         return
     for text in values:
         text.set_rotation(90)
-    ax.set_ylim(top=top * 1.2)
+    ax.set_ylim(top=top + 0.2 * (top - ax.get_ylim()[0]))
 
 
 def _collide(ax: Axes) -> bool:

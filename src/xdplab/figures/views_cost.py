@@ -45,7 +45,7 @@ def line_words(line: Line) -> str:
     if isnan(line.c_se):
         return f"c = {line.c:.3g} ns"
     digits = max(0, min(4, -int(f"{line.c_se:.0e}".split("e")[1]))) if line.c_se > 0 else 3
-    return f"c = {line.c:.{digits}f} ± {line.c_se:.{digits}f} ns"
+    return f"c = {round(line.c, digits) + 0.0:.{digits}f} ± {line.c_se:.{digits}f} ns"
 
 
 def _line_marks(figure: str, panel: str, hue: str, line: Line, last: float) -> list[dict[str, object]]:
