@@ -26,8 +26,12 @@ class RunDirectory:
         self.journal = Journal(path / "journal.jsonl")
 
     @classmethod
-    def create(cls, parent: Path, name: str, *, run_id: str, plan_yaml: str) -> RunDirectory:
-        """Make ``parent/<date>-<name>`` (``-2``, ``-3`` … where it exists). Raises ResultsError."""
+    def create(cls, parent: Path, name: str, *, run_id: str, plan_yaml: str, **facts: Any) -> RunDirectory:
+        """Make ``parent/<date>-<name>`` (``-2``, ``-3`` … where it exists). Raises ResultsError.
+
+        ``facts`` go to the journal's first line; ``kind="import"`` marks a run whose tables are not derived from raw
+        files of its own.
+        """
         base = f"{date.today().isoformat()}-{name}"
         try:
             parent.mkdir(parents=True, exist_ok=True)
@@ -36,7 +40,7 @@ class RunDirectory:
         except OSError as error:
             raise ResultsError(f"no run directory can be made in {parent}: {error.strerror}") from error
         run = cls(path)
-        run.journal.append("created", run_id=run_id)
+        run.journal.append("created", run_id=run_id, **facts)
         return run
 
     @classmethod
@@ -53,6 +57,11 @@ class RunDirectory:
     @property
     def run_id(self) -> str:
         return str(next(self.journal.events())["run_id"])
+
+    @property
+    def imported(self) -> bool:
+        """True where the tables came from logs of others: they are read as they are, never rebuilt."""
+        return next(self.journal.events()).get("kind") == "import"
 
     @property
     def figures(self) -> Path:

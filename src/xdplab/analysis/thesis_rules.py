@@ -1,0 +1,177 @@
+"""Rules for runs measured elsewhere: two independent counts of the same frames, and a generator with a ceiling.
+
+Imported trials have what our own lack, a second counter that nobody tuned to agree: a difference of 1 to 5 % is said,
+more is not believed. Where the generator cannot be believed and the DUT counted, the DUT's count is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pandas as pd
+
+from xdplab.analysis import verdicts
+from xdplab.analysis.derived import derive
+from xdplab.analysis.series import SERIES, key_of, plain
+from xdplab.analysis.values import Row, number, records, text
+from xdplab.analysis.verdicts import Verdict
+
+RowRule = Callable[[Row], str | None]
+RULES_VERSION = f"{verdicts.RULES_VERSION}-import-1"
+COUNTS_FAR = 0.05  # two counts of the same frames by two clocks
+COUNTS_CLOSE = 0.01
+CEILING_SHARE = 0.97  # of the least rate at which the generator was seen to miss frames
+ONE_QUEUE_FULL = 0.98  # of one queue's share of the link
+JUDGED = ("verdict", "reason", "limited_by")
+SERIES_AND_REPETITION = ("mode", "queues", "frame_bytes", "repetition")
+
+
+def counts_apart(row: Row) -> float | None:
+    """Return by what share the two counts differ in the window both hosts saw, None without one of them."""
+    tg, dut = number(row, "tg_count_pps"), number(row, "dut_count_pps")
+    if tg is None or dut is None or not max(tg, dut):
+        return None
+    return abs(tg - dut) / max(tg, dut)
+
+
+def traffic_was_sent(row: Row) -> str | None:
+    counts = [number(row, name) for name in ("tx_packets", "rx_packets", "dut_rx_packets")]
+    if any(counts) or all(count is None for count in counts):
+        return None
+    return "no traffic: nobody counted a frame"
+
+
+def counts_not_far(row: Row) -> str | None:
+    apart = counts_apart(row)
+    if apart is None or apart <= COUNTS_FAR:
+        return None
+    rates = f"{number(row, 'tg_count_pps'):.0f} and {number(row, 'dut_count_pps'):.0f} a second"
+    return f"TG and DUT disagree by {apart:.1%} on the same frames: {rates}"
+
+
+def sent_or_arrived(row: Row) -> str | None:
+    """Frames that reached the DUT were sent, whether or not the sender's log is there."""
+    return None if number(row, "dut_rx_packets") else verdicts.something_sent(row)
+
+
+REPLACED: dict[RowRule, RowRule] = {verdicts.counts_agree: counts_not_far, verdicts.something_sent: sent_or_arrived}
+RULES: tuple[RowRule, ...] = (
+    traffic_was_sent,
+    *(REPLACED.get(rule, rule) for rule in verdicts.RULES),
+)
+
+
+def one_queues_share_is_full(row: Row) -> bool:
+    """AF_XDP with one socket: the frames that the steering sends to its queue are all there is."""
+    queues, share = number(row, "queues"), verdicts.line_share(row, verdicts.forwarded(row))
+    if text(row, "mode") != "af_xdp" or share is None or not queues or queues < 2:
+        return False
+    return ONE_QUEUE_FULL <= share * queues <= 1.1
+
+
+def dut_alone_counted(row: Row) -> bool:
+    """At maximum load more is sent than a DUT forwards that does not fill the link."""
+    return number(row, "tx_packets") is None and text(row, "load") == "max" and not verdicts.link_is_full(row)
+
+
+LIMITS = (("link", one_queues_share_is_full), ("dut", dut_alone_counted))
+
+
+def judge(row: Row) -> Verdict:
+    """Judge one imported trial by its own row."""
+    for rule in RULES:
+        reason = rule(row)
+        if reason is not None:
+            return Verdict("invalid", reason, None)
+    remarks = [remark(row) for remark in verdicts.REMARKS]
+    limit = next((name for name, holds in LIMITS if holds(row)), None) or verdicts.limited_by(row)
+    return Verdict("valid", "; ".join(words for words in remarks if words), limit)
+
+
+NEEDED = (
+    *SERIES, "run_id", "trial_id", "point_id", "attempt", "block", "repetition", "accesses", "window_s", "tx_packets",
+    "rx_packets", "dut_rx_packets", "dut_tx_packets", "foreign_packets", "duplicate_packets", "queues_reached",
+    "link_bps", "offered_pps", "forwarded_pps", "forwarded_source", "tg_count_pps", "dut_count_pps", "dut_cpus",
+    "testrun_raw_ns", "program_run_ns", "null_reasons", "verdict", "reason", "limited_by",
+)  # fmt: skip
+DERIVED = ("ns_per_packet", "access_ns", "testrun_ns", "null_reasons")
+
+
+def with_derived(trials: pd.DataFrame) -> pd.DataFrame:
+    """Return ``trials`` with the columns of ``derive``, from the few columns that it needs: the rest costs seconds."""
+    found = derive(plain(trials, NEEDED))
+    return trials.assign(**{name: found[name].array for name in DERIVED})
+
+
+def judged_import(trials: pd.DataFrame) -> pd.DataFrame:
+    """Return imported ``trials`` with their verdicts and the columns derived from several trials."""
+    found = [judge(row) for row in records(plain(trials, [n for n in NEEDED if n not in JUDGED]))]
+    columns = {name: [getattr(v, name) for v in found] for name in ("verdict", "reason", "limited_by")}
+    columns["rules_version"] = [RULES_VERSION] * len(found)
+    table = trials.assign(**{name: pd.array(cells, dtype="string") for name, cells in columns.items()})
+    table = _with_signature(_with_ceiling(table))
+    return with_derived(table)
+
+
+def generator_ceiling_pps(trials: pd.DataFrame) -> float | None:
+    """Return the rate from which the TG is known to miss frames that the DUT sent, None where it never was seen to."""
+    tg, dut = (trials[name].astype("Float64") for name in ("tg_count_pps", "dut_count_pps"))
+    seen = tg[(tg > 0) & (tg < dut * (1 - COUNTS_FAR)) & (tg > 0.5 * tg.max())]
+    return CEILING_SHARE * float(seen.min()) if len(seen) else None
+
+
+def _with_ceiling(trials: pd.DataFrame) -> pd.DataFrame:
+    """A rate at the TG's ceiling that no second count confirms is the TG's: the DUT forwarded at least that."""
+    ceiling = generator_ceiling_pps(trials)
+    if ceiling is None:
+        return trials
+    alone = trials["dut_count_pps"].isna() & trials["tg_count_pps"].ge(ceiling).fillna(False)
+    at = alone & trials["verdict"].eq("valid").fillna(False)
+    words = f"; at the TG's ceiling ({ceiling / 1e6:.1f} Mpps and more): the DUT may have forwarded more"
+    return trials.assign(
+        limited_by=trials["limited_by"].mask(at, "generator"),
+        reason=trials["reason"].mask(at, trials["reason"] + words),
+    )
+
+
+def _with_signature(trials: pd.DataFrame) -> pd.DataFrame:
+    """A TG that hears nothing at all where the same setting forwards at another N or in another repetition is deaf."""
+    silent = deaf_by_signature(trials)
+    words = (
+        "the TG was deaf, by its signature: it sent all the time and counted 0 from the first row on, while the same "
+        "setting forwarded at other N or in other repetitions; no count of the DUT tells the rate"
+    )
+    return trials.assign(reason=trials["reason"].mask(silent, words))
+
+
+def deaf_by_signature(trials: pd.DataFrame) -> pd.Series:
+    """Return a mask: 0 received, something sent, no second count, and the setting is known to forward."""
+    heard = trials["rx_packets"].gt(0).fillna(False) | trials["dut_tx_packets"].gt(0).fillna(False)
+    silent = trials["rx_packets"].eq(0).fillna(False) & trials["tx_packets"].gt(0).fillna(False)
+    silent &= trials["dut_tx_packets"].isna()
+    series = key_of(trials, SERIES_AND_REPETITION)
+    forwards = series.isin(set(series[heard])) | trials["point_id"].isin(set(trials.loc[heard, "point_id"]))
+    return (silent & forwards).astype(bool)
+
+
+def deaf_by_count(trials: pd.DataFrame) -> pd.Series:
+    """Return a mask: the TG received 0 while the DUT's own interface counter forwards."""
+    return (trials["rx_packets"].eq(0) & trials["dut_tx_packets"].gt(0)).fillna(False).astype(bool)
+
+
+def corrected(trials: pd.DataFrame) -> pd.DataFrame:
+    """Return judged trials as the better counter tells them: where the TG missed frames, judged by the DUT's count.
+
+    A rate at the TG's ceiling without a second count is not the DUT's: its rate is null.
+    """
+    missed = trials["verdict"].eq("invalid").fillna(False) & trials["forwarded_source"].eq("dut").fillna(False)
+    missed &= trials["dut_tx_packets"].gt(0).fillna(False)
+    alone = plain(trials[missed], NEEDED).assign(rx_packets=np.nan, tg_count_pps=np.nan)
+    found = [judge(row) for row in records(alone)]
+    table = trials.copy()
+    for name in ("verdict", "limited_by"):
+        table.loc[missed, name] = [getattr(verdict, name) for verdict in found]
+    table.loc[missed, "reason"] = "by the DUT's count: " + table.loc[missed, "reason"]
+    capped = table["limited_by"].eq("generator").fillna(False)
+    return with_derived(table.assign(forwarded_pps=table["forwarded_pps"].mask(capped)))
