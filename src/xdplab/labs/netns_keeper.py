@@ -71,7 +71,7 @@ class NetnsHost:
         self.socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         script = Path(__file__).with_name("netns_host.py")
         self.process = subprocess.Popen(
-            [*isolated, sys.executable, "-I", "-B", str(script), name, sshd],
+            [*isolated, sys.executable, "-I", "-S", "-B", str(script), name, sshd],
             stdin=theirs.fileno(),
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,

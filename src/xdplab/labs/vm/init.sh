@@ -27,4 +27,4 @@ busybox mount --bind "/root$MODULES" "/root/lib/modules/$RELEASE" || die "the ke
 for place in proc sys dev; do
     busybox mount --move /$place /root/$place
 done
-exec busybox switch_root /root "$PYTHON" -I -B "$GUEST" "$PORTS" <root/dev/null >root/dev/console 2>&1
+exec busybox switch_root /root "$PYTHON" -I -S -B "$GUEST" "$PORTS" <root/dev/null >root/dev/console 2>&1

@@ -195,7 +195,8 @@ class VmKeeper(netns_keeper.Keeper):
         super().end()
 
     def hello(self, connection: socket.socket, asked: Answer) -> Answer:
-        return super().hello(connection, asked) | self.wanted["known"] | self.known
+        answer: Answer = super().hello(connection, asked)
+        return answer | self.wanted["known"] | self.known
 
 
 def _descriptor(process: "subprocess.Popen[bytes]") -> int:

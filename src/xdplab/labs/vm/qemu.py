@@ -35,8 +35,8 @@ class Way:
     name: str
     says: str
     options: tuple[str, ...]
-    cpus: int
-    """0: as many as the machine has, up to `MOST_CPUS`."""
+    cpus: float
+    """The share of this machine's CPUs the guest gets, up to `MOST_CPUS`; 0: one."""
     ping_s: float
     """Seconds between two signs of life asked of it; 0 where a question would be counted as the guest's work."""
 
@@ -44,15 +44,16 @@ class Way:
 WAYS: dict[str, Way] = {
     way.name: way
     for way in (
-        Way("kvm", "times under KVM", ("-accel", "kvm", "-cpu", "host"), 0, 5.0),
+        Way("kvm", "times under KVM", ("-accel", "kvm", "-cpu", "host"), 1.0, 5.0),
         Way(
             "count",
             "times are instructions",
-            ("-accel", "tcg,thread=single", "-icount", "shift=0,sleep=off", "-cpu", "max"),
-            1,
+            # sleep=on: an idle guest waits in real time, or its deadlines would pass while it waits for the outside.
+            ("-accel", "tcg,thread=single", "-icount", "shift=0,sleep=on", "-cpu", "max"),
+            0.0,
             0.0,
         ),
-        Way("functional", "no times", ("-accel", "tcg,thread=multi", "-cpu", "max"), 1, 5.0),
+        Way("functional", "no times", ("-accel", "tcg,thread=multi", "-cpu", "max"), 0.5, 5.0),
     )
 }
 
@@ -117,4 +118,4 @@ def initrd(kernel: Kernel, busybox: str) -> bytes:
 
 def guest_cpus(way: Way) -> int:
     """Return how many CPUs a guest run this way gets."""
-    return way.cpus or min(len(os.sched_getaffinity(0)), MOST_CPUS)
+    return max(1, min(int(way.cpus * len(os.sched_getaffinity(0))), MOST_CPUS))
