@@ -55,7 +55,7 @@ def save(
     sheet = sheet_of(draw(view, style))
     files = {suffix: render(sheet, suffix, style, stem, source or {}) for suffix in formats}
     files["csv"] = view.marks.assign(file=stem).to_csv(index=False, lineterminator="\n").encode()
-    return tuple(_write(folder / f"{stem}.{suffix}", data) for suffix, data in files.items())
+    return tuple(write_whole(folder / f"{stem}.{suffix}", data) for suffix, data in files.items())
 
 
 def sheet_of(axes: Axes | Panels) -> Figure:
@@ -65,7 +65,7 @@ def sheet_of(axes: Axes | Panels) -> Figure:
     return found
 
 
-def _write(path: Path, data: bytes) -> Path:
+def write_whole(path: Path, data: bytes) -> Path:
     """A figure is whole or absent: a reader never opens half a file."""
     partial = path.with_name(f".{path.name}.partial")
     try:
