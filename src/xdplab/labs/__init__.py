@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from xdplab.errors import LabError
-from xdplab.labs import netns
+from xdplab.labs import netns, vm
 from xdplab.labs.base import Arrangement, Cpus, Lab
 from xdplab.labs.control import owner
 
@@ -37,6 +37,15 @@ KINDS: dict[str, Kind] = {
         down=netns.down,
         status=netns.status,
         arrangement=netns.arrangement,
+    ),
+    "vm": Kind(
+        names="vm:KERNEL, vm:KERNEL:kvm|count|functional",
+        default=vm.DEFAULT,
+        open=vm.open_lab,
+        up=vm.up,
+        down=vm.down,
+        status=vm.status,
+        arrangement=vm.arrangement,
     ),
 }
 """A new kind of lab is a line here."""
