@@ -10,8 +10,6 @@ import struct
 import zlib
 from collections.abc import Callable
 
-import pyarrow as pa
-
 _MAGIC = (0x202, b"HdrS")
 _SETUP_SECTORS, _PAYLOAD = 0x1F1, 0x248
 _ELF = b"\x7fELF"
@@ -47,6 +45,8 @@ def _gzip(payload: bytes) -> bytes:
 
 
 def _zstd(payload: bytes) -> bytes:
+    import pyarrow as pa  # only here: a lab is asked about far more often than a kernel is fetched
+
     size: int = struct.unpack("<I", payload[-4:])[0]  # appended by the kernel's Makefile
     plain: bytes = pa.Codec("zstd").decompress(payload[:-4], decompressed_size=size, asbytes=True)
     return plain

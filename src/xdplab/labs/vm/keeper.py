@@ -120,7 +120,7 @@ class VmKeeper(netns_keeper.Keeper):
         try:
             self.listener.bind(self.options.address.replace("@", "\0", 1))
         except OSError as error:
-            raise netns_keeper.KeeperError(f"the lab's name is taken: {error.strerror}") from error
+            raise netns_keeper.NameTakenError(f"the lab's name is taken: {error.strerror}") from error
         started = time.monotonic()
         self.guest = Guest(self.wanted)
         self.console = Console(_descriptor(self.guest.process), Path(self.wanted["console"]))
@@ -196,7 +196,8 @@ class VmKeeper(netns_keeper.Keeper):
 
     def hello(self, connection: socket.socket, asked: Answer) -> Answer:
         answer: Answer = super().hello(connection, asked)
-        return answer | self.wanted["known"] | self.known
+        answer |= self.wanted["known"]
+        return answer | self.known
 
 
 def _descriptor(process: "subprocess.Popen[bytes]") -> int:

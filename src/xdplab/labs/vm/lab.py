@@ -104,6 +104,8 @@ def up(instance: str, uid: int, *, lease: bool = False) -> bool:
         "known": {"kernel": name, "release": kernel.release, "version": kernel.version, "way": way.name, "why": why},
     }
     answer = _start(wanted, qemu.initrd(kernel, tools["busybox"]))
+    if answer.get("taken") and _wait_listening(uid, instance):
+        return False  # someone else was a moment faster
     if "error" in answer:
         raise LabError(f"lab {full_name(instance)}: {answer['error']}", remedy=answer.get("remedy"))
     return True
