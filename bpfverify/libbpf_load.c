@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+// libbpf reaches the kernel through libc's syscall(). The definition below comes before libc's in the dynamic
+// linker's search, so a BPF_PROG_LOAD that libbpf prepared passes here and is made by measure_load(): once or
+// many times, timed or watched. libbpf is told that it succeeded, so one program's refusal does not end the
+// object; it is opened once, not once a program. Feature probes of libbpf are known by their log: it is not
+// one of ours.
+#include "libbpf_load.h"
+#include "measure.h"
+#include "program_types.h"
+#include "record.h"
+#include "verdict.h"
+
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define LOG_TAG_BYTES 128 // libbpf wants a log buffer to know the program by
+
+struct slot { // one program of the object being loaded
+    struct bpf_program *program;
+    char log[LOG_TAG_BYTES];
+    bool done;
+};
+
+static struct slot *slots;
+static size_t slot_count;
+static struct record record;
+static const char *object_path;
+static char words[1024];
+
+static int keep_words(enum libbpf_print_level level, const char *format, va_list arguments) {
+    size_t used = strlen(words);
+    if (level == LIBBPF_WARN && used < sizeof(words) - 1)
+        vsnprintf(words + used, sizeof(words) - used, format, arguments);
+    return 0;
+}
+
+void libbpf_collect_words(void) { libbpf_set_print(keep_words); }
+
+static struct slot *slot_of(const union bpf_attr *attributes) {
+    for (size_t i = 0; i < slot_count; i++)
+        if (attributes->log_buf == (uintptr_t)slots[i].log)
+            return &slots[i];
+    return NULL;
+}
+
+static void begin_record(const struct bpf_program *program) {
+    record_begin(&record, object_path, "libbpf");
+    record.section = bpf_program__section_name(program);
+    record.name = bpf_program__name(program);
+    record.program_type = bpf_program__type(program);
+}
+
+static long load_prepared(struct slot *slot, const union bpf_attr *attributes, unsigned int size) {
+    begin_record(slot->program);
+    int fd = measure_load(&record, attributes, size);
+    record_print(&record);
+    slot->done = true;
+    return fd >= 0 ? fd : open("/dev/null", O_RDONLY | O_CLOEXEC);
+}
+
+long syscall(long number, ...) {
+    static long (*libc_syscall)(long, ...);
+    long argument[6];
+    va_list arguments;
+    va_start(arguments, number);
+    for (int i = 0; i < 6; i++)
+        argument[i] = va_arg(arguments, long);
+    va_end(arguments);
+    if (number != __NR_bpf) {
+        if (!libc_syscall)
+            libc_syscall = (long (*)(long, ...))dlsym(RTLD_NEXT, "syscall");
+        return libc_syscall(number, argument[0], argument[1], argument[2], argument[3], argument[4],
+                            argument[5]);
+    }
+    const union bpf_attr *attributes = (const union bpf_attr *)argument[1];
+    struct slot *slot = argument[0] == BPF_PROG_LOAD ? slot_of(attributes) : NULL;
+    if (slot && !slot->done)
+        return load_prepared(slot, attributes, argument[2]);
+    return bpf_call(argument[0], (void *)argument[1], argument[2]);
+}
+
+static bool keeps_its_size(enum bpf_map_type type) {
+    return type == BPF_MAP_TYPE_SK_STORAGE || type == BPF_MAP_TYPE_TASK_STORAGE ||
+           type == BPF_MAP_TYPE_INODE_STORAGE || type == BPF_MAP_TYPE_CGROUP_STORAGE ||
+           type == BPF_MAP_TYPE_STRUCT_OPS;
+}
+
+// What its owner would set before loading: nothing is pinned, and no map is without entries.
+static void prepare_maps(struct bpf_object *object) {
+    struct bpf_map *map;
+    bpf_object__for_each_map(map, object) {
+        bpf_map__set_pin_path(map, NULL);
+        if (!bpf_map__max_entries(map) && !keeps_its_size(bpf_map__type(map)))
+            bpf_map__set_max_entries(
+                map, bpf_map__type(map) == BPF_MAP_TYPE_PERF_EVENT_ARRAY ? libbpf_num_possible_cpus() : 1);
+    }
+}
+
+static bool find_kind(struct bpf_program *program) {
+    struct program_kind kind = {0};
+    const char *section = bpf_program__section_name(program);
+    bool ruled = program_kind_ruled(object_path, section, &kind);
+    if (!ruled && bpf_program__type(program))
+        return true;
+    if (!ruled)
+        kind = program_kind_of(object_path, section);
+    if (!kind.type)
+        return false;
+    bpf_program__set_type(program, kind.type);
+    bpf_program__set_expected_attach_type(program, kind.attach);
+    return true;
+}
+
+static void print_words(struct slot *slot, const char *text) {
+    begin_record(slot->program);
+    snprintf(record.words, sizeof(record.words), "%s", text);
+    judge_words(&record);
+    record_print(&record);
+    slot->done = true;
+}
+
+// All programs of an object, or the one at `only`. A program without a type is told of and left out.
+static void prepare_programs(struct bpf_object *object, long only) {
+    struct bpf_program *program;
+    long rank = 0;
+    bpf_object__for_each_program(program, object) {
+        struct slot *slot = &slots[rank];
+        slot->program = program;
+        bpf_program__set_log_buf(program, slot->log, sizeof(slot->log));
+        bpf_program__set_log_level(program, effort.log_level);
+        bool wanted = !slot->done && (only < 0 || only == rank);
+        if (wanted && !find_kind(program)) {
+            print_words(slot, "no program type for its section");
+            wanted = false;
+        }
+        bpf_program__set_autoload(program, wanted);
+        rank++;
+    }
+}
+
+static struct bpf_object *open_object(const void *bytes, size_t size) {
+    words[0] = '\0';
+    LIBBPF_OPTS(bpf_object_open_opts, options, .object_name = "bpfverify");
+    struct bpf_object *object = bpf_object__open_mem(bytes, size, &options);
+    if (object)
+        prepare_maps(object);
+    return object;
+}
+
+static size_t count_programs(struct bpf_object *object) {
+    struct bpf_program *program;
+    size_t count = 0;
+    bpf_object__for_each_program(program, object) count++;
+    return count;
+}
+
+// What the preparation of its neighbours stopped gets a load of its own; what its own stopped is told with
+// libbpf's words.
+static void load_alone(const void *bytes, size_t size, long rank) {
+    struct bpf_object *object = open_object(bytes, size);
+    if (!object)
+        return;
+    prepare_programs(object, rank);
+    if (!slots[rank].done) {
+        int error = bpf_object__load(object);
+        if (!slots[rank].done)
+            print_words(&slots[rank], words[0] ? words : strerror(-error));
+    }
+    bpf_object__close(object);
+}
+
+const char *libbpf_load(const char *path, const void *bytes, size_t size) {
+    object_path = path;
+    struct bpf_object *object = open_object(bytes, size);
+    if (!object)
+        return words[0] ? words : strerror(errno);
+    slot_count = count_programs(object);
+    slots = calloc(slot_count + 1, sizeof(*slots));
+    if (!slots)
+        abort();
+    prepare_programs(object, -1);
+    bpf_object__load(object);
+    bpf_object__close(object);
+    for (size_t i = 0; i < slot_count; i++)
+        if (!slots[i].done)
+            load_alone(bytes, size, i);
+    free(slots);
+    bool none = slot_count == 0;
+    slot_count = 0;
+    return none ? "it holds no program" : NULL;
+}

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+// A worker process goes through the objects; where one of them breaks it (a fault in libbpf, a deadline), its
+// parent says so and starts another worker behind that object. Nobody's object ends the list.
+#include "elf_file.h"
+#include "libbpf_load.h"
+#include "measure.h"
+#include "options.h"
+#include "raw_load.h"
+#include "record.h"
+#include "watch_load.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define LARGEST_OBJECT (256u << 20)
+
+static void *read_file(const char *path, size_t *size, const char **wrong) {
+    struct stat status;
+    void *bytes = NULL;
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0 || fstat(fd, &status))
+        *wrong = strerror(errno);
+    else if (!S_ISREG(status.st_mode) || status.st_size > LARGEST_OBJECT)
+        *wrong = "not a file of at most 256 MiB";
+    else if (!(bytes = malloc(status.st_size + 1)) || read(fd, bytes, status.st_size) != status.st_size)
+        *wrong = "it cannot be read whole";
+    else
+        *size = status.st_size;
+    if (fd >= 0)
+        close(fd);
+    return bytes;
+}
+
+static bool has_legacy_maps(const struct elf_file *elf) {
+    for (size_t i = 1; i < elf->section_count; i++)
+        if (!strncmp(elf_section_name(elf, i), "maps", 4))
+            return true;
+    return false;
+}
+
+// libbpf where it can; the raw loader for what libbpf 1.0 and later does not take.
+static void verify_bytes(const char *path, const void *bytes, size_t size) {
+    struct elf_file elf;
+    char both[1600];
+    const char *wrong = elf_open(&elf, bytes, size);
+    if (wrong) {
+        record_print_object(path, wrong);
+        return;
+    }
+    const char *refused = has_legacy_maps(&elf) ? "it has legacy maps" : libbpf_load(path, bytes, size);
+    wrong = refused ? raw_load(path, &elf, refused) : NULL;
+    if (wrong) {
+        snprintf(both, sizeof(both), "%s (libbpf: %.1024s)", wrong, refused);
+        record_print_object(path, both);
+    }
+}
+
+static void verify_file(const char *path) {
+    size_t size = 0;
+    const char *wrong = NULL;
+    void *bytes = read_file(path, &size, &wrong);
+    alarm(object_deadline_s);
+    if (wrong)
+        record_print_object(path, wrong);
+    else
+        verify_bytes(path, bytes, size);
+    alarm(0);
+    free(bytes);
+}
+
+static void work(char **paths, int count, volatile int *at) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (effort.watch)
+        watch_setup();
+    for (; *at < count; (*at)++)
+        verify_file(paths[*at]);
+}
+
+static void tell_end(const char *path, int status) {
+    char message[128];
+    int number = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+    if (number == SIGALRM)
+        snprintf(message, sizeof(message), "still not loaded after %u s", object_deadline_s);
+    else
+        snprintf(message, sizeof(message), "the loader broke on it (%s)",
+                 number ? strsignal(number) : "it ended without a verdict");
+    record_print_object(path, message);
+}
+
+static void allow_memory(void) {
+    const struct rlimit all = {RLIM_INFINITY, RLIM_INFINITY};
+    setrlimit(RLIMIT_MEMLOCK, &all); // before 5.11 maps and programs are charged to it
+}
+
+int main(int argument_count, char **arguments) {
+    int first = options_read(argument_count, arguments);
+    int count = argument_count - first;
+    volatile int *at = mmap(NULL, sizeof(*at), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (at == MAP_FAILED) {
+        perror("bpfverify");
+        return 1;
+    }
+    allow_memory();
+    libbpf_collect_words();
+    while (*at < count) {
+        int status = 0;
+        pid_t worker = fork();
+        if (worker == 0) {
+            work(arguments + first, count, at);
+            _exit(0);
+        }
+        if (worker < 0 || waitpid(worker, &status, 0) < 0) {
+            perror("bpfverify");
+            return 1;
+        }
+        if (*at < count) {
+            tell_end(arguments[first + *at], status);
+            (*at)++;
+        }
+    }
+    return 0;
+}

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "measure.h"
+#include "verdict.h"
+#include "watch_load.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#define MOST_RETRIES 5 // a signal interrupts the verifier with EAGAIN
+
+struct effort effort = {.loads = 1, .budget_ns = 1000000000, .log_level = 4};
+
+long bpf_call(int command, void *attributes, unsigned int size) {
+    static long (*libc_syscall)(long, ...);
+    if (!libc_syscall)
+        libc_syscall = (long (*)(long, ...))dlsym(RTLD_NEXT, "syscall");
+    return libc_syscall(__NR_bpf, command, attributes, size);
+}
+
+static long long now_ns(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec * 1000000000LL + now.tv_nsec;
+}
+
+// FNV-1a over the instructions, without the descriptors that differ from load to load.
+static unsigned long long hash_of(const struct bpf_insn *insns, size_t count) {
+    unsigned long long hash = 0xcbf29ce484222325;
+    for (size_t i = 0; i < count; i++) {
+        struct bpf_insn insn = insns[i];
+        if (insn.code == (BPF_LD | BPF_IMM | BPF_DW) && insn.src_reg)
+            insn.imm = 0;
+        const unsigned char *bytes = (const unsigned char *)&insn;
+        for (size_t at = 0; at < sizeof(insn); at++)
+            hash = (hash ^ bytes[at]) * 0x100000001b3;
+    }
+    return hash;
+}
+
+static int load_once(struct record *record, union bpf_attr *attributes, unsigned int size) {
+    long fd = -1;
+    for (int tries = 0; tries < MOST_RETRIES; tries++) {
+        record->log[0] = '\0';
+        long long start = now_ns();
+        fd = bpf_call(BPF_PROG_LOAD, attributes, size);
+        long long end = now_ns();
+        record->error = fd < 0 ? errno : 0;
+        record->load_ns[record->loads] = end - start;
+        if (record->error != EAGAIN)
+            break;
+    }
+    record->loads++;
+    return fd;
+}
+
+static int load_watched(struct record *record, union bpf_attr *attributes, unsigned int size) {
+    watch_begin();
+    int fd = load_once(record, attributes, size);
+    watch_end(record);
+    record->loads = 0;
+    return fd;
+}
+
+static int load_timed(struct record *record, union bpf_attr *attributes, unsigned int size) {
+    long long spent = 0;
+    int fd = -1;
+    while (record->loads < effort.loads && spent < effort.budget_ns) {
+        if (fd >= 0)
+            close(fd);
+        fd = load_once(record, attributes, size);
+        spent += record->load_ns[record->loads - 1];
+    }
+    return fd;
+}
+
+static void read_info(struct record *record, int fd) {
+    struct bpf_prog_info info = {0};
+    union bpf_attr attributes = {.info = {.bpf_fd = fd, .info_len = sizeof(info), .info = (uintptr_t)&info}};
+    if (bpf_call(BPF_OBJ_GET_INFO_BY_FD, &attributes, sizeof(attributes)))
+        return;
+    record->xlated_bytes = info.xlated_prog_len;
+    record->jited_bytes = info.jited_prog_len ? (long long)info.jited_prog_len : UNKNOWN;
+    record->verified_insns = info.verified_insns ? (long long)info.verified_insns : UNKNOWN;
+}
+
+int measure_load(struct record *record, const union bpf_attr *given, unsigned int size) {
+    union bpf_attr attributes;
+    memset(&attributes, 0, sizeof(attributes));
+    memcpy(&attributes, given, size < sizeof(attributes) ? size : sizeof(attributes));
+    attributes.log_buf = (uintptr_t)record->log;
+    attributes.log_size = sizeof(record->log);
+    attributes.log_level = effort.log_level;
+    attributes.kern_version = effort.kernel_version;
+    record->program_type = attributes.prog_type;
+    record->insns = attributes.insn_cnt;
+    record->hash = hash_of((const struct bpf_insn *)(uintptr_t)attributes.insns, attributes.insn_cnt);
+    int fd = effort.watch ? load_watched(record, &attributes, size) : load_timed(record, &attributes, size);
+    if (fd >= 0)
+        read_info(record, fd);
+    judge_load(record);
+    return fd;
+}

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+// One BPF_PROG_LOAD, measured, whoever prepared its attributes. The only place that loads what is to be
+// verified.
+#pragma once
+
+#include "record.h"
+
+#include <stdbool.h>
+
+struct effort {
+    size_t loads;        // of each program
+    long long budget_ns; // no further load once those of a program have taken so long
+    unsigned int log_level;
+    unsigned int kernel_version; // for kprobe programs on kernels that compare it
+    bool watch;                  // count memory and branches: such loads are not timed
+};
+
+extern struct effort effort;
+
+// Loads by `attributes` of `size` bytes, with the record's log. Fills in hash, verdict, times, sizes; returns
+// the last load's descriptor, or -1.
+int measure_load(struct record *record, const union bpf_attr *attributes, unsigned int size);
+
+// Past any interposer: libbpf's own calls are what it interposes.
+long bpf_call(int command, void *attributes, unsigned int size);

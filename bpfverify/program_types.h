@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+// What kind of program a section holds: by the user's table, else by libbpf's names, else by older ones.
+#pragma once
+
+#include <stdbool.h>
+
+struct program_kind {
+    unsigned int type;   // 0 where nothing says
+    unsigned int attach; // expected_attach_type
+};
+
+// Adds the rules of a file, of which the first that fits decides: a line each of OBJECT-PATTERN
+// SECTION-PATTERN TYPE (shell patterns; TYPE as libbpf names it, such as sched_cls). Returns NULL, or what is
+// wrong, naming the line.
+const char *program_types_read(const char *path);
+
+struct program_kind program_kind_of(const char *object_path, const char *section);
+
+// The user's rule alone: it outranks what libbpf found.
+bool program_kind_ruled(const char *object_path, const char *section, struct program_kind *kind);

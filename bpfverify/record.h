@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// What is learnt of one program, and its JSON line.
+#pragma once
+
+#include <linux/bpf.h>
+#include <stddef.h>
+
+#define MOST_LOADS 1000
+#define LOG_BYTES 65536
+#define UNKNOWN (-1)
+
+enum verdict { ACCEPTED, REJECTED, COMPLEXITY, ENVIRONMENT, NO_TYPE, LOADER, VERDICTS };
+
+struct record {
+    const char *object;
+    const char *section;
+    const char *name;
+    const char *loader; // "libbpf" or "raw"
+    unsigned int program_type;
+    size_t insns; // as handed to the kernel; 0 where it did not come to that
+    unsigned long long hash;
+    enum verdict verdict;
+    const char *cause; // in words, NULL where accepted
+    int error;         // errno of BPF_PROG_LOAD
+    size_t loads;
+    long long load_ns[MOST_LOADS]; // BPF_PROG_LOAD alone
+    char log[LOG_BYTES];           // of the last load
+    char words[1024];              // the loader's own, or libbpf's
+    long long xlated_bytes, jited_bytes, verified_insns;
+    // Of one load with watching on; UNKNOWN with a reason otherwise.
+    long long peak_bytes, cgroup_peak_bytes, branches;
+    const char *peak_reason, *cgroup_reason, *branches_reason;
+};
+
+// An empty record; call before any other field is set.
+void record_begin(struct record *record, const char *object, const char *loader);
+void record_print(const struct record *record);
+
+// The line of an object of which no program can even be named.
+void record_print_object(const char *object, const char *message);
+
+const char *verdict_name(enum verdict verdict);

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "watch_load.h"
+#include "cgroup.h"
+#include "watch.h"
+
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+extern const char embedded_watch_start[], embedded_watch_end[];
+
+static struct watch *shared;
+static char pages_reason[256];
+static char branches_reason[256];
+
+static struct bpf_program *program(struct bpf_object *object, const char *name) {
+    return bpf_object__find_program_by_name(object, name);
+}
+
+static int learn_tgid(struct bpf_object *object) {
+    LIBBPF_OPTS(bpf_test_run_opts, options);
+    return bpf_prog_test_run_opts(bpf_program__fd(program(object, "whoami")), &options);
+}
+
+static struct bpf_object *load_with(const char *branch_program) {
+    static const char *const BRANCH_PROGRAMS[] = {"branch_fentry", "branch_kprobe"};
+    struct bpf_object *object =
+        bpf_object__open_mem(embedded_watch_start, embedded_watch_end - embedded_watch_start, NULL);
+    if (!object)
+        return NULL;
+    for (size_t i = 0; i < 2; i++)
+        bpf_program__set_autoload(program(object, BRANCH_PROGRAMS[i]),
+                                  branch_program && !strcmp(branch_program, BRANCH_PROGRAMS[i]));
+    if (!bpf_object__load(object) &&
+        (!branch_program || bpf_program__attach(program(object, branch_program))))
+        return object;
+    bpf_object__close(object);
+    return NULL;
+}
+
+// An object with the first way to count branches that this kernel has, or without any.
+static struct bpf_object *load_best(void) {
+    static const char *const WAYS[] = {"branch_fentry", "branch_kprobe", NULL};
+    struct bpf_object *object = NULL;
+    size_t way = 0;
+    for (; !object && way < 3; way++)
+        object = load_with(WAYS[way]);
+    if (object && !WAYS[way - 1])
+        snprintf(branches_reason, sizeof(branches_reason),
+                 "push_stack() cannot be traced: the compiler inlined it, or the kernel has no such probe");
+    return object;
+}
+
+void watch_setup(void) {
+    cgroup_setup();
+    struct bpf_object *object = load_best();
+    if (!object || !bpf_program__attach(program(object, "page_alloc")) ||
+        !bpf_program__attach(program(object, "page_free")) || learn_tgid(object)) {
+        snprintf(pages_reason, sizeof(pages_reason), "the tracepoints cannot be used: %s", strerror(errno));
+        snprintf(branches_reason, sizeof(branches_reason), "%.200s", pages_reason);
+        return;
+    }
+    int memory = bpf_object__find_map_fd_by_name(object, ".bss");
+    void *mapped = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED, memory, 0);
+    if (mapped == MAP_FAILED)
+        snprintf(pages_reason, sizeof(pages_reason), "the counts cannot be read: %s", strerror(errno));
+    else
+        shared = mapped;
+}
+
+void watch_begin(void) {
+    cgroup_enter();
+    if (!shared)
+        return;
+    shared->pages = shared->peak_pages = 0;
+    shared->branches = 0;
+    __atomic_store_n(&shared->armed, 1, __ATOMIC_SEQ_CST);
+}
+
+void watch_end(struct record *record) {
+    if (shared)
+        __atomic_store_n(&shared->armed, 0, __ATOMIC_SEQ_CST);
+    record->cgroup_reason = cgroup_leave(&record->cgroup_peak_bytes);
+    record->peak_reason = shared ? NULL : pages_reason;
+    record->branches_reason = branches_reason[0] ? branches_reason : NULL;
+    if (!shared)
+        return;
+    record->peak_bytes = shared->peak_pages * sysconf(_SC_PAGESIZE);
+    if (!branches_reason[0])
+        record->branches = shared->branches;
+}
