@@ -7,25 +7,27 @@ from collections.abc import Sequence
 from contextlib import suppress
 from itertools import groupby
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from xdplab.errors import HostLostError, ResultsError, UnsupportedError, XdplabError
-from xdplab.plan import Trial
-from xdplab.runner.progress import Observer
+from xdplab.runner.progress import AnyTrial, Observer
 from xdplab.runner.state import Attempt, RunState, Status, read_state
 from xdplab.store import RunDirectory
 
 # A full disk or a lab that is gone: the attempt stays absent, `resume` measures it later.
 _ENDS_THE_RUN = (ResultsError, HostLostError)
 
+T = TypeVar("T", bound=AnyTrial)
+OfT = TypeVar("OfT", bound=AnyTrial, contravariant=True)
 
-class Study(Protocol):
+
+class Study(Protocol[OfT]):
     """What can measure a point: XDP traffic, or any study of the execution side."""
 
-    def enter_block(self, trials: Sequence[Trial]) -> None:
+    def enter_block(self, trials: Sequence[OfT]) -> None:
         """Apply what the trials of a block share."""
 
-    def measure(self, trial: Trial, raw: Path, facts: dict[str, Any]) -> None:
+    def measure(self, trial: OfT, raw: Path, facts: dict[str, Any]) -> None:
         """Measure one trial: raw files into ``raw``, what was requested and obtained into ``facts`` as it is learnt.
 
         Raises UnsupportedError where the lab cannot, another XdplabError where something broke.
@@ -36,7 +38,7 @@ class Study(Protocol):
 
 
 def run_trials(
-    run: RunDirectory, trials: Sequence[Trial], study: Study, observer: Observer, *, retries: int, pause_s: float
+    run: RunDirectory, trials: Sequence[T], study: Study[T], observer: Observer, *, retries: int, pause_s: float
 ) -> RunState:
     """Measure every trial the run still owes and return its state. A trial that failed is tried ``retries`` more times.
 
@@ -58,7 +60,7 @@ def run_trials(
 
 
 def _one_round(
-    run: RunDirectory, state: RunState, trials: Sequence[Trial], study: Study, observer: Observer, pause_s: float
+    run: RunDirectory, state: RunState, trials: Sequence[T], study: Study[T], observer: Observer, pause_s: float
 ) -> None:
     for _, group in groupby(trials, key=lambda t: (t.repetition, t.block)):
         block = list(group)
@@ -71,7 +73,7 @@ def _one_round(
             study.leave_block()
 
 
-def _enter(study: Study, block: Sequence[Trial]) -> XdplabError | None:
+def _enter(study: Study[T], block: Sequence[T]) -> XdplabError | None:
     """What the block's settings cannot be is the verdict of each of its trials."""
     try:
         study.enter_block(block)
@@ -85,8 +87,8 @@ def _enter(study: Study, block: Sequence[Trial]) -> XdplabError | None:
 def _attempt(
     run: RunDirectory,
     state: RunState,
-    trial: Trial,
-    study: Study,
+    trial: T,
+    study: Study[T],
     observer: Observer,
     broken: XdplabError | None,
 ) -> None:

@@ -7,14 +7,29 @@ from typing import Protocol
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from xdplab.plan import Trial
 from xdplab.runner.state import Attempt, RunState
 
 
-class Observer(Protocol):
-    def started(self, state: RunState, trial: Trial) -> None: ...
+class AnyTrial(Protocol):
+    """What the runner must know of a trial; `xdplab.plan.Trial` is one. ``point`` is told by its ``str()``."""
 
-    def finished(self, trial: Trial, attempt: Attempt) -> None: ...
+    @property
+    def trial_id(self) -> str: ...
+
+    @property
+    def point(self) -> object: ...
+
+    @property
+    def repetition(self) -> int: ...
+
+    @property
+    def block(self) -> int: ...
+
+
+class Observer(Protocol):
+    def started(self, state: RunState, trial: AnyTrial) -> None: ...
+
+    def finished(self, trial: AnyTrial, attempt: Attempt) -> None: ...
 
     def interrupted(self) -> None: ...
 
@@ -39,12 +54,12 @@ class PlainObserver:
     def _print(self, text: str) -> None:
         self._console.print(text, markup=False, highlight=False, soft_wrap=True)
 
-    def started(self, state: RunState, trial: Trial) -> None:
+    def started(self, state: RunState, trial: AnyTrial) -> None:
         number = len(state.last.keys() & set(state.planned) | {trial.trial_id})
         eta = "" if state.eta_s is None else f", {state.eta_s:.0f} s to go"
         self._place = f"[{number}/{len(state.planned)}{eta}]"
 
-    def finished(self, trial: Trial, attempt: Attempt) -> None:
+    def finished(self, trial: AnyTrial, attempt: Attempt) -> None:
         said = attempt.status if attempt.reason is None else f"{attempt.status}: {attempt.reason}"
         self._print(f"{self._place} {trial.point}, repetition {trial.repetition}: {said} ({attempt.duration_s:.2f} s)")
 
@@ -64,13 +79,13 @@ class RichObserver(PlainObserver):
         self._progress = Progress(*columns, console=console, transient=True)
         self._task = self._progress.add_task("", total=None)
 
-    def started(self, state: RunState, trial: Trial) -> None:
+    def started(self, state: RunState, trial: AnyTrial) -> None:
         super().started(state, trial)
         self._progress.start()
         done = len(state.last.keys() & set(state.planned))
         self._progress.update(self._task, description=str(trial.point), completed=done, total=len(state.planned))
 
-    def finished(self, trial: Trial, attempt: Attempt) -> None:
+    def finished(self, trial: AnyTrial, attempt: Attempt) -> None:
         self._progress.advance(self._task)
         if attempt.status == "failed":
             super().finished(trial, attempt)
