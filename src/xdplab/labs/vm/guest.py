@@ -27,6 +27,7 @@ ADDRESS = "10.0.2.15"  # the one QEMU's user network forwards to
 INTERFACE = "eth0"
 PORT_NAME = "xdplab"
 QUEUES = 8
+BUILT, BUILT_OPTIONS = "/mnt/xdplab-native", "trans=virtio,version=9p2000.L,cache=mmap,msize=262144"
 ROOT_PATH = netns_host.PATH
 STANDARD_STREAMS = {"fd": "fd", "stdin": "fd/0", "stdout": "fd/1", "stderr": "fd/2"}
 
@@ -41,6 +42,7 @@ class GuestKeeper(netns_keeper.Keeper):
 
     def make(self) -> None:
         netns_host.command("umount", "/sys")  # the host mounts its own, which the kernel refuses on top of this one
+        share_built()
         self.guest = netns_keeper.NetnsHost("guest", INTERFACE, netns_keeper.find_sshd(), isolated=())
         super().make()  # the three hosts come up beside one another
         self.guest.listen()
@@ -48,6 +50,7 @@ class GuestKeeper(netns_keeper.Keeper):
         self.guest.listen()
         netns_host.command("ip", "address", "add", f"{ADDRESS}/24", "dev", INTERFACE)
         self.hosts["guest"] = self.guest
+        self.each(link_built)
 
     def serve(self) -> None:
         for name, host in self.hosts.items():
@@ -57,6 +60,18 @@ class GuestKeeper(netns_keeper.Keeper):
         known: dict[str, Any] = {name: self.hello(self.listener, {})[name] for name in ("cpus", "queues", "hosts")}
         os.write(self.outside, json.dumps(known).encode() + b"\n")
         super().serve()
+
+
+def share_built() -> None:
+    """Mount the folder outside in which compiled tools are kept: under TCG a compiler takes a minute."""
+    Path(BUILT).mkdir(parents=True, exist_ok=True)
+    netns_host.command("mount", "-t", "9p", "-o", BUILT_OPTIONS, "native", BUILT)
+
+
+def link_built(host: netns_keeper.NetnsHost) -> None:
+    """Let the host's own work directory, a memory of its own, show that folder as ``native``."""
+    link = f"{netns_host.WORK_DIR}/native"
+    netns_host.command("nsenter", "--target", str(host.process.pid), "--mount", "ln", "-s", BUILT, link)
 
 
 def enter(host: netns_keeper.NetnsHost, door: socket.socket) -> None:

@@ -49,6 +49,14 @@ class VmLab(NetnsLab):
     def label(self) -> str:
         return f"virtual lab, vm {self._known['kernel']}, {self.way}: {qemu.WAYS[self.way].says}"
 
+    @property
+    def native_dir(self) -> Path:
+        """The folder of this machine that is ``native`` in the work directory of every guest's hosts.
+
+        A guest has this machine's compilers and libraries, so that what is built here need not be built there.
+        """
+        return _native_dir()
+
     @cached_property
     def guest(self) -> Host:
         return self._reach("guest")
@@ -96,7 +104,7 @@ def up(instance: str, uid: int, *, lease: bool = False) -> bool:
         "address": control.address(uid, instance, PREFIX),
         "uid": uid,
         "lease": lease,
-        "argv": qemu.argv(way, kernel, qemu.guest_cpus(way)),
+        "argv": qemu.argv(way, kernel, _native_dir()),
         "ports": qemu.PORTS,
         "start_s": START_S,
         "ping_s": way.ping_s,
@@ -135,6 +143,15 @@ def status(uid: int) -> list[dict[str, Any]]:
 def console(instance: str) -> Path:
     """Return the file with all that the last guest of that name wrote on its console."""
     return kernels.cache_dir() / "vm" / f"{instance}.console"
+
+
+def _native_dir() -> Path:
+    folder = kernels.cache_dir() / "native"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise LabError(f"{folder} cannot be made: {error.strerror}", remedy="set XDG_CACHE_HOME") from error
+    return folder
 
 
 def _row(instance: str, known: dict[str, Any]) -> dict[str, Any]:

@@ -83,13 +83,17 @@ def _static_busybox() -> str | None:
     return path if is_static else None
 
 
-def argv(way: Way, kernel: Kernel, cpus: int) -> list[str]:
-    """Return QEMU's argument vector, with `CONTROL`, `MONITOR` and `INITRD` to be filled in."""
+def argv(way: Way, kernel: Kernel, native: Path) -> list[str]:
+    """Return QEMU's argument vector, with `CONTROL`, `MONITOR` and `INITRD` to be filled in.
+
+    ``native`` is the one folder the guest may write to: what it compiles is kept there.
+    """
     forwards = ",".join(f"hostfwd=tcp:127.0.0.1:0-:{port}" for port in PORTS.values())
-    share = "local,id=host,path=/,mount_tag=host,security_model=none,readonly=on,multidevs=remap"
+    root = "local,id=host,path=/,mount_tag=host,security_model=none,readonly=on,multidevs=remap"
+    built = f"local,id=native,path={native},mount_tag=native,security_model=none,multidevs=remap"
     return [
         *(QEMU, "-M", "q35", "-nodefaults", "-no-user-config", "-no-reboot", "-display", "none"),
-        *(*way.options, "-smp", str(cpus), "-m", str(MEMORY_MB)),
+        *(*way.options, "-smp", str(_cpus(way)), "-m", str(MEMORY_MB)),
         *("-kernel", str(kernel.file("vmlinux")), "-initrd", INITRD, "-append", COMMAND_LINE),
         *("-chardev", "stdio,id=console,signal=off", "-serial", "chardev:console"),
         *("-chardev", f"socket,id=monitor,fd={MONITOR}", "-mon", "chardev=monitor,mode=control"),
@@ -97,7 +101,7 @@ def argv(way: Way, kernel: Kernel, cpus: int) -> list[str]:
         *("-device", "virtserialport,chardev=control,name=xdplab"),
         *("-netdev", f"user,id=door,restrict=on,ipv6=off,{forwards}"),
         *("-device", "virtio-net-pci,netdev=door,romfile="),
-        *("-virtfs", share),
+        *("-virtfs", root, "-virtfs", built),
     ]
 
 
@@ -116,6 +120,6 @@ def initrd(kernel: Kernel, busybox: str) -> bytes:
     return kernel.file("boot.cpio").read_bytes() + initramfs.shell(Path(busybox), script, text.encode())
 
 
-def guest_cpus(way: Way) -> int:
+def _cpus(way: Way) -> int:
     """Return how many CPUs a guest run this way gets."""
     return max(1, min(int(way.cpus * len(os.sched_getaffinity(0))), MOST_CPUS))
