@@ -13,6 +13,7 @@ from typing import Any, BinaryIO
 import click
 
 from xdplab import labs
+from xdplab.cli.kernels import kernels
 from xdplab.errors import HostError
 from xdplab.hosts import Process
 
@@ -26,8 +27,11 @@ def lab() -> None:
     """Bring a lab up, see it, use it, take it down.
 
     NAME is `netns` (the default) or `netns:ANYTHING`, as many side by side as you like. Only `up` needs root, and
-    calls sudo for it.
+    calls sudo for it. `vm:6.1` is the same lab in a guest of that kernel, and needs no root.
     """
+
+
+lab.add_command(kernels)
 
 
 @lab.command()
