@@ -11,7 +11,7 @@ from xdplab.labs import control, netns
 from xdplab.labs.base import Cpus, arrangement_for, share_out
 
 
-@pytest.mark.parametrize("name", ["vm:6.12", "rack.yaml", "netns.yaml", "nonsense", ""])
+@pytest.mark.parametrize("name", ["inventory", "rack.json", "nonsense", ""])
 def test_a_kind_of_lab_that_is_not_there_is_named_with_those_that_are(name: str) -> None:
     with pytest.raises(LabError, match=rf"lab '{name}'.*supported are: netns, netns:NAME"):
         labs.open_lab(name)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from xdplab.errors import LabError
-from xdplab.labs import netns, vm
+from xdplab.labs import inventory_lab, netns, vm
 from xdplab.labs.base import Arrangement, Cpus, Lab
 from xdplab.labs.control import owner
 
@@ -47,13 +47,24 @@ KINDS: dict[str, Kind] = {
         status=vm.status,
         arrangement=vm.arrangement,
     ),
+    "inventory": Kind(
+        names="an inventory FILE.yaml",
+        default="",
+        open=inventory_lab.open_lab,
+        up=inventory_lab.up,
+        down=inventory_lab.down,
+        status=inventory_lab.status,
+        arrangement=inventory_lab.arrangement,
+    ),
 }
 """A new kind of lab is a line here."""
 
 
 def _find(name: str) -> tuple[Kind, str]:
+    if name.endswith((".yaml", ".yml")):
+        return KINDS["inventory"], name
     kind, _, instance = name.partition(":")
-    if name.endswith((".yaml", ".yml")) or kind not in KINDS:
+    if kind not in KINDS or kind == "inventory":
         supported = ", ".join(kind.names for kind in KINDS.values())
         raise LabError(f"lab {name!r}: no such kind of lab", remedy=f"supported are: {supported}")
     return KINDS[kind], instance or KINDS[kind].default

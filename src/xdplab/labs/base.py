@@ -24,6 +24,22 @@ class Cpus:
     tg: tuple[int, ...]
 
 
+@dataclass(frozen=True)
+class GeneratorPlace:
+    """What sends on the TG. ``path`` is where its user has installed it; xdpgen is built there instead.
+
+    ``port`` is DPDK's number of the TG's end, ``dpdk`` are arguments for DPDK. ``driver`` is what the port is bound to
+    while it sends, with so many ``hugepages`` of the default size.
+    """
+
+    kind: str = "xdpgen"
+    path: str | None = None
+    port: int = 0
+    dpdk: tuple[str, ...] = ()
+    driver: str = "vfio-pci"
+    hugepages: int = 0
+
+
 class Lab(Protocol):
     """A lab that is up. Hosts are connected to when first used."""
 
@@ -50,6 +66,10 @@ class Lab(Protocol):
 
     @property
     def tg_mac(self) -> str: ...
+
+    @property
+    def generator(self) -> GeneratorPlace:
+        """What sends on the TG."""
 
     @property
     def queues(self) -> int:

@@ -19,7 +19,7 @@ from typing import Any
 from xdplab.errors import LabError
 from xdplab.hosts import Host, SshAddress, SshHost
 from xdplab.labs import control
-from xdplab.labs.base import Arrangement, Cpus, arrangement_for, share_out
+from xdplab.labs.base import Arrangement, Cpus, GeneratorPlace, arrangement_for, share_out
 from xdplab.labs.netns_host import WORK_DIR
 
 DEFAULT = "default"
@@ -36,6 +36,7 @@ class NetnsLab:
 
     kind = "netns"
     virtual = True
+    generator = GeneratorPlace()
     another = "netns:NAME"
 
     def __init__(self, instance: str, uid: int, known: dict[str, Any]) -> None:

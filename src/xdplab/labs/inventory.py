@@ -1,0 +1,170 @@
+"""The inventory file: two servers, how to reach them, which NIC of each is the lab's, who generates the traffic."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+
+from xdplab.errors import LabError
+from xdplab.labs.base import GeneratorPlace
+
+WORK_DIR = "/var/lib/xdplab"
+"""Where root keeps a lab's files on a server: not in /tmp, where any user could lay a trap."""
+
+_SECRET_WORDS = re.compile(r"pass(word|phrase|wd)?$|secret|token", re.IGNORECASE)
+_PRIVATE_KEY = "PRIVATE KEY-----"
+
+Pci = Annotated[str, Field(pattern=r"^[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$")]
+Mac = Annotated[str, Field(pattern=r"^[0-9a-f]{2}(:[0-9a-f]{2}){5}$")]
+Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{1,15}$")]
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Interface(_Strict):
+    """One NIC port. A physical one is named by its PCI address, what has none (veth) by its name; the MAC proves it."""
+
+    pci: Pci | None = None
+    name: Name | None = None
+    mac: Mac
+
+    @field_validator("pci", "mac", mode="before")
+    @classmethod
+    def _lower(cls, value: object) -> object:
+        return value.lower() if isinstance(value, str) else value
+
+    @model_validator(mode="after")
+    def _one_way_to_find_it(self) -> Interface:
+        if (self.pci is None) == (self.name is None):
+            raise ValueError('give `pci` ("0000:3b:00.0"), or `name` for an interface that has no PCI address')
+        return self
+
+
+class GeneratorKeys(_Strict):
+    """What sends on the TG. xdpgen is built there; MoonGen was installed by its user in ``path``.
+
+    ``ports`` holds DPDK's number of the TG's end. ``dpdk`` are arguments of DPDK's own.
+    """
+
+    kind: Literal["xdpgen", "moongen"] = "xdpgen"
+    path: str | None = None
+    ports: Annotated[list[Annotated[int, Field(ge=0, le=31)]], Field(min_length=1, max_length=1)] = [0]
+    dpdk: list[str] = []
+    driver: str = "vfio-pci"
+    hugepages: Annotated[int, Field(ge=0, le=65536)] = 1024
+
+    @model_validator(mode="after")
+    def _installed_somewhere(self) -> GeneratorKeys:
+        if self.kind == "moongen" and not (self.path or "").startswith("/"):
+            raise ValueError("MoonGen needs its `path` on the TG, from the root: /opt/MoonGen")
+        return self
+
+    def place(self) -> GeneratorPlace:
+        """Return what a lab says of its generator."""
+        return GeneratorPlace(self.kind, self.path, self.ports[0], tuple(self.dpdk), self.driver, self.hugepages)
+
+
+class Machine(_Strict):
+    """One server and its end of the link. The host's key is pinned: by its line here, or by a known_hosts file.
+
+    ``sudo``: the user is not root, and sudo asks it for no password. ``proxy`` is a command whose standard input and
+    output lead to the server's sshd (``[ssh, -W, "10.0.0.2:22", bastion]``). ``cpus`` are those a run may use, by
+    default all, the NIC's own NUMA node first.
+    """
+
+    host: Annotated[str, Field(min_length=1)]
+    port: Annotated[int, Field(ge=1, le=65535)] = 22
+    user: str = "root"
+    key: str
+    host_key: str | None = None
+    known_hosts: str | None = None
+    sudo: bool = False
+    proxy: list[str] = []
+    interface: Interface
+    cpus: list[Annotated[int, Field(ge=0, le=4095)]] = []
+
+    @model_validator(mode="after")
+    def _pinned(self) -> Machine:
+        if not self.host_key and not self.known_hosts:
+            raise ValueError("host_key is missing: `ssh-keyscan -t ed25519 HOST`, and compare on the host's console")
+        if self.user != "root" and not self.sudo:
+            raise ValueError("a user other than root needs `sudo: true`")
+        return self
+
+
+class TrafficMachine(Machine):
+    generator: GeneratorKeys = GeneratorKeys()
+
+
+class Inventory(_Strict):
+    """Two servers that are one lab. ``arrangement`` says who shares a CPU; ``hosts`` are two machines."""
+
+    dut: Machine
+    tg: TrafficMachine
+    arrangement: Literal["hosts", "shared", "split"] = "hosts"
+    work_dir: Annotated[str, Field(pattern=r"^/[\w./-]+$")] = WORK_DIR
+
+
+def load_inventory(path: Path) -> Inventory:
+    """Read an inventory; keys that it names are relative to it. Raises LabError naming the field, before any login."""
+    try:
+        text = path.read_text()
+        data = yaml.safe_load(text)
+    except OSError as error:
+        raise LabError(
+            f"lab {path}: {error.strerror}", remedy="name an inventory; docs/hardware.md shows one"
+        ) from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise LabError(f"lab {path} is not YAML: {' '.join(str(error).split())}") from None
+    _refuse_secrets(path, text, data)
+    try:
+        found = Inventory.model_validate(data)
+    except ValidationError as error:
+        raise LabError(
+            f"lab {path}: {_first_words(error)}", remedy="docs/inventory.schema.json has every key"
+        ) from None
+    return _relative(found, path.parent)
+
+
+def _relative(inventory: Inventory, folder: Path) -> Inventory:
+    data = inventory.model_dump()
+    for machine in (data["dut"], data["tg"]):
+        for key in ("key", "known_hosts"):
+            if machine[key]:
+                machine[key] = str(folder / Path(machine[key]).expanduser())
+    return Inventory.model_validate(data)
+
+
+def _refuse_secrets(path: Path, text: str, data: Any) -> None:
+    """An inventory is shared and committed: it names keys, it never holds one."""
+    found = next((key for key in _keys(data) if _SECRET_WORDS.search(key)), None)
+    if found is None and _PRIVATE_KEY in text:
+        found = "a private key"
+    if found is not None:
+        raise LabError(
+            f"lab {path}: it holds {found}: an inventory holds no secret",
+            remedy="log in with a key file (`key: ~/.ssh/lab`), let sudo ask for none, and take it out of the file",
+        )
+
+
+def _keys(data: Any) -> list[str]:
+    if isinstance(data, dict):
+        return [str(key) for key in data] + [name for value in data.values() for name in _keys(value)]
+    return [name for value in data for name in _keys(value)] if isinstance(data, list) else []
+
+
+def _first_words(error: ValidationError) -> str:
+    first = error.errors()[0]
+    field = ".".join(str(part) for part in first["loc"]) or "it"
+    match first["type"]:
+        case "extra_forbidden":
+            return f"{field} is not a key of an inventory"
+        case "missing":
+            return f"{field} is missing"
+    return f"{field}: {first['msg'].removeprefix('Value error, ')}"

@@ -1,0 +1,154 @@
+"""Is this NIC the one that is meant, and may it be cut off? Asked of a server before anything on it is changed."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from xdplab.errors import HostError, LabError
+from xdplab.formats.ethtool import parse_channels
+from xdplab.hosts import Host
+from xdplab.labs.inventory import Interface
+
+VIRTUAL_DRIVERS = frozenset({"veth", "tun", "tap", "virtio_net", "bridge", "dummy", "netdevsim"})
+DPDK_DRIVERS = frozenset({"vfio-pci", "uio_pci_generic", "igb_uio"})
+
+
+@dataclass(frozen=True)
+class Port:
+    """A NIC port as found. ``name`` is its PCI address where DPDK has it: then the kernel knows no interface."""
+
+    name: str
+    driver: str
+    queues: int
+    near_cpus: tuple[int, ...]
+
+    @property
+    def with_dpdk(self) -> bool:
+        return self.driver in DPDK_DRIVERS
+
+    @property
+    def virtual(self) -> bool:
+        return self.driver in VIRTUAL_DRIVERS
+
+
+def find_port(host: Host, wanted: Interface) -> Port:
+    """Return the port an inventory means. Raises LabError for a wrong MAC and where the SSH route runs over it."""
+    name = wanted.name or _name_of(host, str(wanted.pci))
+    if name is None:
+        return _port_of_dpdk(host, str(wanted.pci))
+    link = _link(host, name)
+    refuse_wrong_mac(host, link, wanted.mac)
+    refuse_ssh_route(host, name)
+    return Port(name, _driver(host, name), _queues(host, name), _near_cpus(host, name))
+
+
+def refuse_wrong_mac(host: Host, link: dict[str, Any], wanted: str) -> None:
+    """Raise LabError unless the port's own MAC is the inventory's: another card may sit in the slot now."""
+    found = str(link.get("permaddr") or link.get("address"))
+    if found != wanted:
+        raise LabError(
+            f"{host.name}: {link['ifname']} has MAC {found}, the inventory says {wanted}",
+            remedy="look which port is cabled (`ip -d link`), then correct `mac` or `pci`",
+        )
+
+
+def refuse_ssh_route(host: Host, name: str) -> None:
+    """Raise LabError where our own SSH connection runs over the port, or over what is built on it."""
+    carrying = _devices_of_ssh(host)
+    below = {lower for device in carrying for lower in _with_lowers(host, device)}
+    if name in below:
+        raise LabError(
+            f"{host.name}: {name} carries the SSH connection: its first queue change would cut us off",
+            remedy="measure on another port than the one the host is managed by",
+        )
+
+
+def _devices_of_ssh(host: Host) -> set[str]:
+    """Return the devices of our connection: the one with the server's address, the one the answers leave by."""
+    words = host.run(["sh", "-c", 'echo "$SSH_CONNECTION"']).text.split()
+    if len(words) != 4 or words[0] == "UNKNOWN":
+        return set()  # a socket that is no network connection
+    client, server = words[0], words[2]
+    found = {
+        link["ifname"]
+        for link in json.loads(host.run(["ip", "-j", "addr", "show"]).text)
+        for address in link.get("addr_info", [])
+        if address.get("local") == server.partition("%")[0]
+    }
+    route = host.run(["ip", "-j", "route", "get", client.partition("%")[0]], check=False)
+    return found | {hop["dev"] for hop in json.loads(route.text or "[]") if "dev" in hop}
+
+
+def _with_lowers(host: Host, device: str) -> set[str]:
+    """Return a device and all below it: the ports of a bond or bridge, what a VLAN sits on."""
+    listed = host.run(["sh", "-c", 'ls -d "/sys/class/net/$1"/lower_* 2>/dev/null', "sh", device], check=False).text
+    lowers = {line.rpartition("/lower_")[2] for line in listed.split()}
+    return {device}.union(*(_with_lowers(host, lower) for lower in lowers))
+
+
+def _name_of(host: Host, pci: str) -> str | None:
+    """Return the interface of a PCI device, or None where a DPDK driver has it."""
+    there = host.run(["ls", f"/sys/bus/pci/devices/{pci}/"], check=False)
+    if not there.ok:
+        raise LabError(f"{host.name}: no PCI device {pci}", remedy="`lspci -D | grep -i ether` lists them")
+    names = host.run(["ls", f"/sys/bus/pci/devices/{pci}/net/"], check=False).text.split()
+    if len(names) > 1:
+        raise LabError(
+            f"{host.name}: {pci} has several ports: {', '.join(names)}", remedy="name the one: `name:`, not `pci:`"
+        )
+    return names[0] if names else None
+
+
+def _port_of_dpdk(host: Host, pci: str) -> Port:
+    path = f"/sys/bus/pci/devices/{pci}"
+    driver = host.run(["readlink", f"{path}/driver"], check=False).text.strip().rpartition("/")[2]
+    if driver not in DPDK_DRIVERS:
+        raise LabError(f"{host.name}: {pci} has no interface (driver: {driver or 'none'})", remedy="load its driver")
+    return Port(pci, driver, 1, _cpu_list(_text(host, f"{path}/local_cpulist")))
+
+
+def _link(host: Host, name: str) -> dict[str, Any]:
+    shown = host.run(["ip", "-j", "-d", "link", "show", "dev", name], check=False)
+    if not shown.ok:
+        raise LabError(f"{host.name}: no interface {name}: {shown.error_text}", remedy="`ip -br link` lists them")
+    link: dict[str, Any] = json.loads(shown.text)[0]
+    return link
+
+
+def _driver(host: Host, name: str) -> str:
+    lines = host.run(["ethtool", "-i", name], check=False).text.splitlines()
+    return next((line.partition(": ")[2] for line in lines if line.startswith("driver: ")), "unknown")
+
+
+def _queues(host: Host, name: str) -> int:
+    """Return the most queues the port can have both ways; 1 where its driver has none to set."""
+    answer = host.run(["ethtool", "-l", name], check=False)
+    if not answer.ok:
+        return 1
+    most = parse_channels(answer.stdout).maximum
+    return most.combined or min((n for n in (most.rx, most.tx) if n), default=1)
+
+
+def _near_cpus(host: Host, name: str) -> tuple[int, ...]:
+    return _cpu_list(_text(host, f"/sys/class/net/{name}/device/local_cpulist"))
+
+
+def _text(host: Host, path: str) -> str:
+    try:
+        return host.get(path).decode().strip()
+    except HostError:
+        return ""
+
+
+def _cpu_list(text: str) -> tuple[int, ...]:
+    """Return the CPUs of the kernel's way to list them: ``0-3,8``."""
+    ends = [part.partition("-") for part in text.split(",") if part]
+    return tuple(cpu for first, _, last in ends for cpu in range(int(first), int(last or first) + 1))
+
+
+def online_cpus(host: Host, near: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the host's online CPUs, those near the NIC first."""
+    online = _cpu_list(_text(host, "/sys/devices/system/cpu/online")) or (0,)
+    return tuple(sorted(online, key=lambda cpu: (cpu not in near, cpu)))

@@ -1,0 +1,78 @@
+"""A server of an inventory as a `Host`: through a proxy command where one is named, through sudo where it must be."""
+
+from __future__ import annotations
+
+import shlex
+import socket
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path, PurePosixPath
+
+import paramiko
+
+from xdplab.errors import HostError
+from xdplab.hosts import SshAddress, SshHost
+from xdplab.labs.inventory import Machine
+
+SUDO = ("sudo", "-n", "--")
+SUDO_COMMANDS = ("/usr/bin/sh", "/usr/bin/kill")
+"""What sudo must allow without a password. A shell is everything: the lab's user is root on these servers."""
+
+_WRITE = 'umask 077; mkdir -p -- "${1%/*}" && cat >"$1.$$" && chmod "$2" "$1.$$" && mv -f -- "$1.$$" "$1"'
+
+
+class SudoHost(SshHost):
+    """A host whose user is not root: every command and every file goes through sudo."""
+
+    def channel(self, argv: Sequence[str]) -> paramiko.Channel:
+        return super().channel([*SUDO, *argv])
+
+    def put(self, data: bytes | Path, remote: str, *, mode: int = 0o644) -> None:
+        content = data.read_bytes() if isinstance(data, Path) else data
+        target = str(PurePosixPath(remote))
+        self.run(["sh", "-c", _WRITE, "sh", target, f"{mode:o}"], stdin=content)
+
+    def get(self, remote: str) -> bytes:
+        found = self.run(["cat", "--", remote], check=False)
+        if not found.ok:
+            raise HostError(f"{self.name}: cannot read {remote}: {found.error_text}")
+        return found.stdout
+
+
+def reach(name: str, machine: Machine) -> SshHost:
+    """Connect to a server. Raises HostError for an unknown or changed host key, a refused login, or sudo's refusal."""
+    address = SshAddress(
+        machine.host,
+        user=machine.user,
+        port=machine.port,
+        key=Path(machine.key),
+        host_key=machine.host_key,
+        known_hosts=Path(machine.known_hosts) if machine.known_hosts else None,
+        connect=(lambda: _through(name, machine.proxy)) if machine.proxy else None,
+    )
+    host = (SudoHost if machine.sudo else SshHost)(name, address)
+    if machine.sudo:
+        _require_sudo(host, machine)
+    return host
+
+
+def _through(name: str, proxy: Sequence[str]) -> socket.socket:
+    """Return our end of a socket whose other end is the proxy command's standard input and output."""
+    ours, its = socket.socketpair()
+    try:
+        # A session of its own: Ctrl-C is for us, and what we say last must still pass.
+        subprocess.Popen(list(proxy), stdin=its.fileno(), stdout=its.fileno(), start_new_session=True)
+    except OSError as error:
+        ours.close()
+        raise HostError(f"{name}: proxy `{shlex.join(proxy)}`: {error.strerror}") from error
+    finally:
+        its.close()
+    return ours
+
+
+def _require_sudo(host: SshHost, machine: Machine) -> None:
+    asked = host.run(["true"], check=False)
+    if not asked.ok:
+        rule = f"{machine.user} ALL=(root) NOPASSWD: {', '.join(SUDO_COMMANDS)}"
+        host.close()
+        raise HostError(f"{host.name}: sudo refuses: {asked.error_text}", remedy=f"on {machine.host}, visudo: {rule}")

@@ -1,0 +1,175 @@
+"""Labs of real servers: `rack.yaml`. Nothing is made and nothing taken down: they are reached, checked and locked."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from collections.abc import Iterator
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from xdplab.errors import LabError
+from xdplab.hosts import Host, Process, SshHost
+from xdplab.labs.base import Arrangement, Cpus, GeneratorPlace, share_out
+from xdplab.labs.inventory import Inventory, Machine, load_inventory
+from xdplab.labs.inventory_checks import Port, find_port, online_cpus
+from xdplab.labs.inventory_host import reach
+
+LOCK_S = 14 * 86400.0
+ANSWER_S = 10.0
+# The lock ends with this command's standard input, that is with us, whatever happens to us.
+_LOCK = 'exec 9>>"$1"; if flock -n 9; then echo "$2" >"$1.who"; echo held; cat >/dev/null; else cat "$1.who"; fi'
+
+
+class InventoryLab:
+    """A `Lab` of an inventory. Its hosts are reached and its ports checked when they are first needed."""
+
+    kind = "inventory"
+    leased = False
+
+    def __init__(self, name: str, inventory: Inventory) -> None:
+        self.name = name
+        self._inventory = inventory
+        self._made: dict[str, SshHost] = {}
+        self.arrangement: Arrangement = inventory.arrangement
+
+    @cached_property
+    def dut(self) -> Host:
+        return self._reach("dut", self._inventory.dut)
+
+    @cached_property
+    def tg(self) -> Host:
+        return self._reach("tg", self._inventory.tg)
+
+    @cached_property
+    def dut_port(self) -> Port:
+        return find_port(self.dut, self._inventory.dut.interface)
+
+    @cached_property
+    def tg_port(self) -> Port:
+        return find_port(self.tg, self._inventory.tg.interface)
+
+    @property
+    def dut_interface(self) -> str:
+        return self.dut_port.name
+
+    @property
+    def tg_interface(self) -> str:
+        return self.tg_port.name
+
+    @property
+    def dut_mac(self) -> str:
+        return self._inventory.dut.interface.mac
+
+    @property
+    def tg_mac(self) -> str:
+        return self._inventory.tg.interface.mac
+
+    @property
+    def generator(self) -> GeneratorPlace:
+        return self._inventory.tg.generator.place()
+
+    @property
+    def queues(self) -> int:
+        # The TG's queues under DPDK are the generator's to set.
+        return self.dut_port.queues if self.tg_port.with_dpdk else min(self.dut_port.queues, self.tg_port.queues)
+
+    @property
+    def virtual(self) -> bool:
+        return self.dut_port.virtual or self.tg_port.virtual
+
+    @property
+    def label(self) -> str:
+        what = "virtual link" if self.virtual else "hardware"
+        return f"{what}, {Path(self.name).stem}, {self.dut_port.driver} – {self.tg_port.driver}, {self.arrangement}"
+
+    def cpus(self, arrangement: Arrangement | None = None) -> Cpus:
+        inventory = self._inventory
+        dut = tuple(inventory.dut.cpus) or online_cpus(self.dut, self.dut_port.near_cpus)
+        tg = tuple(inventory.tg.cpus) or online_cpus(self.tg, self.tg_port.near_cpus)
+        if inventory.arrangement == "hosts" or (inventory.dut.cpus and inventory.tg.cpus):
+            return Cpus(dut=dut, tg=tg)
+        return share_out(dut, arrangement or self.arrangement, sysfs=Path("/nonexistent"))  # not this machine's cores
+
+    def host(self, name: str) -> Host:
+        if name not in ("dut", "tg"):
+            raise LabError(f"lab {self.name} has no host {name!r}", remedy="it has dut and tg")
+        return self.dut if name == "dut" else self.tg
+
+    def work_dir(self, host: Host) -> str:
+        return f"{self._inventory.work_dir}/{re.sub(r'[^A-Za-z0-9._-]', '_', Path(self.name).stem)}"
+
+    @contextlib.contextmanager
+    def lock(self, who: str | None = None) -> Iterator[None]:
+        """Hold both ports, the TG's first. The lock lies on the hosts: another controller meets it too."""
+        with contextlib.ExitStack() as stack:
+            for host, port in ((self.tg, self.tg_port), (self.dut, self.dut_port)):
+                holder = host.start(self._lock_argv(host, port, who or f"process {os.getpid()}"), deadline_s=LOCK_S)
+                stack.callback(_let_go, holder)
+                if (answer := holder.read_line(ANSWER_S)) != "held":
+                    raise LabError(
+                        f"lab {self.name}: a run is going on in this lab: {answer}",
+                        remedy="wait for it (`xdplab status`), or use another lab",
+                    )
+            yield
+
+    def _lock_argv(self, host: Host, port: Port, who: str) -> list[str]:
+        directory = self._inventory.work_dir
+        host.run(["mkdir", "-p", "-m", "755", directory])
+        return ["sh", "-c", _LOCK, "sh", f"{directory}/{port.name}.lock", f"{who} on {os.uname().nodename}"]
+
+    @contextlib.contextmanager
+    def hold(self) -> Iterator[None]:
+        """Nothing to keep up: servers stay."""
+        yield
+
+    def close(self) -> None:
+        for host in self._made.values():
+            host.close()
+
+    def _reach(self, name: str, machine: Machine) -> SshHost:
+        self._made[name] = reach(name, machine)
+        if len(self._made) == 2:
+            self._require_arrangement()
+        return self._made[name]
+
+    def _require_arrangement(self) -> None:
+        boots = {host.get("/proc/sys/kernel/random/boot_id") for host in self._made.values()}
+        if (len(boots) == 2) != (self.arrangement == "hosts"):
+            said = "two machines" if len(boots) == 2 else "one machine"
+            remedy = "write `arrangement: hosts`" if len(boots) == 2 else "write `arrangement: shared`, or split"
+            raise LabError(f"lab {self.name}: arrangement {self.arrangement}, but dut and tg are {said}", remedy=remedy)
+
+
+def _let_go(holder: Process) -> None:
+    holder.close_stdin()
+    holder.wait(ANSWER_S)
+
+
+def open_lab(instance: str, _uid: int) -> InventoryLab:
+    """Return the lab of an inventory file. Raises LabError naming what is wrong with the file."""
+    return InventoryLab(instance, load_inventory(Path(instance)))
+
+
+def up(instance: str, _uid: int, *, lease: bool = False) -> bool:
+    """Check the file; servers are up or they are not. Returns False: nothing was made."""
+    load_inventory(Path(instance))
+    return False
+
+
+def down(instance: str, _uid: int) -> bool:
+    """Leave the servers as they are. Returns False: nothing was taken down."""
+    load_inventory(Path(instance))
+    return False
+
+
+def status(_uid: int) -> list[dict[str, Any]]:
+    """Return nothing: which inventories there are, only their files know."""
+    return []
+
+
+def arrangement(instance: str) -> Arrangement:
+    """Return the arrangement an inventory states."""
+    return load_inventory(Path(instance)).arrangement

@@ -1,0 +1,354 @@
+"""Inventories: what a file may say, and what is refused, each before anything on a server is changed."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rack import rack, written
+
+from xdplab import labs
+from xdplab.errors import HostError, LabError
+from xdplab.hosts import Result
+from xdplab.labs import Lab
+from xdplab.labs.inventory import Inventory, load_inventory
+from xdplab.labs.inventory_checks import _cpu_list, find_port, refuse_wrong_mac
+from xdplab.labs.inventory_host import SudoHost
+
+ROOT = Path(__file__).resolve().parents[2]
+HOST_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJ0pPPGpbV1zQq2aR3o5u1Cp2dJkzFyy0uK3q8oJ1bYk"
+FILE: dict[str, Any] = {
+    "dut": {
+        "host": "192.0.2.1",
+        "key": "k",
+        "host_key": HOST_KEY,
+        "interface": {"pci": "0000:3B:00.0", "mac": "00:15:4D:00:00:01"},
+    },
+    "tg": {
+        "host": "192.0.2.2",
+        "key": "k",
+        "host_key": HOST_KEY,
+        "interface": {"pci": "0000:3b:00.1", "mac": "00:15:4d:00:00:02"},
+        "generator": {"kind": "moongen", "path": "/opt/MoonGen", "ports": [1]},
+    },
+}
+
+
+def changed(*path: str, to: Any) -> dict[str, Any]:
+    """Return the good file with one value replaced, or added."""
+    content = copy.deepcopy(FILE)
+    inner = content
+    for key in path[:-1]:
+        inner = inner[key]
+    if to is None:
+        del inner[path[-1]]
+    else:
+        inner[path[-1]] = to
+    return content
+
+
+def test_a_good_file_is_read_and_its_keys_lie_beside_it(tmp_path: Path) -> None:
+    found = load_inventory(Path(written(FILE, tmp_path)))
+    assert found.dut.key == str(tmp_path / "k")
+    assert found.dut.interface.mac == "00:15:4d:00:00:01"
+    assert found.dut.interface.pci == "0000:3b:00.0"
+    assert found.tg.generator.place().path == "/opt/MoonGen"
+    assert found.tg.generator.place().port == 1
+    assert labs.default_arrangement(written(FILE, tmp_path)) == "hosts"
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (changed("dut", "password", to="x"), "it holds password: an inventory holds no secret"),
+        (changed("dut", "sudo_password", to="x"), "it holds sudo_password"),
+        (changed("tg", "key", to="-----BEGIN OPENSSH PRIVATE KEY-----\nx"), "it holds a private key"),
+        (changed("dut", "host_key", to=None), "dut: host_key is missing"),
+        (changed("dut", "user", to="lab"), "dut: a user other than root needs `sudo: true`"),
+        (changed("dut", "interface", "mac", to=None), "dut.interface.mac is missing"),
+        (changed("dut", "interface", "mac", to="1:2:3"), "dut.interface.mac: "),
+        (changed("dut", "interface", "name", to="eth0"), "dut.interface: give `pci`"),
+        (changed("dut", "interface", "pci", to="3b:00.0"), "dut.interface.pci: "),
+        (changed("dut", "colour", to="red"), "dut.colour is not a key of an inventory"),
+        (changed("tg", "generator", "path", to="MoonGen"), "tg.generator: MoonGen needs its `path`"),
+        (changed("tg", to=None), "tg is missing"),
+        ("just words", "it: "),
+    ],
+)
+def test_a_file_that_cannot_be_used_is_refused_with_its_field(content: Any, words: str, tmp_path: Path) -> None:
+    with pytest.raises(LabError) as caught:
+        labs.open_lab(written(content, tmp_path))
+    assert words in caught.value.message
+    assert caught.value.remedy
+
+
+@pytest.mark.parametrize("text", ["a: [", "\x00"])
+def test_what_is_no_yaml_is_said(text: str, tmp_path: Path) -> None:
+    (tmp_path / "rack.yaml").write_text(text)
+    with pytest.raises(LabError, match="is not YAML"):
+        labs.open_lab(str(tmp_path / "rack.yaml"))
+
+
+def test_a_file_that_is_not_there_is_said(tmp_path: Path) -> None:
+    with pytest.raises(LabError, match="No such file"):
+        labs.open_lab(str(tmp_path / "none.yaml"))
+
+
+def test_the_published_schema_is_the_models() -> None:
+    published = json.loads((ROOT / "docs/inventory.schema.json").read_text())
+    assert published == Inventory.model_json_schema(), "make it anew: see docs/hardware.md"
+
+
+# --- on hosts that there are ---
+
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root: the servers are namespaces")
+
+
+@pytest.fixture(scope="module")
+def servers() -> Iterator[Lab]:
+    with labs.use_lab(f"netns:rack-{os.getpid()}") as lab:
+        yield lab
+
+
+@pytest.fixture
+def content(servers: Lab, tmp_path: Path) -> dict[str, Any]:
+    return rack(servers, tmp_path)
+
+
+@pytest.mark.root
+@needs_root
+def test_the_hosts_of_an_inventory_are_a_lab(content: dict[str, Any], tmp_path: Path, servers: Lab) -> None:
+    with labs.use_lab(written(content, tmp_path)) as lab:
+        assert lab.dut.run(["hostname"]).text == "dut\n"
+        assert (lab.dut_interface, lab.tg_interface) == ("vd0", "vg0")
+        assert (lab.dut_mac, lab.tg_mac) == (servers.dut_mac, servers.tg_mac)
+        assert lab.queues == servers.queues
+        assert lab.virtual
+        assert lab.label == f"virtual link, rack, veth – veth, {servers.arrangement}"
+        assert not lab.leased
+        assert lab.host("tg") is lab.tg
+        with pytest.raises(LabError, match="has no host 'x'"):
+            lab.host("x")
+
+
+@pytest.mark.root
+@needs_root
+def test_a_lab_is_locked_on_its_hosts(content: dict[str, Any], tmp_path: Path) -> None:
+    name = written(content, tmp_path)
+    with contextlib.closing(labs.open_lab(name)) as first, contextlib.closing(labs.open_lab(name)) as second:
+        refused = pytest.raises(LabError, match="a run is going on in this lab: the first run on ")
+        with first.lock("the first run"), refused, second.lock():
+            pass
+        with second.lock():
+            pass
+
+
+@pytest.mark.root
+@needs_root
+def test_a_lock_ends_with_its_holder(content: dict[str, Any], tmp_path: Path) -> None:
+    name = written(content, tmp_path)
+    script = (
+        "import os, signal, sys; from xdplab import labs\n"
+        "with labs.open_lab(sys.argv[1]).lock('a dead one'): os.kill(os.getpid(), signal.SIGKILL)"
+    )
+    assert subprocess.run([sys.executable, "-c", script, name], check=False).returncode == -9
+    with contextlib.closing(labs.open_lab(name)) as lab:
+        for _ in range(50):
+            try:
+                with lab.lock():
+                    return
+            except LabError:
+                continue
+    pytest.fail("the lock outlived its holder")
+
+
+@pytest.mark.root
+@needs_root
+def test_an_unknown_host_key_is_refused(content: dict[str, Any], tmp_path: Path) -> None:
+    content["dut"]["host_key"] = HOST_KEY
+    with pytest.raises(HostError, match="its host key has changed"):
+        _ = labs.open_lab(written(content, tmp_path)).dut
+    (tmp_path / "known").write_text("")
+    del content["dut"]["host_key"]
+    content["dut"]["known_hosts"] = "known"
+    with pytest.raises(HostError, match="unknown host key of dut: ssh-ed25519"):
+        _ = labs.open_lab(written(content, tmp_path)).dut
+
+
+@pytest.mark.root
+@needs_root
+def test_a_wrong_mac_is_refused(content: dict[str, Any], tmp_path: Path) -> None:
+    content["dut"]["interface"]["mac"] = "02:00:00:00:00:99"
+    with pytest.raises(LabError, match=r"vd0 has MAC .*, the inventory says 02:00:00:00:00:99"):
+        _ = labs.open_lab(written(content, tmp_path)).dut_interface
+
+
+@pytest.mark.root
+@needs_root
+@pytest.mark.parametrize(
+    ("interface", "words"),
+    [
+        ({"name": "nosuch0"}, "no interface nosuch0"),
+        ({"pci": "ffff:00:00.0"}, "no PCI device ffff:00:00.0"),
+    ],
+)
+def test_a_port_that_is_not_there_is_refused(
+    content: dict[str, Any], interface: dict[str, str], words: str, tmp_path: Path
+) -> None:
+    content["dut"]["interface"] = {"mac": content["dut"]["interface"]["mac"], **interface}
+    with pytest.raises(LabError, match=words):
+        _ = labs.open_lab(written(content, tmp_path)).dut_interface
+
+
+@pytest.mark.root
+@needs_root
+def test_one_machine_is_not_two(content: dict[str, Any], tmp_path: Path) -> None:
+    content["arrangement"] = "hosts"
+    lab = labs.open_lab(written(content, tmp_path))
+    with contextlib.closing(lab), pytest.raises(LabError, match="arrangement hosts, but dut and tg are one machine"):
+        _ = (lab.dut, lab.tg)
+
+
+@pytest.mark.root
+@needs_root
+def test_a_proxy_that_is_not_there_is_said(content: dict[str, Any], tmp_path: Path) -> None:
+    content["dut"]["proxy"] = ["/no/such/proxy"]
+    with pytest.raises(HostError, match=r"proxy `/no/such/proxy`: No such file"):
+        _ = labs.open_lab(written(content, tmp_path)).dut
+
+
+SSHD = "/usr/sbin/sshd -D -f /run/sshd/sshd_config -o ListenAddress=198.51.100.1 -o PidFile=none -o UseDNS=no"
+
+
+@pytest.fixture
+def over_the_link(content: dict[str, Any], servers: Lab) -> Iterator[dict[str, Any]]:
+    """The DUT's SSH runs over the very link that shall be measured, on a bridge above its port."""
+    script = (
+        "ip link add br0 type bridge && ip link set vd0 master br0 && ip link set br0 up "
+        f"&& ip addr add 198.51.100.1/24 dev br0 && exec {SSHD}"
+    )
+    server = servers.dut.start(["sh", "-c", script], deadline_s=60)
+    servers.tg.run(["ip", "addr", "add", "198.51.100.2/24", "dev", "vg0"])
+    ready = "for i in $(seq 50); do ip route get 198.51.100.1 >/dev/null && exit 0; sleep 0.1; done"
+    servers.tg.run(["sh", "-c", ready])
+    relay = "import socket,threading,os\ns=socket.create_connection(('198.51.100.1',22))\n" + RELAY
+    lab_run = [sys.executable, "-m", "xdplab", "lab", "run", "--lab", servers.name, "--deadline", "30", "tg", "--"]
+    content["dut"]["proxy"] = [*lab_run, "python3", "-c", relay]
+    yield content
+    server.kill()
+    server.wait(5)
+    servers.tg.run(["ip", "addr", "flush", "dev", "vg0"])
+    servers.dut.run(["ip", "link", "del", "br0"])
+
+
+RELAY = """
+def up():
+    while data := os.read(0, 65536): s.sendall(data)
+    s.shutdown(1)
+threading.Thread(target=up, daemon=True).start()
+while data := s.recv(65536): os.write(1, data)
+"""
+
+
+@pytest.mark.root
+@needs_root
+def test_the_nic_that_carries_the_ssh_route_is_refused(over_the_link: dict[str, Any], tmp_path: Path) -> None:
+    lab = labs.open_lab(written(over_the_link, tmp_path))
+    with contextlib.closing(lab), pytest.raises(LabError, match="vd0 carries the SSH connection"):
+        _ = lab.dut_interface
+
+
+# --- what needs no host ---
+
+
+class Answers:
+    """A host whose commands have prepared answers."""
+
+    name = "dut"
+
+    def __init__(self, **answers: str) -> None:
+        self.answers = answers
+
+    def run(self, argv: list[str], *, check: bool = True, **_: Any) -> Result:
+        text = self.answers.get(" ".join(argv))
+        result = Result("dut", tuple(argv), 0 if text is not None else 1, (text or "").encode(), b"no", 0.0)
+        return result.require() if check else result
+
+    def get(self, path: str) -> bytes:
+        return self.run(["cat", path]).stdout
+
+
+PORT = "/sys/bus/pci/devices/0000:3b:00.0"
+
+
+def test_a_port_that_dpdk_has_is_known_by_its_pci_address() -> None:
+    wanted = load_like(pci="0000:3b:00.0")
+    host = Answers(
+        **{
+            f"ls {PORT}/": "driver\n",
+            f"readlink {PORT}/driver": "../../../bus/pci/drivers/vfio-pci\n",
+            f"cat {PORT}/local_cpulist": "8-11,20\n",
+        }
+    )
+    port = find_port(host, wanted)  # type: ignore[arg-type]
+    assert (port.name, port.with_dpdk, port.near_cpus) == ("0000:3b:00.0", True, (8, 9, 10, 11, 20))
+    host.answers[f"readlink {PORT}/driver"] = "../../../bus/pci/drivers/pcieport\n"
+    with pytest.raises(LabError, match="has no interface"):
+        find_port(host, wanted)  # type: ignore[arg-type]
+
+
+def test_a_card_of_several_ports_wants_a_name() -> None:
+    host = Answers(**{f"ls {PORT}/": "net\n", f"ls {PORT}/net/": "ens2np0 ens2np1\n"})
+    with pytest.raises(LabError, match="several ports: ens2np0, ens2np1"):
+        find_port(host, load_like(pci="0000:3b:00.0"))  # type: ignore[arg-type]
+
+
+def load_like(**interface: str) -> Any:
+    return Inventory.model_validate(
+        changed("dut", "interface", to={"mac": "00:15:4d:00:00:01", **interface})
+    ).dut.interface
+
+
+def test_the_ports_own_mac_counts_not_the_one_it_was_given() -> None:
+    link = {"ifname": "eth0", "address": "02:00:00:00:00:01", "permaddr": "00:15:4d:00:00:01"}
+    refuse_wrong_mac(Answers(), link, "00:15:4d:00:00:01")  # type: ignore[arg-type]
+    with pytest.raises(LabError):
+        refuse_wrong_mac(Answers(), link, "02:00:00:00:00:01")  # type: ignore[arg-type]
+
+
+def test_cpu_lists() -> None:
+    assert _cpu_list("0-2,7,9-10") == (0, 1, 2, 7, 9, 10)
+    assert _cpu_list("") == ()
+
+
+@pytest.mark.root
+@needs_root
+def test_without_root_everything_goes_through_sudo(servers: Lab) -> None:
+    """With a sudo of three lines in the host: the commands, the files and the end of a process pass through it."""
+    servers.dut.put(b'#!/bin/sh\nshift 2\necho "$1" >>/tmp/sudo.log\nexec "$@"\n', "/tmp/bin/sudo", mode=0o755)
+    plain = servers.dut
+    servers.dut.run(["mount", "--bind", "/tmp/bin", "/usr/local/sbin"])
+    try:
+        host = SudoHost("dut", plain._address)  # type: ignore[attr-defined]
+        host.put(b"data", "/tmp/deep/er/file", mode=0o640)
+        assert host.get("/tmp/deep/er/file") == b"data"
+        assert host.run(["stat", "-c", "%a", "/tmp/deep/er/file"]).text == "640\n"
+        with pytest.raises(HostError, match="cannot read /nowhere"):
+            host.get("/nowhere")
+        process = host.start(["sh", "-c", "echo up; exec sleep 3600.5"], deadline_s=20)
+        assert process.read_line(5) == "up"
+        process.kill()
+        process.wait(5)
+        assert host.run(["pgrep", "-f", "^sleep 3600.5"], check=False).exit_code == 1
+        assert set(plain.get("/tmp/sudo.log").decode().split()) == {"sh", "kill"}
+        host.close()
+    finally:
+        plain.run(["umount", "/usr/local/sbin"])
