@@ -7,6 +7,7 @@
 #include "options.h"
 #include "raw_load.h"
 #include "record.h"
+#include "spawn.h"
 #include "watch_load.h"
 
 #include <errno.h>
@@ -103,6 +104,8 @@ static void allow_memory(void) {
 }
 
 int main(int argument_count, char **arguments) {
+    if (argument_count > 1 && !strcmp(arguments[1], "--run"))
+        return spawn(arguments + 2);
     int first = options_read(argument_count, arguments);
     int count = argument_count - first;
     volatile int *at = mmap(NULL, sizeof(*at), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);

@@ -26,7 +26,9 @@ static const char USAGE[] =
     "  --log-level N      of the verifier (default 4: statistics)\n"
     "  --kern-version V   such as 5.10.3, for kprobe programs on kernels that compare it (default: the "
     "running one)\n"
-    "  --deadline S       seconds for one object (default 60)\n";
+    "  --deadline S       seconds for one object (default 60)\n"
+    "or:    bpfverify --run SECONDS BYTES COMMAND...\n"
+    "Runs another verifier under these limits and prints what it used as the last line.\n";
 
 __attribute__((noreturn, format(printf, 1, 2))) static void refuse(const char *format, ...) {
     va_list arguments;

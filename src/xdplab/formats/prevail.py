@@ -1,0 +1,89 @@
+"""What PREVAIL prints, in both generations of its command line.
+
+* ``check FILE SECTION [FUNCTION] --domain=zoneCrab`` (until 2025): one line ``1,0.012,4512``: accepted or not,
+  seconds of the analysis, resident kB. ``-l`` lists ``section=… function=…`` lines.
+* ``prevail FILE SECTION FUNCTION`` (2026): ``PASS: section/function`` or ``FAIL: …`` and the first error; exit codes
+  0 passed, 1 failed or not readable, 2 its own bug, 64 no such program. Neither time nor memory.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+from xdplab.formats.reading import refuse
+
+TOOL = "PREVAIL"
+Generation = Literal["check", "prevail"]
+Answer = Literal["accepted", "rejected", "loader"]
+
+_ROW = re.compile(r"^([01]),([0-9.eE+-]+),(\d+)$", re.MULTILINE)
+_VERDICT = re.compile(r"^(PASS|FAIL): ?(.*)$", re.MULTILINE)
+_LISTED = re.compile(r"^section=(\S*) function=(\S+)(?: \[reject_load: .*\])?$", re.MULTILINE)
+_BUG_EXIT = 2
+_NO_PROGRAM_EXIT = 64
+
+
+@dataclass(frozen=True)
+class PrevailAnswer:
+    """``analysis_s`` and ``resident_kb`` as the old generation prints them, None with the new one."""
+
+    verdict: Answer
+    cause: str | None
+    analysis_s: float | None
+    resident_kb: int | None
+
+
+def parse_list(text: str) -> tuple[tuple[str, str], ...]:
+    """Return the (section, function) pairs of an object, as ``-l`` prints them in both generations."""
+    return tuple((section, function) for section, function in _LISTED.findall(text))
+
+
+def parse_answer(generation: Generation, stdout: str, stderr: str, exit_code: int) -> PrevailAnswer:
+    """Return what one run said. Raises FormatError where it is nothing PREVAIL says."""
+    reader = {"check": _old_answer, "prevail": _new_answer}[generation]
+    return reader(stdout, stderr, exit_code)
+
+
+def _old_answer(stdout: str, stderr: str, exit_code: int) -> PrevailAnswer:
+    found = _ROW.search(stdout)
+    if found:
+        passed, seconds, memory = found.groups()
+        cause = None if passed == "1" else "PREVAIL's own finding"
+        return PrevailAnswer("accepted" if passed == "1" else "rejected", cause, _seconds(seconds), int(memory))
+    return _no_answer(stdout, stderr, exit_code)
+
+
+def _seconds(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        refuse(TOOL, "no time", text=text)
+
+
+def _new_answer(stdout: str, stderr: str, exit_code: int) -> PrevailAnswer:
+    found = _VERDICT.search(stdout)
+    if found is None:
+        return _no_answer(stdout, stderr, exit_code)
+    passed = found[1] == "PASS"
+    if passed != (exit_code == 0):
+        refuse(TOOL, f"it says {found[1]} and exits with {exit_code}", text=stdout)
+    return PrevailAnswer("accepted" if passed else "rejected", None if passed else _first_error(stdout), None, None)
+
+
+def _first_error(stdout: str) -> str:
+    said = stdout[stdout.index("FAIL:") :].splitlines()[1:]
+    words = next((line.strip() for line in said if line.strip() and not line.startswith("Hint:")), "")
+    return words[:200] or "PREVAIL's own finding"
+
+
+def _no_answer(stdout: str, stderr: str, exit_code: int) -> PrevailAnswer:
+    """It did not come to an analysis: what it cannot read is no verdict on the program."""
+    if exit_code == 0:
+        refuse(TOOL, "it exits with 0 and says nothing of a verdict", text=stdout)
+    if exit_code == _NO_PROGRAM_EXIT:
+        return PrevailAnswer("loader", "PREVAIL finds no such program", None, None)
+    words = next((line.strip() for line in (stderr or stdout).splitlines() if line.strip()), "it said nothing")
+    prefix = "PREVAIL's own bug: " if exit_code == _BUG_EXIT else ""
+    return PrevailAnswer("loader", (prefix + words)[:200], None, None)

@@ -1,0 +1,138 @@
+"""The statistics that end the kernel verifier's log at level 4, and the JSON lines of bpfverify that carry it.
+
+``verification time N usec``, ``stack depth N``, ``processed N insns (limit N) max_states_per_insn N total_states N
+peak_states N mark_read N``, as kernel/bpf/verifier.c writes them since 5.2. Counts are deterministic, times are not.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from xdplab.formats.reading import as_list, as_object, json_of, lines_of, refuse, text_field
+
+TOOL = "bpfverify"
+VERDICTS = ("accepted", "rejected", "complexity", "environment", "no_type", "loader")
+"""Accepted; the verifier's own finding; over its limits; what this machine lacks; no program type; not loadable."""
+
+_TIME = re.compile(r"^verification time (\d+) usec", re.MULTILINE)
+_COUNTS = re.compile(
+    r"^processed (?P<processed_insns>\d+) insns \(limit (?P<limit_insns>\d+)\) "
+    r"max_states_per_insn (?P<max_states_per_insn>\d+) total_states (?P<total_states>\d+) "
+    r"peak_states (?P<peak_states>\d+) mark_read (?P<mark_read>\d+)",
+    re.MULTILINE,
+)
+
+
+@dataclass(frozen=True)
+class VerifierStats:
+    """What the log's end says; every field is None where the kernel did not come to it."""
+
+    verify_us: int | None = None
+    processed_insns: int | None = None
+    limit_insns: int | None = None
+    max_states_per_insn: int | None = None
+    total_states: int | None = None
+    peak_states: int | None = None
+    mark_read: int | None = None
+
+
+@dataclass(frozen=True)
+class VerifiedProgram:
+    """One program of one object, as bpfverify saw it. ``load_ns``: each BPF_PROG_LOAD, nanoseconds of its clock.
+
+    ``insns`` and ``insns_hash`` are null where it never came to a load; memory is in bytes, with the reason where
+    null. ``complaint`` is what the log says before its statistics, or the loader's words.
+    """
+
+    object: str
+    section: str | None
+    name: str | None
+    loader: str | None
+    program_type: str | None
+    insns: int | None
+    insns_hash: str | None
+    verdict: str
+    cause: str | None
+    error: str | None
+    load_ns: tuple[int, ...]
+    xlated_bytes: int | None
+    jited_bytes: int | None
+    peak_bytes: int | None
+    peak_reason: str | None
+    cgroup_peak_bytes: int | None
+    cgroup_reason: str | None
+    branches: int | None
+    branches_reason: str | None
+    complaint: str | None
+    stats: VerifierStats
+
+
+def parse_stats(log: str) -> VerifierStats:
+    """Return the statistics of the last verification that ``log`` tells of."""
+    times = _TIME.findall(log)
+    counts = list(_COUNTS.finditer(log))
+    fields = {name: _count(text) for name, text in counts[-1].groupdict().items()} if counts else {}
+    return VerifierStats(verify_us=_count(times[-1]) if times else None, **fields)
+
+
+def parse_bpfverify(data: bytes | str) -> tuple[VerifiedProgram, ...]:
+    """Return one row a program, and one an object that holds none. Raises FormatError naming the line."""
+    return tuple(_program(line, number) for number, line in enumerate(lines_of(data, TOOL), start=1))
+
+
+def _count(text: str) -> int | None:
+    return int(text) if len(text) < 20 else None
+
+
+def _program(line: str, number: int) -> VerifiedProgram:
+    fields = as_object(json_of(line, TOOL, line=number), TOOL, line=number)
+    verdict = text_field(fields, "verdict", TOOL, line=number)
+    if verdict not in VERDICTS:
+        refuse(TOOL, "an unknown verdict", line=number, text=verdict)
+
+    def words(key: str) -> str | None:
+        return None if fields.get(key) is None else text_field(fields, key, TOOL, line=number)
+
+    def count(key: str) -> int | None:
+        value = fields.get(key)
+        if value is not None and (not isinstance(value, int) or isinstance(value, bool)):
+            refuse(TOOL, f"no count in field `{key}`", line=number, text=repr(value))
+        return value
+
+    log = words("log") or ""
+    return VerifiedProgram(
+        object=text_field(fields, "object", TOOL, line=number),
+        section=words("section"),
+        name=words("name"),
+        loader=words("loader"),
+        program_type=words("program_type"),
+        insns=count("insns"),
+        insns_hash=words("hash"),
+        verdict=verdict,
+        cause=words("cause"),
+        error=words("error"),
+        load_ns=_times(fields.get("load_ns", []), number),
+        xlated_bytes=count("xlated_bytes"),
+        jited_bytes=count("jited_bytes"),
+        peak_bytes=count("peak_bytes"),
+        peak_reason=words("peak_reason"),
+        cgroup_peak_bytes=count("cgroup_peak_bytes"),
+        cgroup_reason=words("cgroup_reason"),
+        branches=count("branches"),
+        branches_reason=words("branches_reason"),
+        complaint=words("words") or _complaint(log),
+        stats=parse_stats(log),
+    )
+
+
+def _times(value: object, number: int) -> tuple[int, ...]:
+    times = [time for time in as_list(value, TOOL) if isinstance(time, int) and not isinstance(time, bool)]
+    if len(times) != len(as_list(value, TOOL)):
+        refuse(TOOL, "a time that is no count", line=number, text=repr(value))
+    return tuple(times)
+
+
+def _complaint(log: str) -> str | None:
+    said = log.split("verification time", 1)[0].split("processed ", 1)[0].strip()
+    return said[-400:] or None

@@ -1,0 +1,124 @@
+"""What is verified: objects of directories, archives and this system, and members of the generated families."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import tarfile
+import zipfile
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from xdplab.errors import PlanError
+from xdplab.programs import ProgramSpec, build
+from xdplab.studies.verifier.compilers import Compiler, compile_object
+from xdplab.studies.verifier.families import Member, source
+
+SYSTEM_FOLDERS = ("/usr/lib/bpf", "/usr/lib/*/bpf", "/usr/libexec/bpf", "/usr/local/lib/bpf", "/usr/share/bpf")
+SYSTEM = "system"
+MACHINES = (0, 247)
+"""EM_NONE, which early clangs wrote, and EM_BPF."""
+
+
+@dataclass(frozen=True)
+class Subject:
+    """One object. ``name`` is its path within ``corpus``; the last five are null where nothing generated it."""
+
+    corpus: str
+    name: str
+    content: bytes
+    member: Member | None = None
+    compiler: str | None = None
+    mcpu: str | None = None
+
+    @property
+    def sha256(self) -> str:
+        return hashlib.sha256(self.content).hexdigest()
+
+
+def collect(names: Sequence[str]) -> list[Subject]:
+    """Return the BPF objects of files, directories, archives (tar, zip) and ``system``, each content once.
+
+    Raises PlanError for a name that is none of them, or holds no BPF object.
+    """
+    subjects: dict[str, Subject] = {}
+    for name in names:
+        found = list(_system() if name == SYSTEM else _of_path(Path(name)))
+        if not found:
+            raise PlanError(f"{name} holds no BPF object", remedy="name an object, a directory, an archive, or system")
+        for subject in found:
+            subjects.setdefault(subject.sha256, subject)
+    return list(subjects.values())
+
+
+def is_bpf(content: bytes) -> bool:
+    """Whether the bytes begin as a BPF object does: an ELF file for BPF, or for no machine."""
+    return content[:4] == b"\x7fELF" and int.from_bytes(content[18:20], "little") in MACHINES
+
+
+def _of_path(path: Path) -> Iterator[Subject]:
+    if path.is_dir():
+        yield from _kept(path.name or str(path), _files(path))
+    elif path.is_file() and path.suffix != ".o" and tarfile.is_tarfile(path):
+        yield from _kept(path.name, _of_tar(path))
+    elif path.is_file() and path.suffix != ".o" and zipfile.is_zipfile(path):
+        yield from _kept(path.name, _of_zip(path))
+    elif path.is_file():
+        yield Subject("files", path.name, path.read_bytes())  # what it is, its verdict will say
+    else:
+        raise PlanError(f"{path}: no such file or directory")
+
+
+def _kept(corpus: str, files: Iterable[tuple[str, bytes]]) -> Iterator[Subject]:
+    return (Subject(corpus, name, content) for name, content in files if is_bpf(content))
+
+
+def _files(folder: Path) -> Iterator[tuple[str, bytes]]:
+    for path in sorted(folder.rglob("*.o")):
+        if path.is_file():
+            yield path.relative_to(folder).as_posix(), path.read_bytes()
+
+
+def _of_tar(path: Path) -> Iterator[tuple[str, bytes]]:
+    with tarfile.open(path) as archive:
+        for entry in archive:
+            stream = archive.extractfile(entry) if entry.isfile() and entry.name.endswith(".o") else None
+            if stream is not None:
+                yield PurePosixPath(entry.name).as_posix(), stream.read()
+
+
+def _of_zip(path: Path) -> Iterator[tuple[str, bytes]]:
+    with zipfile.ZipFile(io.BytesIO(path.read_bytes())) as archive:
+        for name in sorted(archive.namelist()):
+            if name.endswith(".o"):
+                yield name, archive.read(name)
+
+
+def _system() -> Iterator[Subject]:
+    """Return the objects that packages of this system brought."""
+    for pattern in SYSTEM_FOLDERS:
+        for folder in sorted(Path("/").glob(pattern.lstrip("/"))):
+            yield from _kept(SYSTEM, ((f"{folder.name}/{name}", content) for name, content in _files(folder)))
+
+
+def generated(
+    members: Iterable[Member], compilers: Sequence[Compiler], mcpus: Sequence[str], cache_dir: Path
+) -> Iterator[Subject]:
+    """Yield each member as each compiler writes it for each instruction set that it knows."""
+    for member in members:
+        text = source(member)
+        for compiler in compilers:
+            for mcpu in (m for m in mcpus if m in compiler.instruction_sets):
+                content = compile_object(text, compiler, mcpu, cache_dir).read_bytes()
+                name = f"{member.label}, {compiler.name} {mcpu}"
+                yield Subject(member.family, name, content, member, compiler.name, mcpu)
+
+
+def testbed(accesses: Iterable[int], cache_dir: Path) -> Iterator[Subject]:
+    """Yield the XDP lab's own programs with N accesses a packet, of each workload, as loops."""
+    for workload in ("array", "packet", "chase", "lookup"):
+        for n in accesses:
+            spec = ProgramSpec(workload, n)
+            content = build(spec, cache_dir).object.read_bytes()
+            yield Subject("testbed", f"{workload}-{spec.op} N={n}", content)

@@ -1,0 +1,81 @@
+"""Programs that grow: C text from the templates in verifier_progs, by one size N and a few options."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+
+import jinja2
+
+from xdplab.errors import PlanError
+from xdplab.resources import room
+
+
+@dataclass(frozen=True)
+class Family:
+    """A template, what its N is, and the options it takes with their values, the default first."""
+
+    name: str
+    n_words: str
+    options: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    constants: Mapping[str, int] = field(default_factory=dict)
+
+
+FAMILIES: dict[str, Family] = {
+    family.name: family
+    for family in (
+        Family(
+            "double_strcmp",
+            "loop iterations",
+            {"form": ("rolled", "unrolled"), "exit": ("<", "!="), "maps": ("btf", "legacy")},
+        ),
+        Family("branches", "branches"),
+        Family("pruning", "branches", constants={"scalars": 4}),
+    )
+}
+
+
+@dataclass(frozen=True)
+class Member:
+    """One program of a family: ``options`` as (name, value) pairs, those not named at their default."""
+
+    family: str
+    n: int
+    options: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def chosen(self) -> dict[str, str]:
+        """Every option of the family with its value. Raises PlanError for an unknown family, option or value."""
+        if self.family not in FAMILIES:
+            raise PlanError(f"no family {self.family!r}", remedy=f"families are {', '.join(FAMILIES)}")
+        known = FAMILIES[self.family].options
+        given = dict(self.options)
+        for name, value in given.items():
+            if value not in known.get(name, ()):
+                raise PlanError(f"{self.family}: {name}={value} is no option of it", remedy=f"it takes {dict(known)}")
+        return {name: given.get(name, values[0]) for name, values in known.items()}
+
+    @property
+    def label(self) -> str:
+        """``double_strcmp 100 rolled <``."""
+        return " ".join((self.family, str(self.n), *self.chosen.values()))
+
+
+def source(member: Member) -> str:
+    """Return the C text of one member. Raises PlanError for options it does not have."""
+    family = FAMILIES.get(member.family)
+    values = member.chosen | {"n": member.n} | (dict(family.constants) if family else {})
+    return _templates().get_template(f"{member.family}.bpf.c.j2").render(values)
+
+
+@cache
+def _templates() -> jinja2.Environment:
+    return jinja2.Environment(
+        loader=jinja2.FileSystemLoader(room("verifier_progs")),
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        autoescape=False,  # C, not HTML
+    )

@@ -1,0 +1,141 @@
+"""PREVAIL, the other verifier: an external command, old or new, run one program at a time under hard limits."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from xdplab.errors import PlanError
+from xdplab.formats.prevail import TOOL, Generation, parse_answer, parse_list
+from xdplab.formats.reading import as_object, json_of
+from xdplab.hosts.local import LocalHost
+
+COMMANDS: tuple[Generation, ...] = ("prevail", "check")
+_HELP = "PREVAIL is a new eBPF verifier"
+_OLD_OPTION = "--domain"
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What one run may use: it can loop without end."""
+
+    wall_s: float = 60.0
+    memory_bytes: int = 4 << 30
+
+
+@dataclass(frozen=True)
+class Prevail:
+    """One installed PREVAIL; several may be compared side by side."""
+
+    name: str
+    path: str
+    generation: Generation
+
+
+@dataclass(frozen=True)
+class PrevailRun:
+    """One program's run. Times in seconds, memory in bytes, of the whole process; ``analysis_s`` of the analysis alone
+    and ``resident_bytes``, as only the old generation prints them."""
+
+    section: str
+    name: str
+    verdict: str
+    cause: str | None
+    wall_s: float
+    user_s: float
+    peak_bytes: int
+    analysis_s: float | None
+    resident_bytes: int | None
+    argv: tuple[str, ...]
+    exit_code: int
+    stdout: str
+    stderr: str
+
+
+def find_prevails(given: Sequence[str] = ()) -> list[Prevail]:
+    """Return those named (PATH or NAME=PATH), else those on PATH. Raises PlanError for a name that is none."""
+    if given:
+        return [_named(text) for text in given]
+    found = [(command, shutil.which(command)) for command in COMMANDS]
+    answers = [_identify(command, path) for command, path in found if path]
+    return [prevail for prevail in answers if prevail is not None]
+
+
+def _named(text: str) -> Prevail:
+    name, _, path = text.rpartition("=")
+    found = shutil.which(path)
+    prevail = _identify(name, found) if found else None
+    if prevail is None:
+        raise PlanError(f"--prevail: {path} is no PREVAIL", remedy="give the path of its `prevail` or `check` command")
+    return prevail
+
+
+def _identify(name: str, path: str) -> Prevail | None:
+    """``check`` is also the name of other tools: what says it is PREVAIL is its help."""
+    try:
+        done = subprocess.run([path, "--help"], capture_output=True, text=True, timeout=10, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    if _HELP not in done.stdout:
+        return None
+    generation: Generation = "check" if _OLD_OPTION in done.stdout else "prevail"
+    return Prevail(name or f"PREVAIL ({Path(path).name})", path, generation)
+
+
+class Runner:
+    """Runs a PREVAIL of this machine through ``bpfverify --run``, which measures it and holds it to its limits."""
+
+    def __init__(self, bpfverify: str, limits: Limits) -> None:
+        self._command = [bpfverify, "--run", str(int(limits.wall_s)), str(limits.memory_bytes)]
+        self._limits = limits
+
+    def programs(self, prevail: Prevail, path: Path) -> tuple[tuple[str, str], ...]:
+        """Return the (section, function) pairs that PREVAIL finds in an object; none where it cannot read it."""
+        return parse_list(self._run([prevail.path, str(path), "-l"])[0])
+
+    def verify(self, prevail: Prevail, path: Path, section: str, function: str) -> PrevailRun:
+        """Run PREVAIL on one program. A run over its limits is a verdict, ``complexity``, not an error."""
+        argv = [prevail.path, str(path), section, function]
+        argv += [f"{_OLD_OPTION}=zoneCrab"] if prevail.generation == "check" else []
+        stdout, stderr, used = self._run(argv)
+        over = self._over(stderr, used)
+        answer = None if over else parse_answer(prevail.generation, stdout, stderr, used["exit_code"])
+        kb = answer.resident_kb if answer else None
+        return PrevailRun(
+            section=section,
+            name=function,
+            verdict=answer.verdict if answer else "complexity",
+            cause=answer.cause if answer else over,
+            wall_s=used["wall_ns"] / 1e9,
+            user_s=used["user_ns"] / 1e9,
+            peak_bytes=used["peak_bytes"],
+            analysis_s=answer.analysis_s if answer else None,
+            resident_bytes=None if kb is None else kb * 1024,
+            argv=(Path(prevail.path).name, path.name, *argv[2:]),
+            exit_code=used["exit_code"],
+            stdout=stdout[-2000:],
+            stderr=stderr[-2000:],
+        )
+
+    def _over(self, stderr: str, used: dict[str, Any]) -> str | None:
+        """Return which limit ended the run, or None."""
+        if used["late"]:
+            return f"still at it after {self._limits.wall_s:g} s"
+        if "bad_alloc" in stderr:
+            return f"more memory than {self._limits.memory_bytes >> 20} MiB"
+        return None if used["signal"] is None else f"ended by signal {used['signal']}"
+
+    def _run(self, argv: Sequence[str]) -> tuple[str, str, dict[str, Any]]:
+        """Return the command's two outputs, and what it used."""
+        done = LocalHost().run([*self._command, *argv], deadline_s=self._limits.wall_s + 10)
+        stdout, _, last = done.text.rstrip("\n").rpartition("\n")
+        return stdout, done.error_text, as_object(json_of(last, TOOL), TOOL)
+
+
+def to_json(run: PrevailRun) -> dict[str, object]:
+    """Return a run as one line of the raw file."""
+    return asdict(run)
