@@ -15,7 +15,7 @@ from xdplab.labs.vm import initramfs
 from xdplab.labs.vm.kernels import Kernel
 
 QEMU = "qemu-system-x86_64"
-MEMORY_MB = 1024
+MEMORY_MB = 2048  # taken page by page, as the guest touches it; its /tmp may grow to half of it
 MOST_CPUS = 4
 PORTS = {"guest": 2200, "dut": 2201, "tg": 2202}
 """The hosts of a guest, and the port inside at which each answers."""
