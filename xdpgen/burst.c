@@ -14,7 +14,7 @@
                         this time */
 #define INTERVAL_NS (100 * NS_PER_MS)
 #define SETTLE_INTERRUPTED_S 0.005 /* counters are read at rest even then */
-#define PACED_SHARE 0.999 /* a paced burst that offers less was limited */
+#define PACED_SHARE 0.999          /* a paced burst that offers less was limited */
 
 struct burst {
     struct session *session;

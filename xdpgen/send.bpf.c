@@ -59,12 +59,12 @@ static __always_inline bool may_send(struct sender *sender) {
     return true;
 }
 
-static __always_inline bool is_due(struct sender *sender) {
-    __u64 now = bpf_ktime_get_ns();
-
-    if (!within_window(sender, now))
+/* Leaves the time it read in *now. */
+static __always_inline bool is_due(struct sender *sender, __u64 *now) {
+    *now = bpf_ktime_get_ns();
+    if (!within_window(sender, *now))
         return false;
-    __u64 elapsed = now - memory.window.start_ns;
+    __u64 elapsed = *now - memory.window.start_ns;
     if (sender->due > elapsed << SCHEDULE_SHIFT)
         return false;
     __u64 late = elapsed - (sender->due >> SCHEDULE_SHIFT);
@@ -97,6 +97,7 @@ int send_frame(struct xdp_md *ctx) {
     __u64 *words = (void *)(long)ctx->data;
     __u32 *sequence = (__u32 *)(words + FRAME_SEQUENCE_WORD);
     const __u32 zero = 0;
+    __u64 now = 0;
 
     if ((void *)(sequence + 1) > (void *)(long)ctx->data_end)
         return XDP_ABORTED;
@@ -104,7 +105,7 @@ int send_frame(struct xdp_md *ctx) {
     if (!sender)
         return XDP_ABORTED;
     sender->armed = 1;
-    if (settings.paced ? !is_due(sender) : !may_send(sender))
+    if (settings.paced ? !is_due(sender, &now) : !may_send(sender))
         return XDP_DROP;
     const struct frame_head *head = next_head(sender);
 
@@ -115,7 +116,7 @@ int send_frame(struct xdp_md *ctx) {
     *sequence = bpf_htonl((__u32)sender->sequence++);
     if (wants_stamp(sender)) {
         words[FRAME_HEAD_WORDS - 1] |= bpf_cpu_to_be64(PAYLOAD_STAMPED);
-        words[FRAME_STAMP_WORD] = bpf_ktime_get_ns();
+        words[FRAME_STAMP_WORD] = now ?: bpf_ktime_get_ns();
     }
     return XDP_TX;
 }

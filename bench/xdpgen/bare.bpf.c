@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Live frames without any bookkeeping, and the two simplest DUTs. */
+#include <linux/bpf.h>
+#include <linux/if_ether.h>
+
+#include <bpf/bpf_helpers.h>
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";
+
+SEC("xdp/send")
+int bare_send(struct xdp_md *ctx) { return XDP_TX; }
+
+SEC("xdp/drop")
+int bare_drop(struct xdp_md *ctx) { return XDP_DROP; }
+
+SEC("xdp/reflect")
+int bare_reflect(struct xdp_md *ctx) {
+    struct ethhdr *eth = (void *)(long)ctx->data;
+    unsigned char mac[ETH_ALEN];
+
+    if ((void *)(eth + 1) > (void *)(long)ctx->data_end)
+        return XDP_ABORTED;
+    __builtin_memcpy(mac, eth->h_dest, ETH_ALEN);
+    __builtin_memcpy(eth->h_dest, eth->h_source, ETH_ALEN);
+    __builtin_memcpy(eth->h_source, mac, ETH_ALEN);
+    return XDP_TX;
+}

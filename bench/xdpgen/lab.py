@@ -1,0 +1,113 @@
+"""Two namespaces joined by a veth pair of one queue, gone with their block whatever happens."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from xdplab.deploy.native import build_room
+from xdplab.hosts.local import LocalHost
+
+SAMPLER_PRIORITY = "30"
+SAMPLER = """
+import sys, time
+path, seconds = f"/sys/class/net/{sys.argv[1]}/statistics/rx_packets", float(sys.argv[2])
+def count():
+    return int(open(path).read())
+first, deadline = count(), time.monotonic() + 20
+while count() < first + 10_000:
+    if time.monotonic() > deadline:
+        sys.exit("waited for 20 s")
+    time.sleep(0.02)
+time.sleep(0.2)
+before, start = count(), time.monotonic()
+time.sleep(seconds)
+print((count() - before) / (time.monotonic() - start))
+"""
+"""Reads clock and counter side by side, at a priority of its own: a real-time sender keeps everything else waiting."""
+
+
+class VethPair:
+    """DUT with vd0, TG with vg0, one queue each."""
+
+    def __init__(self) -> None:
+        self.dut, self.tg = f"xgb{os.getpid()}d", f"xgb{os.getpid()}g"
+
+    def __enter__(self) -> VethPair:
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the block's end is reached
+        try:
+            self._make()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for name in (self.dut, self.tg):
+            subprocess.run(["ip", "netns", "del", name], check=False, stderr=subprocess.DEVNULL)
+
+    def _make(self) -> None:
+        for name in (self.dut, self.tg):
+            subprocess.run(["ip", "netns", "add", name], check=True)
+        peer = ["peer", "name", "vg0", "netns", self.tg]
+        subprocess.run(["ip", "link", "add", "vd0", "netns", self.dut, "type", "veth", *peer], check=True)
+        for name, interface in ((self.dut, "vd0"), (self.tg, "vg0")):
+            self.run(name, "sysctl", "-qw", f"net.ipv6.conf.{interface}.disable_ipv6=1")
+            self.run(name, "ethtool", "-K", interface, "gro", "on")
+            self.run(name, "ip", "link", "set", "dev", interface, "up")
+
+    def run(self, namespace: str, *argv: str) -> str:
+        """Run to its end inside a namespace; stop the bench with its words where it fails."""
+        result = subprocess.run(["ip", "netns", "exec", namespace, *argv], check=False, capture_output=True, text=True)
+        if result.returncode:
+            sys.exit(f"{' '.join(argv)} failed: {result.stdout[-600:]}{result.stderr[-600:]}")
+        return result.stdout
+
+    @contextlib.contextmanager
+    def dut_program(self, bpf_object: Path, section: str) -> Iterator[None]:
+        link = ("ip", "link", "set", "dev", "vd0", "xdpdrv")
+        self.run(self.dut, *link, "object", str(bpf_object), "section", section)
+        try:
+            yield
+        finally:
+            self.run(self.dut, *link, "off")
+
+    def rate(self, sender: list[str], namespace: str, interface: str, seconds: float) -> float:
+        """Run ``sender`` on the TG; return the frames a second the interface receives once they flow."""
+        with tempfile.TemporaryFile("w+") as log:
+            command = ["ip", "netns", "exec", self.tg, *sender]
+            process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=log, stderr=log)
+            try:
+                return self._sampled(namespace, interface, seconds)
+            except RuntimeError as error:
+                log.seek(0)
+                sys.exit(f"{' '.join(sender)}: {error}: {log.read()[-600:]}")
+            finally:
+                process.kill()
+                process.wait()
+
+    def _sampled(self, namespace: str, interface: str, seconds: float) -> float:
+        own = ["chrt", "-f", SAMPLER_PRIORITY, "taskset", "-c", str(max(os.sched_getaffinity(0)))]
+        command = ["ip", "netns", "exec", namespace, *own, sys.executable, "-c", SAMPLER, interface, str(seconds)]
+        result = subprocess.run(command, check=False, capture_output=True, text=True)
+        if result.returncode:
+            raise RuntimeError(f"no frames arrived ({result.stderr.strip()[-200:]})")
+        return float(result.stdout)
+
+
+def build(cache: Path) -> tuple[str, str, Path]:
+    """Return the paths of xdpgen, of the bare sender, and of the BPF object of bare sender and DUTs."""
+    here = Path(__file__).parent
+    machine = subprocess.run(["cc", "-dumpmachine"], check=True, capture_output=True, text=True).stdout.strip()
+    bpf_object, bare = cache / "bare.bpf.o", cache / "bare"
+    bpf = ["clang", "-O2", "-g", "-target", "bpf", "-mcpu=v3", f"-I/usr/include/{machine}"]
+    subprocess.run([*bpf, "-c", str(here / "bare.bpf.c"), "-o", str(bpf_object)], check=True)
+    c = ["cc", "-O2", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", str(here / "bare.c"), "-o", str(bare), "-lbpf"]
+    subprocess.run(c, check=True)
+    return build_room(LocalHost(), "xdpgen", str(cache)), str(bare), bpf_object
