@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import signal
 import sys
+from keyword import iskeyword
 from types import FrameType
 
 import click
@@ -27,6 +28,8 @@ VERBS = {
     "figures": "figures",
     "compare": "figures",
     "audit": "figures",
+    "import": "imports",
+    "regenerate": "imports",
 }
 
 
@@ -38,7 +41,7 @@ class _Verbs(click.Group):
         if cmd_name not in VERBS:
             return None
         module = importlib.import_module(f"xdplab.cli.{VERBS[cmd_name]}")
-        command: click.Command = getattr(module, cmd_name)
+        command: click.Command = getattr(module, f"{cmd_name}_" if iskeyword(cmd_name) else cmd_name)
         return command
 
 

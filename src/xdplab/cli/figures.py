@@ -8,11 +8,11 @@ from pathlib import Path
 import click
 
 from xdplab.analysis.compare import compare as compare_runs
-from xdplab.analysis.findings import to_frame
 from xdplab.cli.common import console, show
 from xdplab.figures import CATALOGUE, STYLES
 from xdplab.store import RunDirectory
 from xdplab.trial import runs
+from xdplab.trial.explain import explain
 
 RUN = click.argument("directory", metavar="RUN", type=click.Path(path_type=Path))
 
@@ -22,9 +22,22 @@ RUN = click.argument("directory", metavar="RUN", type=click.Path(path_type=Path)
 @click.option("--only", "name", type=click.Choice(sorted(CATALOGUE)), help="One figure; all that apply by default.")
 @click.option("--style", type=click.Choice(sorted(STYLES)), default="paper-1col", show_default=True)
 @click.option("--out", type=click.Path(path_type=Path), help="Folder; RUN/figures by default.")
-def figures(directory: Path, name: str | None, style: str, out: Path | None) -> None:
+@click.option("--explain", "mark", nargs=2, metavar="FIGURE MARK", help="From a mark (PANEL|HUE|X) to files and lines.")
+@click.option("--data", multiple=True, type=click.Path(path_type=Path), help="With --explain: an import's logs.")
+def figures(
+    directory: Path,
+    name: str | None,
+    style: str,
+    out: Path | None,
+    mark: tuple[str, str] | None,
+    data: tuple[Path, ...],
+) -> None:
     """Draw RUN's figures as SVG, PDF and PNG, each with the table of its marks."""
     run = RunDirectory.open(directory)
+    if mark is not None:
+        for line in explain(run, runs.trials_table(run), *mark, data):
+            console.print(line, markup=False, highlight=False, soft_wrap=True)
+        return
     for line in runs.draw_figures(run, names=[name] if name else [], style=style, out=out):
         console.print(line, markup=False, highlight=False, soft_wrap=True)
 
@@ -45,9 +58,15 @@ def compare(directory: Path, other: Path, metric: str, as_json: bool) -> None:
 @RUN
 @click.option("--json", "as_json", is_flag=True, help="For a script.")
 def audit(directory: Path, as_json: bool) -> None:
-    """What in RUN is not to be believed, or needs saying: each finding, where, and how it was found."""
+    """What in RUN is not to be believed: each finding, where, how it was found; and the fits of t0 + c N.
+
+    Also written into RUN, as audit.md and audit.json.
+    """
     run = RunDirectory.open(directory)
-    found = runs.audit(run)
-    show(json.loads(to_frame(found).to_json(orient="records")), as_json=as_json)
-    if not as_json and not found:
-        console.print("no findings")
+    found = runs.full_audit(run)
+    written = found.write(run)
+    if as_json:
+        click.echo(json.dumps(found.to_json(), indent=1))
+        return
+    console.print(found.to_markdown(), markup=False, highlight=False, soft_wrap=True)
+    console.print(f"written: {', '.join(str(directory / name) for name in written)}", soft_wrap=True, highlight=False)

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import cast
 
 import click
 
 from xdplab.cli.common import console
+from xdplab.figures import thesis_album
+from xdplab.figures.published import figure_named
+from xdplab.figures.save import FORMATS
+from xdplab.figures.thesis_words import LANGUAGES, Language
 from xdplab.trial import imported
 
 PATHS = click.argument("paths", metavar="PATH...", nargs=-1, required=True, type=click.Path(path_type=Path))
@@ -31,3 +36,35 @@ def thesis(paths: tuple[Path, ...], name: str, out: Path) -> None:
     """Import the raw logs of the thesis: a clone of its repository, a folder of it, or archives of it."""
     made = imported.import_thesis(paths, out, name=name)
     say([f"imported into {made.run.path}", *made.summary()])
+
+
+@click.command()
+@PATHS
+@click.option("--as-published", "as_published", is_flag=True, help="Only as printed.")
+@click.option("--corrected", "corrected", is_flag=True, help="Only as the data really say.")
+@click.option("--lang", type=click.Choice(LANGUAGES), default="en", show_default=True, help="Words on the figures.")
+@click.option("--only", "name", metavar="FIGURE", help="One figure: its path, or its number in the thesis.")
+@click.option("--format", "formats", type=click.Choice(FORMATS), multiple=True, help="svg, pdf, png; all by default.")
+@click.option("--csv", "csv_only", is_flag=True, help="Only the marks: nothing is drawn.")
+@click.option("--out", type=click.Path(path_type=Path), default=Path("results/thesis-figures"), show_default=True)
+def regenerate(
+    paths: tuple[Path, ...], as_published: bool, corrected: bool, lang: Language, name: str | None,
+    formats: tuple[str, ...], csv_only: bool, out: Path,
+) -> None:  # fmt: skip
+    """Draw every published figure of the thesis again: as printed, and as the data really say.
+
+    PATH is the raw data (a clone, a folder, archives) or a run directory that `import thesis` made. Each figure has
+    its marks beside it as CSV.
+    """
+    run = imported.import_or_open(paths, out)
+    which = [kind for kind, wanted in (("as-published", as_published), ("corrected", corrected)) if wanted]
+    done = thesis_album.regenerate(
+        imported.imported_trials(run),
+        out,
+        which=cast(list[thesis_album.Which], which) or thesis_album.WHICH,
+        language=lang,
+        formats=() if csv_only else formats or FORMATS,
+        figures=[figure_named(name)] if name else None,
+    )
+    marks = sum(made.marks for made in done)
+    say([f"run {run.path}", f"{len(done)} figures with {marks} marks in {out}"])

@@ -9,14 +9,17 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 from math import floor, log10
+from typing import Any
 
+import numpy as np
 import pandas as pd
 
+from xdplab.analysis.series import settled
 from xdplab.figures.factors import FigureError
 
 MARK_COLUMNS = ("figure", "file", "kind", "panel", "hue", "x", "value")
@@ -65,12 +68,12 @@ def _spec(row: dict[str, str]) -> Spec:
     xdp, af_xdp = row["xdp_repetition"], row["af_xdp_repetition"]
     repetitions = {"native": xdp, "generic": xdp, "af_xdp": af_xdp}
     return Spec(
-        *(row[name] for name in ("file", "figure", "family", "kind", "panel", "hue", "x")),
-        row["mode"] or None,
-        row["queues"] or None,
-        tuple(int(size) for size in row["frame_bytes"].split("|") if size),
-        int(row["accesses"]) if row["accesses"] else None,
-        {mode: int(number) for mode, number in repetitions.items() if number},
+        **{name: row[name] for name in ("file", "figure", "family", "kind", "panel", "hue", "x")},
+        mode=row["mode"] or None,
+        queues=row["queues"] or None,
+        frame_bytes=tuple(int(size) for size in row["frame_bytes"].split("|") if size),
+        accesses=int(row["accesses"]) if row["accesses"] else None,
+        repetitions={mode: int(number) for mode, number in repetitions.items() if number},
     )
 
 
@@ -116,46 +119,75 @@ def axis(spec: Spec, place: str) -> Axis:
     return Axis("accesses", ACCESSES, lambda n: "baseline" if n == 0 else str(n))
 
 
-def selected(trials: pd.DataFrame, spec: Spec) -> pd.DataFrame:
-    """Return the trials of any repetition whose factors the figure shows."""
-    rows = trials[trials["mode"].isin(list(spec.repetitions))]
-    if spec.mode is not None:
-        rows = rows[rows["mode"] == spec.mode]
+FACTORS = ("mode", "queues", "frame_bytes", "accesses", "repetition")
+
+
+def lean(trials: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame:
+    """Return the settled trials' factors and ``columns``, numbers as floats: 110 figures choose among them."""
+    last = settled(trials)
+    names = [name for name in (*FACTORS, "trial_id", "point_id", "attempt", *columns) if name in last]
+    return pd.DataFrame({name: _plain(last[name]) for name in dict.fromkeys(names)})
+
+
+def _plain(column: pd.Series) -> pd.Series:
+    if pd.api.types.is_numeric_dtype(column.dtype):
+        return column.astype("Float64").astype(float).reset_index(drop=True)
+    return column.astype(object).where(column.notna(), None).reset_index(drop=True)
+
+
+def selected(rows: pd.DataFrame, spec: Spec) -> pd.DataFrame:
+    """Return the rows of any repetition whose factors the figure shows."""
+    shown = rows["mode"].isin([spec.mode] if spec.mode else list(spec.repetitions))
     if spec.queues == "best":
-        rows = rows[rows["queues"].astype(float) == rows["mode"].map(BEST_QUEUES).astype(float)]
+        shown &= rows["queues"] == rows["mode"].map(BEST_QUEUES)
     elif spec.queues is not None:
-        rows = rows[rows["queues"] == int(spec.queues)]
+        shown &= rows["queues"] == int(spec.queues)
     if spec.frame_bytes:
-        rows = rows[rows["frame_bytes"].isin(spec.frame_bytes)]
+        shown &= rows["frame_bytes"].isin(spec.frame_bytes)
     if spec.accesses is not None:
-        rows = rows[rows["accesses"] == spec.accesses]
-    return rows
+        shown &= rows["accesses"] == spec.accesses
+    return rows[shown]
 
 
 def drawn_repetition(rows: pd.DataFrame, spec: Spec) -> pd.DataFrame:
-    """Return the rows of the repetition that was drawn; of runs appended to one file, the last."""
-    wanted = rows["mode"].map(spec.repetitions)
-    own = rows[rows["repetition"].astype(float) == wanted.astype(float)]
-    return own.sort_values("attempt", kind="stable").drop_duplicates("trial_id", keep="last")
+    """Return the rows of the repetition that was drawn."""
+    return rows[rows["repetition"] == rows["mode"].map(spec.repetitions)]
 
 
 def by_cpu(rows: pd.DataFrame, column: str) -> pd.DataFrame:
-    """Return one row a trial and CPU 0 to 7, with the columns cpu and cpu_value, from a column of JSON lists."""
+    """Return one row a trial and CPU 0 to 7, with the columns cpu and cpu_value (%), from a column of JSON lists."""
     known = rows[rows[column].notna()]
     lists = [json.loads(text)[: len(CPUS)] for text in known[column]]
-    long = known.assign(cpu=[list(range(len(values))) for values in lists], cpu_value=lists)
-    return long.explode(["cpu", "cpu_value"], ignore_index=True)
+    long = known.loc[known.index.repeat([len(values) for values in lists])]
+    cpus = [float(cpu) for values in lists for cpu in range(len(values))]
+    return long.assign(cpu=cpus, cpu_value=np.array([v for values in lists for v in values], dtype=float))
+
+
+def ranked(rows: pd.DataFrame, spec: Spec) -> pd.DataFrame:
+    """Return the rows that have a place, with its rank along each axis in the columns at_panel, at_hue and at_x."""
+    found = {}
+    for place in PLACES:
+        along = axis(spec, place)
+        found[f"at_{place}"] = rows[along.column].map({level: rank for rank, level in enumerate(along.levels)})
+    known = rows.assign(**found).dropna(subset=list(found))
+    return known.astype(dict.fromkeys(found, int))
+
+
+def place_names(spec: Spec, key: Any) -> tuple[str, str, str]:
+    """Return the labels (panel, hue, x) of the ranks that ``ranked`` gave."""
+    axes = (axis(spec, place) for place in PLACES)
+    panel, hue, x = (along.label(along.levels[rank]) for along, rank in zip(axes, key, strict=True))
+    return panel, hue, x
+
+
+PLACES = ("panel", "hue", "x")
+RANKS = ["at_panel", "at_hue", "at_x"]
 
 
 def placed(rows: pd.DataFrame, spec: Spec) -> Iterator[tuple[tuple[str, str, str], pd.DataFrame]]:
     """Yield ((panel, hue, x), rows) in the figure's order; combinations without a row are left out."""
-    axes = [axis(spec, place) for place in ("panel", "hue", "x")]
-    ranks = [{level: rank for rank, level in enumerate(a.levels)} for a in axes]
-    known = rows.assign(**{f"_{i}": rows[a.column].map(ranks[i]) for i, a in enumerate(axes)})
-    known = known.dropna(subset=["_0", "_1", "_2"])
-    for key, group in known.groupby(["_0", "_1", "_2"], sort=True):
-        panel, hue, x = (a.label(a.levels[int(place)]) for a, place in zip(axes, key, strict=True))  # type: ignore[arg-type]
-        yield (panel, hue, x), group
+    for key, found in ranked(rows, spec).groupby(RANKS, sort=True):
+        yield place_names(spec, key), found
 
 
 # --- as published ---
@@ -191,26 +223,41 @@ def axis_power(values: pd.Series) -> float:
     return 10.0**order if order >= 6 else 1.0
 
 
-def as_printed(trials: pd.DataFrame, spec: Spec) -> pd.DataFrame:
+PRINTED = (
+    "published_rx_mean_pps",
+    "published_latency_s",
+    "published_softirq_percent",
+    "published_instructions",
+    "published_branches",
+    "published_l1d_loads",
+    "published_l1d_misses",
+)
+
+
+def printed_rows(trials: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows that ``published_marks`` takes: those of an imported run, each number as it was printed."""
+    rows = lean(trials, PRINTED)
+    return rows.assign(published_l2_bps=rows["published_rx_mean_pps"] * rows["frame_bytes"] * 8)
+
+
+def as_printed(rows: pd.DataFrame, spec: Spec) -> pd.DataFrame:
     """Return the rows that the figure was drawn from, with their value in the column ``printed``."""
-    rows = drawn_repetition(selected(trials, spec), spec)
-    if spec.hue == "cpu":
-        rows = by_cpu(rows, "published_softirq_percent")
-    family = FAMILIES[spec.family]
-    if spec.family == "throughput":
-        rows = rows.assign(published_l2_bps=rows["published_rx_mean_pps"] * rows["frame_bytes"] * 8)
-    values = rows[family.column].astype("Float64")
-    rows = rows.assign(printed=values.astype(float))[values.notna().to_numpy()]
+    rows = drawn_repetition(selected(rows, spec), spec)
+    rows = by_cpu(rows, "published_softirq_percent") if spec.hue == "cpu" else rows
+    rows = rows.assign(printed=rows[FAMILIES[spec.family].column].astype(float))
+    rows = rows[rows["printed"].notna()].reset_index(drop=True)
     return rows[rows["printed"] >= 0] if spec.family == "latency" else rows
 
 
-def published_marks(trials: pd.DataFrame, spec: Spec) -> pd.DataFrame:
+def published_marks(rows: pd.DataFrame, spec: Spec) -> pd.DataFrame:
     """Return what the published figure shows, one row a mark with MARK_COLUMNS; a bar of no height is no mark.
 
-    Values are in the unit of the axis: Gbit/s, seconds, percent, counts with the axis' own power of ten.
+    ``rows`` are those of ``printed_rows``. Values are in the unit of the axis: Gbit/s, seconds, percent, counts with
+    the axis' own power of ten.
     """
-    means = [(place, float(rows["printed"].mean())) for place, rows in placed(as_printed(trials, spec), spec)]
-    shown = [(place, value) for place, value in means if value != 0 or spec.kind != "bar"]
+    means = ranked(as_printed(rows, spec), spec).groupby(RANKS, sort=True)["printed"].mean()
+    drawn = means[means != 0] if spec.kind == "bar" else means
+    shown = [(place_names(spec, key), value) for key, value in zip(drawn.index, drawn.to_list(), strict=True)]
     unit = FAMILIES[spec.family].unit or axis_power(pd.Series([value for _, value in shown], dtype=float))
     marks = [(spec.figure, spec.file, spec.kind, *place, value / unit) for place, value in shown]
     return pd.DataFrame(marks, columns=list(MARK_COLUMNS))

@@ -11,13 +11,15 @@ from rich.console import Console
 
 from xdplab import figures
 from xdplab.analysis.derived import derive
-from xdplab.analysis.finding_rules import find
 from xdplab.analysis.findings import Finding, to_frame
 from xdplab.labs import Lab, use_lab
 from xdplab.plan import Plan
 from xdplab.runner import Observer, PlainObserver, RunState, read_state, run_trials
 from xdplab.store import RunDirectory
 from xdplab.store.metrics import SAMPLES, frame
+from xdplab.trial import audits
+from xdplab.trial.audits import Audit
+from xdplab.trial.imported import imported_trials
 from xdplab.trial.manifest import host_states
 from xdplab.trial.planned import create_run, extend_run, run_plan, run_trials_of
 from xdplab.trial.rows import attempt_rows
@@ -97,8 +99,8 @@ def derive_tables(run: RunDirectory) -> pd.DataFrame:
 
 
 def trials_table(run: RunDirectory) -> pd.DataFrame:
-    """Every attempt that ended, one row each, judged by today's rules."""
-    return derive_tables(run)
+    """Every attempt that ended, one row each, judged by today's rules; an import's tables are taken as they are."""
+    return imported_trials(run) if run.imported else derive_tables(run)
 
 
 def settled_trials(run: RunDirectory) -> pd.DataFrame:
@@ -108,7 +110,12 @@ def settled_trials(run: RunDirectory) -> pd.DataFrame:
 
 def audit(run: RunDirectory) -> list[Finding]:
     """What several points and repetitions say together."""
-    return find(settled_trials(run))
+    return audits.findings(run, trials_table(run))
+
+
+def full_audit(run: RunDirectory) -> Audit:
+    """The findings with how each was found and what it changes, and the model fits."""
+    return audits.audit(run, trials_table(run))
 
 
 def summary(run: RunDirectory) -> list[str]:

@@ -1,0 +1,120 @@
+"""Which repetitions are like for like: those of one program, and of one ring depth.
+
+Nothing in the logs names the program or the ring. The time a packet takes names the first where it differs by more
+than program loads differ anyway; latency x rate, the frames in flight, the second (Little's law).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from math import log, sqrt
+
+import numpy as np
+import pandas as pd
+
+XDP_MODES = ("native", "generic")  # one driver, one set of rings
+SLOPE_SHARE = 0.15  # two loads of one program differ by up to 12 %
+SIGMAS = 4.0
+WORK_SHARE = 2.0  # times the least service time of a series: from there on the accesses make it
+LEAST_LOADS = 2
+LOAD_SD = 0.06  # between loads of one program, at the least: two lucky ones do not make an error smaller
+RING_MATCH = 0.08
+LEAST_VOTES = 3
+
+
+@dataclass(frozen=True)
+class Apart:
+    """Two repetitions of a mode whose packets take different times: ``ratio`` is b over a, at ``queues``."""
+
+    mode: str
+    queues: int
+    a: int
+    b: int
+    ratio: float
+    sigmas: float
+    loads: int
+
+
+def working(trials: pd.DataFrame) -> pd.DataFrame:
+    """Return the trials whose service time is mostly that of the accesses."""
+    known = trials[trials["ns_per_packet"].notna() & trials["accesses"].gt(0)]
+    times = known["ns_per_packet"].astype(float)
+    least = times.groupby([known[name] for name in ("mode", "queues", "frame_bytes")]).transform("min")
+    return known[times >= WORK_SHARE * least]
+
+
+def apart(trials: pd.DataFrame) -> list[Apart]:
+    """Return the pairs of repetitions that ran another program, by service time.
+
+    A load of the program serves all frame sizes of one N, so that N are the independent observations.
+    """
+    found = []
+    for key, rows in working(trials).groupby(["mode", "queues"]):
+        mode, queues = str(key[0]), int(str(key[1]))
+        times = rows["ns_per_packet"].astype(float).map(log)
+        keys = [rows[name] for name in ("accesses", "frame_bytes", "repetition")]
+        table = times.groupby(keys).mean().unstack("repetition")
+        for a, b in combinations(table.columns, 2):
+            loads = (table[b] - table[a]).dropna().groupby("accesses").median()
+            if len(loads) < LEAST_LOADS:
+                continue
+            shift = float(loads.median())
+            error = max(float(loads.std(ddof=1)), LOAD_SD) / sqrt(len(loads))
+            if abs(shift) > log(1 + SLOPE_SHARE) and abs(shift) > SIGMAS * error:
+                ratio, sigmas = float(np.exp(shift)), abs(shift) / error
+                found.append(Apart(mode, queues, int(a), int(b), ratio, sigmas, len(loads)))
+    return found
+
+
+def program_classes(trials: pd.DataFrame) -> dict[str, list[tuple[int, ...]]]:
+    """Return, by mode, the classes of repetitions; those that nothing tells apart, at least by a chain, are one."""
+    differ = {(pair.mode, pair.a, pair.b) for pair in apart(trials)}
+    classes = {}
+    for mode, rows in trials.groupby("mode"):
+        repetitions = sorted(int(number) for number in rows["repetition"].dropna().unique())
+        classes[str(mode)] = _linked(repetitions, [pair[1:] for pair in differ if pair[0] == mode])
+    return classes
+
+
+def _linked(names: Sequence[int], differ: Sequence[tuple[int, int]]) -> list[tuple[int, ...]]:
+    classes: list[set[int]] = []
+    for name in names:
+        like = [c for c in classes if any((min(name, m), max(name, m)) not in differ for m in c)]
+        merged = {name}.union(*like)
+        classes = [c for c in classes if c not in like] + [merged]
+    return sorted(tuple(sorted(members)) for members in classes)
+
+
+def frames_in_flight(trials: pd.DataFrame) -> pd.Series:
+    """Return latency x rate a CPU at work (frames), where both are known."""
+    latency_s = trials["latency_mean_ns"].astype("Float64") * 1e-9
+    return latency_s * trials["forwarded_pps"].astype("Float64") / trials["dut_cpus"].astype("Float64")
+
+
+def ring_depths(trials: pd.DataFrame) -> dict[tuple[str, int], int]:
+    """Return the ring's depth by (mode or ``xdp``, repetition), where several trials agree on a power of two."""
+    flight = frames_in_flight(trials)
+    known = trials.assign(flight=flight)[trials["ns_per_packet"].notna() & flight.gt(0)]
+    known = known.assign(rings=known["mode"].map(lambda mode: "xdp" if mode in XDP_MODES else mode))
+    depths = {}
+    for key, rows in known.groupby(["rings", "repetition"]):
+        values = rows["flight"].astype(float)
+        power = (2 ** np.round(np.log2(values))).astype(int)
+        votes = power[(values / power - 1).abs() < RING_MATCH].value_counts()
+        if len(votes) and votes.iloc[0] >= LEAST_VOTES and votes.iloc[0] > votes.iloc[1:].sum():
+            depths[str(key[0]), int(str(key[1]))] = int(votes.index[0])
+    return depths
+
+
+def like_for_like(trials: pd.DataFrame, reference: dict[str, int]) -> dict[str, tuple[int, ...]]:
+    """Return, by mode, the repetitions that ran the program and, as far as known, had the ring of the reference."""
+    classes, depths = program_classes(trials), ring_depths(trials)
+    chosen = {}
+    for mode, repetition in reference.items():
+        rings = "xdp" if mode in XDP_MODES else mode
+        own = next((members for members in classes.get(mode, []) if repetition in members), (repetition,))
+        depth = depths.get((rings, repetition))
+        chosen[mode] = tuple(r for r in own if depth is None or depths.get((rings, r), depth) == depth)
+    return chosen

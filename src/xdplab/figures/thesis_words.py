@@ -1,0 +1,100 @@
+"""The words on the thesis' figures: in English, and in Portuguese as they were printed. Marks keep their own labels."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+Language = Literal["en", "pt"]
+LANGUAGES: tuple[Language, ...] = ("en", "pt")
+
+
+@dataclass(frozen=True)
+class Words:
+    """One text in both languages."""
+
+    en: str
+    pt: str
+
+    def of(self, language: Language) -> str:
+        return self.en if language == "en" else self.pt
+
+
+X_LABELS = {
+    "accesses": Words("memory accesses per packet", "Quantidade de acessos à memória"),
+    "frame_bytes": Words("frame size (with FCS)", "Tamanho do pacote"),
+}
+HUE_TITLES = {
+    "mode": Words("mode", "Modo XDP"),
+    "queues": Words("queues", "Filas"),
+    "frame_bytes": Words("frame size", "Tamanho do pacote"),
+    "cpu": Words("CPU", "ID CPU"),
+}
+PUBLISHED_Y = {
+    "throughput": Words("throughput (Gbit/s)", "Vazão (Gbit/s)"),
+    "latency": Words("latency (s)", "Latência (s)"),
+    "softirq": Words("softirq (%)", "Uso de CPU em softirq (%)"),
+    "instructions": Words("instructions{power}", "Número de instruções{power}"),
+    "branches": Words("branches{power}", "Número de desvios{power}"),
+    "l1_loads": Words("L1 data loads{power}", "Acessos à cache L1{power}"),
+    "l1_load_misses": Words("L1 data load misses{power}", "Erros de acesso à cache L1{power}"),
+}
+CORRECTED_Y = PUBLISHED_Y | {
+    "latency": Words("round trip in a full ring (µs)", "Tempo em um anel cheio (µs)"),
+    "softirq": Words("softirq, steady mean (%)", "Uso de CPU em softirq, média estável (%)"),
+}
+_LABELS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], str]], ...] = (
+    (re.compile(r"(\d+) filas? de processamento"), lambda m: f"{m[1]} queue{'' if m[1] == '1' else 's'}"),
+    (re.compile(r"Pacotes de (\d+)B"), lambda m: f"{m[1]}-byte frames"),
+    (re.compile(r"XDP (AF_XDP|Generic|Native)"), lambda m: m[1] if m[1] == "AF_XDP" else f"XDP {m[1].lower()}"),
+    (re.compile(r"Generic|Native"), lambda m: m[0].lower()),
+    (re.compile(r"(\d+)B"), lambda m: f"{m[1]} B"),
+)
+
+
+def shown_label(label: str, language: Language) -> str:
+    """Return a mark's label as it is drawn."""
+    if language == "pt":
+        return label
+    return next((words(match) for pattern, words in _LABELS if (match := pattern.fullmatch(label))), label)
+
+
+AS_PUBLISHED = Words(
+    "As published: the last row or sample of one repetition ({folders}), whatever it says; no interval. "
+    "See the corrected figure for what the data say.",
+    "Como publicado: a última linha ou amostra de uma repetição ({folders}), sem intervalo. "
+    "A figura corrigida mostra o que os dados dizem.",
+)
+CORRECTED = Words(
+    "Corrected: {what}; mean over like-for-like repetitions ({repetitions}), error bars: 95 % t interval.",
+    "Corrigido: {what}; média das repetições equivalentes ({repetitions}), barras de erro: intervalo t de 95 %.",
+)
+WHAT = {
+    "throughput": Words(
+        "forwarding rate from the better of two counters (generator, DUT's interface)",
+        "taxa do melhor de dois contadores (gerador, interface do DUT)",
+    ),
+    "latency": Words(
+        "running mean undone where its digits allow. At maximum load it is the fill of a ring: latency × rate is the "
+        "frames in flight",
+        "média acumulada desfeita onde as casas decimais permitem. Em carga máxima é o enchimento de um anel: "
+        "latência × taxa é o número de pacotes em trânsito",
+    ),
+    "softirq": Words(
+        "mean of the steady samples; `user` is the user-space core of AF_XDP",
+        "média das amostras estáveis; `user` é o núcleo do AF_XDP em espaço de usuário",
+    ),
+}
+BY_DUT = Words(
+    "{count} trials by the DUT's count, where the generator counted nothing or too few.",
+    "{count} medições pela contagem do DUT, onde o gerador contou nada ou pouco.",
+)
+ABSENT = Words("Absent: {parts}.", "Ausentes: {parts}.")
+POINTS = Words("{count} marks: {reason}", "{count} marcas: {reason}")
+LEFT_OUT = Words(
+    "Repetitions left out, which ran another program or had another ring: {repetitions}.",
+    "Repetições excluídas, com outro programa ou outro anel: {repetitions}.",
+)
+NO_MARK = Words("nothing can be said", "nada pode ser dito")
