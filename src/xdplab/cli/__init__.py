@@ -30,6 +30,7 @@ VERBS = {
     "audit": "figures",
     "import": "imports",
     "regenerate": "imports",
+    "study": "study",
 }
 
 
@@ -46,7 +47,9 @@ class _Verbs(click.Group):
 
 
 @click.command(cls=_Verbs, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
-@click.option("--lab", "lab_name", metavar="NAME", help="Lab to use: netns, netns:NAME; overrides the plan's.")
+@click.option(
+    "--lab", "lab_name", metavar="NAME", help="Lab to use: netns, netns:NAME, vm:6.1, FILE.yaml; overrides the plan's."
+)
 @click.version_option(package_name="xdplab")
 @click.pass_context
 def cli(context: click.Context, lab_name: str | None) -> None:

@@ -16,7 +16,7 @@ from xdplab.formats.reading import refuse
 
 TOOL = "PREVAIL"
 Generation = Literal["check", "prevail"]
-Answer = Literal["accepted", "rejected", "loader"]
+Answer = Literal["accepted", "rejected", "complexity", "loader"]
 
 _ROW = re.compile(r"^([01]),([0-9.eE+-]+),(\d+)$", re.MULTILINE)
 _VERDICT = re.compile(r"^(PASS|FAIL): ?(.*)$", re.MULTILINE)

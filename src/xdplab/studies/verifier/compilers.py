@@ -48,8 +48,8 @@ class Compiler:
 @cache
 def find_compilers() -> tuple[Compiler, ...]:
     """Return a clang of each release that is here, oldest first: on PATH, and PyPI's ziglang where installed."""
-    commands = [("clang",), *((f"clang-{release}",) for release in _RELEASES)]
-    commands = [command for command in commands if shutil.which(command[0])]
+    names = ["clang", *(f"clang-{release}" for release in _RELEASES)]
+    commands: list[tuple[str, ...]] = [(name,) for name in names if shutil.which(name)]
     if importlib.util.find_spec("ziglang"):
         commands.append((sys.executable, "-m", "ziglang", "clang"))
     elif shutil.which("zig"):

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from xdplab.errors import PlanError
-from xdplab.formats.prevail import TOOL, Generation, parse_answer, parse_list
+from xdplab.formats.prevail import TOOL, Generation, PrevailAnswer, parse_answer, parse_list
 from xdplab.formats.reading import as_object, json_of
 from xdplab.hosts.local import LocalHost
 
@@ -103,17 +103,17 @@ class Runner:
         argv += [f"{_OLD_OPTION}=zoneCrab"] if prevail.generation == "check" else []
         stdout, stderr, used = self._run(argv)
         over = self._over(stderr, used)
-        answer = None if over else parse_answer(prevail.generation, stdout, stderr, used["exit_code"])
-        kb = answer.resident_kb if answer else None
+        answer = over or parse_answer(prevail.generation, stdout, stderr, used["exit_code"])
+        kb = answer.resident_kb
         return PrevailRun(
             section=section,
             name=function,
-            verdict=answer.verdict if answer else "complexity",
-            cause=answer.cause if answer else over,
+            verdict=answer.verdict,
+            cause=answer.cause,
             wall_s=used["wall_ns"] / 1e9,
             user_s=used["user_ns"] / 1e9,
             peak_bytes=used["peak_bytes"],
-            analysis_s=answer.analysis_s if answer else None,
+            analysis_s=answer.analysis_s,
             resident_bytes=None if kb is None else kb * 1024,
             argv=(Path(prevail.path).name, path.name, *argv[2:]),
             exit_code=used["exit_code"],
@@ -121,13 +121,15 @@ class Runner:
             stderr=stderr[-2000:],
         )
 
-    def _over(self, stderr: str, used: dict[str, Any]) -> str | None:
-        """Return which limit ended the run, or None."""
+    def _over(self, stderr: str, used: dict[str, Any]) -> PrevailAnswer | None:
+        """Return the answer of a run that did not end by itself, or None. A crash says nothing of the program."""
         if used["late"]:
-            return f"still at it after {self._limits.wall_s:g} s"
+            return PrevailAnswer("complexity", f"still at it after {self._limits.wall_s:g} s", None, None)
         if "bad_alloc" in stderr:
-            return f"more memory than {self._limits.memory_bytes >> 20} MiB"
-        return None if used["signal"] is None else f"ended by signal {used['signal']}"
+            return PrevailAnswer("complexity", f"more than {self._limits.memory_bytes >> 20} MiB", None, None)
+        if used["signal"] is not None:
+            return PrevailAnswer("loader", f"PREVAIL broke on it (signal {used['signal']})", None, None)
+        return None
 
     def _run(self, argv: Sequence[str]) -> tuple[str, str, dict[str, Any]]:
         """Return the command's two outputs, and what it used."""

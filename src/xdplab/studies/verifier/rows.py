@@ -1,0 +1,213 @@
+"""From the journal and the raw files to one row a program, and one row a search for the largest N."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from xdplab.formats.reading import lines_of
+from xdplab.formats.verifier_log import VerifiedProgram, parse_bpfverify
+from xdplab.runner import Attempt, read_state
+from xdplab.store import RunDirectory
+from xdplab.studies.verifier.largest import Probe, answer
+from xdplab.studies.verifier.points import LINUX, VerifierTrial
+from xdplab.studies.verifier.study import PREVAIL_RAW, PROBES, TIMED, WATCHED
+
+NOT_TIME = "a guest that counts instructions has no time"
+NOT_COUNTED = "time, not instructions"
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of the table: ``kind`` is ``factor``, ``count``, ``time``, ``memory`` or ``verdict``."""
+
+    name: str
+    dtype: str
+    kind: str
+    text: str
+
+
+COLUMNS = (
+    Column("run_id", "string", "factor", "the run"),
+    Column("trial_id", "string", "factor", "point and repetition"),
+    Column("repetition", "Int64", "factor", "1 …; a guest is measured once, since it counts"),
+    Column("verifier", "string", "factor", "linux, or the name of a PREVAIL"),
+    Column("kernel", "string", "factor", "host, a guest's version, or null for PREVAIL"),
+    Column("kernel_release", "string", "factor", "uname -r of it"),
+    Column("label", "string", "factor", "verifier and kernel in words, for figures"),
+    Column("clock", "string", "factor", "what the machine's nanosecond is: time or instructions"),
+    Column("corpus", "string", "factor", "directory, archive, family, or system"),
+    Column("object", "string", "factor", "path within the corpus, or what was generated"),
+    Column("sha256", "string", "factor", "of the object's bytes"),
+    Column("section", "string", "factor", "ELF section of the program"),
+    Column("program", "string", "factor", "its function"),
+    Column("program_type", "string", "factor", "as libbpf names it"),
+    Column("loader", "string", "factor", "libbpf or raw (objects that libbpf 1.0 does not take)"),
+    Column("family", "string", "factor", "of a generated program"),
+    Column("n", "Int64", "factor", "its size: iterations or branches"),
+    Column("form", "string", "factor", "rolled or unrolled"),
+    Column("exit", "string", "factor", "how a loop ends: < or !="),
+    Column("maps", "string", "factor", "btf or legacy"),
+    Column("compiler", "string", "factor", "which clang"),
+    Column("mcpu", "string", "factor", "instruction set"),
+    Column("insns", "Int64", "count", "instructions handed to the verifier"),
+    Column("insns_hash", "string", "factor", "of those instructions, map descriptors apart"),
+    Column("verdict", "string", "verdict", "accepted, rejected, complexity, environment, no_type, loader"),
+    Column("cause", "string", "verdict", "why not accepted"),
+    Column("complaint", "string", "verdict", "the verifier's or loader's own last words"),
+    Column("loads", "Int64", "count", "loads (or PREVAIL runs) behind the times"),
+    Column("load_ns", "Float64", "time", "median of BPF_PROG_LOAD; of PREVAIL's process, wall"),
+    Column("load_instructions", "Float64", "count", "the same where the clock counts instructions"),
+    Column("verify_ns", "Float64", "time", "the kernel's own word (µs steps); PREVAIL (old): of its analysis"),
+    Column("verify_instructions", "Float64", "count", "the same where the clock counts instructions"),
+    Column("rest_ns", "Float64", "time", "load less verifying: JIT, allocation, the system call (null from 7.2 on)"),
+    Column("user_ns", "Float64", "time", "PREVAIL: user time of its process"),
+    Column("processed_insns", "Int64", "count", "instructions the verifier looked at"),
+    Column("total_states", "Int64", "count", "states it made"),
+    Column("peak_states", "Int64", "count", "states it held at once"),
+    Column("max_states_per_insn", "Int64", "count", "of one instruction"),
+    Column("branches", "Int64", "count", "calls of push_stack(); null where the compiler inlined it"),
+    Column("peak_bytes", "Float64", "memory", "page tracepoints; PREVAIL: of its process"),
+    Column("cgroup_peak_bytes", "Float64", "memory", "memory control group"),
+    Column("peak_reason", "string", "verdict", "why peak_bytes is null"),
+    Column("cgroup_reason", "string", "verdict", "why cgroup_peak_bytes is null"),
+    Column("branches_reason", "string", "verdict", "why branches is null"),
+    Column("xlated_bytes", "Float64", "memory", "size after the verifier's rewriting"),
+    Column("jited_bytes", "Float64", "memory", "size as machine code; null where interpreted"),
+)
+JIT_INSIDE_SINCE = (7, 2)
+"""From this kernel on bpf_check() runs the JIT, so load less verifying is not the JIT's share."""
+
+
+def table_of(run: RunDirectory, trials: Iterable[VerifierTrial]) -> pd.DataFrame:
+    """Return one row a program of each trial's last attempt, with `COLUMNS`."""
+    by_id = {t.trial_id: t for t in trials}
+    rows = [
+        row | {"run_id": run.run_id}
+        for attempt in read_state(run).last.values()
+        for row in _rows(run, by_id[attempt.trial_id], attempt)
+    ]
+    table = pd.DataFrame(rows, columns=[c.name for c in COLUMNS])
+    return _with_sizes(table.astype({c.name: c.dtype for c in COLUMNS}))
+
+
+def _with_sizes(table: pd.DataFrame) -> pd.DataFrame:
+    """PREVAIL tells no program's size: it is the one the kernel was handed, of the same object and section."""
+    known = table[table["insns"].notna()].drop_duplicates(["sha256", "section", "program"])
+    by_name = known.set_index(["sha256", "section", "program"])["insns"].to_dict()
+    alone = known[~known.duplicated(["sha256", "section"], keep=False)]
+    by_section = alone.set_index(["sha256", "section"])["insns"].to_dict()
+    for at in table.index[table["insns"].isna() & table["verifier"].ne(LINUX)]:
+        sha, section, program = table.loc[at, ["sha256", "section", "program"]]
+        table.loc[at, "insns"] = by_name.get((sha, section, program), by_section.get((sha, section), pd.NA))
+    return table
+
+
+def largest_of(run: RunDirectory, trials: Iterable[VerifierTrial]) -> pd.DataFrame:
+    """Return one row a search: its factors, ``largest_n`` (null where no limit was found) and how many were tried."""
+    by_id = {t.trial_id: t for t in trials}
+    rows = []
+    for attempt in read_state(run).last.values():
+        trial = by_id[attempt.trial_id]
+        path = run.raw_dir(attempt.trial_id, attempt.attempt) / PROBES
+        if trial.point.task == "largest":
+            probes = [Probe(**json.loads(line)) for line in path.read_text().splitlines()] if path.exists() else []
+            row = asdict(trial.point) | {"largest_n": answer(probes), "tried": len(probes), "reason": attempt.reason}
+            rows.append(row)
+    return pd.DataFrame(rows)
+
+
+def _rows(run: RunDirectory, trial: VerifierTrial, attempt: Attempt) -> Iterator[dict[str, Any]]:
+    raw = run.raw_dir(attempt.trial_id, attempt.attempt)
+    if attempt.status != "measured" or trial.point.task != "verify":
+        return
+    base = _factors(trial, attempt)
+    if trial.point.verifier != LINUX:
+        for line in lines_of((raw / PREVAIL_RAW).read_text(), "PREVAIL") if (raw / PREVAIL_RAW).stat().st_size else ():
+            yield base | _prevail(json.loads(line))
+        return
+    watched = {(p.section, p.name): p for p in _programs(raw / WATCHED)}
+    for program in _programs(raw / TIMED):
+        timed = _program(program, base["clock"], str(base["kernel_release"]))
+        yield base | timed | _watched(watched.get((program.section, program.name)))
+
+
+def _programs(path: Path) -> tuple[VerifiedProgram, ...]:
+    return parse_bpfverify(path.read_bytes())
+
+
+def _factors(trial: VerifierTrial, attempt: Attempt) -> dict[str, Any]:
+    point = trial.point
+    known = {"trial_id": trial.trial_id, "repetition": trial.repetition, "clock": attempt.facts.get("clock")}
+    release = attempt.facts.get("kernel_release")
+    label = f"Linux {release}" if point.verifier == LINUX else point.verifier
+    fields = asdict(point) | {"kernel": point.kernel or None, "kernel_release": release, "label": label}
+    return known | {k: v for k, v in fields.items() if k != "task"}
+
+
+def _median(values: Iterable[int]) -> float | None:
+    values = list(values)
+    return float(statistics.median(values)) if values else None
+
+
+def _program(program: VerifiedProgram, clock: str, release: str) -> dict[str, Any]:
+    stats, load = program.stats, _median(program.load_ns)
+    verify = None if stats.verify_us is None else stats.verify_us * 1000.0
+    timed = clock == "time"
+    together = _version(release) >= JIT_INSIDE_SINCE
+    rest = None if load is None or verify is None or together else max(load - verify, 0.0)
+    return {
+        "section": program.section,
+        "program": program.name,
+        "program_type": program.program_type,
+        "loader": program.loader,
+        "insns": program.insns,
+        "insns_hash": program.insns_hash,
+        "verdict": program.verdict,
+        "cause": program.cause,
+        "complaint": program.complaint,
+        "loads": len(program.load_ns),
+        "load_ns": load if timed else None,
+        "verify_ns": verify if timed else None,
+        "rest_ns": rest if timed else None,
+        "load_instructions": None if timed else load,
+        "verify_instructions": None if timed else verify,
+        "processed_insns": stats.processed_insns,
+        "total_states": stats.total_states,
+        "peak_states": stats.peak_states,
+        "max_states_per_insn": stats.max_states_per_insn,
+        "xlated_bytes": program.xlated_bytes,
+        "jited_bytes": program.jited_bytes,
+    }
+
+
+def _version(release: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in release.split("-")[0].split(".")[:2] if part.isdigit())
+
+
+def _watched(program: VerifiedProgram | None) -> dict[str, Any]:
+    if program is None:
+        return dict.fromkeys(("peak_reason", "cgroup_reason"), "the watched load did not come to it")
+    names = ("peak_bytes", "peak_reason", "cgroup_peak_bytes", "cgroup_reason", "branches", "branches_reason")
+    return {name: getattr(program, name) for name in names}
+
+
+def _prevail(run: Mapping[str, Any]) -> dict[str, Any]:
+    analysis = run["analysis_s"]
+    return {
+        "section": run["section"],
+        "program": run["name"],
+        "verdict": run["verdict"],
+        "cause": run["cause"],
+        "loads": 1,
+        "load_ns": run["wall_s"] * 1e9,
+        "verify_ns": None if analysis is None else analysis * 1e9,
+        "user_ns": run["user_s"] * 1e9,
+        "peak_bytes": run["peak_bytes"],
+    }

@@ -1,0 +1,107 @@
+"""The verifier study for the runner: a block is a machine, a trial is one object on it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from xdplab.deploy.native import build_room
+from xdplab.errors import ProgramError
+from xdplab.formats.verifier_log import parse_bpfverify
+from xdplab.hosts.local import LocalHost
+from xdplab.studies.verifier.compilers import Compiler, compile_object
+from xdplab.studies.verifier.families import Member, source
+from xdplab.studies.verifier.largest import search
+from xdplab.studies.verifier.machines import ROOM, Machine, machine_of
+from xdplab.studies.verifier.points import LINUX, VerifierPoint, VerifierTrial
+from xdplab.studies.verifier.prevail import Limits, Prevail, Runner
+
+OBJECT_DEADLINE_S = 120.0
+TIMED, WATCHED, PREVAIL_RAW, PROBES = "bpfverify.jsonl", "watch.jsonl", "prevail.jsonl", "largest.jsonl"
+
+
+@dataclass(frozen=True)
+class Means:
+    """What a run measures with. ``objects`` is the run's own folder of objects, ``types`` its table of types."""
+
+    objects: Path
+    types: Path
+    cache_dir: Path
+    compilers: dict[str, Compiler]
+    prevails: dict[str, Prevail]
+    loads: int = 20
+    budget_ms: int = 500
+    limits: Limits = field(default_factory=Limits)
+
+
+class VerifierStudy:
+    """Measures trials of the verifier study; one machine is up at a time."""
+
+    def __init__(self, means: Means) -> None:
+        self._means = means
+        self._stack = ExitStack()
+        self._machine: Machine | None = None
+
+    def enter_block(self, trials: Sequence[VerifierTrial]) -> None:
+        point = trials[0].point
+        if point.verifier == LINUX:
+            context = machine_of(point.kernel, self._means.cache_dir, self._means.types)
+            self._machine = self._stack.enter_context(context)
+
+    def leave_block(self) -> None:
+        self._stack.close()
+        self._machine = None
+
+    def measure(self, trial: VerifierTrial, raw: Path, facts: dict[str, Any]) -> None:
+        point = trial.point
+        if point.verifier != LINUX:
+            self._prevail(point, raw, facts)
+        elif self._machine is not None:
+            facts.update(kernel_release=self._machine.release, clock=self._machine.clock)
+            (self._largest if point.task == "largest" else self._verify)(self._machine, point, raw)
+
+    def _object(self, point: VerifierPoint) -> Path:
+        return self._means.objects / f"{point.sha256[:16]}.o"
+
+    def _verify(self, machine: Machine, point: VerifierPoint, raw: Path) -> None:
+        """Time the loads, then load once more and count memory and branches: watching costs time."""
+        path = machine.place(self._object(point))
+        native = machine.clock == "time"
+        loads = ("--loads", str(self._means.loads if native else 1), "--budget-ms", str(self._means.budget_ms))
+        (raw / TIMED).write_bytes(machine.verify(path, *loads, deadline_s=OBJECT_DEADLINE_S))
+        (raw / WATCHED).write_bytes(machine.verify(path, "--watch", deadline_s=OBJECT_DEADLINE_S))
+
+    def _largest(self, machine: Machine, point: VerifierPoint, raw: Path) -> None:
+        def accepts(n: int) -> bool:
+            path = machine.place(self._compile(point, n))
+            program = parse_bpfverify(machine.verify(path, deadline_s=OBJECT_DEADLINE_S))[0]
+            if program.verdict not in ("accepted", "complexity"):
+                raise ProgramError(f"N = {n} is {program.verdict}: {program.cause}; there is no limit to find")
+            return program.verdict == "accepted"
+
+        with (raw / PROBES).open("w") as file:
+            for probe in search(accepts):
+                file.write(json.dumps(asdict(probe)) + "\n")
+
+    def _compile(self, point: VerifierPoint, n: int) -> Path:
+        options = {"form": point.form, "exit": point.exit, "maps": point.maps}
+        member = Member(str(point.family), n, tuple((k, v) for k, v in options.items() if v is not None))
+        compiler = self._means.compilers.get(str(point.compiler))
+        if compiler is None:
+            raise ProgramError(f"{point.compiler} is not here any more", remedy="install it and resume")
+        return compile_object(source(member), compiler, str(point.mcpu), self._means.cache_dir)
+
+    def _prevail(self, point: VerifierPoint, raw: Path, facts: dict[str, Any]) -> None:
+        prevail = self._means.prevails.get(point.verifier)
+        if prevail is None:
+            raise ProgramError(f"{point.verifier} is not here any more", remedy="name it with --prevail and resume")
+        facts.update(generation=prevail.generation, clock="time")
+        runner = Runner(build_room(LocalHost(), ROOM, str(self._means.cache_dir)), self._means.limits)
+        path = self._object(point)
+        with (raw / PREVAIL_RAW).open("w") as file:
+            for section, name in runner.programs(prevail, path):
+                file.write(json.dumps(asdict(runner.verify(prevail, path, section, name))) + "\n")

@@ -1,0 +1,150 @@
+"""The study's tables: what was accepted where and why not, verifier against verifier, compilers, headline."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pandas as pd
+
+from xdplab.figures.save import write_whole
+from xdplab.studies.verifier.points import LINUX
+
+PROGRAM = ["sha256", "section", "program"]
+ENVIRONMENT = ("environment", "no_type", "loader")
+"""Verdicts that say something of the machine or the loader, and nothing of the verifier."""
+
+ITERATIONS = {1: "i = 1", 2: "i = 2", 3: "i ≥ 3"}
+
+
+def first_of_each(table: pd.DataFrame) -> pd.DataFrame:
+    """Return one row a program and verifier: verdicts and counts do not change with the repetition."""
+    return table.sort_values("repetition").drop_duplicates([*PROGRAM, "label"])
+
+
+def corpora(table: pd.DataFrame) -> pd.DataFrame:
+    """Return for each corpus how many objects and programs it has, and how many are unique by their instructions."""
+    linux = first_of_each(table[table["verifier"] == LINUX])
+    counts = linux.groupby("corpus", sort=False).agg(
+        objects=("sha256", "nunique"), loaded=("insns_hash", "count"), unique=("insns_hash", "nunique")
+    )
+    counts.insert(1, "programs", linux.drop_duplicates(PROGRAM).groupby("corpus")["program"].count())
+    return counts.reset_index()
+
+
+def acceptance(table: pd.DataFrame) -> pd.DataFrame:
+    """Return a column a verifier: programs accepted of those it saw, then each cause of refusal with its count.
+
+    Environment apart from verifier: the last row counts what would be accepted if only the machine were another.
+    """
+    rows = first_of_each(table)
+    labels = list(dict.fromkeys(rows["label"]))
+    out = {label: _one_column(rows[rows["label"] == label]) for label in labels}
+    frame = pd.DataFrame(out)
+    first, last = ["accepted", "programs"], ["accepted, environment apart"]
+    middle = sorted(set(frame.index) - {*first, *last})
+    return frame.loc[[*first, *middle, *last]].fillna(0).astype(int).rename_axis("programs").reset_index()
+
+
+def _one_column(rows: pd.DataFrame) -> dict[str, int]:
+    refused = rows[rows["verdict"] != "accepted"]
+    kind = refused["verdict"].isin(ENVIRONMENT).map({True: "environment", False: "verifier"})
+    causes = (kind + ": " + refused["cause"].fillna("?").map(general)).value_counts().to_dict()
+    accepted = int((rows["verdict"] == "accepted").sum())
+    beside = int(refused["verdict"].isin(ENVIRONMENT).sum())
+    whole = {"accepted": accepted, "programs": len(rows), "accepted, environment apart": accepted + beside}
+    return whole | {str(cause): int(count) for cause, count in causes.items()}
+
+
+def general(cause: str) -> str:
+    """Return a cause without the place and the operands that PREVAIL names: ``21: Upper bound … (r1 …)``."""
+    return re.sub(r"\s*\(.*", "", re.sub(r"^\d+(:\d+)?: ", "", cause)) if re.match(r"\d+[:\d]*: ", cause) else cause
+
+
+def confusion(table: pd.DataFrame) -> pd.DataFrame:
+    """Return how many programs the verifier of a row refuses that the verifier of a column accepts.
+
+    Only what both judged counts: what a machine lacks is no verdict of its verifier.
+    """
+    rows = first_of_each(table)
+    judged = rows[~rows["verdict"].isin(ENVIRONMENT)]
+    wide = judged.assign(key=_program_key(judged)).pivot_table(
+        index="key", columns="label", values="verdict", aggfunc="first"
+    )
+    labels = [label for label in dict.fromkeys(rows["label"]) if label in wide]
+    refused = {label: wide[label].notna() & wide[label].ne("accepted") for label in labels}
+    counts = {
+        column: [int((refused[row] & wide[column].eq("accepted")).sum()) if row != column else pd.NA for row in labels]
+        for column in labels
+    }
+    return pd.DataFrame(counts, index=pd.Index(labels, name="refused by → accepted by"), dtype="Int64").reset_index()
+
+
+def _program_key(rows: pd.DataFrame) -> pd.Series:
+    return rows["sha256"] + "/" + rows["section"].fillna("") + "/" + rows["program"].fillna("")
+
+
+def instruction_counts(table: pd.DataFrame) -> pd.DataFrame:
+    """Return instructions of double_strcmp after 1, 2 and ≥ 3 iterations by compiler and instruction set.
+
+    Percentages are against the first compiler and set, as seed 003 prints them.
+    """
+    rows = first_of_each(table[(table["family"] == "double_strcmp") & (table["verifier"] == LINUX)])
+    rows = rows[rows["form"].eq("rolled") & rows["exit"].eq("<") & rows["n"].isin([1, 2, 3])]
+    wide = rows.pivot_table(index=["compiler", "mcpu"], columns="n", values="insns", aggfunc="first")
+    out = pd.DataFrame({"compiled by": [f"{compiler} + {mcpu}" for compiler, mcpu in wide.index]})
+    for n, words in ITERATIONS.items():
+        if n in wide:
+            out[words] = [_against(value, wide[n].iloc[0]) for value in wide[n]]
+    return out
+
+
+def _against(value: float, base: float) -> str:
+    if pd.isna(value):
+        return ""
+    return f"{value:.0f}" + ("" if value == base or pd.isna(base) else f" ({(value / base - 1) * 100:+.2f} %)")
+
+
+def headline(largest: pd.DataFrame) -> pd.DataFrame:
+    """Return the largest N under the limit: a row a compiler and instruction set, a column a form (and kernel)."""
+    if largest.empty:
+        return largest
+    named = largest.assign(
+        compiled=largest["compiler"] + " + " + largest["mcpu"],
+        column=largest["family"] + " " + largest["form"].fillna("") + ", " + largest["kernel"],
+    )
+    wide = named.pivot_table(index="compiled", columns="column", values="largest_n", aggfunc="first", dropna=False)
+    return wide.astype("Int64").rename_axis("compiled by", axis=0).rename_axis(None, axis=1).reset_index()
+
+
+TABLES: dict[str, tuple[str, Callable[[pd.DataFrame], pd.DataFrame]]] = {
+    "corpora": ("What was verified", corpora),
+    "acceptance": ("Programs accepted, and the causes of refusal", acceptance),
+    "confusion": ("Programs that the verifier of a row refuses and that of a column accepts", confusion),
+    "instructions": ("Instructions of double_strcmp by compiler and instruction set", instruction_counts),
+}
+
+
+def tables_of(table: pd.DataFrame, largest: pd.DataFrame) -> dict[str, tuple[str, pd.DataFrame]]:
+    """Return title and content of every table that has content."""
+    made = {name: (title, build(table)) for name, (title, build) in TABLES.items()} if len(table) else {}
+    made["largest"] = ("Largest N that is accepted (limit of processed instructions)", headline(largest))
+    return {name: found for name, found in made.items() if not found[1].empty}
+
+
+def write_tables(made: Mapping[str, tuple[str, pd.DataFrame]], folder: Path) -> list[Path]:
+    """Write each as Markdown and CSV. Raises ResultsError."""
+    paths = []
+    for name, (title, frame) in made.items():
+        paths.append(write_whole(folder / f"{name}.md", f"# {title}\n\n{markdown(frame)}".encode()))
+        paths.append(write_whole(folder / f"{name}.csv", frame.to_csv(index=False, lineterminator="\n").encode()))
+    return paths
+
+
+def markdown(frame: pd.DataFrame) -> str:
+    """Return a table as Markdown; null is an empty cell."""
+    cells = [[str(name) for name in frame.columns]]
+    cells += [["" if pd.isna(value) else str(value) for value in row] for row in frame.itertuples(index=False)]
+    lines = ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in cells]
+    return "\n".join([lines[0], "|" + " --- |" * len(frame.columns), *lines[1:]]) + "\n"

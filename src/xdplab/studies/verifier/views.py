@@ -1,0 +1,209 @@
+"""The study's figures: each a row of one table; marks come from the table of programs and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from xdplab.analysis.intervals import interval
+from xdplab.figures import Drawn, Look, View, marks_frame, save
+from xdplab.figures.factors import NotApplicableError
+from xdplab.figures.save import write_whole
+from xdplab.studies.verifier.points import LINUX
+from xdplab.studies.verifier.tables import ENVIRONMENT, markdown
+
+FEWEST_FOR_TREND = 8
+Choose = Callable[[pd.DataFrame], pd.DataFrame]
+
+
+def _linux(table: pd.DataFrame) -> pd.DataFrame:
+    return table.loc[table["verifier"] == LINUX]
+
+
+@dataclass(frozen=True)
+class Figure:
+    """``y`` against ``x``: columns of the table; ``scale`` divides ``y`` into the unit of ``y_label``."""
+
+    name: str
+    x: str
+    y: str
+    x_label: str
+    y_label: str
+    scale: float = 1.0
+    hue: tuple[str, ...] = ("label",)
+    panel: tuple[str, ...] = ()
+    kind: str = "point"
+    choose: Choose = _linux
+    note: str = ""
+
+
+def _loops(table: pd.DataFrame) -> pd.DataFrame:
+    return _btf(table.loc[table["family"].eq("double_strcmp").fillna(False)])
+
+
+def _btf(table: pd.DataFrame) -> pd.DataFrame:
+    """Loops that end by ``<``, with maps of today: what is compared over anything else."""
+    return table.loc[table["exit"].fillna("<").eq("<") & table["maps"].fillna("btf").eq("btf")]
+
+
+def _linux_loops(table: pd.DataFrame) -> pd.DataFrame:
+    return _loops(_linux(table))
+
+
+def _native(table: pd.DataFrame) -> pd.DataFrame:
+    rows = _linux(table)
+    return rows.loc[rows["clock"].eq("time").fillna(False)]
+
+
+def _native_loops(table: pd.DataFrame) -> pd.DataFrame:
+    return _loops(_native(table))
+
+
+def _one_build(table: pd.DataFrame) -> pd.DataFrame:
+    """The newest compiler's v3 programs (or its newest set): one line a verifier."""
+    made = table.loc[table["compiler"].notna()]
+    if made.empty:
+        return made
+    newest = max(made["compiler"].unique(), key=lambda name: int(name.split()[-1]))
+    own: pd.DataFrame = made.loc[made["compiler"] == newest]
+    mcpu = "v3" if "v3" in set(own["mcpu"]) else max(own["mcpu"])
+    return own.loc[own["mcpu"] == mcpu]
+
+
+def _versus(table: pd.DataFrame) -> pd.DataFrame:
+    """This machine's kernel and every PREVAIL: nothing where there is no PREVAIL."""
+    both = table.loc[table["clock"].eq("time").fillna(False)]
+    return both if both["verifier"].ne(LINUX).any() else both.iloc[:0]
+
+
+INSNS, ITERATIONS = "instructions of the program", "loop iterations N"
+TIME, MEMORY, BRANCHES = "verifying, ms", "peak memory, kB", "branches (push_stack calls)"
+PROCESSED, LOADING = "processed instructions", "loading or running, ms"
+MS, KB, MILLION = 1e6, 1e3, 1e6
+BUILD, FORM, LABEL = ("compiler", "mcpu"), ("form",), ("label",)
+COUNTED_INSNS = "verifier's own instructions, millions"
+COUNTED = "Guests that count instructions: 1 ns of their clock is one instruction."
+TIMED = "Times of this machine's own kernel; a guest's clock is none."
+
+
+def _one_built(table: pd.DataFrame) -> pd.DataFrame:
+    return _one_build(_linux_loops(table))
+
+
+def _versus_loops(table: pd.DataFrame) -> pd.DataFrame:
+    return _one_build(_loops(_versus(table)))
+
+
+FIGURES = (
+    Figure("time", "insns", "verify_ns", INSNS, TIME, MS, choose=_linux, note=TIMED),
+    Figure("memory", "insns", "peak_bytes", INSNS, MEMORY, KB, choose=_linux),
+    Figure("memory-cgroup", "insns", "cgroup_peak_bytes", INSNS, "peak charged memory, kB", KB, choose=_linux),
+    Figure("processed", "insns", "processed_insns", INSNS, PROCESSED, choose=_linux),
+    Figure("states", "insns", "total_states", INSNS, "states made", choose=_linux),
+    Figure("branches", "insns", "branches", INSNS, BRANCHES, choose=_linux),
+    Figure("counted", "insns", "verify_instructions", INSNS, COUNTED_INSNS, MILLION, note=COUNTED),
+    Figure("loads", "insns", "loads", INSNS, "loads behind a time", choose=_native),
+    Figure("loops-time", "n", "verify_ns", ITERATIONS, TIME, MS, BUILD, FORM, "line", _native_loops, TIMED),
+    Figure("loops-memory", "n", "peak_bytes", ITERATIONS, MEMORY, KB, BUILD, FORM, "line", _native_loops),
+    Figure("compilers", "n", "processed_insns", ITERATIONS, PROCESSED, 1, BUILD, FORM, "line", _native_loops),
+    Figure("kernels", "n", "processed_insns", ITERATIONS, PROCESSED, 1, LABEL, FORM, "line", _one_built),
+    Figure("kernels-memory", "n", "peak_bytes", ITERATIONS, MEMORY, KB, LABEL, FORM, "line", _one_built),
+    Figure("kernels-branches", "n", "branches", ITERATIONS, BRANCHES, 1, LABEL, FORM, "line", _one_built),
+    Figure("prevail-time", "insns", "load_ns", INSNS, LOADING, MS, choose=_versus),
+    Figure("prevail-memory", "insns", "peak_bytes", INSNS, MEMORY, KB, choose=_versus),
+    Figure("prevail-loops", "n", "load_ns", ITERATIONS, LOADING, MS, LABEL, FORM, "line", _versus_loops),
+)  # fmt: skip
+
+
+def view_of(figure: Figure, table: pd.DataFrame) -> View:
+    """Return marks and look of one figure. Raises NotApplicableError where the table holds nothing for it."""
+    chosen = figure.choose(table)
+    needed = [figure.x, figure.y, *figure.hue, *figure.panel]
+    shown = chosen.dropna(subset=[name for name in needed if name in chosen])
+    shown = shown[~shown["verdict"].isin(ENVIRONMENT) & (shown[figure.y] > 0) & (shown[figure.x] > 0)]
+    if shown.empty:
+        raise NotApplicableError(f"no program has both {figure.x} and {figure.y}")
+    labelled = shown.assign(
+        panel=_joined(shown, figure.panel), hue=_joined(shown, figure.hue), mark=_verdicts(shown["verdict"])
+    )
+    marks = [*_marks(figure, labelled), *(_trends(figure, labelled) if figure.kind == "point" else [])]
+    return View(marks_frame(marks), _look(figure, shown))
+
+
+def _joined(rows: pd.DataFrame, names: Sequence[str]) -> pd.Series:
+    words = rows[list(names)].astype(str).agg(" ".join, axis=1) if names else ""
+    return pd.Series(words, index=rows.index, dtype=object)
+
+
+def _verdicts(verdicts: pd.Series) -> pd.Series:
+    return verdicts.eq("accepted").map({True: "valid", False: "invalid"})
+
+
+def _marks(figure: Figure, rows: pd.DataFrame) -> list[dict[str, object]]:
+    """One mark a program or size: mean over repetitions, with its interval; a time never without its verdict."""
+    keys = ["panel", "hue", figure.x, "mark"] + (["sha256", "section", "program"] if figure.kind == "point" else [])
+    marks: list[dict[str, object]] = []
+    for key, group in rows.groupby(keys, sort=True, dropna=False):
+        found = interval(group[figure.y].astype(float) / figure.scale)
+        place = {"figure": figure.name, "file": figure.name, "kind": figure.kind, "panel": key[0], "hue": key[1]}
+        size = {"x": float(str(key[2])), "value": found.mean, "low": found.low, "high": found.high, "n": found.n}
+        points = ",".join(sorted({str(t).rsplit("-", 1)[0] for t in group["trial_id"]}))
+        marks.append(place | size | {"verdict": key[3], "points": points})
+    return marks
+
+
+def _trends(figure: Figure, rows: pd.DataFrame) -> list[dict[str, object]]:
+    """A straight line in the logarithms through what was accepted: value = a · x^b."""
+    marks: list[dict[str, object]] = []
+    for (panel, hue), group in rows[rows["mark"] == "valid"].groupby(["panel", "hue"], sort=False):
+        x, y = group[figure.x].astype(float), group[figure.y].astype(float) / figure.scale
+        if x.nunique() < FEWEST_FOR_TREND:
+            continue
+        slope, offset = np.polyfit(np.log(x), np.log(y), 1)
+        place = {"figure": figure.name, "file": figure.name, "kind": "fit", "panel": panel, "hue": hue}
+        for end in (x.min(), x.max()):
+            marks.append(place | {"x": end, "value": float(np.exp(offset + slope * np.log(end))), "verdict": "valid"})
+    return marks
+
+
+def _look(figure: Figure, shown: pd.DataFrame) -> Look:
+    return Look(
+        x_label=figure.x_label,
+        y_label=figure.y_label,
+        x_scale="log",
+        y_scale="log",
+        words={"invalid": "not accepted (finding or limit)"},
+        caption=_caption(figure, shown),
+    )
+
+
+def _caption(figure: Figure, shown: pd.DataFrame) -> tuple[str, ...]:
+    programs = shown.drop_duplicates(["sha256", "section", "program"])
+    repetitions = int(shown["repetition"].nunique())
+    first = f"{len(programs)} programs, {' and '.join(dict.fromkeys(shown['label']))}; n = {repetitions} repetitions."
+    trend = "Lines: fits of a power law to what is accepted." if figure.kind == "point" else ""
+    return tuple(part for part in (first, figure.note, trend) if part)
+
+
+def draw_figures(table: pd.DataFrame, folder: Path, *, style: str = "paper-1col") -> list[Drawn]:
+    """Draw every figure the table holds something for, with its marks as CSV and Markdown; for the rest, the reason."""
+    drawn = []
+    for figure in FIGURES:
+        try:
+            view = view_of(figure, table)
+        except NotApplicableError as error:
+            drawn.append(Drawn(figure.name, figure.name, (), str(error)))
+            continue
+        files = save(view, folder, figure.name, style=style, source=_source(table))
+        shown = view.marks.drop(columns=["file", "limited_by"]).dropna(axis=1, how="all")
+        note = write_whole(folder / f"{figure.name}.md", f"# {figure.y_label}\n\n{markdown(shown)}".encode())
+        drawn.append(Drawn(figure.name, figure.name, (*files, note)))
+    return drawn
+
+
+def _source(table: pd.DataFrame) -> dict[str, str]:
+    return {"run": ", ".join(sorted(table["run_id"].dropna().unique()))}
