@@ -74,7 +74,7 @@ CORRECTED_COLUMNS = (
     "forwarded_pps",
     "latency_mean_ns",
     "softirq_by_cpu_percent",
-    "user_cpu_percent",
+    "user_percent",
     "verdict",
     "reason",
     "limited_by",
@@ -192,20 +192,21 @@ def corrected_rows(source: Source, spec: Spec) -> pd.DataFrame:
 
 def _with_user_core(rows: pd.DataFrame) -> pd.DataFrame:
     """Add to the softirq of CPUs 0 to 7 what AF_XDP's own core does in user space."""
-    user = rows[(rows["mode"] == "af_xdp") & rows["user_cpu_percent"].notna()]
-    user = user.assign(cpu=USER, cpu_value=user["user_cpu_percent"])
+    user = rows[(rows["mode"] == "af_xdp") & rows["user_percent"].notna()]
+    user = user.assign(cpu=USER, cpu_value=user["user_percent"])
     unknown = rows[rows["softirq_by_cpu_percent"].isna()].assign(cpu=0.0, cpu_value=np.nan)
     cpus = by_cpu(rows, "softirq_by_cpu_percent")
     parts = [part.astype({"cpu": object}) for part in (cpus, user, unknown) if len(part)]
     return pd.concat(parts) if parts else rows.assign(cpu=None, cpu_value=np.nan)
 
 
+EVENT_COLUMNS = {"instructions", "branches", "l1d_loads", "l1d_misses"}
 _NULL_REASON = {"cpu_value": "cpu_softirq_cores", "forwarded_l2_bps": "rx_packets"}
 
 
 def _why(row: tuple[object, ...], column: str) -> str:
     verdict, reason, nulls, limit = row
-    if verdict != "valid":
+    if verdict != "valid" and column not in EVENT_COLUMNS:
         return str(reason)
     if column == "forwarded_l2_bps" and limit == "generator":
         return "at the generator's ceiling: the DUT may have forwarded more"
@@ -250,7 +251,14 @@ def corrected_view(source: Source, spec: Spec, language: Language = "en") -> Vie
     rows = corrected_rows(source, spec)
     marks = corrected_marks(rows, spec)
     caption = [part for part in (_what(source, spec, language), _by_dut(rows, language)) if part]
-    caption += [part for part in (_left_out(source, spec, language), _absent(rows, spec, language)) if part]
+    caption += [
+        part
+        for part in (
+            "" if spec.family not in WHAT else _left_out(source, spec, language),
+            _absent(rows, spec, language),
+        )
+        if part
+    ]
     label = CORRECTED_Y[spec.family].of(language).format(power="")
     look = _look(spec, language, label, tuple(caption), y_scale="log" if spec.family == "latency" else "linear")
     if spec.hue == "cpu":

@@ -83,8 +83,8 @@ WHAT = {
         "latência × taxa é o número de pacotes em trânsito",
     ),
     "softirq": Words(
-        "mean of the steady samples; `user` is the user-space core of AF_XDP",
-        "média das amostras estáveis; `user` é o núcleo do AF_XDP em espaço de usuário",
+        "mean of the steady samples; `user` is the user and system time of all CPUs, AF_XDP's own core",
+        "média das amostras estáveis; `user` é o tempo de usuário e sistema de todas as CPUs, o núcleo do AF_XDP",
     ),
 }
 BY_DUT = Words(
@@ -92,7 +92,7 @@ BY_DUT = Words(
     "{count} medições pela contagem do DUT, onde o gerador contou nada ou pouco.",
 )
 ABSENT = Words("Absent: {parts}.", "Ausentes: {parts}.")
-POINTS = Words("{count} marks: {reason}", "{count} marcas: {reason}")
+POINTS = Words("{count} × {reason}", "{count} × {reason}")
 LEFT_OUT = Words(
     "Repetitions left out, which ran another program or had another ring: {repetitions}.",
     "Repetições excluídas, com outro programa ou outro anel: {repetitions}.",

@@ -54,6 +54,8 @@ def read_thesis(paths: Sequence[Path], run_id: str, *, processes: int | None = N
             f"no log of the thesis below {', '.join(map(str, paths))}",
             remedy="name the folder that holds resultados*/, its parent, or an archive of it",
         )
+    for trial in trials.values():
+        trial.logs = dict(sorted(trial.logs.items()))  # the order in which they lie somewhere says nothing
     ordered = [trials[key] for key in sorted(trials, key=lambda m: tuple(vars(m).values()))]
     rows = [row for trial in ordered for row in trial_rows(trial, run_id)]
     problems = [p for trial in ordered for log in trial.logs.values() for p in log.problems]

@@ -87,7 +87,9 @@ def _digest(log: RawLog) -> LogDigest:
         problem = Problem(log.name.path, "unreadable", error.strerror or str(error))
         return LogDigest(log.name, "", None, (problem,))
     digest, anomalies = _PARSERS[log.name.kind](data, log.name)
-    problems = tuple(Problem(log.name.path, found.kind, found.text, found.line) for found in anomalies)
+    # A file that was cut is cut once, however many ways that shows.
+    first = {found.kind: found for found in reversed(anomalies)}
+    problems = tuple(Problem(log.name.path, kind, found.text, found.line) for kind, found in sorted(first.items()))
     return LogDigest(log.name, hashlib.sha256(data).hexdigest(), digest, problems)
 
 

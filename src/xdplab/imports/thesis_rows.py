@@ -196,14 +196,11 @@ def _cpu(sar: SarDigest | None, busy: Busy | None, reasons: dict[str, str]) -> R
     steady = sar.shares[busy.places]
     with np.errstate(invalid="ignore"):
         mean = np.nansum(steady, axis=0) / (~np.isnan(steady)).sum(axis=0)
-    working = mean[:, _USR] + mean[:, _SYS]
-    user = int(np.argmax(np.nan_to_num(working)))
     return {
         "cpu_busy_cores": float(np.nansum(100 - mean[:, _IDLE]) / 100),
         "cpu_softirq_cores": float(np.nansum(mean[:, _SOFT]) / 100),
         "softirq_by_cpu_percent": json.dumps([round(float(value), 3) for value in mean[:, _SOFT]]),
-        "user_cpu": user,
-        "user_cpu_percent": float(working[user]),
+        "user_percent": float(np.nansum(mean[:, [_USR, _SYS]])),
     }
 
 

@@ -59,6 +59,7 @@ def import_thesis(
     run.write_json("anomalies.json", {"problems": [vars(problem) for problem in found.problems]})
     counts = {"logs": found.logs, "twins": found.twins, "others": found.others, "problems": len(found.problems)}
     run.journal.append("imported", format="thesis", sources=sources, trials=len(trials), **counts)
+    run.journal.append("ended", how="imported")
     return ImportedRun(run, found, trials)
 
 
