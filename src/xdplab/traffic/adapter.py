@@ -12,11 +12,15 @@ from xdplab.traffic.settings import GeneratorSettings
 
 @dataclass(frozen=True)
 class Adapter:
-    """``argv`` turns settings and the path of the binary into a command that takes bursts from its standard input."""
+    """``argv`` turns settings and the path of the binary into a command that takes bursts from its standard input.
+
+    ``start_s`` is how long it may take to be ready.
+    """
 
     name: str
     argv: Callable[[GeneratorSettings, str], list[str]]
     capabilities: Mapping[str, Capabilities]
+    start_s: float = 15.0
 
     def capability(self, engine: str) -> Capabilities:
         """Return what ``engine`` can do. Raises UnsupportedError where the generator has no such engine."""

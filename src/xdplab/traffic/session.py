@@ -23,7 +23,6 @@ from xdplab.hosts.base import Host, Process
 from xdplab.traffic.adapter import XDPGEN, Adapter
 from xdplab.traffic.settings import GeneratorSettings
 
-START_TIMEOUT_S = 15.0
 END_TIMEOUT_S = 10.0
 BURST_MARGIN_S = 10.0
 """Setting a burst up and reading it out takes 0.1 s; a busy machine may take longer."""
@@ -48,6 +47,7 @@ class Generator:
         self.settings = settings
         self.argv = tuple(adapter.argv(settings, binary))
         self._capability = adapter.capability(settings.engine)
+        self._start_s = adapter.start_s
         self._deadline_s = deadline_s
         self._process: Process | None = None
         self._lines: list[str] = []
@@ -66,7 +66,7 @@ class Generator:
         """
         self._capability.require(self.settings)
         self._process = self.host.start(self.argv, deadline_s=self._deadline_s)
-        record = self._next(START_TIMEOUT_S)
+        record = self._next(self._start_s)
         if not isinstance(record, Ready):
             raise self._surprise(record)
         return record

@@ -1,0 +1,93 @@
+-- SPDX-License-Identifier: Apache-2.0
+-- The lines of one burst and of the session, in the format that every generator writes.
+local json = require "xdplab.json"
+local latencies = require "xdplab.latencies"
+
+local lines = {}
+
+local null = json.null
+
+local function or_null(value)
+	return value == nil and null or value
+end
+
+local function sum(list)
+	local total = 0
+	for _, value in ipairs(list) do
+		total = total + value
+	end
+	return total
+end
+
+function lines.ready(session, given)
+	return json.line {
+		{ "type", "ready" }, { "engine", session.stamps == "hardware" and "moongen-hw" or "moongen" }, { "interface", given.port }, { "driver", session.driver },
+		{ "queues", given.queues }, { "queues_reached", given.queues }, { "cpus", session.cores },
+		{ "tasks", session.tasks }, { "sched_policy", "SCHED_OTHER (DPDK polls on cores of its own)" },
+		{ "frame_bytes", given.frame_bytes }, { "flows", given.flows }, { "rate_requested_pps", or_null(given.rate_pps) },
+		{ "run_id", ("%04x"):format(given.run_id) }, { "src_mac", given.src_mac }, { "dst_mac", given.dst_mac },
+		{ "src_ip", given.src_ip }, { "dst_ip", given.dst_ip }, { "src_ip_stride", given.src_ip_stride },
+		{ "dst_ip_stride", given.dst_ip_stride }, { "src_port", given.src_port }, { "dst_port", given.dst_port },
+		{ "port_stride", given.port_stride }, { "stamps", session.stamps }, { "stamp_every", session.stamp_every },
+		{ "settle_s", given.settle }, { "receives", true },
+	}
+end
+
+local function intervals(name, plan, found)
+	local text = {}
+	for i, tx in ipairs(found.tx) do
+		text[i] = json.line {
+			{ "type", "interval" }, { "burst", name }, { "t_s", math.min(i * 0.1, plan.seconds) },
+			{ "tx_packets", tx }, { "rx_packets", found.rx[i] },
+		}
+	end
+	return table.concat(text)
+end
+
+local function limit(plan, sent)
+	local wanted = plan.rate_pps and math.min(plan.rate_pps * plan.seconds, plan.max_frames or math.huge)
+	if wanted and sent < 0.999 * wanted then
+		return ("the generator sent %.2f %% of the rate asked for"):format(100 * sent / wanted)
+	end
+	return nil
+end
+
+local function summary(name, plan, found)
+	local sent, received, shared = sum(found.sent), sum(found.received), found.shared
+	return json.line {
+		{ "type", "summary" }, { "burst", name }, { "duration_s", math.max(plan.seconds, found.sent_s or 0) },
+		{ "tx_packets", sent }, { "tx_errors", found.device.tx_errors }, { "tx_by_queue", found.sent },
+		{ "rate_requested_pps", or_null(plan.rate_pps) }, { "rx_missing", null }, { "rx_packets", received },
+		{ "lost_packets", math.max(0, sent - (received - shared.duplicates)) }, { "duplicates", shared.duplicates },
+		{ "reordered", shared.reordered }, { "stale_packets", shared.stale }, { "foreign_packets", shared.foreign },
+		{ "bad_run_id", shared.bad_run_id }, { "bad_stamps", shared.bad_stamps }, { "rx_by_queue", found.received },
+		{ "limited", or_null(limit(plan, sent)) }, { "interrupted", found.interrupted },
+		{ "device_tx_packets", found.device.tx }, { "device_rx_packets", found.device.rx },
+		{ "device_rx_missed", found.device.rx_missed },
+		{ "probes_sent", found.probes and found.probes.sent or null },
+		{ "probes_lost", found.probes and found.probes.lost or null },
+	}
+end
+
+local function histogram(name, found)
+	local l = found.shared.latencies
+	return json.line {
+		{ "type", "histogram" }, { "burst", name }, { "unit", "ns" }, { "scheme", "log-linear" },
+		{ "sub_bits", latencies.SUB_BITS }, { "count", l.count }, { "min", or_null(l.min) }, { "max", or_null(l.max) },
+		{ "sum", l.sum }, { "buckets", latencies.pairs(l) },
+	}
+end
+
+function lines.burst(name, plan, found)
+	return intervals(name, plan, found) .. summary(name, plan, found) .. histogram(name, found)
+end
+
+function lines.detached(bursts)
+	return json.line { { "type", "detached" }, { "bursts", bursts } }
+end
+
+function lines.failure(step, message)
+	return json.line { { "type", "error" }, { "step", step }, { "error", null }, { "message", message } }
+end
+
+return lines

@@ -1,0 +1,27 @@
+-- SPDX-License-Identifier: Apache-2.0
+-- Latency by the NIC's own clock: PTP probes of at least 84 bytes beside the traffic, on a queue pair of their own.
+local mg = require "moongen"
+local timestamping = require "timestamping"
+local latencies = require "xdplab.latencies"
+
+local PROBES_A_SECOND = 1000
+local LOST_AFTER_MS = 15
+local SHORTEST = 80 -- without FCS
+
+-- Returns the histogram, and how many probes were sent and lost. The task dies on a NIC without time stamps.
+return function(plan, txQueue, rxQueue)
+	local stamper = timestamping:newUdpTimestamper(txQueue, rxQueue)
+	local found, sent, lost = latencies.new(), 0, 0
+	local bytes = math.max(plan.bytes, SHORTEST)
+	while mg.getTime() < plan.begin + plan.seconds and mg.running() do
+		local ns = stamper:measureLatency(bytes, nil, LOST_AFTER_MS)
+		sent = sent + 1
+		if ns then
+			latencies.add(found, ns)
+		else
+			lost = lost + 1
+		end
+		mg.sleepMicros(1e6 / PROBES_A_SECOND)
+	end
+	return { latencies = found, sent = sent, lost = lost }
+end

@@ -1,0 +1,48 @@
+-- SPDX-License-Identifier: Apache-2.0
+-- One transmit queue, which is one stream: it numbers its frames and sends as many as are due.
+local memory = require "memory"
+local mg = require "moongen"
+local frame = require "xdplab.frame"
+
+local sender = {}
+sender.__index = sender
+
+-- `rate` is this queue's share in frames a second, nil as fast as possible.
+function sender.new(plan, queue, stream)
+	local heads, flows = frame.heads(plan, stream, plan.streams)
+	local pool = memory.createMemPool(function(buf) end)
+	return setmetatable({ plan = plan, queue = queue, pool = pool, bufs = pool:bufArray(plan.batch), heads = heads,
+		flows = flows, flow = 0, sequence = plan.first[stream + 1], sent = 0, late_max = 0,
+		rate = plan.rate_pps and plan.rate_pps / plan.streams,
+		most = plan.max_frames and math.ceil(plan.max_frames / plan.streams) or math.huge }, sender)
+end
+
+function sender:due(elapsed)
+	local wanted = self.rate and math.floor(elapsed * self.rate) + 1 - self.sent or self.plan.batch
+	return math.max(0, math.min(wanted, self.plan.batch, self.most - self.sent))
+end
+
+-- Send what is due `elapsed` seconds into the burst; return how many.
+function sender:step(elapsed)
+	local n = self:due(elapsed)
+	if n == 0 then
+		return 0
+	end
+	self.bufs:allocN(self.plan.bytes, n)
+	for i = 1, n do
+		self:write(self.bufs[i]:getBytes())
+	end
+	self.queue:send(self.bufs)
+	self.sent = self.sent + n
+	return n
+end
+
+function sender:write(bytes)
+	local every = self.plan.stamp_every
+	local stamp = every > 0 and self.sequence % every == 0 and mg.getCycles() or nil
+	frame.write(bytes, self.heads, self.flow, self.sequence, stamp)
+	self.flow = (self.flow + 1) % self.flows
+	self.sequence = (self.sequence + 1) % 2 ^ 32
+end
+
+return sender

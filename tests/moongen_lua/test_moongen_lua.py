@@ -1,0 +1,223 @@
+"""The MoonGen scripts under LuaJIT, against a double of MoonGen's API with a wire that loses, doubles and swaps."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import struct
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from xdplab.formats.generator import Burst, Output, parse_output
+from xdplab.resources import room
+
+DOUBLE = Path(__file__).parent / "double"
+SCRIPTS = room("moongen_lua")
+
+pytestmark = pytest.mark.skipif(shutil.which("luajit") is None, reason="needs luajit to run the Lua scripts")
+
+
+@dataclass
+class Bench:
+    """A stand-in for MoonGen's binary, and what its wire has seen."""
+
+    folder: Path
+
+    @property
+    def binary(self) -> Path:
+        path = self.folder / "MoonGen"
+        path.write_text(f'#!/bin/sh\nexec luajit {DOUBLE}/MoonGen.lua {DOUBLE} "$@"\n')
+        path.chmod(0o755)
+        return path
+
+    def run(
+        self, *words: str, commands: str = "burst measure 0.2\n", **settings: str
+    ) -> subprocess.CompletedProcess[str]:
+        environment = {f"XDPLAB_{key.upper()}": value for key, value in settings.items()}
+        return subprocess.run(
+            ["sh", SCRIPTS / "moongen.sh", self.binary, SCRIPTS / "traffic.lua", "--dpdk-config=x", *words],
+            input=commands,
+            env=os.environ | environment | {"XDPLAB_RECORD": str(self.folder / "frames")},
+            capture_output=True,
+            text=True,
+            timeout=30,
+            check=False,
+        )
+
+    def output(self, *words: str, commands: str = "burst measure 0.2\n", **settings: str) -> Output:
+        done = self.run(*words, commands=commands, **settings)
+        assert done.returncode == 0, done.stderr
+        return parse_output(done.stdout)
+
+    def burst(self, *words: str, **settings: str) -> Burst:
+        (burst,) = self.output("--load", "20000", *words, **settings).bursts
+        return burst
+
+    def frames(self) -> list[bytes]:
+        data, found = (self.folder / "frames").read_bytes(), []
+        while data:
+            (size,) = struct.unpack_from(">H", data)
+            found.append(data[2 : 2 + size])
+            data = data[2 + size :]
+        return found
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    return Bench(tmp_path)
+
+
+def checksum(header: bytes) -> int:
+    total = sum(struct.unpack(">10H", header))
+    return (total & 0xFFFF) + (total >> 16)
+
+
+def test_a_frame_is_what_xdpgen_sends(bench: Bench) -> None:
+    bench.burst(
+        "--frame-bytes", "128", "--flows", "3", "--run-id", "beef", "--dst-ip-stride", "0.0.0.255",
+        "--port-stride", "2", "--src-mac", "02:00:00:00:00:0a", "--dst-mac", "02:00:00:00:00:0b", "--stamp", "4",
+    )  # fmt: skip
+    frames = bench.frames()
+    assert {len(frame) for frame in frames} == {124}
+    for number, frame in enumerate(frames):
+        flow = number % 3
+        assert frame[:14].hex() == "02000000000b02000000000a0800"
+        assert frame[14:16] == b"\x45\x00"
+        assert struct.unpack_from(">H", frame, 16) == (110,)
+        assert checksum(frame[14:34]) == 0xFFFF
+        assert frame[26:30] == bytes([198, 18, 0, 1])
+        assert struct.unpack_from(">I", frame, 30) == (0xC6130001 + 255 * flow,)
+        assert struct.unpack_from(">HHHH", frame, 34) == (1024 + 2 * flow, 50220, 90, 0)
+        assert struct.unpack_from(">I", frame, 42) == (0x78646C62 ^ 0xBEEF,)
+        assert struct.unpack_from(">H", frame, 46) == (flow | (0x8000 if number % 4 == 0 else 0),)
+        assert struct.unpack_from(">I", frame, 56) == (number,)
+
+
+def test_every_frame_that_was_sent_comes_back(bench: Bench) -> None:
+    burst = bench.burst()
+    s = burst.summary
+    assert (s.tx_packets, s.rx_packets, s.lost_packets, s.duplicates, s.foreign_packets) == (4000, 4000, 0, 0, 0)
+    assert sum(i.tx_packets for i in burst.intervals) == s.tx_packets
+    assert sum(i.rx_packets or 0 for i in burst.intervals) == s.rx_packets
+    assert [i.t_s for i in burst.intervals] == pytest.approx([0.1, 0.2])
+    assert burst.histogram.count == 4000
+    assert 5e3 <= (burst.histogram.min or 0) <= (burst.histogram.max or 0) < 5e5
+
+
+@pytest.mark.parametrize(
+    ("fault", "column", "share"),
+    [
+        ("lose=10", "lost_packets", 10),
+        ("double=8", "duplicates", 8),
+        ("swap=5", "reordered", 5),
+        ("foreign=20", "foreign_packets", 20),
+        ("other_run=20", "bad_run_id", 20),
+    ],
+)
+def test_a_fault_is_counted_as_what_it_is(bench: Bench, fault: str, column: str, share: int) -> None:
+    s = bench.burst("--load", "500000", faults=fault).summary
+    expected = dict.fromkeys(("lost_packets", "duplicates", "reordered", "foreign_packets", "bad_run_id"), 0)
+    expected[column] = s.tx_packets // share
+    found = {name: getattr(s, name) for name in expected}
+    if column == "reordered":  # a swap of two that are alone on the wire finds no partner
+        assert 0 < found.pop("reordered") <= expected.pop("reordered")
+    assert found == expected
+
+
+@pytest.mark.parametrize("cores", ["2", "4"])
+@pytest.mark.parametrize("queues", [1, 3])
+def test_one_task_and_two_count_the_same(bench: Bench, cores: str, queues: int) -> None:
+    output = bench.output("--load", "30000", "--queues", str(queues), "--flows", "7", cores=cores)
+    assert output.ready is not None
+    assert output.ready.settings["tasks"] == (1 if cores == "2" else 2)
+    s = output.bursts[0].summary
+    assert s.tx_by_queue == (6000 // queues,) * queues
+    assert s.rx_by_queue == s.tx_by_queue
+    assert (s.lost_packets, s.reordered) == (0, 0)
+    flows = {struct.unpack_from(">H", frame, 46)[0] & 0x7FFF for frame in bench.frames()}
+    assert flows == set(range(7))
+
+
+def test_bursts_go_on_where_the_one_before_ended(bench: Bench) -> None:
+    output = bench.output("--load", "10000", commands="burst warmup 0.1\nburst rate 0.2\n")
+    assert [(b.name, b.summary.tx_packets, b.summary.rx_packets) for b in output.bursts] == [
+        ("warmup", 1000, 1000),
+        ("rate", 2000, 2000),
+    ]
+    assert struct.unpack_from(">I", bench.frames()[-1], 56) == (2999,)
+
+
+def test_at_max_load_it_sends_without_a_break(bench: Bench) -> None:
+    (burst,) = bench.output("--load", "max", commands="burst mrr 0.02\n").bursts
+    assert burst.summary.rate_requested_pps is None
+    assert burst.summary.tx_packets > 10_000
+
+
+def test_what_a_generator_cannot_keep_up_with_is_said(bench: Bench) -> None:
+    (burst,) = bench.output("--load", "5000000", commands="burst measure 0.02\n").bursts
+    assert "of the rate asked for" in (burst.summary.limited or "")
+
+
+def test_frames_are_bounded(bench: Bench) -> None:
+    assert bench.burst("--max-frames", "99").summary.tx_packets == 99
+    assert bench.burst("--max-frames", "99").summary.limited is None
+
+
+def test_nothing_is_stamped_where_none_is_asked(bench: Bench) -> None:
+    assert bench.burst("--stamp", "none").histogram.count == 0
+
+
+def test_a_nics_own_stamps_are_another_engine(bench: Bench) -> None:
+    words = ("--load", "20000", "--stamps", "hardware", "--queues", "2")
+    output = bench.output(*words, cores="4", driver="net_ixgbe")
+    assert output.ready is not None
+    assert output.ready.engine == "moongen-hw"
+    histogram = output.bursts[0].histogram
+    assert 0 < histogram.count < 4000
+    assert (histogram.min, len(output.bursts[0].summary.tx_by_queue)) == (1001, 2)
+
+
+@pytest.mark.parametrize(
+    ("words", "settings", "message"),
+    [
+        (["--stamps", "hardware"], {"cores": "3"}, "the task `probes` died"),
+        (["--frame-bytes", "63"], {}, "--frame-bytes is 64 to 1518"),
+        (["--load", "much"], {}, "--load is `max` or frames a second"),
+        (["--src-mac", "aa"], {}, "not a MAC address: aa"),
+        (["--dst-ip", "1.2.3"], {}, "not an IPv4 address: 1.2.3"),
+    ],
+)
+def test_a_failure_is_a_line_and_an_exit_code(
+    bench: Bench, words: list[str], settings: dict[str, str], message: str
+) -> None:
+    done = bench.run(*words, **settings)
+    assert done.returncode == 1
+    failure = parse_output(done.stdout).failure
+    assert failure is not None
+    assert message in failure.message
+
+
+def test_a_command_it_does_not_know_is_refused(bench: Bench) -> None:
+    done = bench.run(commands="burst measure 0.1\nbrust x 1\n")
+    output = parse_output(done.stdout)
+    assert done.returncode == 1
+    assert output.failure is not None
+    assert output.failure.message == "not a command: brust x 1"
+
+
+def test_what_dies_before_it_could_write_leaves_its_log(bench: Bench) -> None:
+    done = bench.run("--no-such-option", "1")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "unknown option '--no-such-option'" in done.stderr
+    assert "\033" not in done.stderr
+
+
+@pytest.mark.parametrize("value", ["0/0", "1/0", "-1/0"])
+def test_what_is_no_number_is_never_written(value: str) -> None:
+    script = f"package.path = '{SCRIPTS}/?.lua;' .. package.path; require('xdplab.json').line {{ {{ 'x', {value} }} }}"
+    done = subprocess.run(["luajit", "-e", script], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "a result that is no number" in done.stderr
