@@ -61,8 +61,8 @@ static __always_inline __u32 find_octave(struct receive_counters *counts, __u64 
 
 static __always_inline void record_latency(struct receive_counters *counts, __u64 ns) {
     __u32 octave = find_octave(counts, ns);
-    __u32 sub = (octave ? ns >> (octave - 1) : ns) & (SUB_BUCKETS - 1);
-    __u32 bucket = octave * SUB_BUCKETS + sub;
+    __u64 sub = (octave ? ns >> (octave - 1) : ns) & (SUB_BUCKETS - 1);
+    __u64 bucket = (__u64)octave * SUB_BUCKETS + sub;
 
     if (bucket >= HISTOGRAM_BUCKETS) {
         counts->bad_stamps++;

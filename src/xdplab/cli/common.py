@@ -12,13 +12,13 @@ from rich.table import Table
 
 from xdplab.errors import PlanError, XdplabError
 
-console = Console()
-errors = Console(stderr=True)
+console = Console(emoji=False)
+errors = Console(stderr=True, emoji=False)
 
 
 def fail(error: XdplabError) -> int:
     """Print an expected failure on one line and return its exit code."""
-    errors.print(f"xdplab: {error}", markup=False, highlight=False, soft_wrap=True, style="red")
+    errors.print(f"xdplab: {' '.join(str(error).split())}", markup=False, highlight=False, soft_wrap=True, style="red")
     return error.exit_code
 
 

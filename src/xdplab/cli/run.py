@@ -42,7 +42,8 @@ def run(
     wanted = parse_only(only)
     with runs.lab_for(lab_name or chosen.lab) as lab:
         directory = runs.start(chosen, lab, out, only=wanted, extend=RunDirectory.open(extend) if extend else None)
-        return _measure(directory, lab, draw)
+        with runs.discarded_if_nothing_began(directory):
+            return _measure(directory, lab, draw)
 
 
 @click.command()

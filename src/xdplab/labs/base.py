@@ -84,6 +84,14 @@ class Lab(Protocol):
         """True where the link is no physical one: it has no line rate."""
 
     @property
+    def times(self) -> bool:
+        """False where the clock is an emulator's: no time and no rate measured there means anything."""
+
+    @property
+    def native_dir(self) -> Path | None:
+        """The folder of this machine that both hosts see as ``native`` in their work directory, where there is one."""
+
+    @property
     def label(self) -> str:
         """One line for figures: "virtual lab, netns, 2 CPUs, shared"."""
 

@@ -28,6 +28,8 @@ class InventoryLab:
 
     kind = "inventory"
     leased = False
+    times = True
+    native_dir: Path | None = None
 
     def __init__(self, name: str, inventory: Inventory) -> None:
         self.name = name

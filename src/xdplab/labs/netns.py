@@ -36,6 +36,8 @@ class NetnsLab:
 
     kind = "netns"
     virtual = True
+    times = True
+    native_dir: Path | None = None
     generator = GeneratorPlace()
     another = "netns:NAME"
 

@@ -6,6 +6,7 @@ xdpload does it; this module puts the files there, asks, and gives the answers t
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -21,6 +22,7 @@ from xdplab.programs.spec import ProgramSpec, UserProgram
 
 ANSWER_S = 30.0
 _HELPER_CALL = 0x85
+_NO_VERDICT = re.compile(r"processed |[0-9]+: |; |[Rr][0-9]+=|verification time|stack depth|from [0-9]+ to ")
 TESTRUN_S = 0.02
 TESTRUN_RUNS = 5
 _PROBE_REPEAT = 2000
@@ -170,9 +172,17 @@ def _answer(host: Host, process: Process) -> Message:
         raise HostError(f"{host.name}: xdpload ended without an answer: {words[-400:] or 'it printed nothing'}")
     message: Message = json.loads(line)
     if message["type"] == "error":
-        log = (message.get("log") or "").strip()
-        raise ProgramError(f"{host.name}: {message['message']}{f': {log}' if log else ''}")
+        words = last_words(message.get("log") or "")
+        raise ProgramError(f"{host.name}: {message['message']}{f': {words}' if words else ''}")
     return message
+
+
+def last_words(log: str) -> str:
+    """Return the verifier's verdict from its log: the last line that is neither an instruction nor a statistic."""
+    lines = [line.strip() for line in log.splitlines()]
+    told = [line for line in lines if line and not _NO_VERDICT.match(line)]
+    counts = [line for line in lines if line.startswith("processed ")]
+    return " ".join([*told[-1:], *(f"({line.split(' max_states')[0]})" for line in counts[-1:])])
 
 
 def _report(

@@ -104,6 +104,7 @@ def _known_before(context: TrialContext, trial: Trial, prepared: Prepared) -> di
         "repetition": trial.repetition,
         "lab": context.lab.name,
         "label": context.lab.label,
+        "times": context.lab.times,
         "program_hash": prepared.built.hash,
         "load": asdict(prepared.load),
         "testrun_ns": None if testrun is None else testrun.runs_ns,

@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from xdplab.deploy.native import build_room, build_workload
+from xdplab.hosts import Host, LocalHost
 from xdplab.labs import Lab
 from xdplab.plan import Point, ProgramFactors, Trial
 from xdplab.programs import (
@@ -76,12 +77,23 @@ def program_of(factors: ProgramFactors) -> ProgramSpec | UserProgram:
 def build_tools(lab: Lab, points: Iterable[Point]) -> Tools:
     """Ship and build our native tools where they run. Raises HostError naming a missing compiler or header."""
     with_sockets = any(point.mode == "af_xdp" for point in points)
-    on_dut, on_tg = (f"{lab.work_dir(host)}/native" for host in (lab.dut, lab.tg))
     return Tools(
-        xdpload=build_room(lab.dut, "xdpload", on_dut),
-        xdpgen=build_room(lab.tg, "xdpgen", on_tg),
-        afxdp_user=build_room(lab.dut, "afxdp_user", on_dut) if with_sockets else None,
+        xdpload=_build_tool(lab, lab.dut, "xdpload"),
+        xdpgen=_build_tool(lab, lab.tg, "xdpgen"),
+        afxdp_user=_build_tool(lab, lab.dut, "afxdp_user") if with_sockets else None,
     )
+
+
+def _build_tool(lab: Lab, host: Host, name: str) -> str:
+    if lab.native_dir is not None:
+        # The hosts see this machine's folder: compiled here in 2 s it is found there, where it would take minutes.
+        build_room(LocalHost(), name, str(lab.native_dir))
+    return build_room(host, name, native_dir(lab))
+
+
+def native_dir(lab: Lab) -> str:
+    """Where the DUT keeps what was compiled for it."""
+    return f"{lab.work_dir(lab.dut)}/native"
 
 
 def prepare_programs(
@@ -133,7 +145,7 @@ def _ship_twin(lab: Lab, built: BuiltProgram, folder: str, on_dut: OnDut) -> OnD
     if not isinstance(built.program, ProgramSpec):
         return on_dut
     source = built.user_source.read_text()
-    workload = build_workload(lab.dut, source, f"{lab.work_dir(lab.dut)}/native", flags=USER_FLAGS)
+    workload = build_workload(lab.dut, source, native_dir(lab), flags=USER_FLAGS)
     counts = prove_user(lab.dut.get(workload), built.program)
     built.add("proof_user.json", json.dumps([asdict(count) for count in counts], indent=1) + "\n")
     state = None

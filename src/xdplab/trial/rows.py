@@ -17,7 +17,7 @@ from xdplab.formats.generator import Burst, parse_output
 from xdplab.plan import Trial
 from xdplab.runner import Attempt
 from xdplab.store import RunDirectory
-from xdplab.store.metrics import BY_NAME
+from xdplab.store.metrics import BY_NAME, METRICS
 
 Row = dict[str, Any]
 
@@ -82,11 +82,21 @@ def attempt_rows(run: RunDirectory, trial: Trial, attempt: Attempt) -> AttemptRo
         row |= _rates(row)
         row["overhead_s"] = attempt.duration_s - sum(b.summary.duration_s for b in bursts.values())
     row |= _passes(bursts, facts, reasons)
-    row["null_reasons"] = json.dumps(dict(sorted(reasons.items()))) if reasons else None
     verdict = judge(row)
     row |= {"verdict": verdict.verdict, "reason": verdict.reason, "limited_by": verdict.limited_by}
+    if not facts.get("times", True):
+        row = _without_times(row, reasons)
+    row["null_reasons"] = json.dumps(dict(sorted(reasons.items()))) if reasons else None
     row["rules_version"] = RULES_VERSION
     return AttemptRows(row, _samples(bursts, raw, attempt))
+
+
+def _without_times(row: Row, reasons: dict[str, str]) -> Row:
+    """In an emulator the clock means nothing: counts stay, times and rates are null."""
+    clocked = {m.name for m in METRICS if m.kind in ("time", "rate") or m.name.endswith("_cores")}
+    kept = {name: value for name, value in row.items() if name not in clocked}
+    reasons |= dict.fromkeys(clocked & row.keys(), "this lab's clock is an emulator's: no times are reported")
+    return kept | {"limited_by": None}
 
 
 def _program(facts: Mapping[str, Any]) -> Row:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -9,9 +10,9 @@ from pathlib import Path
 import pandas as pd
 from rich.console import Console
 
-from xdplab import figures
 from xdplab.analysis.derived import derive
 from xdplab.analysis.findings import Finding, to_frame
+from xdplab.errors import XdplabError
 from xdplab.labs import Lab, use_lab
 from xdplab.plan import Plan
 from xdplab.runner import Observer, PlainObserver, RunState, read_state, run_trials
@@ -58,6 +59,17 @@ def start(
         extend_run(extend, plan, only=only)
         return extend
     return create_run(plan, parent, lab=lab.name, arrangement=lab.arrangement, only=only)
+
+
+@contextmanager
+def discarded_if_nothing_began(run: RunDirectory) -> Iterator[None]:
+    """A program that does not compile or load ends a run before its first trial: then there is nothing to keep."""
+    try:
+        yield
+    except XdplabError:
+        if not any(event["event"] == "started" for event in run.journal.events()):
+            shutil.rmtree(run.path)
+        raise
 
 
 def execute(run: RunDirectory, lab: Lab, observer: Observer) -> RunState:
@@ -137,6 +149,8 @@ def draw_figures(
     out: Path | None = None,
 ) -> list[str]:
     """Draw all figures that apply (or ``names``) and say where they are, and why the others are not."""
-    drawn = figures.draw_all(settled_trials(run), out or run.figures, style=style, names=names)
+    from xdplab.figures import draw_all  # matplotlib takes a second to load, which a resume need not wait for
+
+    drawn = draw_all(settled_trials(run), out or run.figures, style=style, names=names)
     made = [f"figure {d.stem}: {next(f for f in d.files if f.suffix == '.png')}" for d in drawn if d.files]
     return made + [f"no figure {d.stem}: {d.reason}" for d in drawn if not d.files]

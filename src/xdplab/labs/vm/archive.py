@@ -9,11 +9,13 @@ import tarfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatch
+from functools import cache
 from pathlib import Path
 
 from xdplab.errors import LabError
 
-MAIN, SECURITY = "http://MIRROR/debian", "http://MIRROR/debian-security"
+MAIN, SECURITY = "debian", "debian-security"
+# suite → archive, which every Debian mirror holds under these names
 SUITES: dict[str, str] = {
     "bullseye-security": SECURITY,
     "bookworm-security": SECURITY,
@@ -122,12 +124,26 @@ def _target(name: str, release: str) -> str | None:
     return tree + inner if kept else None
 
 
+@cache
+def mirror() -> str:
+    """Return the Debian mirror this machine's own apt uses, without the archive's name. Raises LabError."""
+    uris = subprocess.run(
+        ["apt-get", "indextargets", "--format", "$(REPO_URI)"], capture_output=True, text=True, check=False
+    ).stdout.splitlines()
+    found = next((uri.rstrip("/") for uri in uris if uri.rstrip("/").endswith(f"/{MAIN}")), None)
+    if found is None:
+        raise LabError(
+            "no Debian mirror among this machine's apt sources", remedy="add one: kernels come from Debian's archive"
+        )
+    return found.removesuffix(f"/{MAIN}")
+
+
 def _update(root: Path, suite: str) -> tuple[str, ...]:
     """Bring apt's lists of one suite up to date and return the options that make apt use these and nothing else."""
     for folder in ("state/lists/partial", "cache/archives/partial"):
         (root / folder).mkdir(parents=True, exist_ok=True)
     sources = root / "sources.list"
-    sources.write_text(f"deb [arch=amd64 signed-by={KEYRING}] {SUITES[suite]} {suite} main\n")
+    sources.write_text(f"deb [arch=amd64 signed-by={KEYRING}] {mirror()}/{SUITES[suite]} {suite} main\n")
     settings = {
         "Dir::Etc::sourcelist": sources,
         "Dir::Etc::sourceparts": "/dev/null",

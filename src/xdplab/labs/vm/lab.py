@@ -39,6 +39,8 @@ class VmLab(NetnsLab):
         super().__init__(instance, uid, known)
         self.name = full_name(instance)
         self.arrangement: Arrangement = "shared"
+        self.native_dir = _native_dir()
+        self.times = self.way == "kvm"
 
     @property
     def way(self) -> str:
@@ -48,14 +50,6 @@ class VmLab(NetnsLab):
     @property
     def label(self) -> str:
         return f"virtual lab, vm {self._known['kernel']}, {self.way}: {qemu.WAYS[self.way].says}"
-
-    @property
-    def native_dir(self) -> Path:
-        """The folder of this machine that is ``native`` in the work directory of every guest's hosts.
-
-        A guest has this machine's compilers and libraries, so that what is built here need not be built there.
-        """
-        return _native_dir()
 
     @cached_property
     def guest(self) -> Host:

@@ -1,0 +1,46 @@
+"""A lab of the tests' own, and the command line as a person types it."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from xdplab import labs
+from xdplab.labs import Lab
+
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root: makes namespaces")
+
+
+def xdplab(*argv: str, cwd: Path | None = None, check: bool = True) -> subprocess.CompletedProcess[str]:
+    """Run the command line; its output is shown where it fails."""
+    done = subprocess.run(
+        [sys.executable, "-m", "xdplab", *argv], cwd=cwd, capture_output=True, text=True, timeout=300, check=False
+    )
+    if check and done.returncode:
+        pytest.fail(f"xdplab {' '.join(argv)} ended {done.returncode}\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}")
+    return done
+
+
+@pytest.fixture(scope="session")
+def lab_name() -> Iterator[str]:
+    name = f"netns:e2e-{secrets.token_hex(4)}"
+    labs.up(name)
+    try:
+        yield name
+    finally:
+        labs.down(name)
+
+
+@pytest.fixture
+def lab(lab_name: str) -> Iterator[Lab]:
+    lab = labs.open_lab(lab_name)
+    try:
+        yield lab
+    finally:
+        lab.close()

@@ -1,0 +1,241 @@
+"""From a plan to believed numbers, through the command line, with real packets over SSH."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from tests.end_to_end.conftest import needs_root, xdplab
+from xdplab.labs import Lab
+
+pytestmark = [pytest.mark.root, pytest.mark.lab, needs_root]
+
+MODES = """
+name: modes
+repetitions: 1
+trial: {warmup_s: 0.05, window_s: 0.2, pause_s: 0.02, retries: 0}
+metrics: [{name: forks, argv: [awk, "/^processes/ {print $2}", /proc/stat], when: after}]
+blocks:
+  - points: {mode: [native, generic, af_xdp], workload: [array, chase], accesses: [0, 400], working_set_bytes: 4096}
+    passes: [rate, bpf_stats, perf]
+  - points: {mode: [native, generic, af_xdp], queues: [4], workload: packet, op: write, accesses: 60, frame_bytes: 512}
+    traffic: {engine: afxdp, load: 20kpps, stamp: all}
+  - points: {mode: offload, workload: array, accesses: 0}
+  - points: {mode: af_xdp, workload: array, accesses: 0, xsk_bind: zerocopy}
+"""
+
+
+@pytest.fixture(scope="module")
+def trials(lab_name: str, tmp_path_factory: pytest.TempPathFactory) -> pd.DataFrame:
+    folder = tmp_path_factory.mktemp("modes")
+    (folder / "modes.yaml").write_text(MODES)
+    xdplab("--lab", lab_name, "run", "modes.yaml", "--out", "out", "--no-figures", cwd=folder)
+    (run,) = (folder / "out").iterdir()
+    return pd.read_parquet(run / "trials.parquet")
+
+
+def test_every_point_has_a_verdict(trials: pd.DataFrame) -> None:
+    expected = {"native": {"valid"}, "generic": {"valid"}, "offload": {"unsupported"}}
+    for mode, verdicts in expected.items():
+        assert set(trials[trials["mode"] == mode]["verdict"]) == verdicts, trials[["mode", "verdict", "reason"]]
+    sockets = trials[trials["mode"] == "af_xdp"]
+    assert set(sockets[sockets["xsk_bind"] == "copy"]["verdict"]) == {"valid"}
+    assert set(sockets[sockets["xsk_bind"] == "zerocopy"]["verdict"]) == {"unsupported"}
+
+
+def test_what_the_driver_lacks_is_said_in_its_words(trials: pd.DataFrame) -> None:
+    reasons = trials[trials["verdict"] == "unsupported"].set_index("mode")["reason"]
+    assert "offload" in reasons["offload"]
+    assert "zero" in reasons["af_xdp"].lower()
+
+
+def test_tg_and_dut_count_the_same_frames(trials: pd.DataFrame) -> None:
+    valid = trials[trials["verdict"] == "valid"]
+    apart = (valid["rx_packets"] - valid["dut_tx_packets"]).abs() / valid["rx_packets"]
+    assert (apart <= 0.01).all(), valid[["mode", "rx_packets", "dut_tx_packets"]]
+    assert (valid["rx_packets"] > 0).all()
+
+
+def test_the_kernel_confirms_each_mode(trials: pd.DataFrame) -> None:
+    valid = trials[trials["verdict"] == "valid"]
+    assert (valid["mode_obtained"] == valid["mode"]).all()
+
+
+def test_traffic_reaches_every_queue(trials: pd.DataFrame) -> None:
+    several = trials[(trials["queues"] == 4) & (trials["mode"].isin(["native", "af_xdp"]))]
+    assert (several["queues_reached"] == 4).all(), several[["mode", "rx_by_queue"]]
+    assert (several["evenness"] > 0.9).all()
+
+
+def test_a_paced_load_is_offered_and_its_latency_measured(trials: pd.DataFrame) -> None:
+    paced = trials[trials["load"] == "20kpps"]
+    assert ((paced["offered_pps"] - 20e3).abs() < 1e3).all(), paced["offered_pps"]
+    assert (paced["latency_samples"] > 3000).all()
+    assert (paced["latency_min_ns"] <= paced["latency_p50_ns"]).all()
+    assert (paced["latency_p50_ns"] <= paced["latency_p999_ns"]).all()
+
+
+def test_more_accesses_cost_more_and_the_test_run_agrees_on_the_order(trials: pd.DataFrame) -> None:
+    kernel = trials[trials["mode"].isin(["native", "generic"]) & (trials["load"] == "max") & (trials["accesses"] == 400)]
+    assert (kernel["access_ns"] > 0).all()
+    chase, array = (kernel[kernel["workload"] == w]["testrun_ns"].mean() for w in ("chase", "array"))
+    assert chase > array > 0
+    assert (kernel["program_run_ns"] > 0).all()
+
+
+def test_what_is_missing_is_null_with_a_reason(trials: pd.DataFrame) -> None:
+    row = trials[(trials["verdict"] == "valid") & (trials["load"] == "max")].iloc[0]
+    reasons = json.loads(row["null_reasons"])
+    assert row["cpu_busy_cores"] is pd.NA
+    assert "share" in reasons["cpu_busy_cores"]
+    if row["host_cycles"] is pd.NA:
+        assert reasons["host_cycles"]
+
+
+def test_the_plans_own_metric_is_a_column(trials: pd.DataFrame) -> None:
+    valid = trials[trials["verdict"] == "valid"]
+    assert all(json.loads(text)["forks"] > 0 for text in valid["metrics"])
+
+
+USER_PROGRAM = """
+#include <linux/bpf.h>
+#include <bpf/bpf_helpers.h>
+
+const volatile __u32 every = 1;
+struct { __uint(type, BPF_MAP_TYPE_PERCPU_ARRAY); __uint(max_entries, 1); __type(key, __u32); __type(value, __u64); }
+    seen SEC(".maps");
+
+SEC("xdp")
+int count_and_drop(struct xdp_md *ctx) {
+    __u32 zero = 0;
+    __u64 *n = bpf_map_lookup_elem(&seen, &zero);
+    if (n)
+        *n += every;
+    return XDP_DROP;
+}
+char _license[] SEC("license") = "GPL";
+"""
+
+
+def test_a_program_nobody_here_wrote_is_measured(lab_name: str, tmp_path: Path) -> None:
+    (tmp_path / "mine.bpf.c").write_text(USER_PROGRAM)
+    (tmp_path / "mine.yaml").write_text(
+        "name: mine\nrepetitions: 2\ntrial: {warmup_s: 0.05, window_s: 0.2}\n"
+        "blocks: [{points: {mode: [native, generic], program: {file: mine.bpf.c, action: drop, rodata: {every: 3}}}}]\n"
+    )
+    out = xdplab("--lab", lab_name, "run", "mine.yaml", "--out", "out", cwd=tmp_path)
+    (run,) = (tmp_path / "out").iterdir()
+    table = pd.read_parquet(run / "trials.parquet")
+    assert set(table["verdict"]) == {"valid"}, table["reason"]
+    assert set(table["forwarded_source"]) == {"dut"}
+    assert table["accesses"].isna().all()
+    assert (table["forwarded_pps"] > 1e4).all()
+    assert "figure programs" in out.stdout
+
+
+def test_a_users_own_frames_are_sent_as_they_are(lab_name: str, tmp_path: Path) -> None:
+    frame = bytes.fromhex("ffffffffffff020000000001") + b"\x88\xb5" + bytes(range(86))
+    header = bytes.fromhex("d4c3b2a1020004000000000000000000ffff000001000000")
+    record = bytes(8) + len(frame).to_bytes(4, "little") * 2 + frame
+    (tmp_path / "mine.pcap").write_bytes(header + record)
+    (tmp_path / "mine.bpf.c").write_text(USER_PROGRAM)
+    (tmp_path / "mine.yaml").write_text(
+        "name: frames\nrepetitions: 1\ntrial: {warmup_s: 0, window_s: 0.2}\n"
+        "blocks: [{points: {program: {file: mine.bpf.c, action: drop, frames: mine.pcap}},"
+        " traffic: {engine: afxdp, load: 10kpps, stamp: none}}]\n"
+    )
+    xdplab("--lab", lab_name, "run", "mine.yaml", "--out", "out", cwd=tmp_path)
+    (run,) = (tmp_path / "out").iterdir()
+    table = pd.read_parquet(run / "trials.parquet")
+    assert list(table["verdict"]) == ["valid"], table["reason"]
+    assert abs(table["forwarded_pps"][0] - 10e3) < 500
+
+
+def test_figures_compare_and_audit_need_no_lab(lab_name: str, tmp_path: Path) -> None:
+    plan = (
+        "name: two\nrepetitions: 2\ntrial: {warmup_s: 0.05, window_s: 0.1}\n"
+        "blocks: [{points: {accesses: [0, 400, 1600]}}]\n"
+    )
+    (tmp_path / "two.yaml").write_text(plan)
+    for _ in range(2):
+        xdplab("--lab", lab_name, "run", "two.yaml", "--out", "out", "--no-figures", cwd=tmp_path)
+    first, second = sorted((tmp_path / "out").iterdir())
+    drawn = xdplab("figures", str(first), "--style", "slides").stdout
+    for suffix in ("svg", "pdf", "png", "csv"):
+        assert (first / "figures" / f"throughput.{suffix}").stat().st_size > 0
+    assert "no figure evenness: only one queue was used" in drawn
+    rows = json.loads(xdplab("compare", str(first), str(second), "--json").stdout)
+    assert len(rows) == 3
+    json.loads(xdplab("audit", str(first), "--json").stdout)
+    state = json.loads(xdplab("status", str(first), "--json").stdout)[0]
+    assert (state["trials"], state["measured"], state["owed"], state["state"]) == (6, 6, 0, "complete")
+
+
+def test_a_finished_run_resumes_with_nothing_to_do(lab_name: str, tmp_path: Path) -> None:
+    (tmp_path / "one.yaml").write_text(
+        "name: one\nrepetitions: 1\ntrial: {warmup_s: 0, window_s: 0.1}\nblocks: [{points: {accesses: 0}}]\n"
+    )
+    xdplab("--lab", lab_name, "run", "one.yaml", "--out", "out", "--no-figures", cwd=tmp_path)
+    (run,) = (tmp_path / "out").iterdir()
+    journal = (run / "journal.jsonl").read_bytes()
+    assert "nothing is owed" in xdplab("resume", str(run)).stdout
+    assert (run / "journal.jsonl").read_bytes() == journal
+    assert str(tmp_path) not in (run / "plan.yaml").read_text() + (run / "manifest.json").read_text()
+
+
+def test_a_run_brings_its_lab_up_and_takes_it_down(tmp_path: Path) -> None:
+    (tmp_path / "one.yaml").write_text(
+        "name: one\nlab: netns:e2e-own\nrepetitions: 1\ntrial: {warmup_s: 0, window_s: 0.1}\n"
+        "blocks: [{points: {accesses: 0}}]\n"
+    )
+    xdplab("run", "one.yaml", "--out", "out", "--no-figures", cwd=tmp_path)
+    assert "e2e-own" not in xdplab("lab", "status").stdout
+
+
+@pytest.mark.parametrize(
+    ("plan", "options", "words"),
+    [
+        ("name: x\nblocks: [{points: {queus: 1}}]", [], "blocks.0.points.queus"),
+        ("name: x\nblocks: [{points: {queues: 64}}]", [], "queues: 64"),
+        ("name: x\nblocks: [{points: {frame_bytes: 9000}}]", [], "frame_bytes"),
+        ("name: x\nblocks: [{points: {workload: packet, form: loop, accesses: 12800}}]", [], "verifier|BPF|refuse|load"),
+        ("name: x\nblocks: [{arrangement: hosts}]", [], "arrangement"),
+        ("name: x\nblocks: [{}]", ["--only", "colour=red"], "colour"),
+        ("name: x\nblocks: [{points: {program: {file: absent.bpf.c}}}]", [], "absent.bpf.c"),
+        ("name: x\nblocks: [{points: {program: {file: bad.bpf.c}}}]", [], "bad.bpf.c|error"),
+        ("not: [a plan", [], "not YAML"),
+    ],
+)
+def test_bad_input_is_one_line_before_anything_is_measured(
+    lab_name: str, tmp_path: Path, plan: str, options: list[str], words: str
+) -> None:
+    (tmp_path / "bad.bpf.c").write_text("this is no C")
+    (tmp_path / "bad.yaml").write_text(plan)
+    done = xdplab("--lab", lab_name, "run", "bad.yaml", "--out", "out", *options, cwd=tmp_path, check=False)
+    assert done.returncode not in (0, 130)
+    (line,) = [row for row in done.stderr.splitlines() if row.strip()]
+    assert any(word in line for word in words.split("|")), line
+    assert "Traceback" not in done.stderr
+    journals = list(tmp_path.glob("out/*/journal.jsonl"))
+    assert not any("finished" in journal.read_text() for journal in journals)
+
+
+def test_a_second_run_in_the_same_lab_is_refused(lab: Lab, lab_name: str, tmp_path: Path) -> None:
+    (tmp_path / "one.yaml").write_text("name: one\nblocks: [{points: {accesses: 0}}]\n")
+    with lab.lock("the first run"):
+        done = xdplab("--lab", lab_name, "run", "one.yaml", "--out", "out", cwd=tmp_path, check=False)
+    assert done.returncode == 3
+    assert "the first run" in done.stderr
+
+
+def test_an_ordinary_user_without_a_lab_is_told_what_to_do(tmp_path: Path) -> None:
+    tmp_path.chmod(0o777)
+    done = subprocess.run(
+        ["setpriv", "--reuid=31337", "--regid=31337", "--clear-groups", "sh", "-c", "command -v python3 >/dev/null"],
+        check=False,
+    )
+    assert done.returncode == 0
