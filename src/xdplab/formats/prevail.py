@@ -21,6 +21,7 @@ Answer = Literal["accepted", "rejected", "complexity", "loader"]
 _ROW = re.compile(r"^([01]),([0-9.eE+-]+),(\d+)$", re.MULTILINE)
 _VERDICT = re.compile(r"^(PASS|FAIL): ?(.*)$", re.MULTILINE)
 _LISTED = re.compile(r"^section=(\S*) function=(\S+)(?: \[reject_load: .*\])?$", re.MULTILINE)
+_FILE = re.compile(r" in (?:ELF )?file \S+")  # where the object lies says nothing of it
 _BUG_EXIT = 2
 _NO_PROGRAM_EXIT = 64
 
@@ -86,4 +87,4 @@ def _no_answer(stdout: str, stderr: str, exit_code: int) -> PrevailAnswer:
         return PrevailAnswer("loader", "PREVAIL finds no such program", None, None)
     words = next((line.strip() for line in (stderr or stdout).splitlines() if line.strip()), "it said nothing")
     prefix = "PREVAIL's own bug: " if exit_code == _BUG_EXIT else ""
-    return PrevailAnswer("loader", (prefix + words)[:200], None, None)
+    return PrevailAnswer("loader", (prefix + _FILE.sub("", words))[:200], None, None)

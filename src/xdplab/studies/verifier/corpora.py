@@ -17,6 +17,11 @@ from xdplab.studies.verifier.families import Member, source
 
 SYSTEM_FOLDERS = ("/usr/lib/bpf", "/usr/lib/*/bpf", "/usr/libexec/bpf", "/usr/local/lib/bpf", "/usr/share/bpf")
 SYSTEM = "system"
+SYSTEM_TOOLS = ("/usr/sbin", "/usr/lib/systemd")
+"""Whose executables carry objects: bpfcc's libbpf-tools, systemd."""
+
+_ELF = b"\x7fELF"
+_HEADER_BYTES = 64
 MACHINES = (0, 247)
 """EM_NONE, which early clangs wrote, and EM_BPF."""
 
@@ -54,7 +59,7 @@ def collect(names: Sequence[str]) -> list[Subject]:
 
 def is_bpf(content: bytes) -> bool:
     """Whether the bytes begin as a BPF object does: an ELF file for BPF, or for no machine."""
-    return content[:4] == b"\x7fELF" and int.from_bytes(content[18:20], "little") in MACHINES
+    return content[:4] == _ELF and int.from_bytes(content[18:20], "little") in MACHINES
 
 
 def _of_path(path: Path) -> Iterator[Subject]:
@@ -74,10 +79,35 @@ def _kept(corpus: str, files: Iterable[tuple[str, bytes]]) -> Iterator[Subject]:
     return (Subject(corpus, name, content) for name, content in files if is_bpf(content))
 
 
+def carve(content: bytes) -> Iterator[bytes]:
+    """Yield the BPF objects inside another file: a libbpf skeleton carries its object as bytes of the executable."""
+    at = content.find(_ELF, 1)
+    while at > 0:
+        if is_bpf(content[at : at + _HEADER_BYTES]) and content[at + 16] == 1:  # ET_REL
+            table = int.from_bytes(content[at + 40 : at + 48], "little")
+            count = int.from_bytes(content[at + 60 : at + 62], "little")
+            size = table + 64 * count  # the section table ends what LLVM writes
+            if at + size <= len(content):
+                yield content[at : at + size]
+        at = content.find(_ELF, at + 1)
+
+
 def _files(folder: Path) -> Iterator[tuple[str, bytes]]:
-    for path in sorted(folder.rglob("*.o")):
-        if path.is_file():
-            yield path.relative_to(folder).as_posix(), path.read_bytes()
+    """Yield objects, and those that executables carry (``tool#1``), by their path within the folder."""
+    for path in sorted(folder.rglob("*")):
+        if path.is_symlink() or not path.is_file():
+            continue
+        name = path.relative_to(folder).as_posix()
+        if path.suffix == ".o":
+            yield name, path.read_bytes()
+        elif _starts_as_elf(path):
+            for rank, content in enumerate(carve(path.read_bytes()), 1):
+                yield f"{name}#{rank}", content
+
+
+def _starts_as_elf(path: Path) -> bool:
+    with path.open("rb") as file:
+        return file.read(4) == _ELF
 
 
 def _of_tar(path: Path) -> Iterator[tuple[str, bytes]]:
@@ -97,7 +127,7 @@ def _of_zip(path: Path) -> Iterator[tuple[str, bytes]]:
 
 def _system() -> Iterator[Subject]:
     """Return the objects that packages of this system brought."""
-    for pattern in SYSTEM_FOLDERS:
+    for pattern in (*SYSTEM_FOLDERS, *SYSTEM_TOOLS):
         for folder in sorted(Path("/").glob(pattern.lstrip("/"))):
             yield from _kept(SYSTEM, ((f"{folder.name}/{name}", content) for name, content in _files(folder)))
 

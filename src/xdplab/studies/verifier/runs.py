@@ -71,8 +71,10 @@ class Request:
 
 def smallest(request: Request) -> Request:
     """Return the request made as small as still shows everything: one repetition, few sizes, two compilers."""
-    small = {"mcpus": ("v3",)} if request.mcpus == Request.mcpus else {}
-    return replace(request, **small, repetitions=1, loads=5, budget_ms=100, testbed=False, limit_s=10.0, smallest=True)
+    mcpus = ("v3",) if request.mcpus == Request.mcpus else request.mcpus
+    return replace(
+        request, mcpus=mcpus, repetitions=1, loads=5, budget_ms=100, testbed=False, limit_s=10.0, smallest=True
+    )
 
 
 @dataclass(frozen=True)

@@ -84,7 +84,7 @@ INSNS, ITERATIONS = "instructions of the program", "loop iterations N"
 TIME, MEMORY, BRANCHES = "verifying, ms", "peak memory, kB", "branches (push_stack calls)"
 PROCESSED, LOADING = "processed instructions", "loading or running, ms"
 MS, KB, MILLION = 1e6, 1e3, 1e6
-BUILD, FORM, LABEL = ("compiler", "mcpu"), ("form",), ("label",)
+COMPILER, FORM_SET, FORM, LABEL = ("compiler",), ("form", "mcpu"), ("form",), ("label",)
 COUNTED_INSNS = "verifier's own instructions, millions"
 COUNTED = "Guests that count instructions: 1 ns of their clock is one instruction."
 TIMED = "Times of this machine's own kernel; a guest's clock is none."
@@ -107,9 +107,9 @@ FIGURES = (
     Figure("branches", "insns", "branches", INSNS, BRANCHES, choose=_linux),
     Figure("counted", "insns", "verify_instructions", INSNS, COUNTED_INSNS, MILLION, note=COUNTED),
     Figure("loads", "insns", "loads", INSNS, "loads behind a time", choose=_native),
-    Figure("loops-time", "n", "verify_ns", ITERATIONS, TIME, MS, BUILD, FORM, "line", _native_loops, TIMED),
-    Figure("loops-memory", "n", "peak_bytes", ITERATIONS, MEMORY, KB, BUILD, FORM, "line", _native_loops),
-    Figure("compilers", "n", "processed_insns", ITERATIONS, PROCESSED, 1, BUILD, FORM, "line", _native_loops),
+    Figure("loops-time", "n", "verify_ns", ITERATIONS, TIME, MS, COMPILER, FORM_SET, "line", _native_loops, TIMED),
+    Figure("loops-memory", "n", "peak_bytes", ITERATIONS, MEMORY, KB, COMPILER, FORM_SET, "line", _native_loops),
+    Figure("compilers", "n", "processed_insns", ITERATIONS, PROCESSED, 1, COMPILER, FORM_SET, "line", _native_loops),
     Figure("kernels", "n", "processed_insns", ITERATIONS, PROCESSED, 1, LABEL, FORM, "line", _one_built),
     Figure("kernels-memory", "n", "peak_bytes", ITERATIONS, MEMORY, KB, LABEL, FORM, "line", _one_built),
     Figure("kernels-branches", "n", "branches", ITERATIONS, BRANCHES, 1, LABEL, FORM, "line", _one_built),
@@ -184,7 +184,7 @@ def _look(figure: Figure, shown: pd.DataFrame) -> Look:
 def _caption(figure: Figure, shown: pd.DataFrame) -> tuple[str, ...]:
     programs = shown.drop_duplicates(["sha256", "section", "program"])
     repetitions = int(shown["repetition"].nunique())
-    first = f"{len(programs)} programs, {' and '.join(dict.fromkeys(shown['label']))}; n = {repetitions} repetitions."
+    first = f"{len(programs)} programs, {' and '.join(dict.fromkeys(shown['label']))}; n = {repetitions} repetition{'s' if repetitions > 1 else ''}."
     trend = "Lines: fits of a power law to what is accepted." if figure.kind == "point" else ""
     return tuple(part for part in (first, figure.note, trend) if part)
 

@@ -1,0 +1,93 @@
+"""bpfverify against veristat (kernel's tools/testing/selftests/bpf) on the same objects: equal counts, wall time.
+
+Needs root and a veristat, on PATH or by --veristat. Objects: arguments, else what this system's packages brought.
+The two take turns; medians are compared. Exit code 1 where a count differs or the ratio is above the limit.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import io
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from xdplab.deploy.native import build_room
+from xdplab.formats.verifier_log import parse_bpfverify
+from xdplab.hosts.local import LocalHost
+from xdplab.studies.verifier.corpora import collect
+
+MOST_RATIO = 1.1
+Counts = dict[tuple[str, str], tuple[int, int, int]]
+
+
+def veristat_counts(text: str) -> Counts:
+    rows = csv.DictReader(io.StringIO(text))
+    return {
+        (r["file_name"], r["prog_name"]): (int(r["total_insns"]), int(r["total_states"]), int(r["peak_states"]))
+        for r in rows
+        if r["verdict"] == "success"
+    }
+
+
+def our_counts(data: bytes) -> Counts:
+    found = {}
+    for p in parse_bpfverify(data):
+        if p.verdict == "accepted":
+            s = p.stats
+            found[Path(p.object).name, str(p.name)] = (s.processed_insns or 0, s.total_states or 0, s.peak_states or 0)
+    return found
+
+
+def timed(argv: list[str]) -> tuple[float, bytes]:
+    began = time.monotonic()
+    done = subprocess.run(argv, capture_output=True, check=False)
+    return time.monotonic() - began, done.stdout
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("objects", nargs="*", default=["system"])
+    parser.add_argument("--veristat", default=shutil.which("veristat"))
+    parser.add_argument("--turns", type=int, default=7)
+    options = parser.parse_args()
+    if not options.veristat:
+        print("skipped: no veristat on PATH (--veristat PATH)")
+        return 0
+    with tempfile.TemporaryDirectory() as folder:
+        paths = []
+        for rank, subject in enumerate(collect(options.objects)):
+            path = Path(folder) / f"{rank:03}-{Path(subject.name).name.replace('#', '-').removesuffix('.o')}.o"
+            path.write_bytes(subject.content)
+            paths.append(str(path))
+        return compare(options.veristat, build_room(LocalHost(), "bpfverify", f"{folder}/cache"), paths, options.turns)
+
+
+def compare(veristat: str, bpfverify: str, paths: list[str], turns: int) -> int:
+    theirs_argv = [veristat, "-q", "-o", "csv", "-e", "file,prog,verdict,total_insns,total_states,peak_states", *paths]
+    times: dict[str, list[float]] = {"ours": [], "theirs": []}
+    for _ in range(turns):
+        seconds, theirs = timed(theirs_argv)
+        times["theirs"].append(seconds)
+        seconds, ours = timed([bpfverify, *paths])
+        times["ours"].append(seconds)
+    a, b = our_counts(ours), veristat_counts(theirs.decode())
+    different = {key: (a[key], b[key]) for key in a.keys() & b.keys() if a[key] != b[key]}
+    ratio = statistics.median(times["ours"]) / statistics.median(times["theirs"])
+    both = len(a.keys() & b.keys())
+    print(f"{len(paths)} objects; accepted by bpfverify {len(a)}, by veristat {len(b)}, by both {both}")
+    print(f"counts that differ: {len(different)} {list(different.items())[:3]}")
+    print(f"only theirs: {sorted(b.keys() - a.keys())[:5]}; only ours: {sorted(a.keys() - b.keys())[:5]}")
+    for name, seconds in times.items():
+        print(f"{name}: median {statistics.median(seconds):.3f} s of {turns}")
+    print(f"ratio {ratio:.2f} (limit {MOST_RATIO})")
+    return 1 if different or ratio > MOST_RATIO else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
