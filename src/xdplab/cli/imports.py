@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import cast
 
@@ -10,6 +11,7 @@ import click
 from xdplab.cli.common import console
 from xdplab.figures import thesis_album
 from xdplab.figures.published import figure_named
+from xdplab.figures.published_check import check_marks, read_marks
 from xdplab.figures.save import FORMATS
 from xdplab.figures.thesis_words import LANGUAGES, Language
 from xdplab.trial import imported
@@ -17,7 +19,7 @@ from xdplab.trial import imported
 PATHS = click.argument("paths", metavar="PATH...", nargs=-1, required=True, type=click.Path(path_type=Path))
 
 
-def say(lines: list[str]) -> None:
+def say(lines: Iterable[str]) -> None:
     """Print lines as they are."""
     for line in lines:
         console.print(line, markup=False, highlight=False, soft_wrap=True)
@@ -45,12 +47,13 @@ def thesis(paths: tuple[Path, ...], name: str, out: Path) -> None:
 @click.option("--lang", type=click.Choice(LANGUAGES), default="en", show_default=True, help="Words on the figures.")
 @click.option("--only", "name", metavar="FIGURE", help="One figure: its path, or its number in the thesis.")
 @click.option("--format", "formats", type=click.Choice(FORMATS), multiple=True, help="svg, pdf, png; all by default.")
+@click.option("--check", "reference", type=click.Path(path_type=Path), help="Marks (CSV) to compare as-published with.")
 @click.option("--csv", "csv_only", is_flag=True, help="Only the marks: nothing is drawn.")
 @click.option("--out", type=click.Path(path_type=Path), default=Path("results/thesis-figures"), show_default=True)
 def regenerate(
     paths: tuple[Path, ...], as_published: bool, corrected: bool, lang: Language, name: str | None,
-    formats: tuple[str, ...], csv_only: bool, out: Path,
-) -> None:  # fmt: skip
+    formats: tuple[str, ...], csv_only: bool, reference: Path | None, out: Path,
+) -> int:  # fmt: skip
     """Draw every published figure of the thesis again: as printed, and as the data really say.
 
     PATH is the raw data (a clone, a folder, archives) or a run directory that `import thesis` made. Each figure has
@@ -68,3 +71,15 @@ def regenerate(
     )
     marks = sum(made.marks for made in done)
     say([f"run {run.path}", f"{len(done)} figures with {marks} marks in {out}"])
+    return _checked(out / "as-published.csv", reference) if reference else 0
+
+
+def _checked(marks: Path, reference: Path) -> int:
+    """Say how each figure compares with its reference; 1 where one differs."""
+    checks = check_marks(read_marks(marks), read_marks(reference))
+    say(
+        f"{'equal' if c.equal else 'DIFFERS'} {c.file}: {c.marks} marks, worst {c.worst:.2e} of the axis, {c.off} off, "
+        f"{c.absent} absent here, {c.extra} here only"
+        for c in checks
+    )
+    return 0 if all(check.equal for check in checks) else 1

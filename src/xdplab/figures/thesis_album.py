@@ -59,7 +59,7 @@ def regenerate(
 ) -> list[Regenerated]:
     """Draw the published figures from judged imported trials into ``folder``/<which>/<path>, marks as CSV beside each.
 
-    ``folder``/<which>/marks.csv holds the marks of all. Raises ResultsError where a file cannot be written.
+    ``folder``/<which>.csv holds the marks of all. Raises ResultsError where a file cannot be written.
     """
     source = source_of(trials)
     chosen = published_figures() if figures is None else tuple(figures)
@@ -68,7 +68,7 @@ def regenerate(
     done = list(_mapped(one, jobs, processes or os.cpu_count() or 1))
     for kind in which:
         tables = [table for made, table in done if made.which == kind]
-        _write_csv(folder / kind / "marks.csv", pd.concat(tables, ignore_index=True))
+        _write_csv(folder / f"{kind}.csv", pd.concat(tables, ignore_index=True))
     return [made for made, _ in done]
 
 

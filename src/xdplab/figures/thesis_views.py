@@ -173,11 +173,8 @@ def corrected_rows(source: Source, spec: Spec) -> pd.DataFrame:
     What cannot be believed, or is not there, has a null value and the reason in ``why``.
     """
     rows = selected(source.better, spec)
-    alike = [
-        repetition in source.alike.get(mode, ())
-        for mode, repetition in zip(rows["mode"], rows["repetition"], strict=True)
-    ]
-    rows = rows[alike]
+    pairs = {(mode, float(repetition)) for mode, own in source.alike.items() for repetition in own}
+    rows = rows[pd.MultiIndex.from_frame(rows[["mode", "repetition"]]).isin(pairs)]
     if spec.hue == "cpu":
         rows = _with_user_core(rows)
     column, _ = VALUES[spec.family]
