@@ -9,7 +9,9 @@ from dataclasses import asdict, dataclass
 from pathlib import PurePosixPath
 from typing import Any
 
-from xdplab.deploy.settings import BY_PREFIX, SETTINGS, Setting, Value, Values
+from xdplab.deploy.settings import Setting, Value, Values, write
+from xdplab.deploy.settings_table import BY_PREFIX, SETTINGS
+from xdplab.deploy.watchdog import restore_script, script_path
 from xdplab.errors import HostError, PlanError, UnsupportedError
 from xdplab.hosts.base import Host
 
@@ -112,6 +114,8 @@ def remember(host: Host, interface: str, state_dir: str) -> Snapshot:
     if (kept := _kept(host, interface, state_dir)) is not None:
         return kept
     taken = snapshot(host, interface)
+    script = restore_script(interface, taken.identity, taken.values, SETTINGS)
+    host.put(script.encode(), script_path(interface, state_dir))
     host.put(json.dumps(taken.to_json(), indent=1).encode(), _path(interface, state_dir))
     return taken
 
@@ -124,7 +128,7 @@ def restore_remembered(host: Host, interface: str, state_dir: str) -> Snapshot |
     kept = _kept(host, interface, state_dir)
     if kept is not None:
         restore(host, interface, kept)
-    host.run(["rm", "-f", _path(interface, state_dir)])
+    host.run(["rm", "-f", _path(interface, state_dir), script_path(interface, state_dir)])
     return kept
 
 
@@ -173,7 +177,7 @@ def _write_differences(
     own = {key: value for key, value in wanted.items() if key.partition(".")[0] == setting.prefix}
     changes = {key.partition(".")[2]: value for key, value in own.items() if current.get(key) != value}
     if changes:
-        setting.write(host, interface, changes)
+        write(setting, host, interface, changes)
     return bool(changes)
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from xdplab.deploy.device import Applied
-from xdplab.deploy.settings import CHANNELS, Counted, Values
+from xdplab.deploy.settings import CHANNELS, Counted, Values, write
 from xdplab.errors import UnsupportedError
 from xdplab.hosts.base import Host
 
@@ -57,7 +57,7 @@ def set_queues(dut: Endpoint, tg: Endpoint, queues: int) -> tuple[Applied, Appli
         for end, was, will in zip(ends, before, wanted, strict=True):
             change = {name: n for name, n in will.items() if n != was[name] and step(name, was[name], n)}
             if change:
-                CHANNELS.write(end.host, end.interface, change)
+                write(CHANNELS, end.host, end.interface, change)
     dut_applied, tg_applied = (_applied(*row).require() for row in zip(ends, before, wanted, strict=True))
     return dut_applied, tg_applied
 

@@ -1,7 +1,6 @@
-"""The table of device settings: each row reads its values from an interface and writes some of them.
+"""What a row of device settings is, and the rows that every interface has; `settings_table` puts them in order.
 
-A value's key is ``row.name``: ``channels.rx``, ``rings.tx``, ``features.gro``, ``link.mtu``, ``xps.0``. The table's
-order is the order of writing: what later rows need comes first (a queue must exist before it gets an XPS mask).
+A value's key is ``row.name``: ``channels.rx``, ``rings.tx``, ``features.gro``, ``link.mtu``, ``xps.0``.
 """
 
 from __future__ import annotations
@@ -36,15 +35,51 @@ _SHORT_NAMES = {
 }
 
 
+@dataclass(frozen=True)
+class Command:
+    """One change of a device, as a host can make it without us."""
+
+    argv: tuple[str, ...]
+    stdin: str = ""
+
+
 class Setting(Protocol):
-    """One row. Names are without the row's prefix; both raise UnsupportedError with the tool's own words."""
+    """One row. Names are without the row's prefix; `read` raises UnsupportedError with the tool's own words."""
 
     @property
     def prefix(self) -> str: ...
 
     def read(self, host: Host, interface: str) -> Values: ...
 
-    def write(self, host: Host, interface: str, values: Mapping[str, Value]) -> None: ...
+    def commands(self, interface: str, values: Mapping[str, Value]) -> list[Command]:
+        """Return what sets ``values``."""
+
+
+def write(setting: Setting, host: Host, interface: str, values: Mapping[str, Value]) -> None:
+    """Set values of one row, waiting for what AF_XDP sockets hold. Raises UnsupportedError with the tool's words."""
+    for command in setting.commands(interface, values):
+        until = time.monotonic() + SOCKET_RELEASE_S
+        while True:
+            try:
+                tool(host, command.argv, stdin=command.stdin.encode())
+                break
+            except UnsupportedError as error:
+                if _SOCKETS_REMAIN not in error.message or time.monotonic() > until:
+                    raise
+            time.sleep(0.02)
+
+
+def ethtool(option: str, interface: str, words: Sequence[str]) -> list[Command]:
+    """Return one call of ethtool that changes something."""
+    return [Command(("ethtool", option, interface, *words))]
+
+
+def on_off(value: Value) -> str:
+    return "on" if value else "off"
+
+
+def to_file(path: str, text: str) -> Command:
+    return Command(("tee", path), text)
 
 
 def tool(host: Host, argv: Sequence[str], *, stdin: bytes = b"") -> str:
@@ -76,17 +111,9 @@ class Counts:
         limits, _, current = text.partition("Current hardware settings:")
         return self._numbers(current), self._numbers(limits)
 
-    def write(self, host: Host, interface: str, values: Mapping[str, Value]) -> None:
+    def commands(self, interface: str, values: Mapping[str, Value]) -> list[Command]:
         words = [word for name, value in values.items() for word in (name, str(value))]
-        until = time.monotonic() + SOCKET_RELEASE_S
-        while True:
-            try:
-                tool(host, ["ethtool", self.change, interface, *words])
-                return
-            except UnsupportedError as error:
-                if _SOCKETS_REMAIN not in error.message or time.monotonic() > until:
-                    raise
-            time.sleep(0.02)
+        return ethtool(self.change, interface, words)
 
     def _numbers(self, paragraph: str) -> Counted:
         found = re.findall(r"^([\w ]+):\s+(\d+)$", paragraph, re.MULTILINE)
@@ -107,9 +134,9 @@ class Features:
         found = (re.fullmatch(r"\s*([\w-]+): (on|off)(?: \[requested (?:on|off)\])?", line) for line in single)
         return {_SHORT_NAMES.get(match[1], match[1]): match[2] == "on" for match in found if match}
 
-    def write(self, host: Host, interface: str, values: Mapping[str, Value]) -> None:
-        words = [word for name, value in values.items() for word in (name, "on" if value else "off")]
-        tool(host, ["ethtool", "-K", interface, *words])
+    def commands(self, interface: str, values: Mapping[str, Value]) -> list[Command]:
+        words = [word for name, value in values.items() for word in (name, on_off(value))]
+        return ethtool("-K", interface, words)
 
 
 @dataclass(frozen=True)
@@ -122,14 +149,14 @@ class Link:
         link = json.loads(tool(host, ["ip", "-j", "link", "show", "dev", interface]))[0]
         return {"mtu": link["mtu"], "promisc": "PROMISC" in link["flags"], "up": "UP" in link["flags"]}
 
-    def write(self, host: Host, interface: str, values: Mapping[str, Value]) -> None:
+    def commands(self, interface: str, values: Mapping[str, Value]) -> list[Command]:
         words = {
             "mtu": lambda value: ["mtu", str(value)],
-            "promisc": lambda value: ["promisc", "on" if value else "off"],
+            "promisc": lambda value: ["promisc", on_off(value)],
             "up": lambda value: ["up" if value else "down"],
         }
         chosen = [word for name, value in values.items() for word in words[name](value)]
-        tool(host, ["ip", "link", "set", "dev", interface, *chosen])
+        return [Command(("ip", "link", "set", "dev", interface, *chosen))]
 
 
 @dataclass(frozen=True)
@@ -145,10 +172,9 @@ class Xps:
         masks = re.findall(r"/tx-(\d+)/xps_cpus:([0-9a-f,]+)$", found, re.MULTILINE)
         return {queue: self._canonical(mask) for queue, mask in sorted(masks, key=lambda pair: int(pair[0]))}
 
-    def write(self, host: Host, interface: str, values: Mapping[str, Value]) -> None:
-        for queue, mask in values.items():
-            path = f"/sys/class/net/{interface}/queues/tx-{queue}/xps_cpus"
-            tool(host, ["tee", path], stdin=self._grouped(str(mask)).encode())
+    def commands(self, interface: str, values: Mapping[str, Value]) -> list[Command]:
+        queues = f"/sys/class/net/{interface}/queues"
+        return [to_file(f"{queues}/tx-{q}/xps_cpus", self._grouped(str(mask))) for q, mask in values.items()]
 
     @staticmethod
     def _canonical(mask: str) -> str:
@@ -163,5 +189,3 @@ class Xps:
 
 CHANNELS = Counts("channels", "-l", "-L", {"RX": "rx", "TX": "tx", "Combined": "combined"})
 RINGS = Counts("rings", "-g", "-G", {"RX": "rx", "RX Mini": "rx-mini", "RX Jumbo": "rx-jumbo", "TX": "tx"})
-SETTINGS: tuple[Setting, ...] = (Link(), CHANNELS, RINGS, Features(), Xps())
-BY_PREFIX: dict[str, Setting] = {setting.prefix: setting for setting in SETTINGS}

@@ -1,0 +1,112 @@
+"""The TG's port in DPDK's hands: hugepages, the binding to a driver that lets go of the kernel, and the way back."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import PurePosixPath
+from typing import Any
+
+from xdplab.errors import HostError, UnsupportedError
+from xdplab.hosts.base import Host
+
+SYSFS = "/sys"
+
+
+@dataclass(frozen=True)
+class DpdkState:
+    """Who drives a PCI device ("" nobody), what overrides the kernel's choice ("" nothing), and 2-MiB hugepages."""
+
+    pci: str
+    driver: str
+    override: str
+    hugepages: int
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> DpdkState:
+        return cls(**data)
+
+
+def read_state(host: Host, pci: str, *, sysfs: str = SYSFS) -> DpdkState:
+    """Return the state of a PCI device. Raises HostError where there is none of that address."""
+    device = f"{sysfs}/bus/pci/devices/{pci}"
+    if not host.run(["test", "-d", device], check=False).ok:
+        raise HostError(f"{host.name}: no PCI device {pci}", remedy="`lspci -D` lists them")
+    driver = host.run(["readlink", f"{device}/driver"], check=False).text.strip()
+    override = host.run(["cat", f"{device}/driver_override"]).text.strip()
+    pages = host.run(["cat", _pages(sysfs)], check=False).text.strip()
+    return DpdkState(pci, PurePosixPath(driver).name, "" if override == "(null)" else override, int(pages or 0))
+
+
+def set_state(host: Host, wanted: DpdkState, *, sysfs: str = SYSFS) -> DpdkState:
+    """Bring a device into a state and return what it was. Raises UnsupportedError where it does not come about.
+
+    Setting the state it is in changes nothing, so that restoring twice is harmless.
+    """
+    before = read_state(host, wanted.pci, sysfs=sysfs)
+    if before.hugepages != wanted.hugepages:
+        _write(host, _pages(sysfs), str(wanted.hugepages))
+    if (before.driver, before.override) != (wanted.driver, wanted.override):
+        _bind(host, before, wanted, f"{sysfs}/bus/pci")
+    now = read_state(host, wanted.pci, sysfs=sysfs)
+    if now != wanted:
+        raise UnsupportedError(
+            f"{host.name}: {_words(now)} where {_words(wanted)} was asked",
+            remedy="hugepages need free memory, vfio-pci an IOMMU: `dmesg` on that host says which",
+        )
+    return before
+
+
+def _bind(host: Host, before: DpdkState, wanted: DpdkState, bus: str) -> None:
+    """Unbind, then let the kernel probe with the override set: no driver takes more than this one device."""
+    if wanted.driver:
+        host.run(["modprobe", wanted.driver], check=False)  # it may be built in: the binding below is the judge
+    if before.driver:
+        _write(host, f"{bus}/drivers/{before.driver}/unbind", wanted.pci)
+    _write(host, f"{bus}/devices/{wanted.pci}/driver_override", wanted.override or "\n")
+    if wanted.driver:
+        _write(host, f"{bus}/drivers_probe", wanted.pci)
+
+
+def _write(host: Host, path: str, text: str) -> None:
+    done = host.run(["tee", path], stdin=text.encode(), check=False)
+    if not done.ok:
+        raise UnsupportedError(f"{host.name}: {path}: {done.error_text}")
+
+
+def _pages(sysfs: str) -> str:
+    return f"{sysfs}/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages"
+
+
+def _words(state: DpdkState) -> str:
+    return f"{state.pci} has driver {state.driver or 'none'} and {state.hugepages} hugepages"
+
+
+def take(host: Host, pci: str, state_dir: str, *, driver: str, hugepages: int, sysfs: str = SYSFS) -> DpdkState:
+    """Give a port to DPDK and return what it was, which a copy on the host remembers until `give_back`.
+
+    Pages are never taken away from somebody who has more. Raises UnsupportedError with the kernel's words.
+    """
+    before = _kept(host, pci, state_dir) or read_state(host, pci, sysfs=sysfs)
+    host.put(json.dumps(asdict(before)).encode(), _path(pci, state_dir))
+    set_state(host, DpdkState(pci, driver, driver, max(hugepages, before.hugepages)), sysfs=sysfs)
+    return before
+
+
+def give_back(host: Host, pci: str, state_dir: str, *, sysfs: str = SYSFS) -> DpdkState | None:
+    """Put back what `take` found, verify, and forget it; None where nothing is kept. Calling it again is harmless."""
+    kept = _kept(host, pci, state_dir)
+    if kept is not None:
+        set_state(host, kept, sysfs=sysfs)
+        host.run(["rm", "-f", _path(pci, state_dir)])
+    return kept
+
+
+def _kept(host: Host, pci: str, state_dir: str) -> DpdkState | None:
+    found = host.run(["cat", _path(pci, state_dir)], check=False)
+    return DpdkState.from_json(json.loads(found.text)) if found.ok else None
+
+
+def _path(pci: str, state_dir: str) -> str:
+    return str(PurePosixPath(state_dir) / f"dpdk-{pci}.json")

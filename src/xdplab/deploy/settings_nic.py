@@ -1,0 +1,109 @@
+"""Settings that real NICs and servers have: coalescing, pause frames, RSS, interrupt affinity, the CPUs' governor."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from xdplab.deploy.settings import Command, Value, Values, ethtool, on_off, to_file, tool
+from xdplab.hosts.base import Host
+
+_CPUFREQ = "/sys/devices/system/cpu"
+
+
+@dataclass(frozen=True)
+class Coalescing:
+    """How long the NIC gathers frames before it interrupts: µs, frames, and whether it adapts that by itself."""
+
+    prefix: str = "coalesce"
+
+    def read(self, host: Host, interface: str) -> Values:
+        return self.parse(tool(host, ["ethtool", "-c", interface]))
+
+    @staticmethod
+    def parse(text: str) -> Values:
+        """Return what ``ethtool -c`` shows, without what the driver does not have (``n/a``)."""
+        adaptive = re.search(r"^Adaptive RX: (on|off|n/a)\s+TX: (on|off|n/a)$", text, re.MULTILINE)
+        words = zip(("adaptive-rx", "adaptive-tx"), adaptive.groups() if adaptive else (), strict=False)
+        values: Values = {name: word == "on" for name, word in words if word != "n/a"}
+        found = re.findall(r"^([a-z-]+):[ \t]+(\d+|on|off)$", text, re.MULTILINE)
+        return values | {name: int(word) if word.isdigit() else word == "on" for name, word in found}
+
+    def commands(self, interface: str, values: Mapping[str, Value]) -> list[Command]:
+        pairs = ((name, on_off(value) if isinstance(value, bool) else str(value)) for name, value in values.items())
+        return ethtool("-C", interface, [word for pair in pairs for word in pair])
+
+
+@dataclass(frozen=True)
+class Pause:
+    """Ethernet flow control: with it a slow DUT slows the sender instead of losing frames."""
+
+    prefix: str = "pause"
+
+    def read(self, host: Host, interface: str) -> Values:
+        return self.parse(tool(host, ["ethtool", "-a", interface]))
+
+    @staticmethod
+    def parse(text: str) -> Values:
+        """Return what ``ethtool -a`` shows."""
+        names = {"Autonegotiate": "autoneg", "RX": "rx", "TX": "tx"}
+        found = re.findall(r"^(Autonegotiate|RX|TX):\s+(on|off)$", text, re.MULTILINE)
+        return {names[label]: word == "on" for label, word in found}
+
+    def commands(self, interface: str, values: Mapping[str, Value]) -> list[Command]:
+        return ethtool("-A", interface, [word for name, value in values.items() for word in (name, on_off(value))])
+
+
+@dataclass(frozen=True)
+class Rss:
+    """Receive-side scaling: over how many queues the table spreads evenly (absent where it does not), and the key."""
+
+    prefix: str = "rss"
+
+    def read(self, host: Host, interface: str) -> Values:
+        return self.parse(tool(host, ["ethtool", "-x", interface]))
+
+    @staticmethod
+    def parse(text: str) -> Values:
+        """Return what ``ethtool -x`` shows. A table that is not even cannot be written back, so it is no value."""
+        rows = re.findall(r"^\s*\d+:((?:\s+\d+)+)$", text, re.MULTILINE)
+        table = [int(queue) for row in rows for queue in row.split()]
+        spread = len(set(table))
+        even = spread > 0 and table == [i % spread for i in range(len(table))]
+        key = re.search(r"^((?:[0-9a-f]{2}:){3,}[0-9a-f]{2})$", text, re.MULTILINE)
+        return ({"equal": spread} if even else {}) | ({"hkey": key[1]} if key else {})
+
+    def commands(self, interface: str, values: Mapping[str, Value]) -> list[Command]:
+        return [command for name, value in values.items() for command in ethtool("-X", interface, [name, str(value)])]
+
+
+@dataclass(frozen=True)
+class IrqAffinity:
+    """Which CPUs serve each of the device's interrupts, by interrupt number: ``irq.48`` is ``0-3``."""
+
+    prefix: str = "irq"
+
+    def read(self, host: Host, interface: str) -> Values:
+        script = 'for i in $(ls "/sys/class/net/$1/device/msi_irqs" 2>/dev/null); do '
+        script += 'read -r cpus <"/proc/irq/$i/smp_affinity_list" && echo "$i $cpus"; done; true'
+        lines = tool(host, ["sh", "-c", script, "sh", interface]).splitlines()
+        return {number: cpus for number, _, cpus in (line.partition(" ") for line in lines)}
+
+    def commands(self, interface: str, values: Mapping[str, Value]) -> list[Command]:
+        return [to_file(f"/proc/irq/{number}/smp_affinity_list", str(cpus)) for number, cpus in values.items()]
+
+
+@dataclass(frozen=True)
+class Governor:
+    """Who sets each CPU's clock. The machine's, not the interface's: here because a run sets it and puts it back."""
+
+    prefix: str = "governor"
+
+    def read(self, host: Host, interface: str) -> Values:
+        # grep's exit code only says whether there is any: a guest's clock is not ours to set.
+        found = host.run(["sh", "-c", f"grep -sH . {_CPUFREQ}/cpu*/cpufreq/scaling_governor"], check=False).text
+        return dict(re.findall(r"/cpu(\d+)/cpufreq/scaling_governor:(\S+)$", found, re.MULTILINE))
+
+    def commands(self, interface: str, values: Mapping[str, Value]) -> list[Command]:
+        return [to_file(f"{_CPUFREQ}/cpu{cpu}/cpufreq/scaling_governor", str(mode)) for cpu, mode in values.items()]

@@ -1,0 +1,21 @@
+"""The table of device settings. Its order is the order of writing: what later rows need comes first."""
+
+from __future__ import annotations
+
+from xdplab.deploy.settings import CHANNELS, RINGS, Features, Link, Setting, Xps
+from xdplab.deploy.settings_nic import Coalescing, Governor, IrqAffinity, Pause, Rss
+
+# A queue must exist before it gets an XPS mask, an interrupt or a share of the RSS table.
+SETTINGS: tuple[Setting, ...] = (
+    Governor(),
+    Link(),
+    CHANNELS,
+    RINGS,
+    Features(),
+    Pause(),
+    Coalescing(),
+    Rss(),
+    IrqAffinity(),
+    Xps(),
+)
+BY_PREFIX: dict[str, Setting] = {setting.prefix: setting for setting in SETTINGS}

@@ -1,0 +1,114 @@
+"""If the controller disappears, the host puts its device back by itself: by a script that lies there, and a watchdog.
+
+The script holds plain commands, because nothing of ours is left to run them. It cannot verify as `restore` does: what
+it could not put back, `xdplab restore` names.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+import shlex
+from collections.abc import Mapping, Sequence
+from pathlib import PurePosixPath
+from types import TracebackType
+from typing import Self
+
+from xdplab.deploy.settings import Command, Setting, Value
+from xdplab.errors import HostError
+from xdplab.hosts.base import Host, Process
+
+PATIENCE_S = 1800
+"""Seconds without a word from the controller after which it counts as gone; a closed connection counts at once."""
+
+LIFE_S = 14 * 86400.0
+ANSWER_S = 10.0
+
+# What the dead controller's other tools hold (a program, sockets) is let go within this time.
+_RELEASE_S = 1
+
+_SCRIPT = """\
+#!/bin/sh
+# {interface} as it was: written by xdplab before it changed anything. Running it twice is harmless.
+here="$(cat /proc/sys/kernel/random/boot_id /sys/class/net/{name}/ifindex /sys/class/net/{name}/address | xargs)"
+[ "$here" = {identity} ] || exit 0
+backward() {{
+{backward}
+}}
+forward() {{
+{forward}
+}}
+backward
+forward
+sleep 0.2
+backward
+"""
+
+# Ends quietly when told; otherwise acts, unless a later session has taken over.
+_WATCHDOG = """
+echo "$1" >"$3" && echo watching
+while read -r -t "$4" word; do [ "$word" = done ] && exit 0; done
+sleep "$5"
+[ "$(cat "$3")" = "$1" ] && exec sh "$2"
+"""
+
+
+def restore_script(interface: str, identity: str, values: Mapping[str, Value], table: Sequence[Setting]) -> str:
+    """Return a shell script that sets ``values`` of the device that has this identity, and of no other."""
+    lines = [_line(command) for setting in table for command in _commands(setting, interface, values)]
+    return _SCRIPT.format(
+        interface=interface,
+        name=shlex.quote(interface),
+        identity=shlex.quote(identity),
+        forward="\n".join(lines) or ":",
+        backward="\n".join(reversed(lines)) or ":",
+    )
+
+
+def _commands(setting: Setting, interface: str, values: Mapping[str, Value]) -> list[Command]:
+    """One value a command: a driver refuses a whole line for one word it does not like."""
+    own = [(key.partition(".")[2], value) for key, value in values.items() if key.partition(".")[0] == setting.prefix]
+    return [command for name, value in own for command in setting.commands(interface, {name: value})]
+
+
+def _line(command: Command) -> str:
+    source = f"printf %s {shlex.quote(command.stdin)} | " if command.stdin else ""
+    return f"    {source}{shlex.join(command.argv)} >/dev/null 2>&1"
+
+
+def script_path(interface: str, state_dir: str) -> str:
+    """Return where a device's script lies on its host."""
+    return str(PurePosixPath(state_dir) / f"device-{interface}.sh")
+
+
+class Watchdog:
+    """Watches over one device that `remember` has remembered, as a process on its host.
+
+    ``beat`` says that we live; ``dismiss`` ends it without a deed, once the device is as it was.
+    """
+
+    def __init__(self, host: Host, interface: str, state_dir: str, *, patience_s: int = PATIENCE_S) -> None:
+        owner = str(PurePosixPath(state_dir) / f"device-{interface}.owner")
+        words = [secrets.token_hex(8), script_path(interface, state_dir), owner, str(patience_s), str(_RELEASE_S)]
+        self._host, self._interface = host, interface
+        self._process: Process = host.start(["bash", "-c", _WATCHDOG, "bash", *words], deadline_s=LIFE_S)
+        if self._process.read_line(ANSWER_S) != "watching":
+            raise HostError(f"{host.name}: no watchdog over {interface}: {self._process.wait(1).error_text}")
+
+    def beat(self) -> None:
+        """Tell it that the controller lives. Raises HostError where it does not listen any more."""
+        self._process.write_line("alive")
+
+    def dismiss(self) -> None:
+        """End it; harmless where the connection is gone (then it acts)."""
+        with contextlib.suppress(HostError):
+            self._process.write_line("done")
+            self._process.wait(ANSWER_S)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.dismiss()

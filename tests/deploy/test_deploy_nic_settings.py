@@ -1,0 +1,160 @@
+"""What real NICs say of their settings, in ethtool's words, and what sets them; the binding of a port to DPDK."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from xdplab.deploy.dpdk import DpdkState, give_back, read_state, set_state, take
+from xdplab.deploy.settings import Command
+from xdplab.deploy.settings_nic import Coalescing, Governor, IrqAffinity, Pause, Rss
+from xdplab.deploy.settings_table import BY_PREFIX, SETTINGS
+from xdplab.errors import HostError, UnsupportedError
+from xdplab.hosts.base import Result
+from xdplab.hosts.local import LocalHost
+
+# ethtool 6.1's layout, values of a 2-port 10-GbE card.
+COALESCE = """Coalesce parameters for ens2np0:
+Adaptive RX: off  TX: n/a
+stats-block-usecs:\tn/a
+sample-interval:\tn/a
+
+rx-usecs:\t50
+rx-frames:\t64
+rx-usecs-irq:\tn/a
+tx-usecs:\t50
+tx-frames:\t64
+
+CQE mode RX: n/a  TX: n/a
+"""
+PAUSE = "Pause parameters for ens2np0:\nAutonegotiate:\toff\nRX:\t\ton\nTX:\t\ton\n"
+RSS = """RX flow hash indirection table for ens2np0 with 4 RX ring(s):
+    0:      0     1     2     3     0     1     2     3
+    8:      0     1     2     3     0     1     2     3
+RSS hash key:
+6d:5a:56:da:25:5b:0e:c2
+RSS hash function:
+    toeplitz: on
+    xor: off
+"""
+
+
+def test_coalescing() -> None:
+    read = Coalescing.parse(COALESCE)
+    assert read == {"adaptive-rx": False, "rx-usecs": 50, "rx-frames": 64, "tx-usecs": 50, "tx-frames": 64}
+    (command,) = Coalescing().commands("ens2np0", {"adaptive-rx": True, "rx-usecs": 0})
+    assert " ".join(command.argv) == "ethtool -C ens2np0 adaptive-rx on rx-usecs 0"
+
+
+def test_pause() -> None:
+    assert Pause.parse(PAUSE) == {"autoneg": False, "rx": True, "tx": True}
+    assert Pause().commands("e", {"rx": False, "tx": False}) == [
+        Command(("ethtool", "-A", "e", "rx", "off", "tx", "off"))
+    ]
+
+
+def test_rss_that_is_even_is_a_number_and_another_table_is_none() -> None:
+    assert Rss.parse(RSS) == {"equal": 4, "hkey": "6d:5a:56:da:25:5b:0e:c2"}
+    assert Rss.parse(RSS.replace("8:      0     1", "8:      3     1")) == {"hkey": "6d:5a:56:da:25:5b:0e:c2"}
+    assert Rss().commands("e", {"equal": 2}) == [Command(("ethtool", "-X", "e", "equal", "2"))]
+
+
+class Shell:
+    """A host that answers one prepared text to everything."""
+
+    name = "dut"
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def run(self, argv: Any, **_: Any) -> Result:
+        return Result("dut", tuple(argv), 0, self.text.encode(), b"", 0.0)
+
+
+def test_interrupts_and_governors_are_values_by_number() -> None:
+    assert IrqAffinity().read(Shell("48 0-3\n49 2\n"), "e") == {"48": "0-3", "49": "2"}  # type: ignore[arg-type]
+    assert IrqAffinity().commands("e", {"48": "1"}) == [Command(("tee", "/proc/irq/48/smp_affinity_list"), "1")]
+    said = "/sys/devices/system/cpu/cpu10/cpufreq/scaling_governor:powersave\n"
+    assert Governor().read(Shell(said), "e") == {"10": "powersave"}  # type: ignore[arg-type]
+    (command,) = Governor().commands("e", {"10": "performance"})
+    assert command.argv[1].endswith("cpu10/cpufreq/scaling_governor")
+
+
+def test_every_row_has_a_prefix_of_its_own() -> None:
+    assert len(BY_PREFIX) == len(SETTINGS) == 10
+
+
+# --- DPDK: a tree like the kernel's, and a kernel of thirty lines behind `tee` ---
+
+PCI = "0000:3b:00.0"
+
+
+class PciHost(LocalHost):
+    """This machine with a tree for /sys, in which writing to a driver's files does what the kernel does."""
+
+    def __init__(self, tree: Path, drivers: tuple[str, ...] = ("ixgbe", "vfio-pci")) -> None:
+        super().__init__("tg")
+        self.sys, self.device = tree, tree / "bus/pci/devices" / PCI
+        self.device.mkdir(parents=True)
+        for driver in drivers:
+            (tree / "bus/pci/drivers" / driver).mkdir(parents=True)
+        (self.device / "driver_override").write_text("(null)\n")
+        (self.device / "driver").symlink_to(f"../../drivers/{drivers[0]}")
+        pages = tree / "kernel/mm/hugepages/hugepages-2048kB/nr_hugepages"
+        pages.parent.mkdir(parents=True)
+        pages.write_text("16\n")
+
+    def run(self, argv: Any, *, stdin: bytes = b"", **more: Any) -> Result:
+        if argv[0] == "modprobe":
+            return super().run(["true"], **more)
+        result = super().run(argv, stdin=stdin, **more)
+        if argv[0] == "tee":
+            self.kernel(Path(argv[1]), stdin.decode())
+        return result
+
+    def kernel(self, path: Path, text: str) -> None:
+        driver = self.device / "driver"
+        if path.name == "unbind":
+            driver.unlink()
+        elif path.name == "driver_override":
+            path.write_text(text if text.strip() else "(null)\n")
+        elif path.name == "drivers_probe":
+            override = (self.device / "driver_override").read_text().strip()
+            chosen = "ixgbe" if override == "(null)" else override
+            if (self.sys / "bus/pci/drivers" / chosen).is_dir():
+                driver.symlink_to(f"../../drivers/{chosen}")
+
+
+@pytest.fixture
+def tg(tmp_path: Path) -> PciHost:
+    return PciHost(tmp_path / "sys")
+
+
+def test_a_port_is_taken_and_given_back_any_number_of_times(tg: PciHost, tmp_path: Path) -> None:
+    before, state, sysfs = DpdkState(PCI, "ixgbe", "", 16), str(tmp_path / "state"), str(tg.sys)
+    for _ in range(2):  # the second time after a crash
+        assert take(tg, PCI, state, driver="vfio-pci", hugepages=64, sysfs=sysfs) == before
+        assert read_state(tg, PCI, sysfs=sysfs) == DpdkState(PCI, "vfio-pci", "vfio-pci", 64)
+    assert give_back(tg, PCI, state, sysfs=sysfs) == before
+    assert read_state(tg, PCI, sysfs=sysfs) == before
+    assert give_back(tg, PCI, state, sysfs=sysfs) is None
+
+
+def test_pages_are_not_taken_from_those_who_have_more(tg: PciHost, tmp_path: Path) -> None:
+    take(tg, PCI, str(tmp_path), driver="vfio-pci", hugepages=4, sysfs=str(tg.sys))
+    assert read_state(tg, PCI, sysfs=str(tg.sys)).hugepages == 16
+
+
+def test_a_driver_that_does_not_take_it_is_said_and_what_was_stays_remembered(tg: PciHost, tmp_path: Path) -> None:
+    sysfs = str(tg.sys)
+    with pytest.raises(UnsupportedError, match=r"has driver none .* where .* has driver uio_pci_generic"):
+        take(tg, PCI, str(tmp_path), driver="uio_pci_generic", hugepages=4, sysfs=sysfs)
+    assert give_back(tg, PCI, str(tmp_path), sysfs=sysfs) == DpdkState(PCI, "ixgbe", "", 16)
+    assert read_state(tg, PCI, sysfs=sysfs).driver == "ixgbe"
+
+
+def test_a_device_that_is_not_there_is_said(tg: PciHost) -> None:
+    with pytest.raises(HostError, match=r"no PCI device 0000:00:99\.0"):
+        set_state(tg, DpdkState("0000:00:99.0", "ixgbe", "", 0), sysfs=str(tg.sys))

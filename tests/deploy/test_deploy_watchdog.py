@@ -1,0 +1,118 @@
+"""A host puts its device back when the controller disappears, at whatever step, and only then."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from veth_pair import VethLab
+
+from xdplab.deploy.device import remember, restore_remembered, snapshot
+from xdplab.deploy.settings import Command
+from xdplab.deploy.watchdog import Watchdog, restore_script, script_path
+
+pytestmark = pytest.mark.root
+
+STEPS = ("watch", "channels", "mtu", "features", "xps")
+CONTROLLER = """
+import os, signal, sys
+sys.path.insert(0, {tests!r})
+from veth_pair import NamespaceHost
+from xdplab.deploy.device import apply, remember
+from xdplab.deploy.watchdog import Watchdog
+def die_at(step):
+    if step == {step!r}:
+        os.kill(os.getpid(), signal.SIGKILL)
+host = NamespaceHost({namespace!r})
+remember(host, "vd0", {state!r})
+dog = Watchdog(host, "vd0", {state!r})
+die_at("watch")
+apply(host, "vd0", {{"channels.rx": 8, "channels.tx": 3}})
+die_at("channels")
+apply(host, "vd0", {{"link.mtu": 2000, "link.promisc": True}})
+die_at("mtu")
+apply(host, "vd0", {{"features.gro": False, "features.rxvlan": False}})
+die_at("features")
+apply(host, "vd0", {{"xps.1": "2"}})
+die_at("xps")
+"""
+
+
+def until(true: Callable[[], bool], seconds: float = 10.0) -> bool:
+    end = time.monotonic() + seconds
+    while not true():
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.05)
+    return True
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_state_survives_a_kill_of_the_controller_at_any_step(lab: VethLab, tmp_path: Path, step: str) -> None:
+    host, state = lab.dut.host, str(tmp_path / "state")
+    before = snapshot(host, "vd0")
+    script = CONTROLLER.format(tests=str(Path(__file__).parent), namespace=host.name, state=state, step=step)
+    assert subprocess.run([sys.executable, "-c", script], check=False).returncode == -signal.SIGKILL
+    assert until(lambda: snapshot(host, "vd0") == before), snapshot(host, "vd0").values
+    assert restore_remembered(host, "vd0", state) == before  # it verifies, and forgets
+
+
+def test_a_session_that_ends_well_has_no_deed_of_its_watchdog(lab: VethLab, tmp_path: Path) -> None:
+    host, state = lab.dut.host, str(tmp_path)
+    remember(host, "vd0", state)
+    with Watchdog(host, "vd0", state) as dog:
+        dog.beat()
+        host.run(["ip", "link", "set", "vd0", "mtu", "2000"])
+    time.sleep(1.5)
+    assert snapshot(host, "vd0").values["link.mtu"] == 2000
+
+
+def test_silence_counts_as_gone(lab: VethLab, tmp_path: Path) -> None:
+    host, state = lab.dut.host, str(tmp_path)
+    before = remember(host, "vd0", state)
+    dog = Watchdog(host, "vd0", state, patience_s=1)
+    host.run(["ip", "link", "set", "vd0", "mtu", "2000"])
+    assert until(lambda: snapshot(host, "vd0").values == before.values)
+    dog.dismiss()
+
+
+def test_a_later_session_is_left_alone_by_the_watchdog_of_the_dead_one(lab: VethLab, tmp_path: Path) -> None:
+    host, state = lab.dut.host, str(tmp_path)
+    remember(host, "vd0", state)
+    dead = Watchdog(host, "vd0", state)
+    with Watchdog(host, "vd0", state):
+        host.run(["ip", "link", "set", "vd0", "mtu", "2000"])
+        dead._process.close_stdin()
+        assert dead._process.wait(10).exit_code is not None
+        assert snapshot(host, "vd0").values["link.mtu"] == 2000
+
+
+def test_the_script_is_of_one_device_only(lab: VethLab, tmp_path: Path) -> None:
+    host, state = lab.dut.host, str(tmp_path)
+    remember(host, "vd0", state)
+    host.run(["ip", "link", "del", "vd0"])
+    lab.link()
+    host.run(["ip", "link", "set", "vd0", "mtu", "2000"])
+    host.run(["sh", script_path("vd0", state)])
+    assert snapshot(host, "vd0").values["link.mtu"] == 2000
+
+
+class Odd:
+    prefix = "odd"
+
+    def read(self, host: object, interface: str) -> dict[str, str]:
+        return {}
+
+    def commands(self, interface: str, values: object) -> list[Command]:
+        return [Command(("tee", "/a path/$(id)"), "it's\n")]
+
+
+def test_words_of_a_script_are_quoted() -> None:
+    script = restore_script("e 0", "b 1 02:00", {"odd.x": "1"}, [Odd()])  # type: ignore[list-item]
+    assert """printf %s 'it'"'"'s\n' | tee '/a path/$(id)' >/dev/null""" in script
+    assert "/sys/class/net/'e 0'/ifindex" in script
