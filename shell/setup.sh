@@ -160,7 +160,7 @@ give_back() {
 ENVIRONMENT=$(environment)
 case ${1:-} in
 '') uses=run ;;
---dev) uses="run dev" ;;
+--dev) uses="run dev vm" ;;
 --where)
     echo "$ENVIRONMENT"
     exit

@@ -9,12 +9,26 @@ run = xl.plan(program=[xl.program("chase", accesses=n) for n in (0, 100, 400)]).
 from __future__ import annotations
 
 import importlib
+import sys
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from xdplab.notebook import compare, lab, open, plan, program
+    from xdplab.notebook import compare, lab, open, program
+    from xdplab.notebook import plan as plan
 
 __all__ = ["compare", "lab", "open", "plan", "program"]
+
+
+class _Face(ModuleType):
+    """The package with its verbs. Importing the room ``plan`` must not hide the verb of the same name."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if not (name in __all__ and isinstance(value, ModuleType)):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Face
 
 
 def __getattr__(name: str) -> Any:

@@ -1,4 +1,4 @@
-"""Ten kills at random moments, each followed by resume: the same trials as an undisturbed run, and nothing left over."""
+"""Ten kills at random moments and as many resumes: the trials of an undisturbed run, and nothing left over."""
 
 from __future__ import annotations
 

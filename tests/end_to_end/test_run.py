@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from pathlib import Path
 
 import pandas as pd
@@ -80,7 +79,7 @@ def test_a_paced_load_is_offered_and_its_latency_measured(trials: pd.DataFrame) 
 
 
 def test_more_accesses_cost_more_and_the_test_run_agrees_on_the_order(trials: pd.DataFrame) -> None:
-    kernel = trials[trials["mode"].isin(["native", "generic"]) & (trials["load"] == "max") & (trials["accesses"] == 400)]
+    kernel = trials[trials["mode"].isin(["native", "generic"]) & trials["load"].eq("max") & trials["accesses"].eq(400)]
     assert (kernel["access_ns"] > 0).all()
     chase, array = (kernel[kernel["workload"] == w]["testrun_ns"].mean() for w in ("chase", "array"))
     assert chase > array > 0
@@ -202,7 +201,7 @@ def test_a_run_brings_its_lab_up_and_takes_it_down(tmp_path: Path) -> None:
         ("name: x\nblocks: [{points: {queus: 1}}]", [], "blocks.0.points.queus"),
         ("name: x\nblocks: [{points: {queues: 64}}]", [], "queues: 64"),
         ("name: x\nblocks: [{points: {frame_bytes: 9000}}]", [], "frame_bytes"),
-        ("name: x\nblocks: [{points: {workload: packet, form: loop, accesses: 12800}}]", [], "verifier|BPF|refuse|load"),
+        ("name: x\nblocks: [{points: {workload: packet, form: loop, accesses: 12800}}]", [], "too complex"),
         ("name: x\nblocks: [{arrangement: hosts}]", [], "arrangement"),
         ("name: x\nblocks: [{}]", ["--only", "colour=red"], "colour"),
         ("name: x\nblocks: [{points: {program: {file: absent.bpf.c}}}]", [], "absent.bpf.c"),
@@ -230,12 +229,3 @@ def test_a_second_run_in_the_same_lab_is_refused(lab: Lab, lab_name: str, tmp_pa
         done = xdplab("--lab", lab_name, "run", "one.yaml", "--out", "out", cwd=tmp_path, check=False)
     assert done.returncode == 3
     assert "the first run" in done.stderr
-
-
-def test_an_ordinary_user_without_a_lab_is_told_what_to_do(tmp_path: Path) -> None:
-    tmp_path.chmod(0o777)
-    done = subprocess.run(
-        ["setpriv", "--reuid=31337", "--regid=31337", "--clear-groups", "sh", "-c", "command -v python3 >/dev/null"],
-        check=False,
-    )
-    assert done.returncode == 0

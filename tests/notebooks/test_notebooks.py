@@ -1,0 +1,83 @@
+"""The notebooks run from their first cell to their last as an ordinary user, in a lab that root made."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import nbformat
+import pytest
+
+from xdplab import labs
+
+NOTEBOOKS = Path(__file__).resolve().parents[2] / "notebooks"
+USER = 31337
+SYSTEM_PYTHON = "/usr/bin/python3"
+
+EXECUTE = """
+import sys, nbformat
+from nbclient import NotebookClient
+notebook = nbformat.read(sys.argv[1], as_version=4)
+NotebookClient(notebook, timeout=240, kernel_name="python3").execute()
+nbformat.write(notebook, sys.argv[1])
+"""
+
+
+def as_user(python: list[str], home: Path, *argv: str) -> list[str]:
+    drop = ["setpriv", f"--reuid={USER}", f"--regid={USER}", "--clear-groups"]
+    clean = ["env", "-u", "SUDO_UID", "-u", "XDG_RUNTIME_DIR", "-u", "XDG_CACHE_HOME", f"HOME={home}"]
+    return [*drop, *clean, *python, *argv]
+
+
+@pytest.fixture(scope="module")
+def python() -> list[str]:
+    """A Python an ordinary user can run with this xdplab, or a skip that says why there is none."""
+    if os.geteuid() != 0:
+        pytest.skip("needs root: makes a lab for another user")
+    paths = os.pathsep.join(path for path in sys.path if path)
+    for candidate in ([sys.executable], [f"PYTHONPATH={paths}", SYSTEM_PYTHON]):
+        tried = as_user(candidate, Path("/nonexistent"), "-c", "import xdplab.notebook, nbclient, ipykernel")
+        if subprocess.run(tried, capture_output=True, check=False, cwd="/").returncode == 0:
+            return candidate
+    pytest.skip(f"another user can run neither {sys.executable} nor {SYSTEM_PYTHON} with this xdplab")
+
+
+@pytest.mark.root
+@pytest.mark.lab
+@pytest.mark.parametrize(
+    ("name", "figures"), [("01_first_measurement.ipynb", 2), ("02_my_program.ipynb", 1)], ids=["first", "mine"]
+)
+def test_a_notebook_runs_as_an_ordinary_user(tmp_path: Path, python: list[str], name: str, figures: int) -> None:
+    folder = tmp_path / "notebooks"
+    shutil.copytree(NOTEBOOKS, folder, ignore=shutil.ignore_patterns("results", ".ipynb_checkpoints"))
+    for path in (tmp_path, folder, *folder.iterdir()):
+        os.chown(path, USER, USER)
+    for parent in tmp_path.parents[:2]:
+        parent.chmod(parent.stat().st_mode | 0o755)
+    labs.up("netns", for_user=str(USER))
+    try:
+        argv = as_user(python, tmp_path, "-c", EXECUTE, name)
+        done = subprocess.run(argv, cwd=folder, capture_output=True, text=True, timeout=300, check=False)
+    finally:
+        labs.down("netns", for_user=str(USER))
+    assert done.returncode == 0, done.stderr[-3000:]
+    notebook = nbformat.read(folder / name, as_version=4)
+    shown = [output for cell in notebook.cells for output in cell.get("outputs", [])]
+    assert sum("image/png" in output.get("data", {}) for output in shown) == figures
+    assert not [output for output in shown if output.output_type == "error"]
+    assert all(path.stat().st_uid == USER for path in folder.rglob("*"))
+
+
+@pytest.mark.parametrize("path", sorted(NOTEBOOKS.glob("*.ipynb")), ids=lambda path: path.stem)
+def test_notebooks_are_committed_without_outputs(path: Path) -> None:
+    cells = [cell for cell in nbformat.read(path, as_version=4).cells if cell.cell_type == "code"]
+    assert cells
+    assert not any(cell.outputs or cell.execution_count for cell in cells)
+
+
+def test_the_first_notebook_has_at_most_ten_cells_of_code() -> None:
+    cells = nbformat.read(NOTEBOOKS / "01_first_measurement.ipynb", as_version=4).cells
+    assert sum(cell.cell_type == "code" for cell in cells) <= 10

@@ -1,0 +1,51 @@
+"""The docs say what the code does."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from xdplab.cli import VERBS, cli
+from xdplab.plan import load_plan
+from xdplab.store.metrics import METRICS
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")])
+
+
+def test_the_columns_page_is_the_table_of_metrics() -> None:
+    rows = re.findall(
+        r"^\| `(\w+)` \| (.*?) \| (\w+) \| (.*) \|$", (ROOT / "docs/columns.md").read_text(), re.MULTILINE
+    )
+    assert rows == [(m.name, m.unit, m.kind, m.text) for m in METRICS]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_link_leads_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text()):
+        assert (page.parent / target).exists(), target
+
+
+def test_the_plan_in_the_docs_is_a_plan(tmp_path: Path) -> None:
+    text = (ROOT / "docs/plans.md").read_text()
+    block = re.search(r"(?:^    .*\n)+", text, re.MULTILINE)
+    assert block
+    (tmp_path / "p.yaml").write_text(re.sub(r"^    ", "", block[0], flags=re.MULTILINE))
+    assert load_plan(tmp_path / "p.yaml").name == "quick"
+
+
+@pytest.mark.parametrize("verb", sorted(VERBS))
+def test_every_verb_has_its_help(verb: str) -> None:
+    shown = CliRunner().invoke(cli, [verb, "--help"])
+    assert shown.exit_code == 0, shown.output
+    assert len(shown.output.splitlines()) > 3
+
+
+def test_the_readme_fits_a_screen_and_names_both_commands() -> None:
+    text = (ROOT / "README.md").read_text()
+    assert len(text.splitlines()) <= 50
+    assert "shell/run_matrix.sh" in text
+    assert "make test" in text
