@@ -6,6 +6,7 @@ import click
 
 from xdplab.cli.common import console
 from xdplab.deploy.device import restore_remembered
+from xdplab.deploy.dpdk import give_back
 from xdplab.labs import open_lab
 from xdplab.trial.study import endpoints, state_dir
 
@@ -20,4 +21,8 @@ def restore(lab_name: str | None) -> None:
             found = restore_remembered(end.host, end.interface, state_dir(lab, end.host))
             said = "put back as it was" if found else "nothing was left to put back"
             console.print(f"{end.host.name} {end.interface}: {said}", highlight=False)
+        if lab.generator.by_dpdk and (pci := lab.generator.pci) is not None:
+            found_port = give_back(lab.tg, pci, state_dir(lab, lab.tg))
+            said = f"given back to {found_port.driver}" if found_port else "was not in DPDK's hands"
+            console.print(f"{lab.tg.name} {pci}: {said}", highlight=False)
     lab.close()

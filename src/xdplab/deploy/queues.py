@@ -45,21 +45,22 @@ def queue_limit(end: Endpoint) -> int:
     return _limit(end.channels()[1])
 
 
-def set_queues(dut: Endpoint, tg: Endpoint, queues: int) -> tuple[Applied, Applied]:
+def set_queues(dut: Endpoint, tg: Endpoint | None, queues: int) -> tuple[Applied, ...]:
     """Give both ends ``queues`` queues each way and return what was requested and obtained, DUT first.
+
+    ``tg`` is null where the kernel does not have it: under DPDK the generator makes its own queues.
 
     Raises UnsupportedError naming the end that cannot, before anything is changed, or with ethtool's words.
     XPS masks of queues that are added come up empty.
     """
-    ends = (dut, tg)
+    ends = (dut,) if tg is None else (dut, tg)
     before, wanted = zip(*(_plan(end, queues) for end in ends), strict=True)
     for step in _STEPS:
         for end, was, will in zip(ends, before, wanted, strict=True):
             change = {name: n for name, n in will.items() if n != was[name] and step(name, was[name], n)}
             if change:
                 write(CHANNELS, end.host, end.interface, change)
-    dut_applied, tg_applied = (_applied(*row).require() for row in zip(ends, before, wanted, strict=True))
-    return dut_applied, tg_applied
+    return tuple(_applied(*row).require() for row in zip(ends, before, wanted, strict=True))
 
 
 def _plan(end: Endpoint, queues: int) -> tuple[Counted, Counted]:

@@ -29,7 +29,7 @@ class GeneratorPlace:
     """What sends on the TG. ``path`` is where its user has installed it; xdpgen is built there instead.
 
     ``port`` is DPDK's number of the TG's end, ``dpdk`` are arguments for DPDK. ``driver`` is what the port is bound to
-    while it sends, with so many ``hugepages`` of the default size.
+    while it sends, with so many ``hugepages`` of 2 MiB; ``pci`` is null for what has no PCI address (veth).
     """
 
     kind: str = "xdpgen"
@@ -38,6 +38,12 @@ class GeneratorPlace:
     dpdk: tuple[str, ...] = ()
     driver: str = "vfio-pci"
     hugepages: int = 0
+    pci: str | None = None
+
+    @property
+    def by_dpdk(self) -> bool:
+        """True where DPDK takes the TG's end from the kernel while it sends."""
+        return self.kind == "moongen" and self.pci is not None
 
 
 class Lab(Protocol):

@@ -6,6 +6,7 @@ import contextlib
 import os
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -71,7 +72,7 @@ class InventoryLab:
 
     @property
     def generator(self) -> GeneratorPlace:
-        return self._inventory.tg.generator.place()
+        return replace(self._inventory.tg.generator.place(), pci=self._inventory.tg.interface.pci)
 
     @property
     def queues(self) -> int:

@@ -68,7 +68,7 @@ def measure(context: TrialContext, trial: Trial, raw: Path, facts: dict[str, Any
         stack.callback(lambda: files.add(side.raw_files()))
         facts["deployment"] = side.deployment.to_json()
         _run_setup(context, point)
-        generator = Generator(context.lab.tg, _settings(context, point), context.tools.xdpgen, deadline_s=SESSION_S)
+        generator = _generator(context, point)
         stack.callback(generator.close)
         stack.callback(lambda: files.add({"xdpgen.jsonl": generator.raw.encode()}))
         facts["generator"] = asdict(generator.start())
@@ -158,11 +158,16 @@ def _run_setup(context: TrialContext, point: Point) -> None:
         context.lab.dut.run(argv)
 
 
+def _generator(context: TrialContext, point: Point) -> Generator:
+    tools, settings = context.tools, _settings(context, point)
+    return Generator(context.lab.tg, settings, tools.generator, deadline_s=SESSION_S, adapter=tools.adapter)
+
+
 def _settings(context: TrialContext, point: Point) -> GeneratorSettings:
     lab = context.lab
     return GeneratorSettings(
         engine=point.engine,
-        interface=lab.tg_interface,
+        interface=context.tools.port,
         queues=point.queues,
         cpus=sending_cpus(lab, point),
         fifo=SENDER_FIFO,

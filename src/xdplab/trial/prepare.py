@@ -27,16 +27,23 @@ from xdplab.programs import (
     testrun,
 )
 from xdplab.store import RunDirectory
+from xdplab.traffic import XDPGEN, Adapter, moongen
+from xdplab.traffic.moongen import install
 from xdplab.trial.dut import OnDut
 
 
 @dataclass(frozen=True)
 class Tools:
-    """Paths of our binaries, each on its host; ``afxdp_user`` only where a point needs it."""
+    """Paths of our binaries, each on its host; ``afxdp_user`` only where a point needs it.
+
+    ``generator`` is what the ``adapter`` starts, ``port`` what it calls the TG's end of the link.
+    """
 
     xdpload: str
-    xdpgen: str
+    generator: str
     afxdp_user: str | None
+    adapter: Adapter
+    port: str
 
 
 @dataclass(frozen=True)
@@ -77,11 +84,24 @@ def program_of(factors: ProgramFactors) -> ProgramSpec | UserProgram:
 def build_tools(lab: Lab, points: Iterable[Point]) -> Tools:
     """Ship and build our native tools where they run. Raises HostError naming a missing compiler or header."""
     with_sockets = any(point.mode == "af_xdp" for point in points)
+    adapter, generator, port = _generator(lab)
     return Tools(
         xdpload=_build_tool(lab, lab.dut, "xdpload"),
-        xdpgen=_build_tool(lab, lab.tg, "xdpgen"),
+        generator=generator,
         afxdp_user=_build_tool(lab, lab.dut, "afxdp_user") if with_sockets else None,
+        adapter=adapter,
+        port=port,
     )
+
+
+def _generator(lab: Lab) -> tuple[Adapter, str, str]:
+    """Put what sends on the TG; return its adapter, what that starts, and its name of the TG's end."""
+    place = lab.generator
+    if place.path is None:
+        return XDPGEN, _build_tool(lab, lab.tg, "xdpgen"), lab.tg_interface
+    folder = f"{lab.work_dir(lab.tg)}/moongen"
+    install(lab.tg, folder, place.path, cores=lab.cpus().tg, dpdk=place.dpdk)
+    return moongen(place.path), folder, str(place.port)
 
 
 def _build_tool(lab: Lab, host: Host, name: str) -> str:

@@ -9,8 +9,10 @@ from types import TracebackType
 from typing import Any, Self
 
 from xdplab import counters
+from xdplab.deploy import dpdk
 from xdplab.deploy.device import apply, remember, restore_remembered
 from xdplab.deploy.queues import Endpoint, queue_limit, set_queues
+from xdplab.deploy.watchdog import Watchdog
 from xdplab.errors import PlanError
 from xdplab.formats.ethtool import parse_rings
 from xdplab.hosts import Host
@@ -24,9 +26,10 @@ from xdplab.trial.prepare import build_tools, prepare_programs
 LINK_SETTINGS = {"features.gro": True}
 
 
-def endpoints(lab: Lab) -> tuple[Endpoint, Endpoint]:
-    """The DUT's and the TG's end of the link."""
-    return Endpoint(lab.dut, lab.dut_interface), Endpoint(lab.tg, lab.tg_interface)
+def endpoints(lab: Lab) -> tuple[Endpoint, ...]:
+    """The ends of the link that the kernel has: the DUT's, and the TG's unless DPDK has it."""
+    dut = Endpoint(lab.dut, lab.dut_interface)
+    return (dut,) if lab.generator.by_dpdk else (dut, Endpoint(lab.tg, lab.tg_interface))
 
 
 def state_dir(lab: Lab, host: Host) -> str:
@@ -52,12 +55,28 @@ def _rx_ring_entries(lab: Lab) -> int | None:
     return parse_rings(answer.stdout).current.rx if answer.ok else None
 
 
+def _put_back(end: Endpoint, where: str, watchdog: Watchdog) -> None:
+    """Where the device does not return to its state, the watchdog is not dismissed: it tries once more by itself."""
+    restore_remembered(end.host, end.interface, where)
+    watchdog.dismiss()
+
+
+def _take_port(lab: Lab, stack: ExitStack) -> None:
+    """Give the TG's end to DPDK for the session, where it is a PCI device."""
+    place = lab.generator
+    if place.pci is not None and place.by_dpdk:
+        where = state_dir(lab, lab.tg)
+        stack.callback(dpdk.give_back, lab.tg, place.pci, where)
+        dpdk.take(lab.tg, place.pci, where, driver=place.driver, hugepages=place.hugepages)
+
+
 class TrialStudy:
     """One session of measuring in a lab: made before the first trial, everything put back after the last."""
 
     def __init__(self, lab: Lab, run: RunDirectory, plan: Plan, trials: Sequence[Trial]) -> None:
         self._lab, self._run, self._plan, self._trials = lab, run, plan, trials
         self._stack = ExitStack()
+        self._watchdogs: list[Watchdog] = []
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
@@ -88,15 +107,20 @@ class TrialStudy:
         for end in endpoints(self._lab):
             where = state_dir(self._lab, end.host)
             remember(end.host, end.interface, where)
-            stack.callback(restore_remembered, end.host, end.interface, where)
+            watchdog = Watchdog(end.host, end.interface, where)
+            self._watchdogs.append(watchdog)
+            stack.callback(_put_back, end, where, watchdog)
+        _take_port(self._lab, stack)
 
     def enter_block(self, trials: Sequence[Trial]) -> None:
         ends = endpoints(self._lab)
         applied = [apply(end.host, end.interface, LINK_SETTINGS).require() for end in ends]
-        applied += set_queues(*ends, trials[0].point.queues)
+        applied += set_queues(ends[0], ends[1] if len(ends) > 1 else None, trials[0].point.queues)
         self._context.applied = [done.to_json() for done in applied]
 
     def measure(self, trial: Trial, raw: Path, facts: dict[str, Any]) -> None:
+        for watchdog in self._watchdogs:
+            watchdog.beat()
         measure(self._context, trial, raw, facts)
 
     def leave_block(self) -> None:
