@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from xdplab.formats.reading import as_list, as_object, json_of, lines_of, refuse, text_field
+from xdplab.formats.reading import as_object, json_of, lines_of, refuse, text_field
 
 TOOL = "bpfverify"
 VERDICTS = ("accepted", "rejected", "complexity", "environment", "no_type", "loader")
@@ -127,10 +127,9 @@ def _program(line: str, number: int) -> VerifiedProgram:
 
 
 def _times(value: object, number: int) -> tuple[int, ...]:
-    times = [time for time in as_list(value, TOOL) if isinstance(time, int) and not isinstance(time, bool)]
-    if len(times) != len(as_list(value, TOOL)):
-        refuse(TOOL, "a time that is no count", line=number, text=repr(value))
-    return tuple(times)
+    if not isinstance(value, list) or not all(isinstance(t, int) and not isinstance(t, bool) for t in value):
+        refuse(TOOL, "times that are no counts", line=number, text=repr(value))
+    return tuple(value)
 
 
 def _complaint(log: str) -> str | None:

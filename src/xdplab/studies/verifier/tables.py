@@ -25,12 +25,12 @@ def first_of_each(table: pd.DataFrame) -> pd.DataFrame:
 
 def corpora(table: pd.DataFrame) -> pd.DataFrame:
     """Return for each corpus how many objects and programs it has, and how many are unique by their instructions."""
-    linux = first_of_each(table[table["verifier"] == LINUX])
-    counts = linux.groupby("corpus", sort=False).agg(
-        objects=("sha256", "nunique"), loaded=("insns_hash", "count"), unique=("insns_hash", "nunique")
-    )
-    counts.insert(1, "programs", linux.drop_duplicates(PROGRAM).groupby("corpus")["program"].count())
-    return counts.reset_index()
+    linux = table[table["verifier"] == LINUX]
+    loaded = linux[linux["insns_hash"].notna()].drop_duplicates(PROGRAM).groupby("corpus")
+    groups = linux.drop_duplicates(PROGRAM).groupby("corpus", sort=False)
+    out = pd.DataFrame({"objects": groups["sha256"].nunique(), "programs": groups.size()})
+    out["loaded"], out["unique"] = loaded.size(), loaded["insns_hash"].nunique()
+    return out.fillna(0).astype(int).reset_index()
 
 
 def acceptance(table: pd.DataFrame) -> pd.DataFrame:

@@ -145,14 +145,14 @@ def _verdicts(verdicts: pd.Series) -> pd.Series:
 
 def _marks(figure: Figure, rows: pd.DataFrame) -> list[dict[str, object]]:
     """One mark a program or size: mean over repetitions, with its interval; a time never without its verdict."""
-    keys = ["panel", "hue", figure.x, "mark"] + (["sha256", "section", "program"] if figure.kind == "point" else [])
+    points = rows.assign(point=rows["trial_id"].str.rsplit("-", n=1).str[0])
+    keys = ["panel", "hue", figure.x, "mark"] + (["point", "section", "program"] if figure.kind == "point" else [])
     marks: list[dict[str, object]] = []
-    for key, group in rows.groupby(keys, sort=True, dropna=False):
+    for key, group in points.groupby(keys, sort=True, dropna=False):
         found = interval(group[figure.y].astype(float) / figure.scale)
         place = {"figure": figure.name, "file": figure.name, "kind": figure.kind, "panel": key[0], "hue": key[1]}
         size = {"x": float(str(key[2])), "value": found.mean, "low": found.low, "high": found.high, "n": found.n}
-        points = ",".join(sorted({str(t).rsplit("-", 1)[0] for t in group["trial_id"]}))
-        marks.append(place | size | {"verdict": key[3], "points": points})
+        marks.append(place | size | {"verdict": key[3], "points": ",".join(sorted(set(group["point"])))})
     return marks
 
 
@@ -184,7 +184,8 @@ def _look(figure: Figure, shown: pd.DataFrame) -> Look:
 def _caption(figure: Figure, shown: pd.DataFrame) -> tuple[str, ...]:
     programs = shown.drop_duplicates(["sha256", "section", "program"])
     repetitions = int(shown["repetition"].nunique())
-    first = f"{len(programs)} programs, {' and '.join(dict.fromkeys(shown['label']))}; n = {repetitions} repetition{'s' if repetitions > 1 else ''}."
+    words = f"{repetitions} repetition" + ("s" if repetitions > 1 else "")
+    first = f"{len(programs)} programs, {' and '.join(dict.fromkeys(shown['label']))}; n = {words}."
     trend = "Lines: fits of a power law to what is accepted." if figure.kind == "point" else ""
     return tuple(part for part in (first, figure.note, trend) if part)
 

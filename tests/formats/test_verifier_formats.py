@@ -1,0 +1,108 @@
+"""The verifier's statistics over versions, bpfverify's lines, and what both generations of PREVAIL printed."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from xdplab.errors import FormatError
+from xdplab.formats.prevail import PrevailAnswer, parse_answer, parse_list
+from xdplab.formats.verifier_log import VerifierStats, parse_bpfverify, parse_stats
+
+RECORDED = Path(__file__).parent / "recorded" / "prevail"
+LOG = """verification time 1842 usec
+stack depth 8+0+16
+processed 16013 insns (limit 1000000) max_states_per_insn 4 total_states 1001 peak_states 57 mark_read 5
+"""
+LINE = {"type": "program", "object": "a.o", "verdict": "accepted", "load_ns": [1, 2], "log": LOG}
+
+
+def recorded(name: str) -> PrevailAnswer:
+    stdout, stderr, code = (RECORDED.joinpath(f"{name}.{end}").read_text() for end in ("stdout", "stderr", "exit"))
+    return parse_answer("check" if name.startswith("check") else "prevail", stdout, stderr, int(code))
+
+
+def test_statistics_of_the_log():
+    assert parse_stats(LOG) == VerifierStats(1842, 16013, 1000000, 4, 1001, 57, 5)
+    assert parse_stats("R1 invalid mem access 'scalar'\n") == VerifierStats()
+    assert parse_stats("verification time 3 usec\n" + LOG).verify_us == 1842  # the last verification counts
+
+
+def test_lines_of_bpfverify():
+    refused = LINE | {"verdict": "rejected", "log": "R0 !read_ok\n" + LOG, "cause": "the verifier's own finding"}
+    first, second = parse_bpfverify(f"{json.dumps(LINE)}\n{json.dumps(refused)}\n")
+    assert (first.load_ns, first.complaint, first.insns) == ((1, 2), None, None)
+    assert second.complaint == "R0 !read_ok"
+
+
+@pytest.mark.parametrize(
+    "changed", [{"verdict": "fine"}, {"load_ns": [1.5]}, {"load_ns": 3}, {"object": None}, {"insns": "7"}, {"name": 4}]
+)
+def test_a_line_that_bpfverify_never_writes_is_refused(changed):
+    with pytest.raises(FormatError, match="line 2"):
+        parse_bpfverify(f"{json.dumps(LINE)}\n{json.dumps(LINE | changed)}\n")
+
+
+def test_a_cut_line_is_refused():
+    with pytest.raises(FormatError):
+        parse_bpfverify(json.dumps(LINE)[:-5])
+
+
+@given(st.binary(max_size=400))
+def test_any_bytes_are_rows_or_a_format_error(data):
+    with contextlib.suppress(FormatError):
+        parse_bpfverify(data)
+
+
+@given(st.sampled_from(["check", "prevail"]), st.text(max_size=200), st.text(max_size=50), st.integers(0, 255))
+def test_any_text_is_an_answer_or_a_format_error(generation, stdout, stderr, code):
+    with contextlib.suppress(FormatError):
+        assert parse_answer(generation, stdout, stderr, code).verdict in ("accepted", "rejected", "loader")
+
+
+def test_the_old_generation_prints_time_and_memory():
+    assert recorded("check_pass") == PrevailAnswer("accepted", None, 0.0052213, 7256)
+    failed = recorded("check_fail")
+    assert (failed.verdict, failed.resident_kb) == ("rejected", 27304)
+
+
+def test_the_new_generation_prints_neither():
+    assert recorded("prevail_pass") == PrevailAnswer("accepted", None, None, None)
+    failed = recorded("prevail_fail")
+    assert failed.verdict == "rejected"
+    assert failed.cause.startswith("224: Lower bound must be at least meta_offset")
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("check_missing", "Can't find section"),
+        ("check_unreadable", "Invalid symbol section"),
+        ("prevail_missing", "Section not found"),
+        ("prevail_unreadable", "Invalid symbol section"),
+        ("prevail_unnamed", "no such program"),
+    ],
+)
+def test_what_prevail_cannot_read_is_no_verdict_on_the_program(name, words):
+    answer = recorded(name)
+    assert answer.verdict == "loader"
+    assert words in answer.cause
+    assert ".o" not in answer.cause  # where the object lay is this machine's business
+
+
+def test_both_list_the_same_programs():
+    old, new = (parse_list((RECORDED / f"{name}_list.stdout").read_text()) for name in ("check", "prevail"))
+    assert len(old) == 8
+    assert set(old) == {(section, section) for section, _ in new} or set(old) == set(new)
+
+
+def test_an_old_answer_without_its_row_is_refused():
+    with pytest.raises(FormatError):
+        parse_answer("check", "all is well\n", "", 0)
+    with pytest.raises(FormatError):
+        parse_answer("prevail", "FAIL: xdp\n", "", 0)

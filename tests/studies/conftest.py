@@ -1,0 +1,76 @@
+"""bpfverify as the study builds it, and with sanitizers; objects of the generated families."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import pytest
+
+from xdplab.deploy.native import build_room
+from xdplab.formats.verifier_log import VerifiedProgram, parse_bpfverify
+from xdplab.hosts.local import LocalHost
+from xdplab.resources import room
+from xdplab.studies.verifier.compilers import compile_object, find_compilers
+from xdplab.studies.verifier.families import Member, source
+
+Verify = Callable[..., tuple[VerifiedProgram, ...]]
+Compile = Callable[..., Path]
+
+
+@pytest.fixture(scope="session")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("verifier")
+
+
+@pytest.fixture(scope="session")
+def bpfverify(folder: Path) -> str:
+    return build_room(LocalHost(), "bpfverify", str(folder / "cache"))
+
+
+@pytest.fixture(scope="session")
+def sanitized(folder: Path) -> str:
+    """The same program with AddressSanitizer and UndefinedBehaviorSanitizer."""
+    target = folder / "sanitized"
+    shutil.copytree(room("bpfverify"), target, ignore=shutil.ignore_patterns("*.o", "bpfverify", "fuzz"))
+    subprocess.run(["make", "-s", "SANITIZE=1"], cwd=target, check=True, capture_output=True)
+    return str(target / "bpfverify")
+
+
+@pytest.fixture(scope="session")
+def verify(bpfverify: str) -> Verify:
+    """Programs of the objects, as bpfverify sees them on this machine's kernel."""
+    if os.geteuid() != 0:
+        pytest.skip("the verifier asks for root")
+
+    def run(paths: Path | Iterable[Path], *options: str) -> tuple[VerifiedProgram, ...]:
+        named = [paths] if isinstance(paths, Path) else list(paths)
+        done = subprocess.run([bpfverify, *options, *map(str, named)], capture_output=True, check=True)
+        assert done.stderr == b""
+        return parse_bpfverify(done.stdout)
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def compile_text(folder: Path) -> Compile:
+    """A C text as an object, by the oldest clang that is here unless another is given."""
+    compilers = find_compilers()
+    if not compilers:
+        pytest.skip("there is no clang here")
+
+    def build(text: str, mcpu: str = "v2", newest: bool = False) -> Path:
+        return compile_object(text, compilers[-1 if newest else 0], mcpu, folder / "objects")
+
+    return build
+
+
+@pytest.fixture(scope="session")
+def compile_member(compile_text: Compile) -> Compile:
+    def build(family: str, n: int, **options: str) -> Path:
+        return compile_text(source(Member(family, n, tuple(options.items()))))
+
+    return build

@@ -1,0 +1,119 @@
+"""C texts whose verdict is known, and objects changed byte by byte."""
+
+from __future__ import annotations
+
+import struct
+
+HEAD = """
+#include <linux/bpf.h>
+#include <bpf/bpf_helpers.h>
+char LICENSE[] SEC("license") = "GPL";
+"""
+OUT_OF_BOUNDS = (
+    HEAD
+    + """
+SEC("xdp")
+int reads_beyond(struct xdp_md *context) {
+    volatile unsigned char *data = (void *)(long)context->data;
+    if ((void *)(data + 4) > (void *)(long)context->data_end)
+        return XDP_DROP;
+    return data[100] ? XDP_PASS : XDP_DROP;
+}
+"""
+)
+HELPER = (
+    HEAD
+    + """
+SEC("xdp")
+int asks_for_a_helper(struct xdp_md *context) {
+    return bpf_get_stackid(context, 0, 0) > 0 ? XDP_PASS : XDP_DROP;
+}
+"""
+)
+LEGACY_MAP = """
+struct {
+    unsigned int type, key_size, value_size, max_entries;
+} counts SEC("maps") = {BPF_MAP_TYPE_ARRAY, 4, 8, 4};
+"""
+BTF_MAP = """
+struct {
+    __uint(type, BPF_MAP_TYPE_ARRAY);
+    __uint(max_entries, 4);
+    __type(key, unsigned int);
+    __type(value, unsigned long);
+} counts SEC(".maps");
+"""
+CALLS = (
+    HEAD
+    + LEGACY_MAP
+    + """
+static __attribute__((noinline)) unsigned long deeper(unsigned int key) {
+    unsigned long *value = bpf_map_lookup_elem(&counts, &key);
+    return value ? *value : 0;
+}
+static __attribute__((noinline)) unsigned long deep(unsigned int key) { return deeper(key) + deeper(key + 1); }
+
+SEC("xdp")
+int first(struct xdp_md *context) { return deep(context->ingress_ifindex) & 1 ? XDP_PASS : XDP_DROP; }
+
+SEC("classifier")
+int second(struct __sk_buff *context) { return deeper(context->ifindex) & 1; }
+"""
+)
+MAP_IN_MAP = (
+    HEAD
+    + """
+struct definition {
+    unsigned int type, key_size, value_size, max_entries, map_flags, inner_map_idx, numa_node;
+};
+struct definition inner SEC("maps") = {BPF_MAP_TYPE_ARRAY, 4, 4, 1};
+struct definition outer SEC("maps") = {BPF_MAP_TYPE_ARRAY_OF_MAPS, 4, 0, 2, 0, 0};
+
+SEC("socket1")
+int looks_twice(struct __sk_buff *context) {
+    unsigned int key = 0, *value;
+    void *found = bpf_map_lookup_elem(&outer, &key);
+    if (!found)
+        return 0;
+    value = bpf_map_lookup_elem(found, &key);
+    return value ? *value : 0;
+}
+"""
+)
+SECTION = struct.Struct("<IIQQQQIIQQ")
+SHT_RELA, SHT_REL = 4, 9
+
+
+def sections(content: bytes) -> list[list[int]]:
+    """The section table: name, type, flags, address, offset, size, link, info, alignment, entry size."""
+    (offset,) = struct.unpack_from("<Q", content, 40)
+    (count,) = struct.unpack_from("<H", content, 60)
+    return [list(SECTION.unpack_from(content, offset + i * SECTION.size)) for i in range(count)]
+
+
+def with_sections(content: bytes, table: list[list[int]]) -> bytes:
+    """The object with another section table, put at its end."""
+    padded = bytearray(content + bytes(-len(content) % 8))
+    struct.pack_into("<Q", padded, 40, len(padded))
+    return bytes(padded) + b"".join(SECTION.pack(*row) for row in table)
+
+
+def to_rela(content: bytes) -> bytes:
+    """Relocations without addends rewritten as ones with addend 0."""
+    table, out = sections(content), content
+    for row in table:
+        if row[1] == SHT_REL:
+            entries = [content[row[4] + at : row[4] + at + 16] for at in range(0, row[5], 16)]
+            out += bytes(-len(out) % 8)
+            row[1], row[4], row[5], row[9] = SHT_RELA, len(out), 24 * len(entries), 24
+            out += b"".join(entry + bytes(8) for entry in entries)
+    return with_sections(out, table)
+
+
+def cyclic(content: bytes) -> bytes:
+    """Relocations of relocations: every such section is said to relocate itself."""
+    table = sections(content)
+    for rank, row in enumerate(table):
+        if row[1] in (SHT_REL, SHT_RELA):
+            row[7] = rank
+    return with_sections(content, table)

@@ -1,0 +1,164 @@
+"""The loader: what it says of programs whose verdict is known, in both map styles, and of real objects."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import struct
+import subprocess
+from pathlib import Path
+
+import pytest
+from studies_objects import BTF_MAP, CALLS, HELPER, LEGACY_MAP, MAP_IN_MAP, OUT_OF_BOUNDS, to_rela
+
+from xdplab.errors import PlanError
+from xdplab.studies.verifier.corpora import collect
+
+pytestmark = pytest.mark.root
+
+
+def test_both_map_styles_and_loaders_agree(verify, compile_member):
+    (btf,) = verify(compile_member("double_strcmp", 10))
+    (legacy,) = verify(compile_member("double_strcmp", 10, maps="legacy"))
+    assert (btf.loader, legacy.loader) == ("libbpf", "raw")
+    assert btf.verdict == legacy.verdict == "accepted"
+    assert btf.stats.processed_insns == legacy.stats.processed_insns > 1000
+    assert btf.insns_hash == legacy.insns_hash
+    assert (btf.xlated_bytes, btf.program_type) == (legacy.xlated_bytes, "xdp")
+
+
+def test_counts_repeat_and_every_load_is_timed(verify, compile_member):
+    (program,) = verify(compile_member("double_strcmp", 10), "--loads", "7")
+    (again,) = verify(compile_member("double_strcmp", 10))
+    assert len(program.load_ns) == 7
+    assert program.load_ns[-1] >= 1000 * program.stats.verify_us  # the call contains the verification
+    assert program.stats.processed_insns == again.stats.processed_insns
+
+
+def test_budget_ends_the_repetition_of_a_slow_program(verify, compile_member):
+    (program,) = verify(compile_member("double_strcmp", 30), "--loads", "500", "--budget-ms", "20")
+    assert 1 <= len(program.load_ns) < 500
+    assert sum(program.load_ns[:-1]) < 20_000_000
+
+
+@pytest.mark.parametrize(
+    ("text", "verdict", "cause"),
+    [
+        (OUT_OF_BOUNDS, "rejected", "verifier's own"),
+        (HELPER, "environment", "helper"),
+        (HELPER.replace('SEC("xdp")', 'SEC("2/1")'), "no_type", "type"),
+    ],
+)
+def test_classes_of_verdicts(verify, compile_text, text, verdict, cause):
+    (program,) = verify(compile_text(text))
+    assert program.verdict == verdict
+    assert cause in program.cause
+    assert program.complaint
+
+
+def test_the_limit_of_a_million_is_its_own_verdict(verify, compile_member):
+    (program,) = verify(compile_member("pruning", 60))
+    assert program.verdict == "complexity"
+    assert program.stats.processed_insns == program.stats.limit_insns + 1 == 1_000_001
+
+
+def test_a_table_of_types_decides_for_unknown_sections(verify, compile_text, tmp_path):
+    path = compile_text(OUT_OF_BOUNDS.replace('SEC("xdp")', 'SEC("2/1")').replace("data + 4", "data"))
+    table = tmp_path / "types"
+    table.write_text("# comment\n*.o 3/* socket_filter\n*.o 2/* xdp\n")
+    (program,) = verify(path, "--types", str(table))
+    assert program.program_type == "xdp"
+
+
+@pytest.mark.parametrize("line", ["one two", "* * no_such_type"])
+def test_a_broken_table_of_types_is_refused(bpfverify, tmp_path, line):
+    (tmp_path / "types").write_text(f"# fine\n{line}\n")
+    done = subprocess.run([bpfverify, "--types", tmp_path / "types", "x.o"], capture_output=True, text=True)
+    assert done.returncode == 2
+    assert "line 2" in done.stderr
+
+
+def test_subprograms_are_appended_by_the_raw_loader(verify, compile_text):
+    """Only those that a program calls, directly or not: what nothing reaches, the kernel refuses."""
+    first, second = verify(compile_text(CALLS))
+    modern = CALLS.replace(LEGACY_MAP, BTF_MAP)
+    as_libbpf_does = verify(compile_text(modern))
+    assert [(p.loader, p.name, p.verdict) for p in (first, second)] == [
+        ("raw", "first", "accepted"),
+        ("raw", "second", "accepted"),
+    ]
+    assert [p.loader for p in as_libbpf_does] == ["libbpf", "libbpf"]
+    assert [(p.insns, p.stats.processed_insns) for p in as_libbpf_does] == [
+        (p.insns, p.stats.processed_insns) for p in (first, second)
+    ]
+    assert first.insns > second.insns
+
+
+def test_relocations_with_addends_mean_the_same(verify, compile_member, tmp_path):
+    path = compile_member("double_strcmp", 3, maps="legacy")
+    changed = tmp_path / "rela.o"
+    changed.write_bytes(to_rela(path.read_bytes()))
+    (rel,), (rela,) = verify(path), verify(changed)
+    assert rela.verdict == "accepted"
+    assert (rel.insns_hash, rel.stats.processed_insns) == (rela.insns_hash, rela.stats.processed_insns)
+
+
+def test_map_in_map_of_the_kernels_samples(verify, compile_text):
+    (program,) = verify(compile_text(MAP_IN_MAP))
+    assert (program.loader, program.verdict) == ("raw", "accepted")
+
+
+def test_memory_grows_with_the_program_and_is_not_timed(verify, compile_member):
+    small, large = (verify(compile_member("branches", n), "--watch")[0] for n in (10, 1000))
+    assert small.load_ns == large.load_ns == ()
+    for value, reason in (
+        (large.peak_bytes, large.peak_reason),
+        (large.cgroup_peak_bytes, large.cgroup_reason),
+        (large.branches, large.branches_reason),
+    ):
+        assert (value is None) != (reason is None)
+    if large.peak_bytes is None:
+        pytest.skip(large.peak_reason)
+    assert large.peak_bytes > 4 * max(small.peak_bytes, 1)
+    assert large.peak_bytes > 4_000_000
+    if large.cgroup_peak_bytes is not None:  # two ways to count, one memory
+        assert large.peak_bytes == pytest.approx(large.cgroup_peak_bytes, rel=0.1)
+
+
+def test_nothing_stays_loaded(verify, compile_member):
+    verify([compile_member("double_strcmp", n) for n in (1, 2, 3)], "--loads", "3")
+    if not shutil.which("bpftool"):
+        pytest.skip("bpftool is not here")
+    loaded = json.loads(subprocess.run(["bpftool", "-j", "prog"], capture_output=True, check=True).stdout)
+    assert not [p for p in loaded if p.get("name") == "double_strcmp"]
+
+
+def test_every_object_gets_its_verdict_whatever_stands_before_it(verify, compile_member, tmp_path):
+    other = tmp_path / "other.o"
+    other.write_bytes(b"no object")
+    rows = verify([other, tmp_path / "absent.o", compile_member("double_strcmp", 1), tmp_path])
+    assert [r.verdict for r in rows] == ["loader", "loader", "accepted", "loader"]
+    assert [bool(r.cause) for r in rows] == [True, True, False, True]
+
+
+def test_objects_of_debian_packages(verify, tmp_path):
+    """Real objects that nobody here wrote: xdp-tools, and what executables carry."""
+    try:
+        subjects = collect(["system"])
+    except PlanError as error:
+        pytest.skip(str(error))
+    for rank, subject in enumerate(subjects):
+        (tmp_path / f"{rank}.o").write_bytes(subject.content)
+    rows = verify(sorted(tmp_path.glob("*.o")))
+    assert {r.object for r in rows} == {str(p) for p in tmp_path.glob("*.o")}
+    assert not [r for r in rows if r.verdict in ("rejected", "complexity", "loader")]
+    assert sum(r.verdict == "accepted" for r in rows) > len(rows) / 2
+
+
+def test_wrong_machine_is_named(verify, compile_member, tmp_path):
+    content = bytearray(compile_member("double_strcmp", 1).read_bytes())
+    content[18:20] = struct.pack("<H", 62)
+    (tmp_path / "x86.o").write_bytes(content)
+    (row,) = verify(Path(tmp_path / "x86.o"))
+    assert row.verdict == "loader"
+    assert "machine" in row.cause

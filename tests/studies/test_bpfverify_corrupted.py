@@ -1,0 +1,62 @@
+"""Objects that are none any more: a verdict each, never a crash, under both sanitizers."""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from studies_objects import CALLS, MAP_IN_MAP, cyclic, to_rela
+
+from xdplab.formats.verifier_log import parse_bpfverify
+
+SEED = 20250131
+
+
+def corruptions(content: bytes, rng: random.Random) -> Iterator[bytes]:
+    """Cut at every 1 %; a few random bytes each; fields of the tables; relocations that go in circles."""
+    yield from (content[: len(content) * percent // 100] for percent in range(100))
+    for _ in range(120):
+        changed = bytearray(content)
+        for _ in range(rng.choice((1, 4, 40))):
+            changed[rng.randrange(len(changed))] = rng.randrange(256)
+        yield bytes(changed)
+    table = int.from_bytes(content[40:48], "little")
+    for _ in range(120):  # the section table is where a reader is led astray
+        changed = bytearray(content)
+        at = rng.randrange(table, len(changed))
+        changed[at] = rng.choice((0, 1, 0x7F, 0xFF, changed[at] ^ (1 << rng.randrange(8))))
+        yield bytes(changed)
+    yield cyclic(content)
+    yield cyclic(to_rela(content))
+
+
+@pytest.fixture
+def corrupted(compile_text, compile_member, tmp_path: Path) -> list[Path]:
+    rng = random.Random(SEED)
+    originals = [compile_member("double_strcmp", 3), compile_text(CALLS), compile_text(MAP_IN_MAP)]
+    paths = []
+    for rank, original in enumerate(originals):
+        for number, content in enumerate(corruptions(original.read_bytes(), rng)):
+            paths.append(tmp_path / f"{rank}-{number:03}.o")
+            paths[-1].write_bytes(content)
+    return paths
+
+
+def test_a_verdict_for_every_corrupted_object(sanitized: str, corrupted: list[Path]):
+    """Root hands them to the kernel; anybody else gets as far as the reading goes: nobody crashes."""
+    environment = {**os.environ, "ASAN_OPTIONS": "detect_leaks=0", "UBSAN_OPTIONS": "halt_on_error=1"}
+    argv = [sanitized, "--deadline", "20", *map(str, corrupted)]
+    done = subprocess.run(argv, capture_output=True, env=environment, timeout=120)
+    assert b"Sanitizer" not in done.stderr
+    assert b"runtime error" not in done.stderr
+    assert done.returncode == 0
+    rows = parse_bpfverify(done.stdout)
+    assert {row.object for row in rows} == {str(path) for path in corrupted}
+    whole = {row.verdict for row in rows}
+    assert "loader" in whole
+    broken = [row for row in rows if row.cause and "broke on it" in row.cause]
+    assert len(broken) <= len(corrupted) / 50, [row.cause for row in broken]  # libbpf's own faults, contained

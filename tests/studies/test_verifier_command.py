@@ -1,0 +1,118 @@
+"""`xdplab study verifier` end to end on this machine's kernel: measured, killed, resumed, tabled, drawn."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from click.testing import CliRunner
+
+from xdplab.cli import cli
+from xdplab.errors import ResultsError
+from xdplab.runner import read_state
+from xdplab.studies.verifier import runs
+from xdplab.studies.verifier.compilers import find_compilers
+from xdplab.studies.verifier.study import VerifierStudy
+
+pytestmark = pytest.mark.root
+NOTHING_ELSE = ("--family", "none", "--no-testbed", "--no-largest", "--repetitions", "2", "--loads", "3")
+
+
+@pytest.fixture
+def objects(verify, compile_member, tmp_path: Path) -> Path:
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    for n in range(1, 10):
+        (folder / f"loop{n}.o").write_bytes(compile_member("double_strcmp", n).read_bytes())
+    (folder / "too-large.o").write_bytes(compile_member("pruning", 60).read_bytes())
+    return folder
+
+
+def command(*arguments: str) -> str:
+    done = CliRunner().invoke(cli, ["study", "verifier", *arguments], catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    return done.output
+
+
+def test_one_command_from_objects_to_tables_and_figures(objects: Path, tmp_path: Path):
+    said = command(str(objects), *NOTHING_ELSE, "--out", str(tmp_path / "results"))
+    (path,) = (tmp_path / "results").iterdir()
+    table = pd.read_parquet(path / "verifier.parquet")
+    assert len(table) == 20
+    assert table["verdict"].value_counts().to_dict() == {"accepted": 18, "complexity": 2}
+    assert (table.groupby("sha256")["processed_insns"].nunique() == 1).all()
+    assert table["verify_ns"].notna().all()
+    assert "more instructions to process than the limit" in (path / "tables" / "acceptance.md").read_text()
+    for name in ("time", "memory", "loads"):
+        assert (path / "figures" / f"{name}.svg").stat().st_size > 1000 or "peak" in said
+        assert (path / "figures" / f"{name}.md").exists()
+    assert "PREVAIL" in said
+    assert str(tmp_path) not in (path / "points.json").read_text()
+
+
+def test_a_run_that_was_ended_goes_on_where_it_stopped(objects: Path, tmp_path: Path, monkeypatch):
+    request = runs.Request((str(objects),), families=(), testbed=False, largest=False, repetitions=1, loads=1)
+    run = runs.start(request, tmp_path / "results")
+    measured = 0
+
+    def stop_at_four(self: VerifierStudy, trial: object, raw: Path, facts: dict[str, object]) -> None:
+        nonlocal measured
+        measured += 1
+        if measured > 4:
+            raise KeyboardInterrupt
+        original(self, trial, raw, facts)
+
+    original = VerifierStudy.measure
+    monkeypatch.setattr(VerifierStudy, "measure", stop_at_four)
+    with pytest.raises(KeyboardInterrupt):
+        runs.execute(run, runs.silent())
+    monkeypatch.undo()
+    assert len(read_state(run.directory).settled) == 4
+    rows = json.loads(command("--resume", str(run.directory.path), "--json"))
+    assert len(rows) == 10
+    assert max(a.attempt for a in read_state(run.directory).attempts) == 1  # nothing was measured twice
+
+
+def test_another_run_is_refused(tmp_path: Path):
+    (tmp_path / "journal.jsonl").write_text("")
+    (tmp_path / "plan.yaml").write_text("name: quick\n")
+    with pytest.raises(ResultsError, match="no run of the verifier study"):
+        runs.open_run(tmp_path)
+
+
+@pytest.mark.nightly
+def test_the_sweep_reaches_the_limit_with_every_compiler(tmp_path: Path, verify):
+    request = runs.Request(families=("double_strcmp",), mcpus=("v2", "v3"), testbed=False, repetitions=1, loads=1)
+    run = runs.start(request, tmp_path / "results")
+    runs.execute(run, runs.silent())
+    assert not runs.failures(run)
+    _, largest = runs.tables(run)["largest"]
+    assert len(largest) == 2 * len(find_compilers())
+    for column in largest.columns[1:]:
+        assert largest[column].between(100, 400).all()
+
+
+@pytest.mark.nightly
+@pytest.mark.lab
+def test_two_guest_kernels_count_what_this_machine_cannot(objects: Path, tmp_path: Path):
+    command(
+        str(objects),
+        *NOTHING_ELSE,
+        "--kernel",
+        "host",
+        "--kernel",
+        "5.10",
+        "--kernel",
+        "6.1",
+        "--out",
+        str(tmp_path / "r"),
+    )
+    (path,) = (tmp_path / "r").iterdir()
+    table = pd.read_parquet(path / "verifier.parquet")
+    guests = table[table["clock"] == "instructions"]
+    assert set(guests["kernel"]) == {"5.10", "6.1"}
+    assert guests["verify_ns"].isna().all()
+    assert guests["verify_instructions"].notna().all()
+    assert guests.loc[guests["verdict"] == "accepted", "branches"].notna().any()

@@ -1,0 +1,229 @@
+"""The study without a kernel: corpora, points, searches, tables, figures; and PREVAIL by a stand-in that answers."""
+
+from __future__ import annotations
+
+import stat
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from xdplab.errors import PlanError
+from xdplab.figures.factors import NotApplicableError
+from xdplab.studies.verifier import tables
+from xdplab.studies.verifier.compilers import Compiler, find_compilers
+from xdplab.studies.verifier.corpora import carve, collect
+from xdplab.studies.verifier.families import FAMILIES, Member, source
+from xdplab.studies.verifier.largest import Probe, answer, search
+from xdplab.studies.verifier.points import VerifierPoint, schedule
+from xdplab.studies.verifier.prevail import Limits, Runner, find_prevails
+from xdplab.studies.verifier.rows import COLUMNS
+from xdplab.studies.verifier.views import FIGURES, draw_figures, view_of
+
+RECORDED = Path(__file__).parents[1] / "formats" / "recorded" / "prevail"
+
+
+def row(**fields: object) -> dict[str, object]:
+    base = {c.name: None for c in COLUMNS}
+    known = {
+        "run_id": "r", "trial_id": "p-r1", "repetition": 1, "verifier": "linux", "kernel": "host", "label": "Linux 6",
+        "clock": "time", "corpus": "c", "object": "o", "sha256": "s", "section": "xdp", "program": "p",
+        "verdict": "accepted", "insns": 10, "insns_hash": "h", "verify_ns": 1e6, "load_ns": 2e6, "loads": 3,
+        "processed_insns": 100, "peak_bytes": 1e5,
+    }  # fmt: skip
+    return base | known | fields
+
+
+def table(*rows: dict[str, object]) -> pd.DataFrame:
+    return pd.DataFrame(list(rows)).astype({c.name: c.dtype for c in COLUMNS})
+
+
+@pytest.mark.parametrize("limit", [0, 1, 15, 16, 17, 122, 207, 5000])
+def test_the_search_finds_the_largest_n(limit):
+    probes = list(search(lambda n: n <= limit))
+    assert answer(probes) == (limit or None)
+    assert len(probes) < 30
+    assert len({p.n for p in probes}) == len(probes)
+
+
+def test_no_limit_found_is_no_answer():
+    assert answer(list(search(lambda n: True))) is None
+    assert answer([Probe(16, False), Probe(8, True)]) is None  # interrupted between the two
+
+
+def test_families_know_their_options():
+    assert "unroll(full)" in source(Member("double_strcmp", 4, (("form", "unrolled"),)))
+    assert source(Member("branches", 3)).count("if (data[") == 3
+    with pytest.raises(PlanError, match="form=square"):
+        source(Member("double_strcmp", 4, (("form", "square"),)))
+    with pytest.raises(PlanError, match="no family"):
+        source(Member("nothing", 4))
+    assert {m.label for m in (Member(f, 2) for f in FAMILIES)} == {
+        "double_strcmp 2 rolled < btf",
+        "branches 2",
+        "pruning 2",
+    }
+
+
+def test_v4_needs_clang_18():
+    assert Compiler(17, ("clang-17",), "").instruction_sets == ("v1", "v2", "v3")
+    assert Compiler(18, ("clang-18",), "").instruction_sets == ("v1", "v2", "v3", "v4")
+    assert [c.release for c in find_compilers()] == sorted({c.release for c in find_compilers()})
+
+
+def test_corpora_of_folders_archives_and_executables(compile_member, tmp_path):
+    content = compile_member("double_strcmp", 1).read_bytes()
+    folder = tmp_path / "corpus"
+    (folder / "deep").mkdir(parents=True)
+    (folder / "deep" / "a.o").write_bytes(content)
+    (folder / "same.o").write_bytes(content)
+    (folder / "x86.o").write_bytes(content[:18] + b"\x3e\x00" + content[20:])
+    (folder / "tool").write_bytes(b"\x7fELF" + bytes(92) + content + b"tail")
+    with tarfile.open(tmp_path / "c.tar.gz", "w:gz") as archive:
+        archive.add(folder / "same.o", "x/same.o")
+    with zipfile.ZipFile(tmp_path / "c.zip", "w") as archive:
+        archive.writestr("same.o", content)
+    assert [s.name for s in collect([str(folder)])] == ["deep/a.o"]  # the same bytes once, no other machine's
+    assert [s.name for s in collect([str(tmp_path / "c.tar.gz")])] == ["x/same.o"]
+    assert [s.name for s in collect([str(tmp_path / "c.zip")])] == ["same.o"]
+    assert list(carve((folder / "tool").read_bytes())) == [content[: len(next(carve((folder / "tool").read_bytes())))]]
+    with pytest.raises(PlanError):
+        collect([str(tmp_path / "nothing")])
+
+
+def test_a_guest_is_measured_once_and_blocks_stay_together():
+    points = [VerifierPoint("linux", k, "verify", "c", f"o{i}", f"s{i}") for k in ("host", "6.1") for i in range(4)]
+    trials = schedule(points, 3, seed=1)
+    assert sum(t.point.kernel == "6.1" for t in trials) == 4
+    assert sum(t.point.kernel == "host" for t in trials) == 12
+    assert [t.block for t in trials if t.repetition == 1] == [0] * 4 + [1] * 4
+    assert schedule(points, 3, seed=1) == trials != schedule(points, 3, seed=2)
+    assert len({t.trial_id for t in trials}) == len(trials)
+
+
+def test_acceptance_sets_the_environment_apart():
+    made = tables.acceptance(
+        table(
+            row(sha256="1"),
+            row(sha256="2", verdict="environment", cause="helper not available"),
+            row(sha256="3", verdict="complexity", cause="too much"),
+            row(sha256="3", verdict="complexity", cause="too much", repetition=2),
+            row(sha256="1", label="Linux 5", verdict="rejected", cause="21: no good (r1)"),
+        )
+    ).set_index("programs")
+    assert made.loc["accepted"].tolist() == [1, 0]
+    assert made.loc["programs"].tolist() == [3, 1]
+    assert made.loc["accepted, environment apart"].tolist() == [2, 0]
+    assert made.loc["environment: helper not available"].tolist() == [1, 0]
+    assert made.loc["verifier: no good"].tolist() == [0, 1]
+
+
+def test_confusion_counts_only_what_both_judged():
+    made = tables.confusion(
+        table(
+            row(sha256="1"),
+            row(sha256="2"),
+            row(sha256="3", verdict="environment"),
+            row(sha256="1", label="PREVAIL", verifier="p", verdict="rejected"),
+            row(sha256="2", label="PREVAIL", verifier="p"),
+            row(sha256="3", label="PREVAIL", verifier="p", verdict="rejected"),
+        )
+    ).set_index("refused by → accepted by")
+    assert made.loc["PREVAIL", "Linux 6"] == 1
+    assert made.loc["Linux 6", "PREVAIL"] == 0
+    assert pd.isna(made.loc["Linux 6", "Linux 6"])
+
+
+def test_the_instruction_table_has_percentages_against_the_first():
+    rows = [
+        row(sha256=f"{c}{n}", family="double_strcmp", form="rolled", exit="<", n=n, compiler=c, mcpu="v2", insns=insns)
+        for c, sizes in {"clang 14": (20, 60, 50), "clang 19": (21, 60, 40)}.items()
+        for n, insns in zip((1, 2, 3), sizes, strict=True)
+    ]
+    made = tables.instruction_counts(table(*rows))
+    assert made["i = 1"].tolist() == ["20", "21 (+5.00 %)"]
+    assert made["i ≥ 3"].tolist() == ["50", "40 (-20.00 %)"]
+
+
+def test_unique_programs_are_counted_by_their_instructions():
+    made = tables.corpora(table(row(sha256="1"), row(sha256="2"), row(sha256="2", label="Linux 5", kernel="5")))
+    assert made.to_dict("records") == [{"corpus": "c", "objects": 2, "programs": 2, "loaded": 2, "unique": 1}]
+
+
+def test_a_time_is_never_drawn_without_its_verdict_nor_a_guests_at_all():
+    rows = [row(sha256=str(i), trial_id=f"{i}-r1", insns=10 * i, verify_ns=1e5 * i) for i in range(1, 12)]
+    rows.append(row(sha256="x", trial_id="x-r1", insns=500, verdict="complexity"))
+    rows.append(row(sha256="y", trial_id="y-r1", insns=700, verdict="environment"))
+    rows.append(row(sha256="z", trial_id="z-r1", label="Linux 5", clock="instructions", verify_ns=None, insns=20))
+    figure = next(f for f in FIGURES if f.name == "time")
+    marks = view_of(figure, table(*rows)).marks
+    points = marks[marks["kind"] == "point"]
+    assert points["verdict"].value_counts().to_dict() == {"valid": 11, "invalid": 1}
+    assert set(points["hue"]) == {"Linux 6"}
+    assert points.set_index("x")["value"].loc[20.0] == pytest.approx(0.2)
+    trend = marks[marks["kind"] == "fit"]
+    assert trend["value"].tolist() == pytest.approx([0.1, 1.1])
+
+
+def test_figures_are_drawn_or_say_why_not(tmp_path):
+    rows = [row(sha256=str(i), trial_id=f"{i}-r1", insns=10 * i, verify_ns=1e5 * i) for i in range(1, 12)]
+    drawn = {d.name: d for d in draw_figures(table(*rows), tmp_path)}
+    assert {f.suffix for f in drawn["time"].files} == {".svg", ".pdf", ".png", ".csv", ".md"}
+    assert "no program" in drawn["prevail-time"].reason
+    with pytest.raises(NotApplicableError):
+        view_of(FIGURES[0], table(*rows).iloc[:0])
+
+
+def stand_in(folder: Path, name: str, body: str) -> str:
+    """A command that answers as recorded: what is under test is the adapter, not PREVAIL."""
+    path = folder / name
+    old = "--domain" if name == "check" else ""
+    path.write_text(
+        f'#!/bin/sh\ncase "$*" in *--help) echo "PREVAIL is a new eBPF verifier {old}"; exit 0;; esac\n{body}\n'
+    )
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+    return str(path)
+
+
+def replay(name: str) -> str:
+    return (
+        f'case "$*" in *-l) cat {RECORDED}/{name}_list.stdout; exit 0;; esac\n'
+        f'case "$*" in *getuid*) n={name}_pass;; *) n={name}_fail;; esac\n'
+        f"cat {RECORDED}/$n.stdout; cat {RECORDED}/$n.stderr >&2; exit $(cat {RECORDED}/$n.exit)"
+    )
+
+
+@pytest.mark.parametrize("name", ["check", "prevail"])
+def test_the_adapter_with_recorded_output_of_both_generations(bpfverify, tmp_path, name):
+    (prevail,) = find_prevails([f"mine={stand_in(tmp_path, name, replay(name))}"])
+    assert (prevail.name, prevail.generation) == ("mine", name)
+    runner = Runner(bpfverify, Limits(wall_s=20))
+    programs = runner.programs(prevail, tmp_path / "a.o")
+    assert len(programs) == 8
+    passed, failed = (runner.verify(prevail, tmp_path / "a.o", *programs[i]) for i in (0, 1))
+    assert (passed.verdict, failed.verdict) == ("accepted", "rejected")
+    assert 0 < passed.wall_s < 20
+    assert 100_000 < passed.peak_bytes < 20_000_000  # a shell's, not the controller's
+    assert (passed.analysis_s is None) == (name == "prevail")
+
+
+def test_prevail_is_held_to_its_limits(bpfverify, tmp_path):
+    (endless,) = find_prevails([stand_in(tmp_path, "check", "while :; do :; done")])
+    run = Runner(bpfverify, Limits(wall_s=1)).verify(endless, tmp_path / "a.o", "xdp", "f")
+    assert (run.verdict, run.cause) == ("complexity", "still at it after 1 s")
+    assert 0.9 < run.wall_s < 3
+    (crashing,) = find_prevails([stand_in(tmp_path, "prevail", "kill -ABRT $$")])
+    run = Runner(bpfverify, Limits(wall_s=5)).verify(crashing, tmp_path / "a.o", "xdp", "f")
+    assert run.verdict == "loader"
+
+
+def test_another_tool_called_check_is_no_prevail(tmp_path, monkeypatch):
+    other = tmp_path / "check"
+    other.write_text("#!/bin/sh\necho unit tests for C\n")
+    other.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    assert [p.path for p in find_prevails() if p.path == str(other)] == []
+    with pytest.raises(PlanError, match="no PREVAIL"):
+        find_prevails([str(other)])
