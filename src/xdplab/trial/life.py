@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from xdplab.counters import Probe
+from xdplab.counters.table import When
 from xdplab.deploy.afxdp import AfxdpRequest
 from xdplab.deploy.xdp import XdpRequest
 from xdplab.errors import UnsupportedError
@@ -61,23 +63,26 @@ def measure(context: TrialContext, trial: Trial, raw: Path, facts: dict[str, Any
     point = trial.point
     prepared = context.programs[point.program]
     facts |= _known_before(context, trial, prepared)
-    with ExitStack() as stack:
+    with ThreadPoolExecutor(1) as meanwhile, ExitStack() as stack:
         files = _Files(raw)
+        generator = _generator(context, point)
+        stack.callback(lambda: files.add({"xdpgen.jsonl": generator.raw.encode()}))
+        stack.callback(generator.close)
+        starting = meanwhile.submit(generator.start)
+        stack.callback(wait, [starting])  # a generator that is still starting could not be closed
         side = _attach(context, point, prepared)
-        stack.callback(side.close)
         stack.callback(lambda: files.add(side.raw_files()))
+        stack.callback(side.close)
         facts["deployment"] = side.deployment.to_json()
         _run_setup(context, point)
-        generator = _generator(context, point)
-        stack.callback(generator.close)
-        stack.callback(lambda: files.add({"xdpgen.jsonl": generator.raw.encode()}))
-        facts["generator"] = asdict(generator.start())
+        facts["generator"] = asdict(starting.result())
         if context.plan.trial.warmup_s:
             generator.burst("warmup", context.plan.trial.warmup_s)
         for name in point.passes:
             _PASSES[name](context, point, side, generator, files, facts)
-        generator.stop()
+        ending = meanwhile.submit(generator.stop)
         side.stop()
+        ending.result()
     (raw / "applied.json").write_text(json.dumps(facts, indent=1, default=str) + "\n")
 
 
@@ -199,14 +204,20 @@ def _rate(
 ) -> None:
     """The headline: counters at rest before and after, CPU time sampled from inside the window."""
     seconds = context.plan.trial.window_s
-    metrics = context.plan.metrics
     with context.dut_probe.start(["samples"], deadline_s=seconds + RECORDER_MARGIN_S) as recording:
-        before = context.dut_probe.snapshot("before", metrics) | context.tg_probe.snapshot("before")
+        before = _snapshot(context, "before")
         facts["dut_before"] = side.counts()
         generator.burst("rate", seconds)
         facts["dut_after"] = side.counts()
-        after = context.tg_probe.snapshot("after") | context.dut_probe.snapshot("after", metrics)
+        after = _snapshot(context, "after")
         files.add(before | after | recording.stop(), "counters")
+
+
+def _snapshot(context: TrialContext, when: When) -> dict[str, bytes]:
+    """Both hosts' counters, read at the same time: neither carries traffic."""
+    with ThreadPoolExecutor(1) as meanwhile:
+        tg = meanwhile.submit(context.tg_probe.snapshot, when)
+        return context.dut_probe.snapshot(when, context.plan.metrics) | tg.result()
 
 
 def _bpf_stats(
