@@ -56,7 +56,13 @@ def error_by_step(classes: Mapping[str, type[XdplabError]]) -> ErrorMaker:
 
 def _last_words(log: str) -> str:
     """Return the two lines of a log in which verifier or driver say why, on one line; the raw text keeps the rest."""
-    idle = ("processed ", "libbpf: prog ", "libbpf: failed to load object")
+    idle = (
+        "processed ",
+        "libbpf: prog ",
+        "libbpf: failed to load object",
+        "libbpf: Error in bpf_create_map",  # its two ways of saying what the error number says already
+        "libbpf: map '",
+    )
     lines = [line.strip() for line in log.splitlines() if line.strip() and not line.startswith(idle)]
     return "; ".join(lines[-2:])
 
