@@ -10,7 +10,8 @@ CLANG_FORMAT=14 # others lay out a few lines differently
 say() { printf '\n== %s\n' "$*"; }
 
 c_sources() {
-    find xdp_progs xdpload xdpgen afxdp_user bpfverify verifier_progs microbench -name '*.[ch]' ! -name '*.skel.h' ! -name vmlinux.h 2>/dev/null
+    find . \( -path ./.venv -o -path ./results -o -path ./.git \) -prune -o \
+        -name '*.[ch]' ! -name '*.skel.h' ! -name vmlinux.h -print
 }
 
 c_layout() {
