@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import stat
 import tarfile
 import zipfile
@@ -12,7 +13,7 @@ import pytest
 
 from xdplab.errors import PlanError
 from xdplab.figures.factors import NotApplicableError
-from xdplab.studies.verifier import tables
+from xdplab.studies.verifier import summaries
 from xdplab.studies.verifier.compilers import Compiler, find_compilers
 from xdplab.studies.verifier.corpora import carve, collect
 from xdplab.studies.verifier.families import FAMILIES, Member, source
@@ -104,7 +105,7 @@ def test_a_guest_is_measured_once_and_blocks_stay_together():
 
 
 def test_acceptance_sets_the_environment_apart():
-    made = tables.acceptance(
+    made = summaries.acceptance(
         table(
             row(sha256="1"),
             row(sha256="2", verdict="environment", cause="helper not available"),
@@ -121,7 +122,7 @@ def test_acceptance_sets_the_environment_apart():
 
 
 def test_confusion_counts_only_what_both_judged():
-    made = tables.confusion(
+    made = summaries.confusion(
         table(
             row(sha256="1"),
             row(sha256="2"),
@@ -142,13 +143,13 @@ def test_the_instruction_table_has_percentages_against_the_first():
         for c, sizes in {"clang 14": (20, 60, 50), "clang 19": (21, 60, 40)}.items()
         for n, insns in zip((1, 2, 3), sizes, strict=True)
     ]
-    made = tables.instruction_counts(table(*rows))
+    made = summaries.instruction_counts(table(*rows))
     assert made["i = 1"].tolist() == ["20", "21 (+5.00 %)"]
     assert made["i ≥ 3"].tolist() == ["50", "40 (-20.00 %)"]
 
 
 def test_unique_programs_are_counted_by_their_instructions():
-    made = tables.corpora(table(row(sha256="1"), row(sha256="2"), row(sha256="2", label="Linux 5", kernel="5")))
+    made = summaries.corpora(table(row(sha256="1"), row(sha256="2"), row(sha256="2", label="Linux 5", kernel="5")))
     assert made.to_dict("records") == [{"corpus": "c", "objects": 2, "programs": 2, "loaded": 2, "unique": 1}]
 
 
@@ -227,3 +228,9 @@ def test_another_tool_called_check_is_no_prevail(tmp_path, monkeypatch):
     assert [p.path for p in find_prevails() if p.path == str(other)] == []
     with pytest.raises(PlanError, match="no PREVAIL"):
         find_prevails([str(other)])
+
+
+def test_the_docs_have_every_column():
+    page = (Path(__file__).parents[2] / "docs" / "verifier.md").read_text()
+    rows = re.findall(r"^\| `(\w+)` \| (\w+) \| (.*) \|$", page[page.index("## Columns") :], re.MULTILINE)
+    assert rows == [(c.name, c.kind, c.text) for c in COLUMNS]

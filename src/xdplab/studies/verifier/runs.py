@@ -11,10 +11,13 @@ from typing import Any
 
 import pandas as pd
 import yaml
+from matplotlib.axes import Axes
 from rich.console import Console
 
 from xdplab.errors import PlanError, ResultsError
-from xdplab.figures import Drawn
+from xdplab.figures import Drawn, FigureError
+from xdplab.figures import draw as draw_view
+from xdplab.figures.draw import Panels
 from xdplab.programs import cache_directory
 from xdplab.runner import Observer, PlainObserver, RunState, read_state, run_trials
 from xdplab.store import RunDirectory
@@ -35,8 +38,8 @@ from xdplab.studies.verifier.points import (
 from xdplab.studies.verifier.prevail import Limits, Prevail, find_prevails
 from xdplab.studies.verifier.rows import largest_of, table_of
 from xdplab.studies.verifier.study import Means, VerifierStudy
-from xdplab.studies.verifier.tables import tables_of, write_tables
-from xdplab.studies.verifier.views import draw_figures
+from xdplab.studies.verifier.summaries import tables_of, write_tables
+from xdplab.studies.verifier.views import FIGURES, draw_figures, view_of
 
 LOOP_SIZES = (1, 2, 3, 5, 10, 20, 50, 100, 150, 200)
 SMALLEST_SIZES = (1, 2, 3, 10, 30)
@@ -163,6 +166,14 @@ def draw(run: VerifierRun, style: str = "paper-1col") -> list[Drawn]:
     """Write every table and draw every figure there is data for; return the figures, and why the others are not."""
     write_tables(tables(run), run.directory.path / "tables")
     return draw_figures(table(run), run.directory.figures, style=style)
+
+
+def figure(run: VerifierRun, name: str, style: str = "paper-1col") -> Axes | Panels:
+    """Draw one figure for a notebook. Raises FigureError where there is none of that name, or nothing to draw."""
+    found = next((figure for figure in FIGURES if figure.name == name), None)
+    if found is None:
+        raise FigureError(f"no figure {name!r}", remedy=f"figures are {', '.join(f.name for f in FIGURES)}")
+    return draw_view(view_of(found, table(run)), style)
 
 
 def failures(run: VerifierRun) -> list[str]:

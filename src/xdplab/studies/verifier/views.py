@@ -14,7 +14,7 @@ from xdplab.figures import Drawn, Look, View, marks_frame, save
 from xdplab.figures.factors import NotApplicableError
 from xdplab.figures.save import write_whole
 from xdplab.studies.verifier.points import LINUX
-from xdplab.studies.verifier.tables import ENVIRONMENT, markdown
+from xdplab.studies.verifier.summaries import ENVIRONMENT, markdown
 
 FEWEST_FOR_TREND = 8
 Choose = Callable[[pd.DataFrame], pd.DataFrame]
