@@ -83,7 +83,7 @@ def test_interrupts_and_governors_are_values_by_number() -> None:
 
 
 def test_every_row_has_a_prefix_of_its_own() -> None:
-    assert len(BY_PREFIX) == len(SETTINGS) == 10
+    assert len(BY_PREFIX) == len(SETTINGS) == 11
 
 
 # --- DPDK: a tree like the kernel's, and a kernel of thirty lines behind `tee` ---

@@ -25,6 +25,7 @@ VERBS = {
     "resume": "run",
     "status": "run",
     "restore": "restore",
+    "search": "search",
     "figures": "figures",
     "compare": "figures",
     "audit": "figures",

@@ -95,6 +95,21 @@ class IrqAffinity:
 
 
 @dataclass(frozen=True)
+class Napi:
+    """Whether the device's receiving runs in threads of its own, which the scheduler may move to another CPU."""
+
+    prefix: str = "napi"
+
+    def read(self, host: Host, interface: str) -> Values:
+        # Absent before kernel 5.12; writing it to a device without NAPI is refused in the kernel's words.
+        found = host.run(["cat", f"/sys/class/net/{interface}/threaded"], check=False)
+        return {"threaded": found.text.strip() == "1"} if found.ok else {}
+
+    def commands(self, interface: str, values: Mapping[str, Value]) -> list[Command]:
+        return [to_file(f"/sys/class/net/{interface}/threaded", str(int(value))) for value in values.values()]
+
+
+@dataclass(frozen=True)
 class Governor:
     """Who sets each CPU's clock. The machine's, not the interface's: here because a run sets it and puts it back."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from xdplab.deploy.settings import CHANNELS, RINGS, Features, Link, Setting, Xps
-from xdplab.deploy.settings_nic import Coalescing, Governor, IrqAffinity, Pause, Rss
+from xdplab.deploy.settings_nic import Coalescing, Governor, IrqAffinity, Napi, Pause, Rss
 
 # A queue must exist before it gets an XPS mask, an interrupt or a share of the RSS table.
 SETTINGS: tuple[Setting, ...] = (
@@ -12,6 +12,7 @@ SETTINGS: tuple[Setting, ...] = (
     CHANNELS,
     RINGS,
     Features(),
+    Napi(),
     Pause(),
     Coalescing(),
     Rss(),

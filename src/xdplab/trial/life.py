@@ -62,7 +62,7 @@ def measure(context: TrialContext, trial: Trial, raw: Path, facts: dict[str, Any
     """Measure ``trial``: raw files into ``raw``, what was requested and obtained into ``facts``."""
     point = trial.point
     prepared = context.programs[point.program]
-    facts |= _known_before(context, trial, prepared)
+    facts |= known_before(context, trial, prepared)
     with ThreadPoolExecutor(1) as meanwhile, ExitStack() as stack:
         files = _Files(raw)
         generator = _generator(context, point)
@@ -70,12 +70,13 @@ def measure(context: TrialContext, trial: Trial, raw: Path, facts: dict[str, Any
         stack.callback(generator.close)
         starting = meanwhile.submit(generator.start)
         stack.callback(wait, [starting])  # a generator that is still starting could not be closed
-        side = _attach(context, point, prepared)
+        side = attach(context, point, prepared)
         stack.callback(lambda: files.add(side.raw_files()))
         stack.callback(side.close)
         facts["deployment"] = side.deployment.to_json()
         _run_setup(context, point)
         facts["generator"] = asdict(starting.result())
+        facts["placed"] = context.lab.place(point.arrangement, point.queues)
         if context.plan.trial.warmup_s:
             generator.burst("warmup", context.plan.trial.warmup_s)
         for name in point.passes:
@@ -99,7 +100,8 @@ class _Files:
             (target / name).write_bytes(data)
 
 
-def _known_before(context: TrialContext, trial: Trial, prepared: Prepared) -> dict[str, Any]:
+def known_before(context: TrialContext, trial: Trial, prepared: Prepared) -> dict[str, Any]:
+    """Return what is known of a trial before anything is attached."""
     cpus = context.lab.cpus(trial.point.arrangement)
     testrun = None if trial.point.mode == "af_xdp" else prepared.testruns.get(trial.point.frame_bytes)
     return {
@@ -120,7 +122,8 @@ def _known_before(context: TrialContext, trial: Trial, prepared: Prepared) -> di
     }
 
 
-def _attach(context: TrialContext, point: Point, prepared: Prepared) -> DutSide:
+def attach(context: TrialContext, point: Point, prepared: Prepared) -> DutSide:
+    """Attach a point's program in its mode; what is returned must be stopped or closed."""
     lab, there = context.lab, prepared.on_dut
     if point.mode != "af_xdp":
         request = XdpRequest(
@@ -164,11 +167,12 @@ def _run_setup(context: TrialContext, point: Point) -> None:
 
 
 def _generator(context: TrialContext, point: Point) -> Generator:
-    tools, settings = context.tools, _settings(context, point)
+    tools, settings = context.tools, generator_settings(context, point)
     return Generator(context.lab.tg, settings, tools.generator, deadline_s=SESSION_S, adapter=tools.adapter)
 
 
-def _settings(context: TrialContext, point: Point) -> GeneratorSettings:
+def generator_settings(context: TrialContext, point: Point) -> GeneratorSettings:
+    """Return what ``point`` asks of the generator."""
     lab = context.lab
     return GeneratorSettings(
         engine=point.engine,

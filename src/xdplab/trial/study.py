@@ -10,17 +10,17 @@ from typing import Any, Self
 
 from xdplab import counters
 from xdplab.deploy import dpdk
-from xdplab.deploy.device import apply, remember, restore_remembered
+from xdplab.deploy.device import Applied, apply, remember, restore_remembered
 from xdplab.deploy.queues import Endpoint, queue_limit, set_queues
 from xdplab.deploy.watchdog import Watchdog
 from xdplab.errors import PlanError
 from xdplab.formats.ethtool import parse_rings
 from xdplab.hosts import Host
 from xdplab.labs import Lab
-from xdplab.plan import Plan, Trial, points_of
+from xdplab.plan import Plan, ProgramFactors, Trial, points_of
 from xdplab.store import RunDirectory
 from xdplab.trial.life import TrialContext, measure
-from xdplab.trial.prepare import build_tools, prepare_programs
+from xdplab.trial.prepare import Prepared, build_tools, prepare_programs
 
 # GRO keeps every mode on one path into the DUT: by NAPI. Without it the generic path depends on the sender.
 LINK_SETTINGS = {"features.gro": True}
@@ -112,9 +112,13 @@ class TrialStudy:
             stack.callback(_put_back, end, where, watchdog)
         _take_port(self._lab, stack)
 
+    def _prepared(self, trials: Sequence[Trial]) -> dict[ProgramFactors, Prepared]:
+        return prepare_programs(self._lab, self._run, self._context.tools, trials)
+
     def enter_block(self, trials: Sequence[Trial]) -> None:
         ends = endpoints(self._lab)
         applied = [apply(end.host, end.interface, LINK_SETTINGS).require() for end in ends]
+        applied.append(self._threaded(ends[0], trials[0].point.arrangement).require())
         applied += set_queues(ends[0], ends[1] if len(ends) > 1 else None, trials[0].point.queues)
         self._context.applied = [done.to_json() for done in applied]
 
@@ -122,6 +126,11 @@ class TrialStudy:
         for watchdog in self._watchdogs:
             watchdog.beat()
         measure(self._context, trial, raw, facts)
+
+    def _threaded(self, dut: Endpoint, arrangement: str) -> Applied:
+        """Where TG and DUT have CPUs of their own on one machine, the DUT's receiving must leave the sender's CPU."""
+        wanted = arrangement == "split" and self._lab.virtual
+        return apply(dut.host, dut.interface, {"napi.threaded": wanted} if self._lab.virtual else {})
 
     def leave_block(self) -> None:
         """Nothing: the next block sets everything anew, and the end of the session puts it back."""

@@ -1,0 +1,95 @@
+"""NDR and PDR by MLRsearch (draft-ietf-bmwg-mlrsearch), the package of its authors."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from MLRsearch import AbstractMeasurer, Config, MeasurementResult, MultipleLossRatioSearch, SearchGoal
+
+from xdplab.errors import HostError
+from xdplab.studies.search.offer import Offer, Offered
+from xdplab.studies.search.profile import Profile
+
+MIN_SHARE = 1e-3
+"""Of the highest load: the lowest that is offered. A DUT that loses there has no throughput to speak of."""
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """One goal's result in frames a second: the highest load that meets it, the lowest that does not.
+
+    A null ``lower`` means that even the lowest load offered lost too much, a null ``upper`` that the highest did not.
+    """
+
+    loss_ratio: float
+    lower_pps: float | None
+    upper_pps: float | None
+    throughput_pps: float | None
+
+
+@dataclass
+class _Measurer(AbstractMeasurer):  # type: ignore[misc]  # the package has no types
+    offer: Offer
+    bursts: list[dict[str, Any]] = field(default_factory=list)
+
+    def measure(self, intended_duration: float, intended_load: float) -> MeasurementResult:
+        found = self.offer(intended_load, intended_duration)
+        self.bursts.append(_burst(intended_load, found))
+        return MeasurementResult(
+            intended_duration=intended_duration,
+            intended_load=intended_load,
+            offered_count=found.sent,
+            forwarding_count=found.received,
+            intended_count=max(found.sent, round(intended_load * intended_duration)),
+            offered_duration=found.seconds,
+        )
+
+
+@dataclass(frozen=True)
+class Searched:
+    """Both goals, and every burst that led to them."""
+
+    ndr: Bounds
+    pdr: Bounds
+    bursts: tuple[dict[str, Any], ...]
+
+
+def search(offer: Offer, profile: Profile, *, max_pps: float) -> Searched:
+    """Search NDR and PDR up to ``max_pps``, the most the generator can offer.
+
+    Raises HostError where the search did not end in the profile's time: then nothing is known of either.
+    """
+    goals = [_goal(loss, profile) for loss in (profile.ndr_loss, profile.pdr_loss)]
+    config = Config()
+    config.goals = goals
+    config.max_load, config.min_load = max_pps, max_pps * MIN_SHARE
+    config.search_duration_max, config.warmup_duration = profile.search_max_s, profile.initial_s
+    measurer = _Measurer(offer)
+    try:
+        results = MultipleLossRatioSearch(config=config).search(measurer=measurer, debug=lambda text: None)
+    except RuntimeError as error:
+        raise HostError(f"MLRsearch gave up after {len(measurer.bursts)} bursts: {error}") from error
+    ndr, pdr = (_bounds(goal, results[goal]) for goal in goals)
+    return Searched(ndr, pdr, tuple(measurer.bursts))
+
+
+def _goal(loss_ratio: float, profile: Profile) -> SearchGoal:
+    return SearchGoal(
+        loss_ratio=loss_ratio,
+        exceed_ratio=profile.exceed,
+        relative_width=profile.width,
+        initial_trial_duration=profile.initial_s,
+        final_trial_duration=profile.final_s,
+        duration_sum=profile.sum_s,
+        fail_fast=False,
+    )
+
+
+def _bounds(goal: SearchGoal, result: Any) -> Bounds:
+    loads = (result.relevant_lower_bound, result.relevant_upper_bound, result.conditional_throughput)
+    return Bounds(goal.loss_ratio, *(None if load is None else float(load) for load in loads))
+
+
+def _burst(load: float, found: Offered) -> dict[str, Any]:
+    return {"load_pps": load, "seconds": found.seconds, "sent": found.sent, "received": found.received}

@@ -1,0 +1,44 @@
+"""What a search asks of a lab: offer a rate for a time, say what came back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from xdplab.errors import HostError
+from xdplab.formats.generator import Burst, Histogram
+
+
+@dataclass(frozen=True)
+class Offered:
+    """One burst: frames sent and received, its length in s, and the latencies of the stamped ones."""
+
+    sent: int
+    received: int
+    seconds: float
+    latencies: Histogram | None = None
+
+    @classmethod
+    def of(cls, burst: Burst) -> Offered:
+        """Take a generator's burst; one that comes twice is received once. Raises HostError where nobody counted."""
+        s = burst.summary
+        if s.rx_packets is None:
+            raise HostError(f"a search needs what came back, and the generator does not know: {s.rx_missing}")
+        stamped = burst.histogram if burst.histogram.count else None
+        return cls(s.tx_packets, s.rx_packets - (s.duplicates or 0), s.duration_s, stamped)
+
+    @property
+    def offered_pps(self) -> float:
+        return self.sent / self.seconds
+
+    @property
+    def received_pps(self) -> float:
+        return self.received / self.seconds
+
+    @property
+    def loss_ratio(self) -> float:
+        return max(0.0, 1 - self.received / self.sent) if self.sent else 0.0
+
+
+Offer = Callable[[float | None, float], Offered]
+"""From a rate in frames a second (None: as fast as possible) and seconds to what came of it."""

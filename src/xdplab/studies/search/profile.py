@@ -1,0 +1,53 @@
+"""How hard a search tries: durations, widths, loss ratios, by name."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from xdplab.errors import PlanError
+
+RFC2544_FRAME_BYTES = (64, 128, 256, 512, 1024, 1280, 1518)
+"""RFC 2544, section 9.1, Ethernet."""
+
+
+@dataclass(frozen=True)
+class Profile:
+    """``width`` is the relative distance of the two bounds at the end; times in s.
+
+    ``initial_s`` and ``final_s`` are the shortest and the longest burst, ``sum_s`` is how long a load must have been
+    offered before it is a bound, ``exceed`` the share of that time that may have lost too much. ``frame_bytes``, where
+    given, replace the plan's. ``latency_s`` is one latency burst, repeated ``latency_repeats`` times.
+    """
+
+    name: str
+    width: float
+    initial_s: float
+    final_s: float
+    sum_s: float
+    exceed: float
+    search_max_s: float
+    latency_s: float
+    latency_repeats: int = 1
+    ndr_loss: float = 0.0
+    pdr_loss: float = 0.005
+    mrr_s: float = 1.0
+    frame_bytes: tuple[int, ...] = ()
+
+
+PROFILES = {
+    # One or two minutes a point: for a first look, and for labs that are no racks.
+    "quick": Profile("quick", 0.05, 0.2, 0.5, 2.0, 0.5, 120.0, 1.0),
+    # FD.io CSIT's report goals: bursts of 1 s, 21 s a bound, half of them may exceed (RFC draft MLRsearch).
+    "csit": Profile("csit", 0.005, 1.0, 1.0, 21.0, 0.5, 1200.0, 5.0),
+    # RFC 2544, 26.1 (throughput: 60 s without a loss) and 26.2 (latency: 20 times 120 s).
+    "rfc2544": Profile(
+        "rfc2544", 0.005, 1.0, 60.0, 60.0, 0.0, 7200.0, 120.0, 20, mrr_s=60.0, frame_bytes=RFC2544_FRAME_BYTES
+    ),
+}
+
+
+def profile(name: str) -> Profile:
+    """Return a profile by name. Raises PlanError."""
+    if name not in PROFILES:
+        raise PlanError(f"--profile {name}: no such profile", remedy=f"there are {', '.join(PROFILES)}")
+    return PROFILES[name]

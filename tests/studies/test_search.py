@@ -1,0 +1,222 @@
+"""Searches of DUTs that are models: what is found must be what was built in."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from xdplab.errors import HostError, PlanError, UnsupportedError
+from xdplab.formats.generator import Burst, Histogram, Summary
+from xdplab.plan import Trial, parse_plan, points_of, schedule
+from xdplab.runner import Attempt
+from xdplab.studies.search.bisect import largest_accesses
+from xdplab.studies.search.mlr import search
+from xdplab.studies.search.offer import Offer, Offered
+from xdplab.studies.search.profile import PROFILES, profile
+from xdplab.studies.search.rows import row_of
+from xdplab.studies.search.study import SearchStudy, Send, search_point
+
+QUICK = PROFILES["quick"]
+LINE = 4e6
+"""Frames a second the model's generator can send."""
+
+HISTOGRAM = Histogram("b", 7, 2, 100, 101, 201, ((100, 1), (101, 1)))
+
+
+def dut(forwards: Callable[[float], float], noise: Callable[[], float] = lambda: 0.0) -> Offer:
+    """A DUT by the rate it forwards of an offered one; ``noise`` is a share lost besides."""
+
+    def offer(rate: float | None, seconds: float) -> Offered:
+        rate = min(rate or LINE, LINE)
+        sent = round(rate * seconds)
+        received = min(sent, round(forwards(rate) * seconds * (1 - noise())))
+        return Offered(sent, received, seconds, HISTOGRAM)
+
+    return offer
+
+
+def hard(capacity: float) -> Callable[[float], float]:
+    return lambda rate: min(rate, capacity)
+
+
+@pytest.mark.parametrize("capacity", [20e3, 0.7e6, 1.234e6, 3.9e6])
+def test_a_hard_limit_lies_between_the_bounds(capacity: float) -> None:
+    found = search(dut(hard(capacity)), QUICK, max_pps=LINE)
+    assert found.ndr.lower_pps is not None
+    assert found.ndr.upper_pps is not None
+    assert found.ndr.lower_pps <= capacity <= found.ndr.upper_pps
+    assert found.ndr.upper_pps <= found.ndr.lower_pps * (1 + 2 * QUICK.width)
+    assert found.pdr.lower_pps is not None
+    assert found.ndr.lower_pps <= found.pdr.lower_pps <= capacity * 1.01
+
+
+def test_ndr_is_at_most_pdr_also_where_loss_is_noise() -> None:
+    rng = random.Random(7)
+    for _ in range(5):
+        noisy = dut(hard(1e6), lambda: rng.choice([0, 0, 0, 1e-5, 3e-3]))
+        found = search(noisy, QUICK, max_pps=LINE)
+        assert found.pdr.lower_pps is not None
+        assert (found.ndr.lower_pps or 0) <= found.pdr.lower_pps
+
+
+def test_what_loses_at_any_load_has_no_ndr_but_may_have_a_pdr() -> None:
+    found = search(dut(lambda rate: 0.998 * min(rate, 1e6)), QUICK, max_pps=LINE)
+    assert found.ndr.lower_pps is None
+    assert found.ndr.throughput_pps is None
+    assert found.pdr.lower_pps == pytest.approx(1e6, rel=0.1)
+
+
+def test_a_dut_that_is_faster_than_the_generator_has_no_upper_bound() -> None:
+    found = search_point(dut(hard(2 * LINE)), QUICK, LINE)
+    assert found["pdr"]["upper_pps"] is None
+    assert found["limited_by"] == "generator"
+    assert found["livelock"] is False
+
+
+def livelock(rate: float) -> float:
+    """Above 1 Mpps every frame more costs one that would have been forwarded."""
+    return rate if rate <= 1e6 else max(0.0, 1e6 - 0.2 * (rate - 1e6))
+
+
+def test_a_dut_whose_mrr_lies_below_its_pdr_is_shown_as_livelock() -> None:
+    found = search_point(dut(livelock), QUICK, LINE)
+    assert found["mrr_pps"] == pytest.approx(0.4e6)
+    assert found["pdr"]["lower_pps"] == pytest.approx(1e6, rel=0.1)
+    assert found["livelock"] is True
+    assert search_point(dut(hard(1e6)), QUICK, LINE)["livelock"] is False
+
+
+def test_latency_is_measured_at_shares_of_the_pdr_and_never_above() -> None:
+    asked: list[float] = []
+    inner = dut(hard(1e6))
+
+    def offer(rate: float | None, seconds: float) -> Offered:
+        if seconds == QUICK.latency_s and rate is not None:
+            asked.append(rate)
+        return inner(rate, seconds)
+
+    repeated = replace(QUICK, latency_repeats=3)
+    found = search_point(offer, repeated, LINE)
+    pdr = found["pdr"]["lower_pps"]
+    assert asked == pytest.approx([rate for share in (0.004, 0.1, 0.5, 0.9) for rate in [share * pdr] * 3], rel=0.1)
+    assert [at["samples"] for at in found["latency"]] == [6] * 4
+    assert len(found["histograms"]) == 4
+
+
+def test_without_a_pdr_there_is_no_latency_but_a_reason() -> None:
+    found = search_point(dut(lambda rate: 0.5 * rate), QUICK, LINE)
+    assert found["latency"] is None
+    assert "no PDR" in found["latency_missing"]
+    assert found["livelock"] is None
+
+
+def test_a_search_that_takes_too_long_is_an_error() -> None:
+    with pytest.raises(HostError, match="MLRsearch gave up after"):
+        search(dut(hard(1e6)), replace(QUICK, search_max_s=1e-9), max_pps=LINE)
+
+
+@pytest.mark.parametrize("share", [0.9, 0.5, 0.1])
+def test_the_largest_n_is_bisected(share: float) -> None:
+    cost = {"per_packet": 250e-9, "per_access": 2.5e-9}
+    exact = cost["per_packet"] / cost["per_access"] * (1 / share - 1)
+    found = largest_accesses(lambda n: 1 / (cost["per_packet"] + n * cost["per_access"]), share)
+    assert found.too_many is not None
+    assert found.enough <= exact <= found.too_many
+    assert found.too_many - found.enough <= max(1, 0.05 * found.too_many)
+    assert len(found.measured) < 20
+
+
+def test_what_no_n_slows_has_no_end() -> None:
+    assert largest_accesses(lambda n: 1e6, 0.5, most=64).too_many is None
+    assert largest_accesses(lambda n: 1e6, 0.5, most=64).enough == 64
+    assert largest_accesses(lambda n: 1e6 / (1 + n), 0.9).enough == 0
+
+
+# --- as a study ---
+
+
+def burst(found: Offered, **changes: Any) -> Burst:
+    """What a generator prints of it."""
+    counts = {"duplicates": 0, "reordered": 0, "foreign_packets": 0, "bad_run_id": 0, "rx_by_queue": None}
+    counts |= {"tx_by_queue": (found.sent,), "tx_errors": 0, "rate_requested_pps": None, "limited": None}
+    lost = found.sent - found.received
+    values = {"rx_packets": found.received, "lost_packets": lost} | counts | changes
+    return Burst("b", (), Summary("b", found.seconds, found.sent, **values), found.latencies or HISTOGRAM)
+
+
+def test_frames_that_come_twice_are_received_once_and_unknown_is_no_zero() -> None:
+    assert Offered.of(burst(Offered(100, 90, 1.0), duplicates=5)).received == 85
+    with pytest.raises(HostError, match="does not know: deaf"):
+        Offered.of(burst(Offered(100, 90, 1.0), rx_packets=None, rx_missing="deaf"))
+
+
+class ModelBench:
+    """A bench whose DUT slows with N."""
+
+    def __init__(self) -> None:
+        self.log: list[str] = []
+
+    def enter_block(self, trials: Sequence[Trial]) -> None:
+        self.log.append("enter")
+
+    def leave_block(self) -> None:
+        self.log.append("leave")
+
+    @contextmanager
+    def attached(self, trial: Trial, raw: Path, facts: dict[str, Any]) -> Iterator[Send]:
+        self.log.append(f"attach {trial.point.program.accesses}")
+        model = dut(hard(1 / (0.5e-6 + 2e-9 * (trial.point.program.accesses or 0))))
+        yield lambda rate, seconds: burst(model(rate, seconds))
+
+    def generator_alone(self, trial: Trial, seconds: float) -> Burst:
+        self.log.append("self-test")
+        return burst(Offered(round(LINE * seconds), 0, seconds))
+
+
+def trials(arrangement: str) -> list[Trial]:
+    plan = parse_plan(
+        {"name": "t", "repetitions": 1, "blocks": [{"points": {"accesses": [0, 250]}, "arrangement": arrangement}]}
+    )
+    return schedule(plan, points_of(plan, "shared"))
+
+
+def test_a_shared_core_cannot_be_searched(tmp_path: Path) -> None:
+    bench = ModelBench()
+    with pytest.raises(UnsupportedError, match="arrangement shared is a closed loop"):
+        SearchStudy(bench, QUICK).measure(trials("shared")[0], tmp_path, {})
+    assert bench.log == []
+
+
+def test_a_point_is_searched_and_becomes_a_row(tmp_path: Path) -> None:
+    bench = ModelBench()
+    study = SearchStudy(bench, QUICK, share=0.5)
+    for trial in trials("split"):
+        facts: dict[str, Any] = {}
+        study.measure(trial, tmp_path, facts)
+        row = row_of(trial, Attempt(trial.trial_id, 1, "measured", None, 1.0, facts))
+        assert row["ndr_pps"] == pytest.approx(2e6 if trial.point.program.accesses == 0 else 1e6, rel=0.06)
+        assert row["ndr_pps"] <= row["pdr_pps"]
+        assert row["generator_pps"] == LINE
+        assert row["accesses_at_share"] == pytest.approx(250, rel=0.06)
+        assert row["latency_90pdr_p50_ns"] == 100
+    assert bench.log.count("self-test") == 1
+    assert (tmp_path / "search.json").is_file()
+
+
+def test_what_was_not_searched_is_a_row_with_its_reason() -> None:
+    (trial, *_) = trials("shared")
+    row = row_of(trial, Attempt(trial.trial_id, 1, "unsupported", "why", 0.1, {}))
+    assert (row["pdr_pps"], row["mrr_pps"], row["reason"]) == (None, None, "why")
+
+
+def test_profiles_have_names() -> None:
+    assert profile("rfc2544").frame_bytes == (64, 128, 256, 512, 1024, 1280, 1518)
+    assert (profile("rfc2544").final_s, profile("rfc2544").latency_repeats) == (60.0, 20)
+    with pytest.raises(PlanError, match="there are quick, csit, rfc2544"):
+        profile("fast")
