@@ -88,6 +88,8 @@ def test_the_sweep_reaches_the_limit_with_every_compiler(tmp_path: Path, verify)
     run = runs.start(request, tmp_path / "results")
     runs.execute(run, runs.silent())
     assert not runs.failures(run)
+    over = runs.table(run)[lambda t: t["verdict"] == "complexity"]
+    assert set(over["compiler"]) == {c.name for c in find_compilers()}
     _, largest = runs.tables(run)["largest"]
     assert len(largest) == 2 * len(find_compilers())
     for column in largest.columns[1:]:

@@ -41,7 +41,9 @@ from xdplab.studies.verifier.study import Means, VerifierStudy
 from xdplab.studies.verifier.summaries import tables_of, write_tables
 from xdplab.studies.verifier.views import FIGURES, draw_figures, view_of
 
-LOOP_SIZES = (1, 2, 3, 5, 10, 20, 50, 100, 150, 200)
+LOOP_SIZES = (1, 2, 3, 5, 10, 20, 50, 100, 150, 200, 250, 350)
+"""The last two are beyond the limit of a million processed instructions, rolled and unrolled."""
+
 SMALLEST_SIZES = (1, 2, 3, 10, 30)
 GROWING = {"branches": (10, 50, 100, 500, 1000), "pruning": (2, 4, 8, 12, 16)}
 SMALLEST_GROWING = {"branches": (10, 100), "pruning": (4, 8)}
