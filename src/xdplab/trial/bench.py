@@ -66,6 +66,7 @@ def send(context: TrialContext, point: Point, rate_pps: float | None, seconds: f
     deadline_s = SESSION_S + seconds
     with Generator(context.lab.tg, settings, tools.generator, deadline_s=deadline_s, adapter=tools.adapter) as tg:
         tg.start()
+        context.lab.place(point.arrangement, point.queues)
         tg.burst("warmup", WARMUP_S)
         burst = tg.burst("offer", seconds)
         tg.stop()

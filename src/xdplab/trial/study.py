@@ -10,7 +10,7 @@ from typing import Any, Self
 
 from xdplab import counters
 from xdplab.deploy import dpdk
-from xdplab.deploy.device import Applied, apply, remember, restore_remembered
+from xdplab.deploy.device import apply, remember, restore_remembered
 from xdplab.deploy.queues import Endpoint, queue_limit, set_queues
 from xdplab.deploy.watchdog import Watchdog
 from xdplab.errors import PlanError
@@ -118,7 +118,6 @@ class TrialStudy:
     def enter_block(self, trials: Sequence[Trial]) -> None:
         ends = endpoints(self._lab)
         applied = [apply(end.host, end.interface, LINK_SETTINGS).require() for end in ends]
-        applied.append(self._threaded(ends[0], trials[0].point.arrangement).require())
         applied += set_queues(ends[0], ends[1] if len(ends) > 1 else None, trials[0].point.queues)
         self._context.applied = [done.to_json() for done in applied]
 
@@ -126,11 +125,6 @@ class TrialStudy:
         for watchdog in self._watchdogs:
             watchdog.beat()
         measure(self._context, trial, raw, facts)
-
-    def _threaded(self, dut: Endpoint, arrangement: str) -> Applied:
-        """Where TG and DUT have CPUs of their own on one machine, the DUT's receiving must leave the sender's CPU."""
-        wanted = arrangement == "split" and self._lab.virtual
-        return apply(dut.host, dut.interface, {"napi.threaded": wanted} if self._lab.virtual else {})
 
     def leave_block(self) -> None:
         """Nothing: the next block sets everything anew, and the end of the session puts it back."""
