@@ -57,16 +57,14 @@ def parse_sar_text(data: bytes) -> SarText:
     bodies, anomalies = _bodies(data)
     start = _START.search(data, data.find(b"\n"))
     start_s = _seconds(np.array([float(start[0].replace(b":", b""))]))[0] if start else 0.0
-    cpu_words = _words(bodies[b"CPU"])
-    cpu_words[1::12] = [b"nan" if word == b"all" else word for word in cpu_words[1::12]]
     interface_words = _words(bodies[b"IFACE"])
     names = list(dict.fromkeys(interface_words[1::10]))
     places = {name: b"%d" % place for place, name in enumerate(names)}
     interface_words[1::10] = [places[name] for name in interface_words[1::10]]
     return SarText(
-        _table(cpu_words, len(CPU_COLUMNS), start_s),
+        _table(_numbers(bodies[b"CPU"]), len(CPU_COLUMNS), start_s),
         tuple(name.decode() for name in names),
-        _table(interface_words, len(INTERFACE_COLUMNS), start_s),
+        _table(np.array([float(word) for word in interface_words]), len(INTERFACE_COLUMNS), start_s),
         tuple(anomalies),
     )
 
@@ -117,8 +115,14 @@ def _words(rows: bytes) -> list[bytes]:
     return rows.translate(_DECIMAL, b":").split()
 
 
-def _table(words: list[bytes], width: int, start_s: float) -> Rows:
-    table = np.array([float(word) for word in words]).reshape(-1, width)
+def _numbers(rows: bytes) -> Rows:
+    """Return all numbers in rows of CPUs, read in one go: half of an import's time went into reading one at a time."""
+    text = rows.replace(b" all ", b" nan ").translate(_DECIMAL, b":").decode()
+    return np.fromstring(text, sep=" ") if text.strip() else np.zeros(0)
+
+
+def _table(numbers: Rows, width: int, start_s: float) -> Rows:
+    table = numbers.reshape(-1, width)
     table[:, 0] = (_seconds(table[:, 0]) - start_s) % 86400  # a run may pass midnight
     return table
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +16,7 @@ from xdplab.imports.thesis_digest import CPU_SHARES, SarDigest
 from xdplab.imports.thesis_latency import by_second_s
 from xdplab.imports.thesis_window import busy_samples
 
-Array = NDArray[np.float64]
+Array = NDArray[np.floating[Any]]
 HOSTS = ("tg", "dut")
 _SECOND, _TX, _RX, _MEAN = (COLUMNS.index(name) for name in ("second", "tx_packets", "rx_packets", "latency_mean_s"))
 _SHARE_COLUMNS = {f"{share}_percent": place for place, share in enumerate(CPU_SHARES)}
@@ -29,7 +29,7 @@ class Part:
     trial_id: str
     attempt: int
     host: str
-    columns: dict[str, Array]
+    columns: Mapping[str, Array]
 
     def __len__(self) -> int:
         return len(self.columns["t_s"])
@@ -58,7 +58,7 @@ def sar_parts(trial_id: str, attempt: int, sar: SarDigest) -> list[Part]:
     samples, cpus, _ = sar.shares.shape
     step = np.diff(sar.t_s, prepend=0.0)
     by_cpu: dict[str, Array] = {"t_s": np.repeat(t_s, cpus), "cpu": np.tile(np.arange(cpus, dtype=float), samples)}
-    by_cpu |= {name: sar.shares[:, :, place].ravel().astype(float) for name, place in _SHARE_COLUMNS.items()}
+    by_cpu |= {name: sar.shares[:, :, place].ravel() for name, place in _SHARE_COLUMNS.items()}
     frames = {"t_s": t_s, "tx_packets": np.rint(sar.tx_pps * step), "rx_packets": np.rint(sar.rx_pps * step)}
     return [Part(trial_id, attempt, "dut", by_cpu), Part(trial_id, attempt, "dut", frames)]
 
@@ -89,9 +89,12 @@ def _named(codes: NDArray[Any], names: Sequence[str]) -> pd.Categorical[str]:
 
 def _column(parts: list[Part], sizes: list[int], name: str, *, whole: bool) -> object:
     found = [part.columns.get(name) for part in parts]
-    filled = [np.full(size, np.nan) if part is None else part for part, size in zip(found, sizes, strict=True)]
-    values = np.concatenate(filled) if filled else np.zeros(0)
+    dtype = np.float32 if name.endswith("_percent") else np.float64
+    values = np.full(sum(sizes), np.nan, dtype=dtype)
+    for end, size, part in zip(np.cumsum(sizes), sizes, found, strict=True):
+        if part is not None:
+            values[end - size : end] = part
     if not whole:
-        return values.astype(np.float32) if name.endswith("_percent") else values
+        return values
     absent = np.isnan(values)
     return pd.arrays.IntegerArray(np.where(absent, 0, values).astype(np.int64), absent)
