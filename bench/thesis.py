@@ -1,0 +1,102 @@
+"""The thesis' logs at full size: 6,921 logs (208 MB) to parquet on 2 CPUs, and all 110 figures, against their limits.
+
+``python bench/thesis.py PATH-TO-THE-DATA [--figures]``. Where PATH holds fewer logs, its folders are repeated under
+other repetition numbers until there are as many: the time is measured at full size, not extrapolated. The last line is
+one JSON object. CPU seconds are given beside the wall time: on a busy machine only they tell.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import sys
+import tempfile
+import time
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+
+from xdplab.figures.thesis_album import regenerate
+from xdplab.imports.thesis_source import Found, RawLog, raw_logs
+from xdplab.trial.imported import import_thesis, imported_trials
+
+LOGS, LIMIT_S, LIMIT_MB, FIGURES_LIMIT_S = 6921, 6.0, 600, 90.0
+CPUS = 2
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("data", type=Path, nargs="+")
+    parser.add_argument("--figures", action="store_true", help="draw all 110, as published and corrected")
+    arguments = parser.parse_args()
+    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:CPUS])
+    with tempfile.TemporaryDirectory() as scratch:
+        tree = full_size(arguments.data, Path(scratch) / "data")
+        result = measure_import(tree, Path(scratch))
+        if arguments.figures:
+            result |= measure_figures(arguments.data, Path(scratch) / "figures")
+    print(json.dumps(result))
+    return 0
+
+
+def full_size(data: list[Path], folder: Path) -> Path:
+    """Write the logs of ``data`` to ``folder``, again and again as further repetitions, up to LOGS."""
+    logs = list(raw_logs(data, Found()))
+    count = 0
+    for copy in range(0, 1000, 10):
+        for log in logs:
+            if count == LOGS:
+                return folder
+            write(log, folder, copy)
+            count += 1
+    return folder
+
+
+def write(log: RawLog, folder: Path, copy: int) -> None:
+    parent, _, rest = log.name.path.partition("/")
+    repetition = log.name.measured.repetition
+    path = folder / f"{parent.removesuffix(str(repetition))}{repetition + copy}" / rest
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(log.read())
+
+
+def measure_import(tree: Path, scratch: Path) -> dict[str, float]:
+    """Import in processes of their own, once to warm the page cache, then three times: the median by wall time.
+
+    Memory is the importing process' peak: its workers have ended before it is reached.
+    """
+    size = sum(path.stat().st_size for path in tree.rglob("*.txt"))
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn"), max_tasks_per_child=1) as pool:
+        rounds = [pool.submit(one_import, tree, scratch / f"run{number}").result() for number in range(4)]
+    middle = sorted(rounds[1:], key=lambda found: found["import_s"])[1]
+    return middle | {"mb": size / 1e6, "limit_s": LIMIT_S, "limit_mb": LIMIT_MB}
+
+
+def one_import(tree: Path, out: Path) -> dict[str, float]:
+    before, start = cpu_s(), time.perf_counter()
+    made = import_thesis([tree], out, processes=CPUS)
+    seconds = time.perf_counter() - start
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
+    return {"logs": made.found.logs, "import_s": seconds, "import_cpu_s": cpu_s() - before, "peak_mb": peak}
+
+
+def cpu_s() -> float:
+    usages = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(usage.ru_utime + usage.ru_stime for usage in usages)
+
+
+def measure_figures(data: list[Path], out: Path) -> dict[str, float]:
+    """Draw the figures of ``data`` itself, each as SVG, PDF, PNG and CSV."""
+    trials = imported_trials(import_thesis(data, out, processes=CPUS).run)
+    result: dict[str, float] = {"figures_limit_s": FIGURES_LIMIT_S}
+    for which in ("as-published", "corrected"):
+        before, start = cpu_s(), time.perf_counter()
+        regenerate(trials, out, which=[which], processes=CPUS)  # type: ignore[list-item]
+        result |= {f"{which}_s": time.perf_counter() - start, f"{which}_cpu_s": cpu_s() - before}
+    return result
+
+
+if __name__ == "__main__":
+    sys.exit(main())
