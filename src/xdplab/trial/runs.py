@@ -96,7 +96,12 @@ def _write_manifest(run: RunDirectory, lab: Lab, when: str) -> None:
 
 
 def derive_tables(run: RunDirectory) -> pd.DataFrame:
-    """Rebuild trials.parquet and samples.parquet from the journal and the raw files; return the former."""
+    """Rebuild trials.parquet and samples.parquet from the journal and the raw files; return the former.
+
+    An import has no raw files of its own: its tables stay as they are, its trials are judged anew.
+    """
+    if run.imported:
+        return imported_trials(run)
     rows, samples = [], []
     trials = {t.trial_id: t for t in run_trials_of(run)}
     for attempt in read_state(run).attempts:
@@ -111,8 +116,8 @@ def derive_tables(run: RunDirectory) -> pd.DataFrame:
 
 
 def trials_table(run: RunDirectory) -> pd.DataFrame:
-    """Every attempt that ended, one row each, judged by today's rules; an import's tables are taken as they are."""
-    return imported_trials(run) if run.imported else derive_tables(run)
+    """Every attempt that ended, one row each, judged by today's rules."""
+    return derive_tables(run)
 
 
 def settled_trials(run: RunDirectory) -> pd.DataFrame:
