@@ -168,8 +168,10 @@ static size_t count_programs(struct bpf_object *object) {
 // libbpf's words.
 static void load_alone(const void *bytes, size_t size, long rank) {
     struct bpf_object *object = open_object(bytes, size);
-    if (!object)
+    if (!object) {
+        record_print_object(object_path, words);
         return;
+    }
     prepare_programs(object, rank);
     if (!slots[rank].done) {
         int error = bpf_object__load(object);

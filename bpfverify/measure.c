@@ -91,7 +91,9 @@ static void read_info(struct record *record, int fd) {
 int measure_load(struct record *record, const union bpf_attr *given, unsigned int size) {
     union bpf_attr attributes;
     memset(&attributes, 0, sizeof(attributes));
-    memcpy(&attributes, given, size < sizeof(attributes) ? size : sizeof(attributes));
+    size = size < sizeof(attributes) ? size
+                                     : sizeof(attributes); // a libbpf newer than our headers has more fields
+    memcpy(&attributes, given, size);
     attributes.log_buf = (uintptr_t)record->log;
     attributes.log_size = sizeof(record->log);
     attributes.log_level = effort.log_level;
