@@ -121,8 +121,8 @@ def test_memory_grows_with_the_program_and_is_not_timed(verify, compile_member):
         pytest.skip(large.peak_reason)
     assert large.peak_bytes > 4 * max(small.peak_bytes, 1)
     assert large.peak_bytes > 4_000_000
-    if large.cgroup_peak_bytes is not None:  # two ways to count, one memory
-        assert large.peak_bytes == pytest.approx(large.cgroup_peak_bytes, rel=0.1)
+    if large.cgroup_peak_bytes is not None:  # two ways to count; interrupts free others' pages meanwhile
+        assert large.peak_bytes == pytest.approx(large.cgroup_peak_bytes, rel=0.3)
 
 
 def test_nothing_stays_loaded(verify, compile_member):
