@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pandas as pd
@@ -134,6 +135,22 @@ def test_a_program_nobody_here_wrote_is_measured(lab_name: str, tmp_path: Path) 
     assert table["accesses"].isna().all()
     assert (table["forwarded_pps"] > 1e4).all()
     assert "figure programs" in out.stdout
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="split needs two CPUs, this machine lets us use one")
+def test_on_cpus_of_its_own_the_dut_is_an_open_loop(lab_name: str, tmp_path: Path) -> None:
+    (tmp_path / "split.yaml").write_text(
+        "name: split\nrepetitions: 1\ntrial: {warmup_s: 0.1, window_s: 0.3}\n"
+        "blocks: [{points: {mode: [native, generic, af_xdp], workload: array, accesses: 1600}, arrangement: split}]\n"
+    )
+    xdplab("--lab", lab_name, "run", "split.yaml", "--out", "out", "--no-figures", cwd=tmp_path)
+    (run,) = (tmp_path / "out").iterdir()
+    table = pd.read_parquet(run / "trials.parquet")
+    assert set(table["arrangement"]) == {"split"}
+    assert set(table["verdict"]) == {"valid"}, table[["mode", "accesses", "reason"]]
+    saturated = table[table["accesses"] == 1600]
+    assert (saturated["limited_by"] == "dut").all(), saturated[["mode", "limited_by", "loss_ratio"]]
+    assert (saturated["loss_ratio"] > 0).all()
 
 
 def test_a_users_own_frames_are_sent_as_they_are(lab_name: str, tmp_path: Path) -> None:

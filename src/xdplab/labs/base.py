@@ -104,6 +104,12 @@ class Lab(Protocol):
     def cpus(self, arrangement: Arrangement | None = None) -> Cpus:
         """Return who may use which CPUs in ``arrangement`` (by default the lab's own)."""
 
+    def place(self, arrangement: Arrangement, queues: int) -> dict[str, Any]:
+        """Bring the link's softirq work onto the CPUs of the arrangement, once programs are attached to both ends.
+
+        Returns what was obtained. Raises LabError where it cannot be had.
+        """
+
     def host(self, name: str) -> Host:
         """Return the host called ``dut`` or ``tg``. Raises LabError for any other name."""
 

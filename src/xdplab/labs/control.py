@@ -56,7 +56,7 @@ class Control:
         self._connection = connection
         self._where = where
 
-    def ask(self, do: str, **more: str) -> dict[str, Any]:
+    def ask(self, do: str, **more: Any) -> dict[str, Any]:
         """Send one request and return its answer. Raises LabError with the keeper's words."""
         try:
             self._connection.sendall(json.dumps({"do": do, **more}).encode() + b"\n")

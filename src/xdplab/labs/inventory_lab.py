@@ -123,6 +123,10 @@ class InventoryLab:
         host.run(["mkdir", "-p", "-m", "755", directory])
         return ["sh", "-c", _LOCK, "sh", f"{directory}/{port.name}.lock", f"{who} on {os.uname().nodename}"]
 
+    def place(self, arrangement: Arrangement, queues: int) -> dict[str, Any]:
+        """Two machines share no CPU: the interrupts' affinity is the devices' own."""
+        return {}
+
     @contextlib.contextmanager
     def hold(self) -> Iterator[None]:
         """Nothing to keep up: servers stay."""

@@ -25,6 +25,8 @@ from xdplab.labs.netns_host import WORK_DIR
 DEFAULT = "default"
 TOOLS = ("unshare", "setpriv", "ip", "ethtool", "sshd", "ssh-keygen", "mount")
 COMING_UP_S = 10.0
+DUT_FIFO, TG_FIFO = 4, 6
+"""Priorities of softirq threads in arrangement ``split``; the TG's are above its sender's, which would starve them."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,39}")
 _ROOT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -44,6 +46,7 @@ class NetnsLab:
     def __init__(self, instance: str, uid: int, known: dict[str, Any]) -> None:
         self._instance, self._uid, self._known = instance, uid, known
         self._made: list[SshHost] = []
+        self._threaded: bool | None = None
         dut, tg = known["hosts"]["dut"], known["hosts"]["tg"]
         self.name = full_name(instance)
         self.dut_interface: str = dut["interface"]
@@ -75,6 +78,30 @@ class NetnsLab:
 
     def work_dir(self, host: Host) -> str:
         return WORK_DIR
+
+    def place(self, arrangement: Arrangement, queues: int) -> dict[str, Any]:
+        """A veth's softirq runs on the CPU that sent the frame; on a CPU of its own it must be a thread."""
+        threaded = arrangement == "split"
+        if self._threaded is not threaded:
+            for host, interface in ((self.dut, self.dut_interface), (self.tg, self.tg_interface)):
+                host.run(["tee", f"/sys/class/net/{interface}/threaded"], stdin=b"1\n" if threaded else b"0\n")
+            self._threaded = threaded
+        if not threaded:
+            return {"softirq": "on the sender's CPU"}
+        cpus = self.cpus(arrangement)
+        return {
+            "dut_threads": self._pin(self.dut_interface, cpus.dut, DUT_FIFO, queues),
+            "tg_threads": self._pin(self.tg_interface, cpus.tg, TG_FIFO, 1),
+            "dut_cpus": cpus.dut,
+            "tg_cpus": cpus.tg,
+        }
+
+    def _pin(self, interface: str, cpus: tuple[int, ...], fifo: int, least: int) -> int:
+        with contextlib.closing(self._keeper()) as connection:
+            pinned = int(connection.ask("pin", interface=interface, cpus=cpus, fifo=fifo)["pinned"])
+        if pinned < least:
+            raise LabError(f"lab {self.name}: {interface} has {pinned} softirq threads where {least} are needed")
+        return pinned
 
     @contextlib.contextmanager
     def lock(self, who: str | None = None) -> Iterator[None]:

@@ -7,7 +7,7 @@ in the background.
 
 A client sends one JSON line and gets one back: ``hello`` (all there is to know), ``ssh`` (from then on the connection
 is that host's sshd), ``lease`` (the lab ends with the last of these connections), ``release`` (end it now, and say when
-it is gone), ``lock`` (held until the connection closes),
+it is gone), ``lock`` (held until the connection closes), ``pin`` (an interface's softirq threads to CPUs),
 ``down``.
 """
 
@@ -140,6 +140,7 @@ class Keeper:
             "lease": self.lease,
             "release": self.release,
             "lock": self.take_lock,
+            "pin": self.pin,
             "down": self.down,
         }
 
@@ -279,9 +280,36 @@ class Keeper:
         self.lock = (connection, str(asked.get("who", "a run")))
         return {"ok": True}
 
+    def pin(self, _connection: socket.socket, asked: Answer) -> Answer:
+        """Give an interface's NAPI threads a CPU each and a real-time priority; they are seen out here only.
+
+        Labs of one machine share its CPUs out alike, so that another lab's interface of that name is served too.
+        """
+        threads = _napi_threads(asked["interface"])
+        try:
+            for place, thread in enumerate(threads):
+                os.sched_setaffinity(thread, {asked["cpus"][place % len(asked["cpus"])]})
+                os.sched_setscheduler(thread, os.SCHED_FIFO, os.sched_param(asked["fifo"]))
+        except OSError as error:
+            return {"error": f"the softirq threads of {asked['interface']} cannot be placed: {error.strerror}"}
+        return {"pinned": len(threads)}
+
     def down(self, connection: socket.socket, _asked: Answer) -> None:
         self.asked_down = connection
         self.going = False
+
+
+def _napi_threads(interface: str) -> list[int]:
+    """Return the kernel threads that serve an interface's receive queues, in the queues' order."""
+    found = []
+    for comm in Path("/proc").glob("[0-9]*/comm"):
+        try:
+            name = comm.read_text().strip()
+        except OSError:
+            continue  # it ended meanwhile
+        if name.startswith(f"napi/{interface}-"):
+            found.append((int(name.rpartition("-")[2]), int(comm.parent.name)))
+    return [thread for _, thread in sorted(found)]
 
 
 def _closed(connection: socket.socket) -> bool:

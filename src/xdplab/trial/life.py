@@ -25,7 +25,8 @@ from xdplab.trial.dut import SESSION_S, AfxdpSide, DutSide, KernelSide
 from xdplab.trial.prepare import Prepared, Tools
 
 SENDER_FIFO = 5
-APPLICATION_FIFO = 6  # above the sender, asleep in poll(): on a shared core it would starve at an equal priority
+# Above the sender and the DUT's softirq threads, asleep in poll(): it would starve below them, and they if it spun.
+APPLICATION_FIFO = 6
 RECORDER_MARGIN_S = 30.0
 RUN_ID_DIGITS = 4  # xdpgen carries 16 bits of the run id in every frame
 
@@ -138,7 +139,6 @@ def attach(context: TrialContext, point: Point, prepared: Prepared) -> DutSide:
         return KernelSide(lab.dut, context.tools.xdpload, request, queues=point.queues)
     if context.tools.afxdp_user is None or there.workload is None:
         raise UnsupportedError("mode af_xdp needs a generated workload")
-    shared = point.arrangement == "shared"
     return AfxdpSide(
         lab.dut,
         context.tools.afxdp_user,
@@ -151,7 +151,6 @@ def attach(context: TrialContext, point: Point, prepared: Prepared) -> DutSide:
             init=there.workload_init,
             cpus=_spread(lab.cpus(point.arrangement).dut, point.queues),
             fifo=APPLICATION_FIFO,
-            busy=not shared,
         ),
     )
 

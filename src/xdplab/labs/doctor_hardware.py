@@ -1,0 +1,162 @@
+"""What a server and its NIC are set to: all that moves a measurement, read and never changed; a row each."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from xdplab.errors import FormatError
+from xdplab.formats.ethtool import parse_channels, parse_rings
+from xdplab.labs.doctor import Patient, Row
+from xdplab.labs.inventory_checks import DPDK_DRIVERS
+
+CPU = "/sys/devices/system/cpu"
+ABSENT = "not told (a VM, or another vendor's)"
+DEEP_STATE_US = 50
+"""A CPU that takes longer to wake shows in the latency of a paced load."""
+
+
+def driver(patient: Patient) -> Row:
+    words = patient.words("ethtool", "-i", str(patient.interface)) or ""
+    found = dict(line.partition(": ")[::2] for line in words.splitlines())
+    text = (
+        f"{found.get('driver', 'unknown')} {found.get('version', '')}, firmware {found.get('firmware-version') or '–'}"
+    )
+    return patient.row("driver", text)
+
+
+def queue_limit(patient: Patient) -> Row:
+    words = patient.words("ethtool", "-l", str(patient.interface))
+    try:
+        most = parse_channels(words + "\n").maximum if words else None
+    except FormatError as error:
+        return patient.row("queues", error.message, "warn", "this ethtool's words are not known: update it")
+    if most is None:
+        return patient.row("queues", "1, not to be changed", "warn", "points with more queues will be refused")
+    limit = most.combined or min((n for n in (most.rx, most.tx) if n), default=1)
+    return patient.row("queues", f"up to {limit}")
+
+
+def rings(patient: Patient) -> Row:
+    words = patient.words("ethtool", "-g", str(patient.interface))
+    try:
+        found = parse_rings(words + "\n") if words else None
+    except FormatError as error:
+        return patient.row("rings", error.message, "warn", "this ethtool's words are not known: update it")
+    if found is None:
+        return patient.row("rings", "not told by this driver")
+    return patient.row(
+        "rings", f"rx {found.current.rx} of {found.maximum.rx}, tx {found.current.tx} of {found.maximum.tx}"
+    )
+
+
+def rss(patient: Patient) -> Row:
+    words = patient.words("ethtool", "-x", str(patient.interface))
+    if words is None:
+        return patient.row("RSS", "none", "warn", "one queue gets everything: spread flows by `ethtool -N` rules")
+    table = [int(n) for row in re.findall(r"^\s*\d+:((?:\s+\d+)+)$", words, re.MULTILINE) for n in row.split()]
+    return patient.row("RSS", f"{len(table)} entries over {len(set(table))} queues")
+
+
+def pause(patient: Patient) -> Row:
+    words = patient.words("ethtool", "-a", str(patient.interface))
+    on = re.findall(r"^(RX|TX):\s+on$", words or "", re.MULTILINE)
+    remedy = f"`ethtool -A {patient.interface} rx off tx off`: flow control hides loss from both ends"
+    return patient.row("pause frames", " and ".join(on) + " on" if on else "off", "warn" if on else "ok", remedy)
+
+
+def numa(patient: Patient) -> Row:
+    node = patient.read(f"/sys/class/net/{patient.interface}/device/numa_node")
+    nodes = patient.words("sh", "-c", "ls -d /sys/devices/system/node/node* | wc -l") or "1"
+    if node is None or int(nodes) < 2:
+        return patient.row("NIC's NUMA node", "one node only")
+    verdict = "warn" if node == "-1" else "ok"
+    return patient.row("NIC's NUMA node", node, verdict, "the firmware does not say: set `cpus` in the inventory")
+
+
+def turbo(patient: Patient) -> Row:
+    no_turbo, boost = patient.read(f"{CPU}/intel_pstate/no_turbo"), patient.read(f"{CPU}/cpufreq/boost")
+    if no_turbo is None and boost is None:
+        return patient.row("turbo", ABSENT)
+    on = no_turbo == "0" or boost == "1"
+    return patient.row(
+        "turbo", "on" if on else "off", "warn" if on else "ok", "`doctor --tune`, or numbers follow heat"
+    )
+
+
+def c_states(patient: Patient) -> Row:
+    script = (
+        f'cd {CPU}/cpu0/cpuidle 2>/dev/null && for s in state*; do echo "$(cat $s/disable) $(cat $s/latency)"; done'
+    )
+    lines = [line.split() for line in (patient.words("sh", "-c", script) or "").splitlines()]
+    if not lines:
+        return patient.row("C-states", ABSENT)
+    deepest = max((int(latency) for disabled, latency in lines if disabled == "0"), default=0)
+    remedy = "boot with intel_idle.max_cstate=1, or `cpupower idle-set -D 1`: waking up is in the latency"
+    return patient.row("C-states", f"wake-up ≤ {deepest} µs", "ok" if deepest <= DEEP_STATE_US else "warn", remedy)
+
+
+def smt(patient: Patient) -> Row:
+    active = patient.read(f"{CPU}/smt/active")
+    remedy = f"`echo off > {CPU}/smt/control`, or leave siblings out of `cpus`: they share a core's caches and units"
+    return patient.row(
+        "SMT", {"1": "on", "0": "off"}.get(active or "", ABSENT), "warn" if active == "1" else "ok", remedy
+    )
+
+
+def isolation(patient: Patient) -> Row:
+    cpus = patient.read(f"{CPU}/isolated")
+    remedy = "boot with isolcpus= and nohz_full= for the CPUs that measure, or the scheduler puts others there"
+    return patient.row("isolated CPUs", cpus or "none", "ok" if cpus else "warn", remedy)
+
+
+def irqbalance(patient: Patient) -> Row:
+    runs = patient.words("pgrep", "-x", "irqbalance") is not None
+    remedy = "`doctor --tune` stops it: it moves interrupts while a trial runs"
+    return patient.row("irqbalance", "runs" if runs else "does not run", "warn" if runs else "ok", remedy)
+
+
+def mitigations(patient: Patient) -> Row:
+    words = patient.words("grep", "-r", ".", f"{CPU}/vulnerabilities") or ""
+    on = sum("Mitigation" in line for line in words.splitlines())
+    return patient.row("mitigations", f"{on} active: they are part of the result, and in the manifest")
+
+
+def clock(patient: Patient) -> Row:
+    source = patient.read("/sys/devices/system/clocksource/clocksource0/current_clocksource") or "?"
+    good = source in ("tsc", "arch_sys_counter", "kvm-clock")
+    return patient.row("clock source", source, "ok" if good else "warn", "clocksource=tsc: others cost a µs a look")
+
+
+def hugepages(patient: Patient) -> Row:
+    pages = patient.read("/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages") or "0"
+    remedy = "`run` takes what the inventory's `generator.hugepages` says; boot with hugepages=1024 where it cannot"
+    return patient.row("hugepages", f"{pages} of 2 MiB", "ok" if int(pages) else "warn", remedy)
+
+
+MACHINE: tuple[Callable[[Patient], Row], ...] = (
+    turbo,
+    c_states,
+    smt,
+    isolation,
+    irqbalance,
+    mitigations,
+    clock,
+)
+PORT: tuple[Callable[[Patient], Row], ...] = (driver, queue_limit, rings, rss, pause, numa)
+
+
+def examine_hardware(patient: Patient) -> list[Row]:
+    """Return the rows of one server and its port. A port that DPDK has can say nothing of itself."""
+    rows = [check(patient) for check in MACHINE]
+    if patient.interface is None or ":" in patient.interface:
+        return [*rows, hugepages(patient), patient.row("port", f"{patient.interface}: in DPDK's hands")]
+    return rows + [check(patient) for check in PORT]
+
+
+def dpdk_driver(patient: Patient, pci: str, wanted: str) -> Row:
+    """Say whether the driver that takes the port for DPDK is there, and whether it has it already."""
+    link = (patient.words("readlink", f"/sys/bus/pci/devices/{pci}/driver") or "none").rpartition("/")[2]
+    there = link in DPDK_DRIVERS or patient.words("modinfo", wanted) is not None
+    found = f"{pci} has {link}; {wanted} is {'there' if there else 'not there'}"
+    return patient.row("DPDK driver", found, "ok" if there else "missing", f"a kernel with {wanted}")
