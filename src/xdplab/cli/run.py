@@ -9,10 +9,10 @@ import click
 from xdplab.cli.common import console, parse_only, show
 from xdplab.plan import load_plan
 from xdplab.resources import room
-from xdplab.runner import observer_for, read_state
+from xdplab.runner import RunState, observer_for, read_state
 from xdplab.runner.progress import ending
 from xdplab.store import RunDirectory
-from xdplab.trial import runs
+from xdplab.trial import fleet, runs
 
 PLAN_OR_NAME = click.argument("plan", metavar="PLAN", default="quick")
 
@@ -31,19 +31,32 @@ def find_plan(name: str) -> Path:
 @click.option("--only", metavar="FACTOR=VALUE,…", help="Measure only these points, and their baselines.")
 @click.option("--extend", type=click.Path(path_type=Path), metavar="RUN", help="Add the plan's points to an old run.")
 @click.option("--figures/--no-figures", "draw", default=True, show_default=True, help="Draw the figures at the end.")
+@click.option("--labs", metavar="A,B,…", help="Share the blocks among equal labs, all at once.")
+@click.option("--scheduler", metavar="ADDRESS", help="With --labs: a Dask scheduler whose workers have these labs.")
 @click.pass_obj
 def run(
-    lab_name: str | None, plan: str, name: str | None, out: Path, only: str | None, extend: Path | None, draw: bool
+    lab_name: str | None,
+    plan: str,
+    name: str | None,
+    out: Path,
+    only: str | None,
+    extend: Path | None,
+    draw: bool,
+    labs: str | None,
+    scheduler: str | None,
 ) -> int:
     """Measure PLAN: a file, or one of quick (the default), smoke, thesis."""
     chosen = load_plan(find_plan(plan))
     if name is not None:
         chosen = chosen.model_copy(update={"name": name})
-    wanted = parse_only(only)
-    with runs.lab_for(lab_name or chosen.lab) as lab:
+    wanted, several = parse_only(only), [lab for lab in (labs or "").split(",") if lab]
+    with runs.lab_for(several[0] if several else lab_name or chosen.lab) as lab:
         directory = runs.start(chosen, lab, out, only=wanted, extend=RunDirectory.open(extend) if extend else None)
         with runs.discarded_if_nothing_began(directory):
-            return _measure(directory, lab, draw)
+            if not several:
+                return _measure(directory, lab, draw)
+    console.print(f"measuring into {directory.path}", highlight=False, soft_wrap=True)
+    return _ended(directory, fleet.execute_on(directory, several, observer_for(console), scheduler=scheduler), draw)
 
 
 @click.command()
@@ -62,7 +75,10 @@ def resume(lab_name: str | None, directory: Path, draw: bool) -> int:
 
 def _measure(directory: RunDirectory, lab: runs.AnyLab, draw: bool) -> int:
     console.print(f"measuring into {directory.path}", highlight=False, soft_wrap=True)
-    state = runs.execute(directory, lab, observer_for(console))
+    return _ended(directory, runs.execute(directory, lab, observer_for(console)), draw)
+
+
+def _ended(directory: RunDirectory, state: RunState, draw: bool) -> int:
     for line in runs.summary(directory):
         console.print(line, markup=False, highlight=False, soft_wrap=True)
     if draw:
