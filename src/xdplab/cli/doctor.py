@@ -9,19 +9,25 @@ import click
 
 from xdplab.cli.common import show
 from xdplab.errors import LabError
-from xdplab.labs import default_arrangement, use_lab
-from xdplab.labs.doctor import Row, examine, examine_here
+from xdplab.labs import Lab, default_arrangement, use_lab
+from xdplab.labs.doctor import Patient, Row, examine, examine_here
+from xdplab.labs.doctor_hardware import dpdk_driver, examine_hardware
+from xdplab.labs.doctor_tune import tune as apply_tunings
 
 PROBLEM = 1
 
 
 @click.command()
 @click.option("--lab", "lab_name", metavar="NAME", help="Which lab (by default netns); made for the moment if not up.")
+@click.option("--tune", is_flag=True, help="Change what is safe to change, and keep the way back (`xdplab restore`).")
 @click.option("--json", "as_json", is_flag=True, help="For scripts.")
 @click.pass_obj
-def doctor(everywhere: str | None, lab_name: str | None, as_json: bool) -> None:
+def doctor(everywhere: str | None, lab_name: str | None, tune: bool, as_json: bool) -> None:
     """Say what is there, what is missing and what to do about it. Exit code 1 if something needed is missing."""
-    rows = _examined(lab_name or everywhere or "netns")
+    name = lab_name or everywhere or "netns"
+    if tune:
+        _tune(name)
+    rows = _examined(name)
     show([dataclasses.asdict(row) for row in rows], as_json=as_json)
     if any(row.verdict == "missing" for row in rows):
         sys.exit(PROBLEM)
@@ -31,6 +37,25 @@ def _examined(lab_name: str) -> list[Row]:
     default_arrangement(lab_name)  # a name that no lab can have is an error, not a finding
     try:
         with use_lab(lab_name) as lab:
-            return examine(lab)
+            return [*examine(lab), *_hardware(lab)]
     except LabError as error:
         return examine_here(str(error))
+
+
+def _hardware(lab: Lab) -> list[Row]:
+    """Return the rows of servers and their ports: a virtual lab on this machine has no use for them."""
+    if lab.kind != "inventory":
+        return []
+    patients = [Patient(lab.dut, "dut", lab.dut_interface), Patient(lab.tg, "tg", lab.tg_interface)]
+    rows = [row for patient in patients for row in examine_hardware(patient)]
+    place = lab.generator
+    return [*rows, dpdk_driver(patients[1], place.pci, place.driver)] if place.by_dpdk and place.pci else rows
+
+
+def _tune(name: str) -> None:
+    """Tune an inventory's servers; this machine, where other labs live too, is its user's to tune."""
+    with use_lab(name) as lab, lab.lock("xdplab doctor --tune"):
+        if lab.kind != "inventory":
+            raise LabError(f"lab {name}: --tune is for the servers of an inventory", remedy="see docs/hardware.md")
+        changes = [change for host in (lab.dut, lab.tg) for change in apply_tunings(host, lab.work_dir(host))]
+    show([dataclasses.asdict(change) for change in changes], as_json=False, title="tuned")

@@ -8,6 +8,7 @@ from xdplab.cli.common import console
 from xdplab.deploy.device import restore_remembered
 from xdplab.deploy.dpdk import give_back
 from xdplab.labs import open_lab
+from xdplab.labs.doctor_tune import undo
 from xdplab.trial.study import endpoints, state_dir
 
 
@@ -25,4 +26,7 @@ def restore(lab_name: str | None) -> None:
             found_port = give_back(lab.tg, pci, state_dir(lab, lab.tg))
             said = f"given back to {found_port.driver}" if found_port else "was not in DPDK's hands"
             console.print(f"{lab.tg.name} {pci}: {said}", highlight=False)
+        for host in {id(h): h for h in (lab.dut, lab.tg)}.values():
+            if undo(host, lab.work_dir(host)):
+                console.print(f"{host.name}: what `doctor --tune` changed is as it was", highlight=False)
     lab.close()

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from xdplab.errors import FormatError
 from xdplab.formats.ethtool import parse_channels, parse_rings
-from xdplab.labs.doctor import Patient, Row
+from xdplab.labs.doctor import Patient, Row, Verdict
 from xdplab.labs.inventory_checks import DPDK_DRIVERS
 
 CPU = "/sys/devices/system/cpu"
@@ -70,7 +70,7 @@ def numa(patient: Patient) -> Row:
     nodes = patient.words("sh", "-c", "ls -d /sys/devices/system/node/node* | wc -l") or "1"
     if node is None or int(nodes) < 2:
         return patient.row("NIC's NUMA node", "one node only")
-    verdict = "warn" if node == "-1" else "ok"
+    verdict: Verdict = "warn" if node == "-1" else "ok"
     return patient.row("NIC's NUMA node", node, verdict, "the firmware does not say: set `cpus` in the inventory")
 
 
