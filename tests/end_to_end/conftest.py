@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
 import subprocess
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.labs.rack import rack, written
 from xdplab import labs
 from xdplab.labs import Lab
 
@@ -28,13 +30,19 @@ def xdplab(*argv: str, cwd: Path | None = None, check: bool = True) -> subproces
 
 
 @pytest.fixture(scope="session")
-def lab_name() -> Iterator[str]:
+def lab_name(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A netns lab; with XDPLAB_TEST_INVENTORY set, its hosts as if they were servers of an inventory."""
     name = f"netns:e2e-{secrets.token_hex(4)}"
     labs.up(name)
     try:
-        yield name
+        yield _inventory_of(name, tmp_path_factory.mktemp("rack")) if "XDPLAB_TEST_INVENTORY" in os.environ else name
     finally:
         labs.down(name)
+
+
+def _inventory_of(name: str, folder: Path) -> str:
+    with contextlib.closing(labs.open_lab(name)) as lab:
+        return written(rack(lab, folder), folder)
 
 
 @pytest.fixture
