@@ -73,8 +73,11 @@ def test_traffic_reaches_every_queue(trials: pd.DataFrame) -> None:
 
 def test_a_paced_load_is_offered_and_its_latency_measured(trials: pd.DataFrame) -> None:
     paced = trials[trials["load"] == "20kpps"]
-    assert ((paced["offered_pps"] - 20e3).abs() < 1e3).all(), paced["offered_pps"]
-    assert (paced["latency_samples"] > 3000).all()
+    assert (paced["rate_requested_pps"] == 20e3).all()
+    assert (paced["offered_pps"] <= 20.1e3).all(), paced["offered_pps"]
+    short = paced[paced["offered_pps"] < 19.9e3]  # other work on this machine: then it must be said
+    assert (short["limited_by"] != "none").all(), short[["mode", "offered_pps", "limited_by"]]
+    assert (paced["latency_samples"] == paced["rx_packets"]).all()
     assert (paced["latency_min_ns"] <= paced["latency_p50_ns"]).all()
     assert (paced["latency_p50_ns"] <= paced["latency_p999_ns"]).all()
 
