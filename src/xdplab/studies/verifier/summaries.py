@@ -57,9 +57,18 @@ def _one_column(rows: pd.DataFrame) -> dict[str, int]:
     return whole | {str(cause): int(count) for cause, count in causes.items()}
 
 
+_PLACES = (
+    (re.compile(r" \(libbpf:.*", re.DOTALL), ""),
+    (re.compile(r"^\d+(:\d+)?: (.*?)\s*(\(.*)?$"), r"\2"),  # PREVAIL: ``21: Upper bound … (r1 …)``
+    (re.compile(r"^(unmarshaling error) at \d+"), r"\1"),
+)
+
+
 def general(cause: str) -> str:
-    """Return a cause without the place and the operands that PREVAIL names: ``21: Upper bound … (r1 …)``."""
-    return re.sub(r"\s*\(.*", "", re.sub(r"^\d+(:\d+)?: ", "", cause)) if re.match(r"\d+[:\d]*: ", cause) else cause
+    """Return a cause without the place and the operands that differ from program to program."""
+    for pattern, kept in _PLACES:
+        cause = pattern.sub(kept, cause)
+    return cause
 
 
 def confusion(table: pd.DataFrame) -> pd.DataFrame:
