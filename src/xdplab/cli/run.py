@@ -13,6 +13,7 @@ from xdplab.runner import RunState, observer_for, read_state
 from xdplab.runner.progress import ending
 from xdplab.store import RunDirectory
 from xdplab.trial import fleet, runs
+from xdplab.trial.pdr import keep_pdr
 
 PLAN_OR_NAME = click.argument("plan", metavar="PLAN", default="quick")
 
@@ -31,6 +32,7 @@ def find_plan(name: str) -> Path:
 @click.option("--only", metavar="FACTOR=VALUE,…", help="Measure only these points, and their baselines.")
 @click.option("--extend", type=click.Path(path_type=Path), metavar="RUN", help="Add the plan's points to an old run.")
 @click.option("--figures/--no-figures", "draw", default=True, show_default=True, help="Draw the figures at the end.")
+@click.option("--pdr-from", type=click.Path(path_type=Path), metavar="RUN", help="A search: what loads in % are of.")
 @click.option("--labs", metavar="A,B,…", help="Share the blocks among equal labs, all at once.")
 @click.option("--scheduler", metavar="ADDRESS", help="With --labs: a Dask scheduler whose workers have these labs.")
 @click.pass_obj
@@ -42,6 +44,7 @@ def run(
     only: str | None,
     extend: Path | None,
     draw: bool,
+    pdr_from: Path | None,
     labs: str | None,
     scheduler: str | None,
 ) -> int:
@@ -53,6 +56,8 @@ def run(
     with runs.lab_for(several[0] if several else lab_name or chosen.lab) as lab:
         directory = runs.start(chosen, lab, out, only=wanted, extend=RunDirectory.open(extend) if extend else None)
         with runs.discarded_if_nothing_began(directory):
+            if pdr_from is not None:
+                keep_pdr(directory, pdr_from)
             if not several:
                 return _measure(directory, lab, draw)
     console.print(f"measuring into {directory.path}", highlight=False, soft_wrap=True)

@@ -39,7 +39,7 @@ def search(
     Loss means something only where TG and DUT have CPUs of their own: arrangement split, or two hosts.
     """
     chosen = profile(name)
-    wanted = _with_frames(load_plan(find_plan(plan)), chosen)
+    wanted = _as_searched(load_plan(find_plan(plan)), chosen)
     with runs.lab_for(lab_name or wanted.lab) as lab:
         run = RunDirectory.open(old) if old else runs.start(wanted, lab, out, only=parse_only(only))
         trials = run_trials_of(run)
@@ -53,12 +53,16 @@ def search(
     return 1 if state.failed or state.owed else 0
 
 
-def _with_frames(plan: Plan, chosen: Profile) -> Plan:
-    """A profile of a standard brings its frame sizes with it."""
-    if not chosen.frame_bytes:
-        return plan
+def _as_searched(plan: Plan, chosen: Profile) -> Plan:
+    """A search finds the load by itself; a profile of a standard brings its frame sizes with it."""
+    frames = {"frame_bytes": list(chosen.frame_bytes)} if chosen.frame_bytes else {}
     blocks = [
-        block.model_copy(update={"points": block.points.model_copy(update={"frame_bytes": list(chosen.frame_bytes)})})
+        block.model_copy(
+            update={
+                "points": block.points.model_copy(update=frames),
+                "traffic": block.traffic.model_copy(update={"load": ["max"]}),
+            }
+        )
         for block in plan.blocks
     ]
     return plan.model_copy(update={"blocks": blocks})

@@ -32,18 +32,29 @@ Arrangement = Literal["shared", "split", "hosts"]
 Action = Literal["tx", "drop", "pass"]
 
 _RATE = re.compile(r"(\d+(?:\.\d+)?)([kM]?)pps")
+_SHARE = re.compile(r"(\d+(?:\.\d+)?)%")
 _WORKLOAD_FACTORS = {"workload", "op", "accesses", "form", "working_set_bytes", "map_type"}
 _SCALE = {"": 1.0, "k": 1e3, "M": 1e6}
 
 
 def parse_load(load: str) -> float | None:
-    """Return the paced rate of a load in frames a second, or None for ``max``. Raises ValueError."""
-    if load == "max":
+    """Return the paced rate of a load in frames a second, None for ``max`` and for a share. Raises ValueError."""
+    if load == "max" or parse_share(load) is not None:
         return None
     match = _RATE.fullmatch(load)
     if match is None or float(match[1]) == 0:
-        raise ValueError(f"{load!r} is not a load: write `max` or a rate such as `20kpps` or `1.5Mpps`")
+        raise ValueError(f"{load!r} is not a load: write `max`, a rate such as `20kpps` or `1.5Mpps`, or `50%`")
     return float(match[1]) * _SCALE[match[2]]
+
+
+def parse_share(load: str) -> float | None:
+    """Return the share of the PDR that a load such as ``50%`` is, or None. Raises ValueError for 0."""
+    match = _SHARE.fullmatch(load)
+    if match is None:
+        return None
+    if float(match[1]) == 0:
+        raise ValueError(f"{load!r} is not a load: nothing is sent")
+    return float(match[1]) / 100
 
 
 def _checked_load(load: object) -> object:

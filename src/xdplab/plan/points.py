@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from xdplab.errors import PlanError
-from xdplab.plan.model import Arrangement, Block, Plan, UserProgramFile, parse_load
+from xdplab.plan.model import Arrangement, Block, Plan, UserProgramFile, parse_load, parse_share
 
 
 @dataclass(frozen=True)
@@ -65,8 +65,18 @@ class Point:
 
     @property
     def rate_pps(self) -> float | None:
-        """The paced rate in frames a second; None at ``max``."""
+        """The paced rate in frames a second; None at ``max``, and at a share until the PDR is known."""
         return parse_load(self.load)
+
+    @property
+    def load_share(self) -> float | None:
+        """The share of the PDR that is offered; None where the load is none."""
+        return parse_share(self.load)
+
+    @property
+    def pdr_key(self) -> str:
+        """Hash of what a PDR belongs to: the factors without the load and without the stamps."""
+        return replace(self, load="max", stamp="").point_id
 
     @property
     def point_id(self) -> str:

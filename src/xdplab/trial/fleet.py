@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 
@@ -18,12 +19,13 @@ from xdplab.runner.fleet import Part, pack, run_on_fleet
 from xdplab.runner.fleet_dask import DaskFleet, connected
 from xdplab.store import RunDirectory
 from xdplab.trial.manifest import host_states
+from xdplab.trial.pdr import FILE, known_pdr
 from xdplab.trial.planned import run_plan, run_trials_of
 from xdplab.trial.runs import derive_tables
 from xdplab.trial.study import TrialStudy
 
 
-def measure_block(run_id: str, plan: Plan, lab_name: str, block: Sequence[Trial]) -> Part:
+def measure_block(run_id: str, plan: Plan, pdr: Mapping[str, Any], lab_name: str, block: Sequence[Trial]) -> Part:
     """Measure one block in a lab, in a run directory of the moment, and return what came of it.
 
     A lab that cannot be had, or is lost meanwhile, is said in ``lost``; what it measured before is kept.
@@ -31,6 +33,7 @@ def measure_block(run_id: str, plan: Plan, lab_name: str, block: Sequence[Trial]
     with tempfile.TemporaryDirectory(prefix="xdplab-block-") as folder:
         run = RunDirectory.create(Path(folder), "block", run_id=run_id, plan_yaml="")
         run.journal.append("planned", trials=[trial.trial_id for trial in block])
+        run.write_json(FILE, {"pdr_pps": pdr})
         lost = None
         try:
             with use_lab(lab_name) as lab, lab.lock(f"run {run_id}"), TrialStudy(lab, run, plan, block) as study:
@@ -66,7 +69,7 @@ def execute_on(run: RunDirectory, labs: Sequence[str], observer: Observer, *, sc
                 stack.enter_context(use_lab(name))
         try:
             with connected(labs, scheduler) as client:
-                fleet = DaskFleet(client, labs, partial(measure_block, run.run_id, plan))
+                fleet = DaskFleet(client, labs, partial(measure_block, run.run_id, plan, known_pdr(run)))
                 state = run_on_fleet(run, trials, fleet, observer, retries=plan.trial.retries)
         finally:
             derive_tables(run)

@@ -22,6 +22,7 @@ from xdplab.labs import Lab
 from xdplab.plan import Plan, Point, ProgramFactors, Trial
 from xdplab.traffic import Generator, GeneratorSettings
 from xdplab.trial.dut import SESSION_S, AfxdpSide, DutSide, KernelSide
+from xdplab.trial.pdr import offered_rate
 from xdplab.trial.prepare import Prepared, Tools
 
 SENDER_FIFO = 5
@@ -44,6 +45,7 @@ class TrialContext:
     run_id: str
     kernel: str
     rx_ring_entries: int | None
+    pdr: Mapping[str, float] = field(default_factory=dict)
     applied: list[dict[str, Any]] = field(default_factory=list)
 
 
@@ -119,6 +121,7 @@ def known_before(context: TrialContext, trial: Trial, prepared: Prepared) -> dic
         "settings": context.applied,
         "kernel": context.kernel,
         "rx_ring_entries": context.rx_ring_entries,
+        "rate_requested_pps": offered_rate(trial.point, context.pdr),
         "cpus": {"dut": cpus.dut, "tg": cpus.tg, "working": working_cpus(context.lab, trial.point)},
     }
 
@@ -181,7 +184,7 @@ def generator_settings(context: TrialContext, point: Point) -> GeneratorSettings
         fifo=SENDER_FIFO,
         frame_bytes=point.frame_bytes,
         flows=point.flows,
-        rate_pps=point.rate_pps,
+        rate_pps=offered_rate(point, context.pdr),
         src_mac=lab.tg_mac,
         dst_mac=lab.dut_mac,
         src_ip=point.src_ip,

@@ -69,6 +69,7 @@ def attempt_rows(run: RunDirectory, trial: Trial, attempt: Attempt) -> AttemptRo
         "repetition": trial.repetition,
         "lab": facts.get("lab"),
         **trial.point.factors(),
+        **_rate_asked(facts),
         **_program(facts),
         **_deployment(facts),
     }
@@ -89,6 +90,12 @@ def attempt_rows(run: RunDirectory, trial: Trial, attempt: Attempt) -> AttemptRo
     row["null_reasons"] = json.dumps(dict(sorted(reasons.items()))) if reasons else None
     row["rules_version"] = RULES_VERSION
     return AttemptRows(row, _samples(bursts, raw, attempt))
+
+
+def _rate_asked(facts: dict[str, Any]) -> Row:
+    """The rate that a share of the PDR came to; otherwise the point's own stands."""
+    rate = facts.get("rate_requested_pps")
+    return {} if rate is None else {"rate_requested_pps": rate}
 
 
 def _without_times(row: Row, reasons: dict[str, str]) -> Row:

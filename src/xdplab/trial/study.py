@@ -20,6 +20,7 @@ from xdplab.labs import Lab
 from xdplab.plan import Plan, ProgramFactors, Trial, points_of
 from xdplab.store import RunDirectory
 from xdplab.trial.life import TrialContext, measure
+from xdplab.trial.pdr import known_pdr
 from xdplab.trial.prepare import Prepared, build_tools, prepare_programs
 
 # GRO keeps every mode on one path into the DUT: by NAPI. Without it the generic path depends on the sender.
@@ -93,6 +94,7 @@ class TrialStudy:
                 run_id=run.run_id,
                 kernel=lab.dut.run(["uname", "-r"]).text.strip(),
                 rx_ring_entries=_rx_ring_entries(lab),
+                pdr=known_pdr(run),
             )
             self._stack = stack.pop_all()
         return self

@@ -28,6 +28,7 @@ def row_of(trial: Trial, attempt: Attempt) -> dict[str, Any]:
     }
     return {
         "trial_id": trial.trial_id,
+        "pdr_key": trial.point.pdr_key,
         **trial.point.factors(),
         "repetition": trial.repetition,
         "lab": attempt.facts.get("lab"),
