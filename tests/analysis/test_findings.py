@@ -144,3 +144,15 @@ def test_findings_as_table_and_markdown() -> None:
     assert json.loads(table["evidence"].iloc[0])["pps"] > 0
     assert "- **rate rises with N** (warning): native chase-read" in to_markdown(findings)
     assert "No finding." in to_markdown([])
+
+
+def test_other_work_on_the_machine_is_said() -> None:
+    quiet = synthetic.run()
+    quiet["arrangement"] = "shared"
+    quiet["host_busy_cores"] = quiet["dut_cpus"].astype("Float64") + 0.1
+    assert not [f for f in find(quiet) if f.rule == "other work"]
+    busy = quiet.copy()
+    busy.loc[busy.index[0], "host_busy_cores"] = 2.0
+    (finding,) = [f for f in find(busy) if f.rule == "other work"]
+    assert finding.severity == "warning"
+    assert finding.evidence["trials"] == 1

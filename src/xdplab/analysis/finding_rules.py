@@ -257,6 +257,23 @@ def without_valid_trial(trials: pd.DataFrame) -> Iterator[Finding]:
         yield Finding("fewer repetitions", "info", what, points_of(short), numbers)
 
 
+OTHER_WORK_CORES = 0.5  # busy CPUs beyond the trial's own: above what the tick's coarseness and our recorders make
+
+
+def other_work(trials: pd.DataFrame) -> Iterator[Finding]:
+    """Trials of one machine beside which something else was busy: their spread is not the programs'."""
+    known = valid(trials[trials["arrangement"].eq("shared").fillna(False) & trials["host_busy_cores"].notna()])
+    beyond = known["host_busy_cores"] - known["dut_cpus"]
+    disturbed = known[beyond > OTHER_WORK_CORES]
+    if len(disturbed):
+        what = (
+            f"{len(disturbed)} of {len(known)} trials were measured while other work kept up to {beyond.max():.1f} "
+            "more CPUs busy: measure again on a quiet machine before believing small differences"
+        )
+        numbers = {"trials": float(len(disturbed)), "of": float(len(known)), "busy_cores_beyond": float(beyond.max())}
+        yield Finding("other work", "warning", what, points_of(disturbed), numbers, files_of(disturbed))
+
+
 NEEDED = (
     *SERIES,
     "run_id",
@@ -274,6 +291,7 @@ NEEDED = (
     "queues_reached",
     "dut_cpus",
     "rx_ring_entries",
+    "host_busy_cores",
 )
 RULES: dict[str, Rule] = {
     "rate rises with N": rate_rises,
@@ -282,6 +300,7 @@ RULES: dict[str, Rule] = {
     "program loads form classes": load_classes,
     "latency is a ring's fill": latency_is_a_ring,
     "plateau": plateaus,
+    "other work": other_work,
     "no valid trial": without_valid_trial,
     "missing points": missing_points,
 }
