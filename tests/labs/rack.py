@@ -24,13 +24,16 @@ poll = selectors.DefaultSelector()
 poll.register(0, selectors.EVENT_READ)
 poll.register(theirs, selectors.EVENT_READ)
 into = {0: theirs, theirs: 1}
-while True:
-    for key, _ in poll.select():
-        data = os.read(key.fd, 65536)
-        if not data:
-            os._exit(0)
-        while data:
-            data = data[os.write(into[key.fd], data):]
+try:
+    while True:
+        for key, _ in poll.select():
+            data = os.read(key.fd, 65536)
+            if not data:
+                os._exit(0)
+            while data:
+                data = data[os.write(into[key.fd], data):]
+except ConnectionError:
+    os._exit(0)
 """
 
 
@@ -41,7 +44,7 @@ def rack(lab: Lab, folder: Path, name: str = "rack") -> dict[str, Any]:
     assert connection is not None
     hosts = connection.ask("hello")["hosts"]
     connection.close()
-    content: dict[str, Any] = {"arrangement": lab.arrangement, "work_dir": f"/tmp/xdplab/{name}"}
+    content: dict[str, Any] = {"arrangement": "shared", "work_dir": f"/tmp/xdplab/{name}"}
     for role in ("dut", "tg"):
         key = folder / f"{name}-{role}.key"
         key.touch(0o600)

@@ -16,7 +16,7 @@ import pytest
 from rack import rack, written
 
 from xdplab import labs
-from xdplab.errors import HostError, LabError
+from xdplab.errors import HostError, LabError, UnsupportedError
 from xdplab.hosts import Result
 from xdplab.labs import Lab
 from xdplab.labs.inventory import Inventory, load_inventory
@@ -132,8 +132,11 @@ def test_the_hosts_of_an_inventory_are_a_lab(content: dict[str, Any], tmp_path: 
         assert (lab.dut_mac, lab.tg_mac) == (servers.dut_mac, servers.tg_mac)
         assert lab.queues == servers.queues
         assert lab.virtual
-        assert lab.label == f"virtual link, rack, veth – veth, {servers.arrangement}"
+        assert lab.label == "virtual link, rack, veth – veth, shared"
         assert not lab.leased
+        assert lab.place("shared", 1) == {}
+        with pytest.raises(UnsupportedError, match="does not move softirq threads"):
+            lab.place("split", 1)
         assert lab.host("tg") is lab.tg
         with pytest.raises(LabError, match="has no host 'x'"):
             lab.host("x")

@@ -103,11 +103,11 @@ class TrafficMachine(Machine):
 
 
 class Inventory(_Strict):
-    """Two servers that are one lab. ``arrangement`` says who shares a CPU; ``hosts`` are two machines."""
+    """Two servers that are one lab: ``arrangement: hosts``; ``shared`` are two namespaces or ports of one machine."""
 
     dut: Machine
     tg: TrafficMachine
-    arrangement: Literal["hosts", "shared", "split"] = "hosts"
+    arrangement: Literal["hosts", "shared"] = "hosts"
     work_dir: Annotated[str, Field(pattern=r"^/[\w./-]+$")] = WORK_DIR
 
 

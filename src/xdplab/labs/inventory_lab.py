@@ -11,9 +11,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from xdplab.errors import LabError
+from xdplab.errors import LabError, UnsupportedError
 from xdplab.hosts import Host, Process, SshHost
-from xdplab.labs.base import Arrangement, Cpus, GeneratorPlace, share_out
+from xdplab.labs.base import Arrangement, Cpus, GeneratorPlace
 from xdplab.labs.inventory import Inventory, Machine, load_inventory
 from xdplab.labs.inventory_checks import Port, find_port, online_cpus
 from xdplab.labs.inventory_host import reach
@@ -92,9 +92,7 @@ class InventoryLab:
         inventory = self._inventory
         dut = tuple(inventory.dut.cpus) or online_cpus(self.dut, self.dut_port.near_cpus)
         tg = tuple(inventory.tg.cpus) or online_cpus(self.tg, self.tg_port.near_cpus)
-        if inventory.arrangement == "hosts" or (inventory.dut.cpus and inventory.tg.cpus):
-            return Cpus(dut=dut, tg=tg)
-        return share_out(dut, arrangement or self.arrangement, sysfs=Path("/nonexistent"))  # not this machine's cores
+        return Cpus(dut=dut, tg=tg)
 
     def host(self, name: str) -> Host:
         if name not in ("dut", "tg"):
@@ -124,7 +122,16 @@ class InventoryLab:
         return ["sh", "-c", _LOCK, "sh", f"{directory}/{port.name}.lock", f"{who} on {os.uname().nodename}"]
 
     def place(self, arrangement: Arrangement, queues: int) -> dict[str, Any]:
-        """Two machines share no CPU: the interrupts' affinity is the devices' own."""
+        """Two machines share no CPU: the interrupts' affinity is the devices' own.
+
+        Raises UnsupportedError for ``split``: on one machine the softirq threads would have to be moved, and an
+        inventory's hosts may not even see them.
+        """
+        if arrangement == "split":
+            raise UnsupportedError(
+                f"lab {self.name}: an inventory does not move softirq threads between the CPUs of one machine",
+                remedy="use two machines, or a netns lab for arrangement split",
+            )
         return {}
 
     @contextlib.contextmanager
@@ -146,7 +153,7 @@ class InventoryLab:
         boots = {host.get("/proc/sys/kernel/random/boot_id") for host in self._made.values()}
         if (len(boots) == 2) != (self.arrangement == "hosts"):
             said = "two machines" if len(boots) == 2 else "one machine"
-            remedy = "write `arrangement: hosts`" if len(boots) == 2 else "write `arrangement: shared`, or split"
+            remedy = f"write `arrangement: {'hosts' if len(boots) == 2 else 'shared'}`"
             raise LabError(f"lab {self.name}: arrangement {self.arrangement}, but dut and tg are {said}", remedy=remedy)
 
 
