@@ -3,7 +3,6 @@
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -53,7 +52,7 @@ class Bench:
     @contextmanager
     def echo(self, faults: Any, seconds: float = 20.0) -> Iterator[Process]:
         """The DUT is echo_dut.py."""
-        argv = [sys.executable, self.echo_script, self.lab.dut_interface, json.dumps(faults), str(seconds)]
+        argv = ["python3", self.echo_script, self.lab.dut_interface, json.dumps(faults), str(seconds)]
         process = self.lab.dut.start(argv, deadline_s=seconds + 5)
         try:
             assert process.read_line(10.0) == "ready"

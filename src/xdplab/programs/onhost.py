@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from itertools import takewhile
 from typing import Any
 
 from xdplab.errors import HostError, ProgramError
@@ -22,7 +23,8 @@ from xdplab.programs.spec import ProgramSpec, UserProgram
 
 ANSWER_S = 30.0
 _HELPER_CALL = 0x85
-_NO_VERDICT = re.compile(r"processed |[0-9]+: |; |[Rr][0-9]+=|verification time|stack depth|from [0-9]+ to ")
+_INSTRUCTION = re.compile(r"[0-9]+: |; |[Rr][0-9]+=|from [0-9]+ to ")
+_COUNT = re.compile(r"processed |verification time|stack depth")
 TESTRUN_S = 0.02
 TESTRUN_RUNS = 5
 _PROBE_REPEAT = 2000
@@ -178,11 +180,11 @@ def _answer(host: Host, process: Process) -> Message:
 
 
 def last_words(log: str) -> str:
-    """Return the verifier's verdict from its log: the last line that is neither an instruction nor a statistic."""
-    lines = [line.strip() for line in log.splitlines()]
-    told = [line for line in lines if line and not _NO_VERDICT.match(line)]
-    counts = [line for line in lines if line.startswith("processed ")]
-    return " ".join([*told[-1:], *(f"({line.split(' max_states')[0]})" for line in counts[-1:])])
+    """Return the verifier's verdict from its log: what it says after the last instruction, and how far it came."""
+    lines = [line.strip() for line in log.splitlines() if line.strip()]
+    counts = [f"({line.split(' max_states')[0]})" for line in lines if line.startswith("processed ")]
+    told = takewhile(lambda line: not _INSTRUCTION.match(line), reversed([x for x in lines if not _COUNT.match(x)]))
+    return " ".join([*reversed(list(told)[:3]), *counts[-1:]])
 
 
 def _report(
