@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -109,10 +110,17 @@ def derive_tables(run: RunDirectory) -> pd.DataFrame:
         derived = attempt_rows(run, trial, attempt)
         rows.append(derived.row)
         samples += derived.samples
-    table = derive(frame(rows))
+    table = with_own_metrics(derive(frame(rows)))
     run.write_table("trials.parquet", table)
     run.write_table("samples.parquet", frame(samples, SAMPLES))
     return table
+
+
+def with_own_metrics(table: pd.DataFrame) -> pd.DataFrame:
+    """Give each metric of the plan's own a column; null where its command printed no number."""
+    values = [json.loads(text) if isinstance(text, str) else {} for text in table["metrics"]]
+    names = sorted({name for row in values for name in row})
+    return table.assign(**{n: pd.array([row.get(n) for row in values], dtype="Float64") for n in names})
 
 
 def trials_table(run: RunDirectory) -> pd.DataFrame:
@@ -154,8 +162,15 @@ def draw_figures(
     out: Path | None = None,
 ) -> list[str]:
     """Draw all figures that apply (or ``names``) and say where they are, and why the others are not."""
-    from xdplab.figures import draw_all  # matplotlib takes a second to load, which a resume need not wait for
+    from xdplab.figures import (
+        CATALOGUE,
+        draw_all,
+    )  # matplotlib takes a second to load, which a resume need not wait for
 
     drawn = draw_all(settled_trials(run), out or run.figures, style=style, names=names)
-    made = [f"figure {d.stem}: {next(f for f in d.files if f.suffix == '.png')}" for d in drawn if d.files]
+    made = [
+        f"figure {d.stem}, {CATALOGUE[d.name].text}: {next(f for f in d.files if f.suffix == '.png')}"
+        for d in drawn
+        if d.files
+    ]
     return made + [f"no figure {d.stem}: {d.reason}" for d in drawn if not d.files]

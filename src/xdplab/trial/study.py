@@ -19,6 +19,7 @@ from xdplab.hosts import Host
 from xdplab.labs import Lab
 from xdplab.plan import Plan, ProgramFactors, Trial, points_of
 from xdplab.store import RunDirectory
+from xdplab.store.metrics import BY_NAME
 from xdplab.trial.life import TrialContext, measure
 from xdplab.trial.pdr import known_pdr
 from xdplab.trial.prepare import Prepared, build_tools, prepare_programs
@@ -40,6 +41,9 @@ def state_dir(lab: Lab, host: Host) -> str:
 
 def check_plan(plan: Plan, lab: Lab) -> None:
     """Raise PlanError naming the field of ``plan`` that this lab cannot have; nothing is changed."""
+    for metric in plan.metrics:
+        if metric.name in BY_NAME:
+            raise PlanError(f"metrics: {metric.name} is a column already", remedy="give it another name")
     most = min(queue_limit(end) for end in endpoints(lab))
     for point in points_of(plan, lab.arrangement):
         if point.queues > most:
