@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 from xdplab.counters import Probe
-from xdplab.counters.table import When
 from xdplab.deploy.afxdp import AfxdpRequest
 from xdplab.deploy.xdp import XdpRequest
 from xdplab.errors import UnsupportedError
@@ -22,13 +21,13 @@ from xdplab.labs import Lab
 from xdplab.plan import Plan, Point, ProgramFactors, Trial
 from xdplab.traffic import Generator, GeneratorSettings
 from xdplab.trial.dut import SESSION_S, AfxdpSide, DutSide, KernelSide
+from xdplab.trial.passes import PASSES, RawFiles, Running
 from xdplab.trial.pdr import offered_rate
 from xdplab.trial.prepare import Prepared, Tools
 
 SENDER_FIFO = 5
 # Above the sender and the DUT's softirq threads, asleep in poll(): it would starve below them, and they if it spun.
 APPLICATION_FIFO = 6
-RECORDER_MARGIN_S = 30.0
 RUN_ID_DIGITS = 4  # xdpgen carries 16 bits of the run id in every frame
 
 
@@ -67,7 +66,7 @@ def measure(context: TrialContext, trial: Trial, raw: Path, facts: dict[str, Any
     prepared = context.programs[point.program]
     facts |= known_before(context, trial, prepared)
     with ThreadPoolExecutor(1) as meanwhile, ExitStack() as stack:
-        files = _Files(raw)
+        files = RawFiles(raw)
         generator = _generator(context, point)
         stack.callback(lambda: files.add({"xdpgen.jsonl": generator.raw.encode()}))
         stack.callback(generator.close)
@@ -82,25 +81,13 @@ def measure(context: TrialContext, trial: Trial, raw: Path, facts: dict[str, Any
         facts["placed"] = context.lab.place(point.arrangement, point.queues)
         if context.plan.trial.warmup_s:
             generator.burst("warmup", context.plan.trial.warmup_s)
+        running = Running(context.plan, context.dut_probe, context.tg_probe, side, generator, files, facts)
         for name in point.passes:
-            _PASSES[name](context, point, side, generator, files, facts)
+            PASSES[name](running)
         ending = meanwhile.submit(generator.stop)
         side.stop()
         ending.result()
     (raw / "applied.json").write_text(json.dumps(facts, indent=1, default=str) + "\n")
-
-
-class _Files:
-    """Writes what the tools printed into the attempt's folder, untouched."""
-
-    def __init__(self, raw: Path) -> None:
-        self._raw = raw
-
-    def add(self, files: dict[str, bytes], folder: str = "") -> None:
-        target = self._raw / folder
-        target.mkdir(exist_ok=True)
-        for name, data in files.items():
-            (target / name).write_bytes(data)
 
 
 def known_before(context: TrialContext, trial: Trial, prepared: Prepared) -> dict[str, Any]:
@@ -198,65 +185,3 @@ def generator_settings(context: TrialContext, point: Point) -> GeneratorSettings
         settle_s=context.plan.trial.settle_s,
         frames=context.programs[point.program].frames_on_tg,
     )
-
-
-def _rate(
-    context: TrialContext,
-    point: Point,
-    side: DutSide,
-    generator: Generator,
-    files: _Files,
-    facts: dict[str, Any],
-) -> None:
-    """The headline: counters at rest before and after, CPU time sampled from inside the window."""
-    seconds = context.plan.trial.window_s
-    with context.dut_probe.start(["samples"], deadline_s=seconds + RECORDER_MARGIN_S) as recording:
-        before = _snapshot(context, "before")
-        facts["dut_before"] = side.counts()
-        generator.burst("rate", seconds)
-        facts["dut_after"] = side.counts()
-        after = _snapshot(context, "after")
-        files.add(before | after | recording.stop(), "counters")
-
-
-def _snapshot(context: TrialContext, when: When) -> dict[str, bytes]:
-    """Both hosts' counters, read at the same time: neither carries traffic."""
-    with ThreadPoolExecutor(1) as meanwhile:
-        tg = meanwhile.submit(context.tg_probe.snapshot, when)
-        return context.dut_probe.snapshot(when, context.plan.metrics) | tg.result()
-
-
-def _bpf_stats(
-    context: TrialContext,
-    point: Point,
-    side: DutSide,
-    generator: Generator,
-    files: _Files,
-    facts: dict[str, Any],
-) -> None:
-    """The program's mean run time; it can halve the rate, so it never touches the headline."""
-    side.bpf_stats(True)
-    before = side.runstats()
-    generator.burst("bpf_stats", context.plan.trial.window_s)
-    after = side.runstats()
-    side.bpf_stats(False)
-    facts["runstats"] = None if before is None or after is None else {"before": before, "after": after}
-
-
-def _perf(
-    context: TrialContext,
-    point: Point,
-    side: DutSide,
-    generator: Generator,
-    files: _Files,
-    facts: dict[str, Any],
-) -> None:
-    """perf's events, system-wide, and sar's samples, through a burst of their own."""
-    seconds = context.plan.trial.window_s
-    deadline = seconds + RECORDER_MARGIN_S
-    with context.dut_probe.start(["perf", "sar"], events=context.plan.perf_events, deadline_s=deadline) as recording:
-        generator.burst("perf", seconds)
-        files.add(recording.stop(), "counters")
-
-
-_PASSES = {"rate": _rate, "bpf_stats": _bpf_stats, "perf": _perf}
