@@ -18,6 +18,7 @@ import pandas as pd
 
 from xdplab import figures, programs
 from xdplab.analysis.compare import compare as compare_tables
+from xdplab.analysis.findings import to_frame
 from xdplab.errors import ResultsError
 from xdplab.labs import Lab, use_lab
 from xdplab.labs.doctor import examine
@@ -212,7 +213,7 @@ class Run:
 
     def findings(self) -> pd.DataFrame:
         """What several points and repetitions say together."""
-        return runs.to_frame(runs.audit(self.directory))
+        return to_frame(runs.audit(self.directory))
 
     def figure(self, name: str = "throughput", **options: Any) -> Any:
         """Draw one figure; options: hue, panel, style, where. Returns matplotlib axes."""

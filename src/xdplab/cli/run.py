@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from xdplab.cli.common import console, parse_only, show
+from xdplab.labs import Lab
 from xdplab.plan import load_plan
 from xdplab.resources import room
 from xdplab.runner import RunState, observer_for, read_state
@@ -78,7 +79,7 @@ def resume(lab_name: str | None, directory: Path, draw: bool) -> int:
         return _measure(run_directory, lab, draw)
 
 
-def _measure(directory: RunDirectory, lab: runs.AnyLab, draw: bool) -> int:
+def _measure(directory: RunDirectory, lab: Lab, draw: bool) -> int:
     console.print(f"measuring into {directory.path}", highlight=False, soft_wrap=True)
     return _ended(directory, runs.execute(directory, lab, observer_for(console)), draw)
 

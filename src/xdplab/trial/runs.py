@@ -12,7 +12,7 @@ import pandas as pd
 from rich.console import Console
 
 from xdplab.analysis.derived import derive
-from xdplab.analysis.findings import Finding, to_frame
+from xdplab.analysis.findings import Finding
 from xdplab.errors import XdplabError
 from xdplab.labs import Lab, use_lab
 from xdplab.plan import Plan
@@ -26,9 +26,6 @@ from xdplab.trial.manifest import host_states
 from xdplab.trial.planned import create_run, extend_run, run_plan, run_trials_of
 from xdplab.trial.rows import attempt_rows
 from xdplab.trial.study import TrialStudy, check_plan
-
-__all__ = ["to_frame"]
-AnyLab = Lab
 
 
 def quiet() -> Observer:
