@@ -9,7 +9,7 @@ _PACKAGE = Path(__file__).resolve().parent
 
 def room(name: str) -> Path:
     """Return the folder of one room: of C (``xdp_progs``, ``xdpload``, ``xdpgen``, ``afxdp_user``, ``bpfverify``,
-    ``verifier_progs``) or of ``plans``.
+    ``verifier_progs``, ``offload_progs``, ``microbench``, ``jitbench``, ``loadbench``) or of ``plans``.
 
     Raises FileNotFoundError where neither a checkout nor a wheel holds it.
     """

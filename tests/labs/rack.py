@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from xdplab.labs import Lab, control
+from xdplab.labs import Lab, control, netns
 
 # Joins its standard input and output to the sshd of one host of a netns lab (standard library only: it starts at once).
 PIPE = """
@@ -40,7 +40,7 @@ except ConnectionError:
 def rack(lab: Lab, folder: Path, name: str = "rack") -> dict[str, Any]:
     """Return the content of an inventory that leads to ``lab``; its keys lie in ``folder``."""
     uid, instance = control.owner(), lab.name.partition(":")[2]
-    connection = control.connect(uid, instance)
+    connection = netns.KEEPERS.connect(uid, instance)
     assert connection is not None
     hosts = connection.ask("hello")["hosts"]
     connection.close()
@@ -53,7 +53,7 @@ def rack(lab: Lab, folder: Path, name: str = "rack") -> dict[str, Any]:
             "host": role,
             "key": key.name,
             "host_key": hosts[role]["host_key"],
-            "proxy": [sys.executable, "-I", "-S", "-c", PIPE, control.address(uid, instance), role],
+            "proxy": [sys.executable, "-I", "-S", "-c", PIPE, netns.KEEPERS.address(uid, instance), role],
             "interface": {"name": hosts[role]["interface"], "mac": hosts[role]["mac"]},
             "cpus": sorted(os.sched_getaffinity(0)),
         }

@@ -134,12 +134,25 @@ def test_the_hosts_of_an_inventory_are_a_lab(content: dict[str, Any], tmp_path: 
         assert lab.virtual
         assert lab.label == "virtual link, rack, veth – veth, shared"
         assert not lab.leased
-        assert lab.place("shared", 1) == {}
-        with pytest.raises(UnsupportedError, match="does not move softirq threads"):
-            lab.place("split", 1)
+        assert lab.place("shared", 1) == {"softirq": "on the sender's CPU"}
         assert lab.host("tg") is lab.tg
         with pytest.raises(LabError, match="has no host 'x'"):
             lab.host("x")
+
+
+@pytest.mark.root
+@needs_root
+def test_split_has_receiving_threads_on_cpus_of_their_own(content: dict[str, Any], tmp_path: Path) -> None:
+    with labs.use_lab(written(content, tmp_path)) as lab:
+        for host, interface in ((lab.dut, lab.dut_interface), (lab.tg, lab.tg_interface)):
+            host.run(["ethtool", "-K", interface, "gro", "on"])  # only then a veth receives by NAPI
+        found = lab.place("split", 2)
+        assert found["dut_threads"] >= 2
+        assert found["tg_threads"] >= 1
+        assert not set(found["dut_cpus"]) & set(found["tg_cpus"]) or len(os.sched_getaffinity(0)) == 1
+        with pytest.raises(UnsupportedError, match="of the softirq threads of vd0 and vg0 only"):
+            lab.place("split", 1000)
+        assert lab.place("shared", 1) == {"softirq": "on the sender's CPU"}
 
 
 @pytest.mark.root

@@ -340,14 +340,14 @@ def test_an_ordinary_user_uses_and_downs_a_lab_that_root_made(stranger: Stranger
 
 def test_another_user_gets_nothing(stranger: Stranger, name: str) -> None:
     labs.up(name)
-    code = f"from xdplab.labs import control; control.connect({control.owner()}, {name[6:]!r}).ask('hello')"
+    code = f"from xdplab.labs import netns; netns.KEEPERS.connect({control.owner()}, {name[6:]!r}).ask('hello')"
     done = stranger.run(code)
     assert "belongs to another user" in done.stderr
     assert "PRIVATE" not in done.stdout + done.stderr
 
 
 def test_an_impostor_on_the_name_is_noticed(stranger: Stranger) -> None:
-    where = control.address(control.owner(), "impostor").replace("@", "\\0", 1)
+    where = netns.KEEPERS.address(control.owner(), "impostor").replace("@", "\\0", 1)
     code = f"import socket; s = socket.socket(socket.AF_UNIX); s.bind('{where}'); s.listen(); print(1, flush=True)"
     code += "; input()"
     pipe = subprocess.PIPE

@@ -1,6 +1,8 @@
 """The virtual lab: one guest of kernel 6.1 for most tests; what it is, what it can, and that nothing of it is left."""
 
 import contextlib
+import errno
+import importlib
 import os
 import shutil
 import signal
@@ -8,8 +10,10 @@ import socket
 import subprocess
 import sys
 import time
+import types
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,9 +21,9 @@ from xdplab import labs
 from xdplab.deploy.native import build_room
 from xdplab.errors import LabError
 from xdplab.hosts import LocalHost
-from xdplab.labs import Lab, control
-from xdplab.labs.vm import VmLab, kernels, qemu
-from xdplab.labs.vm.lab import PREFIX, console
+from xdplab.labs import Lab, cache, control, modules
+from xdplab.labs.doctor import Patient, examine_kernel
+from xdplab.labs.vm import KEEPERS, VmLab, archive, headers, kernels, qemu
 
 NAME = "vm:6.1:functional"
 TX = """
@@ -65,6 +69,18 @@ def gone(pid: int, within_s: float) -> bool:
                 continue
         return True
     return False
+
+
+def test_the_link_is_made_when_it_is_first_asked_for(lab: VmLab) -> None:
+    def row() -> dict[str, Any]:
+        return next(row for row in labs.status() if row["lab"] == NAME)
+
+    assert list(row()["hosts"]) == ["guest"]
+    assert lab.guest.run(["hostname"]).text == "guest\n"
+    assert list(row()["hosts"]) == ["guest"]
+    assert lab.tg.run(["hostname"]).text == "tg\n"
+    assert list(row()["hosts"]) == ["guest", "dut", "tg"]
+    assert (row()["label"], row()["way"], row()["why"]) == (lab.label, "functional", "asked for")
 
 
 def test_a_command_runs_on_the_guests_kernel_and_its_exit_code_comes_back(lab: VmLab, kernel: kernels.Kernel) -> None:
@@ -119,6 +135,39 @@ def test_a_program_is_attached_by_a_tool_compiled_outside(lab: VmLab, tmp_path: 
     assert f'"mode_obtained":"{mode}"' in attached
 
 
+MODULE = b"""
+#include <linux/module.h>
+#include <linux/proc_fs.h>
+#include <linux/seq_file.h>
+static int show(struct seq_file *file, void *data) { seq_puts(file, "a module runs\\n"); return 0; }
+static int __init enter(void) { return proc_create_single("xdplab_test", 0444, NULL, show) ? 0 : -ENOMEM; }
+static void __exit leave(void) { remove_proc_entry("xdplab_test", NULL); }
+module_init(enter);
+module_exit(leave);
+MODULE_LICENSE("Dual MIT/GPL");
+"""
+
+
+def test_a_module_built_outside_is_loaded_and_taken_out(lab: VmLab) -> None:
+    tree = headers.tree("6.1")
+    module = modules.build(tree, "xdplab_test", {"xdplab_test.c": MODULE})
+    assert tree.release == lab.guest.run(["uname", "-r"]).text.strip()
+    lab.guest.put(module, "/tmp/xdplab_test.ko")
+    lab.guest.run(["insmod", "/tmp/xdplab_test.ko"])
+    assert lab.guest.get("/proc/xdplab_test") == b"a module runs\n"
+    lab.guest.run(["rmmod", "xdplab_test"])
+    assert not lab.guest.run(["test", "-e", "/proc/xdplab_test"], check=False).ok
+
+
+def test_the_doctor_tries_what_studies_use(lab: VmLab) -> None:
+    rows = {row.check: row for row in examine_kernel(Patient(lab.guest, "guest"))}
+    assert [check for check, row in rows.items() if row.verdict != "ok"] == []
+    assert {"interpreter or JIT", "function_graph", "kprobes", "module test_bpf", "module pktgen", "BTF"} <= set(rows)
+    assert lab.guest.get("/proc/sys/net/core/bpf_jit_enable").strip() == b"1"
+    assert lab.guest.get("/sys/kernel/tracing/current_tracer").strip() == b"nop"
+    assert lab.guest.get("/sys/kernel/tracing/kprobe_events") == b""
+
+
 def test_one_run_at_a_time_holds_the_lab(lab: VmLab) -> None:
     with lab.lock("the first"), pytest.raises(LabError, match=r"the first.*vm:KERNEL"), lab.lock("the second"):
         pass
@@ -135,7 +184,7 @@ def test_a_panic_is_told_with_the_kernels_words(kernel: kernels.Kernel, lab: VmL
     time.sleep(0.2)
     with pytest.raises(LabError, match=r"ended by itself: Kernel panic - not syncing: sysrq"):
         labs.open_lab(NAME)
-    assert "Kernel panic" in console("6.1:functional").read_text(errors="replace")
+    assert "Kernel panic" in KEEPERS.console("6.1:functional").read_text(errors="replace")
 
 
 USE = f"""
@@ -157,10 +206,52 @@ def test_a_killed_owner_leaves_nothing(kernel: kernels.Kernel, lab: VmLab) -> No
         owner.send_signal(signal.SIGKILL)
     assert gone(guest, within_s=5.0)
     assert gone(row["pid"], within_s=5.0)
-    assert "6.1:functional" not in control.instances(control.owner(), PREFIX)
+    assert "6.1:functional" not in control.instances(control.owner(), KEEPERS.prefix)
 
 
 # Without a guest
+
+
+def test_a_kernel_that_has_left_the_archive_is_said_to_be_gone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(archive, "_update", lambda *_: ())
+    said = {"search": "linux-image-6.1.0-9-cloud-amd64 - Linux 6.1\n", "madison": " linux-headers-x | 2-2 | x\n"}
+    monkeypatch.setattr(archive, "_apt", lambda _tool, _options, what, *_more: said[what])
+    with pytest.raises(LabError, match=r"kernel 6\.1: Debian's archive has no package of it.*lab kernels"):
+        archive.find(tmp_path, "6.1", ("bookworm",))
+    with pytest.raises(LabError, match=r"linux-headers-x 1-1 is not in Debian's archive.*lab kernels --again"):
+        archive.find_exactly(tmp_path, "linux-headers-x", "1-1", ("bookworm",))
+
+
+def test_a_full_disk_is_told_before_anything_is_fetched(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(cache.shutil, "disk_usage", lambda _path: shutil._ntuple_diskusage(10**9, 10**9, 5_000_000))
+    with pytest.raises(LabError, match=r"kernel 6\.1: .* has 5 MB left, and 1000 are needed \(make room"):
+        kernels.fetch("6.1")
+
+
+def test_a_disk_that_fills_up_meanwhile_leaves_nothing(tmp_path: Path) -> None:
+    def fill(folder: Path) -> None:
+        (folder / "half").write_text("half")
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with pytest.raises(LabError, match=r"it cannot be made: .*No space left"):
+        cache.make(tmp_path / "it", fill, what="it", space_mb=0)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_guest_that_hangs_is_ended_and_its_console_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.syspath_prepend(str(Path(labs.__file__).parent))  # as the keeper's script finds it
+    keeper_module = importlib.import_module("guest_keeper")
+    monkeypatch.setattr(keeper_module, "SILENT_S", 0.3)
+    keeper = keeper_module.GuestKeeper({"address": "@never", "uid": 0, "lease": False, "ping_s": 0.05})
+    keeper.pulse, silent = socket.socketpair()
+    with silent, subprocess.Popen(["sleep", "60"], stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        keeper.console = keeper_module.Console(process.stdout.fileno(), tmp_path / "console")
+        keeper.watch(types.SimpleNamespace(process=process))
+        assert process.wait(2.0) == -signal.SIGKILL
+        assert silent.recv(64).startswith(b"?\n?\n")
+    assert "the guest hangs: no sign of life" in (tmp_path / "console").read_text()
 
 
 @pytest.mark.parametrize("name", ["vm:warp-9", "vm:6", "vm:../6.1"])

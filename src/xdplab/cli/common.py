@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from xdplab.errors import PlanError, XdplabError
@@ -31,7 +32,7 @@ def show(rows: Sequence[Mapping[str, Any]], *, as_json: bool, title: str | None 
     for name in rows[0] if rows else ():
         table.add_column(name, overflow="fold")
     for row in rows:
-        table.add_row(*("" if value is None else str(value) for value in row.values()))
+        table.add_row(*("" if value is None else escape(str(value)) for value in row.values()))
     console.print(table)
 
 

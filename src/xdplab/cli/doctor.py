@@ -10,11 +10,13 @@ import click
 from xdplab.cli.common import show
 from xdplab.errors import LabError
 from xdplab.labs import Lab, default_arrangement, use_lab
-from xdplab.labs.doctor import Patient, Row, examine, examine_here
+from xdplab.labs.doctor import Patient, Row, examine, examine_here, examine_kernel
 from xdplab.labs.doctor_hardware import dpdk_driver, examine_hardware
 from xdplab.labs.doctor_tune import tune as apply_tunings
 
 PROBLEM = 1
+GUESTS = ("vm", "uml")
+"""Kinds of lab with a kernel of their own."""
 
 
 @click.command()
@@ -37,9 +39,14 @@ def _examined(lab_name: str) -> list[Row]:
     default_arrangement(lab_name)  # a name that no lab can have is an error, not a finding
     try:
         with use_lab(lab_name) as lab:
-            return [*examine(lab), *_hardware(lab)]
+            return [*([] if lab.kind == "uml" else examine(lab)), *_kernel(lab), *_hardware(lab)]
     except LabError as error:
         return examine_here(str(error))
+
+
+def _kernel(lab: Lab) -> list[Row]:
+    """Return the rows of a guest's kernel; this machine's own is not tried out, others use it."""
+    return examine_kernel(Patient(lab.host("guest"), "guest")) if lab.kind in GUESTS else []
 
 
 def _hardware(lab: Lab) -> list[Row]:

@@ -27,7 +27,8 @@ def lab() -> None:
     """Bring a lab up, see it, use it, take it down.
 
     NAME is `netns` (the default) or `netns:ANYTHING`, as many side by side as you like. Only `up` needs root, and
-    calls sudo for it. `vm:6.1` is the same lab in a guest of that kernel, and needs no root.
+    calls sudo for it. `vm:6.1` is the same lab in a guest of that kernel, and needs no root; the clock of
+    `vm:6.1:count` counts instructions. `uml` is one host at native speed, without root.
     """
 
 
@@ -72,7 +73,7 @@ def status(for_user: str | None, as_json: bool) -> None:
 @click.option("--lab", "name", metavar="NAME", help="Which lab (by default netns).")
 @click.option("--deadline", "deadline_s", type=float, default=600.0, show_default=True, help="Seconds.")
 @_for_user
-@click.argument("host", metavar="dut|tg")
+@click.argument("host", metavar="dut|tg|guest")
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 def run(name: str | None, deadline_s: float, for_user: str | None, host: str, command: tuple[str, ...]) -> None:
     """Run a command on a host of the lab: its input, output and exit code are yours.
@@ -100,13 +101,20 @@ def _chosen(name: str | None) -> str:
 
 
 def _line(row: dict[str, Any]) -> str:
-    dut, tg = row["hosts"]["dut"], row["hosts"]["tg"]
     words = [
         f"{row['lab']}: up for {time.time() - row['since']:.0f} s",
-        f"dut {dut['interface']} – tg {tg['interface']}, {row['queues']} queues, {len(row['cpus'])} CPUs",
+        row["label"] + (f" ({row['why']})" if row["why"] else ""),
+        _link(row["hosts"], row["queues"]),
         f"a run is going on: {row['locked_by']}" if row["locked_by"] else "free",
     ]
     return "; ".join(words)
+
+
+def _link(hosts: dict[str, Any], queues: int) -> str:
+    """Say what a lab's hosts are; a guest's two are made when they are first used."""
+    if "dut" not in hosts:
+        return f"host {', '.join(hosts)}"
+    return f"dut {hosts['dut']['interface']} – tg {hosts['tg']['interface']}, {queues} queues"
 
 
 def _binary(stream: Any) -> BinaryIO:

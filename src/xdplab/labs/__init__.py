@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from xdplab.errors import LabError
-from xdplab.labs import inventory_lab, netns, vm
+from xdplab.labs import inventory_lab, netns, uml, vm
 from xdplab.labs.base import Arrangement, Cpus, Lab
 from xdplab.labs.control import owner
 
@@ -34,18 +34,27 @@ KINDS: dict[str, Kind] = {
         default=netns.DEFAULT,
         open=netns.open_lab,
         up=netns.up,
-        down=netns.down,
-        status=netns.status,
+        down=netns.KEEPERS.down,
+        status=netns.KEEPERS.status,
         arrangement=netns.arrangement,
     ),
     "vm": Kind(
-        names="vm:KERNEL, vm:KERNEL:kvm|count|functional",
+        names="vm:KERNEL, vm:KERNEL:kvm|count|functional, each with :tap",
         default=vm.DEFAULT,
         open=vm.open_lab,
         up=vm.up,
-        down=vm.down,
-        status=vm.status,
+        down=vm.KEEPERS.down,
+        status=vm.KEEPERS.status,
         arrangement=vm.arrangement,
+    ),
+    "uml": Kind(
+        names="uml, uml:NAME",
+        default=uml.DEFAULT,
+        open=uml.open_lab,
+        up=uml.up,
+        down=uml.KEEPERS.down,
+        status=uml.KEEPERS.status,
+        arrangement=uml.arrangement,
     ),
     "inventory": Kind(
         names="an inventory FILE.yaml",

@@ -11,6 +11,7 @@ from typing import Any, Literal, Protocol
 from xdplab.hosts import Host
 
 Arrangement = Literal["shared", "split", "hosts"]
+Clock = Literal["time", "instructions"]
 
 SPLIT_FROM = 4
 """CPUs from which on TG and DUT of one machine get different ones."""
@@ -30,6 +31,7 @@ class GeneratorPlace:
 
     ``port`` is DPDK's number of the TG's end, ``dpdk`` are arguments for DPDK. ``driver`` is what the port is bound to
     while it sends, with so many ``hugepages`` of 2 MiB; ``pci`` is null for what has no PCI address (veth).
+    ``follows``: the TG's end has as many queues as the DUT's by itself (a tap).
     """
 
     kind: str = "xdpgen"
@@ -39,6 +41,7 @@ class GeneratorPlace:
     driver: str = "vfio-pci"
     hugepages: int = 0
     pci: str | None = None
+    follows: bool = False
 
     @property
     def by_dpdk(self) -> bool:
@@ -90,8 +93,8 @@ class Lab(Protocol):
         """True where the link is no physical one: it has no line rate."""
 
     @property
-    def times(self) -> bool:
-        """False where the clock is an emulator's: no time and no rate measured there means anything."""
+    def clock(self) -> Clock | None:
+        """What a nanosecond here is: time, or an instruction. None: an emulator's, which is worth nothing."""
 
     @property
     def native_dir(self) -> Path | None:

@@ -13,7 +13,6 @@ from typing import Any
 
 from xdplab.errors import LabError
 
-PREFIX = "@xdplab"
 ANSWER_S = 15.0
 """Seconds to wait for an answer; ``down`` takes longest, a few tenths."""
 
@@ -36,12 +35,12 @@ def _uid(user: str) -> int:
         raise LabError(f"--for-user: no user is called {user!r} here") from None
 
 
-def address(uid: int, instance: str, prefix: str = PREFIX) -> str:
+def address(uid: int, instance: str, prefix: str) -> str:
     """Return the abstract socket address of a lab, with @ for its leading zero."""
     return f"{prefix}/{uid}/{instance}"
 
 
-def instances(uid: int, prefix: str = PREFIX) -> list[str]:
+def instances(uid: int, prefix: str) -> list[str]:
     """Return the names of a user's labs of one kind that are up, or coming up."""
     lead = address(uid, "", prefix)
     lines = Path("/proc/net/unix").read_text().splitlines()
@@ -56,8 +55,9 @@ class Control:
         self._connection = connection
         self._where = where
 
-    def ask(self, do: str, **more: Any) -> dict[str, Any]:
+    def ask(self, do: str, *, within_s: float = ANSWER_S, **more: Any) -> dict[str, Any]:
         """Send one request and return its answer. Raises LabError with the keeper's words."""
+        self._connection.settimeout(within_s)
         try:
             self._connection.sendall(json.dumps({"do": do, **more}).encode() + b"\n")
             line = self._read_line()
@@ -89,11 +89,6 @@ class Control:
         while not line.endswith(b"\n") and (byte := self._connection.recv(1)):
             line += byte
         return bytes(line)
-
-
-def connect(uid: int, instance: str) -> Control | None:
-    """Return a connection to a netns keeper, or None where no such lab is up. Raises LabError for an impostor."""
-    return connect_to(address(uid, instance), f"lab netns:{instance}", keepers=(0,))  # only root can make such a lab
 
 
 def connect_to(keeper: str, where: str, keepers: Container[int]) -> Control | None:

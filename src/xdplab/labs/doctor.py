@@ -71,8 +71,16 @@ class Patient:
     @cached_property
     def probes(self) -> dict[str, dict[str, Any]]:
         """What probe.py found, by probe; empty where the host has no python3."""
-        argv = ["env", _PATH, "python3", "-I", "-", *([self.interface] if self.interface else [])]
-        result = self.host.run(argv, stdin=_PROBE.read_bytes(), check=False, deadline_s=20)
+        return self._tried(*([self.interface] if self.interface else []), deadline_s=20)
+
+    @cached_property
+    def kernel_probes(self) -> dict[str, dict[str, Any]]:
+        """What probe.py found of the kernel of a guest."""
+        return self._tried("--kernel", deadline_s=60)
+
+    def _tried(self, *words: str, deadline_s: float) -> dict[str, dict[str, Any]]:
+        argv = ["env", _PATH, "python3", "-I", "-", *words]
+        result = self.host.run(argv, stdin=_PROBE.read_bytes(), check=False, deadline_s=deadline_s)
         answers = [json.loads(line) for line in result.text.splitlines()]
         return {answer["probe"]: answer for answer in answers}
 
@@ -204,6 +212,20 @@ DEVICE_PROBES: tuple[tuple[str, str, Verdict, str], ...] = (
 )
 
 
+KERNEL_PROBES: tuple[tuple[str, str, Verdict, str], ...] = (
+    ("jit_switch", "interpreter or JIT", "warn", "studies of both need a guest vm:KERNEL of Debian's"),
+    ("function_graph", "function_graph", "warn", "the parts of loading are not timed here: use a guest vm:KERNEL"),
+    ("kprobe", "kprobes", "warn", "a kernel with CONFIG_KPROBE_EVENTS"),
+    ("test_bpf", "module test_bpf", "warn", "study jit's table of the kernel's own tests needs a guest vm:KERNEL"),
+    ("pktgen", "module pktgen", "warn", "not used by xdplab's own generators"),
+)
+
+
+def examine_kernel(patient: Patient) -> list[Row]:
+    """Return the rows of a guest's kernel, as the studies use it; each is tried."""
+    return [kernel(patient), btf(patient), *_probed(patient, KERNEL_PROBES, found=patient.kernel_probes)]
+
+
 def examine_machine(patient: Patient) -> list[Row]:
     """Return the rows of a machine, without touching a network interface."""
     return [*(check(patient) for check in CHECKS), *_probed(patient, HOST_PROBES), *tools(patient)]
@@ -214,10 +236,15 @@ def examine_interface(patient: Patient) -> list[Row]:
     return _probed(patient, DEVICE_PROBES, f" on {patient.interface}")
 
 
-def _probed(patient: Patient, table: tuple[tuple[str, str, Verdict, str], ...], where: str = "") -> list[Row]:
+def _probed(
+    patient: Patient,
+    table: tuple[tuple[str, str, Verdict, str], ...],
+    where: str = "",
+    found: dict[str, dict[str, Any]] | None = None,
+) -> list[Row]:
     rows = []
     for probe, name, failure, remedy in table:
-        answer = patient.probes.get(probe)
+        answer = (patient.probes if found is None else found).get(probe)
         if answer is None:
             rows.append(patient.row(name + where, "not tried", "warn", "install python3 on this host: it tries it"))
         else:

@@ -10,7 +10,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from xdplab.errors import LabError
-from xdplab.labs.base import GeneratorPlace
+from xdplab.labs.base import Arrangement, GeneratorPlace
 
 WORK_DIR = "/var/lib/xdplab"
 """Where root keeps a lab's files on a server: not in /tmp, where any user could lay a trap."""
@@ -103,11 +103,14 @@ class TrafficMachine(Machine):
 
 
 class Inventory(_Strict):
-    """Two servers that are one lab: ``arrangement: hosts``; ``shared`` are two namespaces or ports of one machine."""
+    """Two servers that are one lab: ``arrangement: hosts``.
+
+    ``shared`` and ``split`` are two ports (or namespaces) of one machine; in ``split`` each has CPUs of its own.
+    """
 
     dut: Machine
     tg: TrafficMachine
-    arrangement: Literal["hosts", "shared"] = "hosts"
+    arrangement: Arrangement = "hosts"
     work_dir: Annotated[str, Field(pattern=r"^/[\w./-]+$")] = WORK_DIR
 
 

@@ -13,10 +13,12 @@ from typing import Any
 
 from xdplab.errors import LabError, UnsupportedError
 from xdplab.hosts import Host, Process, SshHost
-from xdplab.labs.base import Arrangement, Cpus, GeneratorPlace
+from xdplab.labs.base import Arrangement, Clock, Cpus, GeneratorPlace, share_out
 from xdplab.labs.inventory import Inventory, Machine, load_inventory
 from xdplab.labs.inventory_checks import Port, find_port, online_cpus
 from xdplab.labs.inventory_host import reach
+from xdplab.labs.inventory_place import pin_threads, receive_in_threads
+from xdplab.labs.netns import DUT_FIFO, TG_FIFO
 
 LOCK_S = 14 * 86400.0
 ANSWER_S = 10.0
@@ -29,13 +31,14 @@ class InventoryLab:
 
     kind = "inventory"
     leased = False
-    times = True
+    clock: Clock | None = "time"
     native_dir: Path | None = None
 
     def __init__(self, name: str, inventory: Inventory) -> None:
         self.name = name
         self._inventory = inventory
         self._made: dict[str, SshHost] = {}
+        self._threaded: bool | None = None
         self.arrangement: Arrangement = inventory.arrangement
 
     @cached_property
@@ -92,7 +95,8 @@ class InventoryLab:
         inventory = self._inventory
         dut = tuple(inventory.dut.cpus) or online_cpus(self.dut, self.dut_port.near_cpus)
         tg = tuple(inventory.tg.cpus) or online_cpus(self.tg, self.tg_port.near_cpus)
-        return Cpus(dut=dut, tg=tg)
+        same = (arrangement or self.arrangement) == "split" and set(dut) == set(tg)
+        return share_out(dut, "split") if same else Cpus(dut=dut, tg=tg)
 
     def host(self, name: str) -> Host:
         if name not in ("dut", "tg"):
@@ -122,17 +126,28 @@ class InventoryLab:
         return ["sh", "-c", _LOCK, "sh", f"{directory}/{port.name}.lock", f"{who} on {os.uname().nodename}"]
 
     def place(self, arrangement: Arrangement, queues: int) -> dict[str, Any]:
-        """Two machines share no CPU: the interrupts' affinity is the devices' own.
+        """Two machines share no CPU: there interrupts stay where the devices' own affinity puts them.
 
-        Raises UnsupportedError for ``split``: on one machine the softirq threads would have to be moved, and an
-        inventory's hosts may not even see them.
+        In ``split`` both ports of the one machine receive in threads, on CPUs of their own. Raises UnsupportedError
+        where these threads cannot be seen.
         """
-        if arrangement == "split":
+        if arrangement == "hosts":
+            return {}
+        if self._threaded is not (arrangement == "split"):
+            self._threaded = arrangement == "split"
+            receive_in_threads(((self.dut, self.dut_interface), (self.tg, self.tg_interface)), self._threaded)
+        if not self._threaded:
+            return {"softirq": "on the sender's CPU" if self.virtual else "where the interrupts go"}
+        cpus = self.cpus(arrangement)
+        dut = pin_threads(self.dut, self.dut_interface, cpus.dut, DUT_FIFO)
+        tg = pin_threads(self.tg, self.tg_interface, cpus.tg, TG_FIFO)
+        if dut < queues or tg < 1:
             raise UnsupportedError(
-                f"lab {self.name}: an inventory does not move softirq threads between the CPUs of one machine",
+                f"lab {self.name}: of the softirq threads of {self.dut_interface} and {self.tg_interface} only {dut} "
+                f"and {tg} can be seen",
                 remedy="use two machines, or a netns lab for arrangement split",
             )
-        return {}
+        return {"dut_threads": dut, "tg_threads": tg, "dut_cpus": cpus.dut, "tg_cpus": cpus.tg}
 
     @contextlib.contextmanager
     def hold(self) -> Iterator[None]:

@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import re
 import shutil
-import socket
 import subprocess
 import sys
-import time
-from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from xdplab.errors import LabError
-from xdplab.hosts import Host, SshAddress, SshHost
-from xdplab.labs import control
-from xdplab.labs.base import Arrangement, Cpus, GeneratorPlace, arrangement_for, share_out
+from xdplab.hosts import Host
+from xdplab.labs.base import Arrangement, Clock, Cpus, GeneratorPlace, arrangement_for, share_out
+from xdplab.labs.kept import Keepers, KeptLab
 from xdplab.labs.netns_host import WORK_DIR
 
 DEFAULT = "default"
@@ -33,32 +29,58 @@ _ROOT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _PROMPT = "xdplab makes the lab's namespaces as root. [sudo] password for %p: "
 
 
-class NetnsLab:
+def full_name(instance: str) -> str:
+    """Return what a person calls the lab."""
+    return "netns" if instance == DEFAULT else f"netns:{instance}"
+
+
+def label(known: dict[str, Any]) -> str:
+    """Return what figures say of a lab of which this is known."""
+    cpus = len(known["cpus"])
+    return f"virtual lab, netns, {cpus} CPUs, {arrangement_for(cpus)}"
+
+
+KEEPERS = Keepers("netns", "@xdplab", full_name, label, COMING_UP_S, users=(0,))  # only root can make such a lab
+
+
+class NetnsLab(KeptLab):
     """A `Lab` of two namespaces, known by what its keeper says."""
 
     kind = "netns"
     virtual = True
-    times = True
+    clock: Clock | None = "time"
     native_dir: Path | None = None
     generator = GeneratorPlace()
     another = "netns:NAME"
+    keepers = KEEPERS
 
     def __init__(self, instance: str, uid: int, known: dict[str, Any]) -> None:
-        self._instance, self._uid, self._known = instance, uid, known
-        self._made: list[SshHost] = []
+        super().__init__(instance, uid, known)
         self._threaded: bool | None = None
-        dut, tg = known["hosts"]["dut"], known["hosts"]["tg"]
-        self.name = full_name(instance)
-        self.dut_interface: str = dut["interface"]
-        self.tg_interface: str = tg["interface"]
-        self.dut_mac: str = dut["mac"]
-        self.tg_mac: str = tg["mac"]
         self.queues: int = known["queues"]
         self.arrangement: Arrangement = arrangement_for(len(known["cpus"]))
 
     @property
-    def label(self) -> str:
-        return f"virtual lab, netns, {len(self._known['cpus'])} CPUs, {self.arrangement}"
+    def _ends(self) -> dict[str, Any]:
+        """What is known of the two hosts, by name."""
+        hosts: dict[str, Any] = self._known["hosts"]
+        return hosts
+
+    @property
+    def dut_interface(self) -> str:
+        return str(self._ends["dut"]["interface"])
+
+    @property
+    def tg_interface(self) -> str:
+        return str(self._ends["tg"]["interface"])
+
+    @property
+    def dut_mac(self) -> str:
+        return str(self._ends["dut"]["mac"])
+
+    @property
+    def tg_mac(self) -> str:
+        return str(self._ends["tg"]["mac"])
 
     @cached_property
     def dut(self) -> Host:
@@ -69,7 +91,7 @@ class NetnsLab:
         return self._reach("tg")
 
     def host(self, name: str) -> Host:
-        if name not in self._known["hosts"]:
+        if name not in ("dut", "tg"):
             raise LabError(f"lab {self.name} has no host {name!r}", remedy="it has dut and tg")
         return self.dut if name == "dut" else self.tg
 
@@ -103,60 +125,6 @@ class NetnsLab:
             raise LabError(f"lab {self.name}: {interface} has {pinned} softirq threads where {least} are needed")
         return pinned
 
-    @contextlib.contextmanager
-    def lock(self, who: str | None = None) -> Iterator[None]:
-        holding = self._keeper()
-        try:
-            if other := holding.ask("lock", who=who or f"process {os.getpid()}").get("locked_by"):
-                raise LabError(
-                    f"lab {self.name}: a run is going on in this lab: {other}",
-                    remedy=f"wait for it (`xdplab status`), or use another lab: --lab {self.another}",
-                )
-            yield
-        finally:
-            holding.close()
-
-    @property
-    def leased(self) -> bool:
-        return bool(self._known["leases"])
-
-    @contextlib.contextmanager
-    def hold(self) -> Iterator[None]:
-        with contextlib.closing(self._keeper()) as lease:
-            lease.ask("lease")
-            try:
-                yield
-            finally:
-                with contextlib.suppress(LabError):  # it is down already
-                    if not lease.ask("release").get("kept"):
-                        lease.wait_gone()
-
-    def close(self) -> None:
-        for host in self._made:
-            host.close()
-
-    def _keeper(self) -> control.Control:
-        return _connected(self._uid, self._instance)
-
-    def _reach(self, name: str) -> SshHost:
-        self._made.append(SshHost(name, self._address(name)))
-        return self._made[-1]
-
-    def _address(self, name: str) -> SshAddress:
-        known = self._known["hosts"][name]
-
-        def connect() -> socket.socket:
-            connection = self._keeper()
-            connection.ask("ssh", host=name)
-            return connection.detach()
-
-        return SshAddress(name, key=known["client_key"], host_key=known["host_key"], connect=connect)
-
-
-def full_name(instance: str) -> str:
-    """Return what a person calls the lab."""
-    return "netns" if instance == DEFAULT else f"netns:{instance}"
-
 
 def arrangement(_instance: str) -> Arrangement:
     """Return the arrangement a lab on this machine has."""
@@ -165,78 +133,19 @@ def arrangement(_instance: str) -> Arrangement:
 
 def open_lab(instance: str, uid: int) -> NetnsLab:
     """Return the lab that is up. Raises LabError with the remedy where it is not."""
-    connection = _connected(uid, instance)
-    try:
-        return NetnsLab(instance, uid, connection.ask("hello"))
-    finally:
-        connection.close()
+    return NetnsLab(instance, uid, KEEPERS.hello(uid, instance))
 
 
 def up(instance: str, uid: int, *, lease: bool = False) -> bool:
     """Bring a lab up, with sudo where needed. Returns whether it was made now; one that is up is left as it is."""
     if not _NAME.fullmatch(instance):
         raise LabError(f"lab name {instance!r} cannot be used", remedy="letters, digits, . _ - and at most 40")
-    if _wait_listening(uid, instance):
+    if KEEPERS.is_up(uid, instance):
         return False
     _require_tools()
     script = Path(__file__).with_name("netns_keeper.py")
-    keeper = [sys.executable, "-I", "-B", str(script), "--address", control.address(uid, instance), f"--uid={uid}"]
-    answer = _start(keeper + ["--lease"] * lease)
-    if answer.get("taken") and _wait_listening(uid, instance):
-        return False  # someone else was a moment faster
-    if "error" in answer:
-        raise LabError(f"lab {full_name(instance)}: {answer['error']}", remedy=answer.get("remedy"))
-    return True
-
-
-def down(instance: str, uid: int) -> bool:
-    """Take a lab down. Returns whether one was up; when it returns, its processes are gone."""
-    connection = control.connect(uid, instance)
-    if connection is None:
-        return False
-    try:
-        connection.ask("down")
-        connection.wait_gone()
-    finally:
-        connection.close()
-    return True
-
-
-def status(uid: int) -> list[dict[str, Any]]:
-    """Return a row for each of a user's labs that are up."""
-    rows = []
-    for instance in control.instances(uid):
-        if (connection := control.connect(uid, instance)) is not None:
-            with contextlib.closing(connection):
-                rows.append(_row(instance, connection.ask("hello")))
-    return rows
-
-
-def _row(instance: str, known: dict[str, Any]) -> dict[str, Any]:
-    secret = "client_key"
-    hosts = {name: {k: v for k, v in host.items() if k != secret} for name, host in known["hosts"].items()}
-    return {"lab": full_name(instance), "kind": "netns", **known, "hosts": hosts}
-
-
-def _connected(uid: int, instance: str) -> control.Control:
-    connection = control.connect(uid, instance)
-    if connection is None:
-        name = full_name(instance)
-        raise LabError(f"lab {name} is not up", remedy=f"`xdplab lab up {name}`")
-    return connection
-
-
-def _wait_listening(uid: int, instance: str) -> bool:
-    """Tell whether the lab is up; one that someone else is just making is waited for."""
-    until = time.monotonic() + COMING_UP_S
-    while time.monotonic() < until:
-        if (connection := control.connect(uid, instance)) is not None:
-            connection.close()
-            return True
-        if instance not in control.instances(uid):
-            return False
-        time.sleep(0.05)
-    raise LabError(f"lab {full_name(instance)}: it has been coming up for {COMING_UP_S:g} s and still is not")
+    keeper = [sys.executable, "-I", "-B", str(script), "--address", KEEPERS.address(uid, instance), f"--uid={uid}"]
+    return KEEPERS.made(uid, instance, _start(keeper + ["--lease"] * lease))
 
 
 def _require_tools() -> None:
@@ -248,15 +157,9 @@ def _require_tools() -> None:
         )
 
 
-def _start(keeper: list[str]) -> dict[str, Any]:
-    """Run the keeper as root and return its one line."""
-    done = _run(keeper) if os.geteuid() == 0 else _run_by_sudo(keeper)
-    try:
-        answer: dict[str, Any] = json.loads(done.stdout)
-    except ValueError:
-        words = done.stderr.strip()[-300:] or f"it ended with exit code {done.returncode} and said nothing"
-        raise LabError(f"the lab's keeper did not start: {words}") from None
-    return answer
+def _start(keeper: list[str]) -> subprocess.CompletedProcess[str]:
+    """Run the keeper as root until it has said its one line."""
+    return _run(keeper) if os.geteuid() == 0 else _run_by_sudo(keeper)
 
 
 def _run(argv: list[str]) -> subprocess.CompletedProcess[str]:

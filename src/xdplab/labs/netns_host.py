@@ -125,20 +125,25 @@ def bring_up(interface: str) -> dict[str, str]:
 def serve(keeper: socket.socket, sshd: str) -> None:
     """Start an sshd for every connection the keeper hands over, until the keeper is gone."""
     signal.signal(signal.SIGCHLD, reap)
-    argv = [sshd, "-i", "-f", str(RUN / "sshd_config"), "-E", str(RUN / "log")]
     while True:
         message, descriptors, _, _ = socket.recv_fds(keeper, 64, 4)
         if not message:
             return
         for descriptor in descriptors:
-            actions = [
-                (os.POSIX_SPAWN_DUP2, descriptor, 0),
-                (os.POSIX_SPAWN_DUP2, descriptor, 1),
-                (os.POSIX_SPAWN_OPEN, 2, "/dev/null", os.O_WRONLY, 0),
-                (os.POSIX_SPAWN_CLOSE, descriptor),
-            ]
-            os.posix_spawn(sshd, argv, {"PATH": PATH}, file_actions=actions)
+            start_sshd(sshd, descriptor)
             os.close(descriptor)
+
+
+def start_sshd(sshd: str, descriptor: int) -> None:
+    """Start an sshd whose standard input and output is a connection."""
+    argv = [sshd, "-i", "-f", str(RUN / "sshd_config"), "-E", str(RUN / "log")]
+    actions = [
+        (os.POSIX_SPAWN_DUP2, descriptor, 0),
+        (os.POSIX_SPAWN_DUP2, descriptor, 1),
+        (os.POSIX_SPAWN_OPEN, 2, "/dev/null", os.O_WRONLY, 0),
+        (os.POSIX_SPAWN_CLOSE, descriptor),
+    ]
+    os.posix_spawn(sshd, argv, {"PATH": PATH}, file_actions=actions)
 
 
 def reap(_signal: int, _frame: object) -> None:

@@ -145,18 +145,25 @@ class Keeper:
         }
 
     def make(self) -> None:
-        # Bound but not yet listening: the name is taken at once, and nobody can come in too early.
+        self.take_name()
+        self.make_hosts()
+        self.listener.listen(64)
+
+    def take_name(self) -> None:
+        """Bind, but do not listen yet: the name is taken at once, and nobody can come in too early."""
         try:
             self.listener.bind(self.options.address.replace("@", "\0", 1))
         except OSError as error:
             raise NameTakenError(f"the lab's name is taken: {error.strerror}") from error
+
+    def make_hosts(self) -> None:
+        """Make the two hosts and the link between them."""
         sshd = find_sshd()
         self.hosts = {name: NetnsHost(name, interface, sshd) for name, interface in HOSTS.items()}
         self.each(NetnsHost.listen)
         self.join()
         self.each(NetnsHost.connect_link)
         self.each(NetnsHost.listen)
-        self.listener.listen(64)
 
     def each(self, step: Callable[[NetnsHost], None]) -> None:
         for host in self.hosts.values():

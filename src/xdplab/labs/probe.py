@@ -2,7 +2,8 @@
 
 Sent to the host and run there as ``python3 - INTERFACE`` (standard library only). Prints one JSON object a probe:
 ``{"probe": …, "ok": …, "found": …}``. All it makes ends with the process; an interface is touched only when one is
-named.
+named. As ``python3 - --kernel`` it tries what the studies of a guest's kernel use; what it changes for a moment (a
+setting, the tracer, modules) is the machine's, so that is for guests.
 """
 
 import contextlib
@@ -13,8 +14,10 @@ import os
 import platform
 import socket
 import struct
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 SYS_BPF = {"x86_64": 321, "aarch64": 280}
 PROG_LOAD, TEST_RUN, INFO_BY_FD, LINK_CREATE = 5, 10, 15, 28
@@ -26,6 +29,10 @@ AF_XDP, SOL_XDP = 44, 283
 RX_RING, UMEM_REG, FILL_RING, COMPLETION_RING = 2, 4, 5, 6
 BINDS = {"copy": 1 << 1, "zerocopy": 1 << 2}
 CHUNK, CHUNKS = 4096, 64
+
+JIT = Path("/proc/sys/net/core/bpf_jit_enable")
+TRACING = (Path("/sys/kernel/tracing"), Path("/sys/kernel/debug/tracing"))
+FUNCTION = "bpf_check"
 
 libc = ctypes.CDLL(None, use_errno=True)
 
@@ -66,12 +73,16 @@ def closing(descriptor: int) -> Iterator[int]:
         os.close(descriptor)
 
 
-def jit(_index: int) -> str:
+def jited_bytes() -> int:
     info = ctypes.create_string_buffer(64)
     with program(XDP_PASS) as descriptor:
         bpf(INFO_BY_FD, struct.pack("=IIQ", descriptor, 64, address(info)))
     (size,) = struct.unpack_from("=I", info, 16)
-    if not size:
+    return int(size)
+
+
+def jit(_index: int) -> str:
+    if not jited_bytes():
         raise OSError(0, "off")
     return "on"
 
@@ -119,6 +130,74 @@ def real_time(_index: int) -> str:
     return "SCHED_FIFO 5 given"
 
 
+@contextlib.contextmanager
+def written(path: Path, value: str, after: str | None = None) -> Iterator[None]:
+    """Have a setting of the kernel's in this block; then it is as before, or ``after``."""
+    before = path.read_text().strip()
+    path.write_text(value)
+    try:
+        yield
+    finally:
+        path.write_text(before if after is None else after)
+
+
+def jit_switch(_index: int) -> str:
+    if not JIT.exists():
+        raise OSError(0, "interpreter only: a kernel without a JIT")
+    sizes = []
+    for value in ("0", "1"):
+        with written(JIT, value):
+            sizes.append(jited_bytes())
+    if sizes[0] or not sizes[1]:
+        raise OSError(0, "JIT only: a kernel without an interpreter" if sizes[0] else "nothing is compiled")
+    return "interpreter and JIT, as net.core.bpf_jit_enable says"
+
+
+def tracing() -> Path:
+    found = next((path for path in TRACING if (path / "current_tracer").exists()), None)
+    if found is None:
+        raise OSError(0, "a kernel without ftrace")
+    return found
+
+
+def function_graph(_index: int) -> str:
+    tracer = tracing() / "current_tracer"
+    if "function_graph" not in (tracing() / "available_tracers").read_text().split():
+        raise OSError(0, "not among its tracers")
+    if tracer.read_text().strip() != "nop":
+        raise OSError(0, "not tried: somebody traces")
+    with written(tracing() / "set_graph_function", FUNCTION, after=""), written(tracer, "function_graph"):
+        return f"traces {FUNCTION}"
+
+
+def kprobe(_index: int) -> str:
+    for line in (f"p:xdplab_doctor {FUNCTION}\n", "-:xdplab_doctor\n"):
+        with closing(os.open(tracing() / "kprobe_events", os.O_WRONLY | os.O_APPEND)) as events:
+            os.write(events, line.encode())
+    return f"set on {FUNCTION}"
+
+
+def module(name: str, *parameters: str) -> Callable[[int], str]:
+    def probe(_index: int) -> str:
+        if Path("/sys/module", name).exists():
+            return "loaded"
+        done = subprocess.run(["modprobe", name, *parameters], capture_output=True, text=True, check=False)
+        if done.returncode:
+            words = done.stderr.strip().removeprefix("modprobe: FATAL: ") or "it cannot be loaded"
+            raise OSError(0, words.splitlines()[0][:120])
+        subprocess.run(["modprobe", "-r", name], capture_output=True, check=False)
+        return "loads"
+
+    return probe
+
+
+KERNEL_PROBES: dict[str, Callable[[int], str]] = {
+    "jit_switch": jit_switch,
+    "function_graph": function_graph,
+    "kprobe": kprobe,
+    "test_bpf": module("test_bpf", "test_id=0"),
+    "pktgen": module("pktgen"),
+}
 HOST_PROBES: dict[str, Callable[[int], str]] = {"jit": jit, "live_frames": live_frames, "real_time": real_time}
 DEVICE_PROBES: dict[str, Callable[[int], str]] = {
     "native": attach("native"),
@@ -141,6 +220,9 @@ def run(probes: dict[str, Callable[[int], str]], index: int) -> None:
 
 
 def main(interfaces: list[str]) -> None:
+    if interfaces == ["--kernel"]:
+        run(KERNEL_PROBES, 0)
+        return
     run(HOST_PROBES, 0)
     for interface in interfaces:
         run(DEVICE_PROBES, socket.if_nametoindex(interface))

@@ -1,5 +1,18 @@
-"""Labs in QEMU guests: real kernels of a distribution, the netns lab inside."""
+"""Labs in QEMU guests: real kernels of a distribution, the netns lab inside, or a guest as the DUT behind a tap."""
 
-from xdplab.labs.vm.lab import DEFAULT, VmLab, arrangement, down, open_lab, status, up
+from xdplab.labs.guests import arrangement
+from xdplab.labs.vm import lab, tap
+from xdplab.labs.vm.lab import DEFAULT, KEEPERS, VmLab
 
-__all__ = ["DEFAULT", "VmLab", "arrangement", "down", "open_lab", "status", "up"]
+__all__ = ["DEFAULT", "KEEPERS", "VmLab", "arrangement", "open_lab", "up"]
+
+
+def open_lab(instance: str, uid: int) -> VmLab:
+    """Return the lab that is up. Raises LabError with the remedy where it is not, and why if it was."""
+    return tap.open_lab(instance, uid) if tap.asked(instance) else lab.open_lab(instance, uid)
+
+
+def up(instance: str, uid: int, *, lease: bool = False) -> bool:
+    """Boot a guest and bring its lab up. Returns whether it was made now. Raises LabError saying what is missing."""
+    make = tap.up if tap.asked(instance) else lab.up
+    return make(instance, uid, lease=lease)

@@ -73,7 +73,7 @@ def find(root: Path, name: str, suites: Sequence[str]) -> Offer:
             newest = max(releases, key=natural)
             parts = _PARTS if ("binary", newest) in offered else (_WHOLE,)
             packages = tuple(part.format(newest) for part in parts)
-            return Offer(newest, _version(options, packages[0]), packages, options)
+            return Offer(newest, versions(options, packages[0])[0], packages, options)
     raise LabError(
         f"kernel {name}: Debian's archive has no package of it (any more); looked in {', '.join(suites)}",
         remedy="`xdplab lab kernels` shows what is known and what is in the cache",
@@ -85,13 +85,67 @@ def natural(text: str) -> tuple[tuple[int, str], ...]:
     return tuple((int(digits or 0), other) for digits, other in re.findall(r"(\d+)|(\D+)", text))
 
 
-def download(offer: Offer, folder: Path) -> list[Path]:
-    """Download an offer's packages into ``folder``; apt checks them against the archive's signature."""
-    _apt("apt-get", offer.options, "download", *offer.packages, cwd=folder)
-    found = [next(iter(folder.glob(f"{package}_*.deb")), None) for package in offer.packages]
-    if missing := [package for package, path in zip(offer.packages, found, strict=True) if path is None]:
+def find_exactly(root: Path, package: str, version: str, suites: Sequence[str]) -> tuple[str, ...]:
+    """Return apt's options for the first suite that has this version of a package. Raises LabError where none has."""
+    _require_apt()
+    for suite in suites:
+        options = _update(root / suite, suite)
+        if version in versions(options, package):
+            return options
+    raise LabError(
+        f"{package} {version} is not in Debian's archive (any more); looked in {', '.join(suites)}",
+        remedy="`xdplab lab kernels --again KERNEL` fetches the kernel of today, which has it",
+    )
+
+
+def find_newest(root: Path, package: str, suites: Sequence[str]) -> tuple[tuple[str, ...], str]:
+    """Return apt's options for the first suite that has a package, and its newest version. Raises LabError."""
+    _require_apt()
+    for suite in suites:
+        options = _update(root / suite, suite)
+        if found := versions(options, package):
+            return options, found[0]
+    raise LabError(f"{package} is not in Debian's archive (any more); looked in {', '.join(suites)}")
+
+
+def versions(options: Sequence[str], package: str) -> list[str]:
+    """Return the versions of a package, the newest first; none where the suite does not have it."""
+    shown = _apt("apt-cache", options, "madison", package)
+    return [line.split("|")[1].strip() for line in shown.splitlines()]
+
+
+def needed(options: Sequence[str], package: str) -> list[str]:
+    """Return the names of the packages one depends on, of alternatives the first."""
+    shown = _apt("apt-cache", options, "show", "--no-all-versions", package)
+    line = next((line for line in shown.splitlines() if line.startswith("Depends:")), "")
+    return [words.split()[0] for words in line.removeprefix("Depends:").split(",") if words.strip()]
+
+
+def download(packages: Sequence[str], options: Sequence[str], folder: Path) -> list[Path]:
+    """Download packages (``NAME`` or ``NAME=VERSION``) into ``folder``; apt checks them by the archive's signature."""
+    _apt("apt-get", options, "download", *packages, cwd=folder)
+    names = [package.partition("=")[0] for package in packages]
+    found = [next(iter(folder.glob(f"{name}_*.deb")), None) for name in names]
+    if missing := [name for name, path in zip(names, found, strict=True) if path is None]:
         raise LabError(f"apt-get downloaded no {', '.join(missing)}")
     return [path for path in found if path is not None]
+
+
+def built_using(package: Path, source: str) -> str:
+    """Return the version of a source package that was built into a package. Raises LabError where none was."""
+    argv = ["dpkg-deb", "--field", str(package), "Built-Using"]
+    said = subprocess.run(argv, capture_output=True, text=True, check=False).stdout
+    found = re.search(rf"\b{re.escape(source)} \(= ([^)]+)\)", said)
+    if found is None:
+        raise LabError(f"{package.name} does not say which {source} it was built of")
+    return found[1]
+
+
+def extract(package: Path, folder: Path) -> None:
+    """Unpack all of a package."""
+    done = subprocess.run(["dpkg-deb", "-x", str(package), str(folder)], capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise LabError(f"dpkg-deb cannot unpack {package.name}: {done.stderr.strip()[-300:]}")
 
 
 def unpack(package: Path, release: str, folder: Path) -> None:
@@ -160,11 +214,6 @@ def _update(root: Path, suite: str) -> tuple[str, ...]:
     options = tuple(f"-o{key}={value}" for key, value in settings.items())
     _apt("apt-get", options, "--error-on=any", "update")
     return options
-
-
-def _version(options: Sequence[str], package: str) -> str:
-    shown = _apt("apt-cache", options, "show", "--no-all-versions", package)
-    return next(line.split()[1] for line in shown.splitlines() if line.startswith("Version:"))
 
 
 def _apt(tool: str, options: Sequence[str], *argv: str, cwd: Path | None = None) -> str:

@@ -7,20 +7,18 @@ the drivers no guest has. It appears by one rename, so that an interrupted fetch
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
+import functools
 import hashlib
 import json
 import os
 import re
 import shutil
 import subprocess
-import tempfile
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from xdplab.errors import LabError
+from xdplab.labs.cache import cache_dir, locked, make, require_space
 from xdplab.labs.vm import archive, image, initramfs
 
 KNOWN: dict[str, tuple[str, ...]] = {
@@ -34,7 +32,7 @@ KNOWN: dict[str, tuple[str, ...]] = {
 CHECKED = ("vmlinux", "boot.cpio", "config")
 _DESCRIPTION = "kernel.json"
 _NAME = re.compile(r"\d+\.\d+[A-Za-z0-9.+~-]*")
-_SPACE_BYTES = 1_000_000_000
+_SPACE_MB = 1000
 """What packages and unpacked files of one kernel need at most, while it is being fetched."""
 
 
@@ -66,12 +64,6 @@ class Kernel:
                 )
 
 
-def cache_dir() -> Path:
-    """Return the folder of all that virtual labs keep: kernels and console logs."""
-    home = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    return Path(home).absolute() / "xdplab"
-
-
 def cached() -> list[Kernel]:
     """Return the kernels in the cache, by release."""
     found = sorted((cache_dir() / "kernels").glob(f"*/{_DESCRIPTION}"))
@@ -93,24 +85,23 @@ def fetch(name: str, *, again: bool = False) -> Kernel:
     Raises LabError naming what is missing: the package, apt, space.
     """
     _require_name(name)
-    with _locked() as root, _explained(name, root):
-        offer = archive.find(root / "apt", name, KNOWN.get(name, archive.ALL))
+    with locked("kernels") as root:
+        require_space(root, f"kernel {name}", _SPACE_MB)  # before apt is asked: that takes seconds
+        offer = archive.find(root / "apt", name, suites(name))
         folder = root / f"{offer.release}_{offer.version}"
-        if folder.exists() and not again:
-            return _read(folder)
-        with tempfile.TemporaryDirectory(dir=root, prefix=".fetch-") as work:
-            _make(offer, name, Path(work))
-            if folder.exists():
-                shutil.rmtree(folder)
-            (Path(work) / "kernel").rename(folder)
+        if again or not folder.exists():
+            make(folder, functools.partial(_fill, offer, name), what=f"kernel {name}", space_mb=_SPACE_MB)
         return _read(folder)
 
 
-def _make(offer: archive.Offer, name: str, work: Path) -> None:
-    """Make the folder ``work/kernel``."""
-    packages = archive.download(offer, work)
-    folder = work / "kernel"
-    folder.mkdir(mode=0o755)
+def suites(name: str) -> tuple[str, ...]:
+    """Return the suites in which a kernel of that name is looked for."""
+    return KNOWN.get(name, archive.ALL)
+
+
+def _fill(offer: archive.Offer, name: str, folder: Path) -> None:
+    """Make a kernel's folder of its packages, which are downloaded beside it."""
+    packages = archive.download(offer.packages, offer.options, folder.parent)
     for package in packages:
         archive.unpack(package, offer.release, folder)
     _tool("depmod", "-b", str(folder), offer.release)
@@ -144,36 +135,6 @@ def _read(folder: Path) -> Kernel:
 def _require_name(name: str) -> None:
     if not _NAME.fullmatch(name):
         raise LabError(f"{name!r} is not a kernel's name", remedy=f"such as {', '.join(KNOWN)}")
-
-
-@contextlib.contextmanager
-def _locked() -> Iterator[Path]:
-    """Give the kernels' folder to one fetch at a time, rid of what an interrupted one has left."""
-    root = cache_dir() / "kernels"
-    try:
-        root.mkdir(parents=True, exist_ok=True)
-        lock = (root / ".lock").open("w")
-    except OSError as error:
-        raise LabError(f"no kernels can be kept in {root}: {error.strerror}", remedy="set XDG_CACHE_HOME") from error
-    with lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        for left in root.glob(".fetch-*"):
-            shutil.rmtree(left, ignore_errors=True)
-        yield root
-
-
-@contextlib.contextmanager
-def _explained(name: str, root: Path) -> Iterator[None]:
-    free = shutil.disk_usage(root).free
-    if free < _SPACE_BYTES:
-        raise LabError(
-            f"kernel {name}: {root} has {free // 1_000_000} MB left, fetching needs {_SPACE_BYTES // 1_000_000}",
-            remedy="make room, or set XDG_CACHE_HOME",
-        )
-    try:
-        yield
-    except (OSError, ValueError) as error:
-        raise LabError(f"kernel {name}: it cannot be fetched: {error}") from error
 
 
 def _tool(*argv: str) -> None:

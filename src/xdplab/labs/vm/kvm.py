@@ -8,8 +8,9 @@ import subprocess
 from pathlib import Path
 
 from xdplab.errors import LabError
+from xdplab.labs.cache import cache_dir
 from xdplab.labs.vm import initramfs, qemu
-from xdplab.labs.vm.kernels import Kernel, cache_dir
+from xdplab.labs.vm.kernels import Kernel
 from xdplab.labs.vm.qemu import WAYS, Way
 
 DEVICE = Path("/dev/kvm")

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from xdplab.errors import LabError
+from xdplab.labs.base import Clock
 from xdplab.labs.vm import initramfs
 from xdplab.labs.vm.kernels import Kernel
 
@@ -22,7 +23,7 @@ PORTS = {"guest": 2200, "dut": 2201, "tg": 2202}
 
 COMMAND_LINE = (
     "console=ttyS0 panic=-1 oops=panic quiet mitigations=off nokaslr no_timer_check tsc=reliable "
-    "random.trust_cpu=on rcupdate.rcu_expedited=1"
+    "random.trust_cpu=on rcupdate.rcu_expedited=1 cryptomgr.notests nohpet"
 )
 _SHARE = "trans=virtio,version=9p2000.L,ro,cache=loose,msize=262144"
 _HERE = Path(__file__).parent
@@ -34,6 +35,7 @@ class Way:
 
     name: str
     says: str
+    clock: Clock | None
     options: tuple[str, ...]
     cpus: float
     """The share of this machine's CPUs the guest gets, up to `MOST_CPUS`; 0: one."""
@@ -44,16 +46,17 @@ class Way:
 WAYS: dict[str, Way] = {
     way.name: way
     for way in (
-        Way("kvm", "times under KVM", ("-accel", "kvm", "-cpu", "host"), 1.0, 5.0),
+        Way("kvm", "times under KVM", "time", ("-accel", "kvm", "-cpu", "host"), 1.0, 5.0),
         Way(
             "count",
             "times are instructions",
+            "instructions",
             # sleep=on: an idle guest waits in real time, or its deadlines would pass while it waits for the outside.
             ("-accel", "tcg,thread=single", "-icount", "shift=0,sleep=on", "-cpu", "max"),
             0.0,
             0.0,
         ),
-        Way("functional", "no times", ("-accel", "tcg,thread=multi", "-cpu", "max"), 0.5, 5.0),
+        Way("functional", "no times", None, ("-accel", "tcg,thread=multi", "-cpu", "max"), 0.5, 5.0),
     )
 }
 
@@ -93,7 +96,7 @@ def argv(way: Way, kernel: Kernel, native: Path) -> list[str]:
     built = f"local,id=native,path={native},mount_tag=native,security_model=none,multidevs=remap"
     return [
         *(QEMU, "-M", "q35", "-nodefaults", "-no-user-config", "-no-reboot", "-display", "none"),
-        *(*way.options, "-smp", str(_cpus(way)), "-m", str(MEMORY_MB)),
+        *(*way.options, "-smp", str(cpus(way)), "-m", str(MEMORY_MB)),
         *("-kernel", str(kernel.file("vmlinux")), "-initrd", INITRD, "-append", COMMAND_LINE),
         *("-chardev", "stdio,id=console,signal=off", "-serial", "chardev:console"),
         *("-chardev", f"socket,id=monitor,fd={MONITOR}", "-mon", "chardev=monitor,mode=control"),
@@ -105,14 +108,14 @@ def argv(way: Way, kernel: Kernel, native: Path) -> list[str]:
     ]
 
 
-def initrd(kernel: Kernel, busybox: str) -> bytes:
-    """Return the first root of a guest of that kernel."""
+def initrd(kernel: Kernel, busybox: str, guest: Path = _HERE / "guest.py") -> bytes:
+    """Return the first root of a guest of that kernel, whose PID 1 becomes the script ``guest``."""
     settings = {
         "RELEASE": kernel.release,
         "MODULES": str(kernel.file("lib/modules") / kernel.release),
         "SHARE": _SHARE,
         "PYTHON": sys.executable,
-        "GUEST": str(_HERE / "guest.py"),
+        "GUEST": str(guest),
         "PORTS": json.dumps(PORTS),
     }
     text = "".join(f"{name}={shlex.quote(value)}\n" for name, value in settings.items())
@@ -120,6 +123,6 @@ def initrd(kernel: Kernel, busybox: str) -> bytes:
     return kernel.file("boot.cpio").read_bytes() + initramfs.shell(Path(busybox), script, text.encode())
 
 
-def _cpus(way: Way) -> int:
+def cpus(way: Way) -> int:
     """Return how many CPUs a guest run this way gets."""
     return max(1, min(int(way.cpus * len(os.sched_getaffinity(0))), MOST_CPUS))

@@ -1,0 +1,145 @@
+"""A guest from command to shell, and the whole cycle, beside virtme-ng on the same kernel; and how alike counts are.
+
+Both boot Debian's kernel under plain emulation on one CPU over this machine's own root, run `uname -r` and end; they
+take turns, medians of wall time are compared. virtme-ng is taken from PATH or --vng (`python3 -m venv V && V/bin/pip
+install virtme-ng`, then --vng V/bin/vng). Then two guests under `-icount` run the same loop: their counts must agree to
+0.1 %. Exit code 1 where a limit is passed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from xdplab import labs
+from xdplab.labs.cache import locked
+from xdplab.labs.vm import archive, kernels
+
+SHELL_S, CYCLE_S, MOST_DIFFERENCE = 3.0, 5.0, 0.001
+
+OURS = """
+import sys, time
+from xdplab.labs import use_lab
+with use_lab(sys.argv[1]) as lab:
+    print(lab.host("guest").run(["uname", "-r"]).text, end="", flush=True)
+"""
+
+LOOP = r"""
+#include <stdio.h>
+#include <time.h>
+static long now(void)
+{
+	struct timespec time;
+
+	clock_gettime(CLOCK_MONOTONIC, &time);
+	return time.tv_sec * 1000000000L + time.tv_nsec;
+}
+
+int main(void)
+{
+	long best = 1L << 62;
+	for (int turn = 0; turn < 50; turn++) {
+		long begin = now();
+		for (volatile int i = 0; i < 100000; i++)
+			;
+		long took = now() - begin;
+		best = took < best ? took : best;
+	}
+	printf("%ld\n", best);
+}
+"""
+
+Turn = tuple[float, float]
+"""Seconds to the shell's answer, and to the end."""
+
+
+def timed(argv: list[str], release: str) -> Turn:
+    """Run a command that boots a guest and says its release."""
+    began = time.monotonic()
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL) as process:
+        assert process.stdout is not None
+        said = b""
+        while release.encode() not in said:
+            chunk = os.read(process.stdout.fileno(), 4096)
+            if not chunk:
+                raise SystemExit(f"`{argv[0]}` did not boot {release}: {said[-400:].decode(errors='replace')}")
+            said += chunk
+        shell = time.monotonic() - began
+        process.stdout.read()
+    return shell, time.monotonic() - began
+
+
+def our_command(kernel: kernels.Kernel) -> list[str]:
+    return [sys.executable, "-c", OURS, f"vm:{kernel.release}:functional"]
+
+
+def virtme_command(vng: str, kernel: kernels.Kernel, folder: Path) -> list[str]:
+    """Unpack all of the kernel's package, which is what virtme-ng wants; it prints only to a terminal."""
+    with locked("kernels") as root:
+        package = f"linux-image-{kernel.release}"
+        options = archive.find_exactly(root / "apt", package, kernel.version, kernels.suites(kernel.name))
+        (file,) = archive.download([f"{package}={kernel.version}"], options, folder)
+    archive.extract(file, folder)
+    subprocess.run(["/sbin/depmod", "-b", str(folder), kernel.release], check=True)
+    os.environ["PATH"] = f"{Path(vng).parent}:{os.environ['PATH']}"
+    image = folder / f"boot/vmlinuz-{kernel.release}"
+    run = f"{vng} --run {image} --disable-kvm --cpus 1 --memory 1G --exec 'uname -r'"
+    return ["script", "-qec", run, "/dev/null"]
+
+
+def counts(kernel: kernels.Kernel, folder: Path) -> list[int]:
+    """Return what the same loop takes in two boots, in instructions."""
+    (folder / "loop.c").write_text(LOOP)
+    subprocess.run(["cc", "-O2", "-static", "-o", str(folder / "loop"), str(folder / "loop.c")], check=True)
+    found = []
+    for _ in range(2):
+        with labs.use_lab(f"vm:{kernel.release}:count") as lab:
+            lab.host("guest").put(folder / "loop", "/tmp/loop", mode=0o755)
+            found.append(int(lab.host("guest").run(["/tmp/loop"], deadline_s=300).text))
+    return found
+
+
+def race(kernel: kernels.Kernel, vng: str | None, turns: int, folder: Path) -> bool:
+    commands: dict[str, Callable[[], list[str]]] = {"xdplab": lambda: our_command(kernel)}
+    if vng:
+        commands["virtme-ng"] = lambda: virtme_command(vng, kernel, folder)
+    else:
+        print("virtme-ng: not installed (python3 -m venv V && V/bin/pip install virtme-ng, then --vng V/bin/vng)")
+    argvs = {name: make() for name, make in commands.items()}
+    took: dict[str, list[Turn]] = {name: [] for name in argvs}
+    for _ in range(turns):
+        for name, argv in argvs.items():
+            took[name].append(timed(argv, kernel.release))
+    for name, rows in took.items():
+        shell, whole = (statistics.median(column) for column in zip(*rows, strict=True))
+        print(f"{name}: shell after {shell:.2f} s, whole cycle {whole:.2f} s")
+    shell, whole = (statistics.median(column) for column in zip(*took["xdplab"], strict=True))
+    print(f"limits: shell {SHELL_S:g} s, cycle {CYCLE_S:g} s; load now {os.getloadavg()[0]:.1f}")
+    return shell <= SHELL_S and whole <= CYCLE_S
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--kernel", default="6.1")
+    parser.add_argument("--vng", default=shutil.which("vng"))
+    parser.add_argument("--turns", type=int, default=5)
+    options = parser.parse_args()
+    kernel = kernels.kernel(options.kernel)
+    with tempfile.TemporaryDirectory() as work:
+        fast = race(kernel, options.vng, options.turns, Path(work))
+        one, other = counts(kernel, Path(work))
+    difference = abs(one - other) / one
+    print(f"the same loop in two boots: {one} and {other} instructions, {difference:.4%} apart")
+    return 0 if fast and difference <= MOST_DIFFERENCE else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,58 @@
+"""What PID 1 of every guest does to become a host: /dev, accounts, mounts, keys. Standard library only."""
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from xdplab.labs import netns_host
+else:
+    import netns_host
+
+BUILT = "/mnt/xdplab-native"
+"""Where the folder outside is seen in which compiled tools are kept; a host's work directory shows it as ``native``."""
+CODE = {str(path) for path in (Path(__file__).parent, Path(sys.executable).parents[1], Path(sys.base_prefix))}
+"""What the hosts of a link run: these scripts and their Python."""
+STANDARD_STREAMS = {"fd": "fd", "stdin": "fd/0", "stdout": "fd/1", "stderr": "fd/2"}
+
+
+def become_host(hostname: str) -> dict[str, str]:
+    """Make of this machine's initial namespaces a host; return its public key and the private key that opens it."""
+    os.environ["PATH"] = netns_host.PATH
+    code = {path: os.open(path, os.O_PATH) for path in CODE}
+    netns_host.mount_private()
+    for path, held in code.items():
+        _show_again(path, held)
+    netns_host.replace_root_account()
+    netns_host.settle(hostname)
+    Path(netns_host.WORK_DIR, "native").symlink_to(BUILT)
+    return netns_host.make_keys(hostname)
+
+
+def _show_again(path: str, held: int) -> None:
+    """Bind a folder of the code where a memory of the host's own now hides it: a checkout may lie below /tmp."""
+    if not Path(path).exists():
+        Path(path).mkdir(parents=True)
+        # As it is: by its name the hidden folder would not be found.
+        netns_host.command("mount", "--no-canonicalize", "--bind", f"/proc/{os.getpid()}/fd/{held}", path)
+    os.close(held)
+
+
+def prepare() -> None:
+    """Do what a distribution's init would have done, as far as a host needs it."""
+    for name, target in STANDARD_STREAMS.items():
+        Path("/dev", name).symlink_to(f"/proc/self/{target}")
+    for name in ("shm", "pts"):
+        Path("/dev", name).mkdir(exist_ok=True)
+    _readable_accounts()
+
+
+def _readable_accounts() -> None:
+    """Put files of the guest's own where the machine's may not be read by the user who runs it."""
+    for path, root_line in netns_host.ROOT_ACCOUNT.items():
+        try:
+            Path(path).read_bytes()
+        except PermissionError:
+            Path(path).unlink()
+            Path(path).write_text(root_line + "\n")

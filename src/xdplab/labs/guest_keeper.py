@@ -1,0 +1,199 @@
+"""The keeper of one guest: a process with a console, that says what it has when it is up, and gives signs of life.
+
+Imported by scripts that run as the owner, standard library only. Such a script reads what to run as JSON from standard
+input, says one line (``{"ready": …}`` or ``{"error": …}``) and goes on in the background. The guest dies with it,
+however it ends.
+"""
+
+import argparse
+import contextlib
+import json
+import os
+import re
+import selectors
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from xdplab.labs import netns_keeper
+else:
+    import netns_keeper
+
+Answer = dict[str, Any]
+
+SILENT_S = 60.0
+"""Seconds without an answer after which a guest is taken for hung."""
+_LAST_WORDS = re.compile(rb"(?:Kernel panic[^\n\r]*|xdplab: guest: [^\n\r]*)")
+
+
+class Guest(Protocol):
+    """What runs the guest, and the socket on which the guest first says what it has, in one JSON line."""
+
+    process: "subprocess.Popen[bytes]"
+    socket: socket.socket
+
+
+class Console:
+    """The guest's console: kept in a file from its first line on, and asked for its last words."""
+
+    def __init__(self, stream: int, path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self.stream, self.path = stream, path
+        self.file = path.open("wb", buffering=0)
+        self.text = b""
+
+    def take(self) -> bool:
+        """Take in what has come. Returns whether there may be more."""
+        chunk = os.read(self.stream, 1 << 16)
+        self.file.write(chunk)
+        self.text = (self.text + chunk)[-(1 << 16) :]
+        return bool(chunk)
+
+    def note(self, words: str) -> None:
+        self.file.write(f"\nxdplab: {words}\n".encode())
+
+    def last_words(self) -> str:
+        """Return why the guest ended, as far as the console tells."""
+        told = _LAST_WORDS.findall(self.text)
+        lines = told or [line for line in self.text.splitlines() if line.strip()][-1:]
+        return lines[0].decode(errors="replace").strip() if lines else "its console said nothing"
+
+
+class GuestKeeper(netns_keeper.Keeper):
+    """Keeps a guest instead of two namespaces. A kind of guest adds `start` and `reach`."""
+
+    pulse: socket.socket
+    """Where the guest answers what it is sent."""
+
+    def __init__(self, wanted: Answer) -> None:
+        lab = {key: wanted[key] for key in ("address", "uid", "lease")}
+        super().__init__(argparse.Namespace(**lab, queues=0))
+        self.wanted = wanted
+        self.known: Answer = {}
+        self.heard = time.monotonic()
+        self.guest: Guest | None = None
+        self.said = b""
+
+    def start(self) -> Guest:
+        """Start the guest."""
+        raise NotImplementedError
+
+    def reach(self) -> None:
+        """Make its hosts reachable, once it is up, and find its `pulse`."""
+        raise NotImplementedError
+
+    def make(self) -> None:
+        self.take_name()
+        started = time.monotonic()
+        self.guest = self.start()
+        self.console = Console(_descriptor(self.guest.process), Path(self.wanted["console"]))
+        self.known = self._await(self.guest.socket, started + self.wanted["start_s"])
+        self.known["boot_s"] = round(time.monotonic() - started, 2)
+        self.reach()
+        if self.lease_until is not None:
+            self.lease_until = time.monotonic() + netns_keeper.LEASE_S
+        self.listener.listen(64)
+
+    def _await(self, door: socket.socket, until: float) -> Answer:
+        """Return what the guest says of itself once it is up, the console kept in the meantime."""
+        said = b""
+        with selectors.DefaultSelector() as ready:
+            ready.register(self.console.stream, selectors.EVENT_READ)
+            ready.register(door, selectors.EVENT_READ)
+            while not said.endswith(b"\n"):
+                keys = {key.fileobj for key, _ in ready.select(max(until - time.monotonic(), 0.0))}
+                if not keys:
+                    raise self._failed(f"the guest was not up in {self.wanted['start_s']:g} s")
+                if self.console.stream in keys and not self.console.take():
+                    raise self._failed("the guest ended while it came up")
+                if door in keys:
+                    said += door.recv(1 << 16)
+        answer: Answer = json.loads(said)
+        if "error" in answer:
+            raise self._failed("the guest's lab did not come up")
+        return answer
+
+    def _failed(self, what: str) -> netns_keeper.KeeperError:
+        self.console.note(what)
+        return netns_keeper.KeeperError(f"{what}: {self.console.last_words()}", f"its console: {self.console.path}")
+
+    def serve(self) -> None:
+        assert self.guest is not None
+        self.selector.register(self.console.stream, selectors.EVENT_READ, self.listen_console)
+        self.selector.register(self.pulse, selectors.EVENT_READ, self.listen_pulse)
+        self.heard = time.monotonic()
+        if self.wanted["ping_s"]:
+            threading.Thread(target=self.watch, args=(self.guest,), daemon=True).start()
+        super().serve()
+
+    def listen_console(self, _stream: Any) -> None:
+        if not self.console.take():
+            self.console.note(f"the guest has ended by itself: {self.console.last_words()}")
+            self.going = False
+
+    def listen_pulse(self, connection: socket.socket) -> None:
+        said = connection.recv(1 << 12)
+        self.heard = time.monotonic()
+        if not said:
+            self.selector.unregister(connection)  # the console tells why
+        self.said += said
+        *lines, self.said = self.said.split(b"\n")
+        for line in lines:
+            self.answered(line)
+
+    def answered(self, line: bytes) -> None:
+        """Take in a line of the guest's that is more than a sign of life."""
+
+    def watch(self, guest: Guest) -> None:
+        """Ask for a sign of life every few seconds, and end a guest that gives none."""
+        while guest.process.poll() is None:
+            if time.monotonic() - self.heard > SILENT_S:
+                self.console.note(f"the guest hangs: no sign of life for {SILENT_S:g} s")
+                guest.process.kill()
+                return
+            with contextlib.suppress(OSError):  # it reads nothing: the silence is what counts
+                self.pulse.send(b"?\n", socket.MSG_DONTWAIT)
+            time.sleep(self.wanted["ping_s"])
+
+    def end(self) -> None:
+        self.listener.close()
+        if self.guest is not None:
+            self.guest.process.kill()
+            self.guest.process.wait()
+        super().end()
+
+    def hello(self, connection: socket.socket, asked: Answer) -> Answer:
+        answer: Answer = super().hello(connection, asked)
+        answer |= self.wanted["known"]
+        return answer | self.known
+
+
+def _descriptor(process: "subprocess.Popen[bytes]") -> int:
+    assert process.stdout is not None
+    return process.stdout.fileno()
+
+
+def _keep(keeper: GuestKeeper, say: Callable[[Answer], None]) -> None:
+    try:
+        keeper.make()
+        say({"ready": True})
+        keeper.serve()
+    except netns_keeper.KeeperError as error:
+        say(error.answer)
+    finally:
+        keeper.end()
+
+
+def main(kind: Callable[[Answer], GuestKeeper]) -> None:
+    """Keep the guest that standard input describes."""
+    wanted = json.load(sys.stdin)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: sys.exit(0))
+    netns_keeper.in_background(lambda say: _keep(kind(wanted), say))

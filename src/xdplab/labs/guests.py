@@ -1,0 +1,83 @@
+"""What labs in guests of this machine have in common: keepers, consoles, and the folder they may write to."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from xdplab.errors import LabError
+from xdplab.labs.base import Arrangement
+from xdplab.labs.cache import cache_dir
+from xdplab.labs.kept import Keepers
+
+_NOTE = re.compile(r"^xdplab: (the guest .*)$", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class GuestKeepers(Keepers):
+    """The keepers of one kind of guest; they run as the lab's owner."""
+
+    ping_s: float = 5.0
+    """Seconds between two signs of life asked of a guest, unless it must not be asked."""
+
+    def console(self, instance: str) -> Path:
+        """Return the file with all that the last guest of that name wrote on its console."""
+        return cache_dir() / self.kind / f"{instance}.console"
+
+    def ended(self, instance: str) -> str:
+        """Tell how the last guest of that name ended, if not by our asking."""
+        console = self.console(instance)
+        try:
+            notes = _NOTE.findall(console.read_text(errors="replace"))
+        except OSError:
+            return ""
+        return f": last time {notes[-1]}; its console: {console}" if notes else ""
+
+    def start(
+        self,
+        script: Path,
+        uid: int,
+        instance: str,
+        *,
+        lease: bool,
+        known: dict[str, Any],
+        descriptors: Sequence[int] = (),
+        **wanted: Any,
+    ) -> bool:
+        """Start a keeper and return once its guest is up. Returns whether it was made now.
+
+        ``known`` is what clients will be told of the lab, ``wanted`` what the keeper's ``script`` must know.
+        """
+        console = str(self.console(instance))
+        more = {"ping_s": self.ping_s} | wanted
+        lab = {"address": self.address(uid, instance), "uid": uid, "lease": lease, "start_s": self.coming_up_s}
+        done = subprocess.run(
+            [sys.executable, "-I", "-B", str(script)],
+            input=json.dumps(lab | more | {"console": console, "known": known | {"console": console}}),
+            capture_output=True,
+            text=True,
+            check=False,
+            pass_fds=descriptors,
+        )
+        return self.made(uid, instance, done)
+
+
+def native_dir() -> Path:
+    """Return the one folder of this machine that guests may write to: what is compiled is kept there."""
+    folder = cache_dir() / "native"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise LabError(f"{folder} cannot be made: {error.strerror}", remedy="set XDG_CACHE_HOME") from error
+    return folder
+
+
+def arrangement(_instance: str) -> Arrangement:
+    """Return the arrangement of a guest: its CPUs are threads of one process, whatever their number."""
+    return "shared"

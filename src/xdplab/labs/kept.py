@@ -1,0 +1,182 @@
+"""Labs that a keeper process keeps: how keepers of one kind are found and started, and what each such lab can do."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Container, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from xdplab.errors import LabError
+from xdplab.hosts import SshAddress, SshHost
+from xdplab.labs import control
+
+LOOK_S = 0.05
+"""Seconds between two looks at a lab that someone else is just making."""
+
+
+@dataclass(frozen=True)
+class Keepers:
+    """The keepers of one kind of lab.
+
+    ``prefix`` begins their sockets' names, ``title`` gives what a person calls an instance, ``label`` what figures say
+    of a lab of which this is known; ``coming_up_s`` is the most one may take to come up; ``users`` (none: its owner and
+    root) may run one.
+    """
+
+    kind: str
+    prefix: str
+    title: Callable[[str], str]
+    label: Callable[[dict[str, Any]], str]
+    coming_up_s: float
+    users: Container[int] | None = None
+
+    def ended(self, _instance: str) -> str:
+        """Tell how the last lab of that name ended, where that is known."""
+        return ""
+
+    def address(self, uid: int, instance: str) -> str:
+        return control.address(uid, instance, self.prefix)
+
+    def connect(self, uid: int, instance: str) -> control.Control | None:
+        """Return a connection to a keeper, or None where no such lab is up. Raises LabError for an impostor."""
+        trusted = (uid, 0) if self.users is None else self.users
+        return control.connect_to(self.address(uid, instance), f"lab {self.title(instance)}", keepers=trusted)
+
+    def connected(self, uid: int, instance: str) -> control.Control:
+        """Return a connection to the keeper of a lab that is up. Raises LabError where it is not, and why if it was."""
+        connection = self.connect(uid, instance)
+        if connection is None:
+            name = self.title(instance)
+            raise LabError(f"lab {name} is not up{self.ended(instance)}", remedy=f"`xdplab lab up {name}`")
+        return connection
+
+    def hello(self, uid: int, instance: str) -> dict[str, Any]:
+        """Return all a keeper knows of its lab."""
+        with contextlib.closing(self.connected(uid, instance)) as connection:
+            return connection.ask("hello")
+
+    def is_up(self, uid: int, instance: str) -> bool:
+        """Tell whether the lab is up; one that someone else is just making is waited for."""
+        until = time.monotonic() + self.coming_up_s
+        while time.monotonic() < until:
+            if (connection := self.connect(uid, instance)) is not None:
+                connection.close()
+                return True
+            if instance not in control.instances(uid, self.prefix):
+                return False
+            time.sleep(LOOK_S)
+        raise LabError(f"lab {self.title(instance)}: it has been coming up for {self.coming_up_s:g} s and still is not")
+
+    def made(self, uid: int, instance: str, done: subprocess.CompletedProcess[str]) -> bool:
+        """Tell from what a new keeper said whether the lab was made; not if someone else was a moment faster.
+
+        Raises LabError with the keeper's words.
+        """
+        try:
+            answer: dict[str, Any] = json.loads(done.stdout)
+        except ValueError:
+            words = done.stderr.strip()[-300:] or f"it ended with exit code {done.returncode} and said nothing"
+            raise LabError(f"the lab's keeper did not start: {words}") from None
+        if answer.get("taken") and self.is_up(uid, instance):
+            return False
+        if "error" in answer:
+            raise LabError(f"lab {self.title(instance)}: {answer['error']}", remedy=answer.get("remedy"))
+        return True
+
+    def down(self, instance: str, uid: int) -> bool:
+        """Take a lab down. Returns whether one was up; when it returns, its processes are gone."""
+        connection = self.connect(uid, instance)
+        if connection is None:
+            return False
+        with contextlib.closing(connection):
+            connection.ask("down")
+            connection.wait_gone()
+        return True
+
+    def status(self, uid: int) -> list[dict[str, Any]]:
+        """Return a row for each of a user's labs of this kind that are up."""
+        rows = []
+        for instance in control.instances(uid, self.prefix):
+            if (connection := self.connect(uid, instance)) is not None:
+                with contextlib.closing(connection):
+                    rows.append(self._row(instance, connection.ask("hello")))
+        return rows
+
+    def _row(self, instance: str, known: dict[str, Any]) -> dict[str, Any]:
+        secret = "client_key"
+        hosts = {name: {k: v for k, v in host.items() if k != secret} for name, host in known["hosts"].items()}
+        said = {"lab": self.title(instance), "kind": self.kind, "label": self.label(known)}
+        return {**said, "way": None, "why": None, **known, "hosts": hosts}
+
+
+class KeptLab:
+    """What a lab is to its keeper: one of its users, who may lock it, hold it up and reach its hosts."""
+
+    keepers: Keepers
+    another: str
+    """What to type for another lab of this kind, while this one is in use."""
+
+    def __init__(self, instance: str, uid: int, known: dict[str, Any]) -> None:
+        self._instance, self._uid, self._known = instance, uid, known
+        self._made: list[SshHost] = []
+        self.name = self.keepers.title(instance)
+
+    @contextlib.contextmanager
+    def lock(self, who: str | None = None) -> Iterator[None]:
+        holding = self._keeper()
+        try:
+            if other := holding.ask("lock", who=who or f"process {os.getpid()}").get("locked_by"):
+                raise LabError(
+                    f"lab {self.name}: a run is going on in this lab: {other}",
+                    remedy=f"wait for it (`xdplab status`), or use another lab: --lab {self.another}",
+                )
+            yield
+        finally:
+            holding.close()
+
+    @property
+    def label(self) -> str:
+        return self.keepers.label(self._known)
+
+    @property
+    def leased(self) -> bool:
+        return bool(self._known["leases"])
+
+    @contextlib.contextmanager
+    def hold(self) -> Iterator[None]:
+        with contextlib.closing(self._keeper()) as lease:
+            lease.ask("lease")
+            try:
+                yield
+            finally:
+                with contextlib.suppress(LabError):  # it is down already
+                    if not lease.ask("release").get("kept"):
+                        lease.wait_gone()
+
+    def close(self) -> None:
+        for host in self._made:
+            host.close()
+
+    def _keeper(self) -> control.Control:
+        return self.keepers.connected(self._uid, self._instance)
+
+    def _reach(self, name: str) -> SshHost:
+        self._made.append(SshHost(name, self._address(name)))
+        return self._made[-1]
+
+    def _address(self, name: str) -> SshAddress:
+        """Return the way to a host: a connection of the keeper that becomes its sshd's."""
+        known = self._known["hosts"][name]
+
+        def connect() -> socket.socket:
+            connection = self._keeper()
+            connection.ask("ssh", host=name)
+            return connection.detach()
+
+        return SshAddress(name, key=known["client_key"], host_key=known["host_key"], connect=connect)

@@ -1,0 +1,6 @@
+"""The lab in a user-mode Linux: times of the BPF interpreter and of kernel modules, without root."""
+
+from xdplab.labs.guests import arrangement
+from xdplab.labs.uml.lab import DEFAULT, KEEPERS, UmlLab, open_lab, up
+
+__all__ = ["DEFAULT", "KEEPERS", "UmlLab", "arrangement", "open_lab", "up"]

@@ -1,0 +1,32 @@
+#!/bin/sh
+# PID 1 of a user-mode Linux until it has its root: this machine's own one, read-only, under a memory that takes the
+# changes. Arguments: the modules' folder (of this machine), the folder to share, then PID 1 from then on.
+
+modules=$1 native=$2
+shift 2
+export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
+
+die() {
+    echo "xdplab: guest: $*"
+    exit 1
+}
+
+# Where an ordinary user runs this kernel, files of the outside's root belong to nobody here: a set-user-ID mount would
+# run as nobody, so that the bit must not count.
+busybox mount -t proc proc /proc || die "no /proc"
+busybox mount -o remount,ro,nosuid / || die "the root cannot be mounted anew"
+insmod "$modules/kernel/fs/overlayfs/overlay.ko" || die "no overlay module"
+mount -t tmpfs -o mode=755 changes /mnt || die "no memory for the changes"
+mkdir /mnt/upper /mnt/work /mnt/root /mnt/lower
+mount -t hostfs -o / host /mnt/lower || die "no share of the host's root"
+mount -o remount,ro,nosuid /mnt/lower || die "the host's root stays writable"
+mount -t overlay -o nosuid,lowerdir=/mnt/lower,upperdir=/mnt/upper,workdir=/mnt/work root /mnt/root || die "no overlay"
+cd /mnt/root || die "no root"
+
+release=$(uname -r)
+mkdir -p "lib/modules/$release" mnt/xdplab-native mnt/before
+mount --bind "/mnt/lower$modules" "lib/modules/$release" || die "the kernel's modules are not on the share"
+mount -t hostfs -o "$native" native mnt/xdplab-native || die "no share for what is compiled"
+mount -t proc proc proc && mount -t devtmpfs dev dev || die "no /proc or /dev"
+pivot_root . mnt/before || die "no way into the new root"
+exec chroot . "$@" <dev/null >dev/console 2>&1

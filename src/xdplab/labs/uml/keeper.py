@@ -1,0 +1,74 @@
+"""The keeper of one user-mode Linux: its process, and its one serial line, which carries every connection to it.
+
+Runs as the owner and as a script, standard library only. Clients may ask what they may ask of a netns lab's keeper.
+"""
+
+import itertools
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from xdplab.labs import guest_keeper, mux
+else:  # the package itself would bring in all of pandas
+    sys.path.insert(0, str(Path(__file__).parents[1]))
+    import guest_keeper
+    import mux
+
+PULSE = 0
+"""The stream that the guest echoes; the others are SSH connections."""
+
+FIRST = ("sh", "-c", 'ulimit -c 0; "$@"; exit', "sh")
+"""The namespace's first process: the kernel itself, being it, could not abort, and would hang after a panic."""
+
+
+class Uml:
+    """The kernel as a process, in a PID namespace of its own: its helpers would outlive it."""
+
+    def __init__(self, wanted: guest_keeper.Answer) -> None:
+        self.socket, line = socket.socketpair()
+        argv = [word.replace("{line}", str(line.fileno())) for word in wanted["argv"]]
+        user = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
+        space = ["setpriv", "--pdeathsig", "KILL", "unshare", *user, "--pid", "--fork", "--kill-child"]
+        self.process = subprocess.Popen(
+            [*space, *FIRST, *argv],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            pass_fds=(line.fileno(),),
+        )
+        line.close()
+
+
+class UmlKeeper(guest_keeper.GuestKeeper):
+    """Keeps a user-mode Linux."""
+
+    def start(self) -> Uml:
+        return Uml(self.wanted)
+
+    def reach(self) -> None:
+        assert self.guest is not None
+        self.numbers = itertools.count(PULSE)
+        self.line = mux.Mux(self.guest.socket.detach(), self.selector)
+        self.pulse = self.open_stream()
+
+    def open_stream(self) -> socket.socket:
+        """Return our end of a new stream into the guest."""
+        ours, theirs = socket.socketpair()
+        self.line.attach(next(self.numbers), theirs)
+        return ours
+
+    def ssh(self, connection: socket.socket, asked: guest_keeper.Answer) -> guest_keeper.Answer | None:
+        if asked.get("host") not in self.known["hosts"]:
+            return {"error": f"this lab has no host {asked.get('host')!r}"}
+        self.reply(connection, {"ok": True})
+        self.selector.unregister(connection)
+        self.line.attach(next(self.numbers), connection)
+        return None
+
+
+if __name__ == "__main__":
+    guest_keeper.main(UmlKeeper)

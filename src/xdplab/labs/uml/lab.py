@@ -1,0 +1,176 @@
+"""The lab `uml`: a user-mode Linux, which runs at the machine's own speed, without root. One host, no link."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NoReturn
+
+from xdplab.errors import LabError
+from xdplab.hosts import Host
+from xdplab.labs.base import Arrangement, Clock, Cpus, GeneratorPlace
+from xdplab.labs.cache import cache_dir
+from xdplab.labs.guests import GuestKeepers, native_dir
+from xdplab.labs.kept import KeptLab
+from xdplab.labs.netns_host import WORK_DIR
+from xdplab.labs.uml.package import Package, package
+
+DEFAULT = "default"
+START_S = 60.0
+"""Seconds it may take to come up; it takes two, on a busy machine eight."""
+
+MEMORY_MB = 1024  # taken page by page
+LINE = "{line}"  # filled in by the keeper, which makes it
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,39}")
+_NEEDED = {
+    "busybox": "busybox-static",
+    "setpriv": "util-linux",
+    "unshare": "util-linux",
+    "insmod": "kmod",
+    "sshd": "openssh-server",
+}
+_HERE = Path(__file__).parent
+
+
+def full_name(instance: str) -> str:
+    """Return what a person calls the lab."""
+    return "uml" if instance == DEFAULT else f"uml:{instance}"
+
+
+def label(known: dict[str, Any]) -> str:
+    """Return what figures say of a lab of which this is known."""
+    return f"virtual lab, uml {known['kernel']}, user-mode Linux: times of its interpreter and modules"
+
+
+KEEPERS = GuestKeepers("uml", "@xdplab-uml", full_name, label, START_S)
+
+
+class UmlLab(KeptLab):
+    """A `Lab` of one host, ``guest``. What asks for a link is told that there is none."""
+
+    kind = "uml"
+    keepers = KEEPERS
+    another = "uml:NAME"
+    virtual = True
+    clock: Clock | None = "time"
+    arrangement: Arrangement = "shared"
+    generator = GeneratorPlace()
+    queues = 0
+
+    @property
+    def native_dir(self) -> Path | None:
+        return native_dir()
+
+    @cached_property
+    def guest(self) -> Host:
+        return self._reach("guest")
+
+    def host(self, name: str) -> Host:
+        return self.guest if name == "guest" else self._no_link(f"no host {name!r}")
+
+    @property
+    def dut(self) -> Host:
+        return self.host("dut")
+
+    @property
+    def tg(self) -> Host:
+        return self.host("tg")
+
+    @property
+    def dut_interface(self) -> str:
+        return self._no_link("no link")
+
+    @property
+    def tg_interface(self) -> str:
+        return self._no_link("no link")
+
+    @property
+    def dut_mac(self) -> str:
+        return self._no_link("no link")
+
+    @property
+    def tg_mac(self) -> str:
+        return self._no_link("no link")
+
+    def cpus(self, arrangement: Arrangement | None = None) -> Cpus:
+        return Cpus(dut=(0,), tg=(0,))
+
+    def place(self, arrangement: Arrangement, queues: int) -> dict[str, Any]:
+        return self._no_link("no link")
+
+    def work_dir(self, host: Host) -> str:
+        return WORK_DIR
+
+    def _no_link(self, what: str) -> NoReturn:
+        raise LabError(f"lab {self.name} has {what}: it has one host, guest", remedy="for XDP use netns or vm:KERNEL")
+
+
+def open_lab(instance: str, uid: int) -> UmlLab:
+    """Return the lab that is up. Raises LabError with the remedy where it is not, and why if it was."""
+    return UmlLab(instance, uid, KEEPERS.hello(uid, instance))
+
+
+def up(instance: str, uid: int, *, lease: bool = False) -> bool:
+    """Bring a user-mode Linux up. Returns whether it was made now; one that is up is left as it is.
+
+    It is fetched if it is not in the cache. Raises LabError naming what is missing, or with the console's last words.
+    """
+    if not _NAME.fullmatch(instance):
+        raise LabError(f"lab name {instance!r} cannot be used", remedy="letters, digits, . _ - and at most 40")
+    if KEEPERS.is_up(uid, instance):
+        return False
+    _require_tools()
+    _require_namespaces()
+    kernel = package()
+    known = {"kernel": kernel.series, "release": kernel.release, "version": kernel.version, "way": "uml"}
+    return KEEPERS.start(
+        _HERE / "keeper.py",
+        uid,
+        instance,
+        lease=lease,
+        known=known | {"why": "runs at this machine's own speed"},
+        argv=_argv(kernel, _own_dir(instance)),
+    )
+
+
+def _argv(kernel: Package, own: Path) -> list[str]:
+    return [
+        *(str(kernel.kernel), f"mem={MEMORY_MB}M", f"uml_dir={own}/", "umid=guest"),
+        *("rootfstype=hostfs", "rootflags=/", "ro", "quiet", "panic=-1"),
+        *("con=null", "con0=null,fd:1", "ssl=null", f"ssl0=fd:{LINE}"),
+        *("init=/bin/sh", "--", str(_HERE / "init.sh"), str(kernel.modules), str(native_dir())),
+        *(sys.executable, "-I", "-S", "-B", str(_HERE / "guest.py")),
+    ]
+
+
+def _own_dir(instance: str) -> Path:
+    """Return a folder for what the kernel leaves of itself: it would be ~/.uml, and what lies there keeps it out."""
+    folder = cache_dir() / "uml" / instance
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    return folder
+
+
+def _require_tools() -> None:
+    path = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
+    missing = sorted({package for tool, package in _NEEDED.items() if shutil.which(tool, path=path) is None})
+    if missing:
+        raise LabError(f"no lab uml without {', '.join(missing)}", remedy=f"apt install {' '.join(missing)}")
+
+
+def _require_namespaces() -> None:
+    """Raise LabError where an ordinary user may not make a PID namespace: without one helpers would be left behind."""
+    if os.geteuid() == 0:
+        return
+    argv = ["unshare", "--user", "--map-root-user", "--pid", "--fork", "true"]
+    if subprocess.run(argv, capture_output=True, check=False).returncode:
+        raise LabError(
+            "no lab uml: this machine lets no ordinary user make a user namespace",
+            remedy="`sysctl kernel.unprivileged_userns_clone=1` (Debian), or `sysctl "
+            "kernel.apparmor_restrict_unprivileged_userns=0` (Ubuntu)",
+        )

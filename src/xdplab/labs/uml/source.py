@@ -1,0 +1,121 @@
+"""What modules of the user-mode Linux are built against: Debian's source of just its version, prepared in the cache.
+
+Its configuration is asked of the kernel itself, which is complete, so that kconfig (and the flex and bison it is built
+with) is not needed; its exported symbols are read from the kernel's own table.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+import subprocess
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from elftools.elf.elffile import ELFFile
+
+from xdplab.errors import LabError
+from xdplab.labs.cache import locked, make
+from xdplab.labs.modules import BuildTree, compiler_for
+from xdplab.labs.uml.package import SUITES, Package, package
+from xdplab.labs.vm import archive
+
+ARCH = "um"
+PREPARE_S = 300.0
+"""Seconds the source may take to be prepared; it takes five, on a busy machine twenty."""
+
+_SPACE_MB = 400
+# Of 1.3 GB of source what a module's build reads.
+_KEPT = re.compile(
+    r"[^/]+|(include|scripts|arch/um|arch/x86/(um|include|entry/syscalls)|security/selinux/include)/.*|arch/x86/Makefile.*"
+    r"|kernel/bounds\.c|kernel/time/timeconst\.bc"
+)
+_SYMBOL = struct.Struct("<QQQ")
+"""An exported symbol: where it is, its name, its namespace (the kernel's include/linux/export.h)."""
+
+
+def tree() -> BuildTree:
+    """Return the build tree of the lab `uml`, fetched and prepared if it is not in the cache.
+
+    Raises LabError where the archive no longer has that source, or this machine no compiler for it.
+    """
+    found = package()
+    config = _words(str(found.kernel), "--showconfig")
+    compiler = compiler_for(f"uml {found.release}", config)
+    name = f"linux-source-{found.series}"
+
+    def fill(folder: Path) -> None:
+        with locked("uml-kernel") as apt_root:
+            options = archive.find_exactly(apt_root / "apt", name, found.source, SUITES)
+            (file,) = archive.download([f"{name}={found.source}"], options, folder.parent)
+        archive.extract(file, folder.parent)
+        _unpack(folder.parent / "usr/src" / f"{name}.tar.xz", folder)
+        _configure(folder, config)
+        _prepare(folder, compiler)
+        (folder / "Module.symvers").write_text("".join(_symvers(found)))
+
+    with locked("headers") as root:
+        path = root / f"uml-{found.release}_{found.source}"
+        if not path.exists():
+            make(path, fill, what=f"the source of uml {found.release}", space_mb=_SPACE_MB)
+    return BuildTree(found.release, found.source, path, ARCH, compiler)
+
+
+def _unpack(source: Path, folder: Path) -> None:
+    with tarfile.open(source, "r|xz") as members:
+        for member in members:
+            member.name = member.name.partition("/")[2]
+            if member.isreg() and _KEPT.fullmatch(member.name):
+                members.extract(member, folder, filter="data")
+            elif member.issym() and _KEPT.fullmatch(member.name):
+                (folder / member.name).parent.mkdir(parents=True, exist_ok=True)
+                (folder / member.name).symlink_to(member.linkname)
+
+
+def _configure(folder: Path, config: str) -> None:
+    """Write what kconfig would write for a configuration that is complete already."""
+    settings = [line.split("=", 1) for line in config.splitlines() if line.startswith("CONFIG_")]
+    files = {
+        ".config": config,
+        "include/config/auto.conf": "".join(f"{name}={value.strip(chr(34))}\n" for name, value in settings),
+        "include/config/auto.conf.cmd": "",
+        "include/generated/autoconf.h": "".join(_define(name, value) for name, value in settings),
+        "include/generated/rustc_cfg": "",
+    }
+    for name, text in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+
+def _define(name: str, value: str) -> str:
+    special = {"y": f"#define {name} 1\n", "m": f"#define {name}_MODULE 1\n"}
+    return special.get(value, f"#define {name} {value}\n")
+
+
+def _prepare(folder: Path, compiler: str) -> None:
+    argv = ["make", "-j2", "-C", str(folder), f"ARCH={ARCH}", f"CC={compiler}", "modules_prepare"]
+    done = subprocess.run(
+        ["timeout", "--kill-after=5", f"{PREPARE_S:g}", *argv], capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        words = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
+        raise LabError(f"the source of uml cannot be prepared: {words[0][:300]}")
+
+
+def _symvers(found: Package) -> Iterator[str]:
+    """Yield a line of Module.symvers for each symbol the kernel exports to modules."""
+    with found.kernel.open("rb") as file:
+        elf: Any = ELFFile(file)
+        strings = elf.get_section_by_name("__ksymtab_strings")
+        base, text = strings["sh_addr"], strings.data()
+        for section, export in (("__ksymtab", "EXPORT_SYMBOL"), ("__ksymtab_gpl", "EXPORT_SYMBOL_GPL")):
+            for _value, name, space in _SYMBOL.iter_unpack(elf.get_section_by_name(section).data()):
+                names = [text[at - base : text.index(b"\0", at - base)].decode() if at else "" for at in (name, space)]
+                yield f"0x00000000\t{names[0]}\tvmlinux\t{export}\t{names[1]}\n"
+
+
+def _words(*argv: str) -> str:
+    return subprocess.run(argv, capture_output=True, text=True, check=True).stdout

@@ -1,0 +1,79 @@
+"""What modules of a guest's kernel are built against: Debian's headers of it, unpacked into the cache."""
+
+from __future__ import annotations
+
+import functools
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+from xdplab.errors import LabError
+from xdplab.labs.cache import locked, make
+from xdplab.labs.modules import BuildTree, compiler_for
+from xdplab.labs.vm import archive, kernels
+
+ARCH = "x86"
+_SPACE_MB = 250
+_BROUGHT = re.compile(r"linux-(headers-.*-common|kbuild-.*)")
+"""Of what the headers' package needs, what is unpacked with it; the rest is the machine's."""
+
+_HERE = "$(dir $(lastword $(MAKEFILE_LIST)))"
+# Where a path of the headers' own Makefile leads once they do not lie in /usr/src.
+_MOVED = (
+    (re.compile(r"^(KBUILD_OUTPUT\s*:?=\s*)/usr/src/\S+$", re.MULTILINE), r"\1$(CURDIR)"),
+    (re.compile(r"^include /usr/src/(\S+)$", re.MULTILINE), rf"include {_HERE}../\1"),
+)
+
+
+def tree(kernel: str) -> BuildTree:
+    """Return the build tree of a guest's kernel (``6.1``), fetched if it is not in the cache.
+
+    Raises LabError where the archive no longer has the headers of just this kernel, or this machine lacks a compiler
+    or C library new enough for them.
+    """
+    found = kernels.kernel(kernel)
+    compiler = compiler_for(kernel, found.file("config").read_text())
+    with locked("headers") as root:
+        folder = root / f"{found.release}_{found.version}"
+        if not folder.exists():
+            make(folder, functools.partial(_fill, found), what=f"the headers of {kernel}", space_mb=_SPACE_MB)
+    path = folder / "usr/src" / f"linux-headers-{found.release}"
+    _require_tools_run(kernel, path)
+    return BuildTree(found.release, found.version, path, ARCH, compiler)
+
+
+def _fill(kernel: kernels.Kernel, folder: Path) -> None:
+    package = f"linux-headers-{kernel.release}"
+    with locked("kernels") as root:  # apt's lists are there
+        options = archive.find_exactly(root / "apt", package, kernel.version, kernels.suites(kernel.name))
+        brought = [name for name in archive.needed(options, package) if _BROUGHT.fullmatch(name)]
+        packages = archive.download([f"{package}={kernel.version}", *brought], options, folder.parent)
+    for file in packages:
+        archive.extract(file, folder)
+    shutil.rmtree(folder / "usr/share", ignore_errors=True)
+    own = folder / "usr/src" / package
+    (own / "vmlinux").unlink(missing_ok=True)  # only for a module's BTF, which wants pahole
+    _adapt(own, kernel.release)
+
+
+def _adapt(own: Path, release: str) -> None:
+    """Let the headers be used where they lie, with the compiler `build` names."""
+    makefile = own / "Makefile"
+    text = makefile.read_text()
+    for pattern, moved in _MOVED:
+        text = pattern.sub(moved, text)
+    makefile.write_text(text)
+    variables = {"override ARCH": ARCH, "override KERNELRELEASE": release, "DEBIAN_KERNEL_NO_CC_VERSION_CHECK": "y"}
+    (own / ".kernelvariables").write_text("".join(f"{name} = {value}\n" for name, value in variables.items()))
+
+
+def _require_tools_run(kernel: str, path: Path) -> None:
+    """Raise LabError where the headers' own programs, made for their Debian release, do not run on this machine."""
+    tool = path / "scripts/mod/modpost"
+    done = subprocess.run([tool], capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
+    if "version `" in done.stderr or "shared libraries" in done.stderr:
+        raise LabError(
+            f"kernel {kernel}: its modules cannot be built here: {done.stderr.strip().rpartition(': ')[2]}",
+            remedy="its headers want the C library of its Debian release",
+        )

@@ -1,0 +1,106 @@
+"""Labs whose DUT is a guest and whose TG is a namespace of this machine: `vm:6.1:tap`, `vm:6.1:functional:tap`.
+
+A multi-queue tap in the TG's namespace is a multi-queue virtio-net in the guest, with native XDP on all its queues: a
+driver with rings, where the veth of other virtual labs has none. Needs root: the namespace and the tap are this
+machine's.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from xdplab.errors import LabError
+from xdplab.hosts import Host, SshAddress
+from xdplab.labs.base import Arrangement, Cpus, GeneratorPlace
+from xdplab.labs.guests import native_dir
+from xdplab.labs.kept import KeptLab
+from xdplab.labs.vm import kernels, kvm, lab, qemu, tap_guest
+
+SUFFIX = ":tap"
+QUEUES = 4
+"""Queue pairs a plan can have; each CPU of the guest has one more, for what XDP sends."""
+
+_PORTS = {tap_guest.DUT: qemu.PORTS["dut"]}
+_HERE = Path(__file__).parent
+_TAP = "{tap}"
+
+
+class TapLab(lab.VmLab):
+    """A `Lab` of a guest and a namespace beside it. The host ``guest`` is the DUT."""
+
+    another = "vm:KERNEL:tap"
+    generator = GeneratorPlace(follows=True)
+
+    def __init__(self, instance: str, uid: int, known: dict[str, Any]) -> None:
+        super().__init__(instance, uid, known)
+        self.queues = QUEUES
+
+    def host(self, name: str) -> Host:
+        return self.dut if name == "guest" else super().host(name)
+
+    def cpus(self, arrangement: Arrangement | None = None) -> Cpus:
+        """Return the guest's own CPUs and those of this machine."""
+        return Cpus(dut=tuple(self._known["cpus"]), tg=tuple(self._known["tg_cpus"]))
+
+    def place(self, arrangement: Arrangement, queues: int) -> dict[str, Any]:
+        """Two kernels, each with its own softirq work: there is nothing to place. Raises LabError for ``split``."""
+        if arrangement == "split":
+            raise LabError(f"lab {self.name}: its guest's CPUs are threads of this machine", remedy="write auto")
+        return {"softirq": "in the guest, and on this machine"}
+
+    def _address(self, name: str) -> SshAddress:
+        return KeptLab._address(self, name) if name == "tg" else super()._address(name)
+
+
+def asked(instance: str) -> bool:
+    """Tell whether a lab's name asks for a tap."""
+    return instance.endswith(SUFFIX)
+
+
+def open_lab(instance: str, uid: int) -> TapLab:
+    """Return the lab that is up. Raises LabError as `lab.open_lab` does."""
+    return TapLab(instance, uid, lab.KEEPERS.hello(uid, instance))
+
+
+def up(instance: str, uid: int, *, lease: bool = False) -> bool:
+    """Bring the lab up as `lab.up` does. Raises LabError where this is not root."""
+    if lab.KEEPERS.is_up(uid, instance):
+        return False
+    if os.geteuid() != 0:
+        raise LabError(
+            f"lab {lab.full_name(instance)}: its namespace and its tap want root",
+            remedy=f"ask root to run `xdplab --lab {lab.full_name(instance)} lab up --for-user {os.getuid()}`",
+        )
+    name, _, way_asked = instance.removesuffix(SUFFIX).partition(":")
+    tools = qemu.require_tools()
+    kernel = kernels.kernel(name)
+    way, why = kvm.choose(way_asked, kernel, tools["busybox"])
+    pairs = QUEUES + qemu.cpus(way)
+    with os.fdopen(os.memfd_create("xdplab-initrd"), "wb") as file:
+        file.write(qemu.initrd(kernel, tools["busybox"], _HERE / "tap_guest.py"))
+        file.flush()
+        return lab.KEEPERS.start(
+            _HERE / "tap_keeper.py",
+            uid,
+            instance,
+            lease=lease,
+            known=lab.known_of(name, kernel, way, why) | {"queues": pairs},
+            descriptors=(file.fileno(),),
+            argv=[*qemu.argv(way, kernel, native_dir()), *_device(pairs)],
+            ports=_PORTS,
+            ping_s=way.ping_s,
+            initrd=file.fileno(),
+        )
+
+
+def _device(pairs: int) -> list[str]:
+    """Return QEMU's arguments for the link: no offload that native XDP would refuse, an interrupt a queue."""
+    off = ("csum", "gso", "guest_csum", "guest_tso4", "guest_tso6", "guest_ecn", "guest_ufo")
+    options = ",".join(f"{name}=off" for name in off)
+    return [
+        *("-netdev", f"tap,id=link,fds={_TAP},vhost=off"),
+        "-device",
+        f"virtio-net-pci,netdev=link,mac={tap_guest.MAC},mq=on,vectors={2 * pairs + 2},romfile=,{options}",
+    ]

@@ -1,0 +1,87 @@
+"""The keeper of a lab whose TG is a namespace of this machine and whose DUT is a guest, with a tap between them.
+
+Runs as root and as a script, standard library only. The tap is made in the TG's namespace and lives as long as QEMU
+holds its queues; QEMU and the namespace die with this process, however it ends.
+"""
+
+import ctypes
+import fcntl
+import os
+import struct
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+sys.path.insert(0, str(Path(__file__).parent))
+if TYPE_CHECKING:
+    from xdplab.labs import guest_keeper, netns_keeper
+    from xdplab.labs.vm import keeper
+else:
+    import keeper
+
+    guest_keeper, netns_keeper = keeper.guest_keeper, keeper.netns_keeper
+
+TG, INTERFACE = "tg", "vg0"
+RING = 128
+"""Frames the tap keeps for the guest, by queue: an emulated one must be through with them soon after a burst."""
+CLONE_NEWNET = 0x40000000
+TUN = "/dev/net/tun"
+TUNSETIFF = 0x400454CA
+TAP, MULTI_QUEUE, NO_PI, VNET_HDR = 0x0002, 0x0100, 0x1000, 0x4000
+NEEDS_ROOT = "as root: it makes a namespace and a tap on this machine"
+
+
+class TapKeeper(keeper.VmKeeper):
+    """Keeps a namespace and a guest."""
+
+    def start(self) -> keeper.Qemu:
+        tg = netns_keeper.NetnsHost(TG, INTERFACE, netns_keeper.find_sshd())
+        self.hosts = {TG: tg}
+        self.waiting = []
+        tg.listen()
+        try:
+            queues = tap_queues(tg.process.pid, self.wanted["known"]["queues"])
+        except (OSError, subprocess.CalledProcessError) as error:
+            raise netns_keeper.KeeperError(f"no tap can be made: {error}", NEEDS_ROOT) from error
+        self.qemu = keeper.Qemu(self.wanted, tap=queues)
+        for descriptor in queues:
+            os.close(descriptor)
+        tg.connect_link()
+        tg.listen()
+        return self.qemu
+
+    def reach(self) -> None:
+        super().reach()
+        self.known["hosts"][TG] = self.hosts[TG].known
+        self.known["tg_cpus"] = sorted(os.sched_getaffinity(0))
+
+
+def tap_queues(holder: int, count: int) -> list[int]:
+    """Make a tap of so many queues in the network namespace of a process; return a descriptor of each queue."""
+    with Path("/proc/self/ns/net").open() as ours, Path(f"/proc/{holder}/ns/net").open() as theirs:
+        enter(theirs.fileno())
+        try:
+            queues = [open_queue() for _ in range(count)]
+            subprocess.run(["ip", "link", "set", INTERFACE, "txqueuelen", str(RING)], check=True)
+            return queues
+        finally:
+            enter(ours.fileno())
+
+
+def enter(namespace: int) -> None:
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.setns(namespace, CLONE_NEWNET):
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+
+
+def open_queue() -> int:
+    descriptor = os.open(TUN, os.O_RDWR | os.O_CLOEXEC)
+    request = struct.pack("16sH22x", INTERFACE.encode(), TAP | MULTI_QUEUE | NO_PI | VNET_HDR)
+    fcntl.ioctl(descriptor, TUNSETIFF, request)
+    return descriptor
+
+
+if __name__ == "__main__":
+    guest_keeper.main(TapKeeper)

@@ -1,0 +1,149 @@
+"""The lab `uml`: one host that is reached over one line; its modules; what it has not got, and how it ends."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from xdplab import labs
+from xdplab.errors import LabError
+from xdplab.labs import modules
+from xdplab.labs.uml import KEEPERS, UmlLab, source
+from xdplab.labs.uml import lab as uml_lab
+from xdplab.labs.uml.package import package
+
+INSTANCE = f"test-{os.getpid()}"
+NAME = f"uml:{INSTANCE}"
+MODULE = b"""
+#include <linux/module.h>
+static int __init enter(void) { pr_info("xdplab: a module runs\\n"); return 0; }
+static void __exit leave(void) { }
+module_init(enter);
+module_exit(leave);
+MODULE_LICENSE("Dual MIT/GPL");
+"""
+
+
+@pytest.fixture(scope="module")
+def lab() -> Iterator[UmlLab]:
+    try:
+        uml_lab._require_namespaces()
+        package()
+    except LabError as error:
+        pytest.skip(f"no user-mode Linux can be had here: {error}")
+    with labs.use_lab(NAME) as lab:
+        assert isinstance(lab, UmlLab)
+        yield lab
+
+
+def test_a_command_runs_in_it_and_its_exit_code_comes_back(lab: UmlLab) -> None:
+    result = lab.guest.run(["sh", "-c", "cat; uname -r; echo words >&2; exit 7"], stdin=b"in\n", check=False)
+    assert (result.text, result.error_text, result.exit_code) == (f"in\n{package().release}\n", "words", 7)
+
+
+def test_what_it_is(lab: UmlLab) -> None:
+    assert lab.label.startswith("virtual lab, uml 6.1, ")
+    assert (lab.kind, lab.clock, lab.virtual) == ("uml", "time", True)
+    (row,) = [row for row in labs.status() if row["lab"] == NAME]
+    assert (row["way"], list(row["hosts"]), "client_key" in row["hosts"]["guest"]) == ("uml", ["guest"], False)
+
+
+def test_files_longer_than_the_lines_buffer_come_back_as_they_went(lab: UmlLab) -> None:
+    content = os.urandom(300_000)
+    lab.guest.put(content, "/tmp/there/content")
+    assert lab.guest.get("/tmp/there/content") == content
+
+
+def test_two_commands_at_once_and_lines_both_ways(lab: UmlLab) -> None:
+    one, other = (lab.guest.start(["sh", "-c", "read x; echo got $x"], deadline_s=20.0) for _ in range(2))
+    other.write_line("2")
+    assert other.read_line(10.0) == "got 2"
+    one.write_line("1")
+    assert one.read_line(10.0) == "got 1"
+    assert one.wait(10.0).ok
+    assert other.wait(10.0).ok
+
+
+def test_what_it_writes_stays_in_it_but_for_what_is_compiled(lab: UmlLab) -> None:
+    target = Path.home() / f".xdplab-test-{os.getpid()}"
+    lab.guest.run(["touch", str(target)])
+    assert not target.exists()
+    assert not lab.guest.run(["touch", f"/mnt/before{target}"], check=False).ok
+    assert lab.native_dir is not None
+    built = lab.native_dir / INSTANCE
+    lab.guest.run(["touch", f"{lab.work_dir(lab.guest)}/native/{INSTANCE}"])
+    assert built.exists()
+    built.unlink()
+
+
+def test_a_module_built_outside_is_loaded(lab: UmlLab) -> None:
+    module = modules.build(source.tree(), "xdplab_test", {"xdplab_test.c": MODULE})
+    lab.guest.put(module, "/tmp/xdplab_test.ko")
+    lab.guest.run(["insmod", "/tmp/xdplab_test.ko"])
+    assert "xdplab: a module runs" in lab.guest.run(["dmesg"]).text
+    lab.guest.run(["rmmod", "xdplab_test"])
+    lab.guest.run(["modprobe", "veth"])
+
+
+def test_what_needs_a_link_is_told_that_there_is_none(lab: UmlLab) -> None:
+    with pytest.raises(LabError, match=r"has no host 'dut': it has one host, guest \(for XDP use netns or vm"):
+        lab.host("dut")
+    with pytest.raises(LabError, match="has no link"):
+        _ = lab.tg_interface
+    run = [Path(sys.executable).with_name("xdplab"), "--lab", NAME, "run", "smoke"]
+    done = subprocess.run(run, capture_output=True, text=True, check=False)
+    assert done.returncode == 3
+    assert len(done.stderr.splitlines()) == 1
+    assert "it has one host, guest" in done.stderr
+
+
+def processes() -> list[int]:
+    """Return the processes of this lab's kernel: its helpers and hosted processes bear its name too."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            words = path.read_bytes()
+        except OSError:
+            continue
+        if b"linux.uml" in words and f"/{INSTANCE}/".encode() in words:
+            found.append(int(path.parent.name))
+    return found
+
+
+def gone(within_s: float) -> bool:
+    until = time.monotonic() + within_s
+    while processes() and time.monotonic() < until:
+        time.sleep(0.05)
+    return not processes()
+
+
+def test_a_panic_is_told_with_the_kernels_words_and_a_killed_keeper_leaves_nothing(lab: UmlLab) -> None:
+    """The last test of this lab: it ends it twice."""
+    assert processes()
+    lab.guest.start(["sh", "-c", "echo c >/proc/sysrq-trigger"], deadline_s=5.0)
+    assert gone(within_s=20.0)
+    with pytest.raises(LabError, match=r"ended by itself: Kernel panic - not syncing: sysrq"):
+        labs.open_lab(NAME)
+    labs.up(NAME)
+    (row,) = [row for row in labs.status() if row["lab"] == NAME]
+    os.kill(row["pid"], signal.SIGKILL)
+    assert gone(within_s=5.0)
+    KEEPERS.console(INSTANCE).unlink()
+
+
+def test_a_name_that_cannot_be_used_is_refused() -> None:
+    with pytest.raises(LabError, match="cannot be used"):
+        labs.up("uml:../x")
+
+
+def test_missing_tools_are_named_with_their_packages(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(uml_lab.shutil, "which", lambda *_args, **_more: None)
+    with pytest.raises(
+        LabError, match=r"no lab uml without busybox-static, kmod, openssh-server, util-linux \(apt install"
+    ):
+        labs.up("uml:never")

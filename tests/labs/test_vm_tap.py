@@ -1,0 +1,142 @@
+"""The lab of a guest behind a tap: traffic from a namespace of this machine through virtio-net, and nothing left."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from tests.end_to_end.conftest import xdplab
+
+from xdplab import labs
+from xdplab.deploy.native import build_room
+from xdplab.deploy.queues import Endpoint, set_queues
+from xdplab.deploy.xdp import XdpRequest, attach
+from xdplab.errors import LabError
+from xdplab.formats.ethtool import parse_statistics
+from xdplab.hosts import LocalHost
+from xdplab.labs.vm import KEEPERS, kernels, qemu, tap
+from xdplab.programs import ProgramSpec, build
+from xdplab.traffic import Generator, GeneratorSettings
+
+pytestmark = [pytest.mark.root, pytest.mark.lab]
+NAME = "vm:6.1.0:functional:tap"  # a name of its own: other tests end guests of 6.1
+PLAN = """
+name: tap
+repetitions: 1
+trial: {warmup_s: 0.05, window_s: 0.3, pause_s: 0.02, retries: 0}
+blocks:
+  - points: {mode: [native, generic], queues: 4, workload: array, accesses: 0}
+    traffic: {engine: afxdp, load: 2kpps}
+    passes: [rate]
+  - points: {mode: offload, workload: array, accesses: 0}
+    passes: [rate]
+"""
+
+
+@pytest.fixture(scope="module")
+def lab() -> Iterator[tap.TapLab]:
+    if os.geteuid():
+        pytest.skip("needs root: it makes a namespace and a tap")
+    if not Path("/dev/net/tun").exists():
+        pytest.skip("this kernel has no tap: there is no /dev/net/tun")
+    try:
+        qemu.require_tools()
+        kernels.kernel("6.1")
+    except LabError as error:
+        pytest.skip(f"no guest can be had here: {error}")
+    with labs.use_lab(NAME) as lab:
+        assert isinstance(lab, tap.TapLab)
+        yield lab
+
+
+def test_the_guest_is_the_dut_and_the_tg_is_here(lab: tap.TapLab) -> None:
+    releases = [host.run(["uname", "-r"]).text.strip() for host in (lab.dut, lab.tg)]
+    assert releases == [kernels.kernel("6.1").release, os.uname().release]
+    assert "virtio_net" in lab.dut.run(["ethtool", "-i", lab.dut_interface]).text
+    assert "type tap" in " ".join(lab.tg.run(["ip", "-d", "link", "show", lab.tg_interface]).text.split("tun "))
+    assert lab.clock is None
+    assert lab.label == "virtual lab, vm 6.1.0, functional: no times, tap"
+
+
+def test_four_queues_carry_what_the_tg_sends_and_both_ends_count_the_same(lab: tap.TapLab, tmp_path: Path) -> None:
+    set_queues(Endpoint(lab.dut, lab.dut_interface), None, 4)
+    program = build(ProgramSpec(workload="array", accesses=0), tmp_path).object
+    build_room(LocalHost(), "xdpload", str(lab.native_dir))
+    xdpload = build_room(lab.dut, "xdpload", f"{lab.work_dir(lab.dut)}/native")
+    xdpgen = build_room(lab.tg, "xdpgen", f"{lab.work_dir(lab.tg)}/native")
+    there = f"{lab.work_dir(lab.dut)}/tap.o"
+    lab.dut.put(program, there)
+    sending = GeneratorSettings(
+        engine="afxdp", interface=lab.tg_interface, queues=4, rate_pps=2000.0, src_mac=lab.tg_mac, dst_mac=lab.dut_mac
+    )
+    request = XdpRequest(there, lab.dut_interface, "native", section="xdp")
+    with attach(lab.dut, xdpload, request, deadline_s=60.0) as loader, Generator(lab.tg, sending, xdpgen) as generator:
+        assert loader.attached is not None
+        assert loader.attached.mode_obtained == "native"
+        generator.start()
+        burst = generator.burst("rate", 0.3)
+        counted = parse_statistics(lab.dut.run(["ethtool", "-S", lab.dut_interface]).stdout)
+        generator.stop()
+        loader.detach()
+    received = [counted[f"rx_queue_{queue}_xdp_packets"] for queue in range(4)]
+    sent = sum(counted[f"rx_queue_{queue}_xdp_tx"] for queue in range(4))
+    assert all(received), received
+    assert burst.summary.tx_packets == sum(received)
+    assert 0 < burst.summary.rx_packets == sent
+
+
+@pytest.mark.nightly
+def test_a_plan_runs_through_it_and_rates_stay_null(lab: tap.TapLab, tmp_path: Path) -> None:
+    (tmp_path / "tap.yaml").write_text(PLAN)
+    xdplab("--lab", NAME, "run", "tap.yaml", "--out", "out", "--no-figures", cwd=tmp_path)
+    trials = pd.read_parquet(next(tmp_path.glob("out/*/trials.parquet"))).set_index("mode")
+    assert trials["verdict"].to_dict() == {"native": "valid", "generic": "valid", "offload": "unsupported"}
+    assert "(virtio_net) does not take" in trials.loc["offload", "reason"]
+    assert (trials.loc[["native", "generic"], "rx_packets"] > 0).all()
+    assert trials.loc["native", "queues_reached"] == 4
+    assert trials["forwarded_pps"].isna().all()
+
+
+def test_a_split_of_its_cpus_is_refused(lab: tap.TapLab) -> None:
+    with pytest.raises(LabError, match="CPUs are threads of this machine"):
+        lab.place("split", 1)
+
+
+def test_whoever_is_not_root_is_told_what_to_ask_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    with pytest.raises(LabError, match="want root") as refused:
+        labs.up("vm:6.1.0:tap")
+    assert "xdplab --lab vm:6.1.0:tap lab up --for-user" in str(refused.value.remedy)
+
+
+def test_nothing_is_left_when_the_keeper_is_killed(lab: tap.TapLab) -> None:
+    """The last test of this lab."""
+    (row,) = [row for row in KEEPERS.status(0) if row["lab"] == NAME]
+    tree = [*_children(row["pid"]), *(pid for child in _children(row["pid"]) for pid in _children(child))]
+    assert len(tree) >= 3  # QEMU, the holder of the namespace, and its PID 1
+    os.kill(row["pid"], signal.SIGKILL)
+    until = time.monotonic() + 5.0
+    while (left := [pid for pid in tree if _runs(pid)]) and time.monotonic() < until:
+        time.sleep(0.05)
+    assert not left
+    assert tap.tap_guest.INTERFACE not in subprocess.check_output(["ip", "-br", "link"], text=True)
+    assert not any(row["lab"] == NAME for row in KEEPERS.status(0))
+
+
+def _children(pid: int) -> list[int]:
+    with contextlib.suppress(OSError):
+        return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    return []
+
+
+def _runs(pid: int) -> bool:
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    return False
