@@ -107,7 +107,7 @@ void attach_program(const struct program *program, const struct options *options
     if (fd < 0) {
         ask_again_for_words(program, options, ifindex);
         fail("attach", -fd, libbpf_words(), "%s does not take the program in %s mode: %s", options->interface,
-             mode_name(options->mode), strerror(-fd));
+             mode_name(options->mode), error_words(-fd));
     }
     link_fd = fd;
     print_attached(program, options, ifindex, attach_ns);

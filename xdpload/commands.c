@@ -81,7 +81,7 @@ static void testrun(const struct program *program, char *arguments) {
     }
     long long result = run_many(program, frame_bytes - FCS_BYTES, repeat, runs, ns, &retval);
     if (result < 0) {
-        complain("testrun", -result, "BPF_PROG_TEST_RUN was refused: %s", strerror(-result));
+        complain("testrun", -result, "BPF_PROG_TEST_RUN was refused: %s", error_words(-result));
         return;
     }
     json_begin(&json, "testrun");
@@ -158,7 +158,7 @@ static void bpf_stats(const struct program *program, char *arguments) {
     if (enable && fd < 0)
         fd = bpf_enable_stats(BPF_STATS_RUN_TIME);
     if (enable && fd < 0) {
-        complain("bpf_stats", errno, "BPF run-time statistics cannot be enabled: %s", strerror(errno));
+        complain("bpf_stats", errno, "BPF run-time statistics cannot be enabled: %s", error_words(errno));
         return;
     }
     if (!enable && fd >= 0) {
@@ -175,7 +175,7 @@ static void runstats(const struct program *program, char *arguments) {
     struct bpf_prog_info info = {};
     int error = program_info(program, &info);
     if (error) {
-        complain("runstats", -error, "the program cannot be read back: %s", strerror(-error));
+        complain("runstats", -error, "the program cannot be read back: %s", error_words(-error));
         return;
     }
     json_begin(&json, "runstats");

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #define LOG_TAIL 4096
+#define ENOTSUPP 524 // of the kernel's own include/linux/errno.h
 
 static char words[LOG_TAIL];
 
@@ -30,6 +31,12 @@ const char *libbpf_words(void) { return words; }
 
 void forget_libbpf_words(void) { words[0] = '\0'; }
 
+const char *error_words(int error) {
+    return error == ENOTSUPP ? "Operation is not supported" : strerror(error);
+}
+
+static const char *error_name(int error) { return error == ENOTSUPP ? "ENOTSUPP" : strerrorname_np(error); }
+
 static const char *tail(const char *log) {
     size_t length = log ? strlen(log) : 0;
     return length > LOG_TAIL ? log + length - LOG_TAIL : log;
@@ -40,7 +47,7 @@ static void print_error(const char *step, int error, const char *log, const char
     json_begin(&json, "error");
     json_string(&json, "step", step);
     json_integer(&json, "errno", error);
-    json_string(&json, "error", error ? strerrorname_np(error) : NULL);
+    json_string(&json, "error", error ? error_name(error) : NULL);
     json_string(&json, "message", message);
     json_string(&json, "log", log && *log ? tail(log) : NULL);
     json_end(&json);

@@ -7,6 +7,9 @@ void collect_libbpf_words(void);
 const char *libbpf_words(void);
 void forget_libbpf_words(void);
 
+// What an errno means, also the one that drivers answer with though no program should ever see it.
+const char *error_words(int error);
+
 // Prints the error line and ends the process with exit code 1. `error` is a positive errno, `log` may be
 // NULL.
 __attribute__((noreturn, format(printf, 4, 5))) void fail(const char *step, int error, const char *log,

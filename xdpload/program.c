@@ -8,9 +8,12 @@
 
 #include <bpf/bpf.h>
 #include <errno.h>
+#include <linux/bpf.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 // The most every kernel accepts; the pages are only touched where the verifier writes.
 #define VERIFIER_LOG_BYTES 16777215
@@ -67,18 +70,60 @@ void open_program(struct program *program, const struct options *options) {
     choose_program(program, options);
 }
 
+// Every program of the object uses its maps, so all belong to the device. The driver has no part in a perf
+// buffer, which the kernel wants without a device.
 static void bind_to_device(struct program *program, int ifindex) {
+    struct bpf_program *other;
     struct bpf_map *map;
-    bpf_program__set_ifindex(program->handle, ifindex);
-    bpf_object__for_each_map(map, program->object) bpf_map__set_ifindex(map, ifindex);
+    bpf_object__for_each_program(other, program->object) if (bpf_program__autoload(other))
+        bpf_program__set_ifindex(other, ifindex);
+    bpf_object__for_each_map(map, program->object) if (bpf_map__type(map) != BPF_MAP_TYPE_PERF_EVENT_ARRAY)
+        bpf_map__set_ifindex(map, ifindex);
+}
+
+// The answer to the least program there is: 0 where the device takes programs at all, else an errno.
+static int refuses_any_program(int ifindex) {
+    static const struct bpf_insn pass[] = {
+        {.code = BPF_ALU64 | BPF_MOV | BPF_K, .dst_reg = BPF_REG_0, .imm = XDP_PASS},
+        {.code = BPF_JMP | BPF_EXIT},
+    };
+    LIBBPF_OPTS(bpf_prog_load_opts, options, .prog_ifindex = ifindex);
+    int fd = bpf_prog_load(BPF_PROG_TYPE_XDP, "pass", "Dual BSD/GPL", pass, 2, &options);
+    if (fd < 0)
+        return -fd;
+    close(fd);
+    return 0;
+}
+
+// The map that was not made, or NULL: an object that could not be loaded keeps no trace of it but libbpf's
+// words.
+static const struct bpf_map *refused_map(const struct bpf_object *object) {
+    char name[64];
+    const char *said = strstr(libbpf_words(), "libbpf: map '");
+    if (!said || sscanf(said, "libbpf: map '%63[^']'", name) != 1)
+        return NULL;
+    return bpf_object__find_map_by_name(object, name);
+}
+
+__attribute__((noreturn)) static void refuse_map(const struct bpf_map *map, const char *step, const char *who,
+                                                 int error) {
+    fail(step, error, libbpf_words(), "%s map %s (%s, %u entries): %s", who, bpf_map__name(map),
+         libbpf_bpf_map_type_str(bpf_map__type(map)), bpf_map__max_entries(map), error_words(error));
 }
 
 __attribute__((noreturn)) static void refuse_offload(const struct program *program, const char *interface,
                                                      int error, const char *log) {
-    char driver[32];
+    char driver[32], who[128];
+    int ifindex = find_interface(interface), of_any = refuses_any_program(ifindex);
+    const struct bpf_map *map = of_any ? NULL : refused_map(program->object);
     read_driver(interface, driver, sizeof(driver));
+    if (map) {
+        snprintf(who, sizeof(who), "the driver of %s (%s) does not take", interface, driver);
+        refuse_map(map, "offload map", who, error);
+    }
+    error = of_any ? of_any : error;
     fail("load", error, log, "the driver of %s (%s) does not take %s for offload: %s", interface, driver,
-         bpf_program__name(program->handle), strerror(error));
+         bpf_program__name(program->handle), error_words(error));
 }
 
 __attribute__((noreturn)) static void refuse_load(const struct program *program,
@@ -86,11 +131,14 @@ __attribute__((noreturn)) static void refuse_load(const struct program *program,
     const char *name = bpf_program__name(program->handle);
     const char *log = verifier_log[0] ? verifier_log : libbpf_words();
     int first_error = load_clock_first_errno();
+    const struct bpf_map *map = first_error ? NULL : refused_map(program->object);
     if (options->mode == MODE_OFFLOAD)
         refuse_offload(program, options->interface, first_error ? first_error : error, log);
+    if (map)
+        refuse_map(map, "map", "the kernel refuses", error);
     if (!first_error)
-        fail("load", error, log, "%s cannot be prepared for loading: %s", name, strerror(error));
-    fail("load", first_error, log, "the kernel refuses %s: %s", name, strerror(first_error));
+        fail("load", error, log, "%s cannot be prepared for loading: %s", name, error_words(error));
+    fail("load", first_error, log, "the kernel refuses %s: %s", name, error_words(first_error));
 }
 
 void load_program(struct program *program, const struct options *options, int ifindex) {

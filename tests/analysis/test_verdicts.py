@@ -14,6 +14,8 @@ GOOD = {
     "tx_packets": 4_000_000, "rx_packets": 3_000_000, "dut_rx_packets": 3_000_000, "dut_tx_packets": 3_000_000,
     "offered_pps": 4e6, "forwarded_pps": 3e6, "foreign_packets": 0, "duplicate_packets": 0,
 }  # fmt: skip
+PACED = {"rate_requested_pps": 4e6, "lost_packets": 1_000_000}
+BUNCHED = {"tx_late_packets": 1_000_000, "tx_pause_ms": 52.3}
 PHYSICAL = {"arrangement": "hosts", "link_bps": 10e9}
 LINE = 14_880_952  # 64-byte frames a second on 10 Gbit/s: 84 bytes each at L1
 
@@ -38,6 +40,7 @@ def test_a_lossy_open_loop_is_valid_and_shows_the_dut() -> None:
         ({"rx_packets": 2_969_000}, "TG and DUT disagree by 1.0%"),
         ({"duplicate_packets": 30_001}, "1.0% of the frames received are duplicates"),
         ({"rate_requested_pps": 4.005e6}, "offered 99.88% of the rate asked for"),
+        ({"rate_requested_pps": 5e6, "generator_pps": 4.1e6}, "asked for (alone it reaches 4.1e+06 frames a second)"),
         (PHYSICAL | {"tx_packets": 20e6, "rx_packets": LINE * 1.003, "dut_tx_packets": LINE * 1.003}, "100.3% of what"),
     ],
 )
@@ -57,6 +60,8 @@ def test_what_is_not_to_be_believed(change: dict[str, object], words: str) -> No
         ({"rx_packets": 0, "dut_tx_packets": 0}, "the DUT forwarded nothing"),
         ({"duplicate_packets": 12}, "12 duplicates"),
         ({"queues": 8, "queues_reached": 2}, "traffic reached 2 of 8 queues"),
+        (PACED, "25.00% of this paced load was lost"),
+        (PACED | BUNCHED, "25.00% of this paced load was lost, no more than the sender sent late (after up to 52 ms)"),
         (
             {"rx_packets": 4_000_000, "dut_tx_packets": 4_000_000, "frame_bytes": 1518, "window_s": 0.1},
             "agree",
@@ -115,7 +120,10 @@ AFXDP = SHARED | {"engine": "afxdp", "tx_packets": 4_000_000}
         (SHARED | {"rate_requested_pps": 6e6}, "shared_cpu"),
         (NO_LOSS, "generator"),
         (NO_LOSS | {"rate_requested_pps": 4e6}, "none"),
-        ({"rate_requested_pps": 4e6}, "dut"),
+        (PACED, "dut"),
+        (PACED | BUNCHED, "generator"),
+        (PACED | BUNCHED | {"tx_late_packets": 999_999}, "dut"),
+        (PACED | BUNCHED | SHARED, "none"),
         (PHYSICAL | NO_LOSS, "generator"),
         (PHYSICAL | {"tx_packets": 15e6, "rx_packets": LINE, "dut_tx_packets": LINE, "dut_rx_packets": LINE}, "link"),
         ({"rx_packets": 3_997_000, "dut_tx_packets": 3_997_000}, "generator"),  # 0.08 % lost is no saturation

@@ -141,10 +141,12 @@ def test_a_tool_that_cannot_start_is_a_host_error(lab, request_drop):
         ("load", "EACCES", ProgramError),
         ("load", "EPERM", HostError),
         ("interface", "ENODEV", HostError),
+        ("offload map", "ENOMEM", UnsupportedError),
+        ("offload map", "EPERM", HostError),
     ],
 )
 def test_the_step_and_errno_decide_the_class(step, errno, kind):
-    make = error_by_step({"attach": UnsupportedError, "load": ProgramError})
+    make = error_by_step({"attach": UnsupportedError, "offload map": UnsupportedError, "load": ProgramError})
     error = make("dut", {"step": step, "error": errno, "message": "m", "log": None})
     assert type(error) is kind
 

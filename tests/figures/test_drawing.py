@@ -15,6 +15,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
+from xdplab.analysis.verdicts import RULES_VERSION
 from xdplab.errors import ResultsError
 from xdplab.figures import STYLES, FigureError, Look, NotApplicableError, View, draw, figure, marks_frame, save, view
 from xdplab.figures.save import provenance, sheet_of
@@ -171,9 +172,8 @@ def test_equal_marks_give_equal_bytes_with_their_provenance(tmp_path: Path) -> N
     files = [save(view("throughput", trials), tmp_path / part, "t", source=source) for part in ("a", "b")]
     for one, other in zip(*files, strict=True):
         assert hashlib.sha256(one.read_bytes()).digest() == hashlib.sha256(other.read_bytes()).digest(), one.suffix
-    assert "run 4f3a; rules 1" in files[0][0].read_text()
-    assert b"run 4f3a; rules 1" in files[0][1].read_bytes()
-    assert b"run 4f3a; rules 1" in files[0][2].read_bytes()
+    words = f"run 4f3a; rules {RULES_VERSION}".encode()
+    assert all(words in file.read_bytes() for file in files[0][:3])
     marks = pd.read_csv(files[0][3])
     assert np.allclose(marks["value"], view("throughput", trials).marks["value"], rtol=1e-15)
     assert not list(tmp_path.rglob("*.partial"))
@@ -194,6 +194,26 @@ def test_tick_labels_run_from_left_to_right() -> None:
         assert shown[-1].get_text() == "12800", "the largest N is never left out"
 
 
+def test_many_values_on_a_log_axis_are_labelled_by_decades() -> None:
+    values = sorted({round(2 * 1.05**k) for k in range(200)})
+    rows = [PLACE | {"x": x, "kind": "point", "value": float(x) ** 2} for x in values]
+    ax = draw(View(marks_frame(rows), Look("x", "y", x_scale="log", y_scale="log")))
+    sheet = sheet_of(ax)
+    sheet.canvas.draw()
+    left, right = ax.get_xlim()
+    labels = [tick.label1 for tick in ax.xaxis._update_ticks() if left <= tick.get_loc() <= right]
+    assert [label.get_text() for label in labels if label.get_text()] == ["10", "100", "1000", "10000"]
+    boxes = [label.get_window_extent() for label in labels if label.get_text()]
+    assert all(a.x1 < b.x0 for a, b in pairwise(boxes))
+    assert not any("e+" in text.get_text() for text in seen(sheet)), "no number is written as a power"
+
+
+def test_few_values_on_a_log_axis_are_labelled_each() -> None:
+    rows = [PLACE | {"x": x, "kind": "line", "value": float(x)} for x in (1, 4, 32, 700)]
+    ax = draw(View(marks_frame(rows), Look("x", "y", x_scale="log")))
+    assert [label.get_text() for label in ax.get_xticklabels()] == ["1", "4", "32", "700"]
+
+
 def test_bars_stand_on_zero_also_where_a_cost_came_out_negative() -> None:
     rows = [PLACE | {"x": x, "value": value, "low": -9.0, "high": 9.0} for x, value in (("a", -0.3), ("b", -0.6))]
     ax = draw(View(marks_frame(rows), Look("x", "y", bar_values=True)))
@@ -209,3 +229,18 @@ def test_an_interval_below_zero_is_cut_on_a_log_axis() -> None:
     ]
     ax = draw(View(marks_frame(rows), Look("x", "y", y_scale="log")))
     assert 0 < ax.get_ylim()[0] < 2
+
+
+def test_samples_get_a_box_with_their_median_and_every_one_of_them_is_seen() -> None:
+    values = {"JIT": [3.0, 1.0, 2.0, 9.0, 4.0], "module": [1.0, 1.0, 1.5]}
+    rows = [
+        {"kind": "sample", "hue": hue, "x": "empty", "value": v, "label": "#3" if v == 9 else None}
+        for hue, all_of_it in values.items()
+        for v in all_of_it
+    ]
+    axes = draw(View(marks_frame(rows), Look(x_label="benchmark", y_label="time, ns")))
+    lines = [line.get_ydata() for line in axes.lines]
+    for all_of_it in values.values():
+        assert any(sorted(y) == sorted(all_of_it) for y in lines)
+        assert any(len(y) == 2 and set(y) == {np.median(all_of_it)} for y in lines)
+    assert [text.get_text() for text in axes.texts] == ["#3"]

@@ -221,5 +221,14 @@ def test_bpftool_programs_and_attachments() -> None:
         23,
     )
     assert bpftool.parse_net(recorded("bpftool_net.json")) == (bpftool.Attached("vd0", "native", 101),)
+    assert program.device is None
     with pytest.raises(FormatError, match="get by id"):
         bpftool.parse_programs('{"error":"get by id (7): No such file or directory"}')
+
+
+def test_bpftool_tells_the_card_of_a_program_and_what_runs_beside_it() -> None:
+    """As bpftool 7.1 printed them for netdevsim in a guest of 6.1."""
+    programs = bpftool.parse_programs(recorded("bpftool_program_offloaded.json"))
+    assert [(p.program_id, p.device, p.jited_bytes) for p in programs] == [(5, "eth1", None)]
+    both = (bpftool.Attached("eth1", "native", 116), bpftool.Attached("eth1", "offload", 110))
+    assert bpftool.parse_net(recorded("bpftool_net_multi.json")) == both

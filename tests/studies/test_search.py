@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 
 from xdplab.errors import HostError, PlanError, UnsupportedError
@@ -19,7 +20,7 @@ from xdplab.studies.search.bisect import largest_accesses
 from xdplab.studies.search.mlr import search
 from xdplab.studies.search.offer import Offer, Offered
 from xdplab.studies.search.profile import PROFILES, profile
-from xdplab.studies.search.rows import row_of
+from xdplab.studies.search.rows import remarks, row_of, shown
 from xdplab.studies.search.study import SearchStudy, Send, search_point
 
 QUICK = PROFILES["quick"]
@@ -90,6 +91,48 @@ def test_a_dut_whose_mrr_lies_below_its_pdr_is_shown_as_livelock() -> None:
     assert found["pdr"]["lower_pps"] == pytest.approx(1e6, rel=0.1)
     assert found["livelock"] is True
     assert search_point(dut(hard(1e6)), QUICK, LINE)["livelock"] is False
+
+
+def test_livelock_is_said_in_words(tmp_path: Path) -> None:
+    (trial, *_) = trials("split")
+    facts = {"search": search_point(dut(livelock), QUICK, LINE)}
+    row = row_of(trial, Attempt(trial.trial_id, 1, "measured", None, 1.0, facts))
+    (shown_row,), (line,) = shown(pd.DataFrame([row])), remarks(pd.DataFrame([row]))
+    assert line.startswith("array-read N=0 native 1q 64 B: livelock: the MRR, 400 kpps, lies ")
+    assert shown_row["MRR kpps"] == "400"
+    lower, upper = (float(bound) for bound in shown_row["PDR kpps"].split("–"))
+    assert 900 < lower < upper < 1100
+    facts = {"search": search_point(dut(hard(1e6)), QUICK, LINE)}
+    assert remarks(pd.DataFrame([row_of(trial, Attempt(trial.trial_id, 1, "measured", None, 1.0, facts))])) == []
+
+
+def test_the_mrr_is_the_median_of_its_bursts_and_says_how_far_they_lie_apart() -> None:
+    losses = iter([0.0, 0.5, 0.1] + [0.0] * 1000)
+    found = search_point(dut(hard(LINE), lambda: next(losses)), replace(QUICK, mrr_repeats=3), LINE)
+    assert [found[f"mrr{part}_pps"] for part in ("", "_low", "_high")] == pytest.approx([0.9 * LINE, 0.5 * LINE, LINE])
+
+
+def test_a_search_that_ends_at_the_cables_rate_is_limited_by_the_link() -> None:
+    assert search_point(dut(hard(LINE)), QUICK, LINE, carried_pps=LINE)["limited_by"] == "link"
+    assert search_point(dut(hard(LINE)), QUICK, LINE, carried_pps=2 * LINE)["limited_by"] == "generator"
+    assert search_point(dut(hard(LINE / 2)), QUICK, LINE, carried_pps=LINE)["limited_by"] == "dut"
+
+
+def test_losses_that_the_senders_own_pauses_make_are_the_generators() -> None:
+    def offer(rate: float | None, seconds: float) -> Offered:
+        """A DUT that carries everything, and a sender that stands still for 50 ms a second above 0.1 Mpps."""
+        sent = round(min(rate or LINE, LINE) * seconds)
+        late = round(0.05 * sent) if sent / seconds > 0.1e6 else 0
+        return Offered(sent, sent - late // 2, seconds, HISTOGRAM, late)
+
+    assert search_point(offer, QUICK, LINE)["limited_by"] == "generator"
+    assert search_point(lambda r, s: replace(offer(r, s), late=0), QUICK, LINE)["limited_by"] == "dut"
+    assert search_point(lambda r, s: replace(offer(r, s), late=None), QUICK, LINE)["limited_by"] == "dut"
+
+
+def test_latency_can_be_left_out() -> None:
+    found = search_point(dut(hard(1e6)), replace(QUICK, latency_repeats=0), LINE)
+    assert (found["latency"], found["latency_missing"]) == (None, "not asked for: --no-latency")
 
 
 def test_latency_is_measured_at_shares_of_the_pdr_and_never_above() -> None:
@@ -174,9 +217,8 @@ class ModelBench:
         model = dut(hard(1 / (0.5e-6 + 2e-9 * (trial.point.program.accesses or 0))))
         yield lambda rate, seconds: burst(model(rate, seconds))
 
-    def generator_alone(self, trial: Trial, seconds: float) -> Burst:
-        self.log.append("self-test")
-        return burst(Offered(round(LINE * seconds), 0, seconds))
+    def generator_pps(self, trial: Trial) -> float | None:
+        return LINE
 
 
 def trials(arrangement: str) -> list[Trial]:
@@ -205,7 +247,6 @@ def test_a_point_is_searched_and_becomes_a_row(tmp_path: Path) -> None:
         assert row["generator_pps"] == LINE
         assert row["accesses_at_share"] == pytest.approx(250, rel=0.06)
         assert row["latency_90pdr_p50_ns"] == 100
-    assert bench.log.count("self-test") == 1
     assert (tmp_path / "search.json").is_file()
 
 

@@ -205,3 +205,13 @@ def test_usage_errors_end_with_2(folder, arguments):
     out, words = process.communicate("", timeout=10)
     assert (process.returncode, out) == (2, "")
     assert "xdpload: " in words
+
+
+def test_a_map_the_kernel_does_not_make_is_named(folder):
+    (folder / "long_key.c").write_text(TWO.replace("__type(key, __u32)", "__type(key, __u64)"))
+    include = f"-I/usr/include/{os.uname().machine}-linux-gnu"
+    argv = ["clang", "-O2", "-g", "-target", "bpf", include, "-c", "long_key.c", "-o", "long_key.o"]
+    subprocess.run(argv, cwd=folder, check=True)
+    code, lines = run(folder, None, "--object", str(folder / "long_key.o"), "--mode", "none")
+    assert (code, lines[0]["step"], lines[0]["error"]) == (1, "map", "EINVAL")
+    assert "map sums (array, 3 entries)" in lines[0]["message"]

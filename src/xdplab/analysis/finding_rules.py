@@ -13,6 +13,8 @@ import pandas as pd
 from xdplab.analysis.findings import Finding, Rule, files_of, points_of
 from xdplab.analysis.fit import fit_line, fits, limited_by_dut
 from xdplab.analysis.intervals import Interval, interval
+from xdplab.analysis.labs import labs_differ
+from xdplab.analysis.load_rules import held_back, nothing_forwarded, paced_loss
 from xdplab.analysis.series import SERIES, by_series, first_label, key_of, plain, same_reason, settled, valid
 
 SIGMAS = 3.0
@@ -141,7 +143,7 @@ def _split(values: dict[float, tuple[float, float]]) -> list[list[float]]:
 def load_classes(trials: pd.DataFrame) -> Iterator[Finding]:
     """Program loads of one point that fall into two groups, each of two or more, far apart for their width."""
     for _, rows in valid(trials).groupby("point_id", sort=False):
-        rates = np.sort(rows["forwarded_pps"].dropna().to_numpy(dtype=float))
+        rates = np.sort(rows.loc[rows["forwarded_pps"] > 0, "forwarded_pps"].to_numpy(dtype=float))
         if len(rates) < 4:
             continue
         cuts = range(2, len(rates) - 1)
@@ -193,7 +195,7 @@ def plateaus(trials: pd.DataFrame) -> Iterator[Finding]:
     for label, rows in by_series(valid(trials)):
         if rows["rate_requested_pps"].notna().any():
             continue
-        there = places(rows, "forwarded_pps")
+        there = places(rows[rows["forwarded_pps"] > 0], "forwarded_pps")
         flat = [place for place in there if abs(place.found.mean / there[0].found.mean - 1) <= FLAT]
         if len(flat) < 2 or flat != there[: len(flat)]:
             continue
@@ -292,6 +294,9 @@ NEEDED = (
     "dut_cpus",
     "rx_ring_entries",
     "host_busy_cores",
+    "loss_ratio",
+    "offered_pps",
+    "generator_pps",
 )
 RULES: dict[str, Rule] = {
     "rate rises with N": rate_rises,
@@ -300,6 +305,10 @@ RULES: dict[str, Rule] = {
     "program loads form classes": load_classes,
     "latency is a ring's fill": latency_is_a_ring,
     "plateau": plateaus,
+    "paced load is lost": paced_loss,
+    "nothing forwarded": nothing_forwarded,
+    "generator held back": held_back,
+    "labs differ": labs_differ,
     "other work": other_work,
     "no valid trial": without_valid_trial,
     "missing points": missing_points,

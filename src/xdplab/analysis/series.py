@@ -20,6 +20,8 @@ SETTING = (
     "queues",
     "frame_bytes",
     "flows",
+    "dst_ip_stride",
+    "dst_port",
     "load",
     "rate_requested_pps",
 )

@@ -12,7 +12,7 @@ import pandas as pd
 
 from xdplab.analysis.values import Row, number, records, text
 
-RULES_VERSION = "1"
+RULES_VERSION = "2"
 
 COUNT_TOLERANCE = 0.01  # two counts of the same frames
 LINE_SLACK = 1.002  # clocks of two NICs
@@ -20,6 +20,7 @@ LINE_FULL = 0.99  # share of the line rate from which the link is the limit
 OFFERED_SHARE = 0.999  # of what was asked of a sender with its own core
 LOSS_FLOOR = 0.001  # loss below it does not show saturation
 L1_EXTRA_BYTES = 20  # preamble and inter-frame gap
+OPEN_LOOPS = frozenset({"split", "hosts"})
 WITHOUT_MEASUREMENT = frozenset({"unsupported", "failed"})
 
 
@@ -66,12 +67,16 @@ def offered_share(row: Row) -> float | None:
     return offered / asked if asked and offered is not None else None
 
 
+def line_pps(link_bps: float | None, frame_bytes: float) -> float | None:
+    """Frames a second that a physical link can carry, preamble and gap counted (L1); None for a link without a rate."""
+    return link_bps / ((frame_bytes + L1_EXTRA_BYTES) * 8) if link_bps else None
+
+
 def line_share(row: Row, frames: float | None) -> float | None:
     """Share of the physical link's L1 rate that ``frames`` in the window take; None on virtual links."""
-    link, window, size = number(row, "link_bps"), number(row, "window_s"), number(row, "frame_bytes")
-    if not link or not window or size is None or frames is None:
-        return None
-    return frames / window * (size + L1_EXTRA_BYTES) * 8 / link
+    window, size = number(row, "window_s"), number(row, "frame_bytes")
+    most = None if size is None else line_pps(number(row, "link_bps"), size)
+    return frames / window / most if most and window and frames is not None else None
 
 
 def _apart(a: float, b: float) -> float:
@@ -141,10 +146,11 @@ def no_duplicates(row: Row) -> str | None:
 
 
 def offered_as_asked(row: Row) -> str | None:
-    share = offered_share(row)
-    if share is None or share >= OFFERED_SHARE or text(row, "arrangement") not in ("split", "hosts"):
+    share, alone = offered_share(row), number(row, "generator_pps")
+    if share is None or share >= OFFERED_SHARE or text(row, "arrangement") not in OPEN_LOOPS:
         return None
-    return f"the sender had its own core and offered {share:.2%} of the rate asked for"
+    limit = f" (alone it reaches {alone:.3g} frames a second)" if alone is not None else ""
+    return f"the sender had its own core and offered {share:.2%} of the rate asked for{limit}"
 
 
 RULES: tuple[Callable[[Row], str | None], ...] = (
@@ -195,7 +201,18 @@ def say_queues(row: Row) -> str | None:
     return f"traffic reached {reached:.0f} of {queues:.0f} queues"
 
 
-REMARKS = (say_who_counted, say_nothing_forwarded, say_rewritten, say_duplicates, say_queues)
+def say_paced_loss(row: Row) -> str | None:
+    """Loss at a paced load is a result, not a fault of the trial: it must not be read as a load that was carried."""
+    loss = loss_share(row)
+    if loss is None or loss <= LOSS_FLOOR or number(row, "rate_requested_pps") is None:
+        return None
+    if not sender_bunched(row):
+        return f"{loss:.2%} of this paced load was lost"
+    pause = number(row, "tx_pause_ms") or 0.0
+    return f"{loss:.2%} of this paced load was lost, no more than the sender sent late (after up to {pause:.0f} ms)"
+
+
+REMARKS = (say_who_counted, say_nothing_forwarded, say_rewritten, say_duplicates, say_queues, say_paced_loss)
 
 
 # --- what limited a valid trial: the first that holds ---
@@ -228,6 +245,13 @@ def cpu_is_shared(row: Row) -> bool:
     return text(row, "arrangement") == "shared"
 
 
+def sender_bunched(row: Row) -> bool:
+    """A paced sender that stood still catches up in a burst: as many frames as were late may be lost by that alone."""
+    late, lost = number(row, "tx_late_packets"), number(row, "lost_packets")
+    open_loop = text(row, "arrangement") in OPEN_LOOPS
+    return open_loop and late is not None and lost is not None and 0 < lost <= late
+
+
 def dut_lost_frames(row: Row) -> bool:
     return (loss_share(row) or 0.0) > LOSS_FLOOR
 
@@ -237,6 +261,7 @@ LIMITS: tuple[tuple[str, Callable[[Row], bool]], ...] = (
     ("none", load_was_met),
     ("generator", sender_dominates),
     ("shared_cpu", cpu_is_shared),
+    ("generator", sender_bunched),
     ("dut", dut_lost_frames),
     ("generator", lambda row: True),  # the DUT forwarded all that was offered at max
 )

@@ -9,8 +9,10 @@ import click
 
 from xdplab.analysis.compare import compare as compare_runs
 from xdplab.cli.common import console, show
+from xdplab.cli.conduct import draw as draw_study
 from xdplab.figures import CATALOGUE, STYLES
 from xdplab.store import RunDirectory
+from xdplab.studies.catalogue import kind_of
 from xdplab.trial import runs
 from xdplab.trial.explain import explain
 
@@ -32,8 +34,14 @@ def figures(
     mark: tuple[str, str] | None,
     data: tuple[Path, ...],
 ) -> None:
-    """Draw RUN's figures as SVG, PDF and PNG, each with the table of its marks."""
+    """Draw RUN's figures as SVG, PDF and PNG, each with the table of its marks.
+
+    A study's run takes --style only: all of its figures and tables are written into it.
+    """
     run = RunDirectory.open(directory)
+    if kind := kind_of(run):
+        draw_study(kind.open(directory), style)
+        return
     if mark is not None:
         for line in explain(run, runs.trials_table(run), *mark, data):
             console.print(line, markup=False, highlight=False, soft_wrap=True)

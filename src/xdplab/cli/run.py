@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from xdplab.cli.common import console, parse_only, show
+from xdplab.cli.conduct import go_on
+from xdplab.errors import LabError
 from xdplab.labs import Lab
 from xdplab.plan import load_plan
 from xdplab.resources import room
-from xdplab.runner import RunState, observer_for, read_state
+from xdplab.runner import Observer, RunState, observer_for, read_state
 from xdplab.runner.progress import ending
 from xdplab.store import RunDirectory
-from xdplab.trial import fleet, runs
+from xdplab.studies.catalogue import kind_of
+from xdplab.trial import runs
 from xdplab.trial.pdr import keep_pdr
 
+if TYPE_CHECKING:
+    from xdplab.trial.fleet import JoinedLabs
+
+LABS = click.option("--labs", metavar="A,B,…", help="Share the blocks among equal labs, all at once.")
+SCHEDULER = click.option("--scheduler", metavar="ADDRESS", help="With --labs: a Dask scheduler that has workers there.")
 PLAN_OR_NAME = click.argument("plan", metavar="PLAN", default="quick")
 
 
@@ -34,8 +45,8 @@ def find_plan(name: str) -> Path:
 @click.option("--extend", type=click.Path(path_type=Path), metavar="RUN", help="Add the plan's points to an old run.")
 @click.option("--figures/--no-figures", "draw", default=True, show_default=True, help="Draw the figures at the end.")
 @click.option("--pdr-from", type=click.Path(path_type=Path), metavar="RUN", help="A search: what loads in % are of.")
-@click.option("--labs", metavar="A,B,…", help="Share the blocks among equal labs, all at once.")
-@click.option("--scheduler", metavar="ADDRESS", help="With --labs: a Dask scheduler whose workers have these labs.")
+@LABS
+@SCHEDULER
 @click.pass_obj
 def run(
     lab_name: str | None,
@@ -53,38 +64,73 @@ def run(
     chosen = load_plan(find_plan(plan))
     if name is not None:
         chosen = chosen.model_copy(update={"name": name})
-    wanted, several = parse_only(only), [lab for lab in (labs or "").split(",") if lab]
-    with runs.lab_for(several[0] if several else lab_name or chosen.lab) as lab:
-        directory = runs.start(chosen, lab, out, only=wanted, extend=RunDirectory.open(extend) if extend else None)
-        with runs.discarded_if_nothing_began(directory):
-            if pdr_from is not None:
-                keep_pdr(directory, pdr_from)
-            if not several:
-                return _measure(directory, lab, draw)
-    console.print(f"measuring into {directory.path}", highlight=False, soft_wrap=True)
-    return _ended(directory, fleet.execute_on(directory, several, observer_for(console), scheduler=scheduler), draw)
+    wanted, old = parse_only(only), RunDirectory.open(extend) if extend else None
+    if several := _several(labs, scheduler):
+        with _joined(several, scheduler) as joined:
+            directory = joined.start(chosen, out, only=wanted, extend=old)
+            return _begin(directory, joined.execute, draw, pdr_from)
+    with runs.lab_for(lab_name or chosen.lab) as lab:
+        directory = runs.start(chosen, lab, out, only=wanted, extend=old)
+        return _begin(directory, _in(lab), draw, pdr_from)
 
 
 @click.command()
 @click.argument("directory", metavar="RUN", type=click.Path(path_type=Path))
 @click.option("--figures/--no-figures", "draw", default=True, show_default=True, help="Draw the figures at the end.")
+@LABS
+@SCHEDULER
 @click.pass_obj
-def resume(lab_name: str | None, directory: Path, draw: bool) -> int:
-    """Go on with RUN after Ctrl-C, a kill, or failed trials. A finished run stays as it is."""
+def resume(lab_name: str | None, directory: Path, draw: bool, labs: str | None, scheduler: str | None) -> int:
+    """Go on with RUN after Ctrl-C, a kill, or failed trials. A finished run stays as it is.
+
+    It goes on in the lab, or the labs, where it was; --lab or --labs choose others. A study's places are its plan's.
+    """
     run_directory = RunDirectory.open(directory)
+    if kind := kind_of(run_directory):
+        return go_on(kind.open(directory))
     if not read_state(run_directory).owed:
         console.print(f"{directory}: {ending(read_state(run_directory))}; nothing is owed", highlight=False)
         return 0
+    several = _several(labs, scheduler)
+    if not several and lab_name is None:
+        several, scheduler = runs.shared_by(run_directory)
+    if several:
+        with _joined(several, scheduler) as joined:
+            return _measure(run_directory, joined.execute, draw)
     with runs.lab_for(lab_name or runs.lab_of(run_directory)) as lab:
-        return _measure(run_directory, lab, draw)
+        return _measure(run_directory, _in(lab), draw)
 
 
-def _measure(directory: RunDirectory, lab: Lab, draw: bool) -> int:
+Execute = Callable[[RunDirectory, Observer], RunState]
+
+
+def _several(labs: str | None, scheduler: str | None) -> tuple[str, ...]:
+    names = tuple(lab for lab in (labs or "").split(",") if lab)
+    if scheduler is not None and not names:
+        raise LabError("--scheduler says where, --labs says which: both are needed", remedy="--labs a.yaml,b.yaml")
+    return names
+
+
+def _joined(labs: tuple[str, ...], scheduler: str | None) -> AbstractContextManager[JoinedLabs]:
+    from xdplab.trial.fleet import joined  # Dask takes a second to load, which a run in one lab need not wait for
+
+    return joined(labs, scheduler)
+
+
+def _in(lab: Lab) -> Execute:
+    return lambda directory, observer: runs.execute(directory, lab, observer)
+
+
+def _begin(directory: RunDirectory, execute: Execute, draw: bool, pdr_from: Path | None) -> int:
+    with runs.discarded_if_nothing_began(directory):
+        if pdr_from is not None:
+            keep_pdr(directory, pdr_from)
+        return _measure(directory, execute, draw)
+
+
+def _measure(directory: RunDirectory, execute: Execute, draw: bool) -> int:
     console.print(f"measuring into {directory.path}", highlight=False, soft_wrap=True)
-    return _ended(directory, runs.execute(directory, lab, observer_for(console)), draw)
-
-
-def _ended(directory: RunDirectory, state: RunState, draw: bool) -> int:
+    state = execute(directory, observer_for(console))
     for line in runs.summary(directory):
         console.print(line, markup=False, highlight=False, soft_wrap=True)
     if draw:

@@ -6,8 +6,6 @@ Its counts are exact at rest, after traffic has ended and settled; read while tr
 from __future__ import annotations
 
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Self
 
 from xdplab.deploy.session import JsonSession, Message, error_by_step, typed
 from xdplab.errors import ProgramError, UnsupportedError, XdplabError
@@ -108,7 +106,7 @@ class Stats:
         return sum(int(getattr(queue, name)) for queue in self.queues)
 
 
-class AfxdpForwarder:
+class AfxdpForwarder(JsonSession):
     """The session of one application: its program and sockets end with it.
 
     Raises UnsupportedError where the driver lacks zero-copy or the attach mode, ProgramError where the workload cannot
@@ -117,42 +115,20 @@ class AfxdpForwarder:
 
     def __init__(self, host: Host, binary: str, request: AfxdpRequest, *, deadline_s: float) -> None:
         self.request = request
-        self._session = JsonSession(host, request.argv(binary), deadline_s=deadline_s, error=error_by_step(_ERRORS))
+        super().__init__(host, request.argv(binary), deadline_s=deadline_s, error=error_by_step(_ERRORS))
         try:
-            self.ready = _ready(self._session.read("ready", ANSWER_S))
+            self.ready = _ready(self.read("ready", ANSWER_S))
         except XdplabError:
-            self._session.close()
+            self.close()
             raise
-
-    @property
-    def argv(self) -> tuple[str, ...]:
-        """The command line as started."""
-        return self._session.argv
-
-    @property
-    def raw(self) -> str:
-        """Every line afxdp_user has printed, untouched."""
-        return self._session.raw
 
     def stats(self) -> Stats:
         """Return the counters since the start."""
-        return _stats(self._session.ask("stats", "stats"))
+        return _stats(self.ask("stats", "stats"))
 
     def stop(self) -> Stats:
         """Detach, forward what is still in the rings, and return the last counters."""
-        return _stats(self._session.finish(["stats", "detached"])[0])
-
-    def close(self) -> None:
-        """End it at once; harmless after `stop`."""
-        self._session.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
+        return _stats(self.finish(["stats", "detached"])[0])
 
 
 def forward(host: Host, binary: str, request: AfxdpRequest, *, deadline_s: float = 600.0) -> AfxdpForwarder:

@@ -28,7 +28,9 @@ class Coalescing:
         words = zip(("adaptive-rx", "adaptive-tx"), adaptive.groups() if adaptive else (), strict=False)
         values: Values = {name: word == "on" for name, word in words if word != "n/a"}
         found = re.findall(r"^([a-z-]+):[ \t]+(\d+|on|off)$", text, re.MULTILINE)
-        return values | {name: int(word) if word.isdigit() else word == "on" for name, word in found}
+        # Shown as rx-frame-low, set as rx-frames-low.
+        named = ((name.replace("-frame-", "-frames-"), word) for name, word in found)
+        return values | {name: int(word) if word.isdigit() else word == "on" for name, word in named}
 
     def commands(self, interface: str, values: Mapping[str, Value]) -> list[Command]:
         pairs = ((name, on_off(value) if isinstance(value, bool) else str(value)) for name, value in values.items())

@@ -8,8 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from xdplab.deploy.session import JsonSession, error_by_step, typed
 from xdplab.errors import HostError, ProgramError, UnsupportedError, XdplabError
@@ -17,10 +16,10 @@ from xdplab.hosts.base import Host
 
 ANSWER_S = 30.0
 _KERNEL_MODES = {1: "native", 2: "generic", 3: "offload"}  # enum XDP_ATTACHED_* of linux/if_link.h
-_PROGRAM_STEPS = ("open", "rodata", "init", "max-entries", "load")
+_PROGRAM_STEPS = ("open", "rodata", "init", "max-entries", "map", "load")
 _ERRORS = dict.fromkeys(_PROGRAM_STEPS, ProgramError) | {"attach": UnsupportedError}
 # Offload asks the driver at load already; that the program itself is sound was shown by loading it in another mode.
-_OFFLOAD_ERRORS = _ERRORS | {"load": UnsupportedError}
+_OFFLOAD_ERRORS = _ERRORS | dict.fromkeys(("load", "offload map"), UnsupportedError)
 
 
 @dataclass(frozen=True)
@@ -81,7 +80,7 @@ class XdpRequest:
         return argv + [word for option, values in pairs for k, v in values.items() for word in (option, f"{k}={v}")]
 
 
-class XdpLoader:
+class XdpLoader(JsonSession):
     """The session of one program on one interface: nothing stays attached after it.
 
     Raises UnsupportedError where the driver lacks the mode (with its reason), ProgramError where the object or the
@@ -91,69 +90,47 @@ class XdpLoader:
     def __init__(self, host: Host, binary: str, request: XdpRequest, *, deadline_s: float) -> None:
         self.request = request
         classes = _OFFLOAD_ERRORS if request.mode == "offload" else _ERRORS
-        self._session = JsonSession(host, request.argv(binary), deadline_s=deadline_s, error=error_by_step(classes))
+        super().__init__(host, request.argv(binary), deadline_s=deadline_s, error=error_by_step(classes))
         try:
-            self.loaded: Loaded = typed(Loaded, self._session.read("loaded", ANSWER_S))
+            self.loaded: Loaded = typed(Loaded, self.read("loaded", ANSWER_S))
             self.attached: Attached | None = self._read_attached()
         except XdplabError:
-            self._session.close()
+            self.close()
             raise
 
     def _read_attached(self) -> Attached | None:
         if self.request.mode == "none":
             return None
-        return typed(Attached, self._session.read("attached", ANSWER_S))
-
-    @property
-    def argv(self) -> tuple[str, ...]:
-        """The command line as started."""
-        return self._session.argv
-
-    @property
-    def raw(self) -> str:
-        """Every line xdpload has printed, untouched."""
-        return self._session.raw
+        return typed(Attached, self.read("attached", ANSWER_S))
 
     def testrun(self, frame_bytes: int, repeat: int, runs: int) -> list[float]:
         """Return ns per run of BPF_PROG_TEST_RUN, ``runs`` values. ``frame_bytes`` includes the FCS."""
-        answer = self._session.ask(f"testrun {frame_bytes} {repeat} {runs}", "testrun", ANSWER_S)
+        answer = self.ask(f"testrun {frame_bytes} {repeat} {runs}", "testrun", ANSWER_S)
         return [float(value) for value in answer["ns"]]
 
     def count(self) -> int:
         """Return the accesses a counting build has made since the last `reset`."""
-        return int(self._session.ask("count", "count")["value"])
+        return int(self.ask("count", "count")["value"])
 
     def reset(self) -> None:
         """Zero the counting build's map."""
-        self._session.ask("reset", "reset")
+        self.ask("reset", "reset")
 
     def bpf_stats(self, enabled: bool) -> None:
         """Switch BPF run-time statistics; they end with this session at the latest."""
-        self._session.ask(f"bpf_stats {'on' if enabled else 'off'}", "bpf_stats")
+        self.ask(f"bpf_stats {'on' if enabled else 'off'}", "bpf_stats")
 
     def runstats(self) -> RunStats:
         """Return the program's run time and run count."""
-        return typed(RunStats, self._session.ask("runstats", "runstats"))
+        return typed(RunStats, self.ask("runstats", "runstats"))
 
     def dump(self, image: str, path: str) -> None:
         """Write the ``xlated`` or ``jited`` image to a file of the host."""
-        self._session.ask(f"dump {image} {path}", "dump")
+        self.ask(f"dump {image} {path}", "dump")
 
     def detach(self) -> None:
         """Let go of program and interface and wait for the end."""
-        self._session.finish(["detached"])
-
-    def close(self) -> None:
-        """End it at once; harmless after `detach`."""
-        self._session.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
+        self.finish(["detached"])
 
 
 def attach(host: Host, binary: str, request: XdpRequest, *, deadline_s: float = 600.0) -> XdpLoader:
@@ -179,7 +156,8 @@ def attached_program(host: Host, interface: str) -> InKernel:
     if not xdp:
         return InKernel(None, None, None, None, None)
     if xdp["mode"] not in _KERNEL_MODES:
-        raise HostError(f"{host.name}: {interface} carries several XDP programs at once: {xdp.get('attached')}")
+        several = ", ".join(f"{_KERNEL_MODES.get(a['mode'])} {a['prog']['id']}" for a in xdp.get("attached", ()))
+        raise HostError(f"{host.name}: {interface} carries several XDP programs at once: {several}")
     program = xdp.get("prog", {})
     mode = _KERNEL_MODES[xdp["mode"]]
     return InKernel(mode, program.get("id"), program.get("name"), program.get("tag"), bool(program.get("jited")))

@@ -52,7 +52,9 @@ def draw_all(
 def views_of(name: str, trials: pd.DataFrame) -> Iterator[tuple[str, View | str]]:
     """Yield (stem, view) of each figure that ``name`` makes of these trials, or (stem, reason)."""
     count = 0
-    for mixed, group in split(trials, [factor for factor in NEVER_MIXED if trials[factor].nunique() > 1]):
+    across = entry_named(name).across
+    apart = [factor for factor in NEVER_MIXED if factor not in across and trials[factor].nunique() > 1]
+    for mixed, group in split(trials, apart):
         stem = "-".join((name, *mixed))
         try:
             _, request = prepared(name, group, None, None, None)

@@ -9,7 +9,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 from xdplab.analysis.series import SERIES, key_of, settled, with_baselines
-from xdplab.figures import views, views_cost, views_traffic
+from xdplab.figures import views, views_cost, views_labs, views_traffic
 from xdplab.figures.draw import Panels, draw
 from xdplab.figures.factors import (
     ALIASES,
@@ -32,7 +32,7 @@ COMPARE = "compare"  # needs two runs: xdplab.figures.comparing
 class Entry:
     """``select`` takes the settled trials and the value asked for; it returns (rows, value column) or raises.
 
-    ``hues`` and ``panels`` are the factors preferred there; ``ignore`` names factors that make no difference here.
+    ``hues`` and ``panels`` are the factors preferred there; ``across`` names those that the figure is there to compare.
     """
 
     text: str
@@ -41,6 +41,7 @@ class Entry:
     x: str = "accesses"
     hues: tuple[str, ...] = ("queues", "program_name", "frame_bytes", "working_set_bytes", "mode")
     panels: tuple[str, ...] = ("mode",)
+    across: tuple[str, ...] = ()
 
 
 def _by_accesses(trials: pd.DataFrame, value: str) -> pd.DataFrame:
@@ -148,6 +149,13 @@ def _evenness(trials: pd.DataFrame, value: str | None) -> tuple[pd.DataFrame, st
     return need(queues, "queue_share", "frames by queue were not counted"), "queue_share"
 
 
+def _labs(trials: pd.DataFrame, value: str | None) -> tuple[pd.DataFrame, str]:
+    """Relative to its own point each rate is comparable: only the mode is still told apart."""
+    rows = views_labs.relative_rates(trials)
+    alike = [name for name in FACTORS if name in rows and name not in ("lab", "mode", "arrangement", "engine")]
+    return rows.astype(dict.fromkeys(alike, "object")).assign(**dict.fromkeys(alike, None)), "lab_ratio"
+
+
 CATALOGUE: dict[str, Entry] = {
     "throughput": Entry("forwarding rate against accesses per packet", _throughput, views.throughput),
     "baseline": Entry(
@@ -174,6 +182,10 @@ CATALOGUE: dict[str, Entry] = {
     ),
     "evenness": Entry(
         "frames by receive queue", _evenness, views_traffic.evenness, x="queue", hues=("mode",), panels=("queues",),
+    ),
+    "labs": Entry(
+        "the labs of one run side by side, over the points that several measured", _labs, views_labs.labs, x="lab",
+        hues=("mode",), panels=(), across=("lab", "kernel"),
     ),
 }  # fmt: skip
 

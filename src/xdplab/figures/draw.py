@@ -12,9 +12,18 @@ import matplotlib as mpl
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
-from matplotlib.ticker import FixedFormatter, FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullLocator
+from matplotlib.ticker import (
+    FixedFormatter,
+    FixedLocator,
+    FuncFormatter,
+    LogLocator,
+    MaxNLocator,
+    NullFormatter,
+    NullLocator,
+)
 from numpy.typing import NDArray
 
 from xdplab.figures import kinds
@@ -24,6 +33,8 @@ from xdplab.figures.paper import label_axes, place_caption, place_legend, settle
 from xdplab.figures.styles import Style, applied, style_named
 
 MOST_COLUMNS = 3
+MOST_TICKS = 8
+"""A logarithmic axis of more values than these is labelled by decades, not by its values."""
 
 
 class Sheet(Figure):
@@ -119,7 +130,7 @@ def _places(marks: pd.DataFrame, look: Look) -> dict[object, float]:
 def _panel(
     ax: Axes, marks: pd.DataFrame, panel: str, look: Look, hues: dict[str, kinds.Paint], places: dict[object, float]
 ) -> None:
-    barred = [hue for hue in hues if (marks["kind"].eq("bar") & marks["hue"].fillna("").eq(hue)).any()]
+    barred = [hue for hue in hues if (marks["kind"].isin(kinds.SIDE_BY_SIDE) & marks["hue"].fillna("").eq(hue)).any()]
     for hue, paint in hues.items():
         own = marks[marks["hue"].fillna("") == hue]
         slot = kinds.slot(barred.index(hue) if hue in barred else 0, len(barred))
@@ -152,6 +163,11 @@ def _scale_x(ax: Axes, look: Look, places: dict[object, float]) -> None:
     else:
         ax.set_xscale("log")
         ax.set_xlim(min(ticks) / 1.4, max(ticks) * 1.4)
+        if len(ticks) > MOST_TICKS:
+            _tick_log(ax.xaxis, *ax.get_xlim())
+            ax.xaxis.set_minor_locator(LogLocator(subs=range(2, 10)))
+            ax.xaxis.set_minor_formatter(NullFormatter())
+            return
     ax.xaxis.set_major_locator(FixedLocator(ticks))
     ax.xaxis.set_major_formatter(FixedFormatter([f"{tick:g}" for tick in ticks]))
     ax.xaxis.set_minor_locator(NullLocator())
@@ -161,7 +177,10 @@ def _scale_y(ax: Axes, marks: pd.DataFrame, look: Look) -> None:
     """Give the axis to the values; an interval of two repetitions may leave it, and is seen to."""
     low, high = _reach(marks, list(look.rules.values()) if look.share_y else [])
     if look.y_scale == "log":
-        _scale_log(ax, max(low, marks["value"].min() / 3), high)
+        low = max(low, marks["value"].min() / 3)
+        # Words above the highest mark stay below the panel's title.
+        room = (high / low) ** 0.12 if "label" in marks and marks["label"].notna().any() else 1.0
+        _scale_log(ax, low, high * room)
         return
     if look.from_zero:
         low, high = min(low, 0.0), max(high, 0.0)
@@ -174,9 +193,13 @@ def _scale_y(ax: Axes, marks: pd.DataFrame, look: Look) -> None:
 def _scale_log(ax: Axes, low: float, high: float) -> None:
     ax.set_yscale("log")
     ax.set_ylim(low / 1.5, high * 1.5)
-    ax.yaxis.set_major_locator(LogLocator(subs=(1.0,) if high / low > 30 else (1.0, 2.0, 5.0), numticks=8))
-    ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    _tick_log(ax.yaxis, low, high)
     ax.yaxis.set_minor_locator(NullLocator())
+
+
+def _tick_log(axis: Axis, low: float, high: float) -> None:
+    axis.set_major_locator(LogLocator(subs=(1.0,) if high / low > 30 else (1.0, 2.0, 5.0), numticks=8))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.10g}"))
 
 
 def _reach(marks: pd.DataFrame, rules: list[float]) -> tuple[float, float]:

@@ -70,6 +70,8 @@ FACTORS: dict[str, Factor] = {
         Factor("map_type", "map", str, str),
         Factor("action", "action", str, lambda v: f"action {v}"),
         Factor("flows", "flows", str, _plural("flow")),
+        Factor("dst_ip_stride", "address stride", str, lambda v: f"address stride {v}"),
+        Factor("dst_port", "UDP port", str, lambda v: f"UDP port {v}"),
         Factor("engine", "engine", str, lambda v: f"engine {v}"),
         Factor("arrangement", "arrangement", _words(ARRANGEMENTS), _words(ARRANGEMENTS)),
         Factor("lab", "lab", str, lambda v: f"lab {v}"),

@@ -21,6 +21,9 @@ from xdplab.figures.marks import Look
 Array = NDArray[np.float64]
 Color = Any
 BAR_VALUE = "bar value"
+SIDE_BY_SIDE = ("bar", "sample")
+"""Kinds whose hues share a place on the axis, each with a width of its own."""
+
 DASHES: tuple[Any, ...] = (
     "-",
     (0, (5, 1.5)),
@@ -119,6 +122,12 @@ def bars(ax: Axes, x: Array, marks: pd.DataFrame, paint: Paint, slot: tuple[floa
         _write_values(ax, x + offset, marks)
 
 
+def stack(ax: Axes, x: Array, marks: pd.DataFrame, paint: Paint, slot: tuple[float, float], look: Look) -> None:
+    """A piece of a bar, from ``low`` up to ``value``: hues pile up to the whole."""
+    low, value = marks["low"].to_numpy(), marks["value"].to_numpy()
+    ax.bar(x, value - low, 0.75, bottom=low, color=paint.color, edgecolor="white", linewidth=0.3)
+
+
 def near_interval(marks: pd.DataFrame) -> tuple[pd.Series, pd.Series]:
     """Return each mark's low and high, cut where they lie further off than a third of the greatest value."""
     values, span = marks["value"], 0.35 * marks["value"].abs().max()
@@ -128,8 +137,9 @@ def near_interval(marks: pd.DataFrame) -> tuple[pd.Series, pd.Series]:
 def _write_values(ax: Axes, x: Array, marks: pd.DataFrame) -> None:
     tops = near_interval(marks)[1].fillna(marks["value"]).clip(lower=0)
     for place, top, value in zip(x, tops, marks["value"], strict=True):
+        words = f"{value:.3g}" if abs(value) < 1000 else f"{value:.0f}"
         ax.annotate(
-            f"{value:.3g}", (place, top), xytext=(0, mpl.rcParams["lines.markersize"]), textcoords="offset points",
+            words, (place, top), xytext=(0, mpl.rcParams["lines.markersize"]), textcoords="offset points",
             ha="center", va="bottom", fontsize=mpl.rcParams["legend.fontsize"], color="0.2", gid=BAR_VALUE,
         )  # fmt: skip
 
@@ -152,6 +162,39 @@ def point(ax: Axes, x: Array, marks: pd.DataFrame, paint: Paint, slot: tuple[flo
     _markers(ax, x, marks, color, "D" if look.point_words else "")
 
 
+def dots(ax: Axes, x: Array, marks: pd.DataFrame, paint: Paint, slot: tuple[float, float], look: Look) -> None:
+    """Markers small enough for a thousand of them."""
+    size = mpl.rcParams["lines.markersize"] * 0.35
+    ax.plot(x, marks["value"].to_numpy(), linestyle="none", marker="o", markersize=size, color=paint.color, zorder=2)
+
+
+def samples(ax: Axes, x: Array, marks: pd.DataFrame, paint: Paint, slot: tuple[float, float], look: Look) -> None:
+    """A box of each place's samples (quartiles, median, whiskers to 1.5 times their distance) over every sample."""
+    offset, width = slot
+    seen = marks["value"].to_numpy()
+    thin = mpl.rcParams["lines.linewidth"] * 0.7
+    # Evenly spread, not at random: the same table is the same picture.
+    spread = 0.6 * width * ((np.arange(len(seen)) * 0.618034) % 1.0 - 0.5)
+    size = mpl.rcParams["lines.markersize"] * 0.4
+    ax.plot(x + offset + spread, seen, linestyle="none", marker=".", markersize=size, color=paint.color, alpha=0.5)
+    for place in np.unique(x):
+        ax.boxplot(
+            seen[x == place], positions=[place + offset], widths=width * 0.7, showfliers=False, manage_ticks=False,
+            boxprops={"linewidth": thin}, whiskerprops={"linewidth": thin}, capprops={"linewidth": thin},
+            medianprops={"color": "0.1", "linewidth": 1.6 * thin},
+        )  # fmt: skip
+    _write_labels(ax, x + offset + spread, marks)
+
+
+def _write_labels(ax: Axes, x: Array, marks: pd.DataFrame) -> None:
+    for place, value, words in zip(x, marks["value"], marks["label"], strict=True):
+        if pd.notna(words):
+            ax.annotate(
+                str(words), (place, value), xytext=(0, 2), textcoords="offset points", ha="center", va="bottom",
+                fontsize=mpl.rcParams["legend.fontsize"], color="0.2",
+            )  # fmt: skip
+
+
 def fit(ax: Axes, x: Array, marks: pd.DataFrame, paint: Paint, slot: tuple[float, float], look: Look) -> None:
     """A model's line, without markers."""
     order = np.argsort(x, kind="stable")
@@ -165,13 +208,16 @@ KINDS: dict[str, Callable[[Axes, Array, pd.DataFrame, Paint, tuple[float, float]
     "bar": bars,
     "line": line,
     "point": point,
+    "dot": dots,
     "fit": fit,
+    "stack": stack,
+    "sample": samples,
 }
 
 
 def legend_entries(marks: pd.DataFrame, look: Look, hues: dict[str, Paint]) -> list[tuple[Artist, str]]:
     """Return (handle, words) for the hues, then for each status and kind that the figure shows."""
-    barred = marks["kind"].eq("bar").any()
+    barred = marks["kind"].isin((*SIDE_BY_SIDE, "stack")).any()
     named = [(hue, paint) for hue, paint in hues.items() if hue]
     entries = [(_handle(paint, bool(barred)), hue) for hue, paint in named]
     found = set(statuses(marks))

@@ -13,7 +13,8 @@ from xdplab.analysis.intervals import interval
 COLUMNS = (
     "figure",
     "file",
-    "kind",  # bar; line: connected; point: by itself; fit: a model's line
+    "kind",  # bar; line: connected; point, dot: by itself; fit: a model's line; sample: one of those a box is drawn of;
+    # stack: a piece of a bar, from low to value
     "panel",
     "hue",
     "x",
@@ -24,6 +25,7 @@ COLUMNS = (
     "verdict",
     "limited_by",
     "points",  # point_id of what is shown, comma-separated
+    "label",  # words beside the mark
 )
 Scale = Literal["category", "linear", "log", "symlog"]
 
@@ -72,7 +74,7 @@ def marks_frame(rows: Iterable[Mapping[str, object]]) -> pd.DataFrame:
     table = pd.DataFrame([dict(row) for row in rows], columns=list(COLUMNS))
     for name in ("value", "low", "high"):
         table[name] = pd.to_numeric(table[name]).astype(float)
-    return table
+    return table.astype(dict.fromkeys(("panel", "hue", "label"), object))
 
 
 def _limit(limits: pd.Series) -> str | None:

@@ -12,7 +12,10 @@ MODES = {"driver": "native", "generic": "generic", "offload": "offload"}
 
 @dataclass(frozen=True)
 class Program:
-    """One loaded program. ``jited_bytes`` is None where it is interpreted, ``name`` empty where it has none."""
+    """One loaded program. ``jited_bytes`` is None where it is interpreted, ``name`` empty where it has none.
+
+    ``device`` is the interface whose card has it, None for a program of the host.
+    """
 
     program_id: int
     type: str
@@ -21,6 +24,7 @@ class Program:
     xlated_bytes: int
     jited_bytes: int | None
     map_ids: tuple[int, ...]
+    device: str | None
 
 
 @dataclass(frozen=True)
@@ -54,7 +58,15 @@ def _program(fields: dict[str, object]) -> Program:
         xlated_bytes=count_field(fields, "bytes_xlated", TOOL),
         jited_bytes=count_field(fields, "bytes_jited", TOOL) if jited else None,
         map_ids=tuple(item for item in map_ids if isinstance(item, int)),
+        device=_device(as_object(fields["dev"], TOOL)) if "dev" in fields else None,
     )
+
+
+def _device(fields: dict[str, object]) -> str:
+    """Return an interface's name; one of another namespace has none here."""
+    if "ifname" in fields:
+        return text_field(fields, "ifname", TOOL)
+    return f"index {count_field(fields, 'ifindex', TOOL)} of another namespace"
 
 
 def parse_net(data: bytes | str) -> tuple[Attached, ...]:
@@ -63,11 +75,16 @@ def parse_net(data: bytes | str) -> tuple[Attached, ...]:
     rows = as_list(value, TOOL)
     if len(rows) != 1:
         refuse(TOOL, "not one object in a list")
-    return tuple(_attached(as_object(row, TOOL)) for row in as_list(as_object(rows[0], TOOL).get("xdp"), TOOL))
+    interfaces = [as_object(row, TOOL) for row in as_list(as_object(rows[0], TOOL).get("xdp"), TOOL)]
+    return tuple(
+        _attached(text_field(fields, "devname", TOOL), as_object(one, TOOL))
+        for fields in interfaces
+        for one in as_list(fields.get("multi_attachments", [fields]), TOOL)
+    )
 
 
-def _attached(fields: dict[str, object]) -> Attached:
+def _attached(interface: str, fields: dict[str, object]) -> Attached:
     mode = text_field(fields, "mode", TOOL)
     if mode not in MODES:
         refuse(TOOL, "an unknown XDP mode", text=mode)
-    return Attached(text_field(fields, "devname", TOOL), MODES[mode], count_field(fields, "id", TOOL))
+    return Attached(interface, MODES[mode], count_field(fields, "id", TOOL))

@@ -1,4 +1,4 @@
-"""`ethtool -S`, `-l`, `-g` and `-k`: driver counters, queues, rings and features of an interface."""
+"""`ethtool` and its `-S`, `-l`, `-g` and `-k`: link, driver counters, queues, rings and features of an interface."""
 
 from __future__ import annotations
 
@@ -47,6 +47,24 @@ class Feature:
 
     on: bool
     fixed: bool
+
+
+@dataclass(frozen=True)
+class LinkState:
+    """``speed_bps`` is None without a link: some drivers go on showing the speed of the last one."""
+
+    speed_bps: float | None
+    detected: bool | None
+
+
+def parse_link(data: bytes | str) -> LinkState:
+    """Return what `ethtool INTERFACE` says of the link."""
+    lines = lines_of(data, TOOL)
+    _require_title(lines, "Settings for ")
+    found = dict(line.strip().split(": ", 1) for line in lines[1:] if ": " in line)
+    speed, detected = re.fullmatch(r"(\d+)Mb/s", found.get("Speed", "")), found.get("Link detected")
+    known = float(speed[1]) * 1e6 if speed and detected != "no" else None
+    return LinkState(known, {"yes": True, "no": False}.get(detected or ""))
 
 
 def parse_statistics(data: bytes | str) -> dict[str, int]:

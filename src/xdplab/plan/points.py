@@ -102,6 +102,8 @@ class Point:
             "load": self.load,
             "rate_requested_pps": self.rate_pps,
             "flows": self.flows,
+            "dst_ip_stride": self.dst_ip_stride,
+            "dst_port": self.dst_port,
             "arrangement": self.arrangement,
             "program_name": p.name,
             "workload": p.workload,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from itertools import groupby
 from pathlib import Path
@@ -44,11 +44,30 @@ def run_trials(
 
     KeyboardInterrupt (Ctrl-C, SIGTERM) leaves the attempt under way absent, everything before it kept.
     """
+
+    def one_round(state: RunState, owed: list[T]) -> None:
+        _one_round(run, state, owed, study, observer, pause_s)
+
+    return in_rounds(run, trials, one_round, observer, retries=retries)
+
+
+def in_rounds(
+    run: RunDirectory,
+    trials: Sequence[T],
+    one_round: Callable[[RunState, list[T]], None],
+    observer: Observer,
+    *,
+    retries: int,
+) -> RunState:
+    """Call ``one_round`` with the trials that are owed, ``retries`` more times with those that failed.
+
+    However it ends, the journal says so. Returns the run's state, which ``one_round`` keeps up to date.
+    """
     state = read_state(run)
     try:
         for _ in range(retries + 1):
             owed = set(state.owed)
-            _one_round(run, state, [t for t in trials if t.trial_id in owed], study, observer, pause_s)
+            one_round(state, [t for t in trials if t.trial_id in owed])
     except BaseException:
         observer.interrupted()
         with suppress(ResultsError):  # a full disk must not hide what happened first

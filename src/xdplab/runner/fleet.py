@@ -10,15 +10,15 @@ import io
 import tarfile
 from collections import deque
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
 from typing import Protocol, TypeVar
 
-from xdplab.errors import HostLostError, ResultsError
+from xdplab.errors import HostLostError
+from xdplab.runner.engine import in_rounds
 from xdplab.runner.progress import AnyTrial, Observer
-from xdplab.runner.state import Attempt, RunState, read_state
+from xdplab.runner.state import Attempt, RunState
 from xdplab.store import RunDirectory
 
 T = TypeVar("T", bound=AnyTrial)
@@ -57,19 +57,12 @@ def run_on_fleet(
 
     Raises HostLostError when the last lab is gone: what was measured is kept, `resume` goes on.
     """
-    state, alive = read_state(run), list(fleet.labs)
-    try:
-        for _ in range(retries + 1):
-            owed = set(state.owed)
-            _one_round(run, state, [t for t in trials if t.trial_id in owed], fleet, alive, observer)
-    except BaseException:
-        observer.interrupted()
-        with suppress(ResultsError):
-            run.journal.append("ended", how="interrupted")
-        raise
-    run.journal.append("ended", how="complete")
-    observer.ended(state)
-    return state
+    alive = list(fleet.labs)
+
+    def one_round(state: RunState, owed: list[T]) -> None:
+        _one_round(run, state, owed, fleet, alive, observer)
+
+    return in_rounds(run, trials, one_round, observer, retries=retries)
 
 
 def _one_round(

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any, Generic, TypeVar
 
-from distributed import Client, Future, Nanny, Scheduler, SpecCluster, as_completed
+from distributed import Client, Future, Nanny, Scheduler, SpecCluster, wait
 from distributed.security import Security
 
 from xdplab.errors import LabError
@@ -18,6 +18,9 @@ from xdplab.runner.fleet import NOTHING, Part
 from xdplab.runner.progress import AnyTrial
 
 START_S = 60.0
+LOOK_S = 5.0
+"""How often a worker that says nothing is looked for."""
+
 T = TypeVar("T", bound=AnyTrial)
 
 
@@ -30,17 +33,34 @@ class DaskFleet(Generic[T]):
         self._running: dict[Future, str] = {}
 
     def give(self, lab: str, block: Sequence[T]) -> None:
-        # Never again by Dask itself: whether a half-measured block is measured once more is the journal's to know.
-        task = self._client.submit(self._measure, lab, block, resources={lab: 1}, pure=False, retries=0)
-        self._running[task] = lab
+        self._running[submit(self._client, lab, self._measure, lab, block)] = lab
 
     def take(self) -> tuple[str, Part]:
-        task = next(as_completed(list(self._running)))
+        task = self._ended()
         lab = self._running.pop(task)
         try:
-            return lab, task.result()
+            return lab, task.result(timeout=LOOK_S)
         except Exception as error:  # noqa: BLE001  # whatever a worker dies of, its lab is gone and the block is not
+            task.cancel()
             return lab, Part((), NOTHING, lost=f"its worker died: {type(error).__name__}: {error}")
+
+    def _ended(self) -> Future:
+        """Wait for a task that has ended, or whose worker is gone: Dask would wait for another one for ever."""
+        while True:
+            try:
+                return next(iter(wait(list(self._running), timeout=LOOK_S, return_when="FIRST_COMPLETED").done))
+            except TimeoutError:
+                there = _labs_there(self._client)
+            if gone := [task for task, lab in self._running.items() if lab not in there]:
+                return gone[0]
+
+
+def submit(client: Client, lab: str, work: Callable[..., Any], *words: Any) -> Future:
+    """Have the worker that has ``lab`` do something, once.
+
+    Never again by Dask itself: whether a half-measured block is measured once more is the journal's to know.
+    """
+    return client.submit(work, *words, resources={lab: 1}, pure=False, retries=0)
 
 
 @contextmanager
@@ -79,9 +99,13 @@ def _own_cluster(labs: Sequence[str], security: Security) -> SpecCluster:
     return SpecCluster(workers=workers, scheduler=chief, security=security, silence_logs=logging.ERROR)
 
 
-def _require(client: Client, labs: Sequence[str]) -> None:
+def _labs_there(client: Client) -> set[str]:
     workers = client.scheduler_info(n_workers=-1)["workers"].values()
-    there = {name for worker in workers for name in worker["resources"]}
+    return {name for worker in workers for name in worker["resources"]}
+
+
+def _require(client: Client, labs: Sequence[str]) -> None:
+    there = _labs_there(client)
     if missing := [lab for lab in labs if lab not in there]:
         raise LabError(
             f"no worker has the lab {missing[0]}",

@@ -56,6 +56,8 @@ working_set_bytes   | int   | B    | factor  | bytes the accesses walk through
 action              | str   |      | factor  | what the program does with a frame: tx, drop or pass
 frame_bytes         | int   | B    | factor  | L2 bytes including the 4-byte FCS
 flows               | int   |      | factor  | distinct flows the generator cycles through
+dst_ip_stride       | str   |      | factor  | from one flow's destination address to the next one's
+dst_port            | int   |      | factor  | UDP destination port
 engine              | str   |      | factor  | how the generator sends: live, afxdp or moongen
 load                | str   |      | factor  | max, a rate, or a share of the PDR
 rate_requested_pps  | float | 1/s  | factor  | the paced rate; null at max
@@ -70,6 +72,9 @@ duplicate_packets   | int   |      | count   | test frames received more than on
 reordered_packets   | int   |      | count   | test frames received behind a later one of their stream
 foreign_packets     | int   |      | count   | frames received without the run's magic and id
 offered_pps         | float | 1/s  | rate    | tx_packets / window
+generator_pps       | float | 1/s  | rate    | what the generator alone offered over this link, the DUT without a program; null where CPUs are shared
+tx_late_packets     | int   |      | count   | frames of a paced load that the sender sent late, and then too close together
+tx_pause_ms         | float | ms   | time    | the longest time the sender stood still or fell behind in the window
 forwarded_pps       | float | 1/s  | rate    | frames forwarded (or, for drop and pass, processed) a second
 forwarded_source    | str   |      | state   | whose count forwarded_pps is: tg or dut
 forwarded_l2_bps    | float | bit/s| rate    | forwarded_pps x frame_bytes x 8
@@ -153,3 +158,9 @@ def frame(rows: list[dict[str, object]], table: tuple[Metric, ...] = METRICS) ->
         raise KeyError(f"columns without a description in store.metrics: {sorted(unknown)}")
     columns = {m.name: pd.array([row.get(m.name) for row in rows], dtype=DTYPES[m.dtype]) for m in table}  # type: ignore[call-overload]
     return pd.DataFrame(columns)
+
+
+def completed(table: pd.DataFrame) -> pd.DataFrame:
+    """Return a table of an older version with the columns it does not know yet, null."""
+    missing = [metric for metric in METRICS if metric.name not in table]
+    return table.assign(**{m.name: pd.array([None] * len(table), dtype=DTYPES[m.dtype]) for m in missing})  # type: ignore[call-overload]

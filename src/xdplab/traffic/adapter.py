@@ -30,15 +30,10 @@ class Adapter:
         return self.capabilities[engine]
 
 
-def xdpgen_argv(settings: GeneratorSettings, binary: str) -> list[str]:
-    """Return xdpgen's command in step mode; an option is left out where xdpgen is to choose."""
-    s = settings
-    options: dict[str, object] = {
-        "interface": s.interface,
-        "engine": s.engine,
+def traffic_options(s: GeneratorSettings) -> dict[str, object]:
+    """Return the options that every generator takes under the same name."""
+    return {
         "queues": s.queues,
-        "cpus": ",".join(map(str, s.cpus)) or None,
-        "fifo": s.fifo,
         "frame-bytes": s.frame_bytes,
         "flows": s.flows,
         "load": "max" if s.rate_pps is None else f"{s.rate_pps:.15g}",
@@ -56,9 +51,20 @@ def xdpgen_argv(settings: GeneratorSettings, binary: str) -> list[str]:
         "settle": f"{s.settle_s:g}",
         "max-frames": s.max_frames,
         "batch": s.batch,
-        "frames": s.frames,
     }
-    words = [word for name, value in options.items() if value is not None for word in (f"--{name}", str(value))]
+
+
+def as_words(options: Mapping[str, object]) -> list[str]:
+    """Return the options as arguments; one that is None is left to the generator."""
+    return [word for name, value in options.items() if value is not None for word in (f"--{name}", str(value))]
+
+
+def xdpgen_argv(settings: GeneratorSettings, binary: str) -> list[str]:
+    """Return xdpgen's command in step mode."""
+    s = settings
+    cpus = ",".join(map(str, s.cpus)) or None
+    own = {"interface": s.interface, "engine": s.engine, "cpus": cpus, "fifo": s.fifo, "frames": s.frames}
+    words = as_words({**own, **traffic_options(s)})
     return [binary, "--step", *([] if s.receive else ["--no-receive"]), *words]
 
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from xdplab.errors import HostError, UnsupportedError
 from xdplab.hosts.base import Host
 from xdplab.resources import room
-from xdplab.traffic.adapter import Adapter
+from xdplab.traffic.adapter import Adapter, as_words, traffic_options
 from xdplab.traffic.capabilities import Capabilities
 from xdplab.traffic.settings import GeneratorSettings
 
@@ -51,29 +51,8 @@ def moongen(path: str) -> Adapter:
 
 def _options(s: GeneratorSettings) -> list[str]:
     """The settings as traffic.lua takes them; ``interface`` is DPDK's port number. ``fifo`` is none of DPDK's."""
-    options: dict[str, object] = {
-        "port": s.interface,
-        "queues": s.queues,
-        "frame-bytes": s.frame_bytes,
-        "flows": s.flows,
-        "load": "max" if s.rate_pps is None else f"{s.rate_pps:.15g}",
-        "run-id": s.run_id,
-        "src-mac": s.src_mac,
-        "dst-mac": s.dst_mac,
-        "src-ip": s.src_ip,
-        "dst-ip": s.dst_ip,
-        "src-ip-stride": s.src_ip_stride,
-        "dst-ip-stride": s.dst_ip_stride,
-        "src-port": s.src_port,
-        "dst-port": s.dst_port,
-        "port-stride": s.port_stride,
-        "stamp": s.stamp,
-        "stamps": "hardware" if s.engine == "moongen-hw" else "software",
-        "settle": f"{s.settle_s:g}",
-        "max-frames": s.max_frames,
-        "batch": s.batch,
-    }
-    return [word for name, value in options.items() if value is not None for word in (f"--{name}", str(value))]
+    stamps = "hardware" if s.engine == "moongen-hw" else "software"
+    return as_words({"port": s.interface, **traffic_options(s), "stamps": stamps})
 
 
 def install(host: Host, folder: str, path: str, *, cores: Sequence[int], dpdk: Sequence[str] = ()) -> str:

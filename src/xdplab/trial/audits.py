@@ -17,8 +17,8 @@ from xdplab.analysis.series import key_of, plain, settled, with_baselines
 from xdplab.analysis.thesis_findings import RULES as IMPORT_RULES
 from xdplab.analysis.thesis_findings import find_import
 from xdplab.analysis.thesis_rules import corrected
-from xdplab.figures.published import as_printed, printed_rows, published_figures
 from xdplab.store import RunDirectory
+from xdplab.trial.audit_labs import LabsCompared, labs_compared
 
 FIT_GROUP = ("mode", "queues", "repetition", "program_name", "working_set_bytes", "engine", "arrangement", "load")
 MOST_LISTED = 6
@@ -68,16 +68,18 @@ class Audit:
     run: str
     entries: tuple[Entry, ...]
     fits: tuple[Fit, ...]
+    labs: LabsCompared
 
     def to_json(self) -> dict[str, Any]:
-        return {"run": self.run, "findings": [asdict(e) for e in self.entries], "fits": [asdict(f) for f in self.fits]}
+        found = {"findings": [asdict(e) for e in self.entries], "fits": [asdict(f) for f in self.fits]}
+        return {"run": self.run, **found, "labs": self.labs.to_json()}
 
     def to_markdown(self) -> str:
         lines = [f"# Audit of {self.run}", "", "## Findings", ""]
         for entry in self.entries:
             lines += _entry_lines(entry)
         lines += [] if self.entries else ["No finding.", ""]
-        return "\n".join([*lines, *_fit_lines(self.fits)]) + "\n"
+        return "\n".join([*lines, *_fit_lines(self.fits), *self.labs.lines()]) + "\n"
 
     def write(self, run: RunDirectory) -> list[str]:
         """Write audit.md and audit.json into the run; return their names."""
@@ -99,7 +101,8 @@ def audit(run: RunDirectory, trials: pd.DataFrame) -> Audit:
     figures, files = (drawn_from(trials), files_by_trial(trials)) if run.imported else ({}, {})
     places = point_words(trials)
     entries = tuple(_entry(finding, figures, files, places) for finding in findings(run, trials))
-    return Audit(run.name, entries, tuple(fits_by_repetition(corrected(trials) if run.imported else trials)))
+    fits = fits_by_repetition(corrected(trials) if run.imported else trials)
+    return Audit(run.name, entries, tuple(fits), labs_compared(trials, places))
 
 
 def how_found(rule: str) -> str:
@@ -115,6 +118,9 @@ def how_found(rule: str) -> str:
 
 def drawn_from(trials: pd.DataFrame) -> dict[str, set[str]]:
     """Return, by trial, the published figures that were drawn from it."""
+    # matplotlib comes with it: a second that no run and no worker of one need wait for
+    from xdplab.figures.published import as_printed, printed_rows, published_figures
+
     rows, found = printed_rows(trials), dict[str, set[str]]()
     for spec in published_figures():
         for trial in as_printed(rows, spec)["trial_id"].unique():

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from xdplab.formats.generator import Burst
 from xdplab.plan import Point, Trial
-from xdplab.traffic import Generator
-from xdplab.trial.life import TrialContext, attach, generator_settings, known_before
+from xdplab.trial.burst import send
+from xdplab.trial.life import TrialContext, attach, known_before
+from xdplab.trial.limits import frame_key
 from xdplab.trial.study import TrialStudy
-
-SESSION_S = 900.0
-WARMUP_S = 0.05
 
 Send = Callable[[float | None, float], Burst]
 """From a rate in frames a second (None: as fast as possible) and seconds to the burst that was sent."""
@@ -42,9 +39,9 @@ class TrialBench(TrialStudy):
             for name, data in side.raw_files().items():
                 (raw / name).write_bytes(data)
 
-    def generator_alone(self, trial: Trial, seconds: float) -> Burst:
-        """Send as fast as possible over the link while no program is attached to the DUT."""
-        return send(self._context, trial.point, None, seconds)[0]
+    def generator_pps(self, trial: Trial) -> float | None:
+        """Return what the generator alone offers of the trial's frames a second; tested as its block was entered."""
+        return self._context.alone[frame_key(trial.point)].rate
 
 
 def _sender(context: TrialContext, point: Point, folder: Path) -> Send:
@@ -57,17 +54,3 @@ def _sender(context: TrialContext, point: Point, folder: Path) -> Send:
         return burst
 
     return offer
-
-
-def send(context: TrialContext, point: Point, rate_pps: float | None, seconds: float) -> tuple[Burst, str]:
-    """Send one burst, after a short one to warm up, and return it with everything the generator printed."""
-    tools = context.tools
-    settings = replace(generator_settings(context, point), rate_pps=rate_pps)
-    deadline_s = SESSION_S + seconds
-    with Generator(context.lab.tg, settings, tools.generator, deadline_s=deadline_s, adapter=tools.adapter) as tg:
-        tg.start()
-        context.lab.place(point.arrangement, point.queues)
-        tg.burst("warmup", WARMUP_S)
-        burst = tg.burst("offer", seconds)
-        tg.stop()
-    return burst, tg.raw

@@ -3,26 +3,28 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from distributed import Client
 from rich.console import Console
 
-from xdplab.errors import HostLostError, LabError
-from xdplab.labs import use_lab
+from xdplab.errors import HostLostError, LabError, PlanError
+from xdplab.labs import Arrangement, use_lab
 from xdplab.plan import Plan, Trial
 from xdplab.runner import Observer, PlainObserver, RunState, read_state, run_trials
 from xdplab.runner.fleet import Part, pack, run_on_fleet
-from xdplab.runner.fleet_dask import DaskFleet, connected
+from xdplab.runner.fleet_dask import DaskFleet, connected, submit
 from xdplab.store import RunDirectory
 from xdplab.trial.manifest import host_states
 from xdplab.trial.pdr import FILE, known_pdr
-from xdplab.trial.planned import run_plan, run_trials_of
+from xdplab.trial.planned import create_run, extend_run, run_plan, run_trials_of
 from xdplab.trial.runs import derive_tables
-from xdplab.trial.study import TrialStudy
+from xdplab.trial.study import TrialStudy, check_plan
 
 
 def measure_block(run_id: str, plan: Plan, pdr: Mapping[str, Any], lab_name: str, block: Sequence[Trial]) -> Part:
@@ -41,7 +43,8 @@ def measure_block(run_id: str, plan: Plan, pdr: Mapping[str, Any], lab_name: str
                 run_trials(run, block, study, PlainObserver(Console(quiet=True)), retries=0, pause_s=plan.trial.pause_s)
         except (HostLostError, LabError) as error:
             lost = str(error)
-        attempts = read_state(run).attempts
+        # What failed while its lab was going down failed because of that: it is given back, and costs no retry.
+        attempts = [a for a in read_state(run).attempts if lost is None or a.status != "failed"]
         measured = tuple((a, pack(run.raw_dir(a.trial_id, a.attempt))) for a in attempts)
         _keep_host_states(run, lab_name)
         return Part(measured, pack(run.path / "programs"), lost)
@@ -55,22 +58,81 @@ def _keep_host_states(run: RunDirectory, lab_name: str) -> None:
         found.rename(found.with_name(f"hosts-{safe}.json"))
 
 
-def execute_on(run: RunDirectory, labs: Sequence[str], observer: Observer, *, scheduler: str | None = None) -> RunState:
-    """Measure what ``run`` owes in equal ``labs`` at once, then derive its tables.
+@dataclass(frozen=True)
+class Looked:
+    """What a lab says of itself before a run; ``refused`` is why the plan cannot be measured there, or None."""
+
+    lab: str
+    arrangement: Arrangement
+    refused: str | None
+
+
+def look(plan: Plan, lab_name: str) -> Looked:
+    """Ask a lab, where it can be reached, whether it can measure ``plan``."""
+    with use_lab(lab_name) as lab:
+        try:
+            check_plan(plan, lab)
+        except PlanError as error:
+            return Looked(lab.name, lab.arrangement, str(error))
+        return Looked(lab.name, lab.arrangement, None)
+
+
+class JoinedLabs:
+    """Equal labs that measure one run at once, each through a Dask worker that has it."""
+
+    def __init__(self, labs: Sequence[str], client: Client, scheduler: str | None) -> None:
+        self._labs, self._client, self._scheduler = tuple(labs), client, scheduler
+
+    def start(
+        self, plan: Plan, parent: Path, *, only: Mapping[str, str] | None = None, extend: RunDirectory | None = None
+    ) -> RunDirectory:
+        """Make the run directory of ``plan``, or add to an old one, once every lab can measure it.
+
+        Raises PlanError in the words of the lab that cannot, LabError where the labs are no equals.
+        """
+        found = self._look(plan)
+        if extend is None:
+            return create_run(plan, parent, lab=found[0].lab, arrangement=found[0].arrangement, only=only)
+        extend_run(extend, plan, only=only)
+        return extend
+
+    def execute(self, run: RunDirectory, observer: Observer) -> RunState:
+        """Measure what ``run`` owes, then derive its tables: also after an interrupt, from what there is."""
+        plan, trials = run_plan(run), run_trials_of(run)
+        self._look(plan)
+        with run.writer():
+            run.journal.append("shared", labs=self._labs, scheduler=self._scheduler)
+            try:
+                fleet = DaskFleet(self._client, self._labs, partial(measure_block, run.run_id, plan, known_pdr(run)))
+                state = run_on_fleet(run, trials, fleet, observer, retries=plan.trial.retries)
+            finally:
+                derive_tables(run)
+        return state
+
+    def _look(self, plan: Plan) -> list[Looked]:
+        asked = [submit(self._client, lab, look, plan, lab) for lab in self._labs]
+        found = [task.result() for task in asked]
+        for one in found:
+            if one.refused is not None:
+                raise PlanError(f"lab {one.lab}: {one.refused}")
+            if one.arrangement != found[0].arrangement:
+                raise LabError(
+                    f"lab {found[0].lab} is of arrangement {found[0].arrangement}, {one.lab} of {one.arrangement}",
+                    remedy="labs that share a run are equal: give each kind a run of its own, and compare them",
+                )
+        return found
+
+
+@contextmanager
+def joined(labs: Sequence[str], scheduler: str | None = None) -> Iterator[JoinedLabs]:
+    """Bring ``labs`` up where they are not and join them; with ``scheduler``, those of a cluster that runs already.
 
     Raises LabError for a lab named twice or one that the cluster at ``scheduler`` has no worker for.
     """
     if len(set(labs)) != len(labs):
         raise LabError(f"--labs names a lab twice: {', '.join(labs)}")
-    plan, trials = run_plan(run), run_trials_of(run)
-    with run.writer(), ExitStack() as stack:
+    with ExitStack() as stack:
         if scheduler is None:  # brought up once, not for each block; a lab of another machine is its worker's to keep
             for name in labs:
                 stack.enter_context(use_lab(name))
-        try:
-            with connected(labs, scheduler) as client:
-                fleet = DaskFleet(client, labs, partial(measure_block, run.run_id, plan, known_pdr(run)))
-                state = run_on_fleet(run, trials, fleet, observer, retries=plan.trial.retries)
-        finally:
-            derive_tables(run)
-    return state
+        yield JoinedLabs(labs, stack.enter_context(connected(labs, scheduler)), scheduler)

@@ -15,7 +15,7 @@ from xdplab.analysis.thesis_rules import judged_import
 from xdplab.errors import ResultsError
 from xdplab.imports import TRIAL_COLUMNS, Imported, read_thesis
 from xdplab.store import RunDirectory
-from xdplab.store.metrics import frame
+from xdplab.store.metrics import completed, frame
 
 TRIALS, SAMPLES = "trials.parquet", "samples.parquet"
 
@@ -77,6 +77,6 @@ def imported_trials(run: RunDirectory) -> pd.DataFrame:
     """Return the imported attempts, judged anew by today's rules. Raises ResultsError where there is no table."""
     path = run.path / TRIALS
     try:
-        return judged_import(pd.read_parquet(path, dtype_backend="numpy_nullable"))
+        return judged_import(completed(pd.read_parquet(path, dtype_backend="numpy_nullable")))
     except OSError as error:
         raise ResultsError(f"{path} cannot be read: {error}", remedy="import the logs again") from error

@@ -21,6 +21,7 @@ from xdplab.labs import Lab
 from xdplab.plan import Plan, Point, ProgramFactors, Trial
 from xdplab.traffic import Generator, GeneratorSettings
 from xdplab.trial.dut import SESSION_S, AfxdpSide, DutSide, KernelSide
+from xdplab.trial.limits import FrameKey, Limit, frame_key
 from xdplab.trial.passes import PASSES, RawFiles, Running
 from xdplab.trial.pdr import offered_rate
 from xdplab.trial.prepare import Prepared, Tools
@@ -44,8 +45,10 @@ class TrialContext:
     run_id: str
     kernel: str
     rx_ring_entries: int | None
+    link: Limit
     pdr: Mapping[str, float] = field(default_factory=dict)
     applied: list[dict[str, Any]] = field(default_factory=list)
+    alone: dict[FrameKey, Limit] = field(default_factory=dict)
 
 
 def sending_cpus(lab: Lab, point: Point) -> tuple[int, ...]:
@@ -101,13 +104,15 @@ def known_before(context: TrialContext, trial: Trial, prepared: Prepared) -> dic
         "repetition": trial.repetition,
         "lab": context.lab.name,
         "label": context.lab.label,
-        "times": context.lab.times,
+        "times": context.lab.clock == "time",
         "program_hash": prepared.built.hash,
         "load": asdict(prepared.load),
         "testrun_ns": None if testrun is None else testrun.runs_ns,
         "settings": context.applied,
         "kernel": context.kernel,
         "rx_ring_entries": context.rx_ring_entries,
+        "link": asdict(context.link),
+        "generator_alone": asdict(context.alone[frame_key(trial.point)]),
         "rate_requested_pps": offered_rate(trial.point, context.pdr),
         "cpus": {"dut": cpus.dut, "tg": cpus.tg, "working": working_cpus(context.lab, trial.point)},
     }

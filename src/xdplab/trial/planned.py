@@ -46,11 +46,18 @@ def run_plan(run: RunDirectory) -> Plan:
 
 
 def run_trials_of(run: RunDirectory) -> list[Trial]:
-    """Return every trial the run has planned, in order. Raises PlanError where a plan in it was edited."""
+    """Return every trial the run has planned, in order.
+
+    Raises PlanError where a plan in it was edited, ResultsError for a run that has none of the testbed's trials.
+    """
     trials: dict[str, Trial] = {}
     for event in run.journal.events():
         if event["event"] != "planned":
             continue
+        if "plan" not in event:
+            raise ResultsError(
+                f"{run.path} is a study's run, with no XDP trials", remedy=f"`xdplab figures {run.path}` shows it"
+            )
         path = run.path / event["plan"]
         if not path.is_file() or _sha256(path) != event["sha256"]:
             raise PlanError(

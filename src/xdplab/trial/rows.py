@@ -72,6 +72,7 @@ def attempt_rows(run: RunDirectory, trial: Trial, attempt: Attempt) -> AttemptRo
         **_rate_asked(facts),
         **_program(facts),
         **_deployment(facts),
+        **_limits(facts, reasons),
     }
     if attempt.status != "measured":
         row |= {"verdict": attempt.status, "reason": attempt.reason, "rules_version": RULES_VERSION}
@@ -96,6 +97,17 @@ def _rate_asked(facts: dict[str, Any]) -> Row:
     """The rate that a share of the PDR came to; otherwise the point's own stands."""
     rate = facts.get("rate_requested_pps")
     return {} if rate is None else {"rate_requested_pps": rate}
+
+
+def _limits(facts: Mapping[str, Any], reasons: dict[str, str]) -> Row:
+    """What bounds the trial from outside the DUT; runs of older versions know neither."""
+    row: Row = {}
+    for column, fact in (("link_bps", "link"), ("generator_pps", "generator_alone")):
+        found = facts.get(fact) or {"rate": None, "missing": "not recorded"}
+        row[column] = found["rate"]
+        if found["missing"] is not None:
+            reasons[column] = found["missing"]
+    return row
 
 
 def _without_times(row: Row, reasons: dict[str, str]) -> Row:
@@ -146,9 +158,16 @@ def _traffic(burst: Burst, reasons: dict[str, str]) -> Row:
         "duplicate_packets": s.duplicates,
         "reordered_packets": s.reordered,
         "foreign_packets": s.foreign_packets,
+        "tx_late_packets": s.tx_late_packets,
+        "tx_pause_ms": _pause_ms(burst),
     }
     row |= _latency(burst, reasons)
     return row
+
+
+def _pause_ms(burst: Burst) -> float | None:
+    known = [ns for ns in (burst.summary.tx_pause_max_ns, burst.summary.tx_late_max_ns) if ns is not None]
+    return max(known) / 1e6 if known else None
 
 
 def _latency(burst: Burst, reasons: dict[str, str]) -> Row:

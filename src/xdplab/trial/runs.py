@@ -45,6 +45,12 @@ def lab_of(run: RunDirectory) -> str:
     return str(next(e for e in run.journal.events() if e["event"] == "planned")["lab"])
 
 
+def shared_by(run: RunDirectory) -> tuple[tuple[str, ...], str | None]:
+    """Return the labs that last shared ``run``, and their scheduler; no lab where one lab alone measured it."""
+    last = [event for event in run.journal.events() if event["event"] == "shared"][-1:]
+    return (tuple(last[0]["labs"]), last[0]["scheduler"]) if last else ((), None)
+
+
 def start(
     plan: Plan, lab: Lab, parent: Path, *, only: Mapping[str, str] | None = None, extend: RunDirectory | None = None
 ) -> RunDirectory:
@@ -65,7 +71,7 @@ def discarded_if_nothing_began(run: RunDirectory) -> Iterator[None]:
     try:
         yield
     except XdplabError:
-        if not any(event["event"] == "started" for event in run.journal.events()):
+        if not any(event["event"] in ("started", "finished") for event in run.journal.events()):
             shutil.rmtree(run.path)
         raise
 

@@ -20,7 +20,9 @@ from xdplab.labs import Lab
 from xdplab.plan import Plan, ProgramFactors, Trial, points_of
 from xdplab.store import RunDirectory
 from xdplab.store.metrics import BY_NAME
+from xdplab.trial.burst import generator_alone
 from xdplab.trial.life import TrialContext, measure
+from xdplab.trial.limits import frame_key, link_rate
 from xdplab.trial.pdr import known_pdr
 from xdplab.trial.prepare import Prepared, build_tools, prepare_programs
 
@@ -34,6 +36,11 @@ def endpoints(lab: Lab) -> tuple[Endpoint, ...]:
     return (dut,) if lab.generator.by_dpdk else (dut, Endpoint(lab.tg, lab.tg_interface))
 
 
+def queue_ends(lab: Lab) -> tuple[Endpoint, ...]:
+    """Those of them whose queue count is set; the DUT's first."""
+    return endpoints(lab)[:1] if lab.generator.follows else endpoints(lab)
+
+
 def state_dir(lab: Lab, host: Host) -> str:
     """Where a host keeps the original state of its device until it is put back."""
     return f"{lab.work_dir(host)}/state"
@@ -44,7 +51,7 @@ def check_plan(plan: Plan, lab: Lab) -> None:
     for metric in plan.metrics:
         if metric.name in BY_NAME:
             raise PlanError(f"metrics: {metric.name} is a column already", remedy="give it another name")
-    most = min(queue_limit(end) for end in endpoints(lab))
+    most = min(queue_limit(end) for end in queue_ends(lab))
     for point in points_of(plan, lab.arrangement):
         if point.queues > most:
             raise PlanError(f"queues: {point.queues} is more than {lab.dut_interface} can have: {most}")
@@ -99,6 +106,7 @@ class TrialStudy:
                 kernel=lab.dut.run(["uname", "-r"]).text.strip(),
                 rx_ring_entries=_rx_ring_entries(lab),
                 pdr=known_pdr(run),
+                link=link_rate(lab),
             )
             self._stack = stack.pop_all()
         return self
@@ -110,7 +118,7 @@ class TrialStudy:
 
     def _remember(self, stack: ExitStack) -> None:
         """Both ends as they are now; their host keeps a copy, so that a later process can put them back too."""
-        for end in endpoints(self._lab):
+        for end in reversed(endpoints(self._lab)):  # the DUT's is put back first: a tap's queues follow it
             where = state_dir(self._lab, end.host)
             remember(end.host, end.interface, where)
             watchdog = Watchdog(end.host, end.interface, where)
@@ -124,8 +132,16 @@ class TrialStudy:
     def enter_block(self, trials: Sequence[Trial]) -> None:
         ends = endpoints(self._lab)
         applied = [apply(end.host, end.interface, LINK_SETTINGS).require() for end in ends]
-        applied += set_queues(ends[0], ends[1] if len(ends) > 1 else None, trials[0].point.queues)
+        dut, *tg = queue_ends(self._lab)
+        applied += set_queues(dut, tg[0] if tg else None, trials[0].point.queues)
         self._context.applied = [done.to_json() for done in applied]
+        self._test_generator(trials)
+
+    def _test_generator(self, trials: Sequence[Trial]) -> None:
+        """Before the DUT has a program: what the generator offers alone is the most that any trial can be offered."""
+        for point in (trial.point for trial in trials):
+            if frame_key(point) not in self._context.alone:
+                self._context.alone[frame_key(point)] = generator_alone(self._context, point)
 
     def measure(self, trial: Trial, raw: Path, facts: dict[str, Any]) -> None:
         for watchdog in self._watchdogs:

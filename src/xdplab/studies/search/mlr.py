@@ -54,6 +54,15 @@ class Searched:
     pdr: Bounds
     bursts: tuple[dict[str, Any], ...]
 
+    @property
+    def bunched(self) -> bool:
+        """True where no burst that makes the PDR's upper bound lost more than its sender had sent late, in bunches."""
+        if self.pdr.upper_pps is None:
+            return False
+        at_bound = [b for b in self.bursts if 0.999 < b["load_pps"] / self.pdr.upper_pps < 1.001]
+        losing = [b for b in at_bound if b["received"] < b["sent"] * (1 - self.pdr.loss_ratio)]
+        return bool(losing) and all(b["late"] is not None and b["sent"] - b["received"] <= b["late"] for b in losing)
+
 
 def search(offer: Offer, profile: Profile, *, max_pps: float) -> Searched:
     """Search NDR and PDR up to ``max_pps``, the most the generator can offer.
@@ -92,4 +101,5 @@ def _bounds(goal: SearchGoal, result: Any) -> Bounds:
 
 
 def _burst(load: float, found: Offered) -> dict[str, Any]:
-    return {"load_pps": load, "seconds": found.seconds, "sent": found.sent, "received": found.received}
+    counts = {"sent": found.sent, "received": found.received, "late": found.late}
+    return {"load_pps": load, "seconds": found.seconds, **counts}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from typing import Any
 
 import pandas as pd
@@ -12,7 +12,8 @@ from xdplab.runner import Attempt, read_state
 from xdplab.store import RunDirectory
 
 COLUMNS = (
-    *("ndr_pps", "ndr_upper_pps", "pdr_pps", "pdr_upper_pps", "mrr_pps", "mrr_offered_pps", "mrr_loss_ratio"),
+    *("ndr_pps", "ndr_upper_pps", "pdr_pps", "pdr_upper_pps"),
+    *("mrr_pps", "mrr_low_pps", "mrr_high_pps", "mrr_offered_pps", "mrr_loss_ratio"),
     *("generator_pps", "livelock", "limited_by", "latency_missing"),
 )
 TABLE = "searches.parquet"
@@ -53,3 +54,53 @@ def search_table(run: RunDirectory, trials: Mapping[str, Trial]) -> pd.DataFrame
     table = pd.DataFrame([row_of(trials[a.trial_id], a) for a in read_state(run).attempts])
     run.write_table(TABLE, table)
     return table
+
+
+def shown(table: pd.DataFrame) -> list[dict[str, Any]]:
+    """Return the table for a person: rates in kpps, NDR and PDR as the two bounds they lie between."""
+    return [
+        {
+            "point": _point(row),
+            "NDR kpps": _between(row["ndr_pps"], row["ndr_upper_pps"]),
+            "PDR kpps": _between(row["pdr_pps"], row["pdr_upper_pps"]),
+            "MRR kpps": _kpps(row["mrr_pps"]),
+            "limited by": row["limited_by"],
+        }
+        for row in _rows(table)
+    ]
+
+
+def remarks(table: pd.DataFrame) -> list[str]:
+    """Return a line for each point that livelocks, and for each that was not searched, with the reason."""
+    found = ((_point(row), _remark(row)) for row in _rows(table))
+    return [f"{point}: {words}" for point, words in found if words]
+
+
+def _rows(table: pd.DataFrame) -> list[dict[Hashable, Any]]:
+    return table.astype("object").where(table.notna(), None).to_dict("records")
+
+
+def _point(row: Mapping[Hashable, Any]) -> str:
+    accesses = "" if row["accesses"] is None else f" N={row['accesses']:g}"
+    return f"{row['program_name']}{accesses} {row['mode']} {row['queues']}q {row['frame_bytes']} B"
+
+
+def _kpps(rate: float | None) -> str:
+    return "–" if rate is None else f"{rate / 1e3:.4g}"
+
+
+def _between(lower: float | None, upper: float | None) -> str:
+    if lower is None:
+        return "none" if upper is None else f"< {_kpps(upper)}"
+    return f"{_kpps(lower)}–{_kpps(upper)}" if upper is not None else f"≥ {_kpps(lower)}"
+
+
+def _remark(row: Mapping[Hashable, Any]) -> str:
+    if row["status"] != "measured":
+        return f"{row['status']}: {row['reason']}"
+    if row["limited_by"] == "generator" and row["pdr_upper_pps"] is not None:
+        return "the sender stood still at times and caught up in bunches: the losses are no more than that makes"
+    if not row["livelock"]:
+        return ""
+    mrr, pdr = row["mrr_pps"], row["pdr_pps"]
+    return f"livelock: the MRR, {_kpps(mrr)} kpps, lies {1 - mrr / pdr:.0%} below the PDR: more load, less forwarded"

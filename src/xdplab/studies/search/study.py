@@ -7,13 +7,15 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict, replace
 from pathlib import Path
+from statistics import median
 from typing import Any, Protocol
 
+from xdplab.analysis.verdicts import LINE_FULL, line_pps
 from xdplab.errors import UnsupportedError
 from xdplab.formats.generator import Burst, Histogram
 from xdplab.plan import Trial
 from xdplab.studies.search.bisect import largest_accesses
-from xdplab.studies.search.mlr import search
+from xdplab.studies.search.mlr import Searched, search
 from xdplab.studies.search.offer import Offer, Offered
 from xdplab.studies.search.profile import Profile
 
@@ -21,9 +23,6 @@ LATENCY_SHARES = (0.0, 0.1, 0.5, 0.9)
 """Of the PDR; 0 is the lowest load that the search offers."""
 
 IDLE_SHARE = 1e-3
-SELF_TEST_S = 0.5
-
-
 Send = Callable[[float | None, float], Burst]
 
 
@@ -37,8 +36,8 @@ class Bench(Protocol):
     def attached(self, trial: Trial, raw: Path, facts: dict[str, Any]) -> AbstractContextManager[Send]:
         """Hold the trial's program attached, and give what offers a rate (None: the most) for some seconds."""
 
-    def generator_alone(self, trial: Trial, seconds: float) -> Burst:
-        """Send as fast as possible over the link while no program is attached."""
+    def generator_pps(self, trial: Trial) -> float | None:
+        """Return what the generator alone offered of these frames a second, as the trial's block was entered."""
 
 
 class SearchStudy:
@@ -46,7 +45,6 @@ class SearchStudy:
 
     def __init__(self, bench: Bench, profile: Profile, *, share: float | None = None) -> None:
         self._bench, self._profile, self._share = bench, profile, share
-        self._limits: dict[tuple[int, str, int], float] = {}
 
     def enter_block(self, trials: Sequence[Trial]) -> None:
         self._bench.enter_block(trials)
@@ -57,22 +55,15 @@ class SearchStudy:
     def measure(self, trial: Trial, raw: Path, facts: dict[str, Any]) -> None:
         """Search ``trial``'s point. Raises UnsupportedError where TG and DUT share CPUs: there loss says nothing."""
         require_open_loop(trial)
-        limit = self._limit(trial)
+        limit = self._bench.generator_pps(trial)
         found: dict[str, Any] = {"profile": asdict(self._profile), "generator_pps": limit}
         with self._bench.attached(trial, raw, facts) as send:
-            found |= search_point(lambda rate, seconds: Offered.of(send(rate, seconds)), self._profile, limit)
+            carried = line_pps(facts.get("link", {}).get("rate"), trial.point.frame_bytes)
+            found |= search_point(_offer(send), self._profile, limit or 0.0, carried)
         if self._share is not None:
             found["accesses"] = self._bisected(trial, raw, self._share)
         facts["search"] = {key: value for key, value in found.items() if key not in ("bursts", "histograms")}
         (raw / "search.json").write_text(json.dumps(found, indent=1) + "\n")
-
-    def _limit(self, trial: Trial) -> float:
-        """Return what the generator can offer of these frames: tested once a session, without a DUT's program."""
-        point = trial.point
-        key = (point.queues, point.engine, point.frame_bytes)
-        if key not in self._limits:
-            self._limits[key] = Offered.of(self._bench.generator_alone(trial, SELF_TEST_S)).offered_pps
-        return self._limits[key]
 
     def _bisected(self, trial: Trial, raw: Path, share: float) -> dict[str, Any]:
         def throughput(accesses: int) -> float:
@@ -92,32 +83,51 @@ def require_open_loop(trial: Trial) -> None:
         )
 
 
-def search_point(offer: Offer, profile: Profile, limit_pps: float) -> dict[str, Any]:
+def _offer(send: Send) -> Offer:
+    return lambda rate, seconds: Offered.of(send(rate, seconds))
+
+
+def search_point(offer: Offer, profile: Profile, limit_pps: float, carried_pps: float | None = None) -> dict[str, Any]:
     """Return everything one point's search finds, in plain values; rates in frames a second.
 
-    ``livelock`` is true where more offered load means less forwarded: the MRR lies below the PDR.
+    ``livelock`` is true where more offered load means less forwarded: the MRR lies below the PDR. ``carried_pps`` is
+    what the physical link can carry, null where it has no rate.
     """
-    mrr = offer(None, profile.mrr_s)
-    limit_pps = max(limit_pps, mrr.offered_pps)
+    mrr = [offer(None, profile.mrr_s) for _ in range(profile.mrr_repeats)]
+    limit_pps = max(limit_pps, *(burst.offered_pps for burst in mrr))
     searched = search(offer, profile, max_pps=limit_pps)
-    pdr = searched.pdr.lower_pps
+    pdr, received = searched.pdr.lower_pps, [burst.received_pps for burst in mrr]
     return {
-        "mrr_pps": mrr.received_pps,
-        "mrr_offered_pps": mrr.offered_pps,
-        "mrr_loss_ratio": mrr.loss_ratio,
+        "mrr_pps": median(received),
+        "mrr_low_pps": min(received),
+        "mrr_high_pps": max(received),
+        "mrr_offered_pps": median(burst.offered_pps for burst in mrr),
+        "mrr_loss_ratio": median(burst.loss_ratio for burst in mrr),
         "ndr": asdict(searched.ndr),
         "pdr": asdict(searched.pdr),
-        "livelock": None if pdr is None else mrr.received_pps < (1 - profile.width) * pdr,
-        "limited_by": "generator" if searched.pdr.upper_pps is None else "dut",
+        "livelock": None if pdr is None else median(received) < (1 - profile.width) * pdr,
+        "limited_by": _limited_by(searched, carried_pps),
         "bursts": list(searched.bursts),
         **_latencies(offer, profile, pdr, limit_pps),
     }
 
 
+def _limited_by(searched: Searched, carried_pps: float | None) -> str:
+    """Without an upper bound nobody saw the DUT's limit: the cable ended the search, or the generator did.
+
+    Nor is it the DUT's where the sender stood still and then sent too fast.
+    """
+    if searched.pdr.upper_pps is not None:
+        return "generator" if searched.bunched else "dut"
+    full = carried_pps is not None and (searched.pdr.lower_pps or 0.0) >= LINE_FULL * carried_pps
+    return "link" if full else "generator"
+
+
 def _latencies(offer: Offer, profile: Profile, pdr: float | None, limit_pps: float) -> dict[str, Any]:
     """Latency belongs to a load that the DUT can carry: at overload it is a queue's length."""
-    if pdr is None:
-        return {"latency": None, "latency_missing": "no PDR: even the lowest load lost too much", "histograms": []}
+    missing = "no PDR: even the lowest load lost too much" if pdr is None else "not asked for: --no-latency"
+    if pdr is None or not profile.latency_repeats:
+        return {"latency": None, "latency_missing": missing, "histograms": []}
     merged = {}
     for share in LATENCY_SHARES:
         rate = max(share * pdr, IDLE_SHARE * limit_pps)

@@ -1,0 +1,121 @@
+"""Labs as a factor: the same points measured in several labs, and what a lab adds or takes over all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import combinations
+from math import exp, sqrt
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from scipy import stats
+
+from xdplab.analysis.findings import Finding, files_of, points_of
+from xdplab.analysis.intervals import CONFIDENCE, summarise
+from xdplab.analysis.series import valid
+
+MATTERS = 0.05
+"""A share by which labs that are taken to be equal should not differ."""
+
+
+@dataclass(frozen=True)
+class LabRatio:
+    """Rate in lab ``b`` over that in ``a``, over the points that both measured, with its interval."""
+
+    a: str
+    b: str
+    points: int
+    trials: int
+    ratio: float
+    low: float
+    high: float
+
+    @property
+    def differs(self) -> bool:
+        return not self.low <= 1 <= self.high
+
+
+def in_several_labs(trials: pd.DataFrame) -> pd.DataFrame:
+    """Return the valid trials at maximum load of points that more than one lab has measured."""
+    known = valid(trials[trials["rate_requested_pps"].isna() & trials["lab"].notna()])
+    known = known[known["forwarded_pps"].gt(0).fillna(False).astype(bool)]
+    labs = known.groupby("point_id")["lab"].transform("nunique")
+    return known[labs > 1]
+
+
+def by_lab(trials: pd.DataFrame) -> pd.DataFrame:
+    """Return one row a point and lab, of points measured in several: n, mean, median, sd, low, high, cv of the rate."""
+    return summarise(in_several_labs(trials), "forwarded_pps", ["point_id", "lab"])
+
+
+def lab_ratios(trials: pd.DataFrame) -> list[LabRatio]:
+    """Return the ratio of every two labs that have points in common.
+
+    Least squares of log rate on point and lab without interaction (two-way analysis of variance, unbalanced: Searle,
+    Linear Models, ch. 7); t intervals, by Bonferroni over the pairs. Without a spare repetition there is none.
+    """
+    rows = in_several_labs(trials)
+    labs = sorted(rows["lab"].unique())
+    points = {lab: set(rows.loc[rows["lab"] == lab, "point_id"]) for lab in labs}
+    pairs = [(a, b) for a, b in combinations(labs, 2) if points[a] & points[b]]
+    spare = len(rows) - rows["point_id"].nunique() - (len(labs) - 1)
+    if not pairs or spare < 1:
+        return []
+    effects, covariance = _effects(rows, labs, spare)
+    t = float(stats.t.ppf(1 - (1 - CONFIDENCE) / 2 / len(pairs), spare))
+    return [_ratio(rows, points, labs, pair, effects, covariance, t) for pair in pairs]
+
+
+def labs_differ(trials: pd.DataFrame) -> Iterator[Finding]:
+    """The same points forward more in one lab than in another: by 5 % or more, labs that share a run are no equals."""
+    rows = in_several_labs(trials)
+    for found in lab_ratios(trials):
+        if not found.differs:
+            continue
+        pair = rows[rows["lab"].isin([found.a, found.b])]
+        pair = pair[pair.groupby("point_id")["lab"].transform("nunique") > 1]
+        medians = {f"median_pps_{lab}": float(g["forwarded_pps"].median()) for lab, g in pair.groupby("lab")}
+        points = f"{found.points} point{'s' if found.points > 1 else ''} in common"
+        interval = f"{found.low:.1%} to {found.high:.1%}"
+        what = f"lab {found.b} forwards {found.ratio:.1%} of what lab {found.a} does ({interval}), over {points}"
+        numbers = {"ratio": found.ratio, "low": found.low, "high": found.high, **medians}
+        severity = "warning" if abs(found.ratio - 1) >= MATTERS else "info"
+        yield Finding("labs differ", severity, what, points_of(pair), numbers, files_of(pair))  # type: ignore[arg-type]
+
+
+def _effects(rows: pd.DataFrame, labs: list[str], spare: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return each lab's effect on the log rate (the first lab's is 0) and their covariance.
+
+    The points' own effects are swept out of both sides first (Frisch and Waugh, 1933).
+    """
+    rate = pd.Series(np.log(rows["forwarded_pps"].to_numpy(dtype=float)), index=rows.index)
+    dummies = pd.DataFrame({lab: rows["lab"].eq(lab).astype(float) for lab in labs})
+    point = rows["point_id"].to_numpy()
+    y = (rate - rate.groupby(point).transform("mean")).to_numpy()
+    x = (dummies - dummies.groupby(point).transform("mean")).to_numpy()[:, 1:]
+    inverse = np.linalg.pinv(x.T @ x)
+    effects = inverse @ x.T @ y
+    residual = y - x @ effects
+    variance = float(residual @ residual) / spare
+    whole = np.zeros((len(labs), len(labs)))
+    whole[1:, 1:] = variance * inverse
+    return np.concatenate([[0.0], effects]), whole
+
+
+def _ratio(
+    rows: pd.DataFrame,
+    points: dict[str, set[str]],
+    labs: list[str],
+    pair: tuple[str, str],
+    effects: NDArray[np.float64],
+    covariance: NDArray[np.float64],
+    t: float,
+) -> LabRatio:
+    a, b = (labs.index(lab) for lab in pair)
+    shift = float(effects[b] - effects[a])
+    half = t * sqrt(max(0.0, float(covariance[a, a] + covariance[b, b] - 2 * covariance[a, b])))
+    common = points[pair[0]] & points[pair[1]]
+    trials = int((rows["point_id"].isin(common) & rows["lab"].isin(pair)).sum())
+    return LabRatio(*pair, len(common), trials, exp(shift), exp(shift - half), exp(shift + half))

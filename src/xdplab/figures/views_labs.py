@@ -1,0 +1,32 @@
+"""The figure whose factor is the lab: its rate relative to that of the same points in all labs."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from xdplab.analysis.labs import in_several_labs
+from xdplab.figures.caption import caption
+from xdplab.figures.factors import NotApplicableError
+from xdplab.figures.marks import Look, View, collect, marks_frame
+from xdplab.figures.views import Request, labelled, orders, unlimited
+
+
+def relative_rates(trials: pd.DataFrame) -> pd.DataFrame:
+    """Return the trials of points that several labs measured, with ``lab_ratio``: rate / mean of the labs' means."""
+    rows = in_several_labs(trials)
+    if rows.empty:
+        raise NotApplicableError("no point was measured in several labs")
+    means = rows.groupby(["point_id", "lab"])["forwarded_pps"].mean().groupby("point_id").mean()
+    return rows.assign(lab_ratio=rows["forwarded_pps"] / rows["point_id"].map(means))
+
+
+def labs(request: Request) -> View:
+    """Rate by lab, relative to the mean of the same point over all labs."""
+    marks = marks_frame(collect(unlimited(labelled(request)), request.figure, "point"))
+    note = "Each trial's rate over the mean of its point in all labs: 1 where the labs are equal."
+    look = Look(
+        "lab", "rate / mean of all labs", "category", from_zero=False, rules={"": 1.0},
+        x_values=tuple(sorted(request.trials["lab"].dropna().unique())),
+        caption=caption(request.trials, marks, (*request.used, "accesses"), note), **orders(request),
+    )  # fmt: skip
+    return View(marks, look)

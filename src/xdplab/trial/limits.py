@@ -1,0 +1,39 @@
+"""What bounds a trial from outside the DUT: the cable's rate, and what the generator can offer at all."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from xdplab.formats.ethtool import parse_link
+from xdplab.hosts import Host
+from xdplab.labs import Lab
+from xdplab.plan import Point
+
+FrameKey = tuple[str, int, str, int]
+
+
+@dataclass(frozen=True)
+class Limit:
+    """A rate (bits or frames a second), or None and why there is no such number."""
+
+    rate: float | None
+    missing: str | None = None
+
+
+def frame_key(point: Point) -> FrameKey:
+    """Return what a generator's own limit depends on."""
+    return (point.arrangement, point.queues, point.engine, point.frame_bytes)
+
+
+def link_rate(lab: Lab) -> Limit:
+    """Return the link's L1 rate in bit/s: the slower of the ends that the kernel has (DPDK's is of the same cable)."""
+    if lab.virtual:
+        return Limit(None, "a virtual link has no rate, whatever its `speed` says")
+    ends = [(lab.dut, lab.dut_interface)] + ([] if lab.generator.by_dpdk else [(lab.tg, lab.tg_interface)])
+    speeds = [speed for host, interface in ends if (speed := _speed(host, interface)) is not None]
+    return Limit(min(speeds)) if speeds else Limit(None, "neither end says its speed: is the cable in?")
+
+
+def _speed(host: Host, interface: str) -> float | None:
+    answer = host.run(["ethtool", interface], check=False)
+    return parse_link(answer.stdout).speed_bps if answer.ok else None

@@ -1,0 +1,64 @@
+"""Findings about the offered load: a paced load that is lost, a generator that is held back."""
+
+from __future__ import annotations
+
+import pandas as pd
+import pytest
+import synthetic
+
+from xdplab.analysis.derived import derive
+from xdplab.analysis.finding_rules import find
+from xdplab.analysis.findings import Finding
+from xdplab.analysis.verdicts import judged
+
+
+def paced(load: str, rate: float, **columns: object) -> pd.DataFrame:
+    """A DUT on its own CPU that forwards 1.7 Mpps at N = 1600, at a paced load."""
+    factors = {"arrangement": "split", "load": load, "rate_requested_pps": rate, "accesses": 1600}
+    trials = synthetic.run(vary={"workload": ["packet"]}, **factors)
+    return derive(judged(trials.assign(**columns)))
+
+
+def of(trials: pd.DataFrame, rule: str) -> list[Finding]:
+    return [finding for finding in find(trials) if finding.rule == rule]
+
+
+def test_a_load_that_is_carried_is_no_finding() -> None:
+    assert of(paced("1Mpps", 1e6), "paced load is lost") == []
+
+
+def test_a_load_that_is_lost_is_one_and_its_trials_stay_valid() -> None:
+    trials = paced("50%", 3.9e6)
+    assert set(trials["verdict"]) == {"valid"}
+    assert set(trials["limited_by"]) == {"dut"}
+    (found,) = of(trials, "paced load is lost")
+    assert found.severity == "warning"
+    assert "3 of 3 trials lose" in found.what
+    assert "though it is a share of a PDR: the DUT does not carry this load" in found.what
+    assert 0.005 < found.evidence["loss_ratio_low"] <= found.evidence["loss_ratio_high"]
+
+
+def test_what_the_sender_bunched_is_not_the_duts() -> None:
+    trials = paced("3.9Mpps", 3.9e6, tx_late_packets=3_900_000, tx_pause_ms=54.0)
+    (found,) = of(trials, "paced load is lost")
+    assert set(trials["limited_by"]) == {"generator"}
+    assert found.what.endswith("as much as the sender sent late, in bursts")
+
+
+@pytest.mark.parametrize(("alone", "found"), [(4.2e6, 0), (8e6, 1), (None, 0)])
+def test_a_generator_that_is_slower_than_alone_was_held_back(alone: float | None, found: int) -> None:
+    trials = synthetic.run(arrangement="split", vary={"accesses": [400]})
+    trials = trials.assign(generator_pps=pd.array([alone] * len(trials), dtype="Float64"))
+    findings = of(trials, "generator held back")
+    assert len(findings) == found
+    if found:
+        assert "of what it does alone" in findings[0].what
+
+
+def test_a_dut_that_forwards_nothing_is_a_finding() -> None:
+    trials = synthetic.run(arrangement="split", vary={"accesses": [400]})
+    assert of(trials, "nothing forwarded") == []
+    dead = trials.assign(rx_packets=0, dut_tx_packets=0, forwarded_pps=0.0, loss_ratio=1.0)
+    (found,) = of(derive(judged(dead)), "nothing forwarded")
+    assert found.severity == "warning"
+    assert "3 trials forwarded nothing" in found.what

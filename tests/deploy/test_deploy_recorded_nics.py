@@ -1,0 +1,107 @@
+"""What real cards said: excerpts of ethtool's words that their owners have posted, read by the parsers that meet them.
+
+mlx4 (Mellanox/sockperf#21), an Intel card (redhat-performance/tuned#726), ixgbe (ntop/PF_RING#293), sfc
+(Xilinx-CNS/onload#208), a card of 14 queues under an older ethtool (ntop/PF_RING#819), i40e (gamemann/xdp-firewall#72,
+RHsyseng/openshift-checks#22), e1000e (siderolabs/talos#9167), mlx5 (isc-projects/ethq#8), nfp (Netronome's guide).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from xdplab.deploy.settings import Values
+from xdplab.deploy.settings_nic import Coalescing, Pause, Rss
+from xdplab.deploy.settings_table import BY_PREFIX
+from xdplab.formats.ethtool import Channels, Limits, LinkState, Rings, parse_channels, parse_link, parse_rings
+from xdplab.hosts import Result
+from xdplab.labs.doctor import Patient
+from xdplab.labs.doctor_hardware import driver, queue_limit, rss
+
+RECORDED = Path(__file__).parent / "recorded"
+
+
+def words(name: str) -> str:
+    return (RECORDED / f"{name}.txt").read_text()
+
+
+class Card:
+    """A host whose every command says what one card said."""
+
+    name = "dut"
+
+    def __init__(self, recorded: str) -> None:
+        self.text = words(recorded)
+
+    def run(self, argv: Any, **_: Any) -> Result:
+        return Result("dut", tuple(argv), 0, self.text.encode(), b"", 0.0)
+
+
+def card(recorded: str) -> Patient:
+    return Patient(Card(recorded), "dut", "ens2np0")  # type: ignore[arg-type]
+
+
+def test_coalescing_of_an_older_ethtool_comes_back_in_the_words_that_set_it() -> None:
+    read = Coalescing.parse(words("mlx4_c"))
+    assert (read["adaptive-rx"], read["adaptive-tx"], read["rx-usecs"], read["rx-frames"]) == (True, False, 16, 88)
+    assert read["pkt-rate-low"] == 400000
+    assert "rx-frames-low" in read, "shown as rx-frame-low, set as rx-frames-low"
+    (command,) = Coalescing().commands("eth2", {"rx-frames-low": 4, "adaptive-rx": False})
+    assert " ".join(command.argv) == "ethtool -C eth2 rx-frames-low 4 adaptive-rx off"
+
+
+def test_coalescing_is_what_a_card_has_and_nothing_else() -> None:
+    assert Coalescing.parse(words("intel_c")) == {"rx-usecs": 3, "tx-usecs": 3}
+
+
+def test_pause() -> None:
+    assert Pause.parse(words("ixgbe_a")) == {"autoneg": False, "rx": True, "tx": False}
+
+
+@pytest.mark.parametrize(
+    ("recorded", "values"),
+    [("i40e_x", {"equal": 8}), ("fourteen_x", {"equal": 14}), ("sfc_x", {"equal": 1, "hkey": ":".join(["00"] * 40)})],
+)
+def test_rss(recorded: str, values: Values) -> None:
+    assert Rss.parse(words(recorded)) == values
+
+
+def test_channels_and_rings() -> None:
+    assert parse_channels(words("sfc_l")) == Limits(Channels(None, None, 1, 31), Channels(None, None, 1, 4))
+    assert parse_channels(words("older_l")).current == Channels(0, 0, 0, 14)
+    assert parse_rings(words("e1000e_g")) == Limits(Rings(4096, 4096), Rings(256, 256))
+    assert BY_PREFIX["rings"].read(Card("e1000e_g"), "e") == {"rx": 256, "tx": 256}  # type: ignore[arg-type]
+
+
+def test_a_link_has_a_speed_only_where_it_is_up() -> None:
+    assert parse_link(words("ice_link")) == LinkState(25e9, detected=True)
+    assert parse_link(words("i40e_nolink")) == LinkState(None, detected=False)
+    stale = words("ice_link").replace("Link detected: yes", "Link detected: no")
+    assert parse_link(stale).speed_bps is None, "a card without a cable goes on showing its last speed"
+
+
+@pytest.mark.parametrize(
+    ("recorded", "found"),
+    [
+        ("i40e_i", "i40e 2.8.20-k, firmware 6.00 0x800036cb 1.1747.0"),
+        ("mlx5_i", "mlx5_core 3.0-1 (January 2015), firmware 14.23.1020"),
+        ("nfp_i", "nfp 210587a (o-o-t), firmware 0.0.3.5 0.21 nic-2.0.7 nic"),
+    ],
+)
+def test_the_doctor_names_card_and_firmware(recorded: str, found: str) -> None:
+    assert driver(card(recorded)).found == found
+
+
+@pytest.mark.parametrize(
+    ("check", "recorded", "found"),
+    [
+        (queue_limit, "sfc_l", "up to 31"),
+        (queue_limit, "older_l", "up to 16"),
+        (rss, "i40e_x", "16 entries over 8 queues"),
+    ],
+)
+def test_the_doctor_reads_queues_and_their_table(check: Any, recorded: str, found: str) -> None:
+    row = check(card(recorded))
+    assert (row.found, row.verdict) == (found, "ok")

@@ -1,0 +1,53 @@
+"""A netns lab's hosts reached by an inventory, as if they were servers: run, search, restore.
+
+With XDPLAB_TEST_INVENTORY set, every other end-to-end test runs over such an inventory too.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from tests.end_to_end.conftest import _inventory_of, needs_root, xdplab
+from xdplab.deploy.device import snapshot
+from xdplab.labs import Lab
+
+pytestmark = [pytest.mark.root, pytest.mark.lab, needs_root]
+
+PLAN = """
+name: rack
+repetitions: 1
+trial: {warmup_s: 0.05, window_s: 0.2, pause_s: 0.0}
+blocks:
+  - points: {mode: [native, generic, af_xdp], queues: 2, workload: array, accesses: 0}
+    traffic: {engine: afxdp}
+  - points: {mode: native, workload: array, accesses: 1600}
+    traffic: {engine: afxdp, load: [max, 20kpps]}
+    arrangement: split
+"""
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="split needs two CPUs, this machine lets us use one")
+def test_servers_are_measured_and_put_back(lab: Lab, lab_name: str, tmp_path: Path) -> None:
+    if lab.kind == "inventory":
+        pytest.skip("XDPLAB_TEST_INVENTORY is set: all tests do this")
+    rack = _inventory_of(lab_name, tmp_path)
+    (tmp_path / "rack-plan.yaml").write_text(PLAN)
+    before = [snapshot(host, name).values for host, name in ((lab.dut, "vd0"), (lab.tg, "vg0"))]
+    xdplab("--lab", rack, "run", "rack-plan.yaml", "--out", "out", "--no-figures", cwd=tmp_path)
+    (run,) = (tmp_path / "out").iterdir()
+    table = pd.read_parquet(run / "trials.parquet")
+    assert set(table["verdict"]) == {"valid"}, table[["mode", "arrangement", "reason"]]
+    assert set(table["arrangement"]) == {"shared", "split"}
+    split = table[table["arrangement"] == "split"]
+    assert (split["generator_pps"] > 1e5).all(), "tested alone, before the DUT had a program"
+    assert table[table["arrangement"] == "shared"]["generator_pps"].isna().all()
+    reasons = json.loads(table["null_reasons"].iloc[0])
+    assert reasons["link_bps"] == "a virtual link has no rate, whatever its `speed` says"
+    assert [snapshot(host, name).values for host, name in ((lab.dut, "vd0"), (lab.tg, "vg0"))] == before
+    for _ in range(2):
+        assert xdplab("--lab", rack, "restore").stdout.count("nothing was left to put back") == 2

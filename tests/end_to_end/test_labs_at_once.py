@@ -1,0 +1,123 @@
+"""One run in three labs at once, one of which goes down half way; and on the workers of a cluster that runs already."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import secrets
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from distributed import Client
+
+from tests.end_to_end.conftest import needs_root, xdplab
+from xdplab import labs
+from xdplab.deploy.xdp import attached_program
+from xdplab.errors import LabError
+from xdplab.runner import read_state
+from xdplab.store import RunDirectory
+from xdplab.trial.fleet import joined
+from xdplab.trial.runs import shared_by
+
+pytestmark = [pytest.mark.root, pytest.mark.lab, needs_root]
+
+PLAN = """
+name: shared
+repetitions: 5
+trial: {warmup_s: 0.05, window_s: 0.1, pause_s: 0.0}
+blocks: [{points: {mode: native, workload: array, accesses: [0, 100], working_set_bytes: 4096}}]
+"""
+TRIALS = 10
+
+
+@pytest.fixture
+def three() -> Iterator[list[str]]:
+    names = [f"netns:at-once-{secrets.token_hex(3)}-{letter}" for letter in "abc"]
+    for name in names:
+        labs.up(name)
+    yield names
+    for name in names:
+        labs.down(name)
+
+
+def first_to_finish(folder: Path) -> str | None:
+    """Return the lab whose block came back first: it is given another one at once."""
+    lines = [line for journal in folder.glob("*/journal.jsonl") for line in journal.read_text().splitlines()]
+    return next((event["facts"]["lab"] for event in map(json.loads, lines) if event["event"] == "finished"), None)
+
+
+def test_a_lab_that_goes_down_half_way_gives_its_block_back(three: list[str], tmp_path: Path) -> None:
+    (tmp_path / "shared.yaml").write_text(PLAN)
+    options = ["--labs", ",".join(three), "--out", "out", "--no-figures"]
+    argv = [sys.executable, "-m", "xdplab", "run", "shared.yaml", *options]
+    run = subprocess.Popen(argv, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    while (victim := first_to_finish(tmp_path / "out")) is None:
+        assert run.poll() is None, run.communicate()[0]
+        time.sleep(0.02)
+    with contextlib.closing(labs.open_lab(victim)) as lab:
+        while attached_program(lab.dut, lab.dut_interface).program_id is None:
+            assert run.poll() is None, run.communicate()[0]
+    labs.down(victim)
+    said = run.communicate(timeout=200)[0]
+    assert run.returncode == 0, said
+
+    (path,) = (tmp_path / "out").iterdir()
+    lost = [event["lab"] for event in RunDirectory(path).journal.events() if event["event"] == "lab_lost"]
+    assert lost == [victim], said
+    table = pd.read_parquet(path / "trials.parquet")
+    assert set(table["verdict"]) == {"valid"}, table[["lab", "reason"]]
+    assert table["trial_id"].is_unique
+    assert len(table) == TRIALS
+    assert set(table["lab"]) == set(three)
+    assert 0 < (table["lab"] == victim).sum() < TRIALS / 2
+    assert {f"hosts-{name.replace(':', '_')}.json" for name in three} <= {p.name for p in (path / "programs").iterdir()}
+
+
+@pytest.fixture
+def cluster(three: list[str], tmp_path: Path) -> Iterator[str]:
+    """A scheduler, and a worker for each of two labs."""
+    dask, file = [sys.executable, "-m", "distributed.cli.dask_scheduler"], tmp_path / "scheduler.json"
+    local = ["--scheduler-file", str(file), "--no-dashboard"]
+    started = [subprocess.Popen([*dask, "--host", "127.0.0.1", "--port", "0", *local], stderr=subprocess.DEVNULL)]
+    try:
+        until = time.monotonic() + 30
+        while not file.exists() and time.monotonic() < until:
+            time.sleep(0.05)
+        worker = [sys.executable, "-m", "distributed.cli.dask_worker", "--nthreads", "1", *local]
+        for name in three[:2]:
+            argv = [*worker, "--no-nanny", "--resources", f"{name}=1", "--local-directory", str(tmp_path)]
+            started.append(subprocess.Popen(argv, stderr=subprocess.DEVNULL))
+        address = str(json.loads(file.read_text())["address"])
+        with Client(address) as client:
+            client.wait_for_workers(2, timeout=60)
+        yield address
+    finally:
+        for process in reversed(started):
+            process.kill()
+            process.wait()
+
+
+def test_a_cluster_that_runs_already_measures_and_resumes(cluster: str, three: list[str], tmp_path: Path) -> None:
+    (tmp_path / "shared.yaml").write_text(PLAN.replace("repetitions: 5", "repetitions: 2"))
+    there = ["--scheduler", cluster]
+    with pytest.raises(LabError, match=f"no worker has the lab {three[2]}") as refused, joined(three, cluster):
+        pass
+    assert refused.value.remedy == f'`dask worker ADDRESS --nthreads 1 --resources "{three[2]}=1"`'
+    options = ["--labs", ",".join(three[:2]), *there, "--out", "out", "--no-figures"]
+    xdplab("run", "shared.yaml", *options, cwd=tmp_path)
+    (path,) = (tmp_path / "out").iterdir()
+    run = RunDirectory(path)
+    assert {attempt.facts["lab"] for attempt in read_state(run).attempts} == set(three[:2])
+    assert shared_by(run) == (tuple(three[:2]), cluster)
+
+    journal = run.journal.path.read_text().splitlines(keepends=True)
+    run.journal.path.write_text("".join(line for line in journal if f'"lab":"{three[1]}"' not in line))
+    assert read_state(run).owed
+    xdplab("resume", str(path), "--no-figures")
+    assert read_state(run).owed == []
+    assert list(run.journal.events())[-1]["how"] == "complete"
