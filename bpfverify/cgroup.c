@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cgroup.h"
+#include "known_load.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -11,12 +12,17 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-// How each version of control groups names what is needed.
+// How each version of control groups names what is needed. Version 2 charges 64 pages at a time and hands
+// them out from there: below four such steps its peak tells too little.
 static const struct layout {
     const char *mount_type, *option, *peak, *current;
+    long long least_bytes;
+    const char *too_little;
 } LAYOUTS[] = {
-    {"cgroup", "memory", "memory.kmem.max_usage_in_bytes", "memory.kmem.usage_in_bytes"},
-    {"cgroup2", "", "memory.peak", "memory.current"},
+    {"cgroup", "memory", "memory.kmem.max_usage_in_bytes", "memory.kmem.usage_in_bytes", 1,
+     "not a page was charged"},
+    {"cgroup2", "", "memory.peak", "memory.current", 1 << 20,
+     "memory.peak counts in steps of 64 pages, and this load took less than four"},
 };
 
 static const struct layout *layout;
@@ -79,25 +85,20 @@ static bool find_home(const struct layout *wanted) {
     return found;
 }
 
+static void give_up(const char *words, int error) {
+    snprintf(reason, sizeof(reason), "%s%s%s", words, error ? ": " : "", error ? strerror(error) : "");
+    layout = NULL;
+}
+
 // Version 2: children get a controller only where their parent hands it on.
 static void hand_on_memory(void) {
     char control[PATH_MAX + 32];
     snprintf(control, sizeof(control), "%s/cgroup.subtree_control", root);
     int file = open(control, O_WRONLY | O_CLOEXEC);
     if (file < 0 || write(file, "+memory", 7) < 0)
-        snprintf(reason, sizeof(reason), "the memory controller is not to be had: %s", strerror(errno));
+        give_up("the memory controller is not to be had", errno);
     if (file >= 0)
         close(file);
-}
-
-void cgroup_setup(void) {
-    for (size_t i = 0; !layout && i < sizeof(LAYOUTS) / sizeof(LAYOUTS[0]); i++)
-        if (find_mount(&LAYOUTS[i]) && find_home(&LAYOUTS[i]))
-            layout = &LAYOUTS[i];
-    if (!layout)
-        snprintf(reason, sizeof(reason), "no memory control group is mounted");
-    else if (layout->option[0] == '\0')
-        hand_on_memory();
 }
 
 static bool move_to(const char *folder) {
@@ -117,22 +118,50 @@ void cgroup_enter(void) {
         own[0] = '\0';
         return;
     }
-    reason[0] = '\0';
     before = read_number(own, layout->current);
+}
+
+// Ends the group; returns the most bytes charged in it, or -1 where the kernel keeps no peak.
+static long long leave(void) {
+    long long peak = read_number(own, layout->peak);
+    if (!move_to(home))
+        move_to(root);
+    rmdir(own);
+    return peak < 0 || before < 0 ? -1 : peak - before;
+}
+
+// Until 6.17 a program is charged, and what the verifier needs for its work is not. Distributions may carry
+// that change in older kernels, so a load that needs much finds it out.
+static void try_charging(void) {
+    cgroup_enter();
+    if (!own[0])
+        return;
+    bool loaded = known_load();
+    long long charged = leave();
+    if (charged < 0)
+        give_up("this kernel's control groups keep no peak", 0);
+    else if (loaded && charged < KNOWN_LOAD_BYTES)
+        give_up("this kernel charges the verifier's memory to nobody", 0);
+}
+
+void cgroup_setup(void) {
+    for (size_t i = 0; !layout && i < sizeof(LAYOUTS) / sizeof(LAYOUTS[0]); i++)
+        if (find_mount(&LAYOUTS[i]) && find_home(&LAYOUTS[i]))
+            layout = &LAYOUTS[i];
+    if (!layout)
+        give_up("no memory control group is mounted", 0);
+    else if (layout->option[0] == '\0')
+        hand_on_memory();
+    try_charging();
 }
 
 const char *cgroup_leave(long long *peak_bytes) {
     *peak_bytes = -1;
     if (!own[0])
         return reason;
-    long long peak = read_number(own, layout->peak);
-    if (!move_to(home))
-        move_to(root);
-    rmdir(own);
-    if (peak < 0 || before < 0)
-        return "this kernel's control groups keep no peak";
-    if (peak <= before)
-        return "this kernel charges the verifier's memory to nobody";
-    *peak_bytes = peak - before;
+    long long charged = leave();
+    if (charged < layout->least_bytes)
+        return layout->too_little;
+    *peak_bytes = charged;
     return NULL;
 }

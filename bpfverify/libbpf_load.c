@@ -23,6 +23,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#define MOST_IN_VAIN 3
 #define LOG_TAG_BYTES 128 // libbpf wants a log buffer to know the program by
 
 struct slot { // one program of the object being loaded
@@ -164,8 +165,7 @@ static size_t count_programs(struct bpf_object *object) {
     return count;
 }
 
-// What the preparation of its neighbours stopped gets a load of its own; what its own stopped is told with
-// libbpf's words.
+// What its own preparation stopped is told with libbpf's words.
 static void load_alone(const void *bytes, size_t size, long rank) {
     struct bpf_object *object = open_object(bytes, size);
     if (!object) {
@@ -181,6 +181,42 @@ static void load_alone(const void *bytes, size_t size, long rank) {
     bpf_object__close(object);
 }
 
+static size_t count_left(void) {
+    size_t left = 0;
+    for (size_t i = 0; i < slot_count; i++)
+        left += !slots[i].done;
+    return left;
+}
+
+static void load_together(struct bpf_object *object) {
+    prepare_programs(object, -1);
+    bpf_object__load(object);
+    bpf_object__close(object);
+}
+
+// Returns whether it came to any of those that are left.
+static bool load_left(const void *bytes, size_t size) {
+    size_t before = count_left();
+    struct bpf_object *object = before ? open_object(bytes, size) : NULL;
+    if (object)
+        load_together(object);
+    return count_left() < before;
+}
+
+// libbpf stops at the first program it cannot prepare: that one is told of by itself, and the others are
+// loaded together again, unless that has led nowhere for a while. To open an object costs more than to load
+// it: libbpf reads the kernel's whole BTF each time.
+static void load_behind_what_stops(const void *bytes, size_t size) {
+    int in_vain = 0;
+    for (size_t i = 0; i < slot_count; i++) {
+        if (slots[i].done)
+            continue;
+        load_alone(bytes, size, i);
+        if (in_vain < MOST_IN_VAIN)
+            in_vain = load_left(bytes, size) ? 0 : in_vain + 1;
+    }
+}
+
 const char *libbpf_load(const char *path, const void *bytes, size_t size) {
     object_path = path;
     struct bpf_object *object = open_object(bytes, size);
@@ -190,12 +226,8 @@ const char *libbpf_load(const char *path, const void *bytes, size_t size) {
     slots = calloc(slot_count + 1, sizeof(*slots));
     if (!slots)
         abort();
-    prepare_programs(object, -1);
-    bpf_object__load(object);
-    bpf_object__close(object);
-    for (size_t i = 0; i < slot_count; i++)
-        if (!slots[i].done)
-            load_alone(bytes, size, i);
+    load_together(object);
+    load_behind_what_stops(bytes, size);
     free(slots);
     bool none = slot_count == 0;
     slot_count = 0;

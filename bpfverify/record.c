@@ -23,7 +23,7 @@ void record_begin(struct record *record, const char *object, const char *loader)
     record->verdict = LOADER;
     record->xlated_bytes = record->jited_bytes = record->verified_insns = UNKNOWN;
     record->peak_bytes = record->cgroup_peak_bytes = record->branches = UNKNOWN;
-    record->peak_reason = record->cgroup_reason = record->branches_reason = "not asked for";
+    record->peak_reason = record->cgroup_reason = record->branches_reason = "no load of it was watched";
 }
 
 static const char *last_words(const char *log) {

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from xdplab.errors import FormatError
 from xdplab.formats.prevail import PrevailAnswer, parse_answer, parse_list
-from xdplab.formats.verifier_log import VerifierStats, parse_bpfverify, parse_stats
+from xdplab.formats.verifier_log import VerifierStats, last_words, parse_bpfverify, parse_stats
 
 RECORDED = Path(__file__).parent / "recorded" / "prevail"
 LOG = """verification time 1842 usec
@@ -31,6 +31,34 @@ def test_statistics_of_the_log():
     assert parse_stats(LOG) == VerifierStats(1842, 16013, 1000000, 4, 1001, 57, 5)
     assert parse_stats("R1 invalid mem access 'scalar'\n") == VerifierStats()
     assert parse_stats("verification time 3 usec\n" + LOG).verify_us == 1842  # the last verification counts
+
+
+STEPS = """0: (b7) r0 = 0                        ; R0_w=0
+; return data[100];
+from 3 to 5: R0_w=0 R1=ctx()
+"""
+
+
+@pytest.mark.parametrize(
+    ("log", "words"),
+    [
+        ("", ""),
+        (LOG, ""),
+        (STEPS + LOG, ""),
+        (STEPS + "R1 invalid mem access 'scalar'\n" + LOG, "R1 invalid mem access 'scalar'"),
+        ("BPF program is too large.\n" + LOG, "BPF program is too large."),
+        ("back-edge\n" + STEPS + "a\nb\nc\nd\n", "b; c; d"),
+        (
+            "libbpf: prog 'p': BPF program load failed: -22\nlibbpf: prog 'p': -- BEGIN PROG LOAD LOG --\n"
+            + STEPS + "math between pkt pointer and register\n" + LOG
+            + "-- END PROG LOAD LOG --\nlibbpf: prog 'p': failed to load: -22\nlibbpf: failed to load object 'o'\n",
+            "math between pkt pointer and register",
+        ),
+        ("libbpf: Kernel error message: Peer MTU\n", "Peer MTU"),
+    ],
+)  # fmt: skip
+def test_last_words(log, words):
+    assert last_words(log) == words
 
 
 def test_lines_of_bpfverify():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,12 +13,13 @@ import pytest
 from studies_objects import CALLS, MAP_IN_MAP, cyclic, to_rela
 
 from xdplab.formats.verifier_log import parse_bpfverify
+from xdplab.resources import room
 
 SEED = 20250131
 
 
 def corruptions(content: bytes, rng: random.Random) -> Iterator[bytes]:
-    """Cut at every 1 %; a few random bytes each; fields of the tables; relocations that go in circles."""
+    """Cut at every 1 %; a few random bytes each; fields of the tables; another machine; circles."""
     yield from (content[: len(content) * percent // 100] for percent in range(100))
     for _ in range(120):
         changed = bytearray(content)
@@ -30,6 +32,7 @@ def corruptions(content: bytes, rng: random.Random) -> Iterator[bytes]:
         at = rng.randrange(table, len(changed))
         changed[at] = rng.choice((0, 1, 0x7F, 0xFF, changed[at] ^ (1 << rng.randrange(8))))
         yield bytes(changed)
+    yield content[:18] + b"\x3e\x00" + content[20:]  # another machine's
     yield cyclic(content)
     yield cyclic(to_rela(content))
 
@@ -60,3 +63,26 @@ def test_a_verdict_for_every_corrupted_object(sanitized: str, corrupted: list[Pa
     assert "loader" in whole
     broken = [row for row in rows if row.cause and "broke on it" in row.cause]
     assert len(broken) <= len(corrupted) / 50, [row.cause for row in broken]  # libbpf's own faults, contained
+
+
+@pytest.fixture
+def fuzz(tmp_path: Path) -> str:
+    """The libFuzzer target."""
+    probe = ["clang", "-fsanitize=fuzzer", "-xc", "-", "-o", str(tmp_path / "probe")]
+    entry = b"int LLVMFuzzerTestOneInput(const char *data, unsigned long size) { return 0; }"
+    if subprocess.run(probe, input=entry, capture_output=True).returncode:
+        pytest.skip("clang here comes without libFuzzer")
+    shutil.copytree(room("bpfverify"), tmp_path / "fuzz", ignore=shutil.ignore_patterns("*.o", "bpfverify", "fuzz"))
+    subprocess.run(["make", "-s", "fuzz"], cwd=tmp_path / "fuzz", check=True, capture_output=True)
+    return str(tmp_path / "fuzz" / "fuzz")
+
+
+def test_twenty_thousand_fuzzed_objects_are_read(fuzz: str, compile_text, compile_member, tmp_path: Path):
+    seeds = tmp_path / "seeds"
+    seeds.mkdir()
+    for rank, path in enumerate([compile_member("double_strcmp", 3), compile_text(CALLS), compile_text(MAP_IN_MAP)]):
+        (seeds / f"{rank}.o").write_bytes(path.read_bytes())
+    argv = [fuzz, "-runs=20000", f"-seed={SEED}", f"-artifact_prefix={tmp_path}/", str(seeds)]
+    done = subprocess.run(argv, capture_output=True, timeout=120)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert b"Done 20000 runs" in done.stderr

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from xdplab.cli import cli
 from xdplab.errors import ResultsError
 from xdplab.runner import read_state
-from xdplab.studies.verifier import runs
+from xdplab.studies.verifier import STUDY, Request
 from xdplab.studies.verifier.compilers import find_compilers
 from xdplab.studies.verifier.study import VerifierStudy
 
@@ -30,10 +30,14 @@ def objects(verify, compile_member, tmp_path: Path) -> Path:
     return folder
 
 
-def command(*arguments: str) -> str:
-    done = CliRunner().invoke(cli, ["study", "verifier", *arguments], catch_exceptions=False)
+def spoken(*arguments: str) -> str:
+    done = CliRunner().invoke(cli, list(arguments), catch_exceptions=False)
     assert done.exit_code == 0, done.output
     return done.output
+
+
+def command(*arguments: str) -> str:
+    return spoken("study", "verifier", *arguments)
 
 
 def test_one_command_from_objects_to_tables_and_figures(objects: Path, tmp_path: Path):
@@ -53,8 +57,8 @@ def test_one_command_from_objects_to_tables_and_figures(objects: Path, tmp_path:
 
 
 def test_a_run_that_was_ended_goes_on_where_it_stopped(objects: Path, tmp_path: Path, monkeypatch):
-    request = runs.Request((str(objects),), families=(), testbed=False, largest=False, repetitions=1, loads=1)
-    run = runs.start(request, tmp_path / "results")
+    request = Request(objects=(str(objects),), families=(), testbed=False, largest=False, repetitions=1, loads=1)
+    run = STUDY.start(request, tmp_path / "results")
     measured = 0
 
     def stop_at_four(self: VerifierStudy, trial: object, raw: Path, facts: dict[str, object]) -> None:
@@ -67,30 +71,37 @@ def test_a_run_that_was_ended_goes_on_where_it_stopped(objects: Path, tmp_path: 
     original = VerifierStudy.measure
     monkeypatch.setattr(VerifierStudy, "measure", stop_at_four)
     with pytest.raises(KeyboardInterrupt):
-        runs.execute(run, runs.silent())
+        run.execute()
     monkeypatch.undo()
     assert len(read_state(run.directory).settled) == 4
-    rows = json.loads(command("--resume", str(run.directory.path), "--json"))
-    assert len(rows) == 10
+    assert "10 trials: 10 measured" in spoken("resume", str(run.directory.path))
+    assert len(json.loads(command("--resume", str(run.directory.path), "--json"))) == 10
     assert max(a.attempt for a in read_state(run.directory).attempts) == 1  # nothing was measured twice
+
+
+def test_what_is_the_testbed_s_refuses_a_study_s_run(tmp_path: Path):
+    run = STUDY.start(Request(families=("branches",), testbed=False, largest=False, smallest=True), tmp_path)
+    with pytest.raises(ResultsError, match="a study's run"):
+        CliRunner().invoke(cli, ["audit", str(run.directory.path)], catch_exceptions=False)
+    assert "no figure time: no program has both" in spoken("figures", str(run.directory.path))
 
 
 def test_another_run_is_refused(tmp_path: Path):
     (tmp_path / "journal.jsonl").write_text("")
     (tmp_path / "plan.yaml").write_text("name: quick\n")
-    with pytest.raises(ResultsError, match="no run of the verifier study"):
-        runs.open_run(tmp_path)
+    with pytest.raises(ResultsError, match="no run of study verifier"):
+        STUDY.open(tmp_path)
 
 
 @pytest.mark.nightly
 def test_the_sweep_reaches_the_limit_with_every_compiler(tmp_path: Path, verify):
-    request = runs.Request(families=("double_strcmp",), mcpus=("v2", "v3"), testbed=False, repetitions=1, loads=1)
-    run = runs.start(request, tmp_path / "results")
-    runs.execute(run, runs.silent())
-    assert not runs.failures(run)
-    over = runs.table(run)[lambda t: t["verdict"] == "complexity"]
+    request = Request(families=("double_strcmp",), mcpus=("v2", "v3"), testbed=False, repetitions=1, loads=1)
+    run = STUDY.start(request, tmp_path / "results")
+    run.execute()
+    assert not run.failures()
+    over = run.table()[lambda t: t["verdict"] == "complexity"]
     assert set(over["compiler"]) == {c.name for c in find_compilers()}
-    _, largest = runs.tables(run)["largest"]
+    _, largest = run.tables()["largest"]
     assert len(largest) == 2 * len(find_compilers())
     for column in largest.columns[1:]:
         assert largest[column].between(100, 400).all()

@@ -6,6 +6,8 @@ import re
 import stat
 import tarfile
 import zipfile
+from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import pandas as pd
@@ -13,15 +15,17 @@ import pytest
 
 from xdplab.errors import PlanError
 from xdplab.figures.factors import NotApplicableError
+from xdplab.studies.frame import draw_views, schedule
 from xdplab.studies.verifier import summaries
 from xdplab.studies.verifier.compilers import Compiler, find_compilers
 from xdplab.studies.verifier.corpora import carve, collect
 from xdplab.studies.verifier.families import FAMILIES, Member, source
 from xdplab.studies.verifier.largest import Probe, answer, search
-from xdplab.studies.verifier.points import VerifierPoint, schedule
+from xdplab.studies.verifier.points import VerifierPoint
 from xdplab.studies.verifier.prevail import Limits, Runner, find_prevails
 from xdplab.studies.verifier.rows import COLUMNS
-from xdplab.studies.verifier.views import FIGURES, draw_figures, view_of
+from xdplab.studies.verifier.runs import Request, searches
+from xdplab.studies.verifier.views import FIGURES, VIEWS, view_of
 
 RECORDED = Path(__file__).parents[1] / "formats" / "recorded" / "prevail"
 
@@ -41,16 +45,36 @@ def table(*rows: dict[str, object]) -> pd.DataFrame:
     return pd.DataFrame(list(rows)).astype({c.name: c.dtype for c in COLUMNS})
 
 
-@pytest.mark.parametrize("limit", [0, 1, 15, 16, 17, 122, 207, 5000])
+LIMIT = 1_000_000
+
+
+def model(processed: Callable[[int], float]) -> Callable[[int], Probe]:
+    return lambda n: Probe(n, processed(n) <= LIMIT, min(int(processed(n)), LIMIT + 1), LIMIT)
+
+
+@pytest.mark.parametrize("limit", [0, 1, 7, 8, 31, 32, 33, 122, 207, 5000])
 def test_the_search_finds_the_largest_n(limit):
-    probes = list(search(lambda n: n <= limit))
+    """Of a cost that grows with the square, two loads are near the limit."""
+    probes = list(search(model(lambda n: LIMIT * (n / (limit + 0.5)) ** 2)))
     assert answer(probes) == (limit or None)
-    assert len(probes) < 30
     assert len({p.n for p in probes}) == len(probes)
+    assert len(probes) <= (5 if 32 <= limit < 500 else 40)
+
+
+@pytest.mark.parametrize("processed", [lambda n: 50 * n, lambda n: n**3.3, lambda n: 1.02**n, lambda n: LIMIT + n - 99])
+def test_another_growth_is_found_too(processed):
+    probes = list(search(model(processed)))
+    found = answer(probes)
+    assert processed(found) <= LIMIT < processed(found + 1)
+    assert len(probes) < 40
+
+
+def test_a_limit_that_is_not_counted_is_found_too():
+    assert answer(list(search(lambda n: Probe(n, n <= 77)))) == 77
 
 
 def test_no_limit_found_is_no_answer():
-    assert answer(list(search(lambda n: True))) is None
+    assert answer(list(search(lambda n: Probe(n, True)))) is None
     assert answer([Probe(16, False), Probe(8, True)]) is None  # interrupted between the two
 
 
@@ -102,6 +126,56 @@ def test_a_guest_is_measured_once_and_blocks_stay_together():
     assert [t.block for t in trials if t.repetition == 1] == [0] * 4 + [1] * 4
     assert schedule(points, 3, seed=1) == trials != schedule(points, 3, seed=2)
     assert len({t.trial_id for t in trials}) == len(trials)
+
+
+def test_a_guest_searches_for_the_largest_n_of_one_build():
+    compilers = [Compiler(14, ("clang-14",), ""), Compiler(19, ("clang-19",), "")]
+    found = searches(Request(kernels=("host", "6.1")), compilers)
+    assert Counter(p.kernel for p in found) == {"host": 2 * (2 + 3), "6.1": 2}
+    assert {(p.compiler, p.mcpu, p.form) for p in found if p.kernel == "6.1"} == {
+        ("clang 19", "v3", "rolled"),
+        ("clang 19", "v3", "unrolled"),
+    }
+    assert {p.kernel for p in searches(Request(kernels=("host", "6.1"), smallest=True), compilers)} == {"host"}
+    assert searches(Request(), []) == []
+
+
+def test_an_object_keeps_its_name_in_the_run():
+    """The table of types tells by it."""
+    point = VerifierPoint("linux", "host", "verify", "c", "cilium/bpf_xdp #1, v3.o", "0123456789abcdef")
+    assert point.file_name == "cilium-bpf_xdp-1-v3-0123456789ab.o"
+
+
+@pytest.mark.parametrize(
+    ("cause", "kept"),
+    [
+        (
+            "21: Upper bound must be at most r1.shared_region_size (r2)",
+            "Upper bound must be at most shared_region_size",
+        ),
+        ("error: rejected: helper function is unavailable (at 1464)", "rejected: helper function is unavailable"),
+        ("error: Subprogram 'memset' not found in section ''", "Subprogram '…' not found in section '…'"),
+        ("still at it after 10 s", "still at it after 10 s"),
+    ],
+)
+def test_causes_without_their_places(cause, kept):
+    assert summaries.general(cause) == kept
+
+
+def test_instructions_by_compiler_though_the_bytes_are_equal():
+    loop = {"family": "double_strcmp", "form": "rolled", "exit": "<", "n": 1}
+    made = summaries.instruction_counts(
+        table(
+            row(**loop, compiler="clang 14", mcpu="v2", insns=20),
+            row(**loop, compiler="clang 16", mcpu="v2", insns=20),
+            row(**loop, compiler="clang 16", mcpu="v3", insns=15),
+        )
+    )
+    assert made.to_numpy().tolist() == [
+        ["clang 14 + v2", "20"],
+        ["clang 16 + v2", "20"],
+        ["clang 16 + v3", "15 (-25.00 %)"],
+    ]
 
 
 def test_acceptance_sets_the_environment_apart():
@@ -170,7 +244,7 @@ def test_a_time_is_never_drawn_without_its_verdict_nor_a_guests_at_all():
 
 def test_figures_are_drawn_or_say_why_not(tmp_path):
     rows = [row(sha256=str(i), trial_id=f"{i}-r1", insns=10 * i, verify_ns=1e5 * i) for i in range(1, 12)]
-    drawn = {d.name: d for d in draw_figures(table(*rows), tmp_path)}
+    drawn = {d.name: d for d in draw_views(VIEWS, table(*rows), tmp_path, style="paper-1col", run="r")}
     assert {f.suffix for f in drawn["time"].files} == {".svg", ".pdf", ".png", ".csv", ".md"}
     assert "no program" in drawn["prevail-time"].reason
     with pytest.raises(NotApplicableError):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from itertools import takewhile
 
 from xdplab.formats.reading import as_object, json_of, lines_of, refuse, text_field
 
@@ -22,6 +23,14 @@ _COUNTS = re.compile(
     r"peak_states (?P<peak_states>\d+) mark_read (?P<mark_read>\d+)",
     re.MULTILINE,
 )
+
+_INSTRUCTION = re.compile(r"[0-9]+: |; |[Rr][0-9]+=|from [0-9]+ to ")
+_STATISTIC = re.compile(r"processed |verification time|stack depth")
+_REPEATED = re.compile(r"libbpf: (prog |failed to load object|Error in bpf_create_map|map ')|-- END PROG LOAD LOG")
+"""libbpf's ways of saying what the error number says already."""
+
+MOST_WORDS = 3
+"""Lines of a log that are handed on as its last words."""
 
 
 @dataclass(frozen=True)
@@ -76,6 +85,20 @@ def parse_stats(log: str) -> VerifierStats:
     return VerifierStats(verify_us=_count(times[-1]) if times else None, **fields)
 
 
+_KERNEL = "libbpf: Kernel error message: "
+
+
+def last_words(log: str) -> str:
+    """Return why a load failed, from the log of verifier, driver or libbpf: its last three lines at most, on one.
+
+    What comes before the last instruction is the way there; statistics and the error number said again are left out.
+    """
+    lines = [line.strip().removeprefix(_KERNEL) for line in log.splitlines() if line.strip()]
+    told = [line for line in lines if not _STATISTIC.match(line) and not _REPEATED.match(line)]
+    ending = list(takewhile(lambda line: not _INSTRUCTION.match(line), reversed(told)))
+    return "; ".join(reversed(ending[:MOST_WORDS]))
+
+
 def parse_bpfverify(data: bytes | str) -> tuple[VerifiedProgram, ...]:
     """Return one row a program, and one an object that holds none. Raises FormatError naming the line."""
     return tuple(_program(line, number) for number, line in enumerate(lines_of(data, TOOL), start=1))
@@ -121,7 +144,7 @@ def _program(line: str, number: int) -> VerifiedProgram:
         cgroup_reason=words("cgroup_reason"),
         branches=count("branches"),
         branches_reason=words("branches_reason"),
-        complaint=words("words") or _complaint(log),
+        complaint=words("words") or last_words(log) or None,
         stats=parse_stats(log),
     )
 
@@ -130,8 +153,3 @@ def _times(value: object, number: int) -> tuple[int, ...]:
     if not isinstance(value, list) or not all(isinstance(t, int) and not isinstance(t, bool) for t in value):
         refuse(TOOL, "times that are no counts", line=number, text=repr(value))
     return tuple(value)
-
-
-def _complaint(log: str) -> str | None:
-    said = log.split("verification time", 1)[0].split("processed ", 1)[0].strip()
-    return said[-400:] or None

@@ -1,32 +1,8 @@
-"""How long the kernel's verifier takes and how much memory it needs, by program size: over kernels, compilers, PREVAIL.
+"""How long the kernel's verifier takes and how much memory it needs, by program size.
 
-`start` gathers objects and makes a run directory, `execute` measures (and resumes), `table`, `tables` and `draw` show.
+`STUDY.start` gathers objects and makes a run, which measures, resumes, tables and draws itself.
 """
 
-from xdplab.studies.verifier.runs import (
-    Request,
-    VerifierRun,
-    draw,
-    execute,
-    figure,
-    open_run,
-    silent,
-    smallest,
-    start,
-    table,
-    tables,
-)
+from xdplab.studies.verifier.runs import STUDY, Request, VerifierRun, smallest
 
-__all__ = [
-    "Request",
-    "VerifierRun",
-    "draw",
-    "execute",
-    "figure",
-    "open_run",
-    "silent",
-    "smallest",
-    "start",
-    "table",
-    "tables",
-]
+__all__ = ["STUDY", "Request", "VerifierRun", "smallest"]

@@ -1,38 +1,76 @@
-"""The largest N of a family that a verifier still accepts: doubling until it does not, then halving what is between."""
+"""The largest N of a family that a verifier still accepts.
+
+Loads near the limit cost most (a second here, minutes in a guest that counts), so three small ones tell where it must
+be: their processed instructions give a parabola. From there it is closed in by doubling steps, then halved.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+import numpy as np
+
 MOST_N = 1 << 16
+FIRST_N = (8, 16, 32)
 
 
 @dataclass(frozen=True)
 class Probe:
-    """One N that was tried."""
+    """One N that was tried; ``processed`` instructions, of ``limit`` (both None where the kernel did not say)."""
 
     n: int
     accepted: bool
+    processed: int | None = None
+    limit: int | None = None
 
 
-def search(accepts: Callable[[int], bool], start: int = 16) -> Iterator[Probe]:
+Load = Callable[[int], Probe]
+
+
+def search(load: Load) -> Iterator[Probe]:
     """Yield what is tried; the last accepted N below the first refused one is the answer (see `answer`).
 
     Acceptance is taken to fall with N, once; `answer` looks at every probe, so that an exception is seen.
     """
-    low, high = 0, start
-    while high <= MOST_N:
-        probe = Probe(high, accepts(high))
-        yield probe
-        if not probe.accepted:
+    low, high, small = 0, MOST_N + 1, []
+    for n in FIRST_N:
+        small.append(load(n))
+        yield small[-1]
+        if not small[-1].accepted:
+            high = n
             break
-        low, high = high, high * 2
-    while high - low > 1:
-        middle = (low + high) // 2
-        probe = Probe(middle, accepts(middle))
+        low = n
+    if high > MOST_N:
+        for probe in _close_in(load, _predict(small), low):
+            yield probe
+            low, high = (max(low, probe.n), high) if probe.accepted else (low, min(high, probe.n))
+    while high <= MOST_N and high - low > 1:
+        probe = load((low + high) // 2)
         yield probe
-        low, high = (middle, high) if probe.accepted else (low, middle)
+        low, high = (probe.n, high) if probe.accepted else (low, probe.n)
+
+
+def _close_in(load: Load, guess: int, least: int) -> Iterator[Probe]:
+    """Yield probes from the guess on, away from it in doubling steps, until the verdict changes."""
+    first = probe = load(guess)
+    yield first
+    step = 1 if first.accepted else -1
+    while probe.accepted == first.accepted and least < probe.n + step <= MOST_N:
+        probe = load(probe.n + step)
+        yield probe
+        step *= 2
+
+
+def _predict(small: list[Probe]) -> int:
+    """Return the N at which the parabola through what was processed reaches the limit; none that is far away."""
+    counts, limit = [p.processed for p in small if p.processed is not None], small[-1].limit
+    nearest, farthest = small[-1].n + 1, 16 * small[-1].n
+    if len(counts) < len(FIRST_N) or limit is None:
+        return nearest
+    roots = np.roots(np.polyfit(FIRST_N, counts, 2) - [0, 0, limit])
+    ahead = [root.real for root in roots if abs(root.imag) < 1 and root.real > 0]
+    return max(nearest, min(int(min(ahead, default=nearest)), farthest))
 
 
 def answer(probes: list[Probe]) -> int | None:

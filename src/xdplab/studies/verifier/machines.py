@@ -6,72 +6,44 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 from xdplab.deploy.native import build_room
 from xdplab.errors import HostError
-from xdplab.hosts import Host
 from xdplab.hosts.local import LocalHost
-from xdplab.labs import use_lab
 from xdplab.resources import room
-from xdplab.studies.verifier.points import HOST
+from xdplab.studies.places import HOST, Place, place_of
 
 ROOM = "bpfverify"
-GUEST_DIR = "/tmp/bpfverify"
-PATIENCE = {"time": 1, "instructions": 20}
-"""How long a second of a busy machine's clock may take here: a guest that counts instructions is emulated."""
-
-Clock = Literal["time", "instructions"]
 
 
 @dataclass(frozen=True)
 class Machine:
-    """``clock``: what a nanosecond of this machine is: time, or one instruction (a guest under ``-icount``)."""
+    """A place with the study's loader on it: ``command`` and its table of ``types``, as the place finds them."""
 
-    host: Host
+    place: Place
     command: str
     types: str
-    clock: Clock
-    release: str
-
-    def place(self, path: Path) -> str:
-        """Return where the machine finds a file of ours."""
-        if isinstance(self.host, LocalHost):
-            return str(path)
-        target = f"{GUEST_DIR}/{path.name}"
-        self.host.put(path, target)
-        return target
 
     def verify(self, path: str, *options: str, deadline_s: float) -> bytes:
         """Return bpfverify's lines on one object. Raises HostError where it did not end well."""
         argv = [self.command, "--types", self.types, "--deadline", str(int(deadline_s)), *options, path]
-        done = self.host.run(argv, deadline_s=deadline_s * PATIENCE[self.clock] + 10)
+        done = self.place.host.run(argv, deadline_s=deadline_s * self.place.patience + 10)
         if not done.stdout:
-            raise HostError(f"{self.host.name}: bpfverify said nothing of {path}")
+            raise HostError(f"{self.place.label}: bpfverify said nothing of {path}")
         return done.stdout
 
 
 @contextmanager
 def machine_of(kernel: str, cache_dir: Path, types: Path) -> Iterator[Machine]:
     """Give the machine that runs a kernel; a guest boots for it, and ends with the block."""
-    local = LocalHost()
-    command = build_room(local, ROOM, str(cache_dir))
-    if kernel == HOST:
-        yield Machine(local, command, str(types), "time", _release(local))
-        return
-    with use_lab(f"vm:{kernel}:count") as lab:
-        guest = lab.host("guest")
-        # Where it cannot be mounted, the charged peak stays unknown, and says so.
-        guest.run(["mount", "-t", "cgroup2", "none", "/sys/fs/cgroup"], check=False)
-        guest.put(Path(command), f"{GUEST_DIR}/{ROOM}", mode=0o755)
-        guest.put(types, f"{GUEST_DIR}/types")
-        yield Machine(guest, f"{GUEST_DIR}/{ROOM}", f"{GUEST_DIR}/types", "instructions", _release(guest))
+    command = build_room(LocalHost(), ROOM, str(cache_dir))
+    with place_of(kernel if kernel == HOST else f"vm:{kernel}:count") as place:
+        if kernel != HOST:
+            # Where it cannot be mounted, the charged peak stays unknown, and says so.
+            place.host.run(["mount", "-t", "cgroup2", "none", "/sys/fs/cgroup"], check=False)
+        yield Machine(place, place.put(Path(command), mode=0o755), place.put(types))
 
 
 def known_types() -> str:
     """Return the table of types that comes with the study."""
     return (room("verifier_progs") / "known.types").read_text()
-
-
-def _release(host: Host) -> str:
-    return host.run(["uname", "-r"]).text.strip()

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
-import random
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+import re
+from dataclasses import dataclass
 from typing import Any, Literal
 
+from xdplab.studies.frame import Point, Trial
+from xdplab.studies.places import HOST
 from xdplab.studies.verifier.corpora import Subject
 
 Task = Literal["verify", "largest"]
-HOST = "host"
 LINUX = "linux"
 
 
 @dataclass(frozen=True)
-class VerifierPoint:
+class VerifierPoint(Point):
     """``verifier``: ``linux`` or the name of a PREVAIL; ``kernel``: ``host``, or a guest's such as ``6.1``, or ''.
 
     ``task`` ``verify`` hands one object over; ``largest`` looks for the largest N of a family that is accepted, and
@@ -39,8 +37,19 @@ class VerifierPoint:
     mcpu: str | None = None
 
     @property
-    def point_id(self) -> str:
-        return hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()[:12]
+    def block(self) -> tuple[str, ...]:
+        return (self.verifier, self.kernel)
+
+    @property
+    def once(self) -> bool:
+        """A guest counts instructions instead of time, and two boots agree; a search finds what it finds."""
+        return self.kernel not in (HOST, "") or self.task == "largest"
+
+    @property
+    def file_name(self) -> str:
+        """Its object's within a run: path in the corpus with ``-`` for what is no letter, told apart by its content."""
+        words = re.sub(r"[^A-Za-z0-9_.]+", "-", self.object.removesuffix(".o"))
+        return f"{words[-100:]}-{self.sha256[:12]}.o"
 
     def __str__(self) -> str:
         where = f"Linux {self.kernel}" if self.verifier == LINUX else self.verifier
@@ -48,17 +57,7 @@ class VerifierPoint:
         return f"{what}, {where}"
 
 
-@dataclass(frozen=True)
-class VerifierTrial:
-    """One measurement of one point; a block is a verifier on a kernel."""
-
-    point: VerifierPoint
-    repetition: int
-    block: int
-
-    @property
-    def trial_id(self) -> str:
-        return f"{self.point.point_id}-r{self.repetition}"
+VerifierTrial = Trial[VerifierPoint]
 
 
 def point_of(subject: Subject, verifier: str, kernel: str) -> VerifierPoint:
@@ -75,26 +74,3 @@ def member_columns(subject: Subject) -> dict[str, Any]:
         return {}
     compiled = {"compiler": subject.compiler, "mcpu": subject.mcpu}
     return {"family": member.family, "n": member.n, **member.chosen, **compiled}
-
-
-def point_from(fields: Mapping[str, Any]) -> VerifierPoint:
-    """Return a point as `asdict` wrote it."""
-    return VerifierPoint(**fields)
-
-
-def schedule(points: Sequence[VerifierPoint], repetitions: int, seed: int) -> list[VerifierTrial]:
-    """Return every trial in the order it is measured: a block a machine, its points shuffled anew each repetition.
-
-    A guest counts instructions instead of time, and two boots agree: it is measured once.
-    """
-    groups: dict[tuple[str, str], list[VerifierPoint]] = {}
-    for point in points:
-        groups.setdefault((point.verifier, point.kernel), []).append(point)
-    trials = []
-    for repetition in range(1, repetitions + 1):
-        rng = random.Random(f"{seed}/{repetition}")
-        for block, ((_, kernel), members) in enumerate(groups.items()):
-            if repetition == 1 or kernel in (HOST, ""):
-                chosen = [p for p in members if repetition == 1 or p.task == "verify"]
-                trials += [VerifierTrial(point, repetition, block) for point in rng.sample(chosen, len(chosen))]
-    return trials

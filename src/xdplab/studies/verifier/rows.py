@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import statistics
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from xdplab.formats.reading import lines_of
 from xdplab.formats.verifier_log import VerifiedProgram, parse_bpfverify
 from xdplab.runner import Attempt, read_state
 from xdplab.store import RunDirectory
+from xdplab.studies.tables import Column, typed
 from xdplab.studies.verifier.largest import Probe, answer
 from xdplab.studies.verifier.points import LINUX, VerifierTrial
 from xdplab.studies.verifier.study import PREVAIL_RAW, PROBES, TIMED, WATCHED
@@ -23,63 +24,53 @@ NOT_TIME = "a guest that counts instructions has no time"
 NOT_COUNTED = "time, not instructions"
 
 
-@dataclass(frozen=True)
-class Column:
-    """A column of the table: ``kind`` is ``factor``, ``count``, ``time``, ``memory`` or ``verdict``."""
-
-    name: str
-    dtype: str
-    kind: str
-    text: str
-
-
 COLUMNS = (
-    Column("run_id", "string", "factor", "the run"),
-    Column("trial_id", "string", "factor", "point and repetition"),
-    Column("repetition", "Int64", "factor", "1 …; a guest is measured once, since it counts"),
-    Column("verifier", "string", "factor", "linux, or the name of a PREVAIL"),
-    Column("kernel", "string", "factor", "host, a guest's version, or null for PREVAIL"),
-    Column("kernel_release", "string", "factor", "uname -r of it"),
-    Column("label", "string", "factor", "verifier and kernel in words, for figures"),
-    Column("clock", "string", "factor", "what the machine's nanosecond is: time or instructions"),
-    Column("corpus", "string", "factor", "directory, archive, family, or system"),
-    Column("object", "string", "factor", "path within the corpus, or what was generated"),
-    Column("sha256", "string", "factor", "of the object's bytes"),
-    Column("section", "string", "factor", "ELF section of the program"),
-    Column("program", "string", "factor", "its function"),
-    Column("program_type", "string", "factor", "as libbpf names it"),
-    Column("loader", "string", "factor", "libbpf or raw (objects that libbpf 1.0 does not take)"),
-    Column("family", "string", "factor", "of a generated program"),
-    Column("n", "Int64", "factor", "its size: iterations or branches"),
-    Column("form", "string", "factor", "rolled or unrolled"),
-    Column("exit", "string", "factor", "how a loop ends: < or !="),
-    Column("maps", "string", "factor", "btf or legacy"),
-    Column("compiler", "string", "factor", "which clang"),
-    Column("mcpu", "string", "factor", "instruction set"),
-    Column("insns", "Int64", "count", "instructions handed to the verifier"),
-    Column("insns_hash", "string", "factor", "of those instructions, map descriptors apart"),
-    Column("verdict", "string", "verdict", "accepted, rejected, complexity, environment, no_type, loader"),
-    Column("cause", "string", "verdict", "why not accepted"),
-    Column("complaint", "string", "verdict", "the verifier's or loader's own last words"),
-    Column("loads", "Int64", "count", "loads (or PREVAIL runs) behind the times"),
-    Column("load_ns", "Float64", "time", "median of BPF_PROG_LOAD; of PREVAIL's process, wall"),
-    Column("load_instructions", "Float64", "count", "the same where the clock counts instructions"),
-    Column("verify_ns", "Float64", "time", "the kernel's own word (µs steps); PREVAIL (old): of its analysis"),
-    Column("verify_instructions", "Float64", "count", "the same where the clock counts instructions"),
-    Column("rest_ns", "Float64", "time", "load less verifying: JIT, allocation, the system call (null from 7.2 on)"),
-    Column("user_ns", "Float64", "time", "PREVAIL: user time of its process"),
-    Column("processed_insns", "Int64", "count", "instructions the verifier looked at"),
-    Column("total_states", "Int64", "count", "states it made"),
-    Column("peak_states", "Int64", "count", "states it held at once"),
-    Column("max_states_per_insn", "Int64", "count", "of one instruction"),
-    Column("branches", "Int64", "count", "calls of push_stack(); null where the compiler inlined it"),
-    Column("peak_bytes", "Float64", "memory", "page tracepoints; PREVAIL: of its process"),
-    Column("cgroup_peak_bytes", "Float64", "memory", "memory control group"),
-    Column("peak_reason", "string", "verdict", "why peak_bytes is null"),
-    Column("cgroup_reason", "string", "verdict", "why cgroup_peak_bytes is null"),
-    Column("branches_reason", "string", "verdict", "why branches is null"),
-    Column("xlated_bytes", "Float64", "memory", "size after the verifier's rewriting"),
-    Column("jited_bytes", "Float64", "memory", "size as machine code; null where interpreted"),
+    Column("run_id", "string", "the run", "factor"),
+    Column("trial_id", "string", "point and repetition", "factor"),
+    Column("repetition", "Int64", "1 …; a guest is measured once, since it counts", "factor"),
+    Column("verifier", "string", "linux, or the name of a PREVAIL", "factor"),
+    Column("kernel", "string", "host, a guest's version, or null for PREVAIL", "factor"),
+    Column("kernel_release", "string", "uname -r of it", "factor"),
+    Column("label", "string", "verifier and kernel in words, for figures", "factor"),
+    Column("clock", "string", "what the machine's nanosecond is: time or instructions", "factor"),
+    Column("corpus", "string", "directory, archive, family, or system", "factor"),
+    Column("object", "string", "path within the corpus, or what was generated", "factor"),
+    Column("sha256", "string", "of the object's bytes", "factor"),
+    Column("section", "string", "ELF section of the program", "factor"),
+    Column("program", "string", "its function", "factor"),
+    Column("program_type", "string", "as libbpf names it", "factor"),
+    Column("loader", "string", "libbpf or raw (objects that libbpf 1.0 does not take)", "factor"),
+    Column("family", "string", "of a generated program", "factor"),
+    Column("n", "Int64", "its size: iterations or branches", "factor"),
+    Column("form", "string", "rolled or unrolled", "factor"),
+    Column("exit", "string", "how a loop ends: < or !=", "factor"),
+    Column("maps", "string", "btf or legacy", "factor"),
+    Column("compiler", "string", "which clang", "factor"),
+    Column("mcpu", "string", "instruction set", "factor"),
+    Column("insns", "Int64", "instructions handed to the verifier", "count"),
+    Column("insns_hash", "string", "of those instructions, map descriptors apart", "factor"),
+    Column("verdict", "string", "accepted, rejected, complexity, environment, no_type, loader", "verdict"),
+    Column("cause", "string", "why not accepted", "verdict"),
+    Column("complaint", "string", "the verifier's or loader's own last words", "verdict"),
+    Column("loads", "Int64", "loads (or PREVAIL runs) behind the times", "count"),
+    Column("load_ns", "Float64", "median of BPF_PROG_LOAD; of PREVAIL's process, wall", "time"),
+    Column("load_instructions", "Float64", "the same where the clock counts instructions", "count"),
+    Column("verify_ns", "Float64", "the kernel's own word (µs steps); PREVAIL (old): of its analysis", "time"),
+    Column("verify_instructions", "Float64", "the same where the clock counts instructions", "count"),
+    Column("rest_ns", "Float64", "load less verifying: JIT, allocation, the system call (null from 7.2 on)", "time"),
+    Column("user_ns", "Float64", "PREVAIL: user time of its process", "time"),
+    Column("processed_insns", "Int64", "instructions the verifier looked at", "count"),
+    Column("total_states", "Int64", "states it made", "count"),
+    Column("peak_states", "Int64", "states it held at once", "count"),
+    Column("max_states_per_insn", "Int64", "of one instruction", "count"),
+    Column("branches", "Int64", "calls of push_stack(); null where the compiler inlined it", "count"),
+    Column("peak_bytes", "Float64", "page tracepoints; PREVAIL: of its process", "memory"),
+    Column("cgroup_peak_bytes", "Float64", "memory control group", "memory"),
+    Column("peak_reason", "string", "why peak_bytes is null", "verdict"),
+    Column("cgroup_reason", "string", "why cgroup_peak_bytes is null", "verdict"),
+    Column("branches_reason", "string", "why branches is null", "verdict"),
+    Column("xlated_bytes", "Float64", "size after the verifier's rewriting", "memory"),
+    Column("jited_bytes", "Float64", "size as machine code; null where interpreted", "memory"),
 )
 JIT_INSIDE_SINCE = (7, 2)
 """From this kernel on bpf_check() runs the JIT, so load less verifying is not the JIT's share."""
@@ -93,8 +84,7 @@ def table_of(run: RunDirectory, trials: Iterable[VerifierTrial]) -> pd.DataFrame
         for attempt in read_state(run).last.values()
         for row in _rows(run, by_id[attempt.trial_id], attempt)
     ]
-    table = pd.DataFrame(rows, columns=[c.name for c in COLUMNS])
-    return _with_sizes(table.astype({c.name: c.dtype for c in COLUMNS}))
+    return _with_sizes(typed(rows, COLUMNS))
 
 
 def _with_sizes(table: pd.DataFrame) -> pd.DataFrame:

@@ -1,45 +1,29 @@
-"""What one does with a run of the study: start it, execute or resume it, read its table, draw it."""
+"""The verifier study as a kind of study: what is asked for, gathered, measured, tabled and drawn."""
 
 from __future__ import annotations
 
-import json
-import secrets
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
-import yaml
-from matplotlib.axes import Axes
-from rich.console import Console
 
-from xdplab.errors import PlanError, ResultsError
-from xdplab.figures import Drawn, FigureError
-from xdplab.figures import draw as draw_view
-from xdplab.figures.draw import Panels
+from xdplab.errors import PlanError
 from xdplab.programs import cache_directory
-from xdplab.runner import Observer, PlainObserver, RunState, read_state, run_trials
-from xdplab.store import RunDirectory
+from xdplab.studies import frame
+from xdplab.studies.frame import Gathered, Kind, StudyRun
+from xdplab.studies.places import HOST
+from xdplab.studies.tables import Table
 from xdplab.studies.verifier import corpora
 from xdplab.studies.verifier.compilers import Compiler, find_compilers
 from xdplab.studies.verifier.families import FAMILIES, Member
 from xdplab.studies.verifier.machines import known_types
-from xdplab.studies.verifier.points import (
-    HOST,
-    LINUX,
-    VerifierPoint,
-    VerifierTrial,
-    member_columns,
-    point_from,
-    point_of,
-    schedule,
-)
+from xdplab.studies.verifier.points import LINUX, VerifierPoint, member_columns, point_of
 from xdplab.studies.verifier.prevail import Limits, Prevail, find_prevails
 from xdplab.studies.verifier.rows import largest_of, table_of
 from xdplab.studies.verifier.study import Means, VerifierStudy
-from xdplab.studies.verifier.summaries import tables_of, write_tables
-from xdplab.studies.verifier.views import FIGURES, draw_figures, view_of
+from xdplab.studies.verifier.summaries import tables_of
+from xdplab.studies.verifier.views import VIEWS
 
 LOOP_SIZES = (1, 2, 3, 5, 10, 20, 50, 100, 150, 200, 250, 350)
 """The last two are beyond the limit of a million processed instructions, rolled and unrolled."""
@@ -54,7 +38,7 @@ TESTBED_ACCESSES = (0, 10, 100, 1000)
 
 
 @dataclass(frozen=True)
-class Request:
+class Request(frame.Request):
     """What is asked for. Empty ``compilers`` or ``mcpus`` are all that are here; ``prevails`` those on PATH."""
 
     objects: tuple[str, ...] = ()
@@ -65,13 +49,13 @@ class Request:
     families: tuple[str, ...] = tuple(FAMILIES)
     testbed: bool = True
     largest: bool = True
-    repetitions: int = 3
     loads: int = 20
     budget_ms: int = 500
     limit_s: float = 60.0
     types: str | None = None
-    seed: int = 1
-    smallest: bool = False
+
+
+VerifierRun = StudyRun[Request, VerifierPoint]
 
 
 def smallest(request: Request) -> Request:
@@ -82,61 +66,24 @@ def smallest(request: Request) -> Request:
     )
 
 
-@dataclass(frozen=True)
-class VerifierRun:
-    """A run of the study on disk."""
-
-    directory: RunDirectory
-    request: Request
-    points: tuple[VerifierPoint, ...]
-    notes: tuple[str, ...]
-
-    @property
-    def trials(self) -> list[VerifierTrial]:
-        return schedule(self.points, self.request.repetitions, self.request.seed)
-
-
-def start(request: Request, parent: Path, name: str = "verifier") -> VerifierRun:
-    """Gather what is to be verified, compile what is generated, and make a run directory; nothing is measured yet.
+def gather(request: Request) -> Gathered[VerifierPoint]:
+    """Gather what is to be verified, and compile what is generated.
 
     Raises PlanError for what cannot be used, ProgramError where a compiler refuses.
     """
     compilers = _chosen_compilers(request)
     prevails = find_prevails(request.prevails)
     subjects = _subjects(request, compilers)
-    points = [*_points(request, subjects, prevails), *_searches(request, compilers)]
+    points = [*_points(request, subjects, prevails), *searches(request, compilers)]
     if not points:
         raise PlanError("there is nothing to verify", remedy="name objects, or leave the families in")
-    plan = {"study": "verifier"} | asdict(request)
-    plan["prevails"] = [f"{p.name}={p.path}" for p in prevails]
-    directory = RunDirectory.create(
-        parent,
-        name,
-        run_id=secrets.token_hex(4),
-        plan_yaml=yaml.safe_dump(json.loads(json.dumps(plan)), sort_keys=False),
-    )
-    _write_objects(directory, subjects, request.types)
-    notes = _left_out(compilers, prevails)
-    directory.write_json("points.json", {"points": [asdict(p) for p in points], "notes": notes})
-    run = VerifierRun(directory, request, tuple(points), tuple(notes))
-    directory.journal.append("planned", trials=[t.trial_id for t in run.trials])
-    return run
+    own = Path(request.types).read_text() if request.types else ""
+    files = {f"objects/{point_of(subject, '', '').file_name}": subject.content for subject in subjects}
+    return Gathered(points, files | {"known.types": (own + known_types()).encode()}, _left_out(compilers, prevails))
 
 
-def open_run(path: Path) -> VerifierRun:
-    """Open a run of this study. Raises ResultsError where ``path`` is none."""
-    directory = RunDirectory.open(path)
-    plan = yaml.safe_load((path / "plan.yaml").read_text())
-    if not isinstance(plan, dict) or plan.pop("study", None) != "verifier":
-        raise ResultsError(f"{path} is no run of the verifier study", remedy="`xdplab status` tells what it is")
-    fields: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in plan.items()}
-    request = Request(**fields)
-    known = json.loads((path / "points.json").read_text())
-    return VerifierRun(directory, request, tuple(map(point_from, known["points"])), tuple(known["notes"]))
-
-
-def execute(run: VerifierRun, observer: Observer) -> RunState:
-    """Measure what the run owes. What a machine cannot is a verdict of its trials; the rest goes on."""
+def measurer(run: VerifierRun) -> VerifierStudy:
+    """Return what measures a run's trials, with the compilers and verifiers that are here now."""
     request = run.request
     means = Means(
         objects=run.directory.path / "objects",
@@ -148,46 +95,18 @@ def execute(run: VerifierRun, observer: Observer) -> RunState:
         budget_ms=request.budget_ms,
         limits=Limits(wall_s=request.limit_s),
     )
-    with run.directory.writer():
-        return run_trials(run.directory, run.trials, VerifierStudy(means), observer, retries=0, pause_s=0.0)
+    return VerifierStudy(means)
 
 
-def table(run: VerifierRun) -> pd.DataFrame:
-    """Return one row a program of what was measured, and keep it as ``verifier.parquet``."""
-    found = table_of(run.directory, run.trials)
-    run.directory.write_table("verifier.parquet", found)
-    return found
+def _table(run: VerifierRun) -> pd.DataFrame:
+    return table_of(run.directory, run.trials)
 
 
-def tables(run: VerifierRun) -> dict[str, tuple[str, pd.DataFrame]]:
-    """Return title and content of the study's tables."""
-    return tables_of(table(run), largest_of(run.directory, run.trials))
+def _tables(run: VerifierRun, table: pd.DataFrame) -> dict[str, Table]:
+    return tables_of(table, largest_of(run.directory, run.trials))
 
 
-def draw(run: VerifierRun, style: str = "paper-1col") -> list[Drawn]:
-    """Write every table and draw every figure there is data for; return the figures, and why the others are not."""
-    write_tables(tables(run), run.directory.path / "tables")
-    return draw_figures(table(run), run.directory.figures, style=style)
-
-
-def figure(run: VerifierRun, name: str, style: str = "paper-1col") -> Axes | Panels:
-    """Draw one figure for a notebook. Raises FigureError where there is none of that name, or nothing to draw."""
-    found = next((figure for figure in FIGURES if figure.name == name), None)
-    if found is None:
-        raise FigureError(f"no figure {name!r}", remedy=f"figures are {', '.join(f.name for f in FIGURES)}")
-    return draw_view(view_of(found, table(run)), style)
-
-
-def failures(run: VerifierRun) -> list[str]:
-    """Return one line a trial that did not come to a measurement."""
-    state = read_state(run.directory)
-    by_id = {t.trial_id: t for t in run.trials}
-    return [f"{by_id[a.trial_id].point}: {a.reason}" for a in state.last.values() if a.status != "measured"]
-
-
-def silent() -> Observer:
-    """An observer that says nothing."""
-    return PlainObserver(Console(quiet=True))
+STUDY = Kind("verifier", Request, VerifierPoint, gather, measurer, _table, _tables, VIEWS)
 
 
 def _chosen_compilers(request: Request) -> list[Compiler]:
@@ -241,27 +160,27 @@ def _fits_guest(subject: corpora.Subject) -> bool:
     return subject.member is None or subject.member.family == "branches" or subject.member.n <= GUEST_MOST_N
 
 
-def _searches(request: Request, compilers: Sequence[Compiler]) -> list[VerifierPoint]:
-    """The searches for the largest N of double_strcmp on this machine's kernel."""
-    if not request.largest or HOST not in request.kernels or "double_strcmp" not in request.families:
+def searches(request: Request, compilers: Sequence[Compiler]) -> list[VerifierPoint]:
+    """Return the searches for the largest N of double_strcmp: of every build here, of one in a guest (15 s a load)."""
+    if not request.largest or "double_strcmp" not in request.families:
         return []
-    forms = ((), (("form", "unrolled"),))
-    made = []
-    for compiler in compilers:
-        for mcpu in (m for m in request.mcpus if m in compiler.instruction_sets):
-            for options in forms:
-                subject = corpora.Subject("", "", b"", Member("double_strcmp", 0, options), compiler.name, mcpu)
-                columns = member_columns(subject) | {"n": None}
-                name = f"double_strcmp {columns['form']}, {compiler.name} {mcpu}"
-                made.append(VerifierPoint(LINUX, HOST, "largest", "double_strcmp", name, "", **columns))
-    return made
+    builds = [(c.name, mcpu) for c in compilers for mcpu in request.mcpus if mcpu in c.instruction_sets]
+    newest = [build for build in builds if build[0] == builds[-1][0]]
+    single = [build for build in newest if build[1] == "v3"] or newest[-1:]
+    guests = (
+        []
+        if request.smallest
+        else [(kernel, *build) for kernel in request.kernels if kernel != HOST for build in single]
+    )
+    here = [(HOST, *build) for build in builds if HOST in request.kernels]
+    return [_search(*place, options) for place in (*here, *guests) for options in ((), (("form", "unrolled"),))]
 
 
-def _write_objects(directory: RunDirectory, subjects: Sequence[corpora.Subject], types: str | None) -> None:
-    for subject in subjects:
-        directory.write_bytes(f"objects/{subject.sha256[:16]}.o", subject.content)
-    own = Path(types).read_text() if types else ""
-    directory.write_bytes("known.types", (own + known_types()).encode())
+def _search(kernel: str, compiler: str, mcpu: str, options: tuple[tuple[str, str], ...]) -> VerifierPoint:
+    subject = corpora.Subject("", "", b"", Member("double_strcmp", 0, options), compiler, mcpu)
+    columns = member_columns(subject) | {"n": None}
+    name = f"double_strcmp {columns['form']}, {compiler} {mcpu}"
+    return VerifierPoint(LINUX, kernel, "largest", "double_strcmp", name, "", **columns)
 
 
 def _left_out(compilers: Sequence[Compiler], prevails: Sequence[Prevail]) -> list[str]:

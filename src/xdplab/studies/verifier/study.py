@@ -15,7 +15,7 @@ from xdplab.formats.verifier_log import parse_bpfverify
 from xdplab.hosts.local import LocalHost
 from xdplab.studies.verifier.compilers import Compiler, compile_object
 from xdplab.studies.verifier.families import Member, source
-from xdplab.studies.verifier.largest import search
+from xdplab.studies.verifier.largest import Probe, search
 from xdplab.studies.verifier.machines import ROOM, Machine, machine_of
 from xdplab.studies.verifier.points import LINUX, VerifierPoint, VerifierTrial
 from xdplab.studies.verifier.prevail import Limits, Prevail, Runner
@@ -64,30 +64,31 @@ class VerifierStudy:
         if point.verifier != LINUX:
             self._prevail(point, raw, facts)
         elif self._machine is not None:
-            facts.update(kernel_release=self._machine.release, clock=self._machine.clock)
+            place = self._machine.place
+            facts.update(kernel_release=place.release, clock=place.clock)
             (self._largest if point.task == "largest" else self._verify)(self._machine, point, raw)
 
     def _object(self, point: VerifierPoint) -> Path:
-        return self._means.objects / f"{point.sha256[:16]}.o"
+        return self._means.objects / point.file_name
 
     def _verify(self, machine: Machine, point: VerifierPoint, raw: Path) -> None:
         """Time the loads, then load once more and count memory and branches: watching costs time."""
-        path = machine.place(self._object(point))
-        most = self._means.loads if machine.clock == "time" else min(GUEST_LOADS, self._means.loads)
+        path = machine.place.put(self._object(point))
+        most = self._means.loads if machine.place.clock == "time" else min(GUEST_LOADS, self._means.loads)
         loads = ("--loads", str(most), "--budget-ms", str(self._means.budget_ms))
         (raw / TIMED).write_bytes(machine.verify(path, *loads, deadline_s=OBJECT_DEADLINE_S))
         (raw / WATCHED).write_bytes(machine.verify(path, "--watch", deadline_s=OBJECT_DEADLINE_S))
 
     def _largest(self, machine: Machine, point: VerifierPoint, raw: Path) -> None:
-        def accepts(n: int) -> bool:
-            path = machine.place(self._compile(point, n))
+        def load(n: int) -> Probe:
+            path = machine.place.put(self._compile(point, n))
             program = parse_bpfverify(machine.verify(path, deadline_s=OBJECT_DEADLINE_S))[0]
             if program.verdict not in ("accepted", "complexity"):
                 raise ProgramError(f"N = {n} is {program.verdict}: {program.cause}; there is no limit to find")
-            return program.verdict == "accepted"
+            return Probe(n, program.verdict == "accepted", program.stats.processed_insns, program.stats.limit_insns)
 
         with (raw / PROBES).open("w") as file:
-            for probe in search(accepts):
+            for probe in search(load):
                 file.write(json.dumps(asdict(probe)) + "\n")
 
     def _compile(self, point: VerifierPoint, n: int) -> Path:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
-from pathlib import Path
+from collections.abc import Callable
 
 import pandas as pd
 
-from xdplab.figures.save import write_whole
+from xdplab.studies.tables import Table
 from xdplab.studies.verifier.points import LINUX
 
 PROGRAM = ["sha256", "section", "program"]
@@ -61,6 +60,12 @@ _PLACES = (
     (re.compile(r" \(libbpf:.*", re.DOTALL), ""),
     (re.compile(r"^\d+(:\d+)?: (.*?)\s*(\(.*)?$"), r"\2"),  # PREVAIL: ``21: Upper bound … (r1 …)``
     (re.compile(r"^(unmarshaling error) at \d+"), r"\1"),
+    (re.compile(r"^error: "), ""),
+    (re.compile(r" \(at \d+\)$"), ""),
+    (re.compile(r"'[^']*'"), "'…'"),
+    (re.compile(r"\b(map_fd|function id) \d+"), r"\1 …"),
+    (re.compile(r" \[\d+-\d+\)"), ""),
+    (re.compile(r"\br\d+\."), ""),
 )
 
 
@@ -72,7 +77,7 @@ def general(cause: str) -> str:
 
 
 def confusion(table: pd.DataFrame) -> pd.DataFrame:
-    """Return how many programs the verifier of a row refuses that the verifier of a column accepts.
+    """Return how many programs the verifier of a row refuses that the verifier of a column accepts; empty for one.
 
     Only what both judged counts: what a machine lacks is no verdict of its verifier.
     """
@@ -82,6 +87,8 @@ def confusion(table: pd.DataFrame) -> pd.DataFrame:
         index="key", columns="label", values="verdict", aggfunc="first"
     )
     labels = [label for label in dict.fromkeys(rows["label"]) if label in wide]
+    if len(labels) < 2:
+        return pd.DataFrame()
     refused = {label: wide[label].notna() & wide[label].ne("accepted") for label in labels}
     counts = {
         column: [int((refused[row] & wide[column].eq("accepted")).sum()) if row != column else pd.NA for row in labels]
@@ -97,22 +104,23 @@ def _program_key(rows: pd.DataFrame) -> pd.Series:
 def instruction_counts(table: pd.DataFrame) -> pd.DataFrame:
     """Return instructions of double_strcmp after 1, 2 and ≥ 3 iterations by compiler and instruction set.
 
-    Percentages are against the first compiler and set, as seed 003 prints them.
+    Percentages are against the first compiler and set that has a program, as seed 003 prints them.
     """
-    rows = first_of_each(table[(table["family"] == "double_strcmp") & (table["verifier"] == LINUX)])
-    rows = rows[rows["form"].eq("rolled") & rows["exit"].eq("<") & rows["n"].isin([1, 2, 3])]
+    rows = table[(table["family"] == "double_strcmp") & (table["verifier"] == LINUX)]
+    rows = rows[rows["form"].eq("rolled") & rows["exit"].eq("<") & rows["n"].isin(list(ITERATIONS))]
     wide = rows.pivot_table(index=["compiler", "mcpu"], columns="n", values="insns", aggfunc="first")
     out = pd.DataFrame({"compiled by": [f"{compiler} + {mcpu}" for compiler, mcpu in wide.index]})
     for n, words in ITERATIONS.items():
         if n in wide:
-            out[words] = [_against(value, wide[n].iloc[0]) for value in wide[n]]
+            base = wide[n].dropna().iloc[0]
+            out[words] = [_against(value, base) for value in wide[n]]
     return out
 
 
 def _against(value: float, base: float) -> str:
     if pd.isna(value):
         return ""
-    return f"{value:.0f}" + ("" if value == base or pd.isna(base) else f" ({(value / base - 1) * 100:+.2f} %)")
+    return f"{value:.0f}" + ("" if value == base else f" ({(value / base - 1) * 100:+.2f} %)")
 
 
 def headline(largest: pd.DataFrame) -> pd.DataFrame:
@@ -121,7 +129,7 @@ def headline(largest: pd.DataFrame) -> pd.DataFrame:
         return largest
     named = largest.assign(
         compiled=largest["compiler"] + " + " + largest["mcpu"],
-        column=largest["family"] + " " + largest["form"].fillna("") + ", " + largest["kernel"],
+        column=largest["form"].fillna("") + ", " + largest["kernel"],
     )
     wide = named.pivot_table(index="compiled", columns="column", values="largest_n", aggfunc="first", dropna=False)
     return wide.astype("Int64").rename_axis("compiled by", axis=0).rename_axis(None, axis=1).reset_index()
@@ -135,25 +143,11 @@ TABLES: dict[str, tuple[str, Callable[[pd.DataFrame], pd.DataFrame]]] = {
 }
 
 
-def tables_of(table: pd.DataFrame, largest: pd.DataFrame) -> dict[str, tuple[str, pd.DataFrame]]:
-    """Return title and content of every table that has content."""
-    made = {name: (title, build(table)) for name, (title, build) in TABLES.items()} if len(table) else {}
-    made["largest"] = ("Largest N that is accepted (limit of processed instructions)", headline(largest))
-    return {name: found for name, found in made.items() if not found[1].empty}
-
-
-def write_tables(made: Mapping[str, tuple[str, pd.DataFrame]], folder: Path) -> list[Path]:
-    """Write each as Markdown and CSV. Raises ResultsError."""
-    paths = []
-    for name, (title, frame) in made.items():
-        paths.append(write_whole(folder / f"{name}.md", f"# {title}\n\n{markdown(frame)}".encode()))
-        paths.append(write_whole(folder / f"{name}.csv", frame.to_csv(index=False, lineterminator="\n").encode()))
-    return paths
-
-
-def markdown(frame: pd.DataFrame) -> str:
-    """Return a table as Markdown; null is an empty cell."""
-    cells = [[str(name) for name in frame.columns]]
-    cells += [["" if pd.isna(value) else str(value) for value in row] for row in frame.itertuples(index=False)]
-    lines = ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in cells]
-    return "\n".join([lines[0], "|" + " --- |" * len(frame.columns), *lines[1:]]) + "\n"
+def tables_of(table: pd.DataFrame, largest: pd.DataFrame) -> dict[str, Table]:
+    """Return every table; one without content is empty."""
+    made = {name: Table(title, build(table)) for name, (title, build) in TABLES.items()} if len(table) else {}
+    return made | {
+        "largest": Table(
+            "Largest N of double_strcmp that is accepted (limit of processed instructions)", headline(largest)
+        )
+    }

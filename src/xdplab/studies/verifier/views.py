@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from functools import partial
 
 import numpy as np
 import pandas as pd
 
 from xdplab.analysis.intervals import interval
-from xdplab.figures import Drawn, Look, View, marks_frame, save
+from xdplab.figures import Look, View, marks_frame
 from xdplab.figures.factors import NotApplicableError
-from xdplab.figures.save import write_whole
+from xdplab.studies.frame import MakeView
 from xdplab.studies.verifier.points import LINUX
-from xdplab.studies.verifier.summaries import ENVIRONMENT, markdown
+from xdplab.studies.verifier.summaries import ENVIRONMENT
 
 FEWEST_FOR_TREND = 8
+REASONS = {"peak_bytes": "peak_reason", "cgroup_peak_bytes": "cgroup_reason", "branches": "branches_reason"}
 Choose = Callable[[pd.DataFrame], pd.DataFrame]
 
 
@@ -45,6 +46,15 @@ def _loops(table: pd.DataFrame) -> pd.DataFrame:
     return _btf(table.loc[table["family"].eq("double_strcmp").fillna(False)])
 
 
+def _sized(table: pd.DataFrame) -> pd.DataFrame:
+    """A kernel's, without rolled loops: their work grows with N and their instructions do not."""
+    return _growing(_linux(table))
+
+
+def _growing(table: pd.DataFrame) -> pd.DataFrame:
+    return table.loc[table["form"].fillna("").ne("rolled")]
+
+
 def _btf(table: pd.DataFrame) -> pd.DataFrame:
     """Loops that end by ``<``, with maps of today: what is compared over anything else."""
     return table.loc[table["exit"].fillna("<").eq("<") & table["maps"].fillna("btf").eq("btf")]
@@ -57,6 +67,10 @@ def _linux_loops(table: pd.DataFrame) -> pd.DataFrame:
 def _native(table: pd.DataFrame) -> pd.DataFrame:
     rows = _linux(table)
     return rows.loc[rows["clock"].eq("time").fillna(False)]
+
+
+def _native_sized(table: pd.DataFrame) -> pd.DataFrame:
+    return _growing(_native(table))
 
 
 def _native_loops(table: pd.DataFrame) -> pd.DataFrame:
@@ -94,27 +108,31 @@ def _one_built(table: pd.DataFrame) -> pd.DataFrame:
     return _one_build(_linux_loops(table))
 
 
+def _versus_sized(table: pd.DataFrame) -> pd.DataFrame:
+    return _growing(_versus(table))
+
+
 def _versus_loops(table: pd.DataFrame) -> pd.DataFrame:
     return _one_build(_loops(_versus(table)))
 
 
 FIGURES = (
-    Figure("time", "insns", "verify_ns", INSNS, TIME, MS, choose=_linux, note=TIMED),
-    Figure("memory", "insns", "peak_bytes", INSNS, MEMORY, KB, choose=_linux),
-    Figure("memory-cgroup", "insns", "cgroup_peak_bytes", INSNS, "peak charged memory, kB", KB, choose=_linux),
-    Figure("processed", "insns", "processed_insns", INSNS, PROCESSED, choose=_linux),
-    Figure("states", "insns", "total_states", INSNS, "states made", choose=_linux),
-    Figure("branches", "insns", "branches", INSNS, BRANCHES, choose=_linux),
-    Figure("counted", "insns", "verify_instructions", INSNS, COUNTED_INSNS, MILLION, note=COUNTED),
-    Figure("loads", "insns", "loads", INSNS, "loads behind a time", choose=_native),
+    Figure("time", "insns", "verify_ns", INSNS, TIME, MS, choose=_sized, note=TIMED),
+    Figure("memory", "insns", "peak_bytes", INSNS, MEMORY, KB, choose=_sized),
+    Figure("memory-cgroup", "insns", "cgroup_peak_bytes", INSNS, "peak charged memory, kB", KB, choose=_sized),
+    Figure("processed", "insns", "processed_insns", INSNS, PROCESSED, choose=_sized),
+    Figure("states", "insns", "total_states", INSNS, "states made", choose=_sized),
+    Figure("branches", "insns", "branches", INSNS, BRANCHES, choose=_sized),
+    Figure("counted", "insns", "verify_instructions", INSNS, COUNTED_INSNS, MILLION, choose=_sized, note=COUNTED),
+    Figure("loads", "insns", "loads", INSNS, "loads behind a time", choose=_native_sized),
     Figure("loops-time", "n", "verify_ns", ITERATIONS, TIME, MS, COMPILER, FORM_SET, "line", _native_loops, TIMED),
     Figure("loops-memory", "n", "peak_bytes", ITERATIONS, MEMORY, KB, COMPILER, FORM_SET, "line", _native_loops),
     Figure("compilers", "n", "processed_insns", ITERATIONS, PROCESSED, 1, COMPILER, FORM_SET, "line", _native_loops),
     Figure("kernels", "n", "processed_insns", ITERATIONS, PROCESSED, 1, LABEL, FORM, "line", _one_built),
     Figure("kernels-memory", "n", "peak_bytes", ITERATIONS, MEMORY, KB, LABEL, FORM, "line", _one_built),
     Figure("kernels-branches", "n", "branches", ITERATIONS, BRANCHES, 1, LABEL, FORM, "line", _one_built),
-    Figure("prevail-time", "insns", "load_ns", INSNS, LOADING, MS, choose=_versus),
-    Figure("prevail-memory", "insns", "peak_bytes", INSNS, MEMORY, KB, choose=_versus),
+    Figure("prevail-time", "insns", "load_ns", INSNS, LOADING, MS, choose=_versus_sized),
+    Figure("prevail-memory", "insns", "peak_bytes", INSNS, MEMORY, KB, choose=_versus_sized),
     Figure("prevail-loops", "n", "load_ns", ITERATIONS, LOADING, MS, LABEL, FORM, "line", _versus_loops),
 )  # fmt: skip
 
@@ -126,12 +144,19 @@ def view_of(figure: Figure, table: pd.DataFrame) -> View:
     shown = chosen.dropna(subset=[name for name in needed if name in chosen])
     shown = shown[~shown["verdict"].isin(ENVIRONMENT) & (shown[figure.y] > 0) & (shown[figure.x] > 0)]
     if shown.empty:
-        raise NotApplicableError(f"no program has both {figure.x} and {figure.y}")
+        raise NotApplicableError(f"no program has both {figure.x} and {figure.y}{_because(figure, chosen)}")
     labelled = shown.assign(
         panel=_joined(shown, figure.panel), hue=_joined(shown, figure.hue), mark=_verdicts(shown["verdict"])
     )
     marks = [*_marks(figure, labelled), *(_trends(figure, labelled) if figure.kind == "point" else [])]
     return View(marks_frame(marks), _look(figure, shown))
+
+
+def _because(figure: Figure, chosen: pd.DataFrame) -> str:
+    """The reason that the table gives most often for a null, where it gives any."""
+    column = REASONS.get(figure.y, "")
+    said = chosen[column].dropna() if column in chosen else chosen.iloc[:0]
+    return f": {said.mode().iloc[0]}" if len(said) else ""
 
 
 def _joined(rows: pd.DataFrame, names: Sequence[str]) -> pd.Series:
@@ -186,25 +211,10 @@ def _caption(figure: Figure, shown: pd.DataFrame) -> tuple[str, ...]:
     repetitions = int(shown["repetition"].nunique())
     words = f"{repetitions} repetition" + ("s" if repetitions > 1 else "")
     first = f"{len(programs)} programs, {' and '.join(dict.fromkeys(shown['label']))}; n = {words}."
-    trend = "Lines: fits of a power law to what is accepted." if figure.kind == "point" else ""
+    trend = (
+        "Lines: fits of a power law to what is accepted. Rolled loops are left out." if figure.kind == "point" else ""
+    )
     return tuple(part for part in (first, figure.note, trend) if part)
 
 
-def draw_figures(table: pd.DataFrame, folder: Path, *, style: str = "paper-1col") -> list[Drawn]:
-    """Draw every figure the table holds something for, with its marks as CSV and Markdown; for the rest, the reason."""
-    drawn = []
-    for figure in FIGURES:
-        try:
-            view = view_of(figure, table)
-        except NotApplicableError as error:
-            drawn.append(Drawn(figure.name, figure.name, (), str(error)))
-            continue
-        files = save(view, folder, figure.name, style=style, source=_source(table))
-        shown = view.marks.drop(columns=["file", "limited_by"]).dropna(axis=1, how="all")
-        note = write_whole(folder / f"{figure.name}.md", f"# {figure.y_label}\n\n{markdown(shown)}".encode())
-        drawn.append(Drawn(figure.name, figure.name, (*files, note)))
-    return drawn
-
-
-def _source(table: pd.DataFrame) -> dict[str, str]:
-    return {"run": ", ".join(sorted(table["run_id"].dropna().unique()))}
+VIEWS: dict[str, MakeView] = {figure.name: partial(view_of, figure) for figure in FIGURES}

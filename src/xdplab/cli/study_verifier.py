@@ -1,0 +1,54 @@
+"""`study verifier`: what the kernel's verifier takes, over sizes, kernels, compilers, and against PREVAIL."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from xdplab.cli.conduct import conduct, run_options
+from xdplab.studies.verifier import STUDY, Request
+from xdplab.studies.verifier import smallest as made_smallest
+from xdplab.studies.verifier.families import FAMILIES
+
+
+@click.command()
+@click.argument("objects", nargs=-1)
+@click.option("--smallest", is_flag=True, help="Few sizes, one repetition: a minute, and every figure has points.")
+@click.option("--kernel", "kernels", multiple=True, metavar="host|VERSION", help="host (the default), 5.10, 6.1 …")
+@click.option("--prevail", "prevails", multiple=True, metavar="[NAME=]PATH", help="PREVAIL commands; else PATH's own.")
+@click.option("--compiler", "compilers", multiple=True, metavar="NAME", help='Such as "clang 14"; all that are here.')
+@click.option("--mcpu", "mcpus", multiple=True, type=click.Choice(["v1", "v2", "v3", "v4"]), help="v2, v3 and v4.")
+@click.option("--family", "families", multiple=True, type=click.Choice([*FAMILIES, "none"]), help="All by default.")
+@click.option("--testbed/--no-testbed", default=True, show_default=True, help="The XDP lab's own programs.")
+@click.option("--largest/--no-largest", default=True, show_default=True, help="Look for the largest N accepted.")
+@click.option("--repetitions", type=click.IntRange(1, 1000), default=3, show_default=True)
+@click.option("--loads", type=click.IntRange(1, 1000), default=20, show_default=True, help="Of a program, at most.")
+@click.option("--limit-s", type=click.FloatRange(1, 3600), default=60.0, show_default=True, help="Of one PREVAIL run.")
+@click.option("--types", type=click.Path(exists=True, dir_okay=False), help="OBJECT SECTION TYPE lines (see the docs).")
+@run_options
+def verifier(
+    objects: tuple[str, ...],
+    smallest: bool,
+    out: Path,
+    name: str | None,
+    resume: Path | None,
+    as_json: bool,
+    **chosen: object,
+) -> int:
+    """How long the kernel's verifier takes and how much memory it needs, by program size.
+
+    OBJECTS are BPF objects, directories or archives of them, or the word system. Generated families are added.
+    """
+    return conduct(
+        STUDY, lambda: _request(objects, smallest, chosen), out=out, name=name, resume=resume, as_json=as_json
+    )
+
+
+def _request(objects: tuple[str, ...], smallest: bool, chosen: dict[str, object]) -> Request:
+    """What was not said stays at the request's own default."""
+    said = {key: value for key, value in chosen.items() if value != ()}
+    if said.get("families") == ("none",):
+        said["families"] = ()
+    request = Request(objects=objects, **said)  # type: ignore[arg-type]
+    return made_smallest(request) if smallest else request

@@ -1,0 +1,231 @@
+"""What every study of the execution side is: a request becomes points, points become a run, a run shows itself.
+
+A study is one `Kind`: what it asks for, what it measures, and how its table, tables and figures are made. Order,
+journal, resume and progress are the runner's; everything shown is derived from the journal and the raw files of a run.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import random
+import secrets
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+import pandas as pd
+import yaml
+from matplotlib.axes import Axes
+from rich.console import Console
+
+from xdplab.errors import ResultsError
+from xdplab.figures import Drawn, FigureError, NotApplicableError, View, save
+from xdplab.figures import draw as draw_view
+from xdplab.figures.draw import Panels
+from xdplab.figures.save import write_whole
+from xdplab.runner import Attempt, Observer, PlainObserver, RunState, Study, read_state, run_trials
+from xdplab.store import RunDirectory
+from xdplab.studies.tables import Table, markdown, write_tables
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a person asks for; a study adds its own fields: scalars, and tuples of scalars. Kept as plan.yaml."""
+
+    repetitions: int = 3
+    seed: int = 1
+    smallest: bool = False
+
+
+@dataclass(frozen=True)
+class Point:
+    """One combination of a study's factors; a study adds its fields, all of them scalars. Give it a ``__str__``."""
+
+    @property
+    def point_id(self) -> str:
+        return hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()[:12]
+
+    @property
+    def block(self) -> tuple[str, ...]:
+        """What is set up once for all points that share it, such as a kernel that is booted."""
+        return ()
+
+    @property
+    def once(self) -> bool:
+        """True where repeating it would tell nothing new: it is measured in the first repetition only."""
+        return False
+
+
+R = TypeVar("R", bound=Request)
+P = TypeVar("P", bound=Point)
+MakeView = Callable[[pd.DataFrame], View]
+
+
+@dataclass(frozen=True)
+class Trial(Generic[P]):
+    """One measurement of one point."""
+
+    point: P
+    repetition: int
+    block: int
+
+    @property
+    def trial_id(self) -> str:
+        return f"{self.point.point_id}-r{self.repetition}"
+
+
+@dataclass(frozen=True)
+class Gathered(Generic[P]):
+    """What a request comes to here: its points, files that are to be kept in the run, what is left out and why."""
+
+    points: Sequence[P]
+    files: Mapping[str, bytes] = field(default_factory=dict)
+    notes: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class Kind(Generic[R, P]):
+    """A kind of study.
+
+    ``gather`` may raise PlanError; ``measurer`` makes what the runner drives; ``table`` gives one row a measurement and
+    ``tables`` what is printed; ``views`` gives each figure by name, and raises NotApplicableError where the table holds
+    nothing for it.
+    """
+
+    name: str
+    request: type[R]
+    point: type[P]
+    gather: Callable[[R], Gathered[P]]
+    measurer: Callable[[StudyRun[R, P]], Study[Trial[P]]]
+    table: Callable[[StudyRun[R, P]], pd.DataFrame]
+    tables: Callable[[StudyRun[R, P], pd.DataFrame], dict[str, Table]]
+    views: Mapping[str, MakeView]
+
+    def start(self, request: R, parent: Path, name: str | None = None) -> StudyRun[R, P]:
+        """Gather what is to be measured and make a run directory in ``parent``; nothing is measured yet.
+
+        Raises PlanError for what cannot be used.
+        """
+        found = self.gather(request)
+        plan = {"study": self.name} | json.loads(json.dumps(asdict(request)))
+        text = yaml.safe_dump(plan, sort_keys=False)
+        directory = RunDirectory.create(parent, name or self.name, run_id=secrets.token_hex(4), plan_yaml=text)
+        for relative, content in found.files.items():
+            directory.write_bytes(relative, content)
+        directory.write_json("points.json", {"points": [asdict(p) for p in found.points], "notes": list(found.notes)})
+        run = StudyRun(self, directory, request, tuple(found.points), tuple(found.notes))
+        directory.journal.append("planned", trials=[t.trial_id for t in run.trials])
+        return run
+
+    def open(self, path: Path) -> StudyRun[R, P]:
+        """Open a run of this study. Raises ResultsError where ``path`` is none."""
+        directory = RunDirectory.open(path)
+        if study_of(directory) != self.name:
+            raise ResultsError(f"{path} is no run of study {self.name}", remedy="its plan.yaml says what it is")
+        plan = yaml.safe_load((path / "plan.yaml").read_text())
+        asked: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in plan.items() if k != "study"}
+        known = json.loads((path / "points.json").read_text())
+        points = tuple(self.point(**fields) for fields in known["points"])
+        return StudyRun(self, directory, self.request(**asked), points, tuple(known["notes"]))
+
+
+@dataclass(frozen=True)
+class StudyRun(Generic[R, P]):
+    """A run of a study on disk."""
+
+    kind: Kind[R, P]
+    directory: RunDirectory
+    request: R
+    points: tuple[P, ...]
+    notes: tuple[str, ...]
+
+    @property
+    def trials(self) -> list[Trial[P]]:
+        return schedule(self.points, self.request.repetitions, self.request.seed)
+
+    @property
+    def state(self) -> RunState:
+        return read_state(self.directory)
+
+    def attempts(self) -> Iterator[tuple[Trial[P], Attempt, Path]]:
+        """Give each tried trial with its last attempt and the folder of that attempt's raw files."""
+        by_id = {trial.trial_id: trial for trial in self.trials}
+        for attempt in self.state.last.values():
+            yield by_id[attempt.trial_id], attempt, self.directory.raw_dir(attempt.trial_id, attempt.attempt)
+
+    def execute(self, observer: Observer | None = None) -> RunState:
+        """Measure what the run owes. What cannot be is the verdict of its trials; the rest goes on."""
+        with self.directory.writer():
+            seen = observer or silent()
+            return run_trials(self.directory, self.trials, self.kind.measurer(self), seen, retries=0, pause_s=0.0)
+
+    def table(self) -> pd.DataFrame:
+        """Return one row a measurement, and keep them as ``STUDY.parquet``."""
+        found = self.kind.table(self)
+        self.directory.write_table(f"{self.kind.name}.parquet", found)
+        return found
+
+    def tables(self) -> dict[str, Table]:
+        """Return title and content of every table that has content."""
+        made = self.kind.tables(self, self.table())
+        return {name: table for name, table in made.items() if not table.frame.empty}
+
+    def draw(self, style: str = "paper-1col") -> list[Drawn]:
+        """Write every table and draw every figure there is data for; return the figures, and why others are not."""
+        write_tables(self.tables(), self.directory.path / "tables")
+        return draw_views(self.kind.views, self.table(), self.directory.figures, style=style, run=self.directory.run_id)
+
+    def figure(self, name: str, style: str = "paper-1col") -> Axes | Panels:
+        """Draw one figure for a notebook. Raises FigureError where there is none of that name, or nothing to draw."""
+        if name not in self.kind.views:
+            raise FigureError(f"no figure {name!r}", remedy=f"figures are {', '.join(self.kind.views)}")
+        return draw_view(self.kind.views[name](self.table()), style)
+
+    def failures(self) -> list[str]:
+        """Return one line a trial that did not come to a measurement."""
+        return [f"{trial.point}: {last.reason}" for trial, last, _ in self.attempts() if last.status != "measured"]
+
+
+def draw_views(
+    views: Mapping[str, MakeView], table: pd.DataFrame, folder: Path, *, style: str, run: str
+) -> list[Drawn]:
+    """Draw every figure the table holds something for, its marks as CSV and Markdown; for the rest, the reason."""
+    drawn = []
+    for name, make in views.items():
+        try:
+            view = make(table)
+        except NotApplicableError as error:
+            drawn.append(Drawn(name, name, (), str(error)))
+            continue
+        files = save(view, folder, name, style=style, source={"run": run})
+        shown = view.marks.drop(columns=["file", "limited_by"]).dropna(axis=1, how="all")
+        note = write_whole(folder / f"{name}.md", f"# {view.look.y_label}\n\n{markdown(shown)}".encode())
+        drawn.append(Drawn(name, name, (*files, note)))
+    return drawn
+
+
+def study_of(directory: RunDirectory) -> str | None:
+    """Return the name of the study a run belongs to; None for a run of the XDP testbed."""
+    plan = yaml.safe_load((directory.path / "plan.yaml").read_text())
+    return plan.get("study") if isinstance(plan, dict) else None
+
+
+def schedule(points: Sequence[P], repetitions: int, seed: int) -> list[Trial[P]]:
+    """Return every trial in the order it is measured: block after block, its points shuffled anew each repetition."""
+    groups: dict[tuple[str, ...], list[P]] = {}
+    for point in points:
+        groups.setdefault(point.block, []).append(point)
+    trials = []
+    for repetition in range(1, repetitions + 1):
+        rng = random.Random(f"{seed}/{repetition}")
+        for block, members in enumerate(groups.values()):
+            chosen = [point for point in members if repetition == 1 or not point.once]
+            trials += [Trial(point, repetition, block) for point in rng.sample(chosen, len(chosen))]
+    return trials
+
+
+def silent() -> Observer:
+    """An observer that says nothing."""
+    return PlainObserver(Console(quiet=True))

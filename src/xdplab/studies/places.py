@@ -1,0 +1,104 @@
+"""Where a study measures: this machine, or a lab of one host; and what a nanosecond of its clock is worth."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from xdplab.errors import HostError, UnsupportedError
+from xdplab.hosts import Host
+from xdplab.hosts.local import LocalHost
+from xdplab.labs import Lab, use_lab
+from xdplab.labs.base import Clock
+
+HOST = "host"
+_JIT = "net.core.bpf_jit_enable"
+_PATIENCE = {"time": 1, "instructions": 20}
+_GUEST_DIR = "/tmp/xdplab-study"
+
+
+@dataclass(frozen=True)
+class Place:
+    """``clock``: what a nanosecond here is: time, or one instruction (a guest under ``-icount``).
+
+    ``label`` is for figures and tables; it says which kernel, and what the clock is.
+    """
+
+    name: str
+    host: Host
+    clock: Clock
+    release: str
+    label: str
+
+    @property
+    def patience(self) -> int:
+        """How many of our seconds a second of work may take: a guest that counts instructions is emulated."""
+        return _PATIENCE[self.clock]
+
+    def put(self, path: Path, *, mode: int = 0o644) -> str:
+        """Return where the place finds a file of ours; it is copied into a guest."""
+        if isinstance(self.host, LocalHost):
+            return str(path)
+        target = f"{_GUEST_DIR}/{path.name}"
+        self.host.put(path, target, mode=mode)
+        return target
+
+    @contextmanager
+    def jit(self, enabled: bool) -> Iterator[None]:
+        """Have BPF compiled or interpreted in this block, read back.
+
+        Raises UnsupportedError where the kernel has no interpreter, or none but it.
+        """
+        before = self._jit_setting()
+        wanted = "1" if enabled else "0"
+        try:
+            self.host.run(["sysctl", "-q", "-w", f"{_JIT}={wanted}"], check=False)
+            obtained = self._jit_setting()
+            if (obtained or "0") != wanted:
+                raise UnsupportedError(f"{self.label}: {_JIT} stays {obtained}: {_NO_CHOICE[enabled]}")
+            yield
+        finally:
+            self.host.run(["sysctl", "-q", "-w", f"{_JIT}={before}"], check=False)
+
+    def _jit_setting(self) -> str | None:
+        """Return the setting; None where the kernel has no such setting: it was built without a JIT."""
+        done = self.host.run(["sysctl", "-n", _JIT], check=False)
+        return done.text.strip() if done.ok else None
+
+
+_NO_CHOICE = {False: "its kernel has no interpreter (CONFIG_BPF_JIT_ALWAYS_ON)", True: "its kernel has no JIT"}
+
+
+@contextmanager
+def place_of(name: str) -> Iterator[Place]:
+    """Give the place: ``host``, or a lab's name such as ``vm:6.1:count`` or ``uml``, which is up in this block.
+
+    Raises UnsupportedError for a lab whose clock is worth nothing, LabError where one cannot be had or is in use.
+    """
+    if name == HOST:
+        release = platform.release()
+        yield Place(name, LocalHost(), "time", release, f"this machine, Linux {release}")
+        return
+    with use_lab(name) as lab:
+        if lab.clock is None:
+            raise UnsupportedError(f"{name}: {lab.label}", remedy=f"{name.removesuffix(':functional')}:count counts")
+        # Another study in the same guest would be counted too, and each would switch the other's JIT.
+        with lab.lock():
+            yield _in(name, lab, lab.clock)
+
+
+def _in(name: str, lab: Lab, clock: Clock) -> Place:
+    guest = lab.host("guest")
+    release = guest.run(["uname", "-r"]).text.strip()
+    if not release:
+        raise HostError(f"{name}: its kernel does not tell its release")
+    return Place(name, guest, clock, release, _label(name, release, clock))
+
+
+def _label(name: str, release: str, clock: Clock) -> str:
+    kind = name.partition(":")[0]
+    worth = "instructions counted" if clock == "instructions" else "time"
+    return f"{kind}, Linux {release}, {worth}"

@@ -1,0 +1,55 @@
+"""Tables: the typed columns of a study's own, and those for people, with a title, as Markdown and CSV."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pandas as pd
+
+from xdplab.figures.save import write_whole
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of a study's table: its pandas dtype, and what it means, in words and with its unit.
+
+    ``kind``, where a study tells it, is ``factor``, ``count``, ``time``, ``memory`` or ``verdict``.
+    """
+
+    name: str
+    dtype: str
+    text: str
+    kind: str = ""
+
+
+def typed(rows: Iterable[Mapping[str, Any]], columns: Sequence[Column]) -> pd.DataFrame:
+    """Return rows as a table with these columns, in their order; what a row does not have is null."""
+    table = pd.DataFrame(list(rows), columns=[column.name for column in columns])
+    return table.astype({column.name: column.dtype for column in columns})
+
+
+class Table(NamedTuple):
+    """A table with its title; null cells are shown empty."""
+
+    title: str
+    frame: pd.DataFrame
+
+
+def write_tables(made: Mapping[str, Table], folder: Path) -> list[Path]:
+    """Write each as Markdown and CSV. Raises ResultsError."""
+    paths = []
+    for name, (title, frame) in made.items():
+        paths.append(write_whole(folder / f"{name}.md", f"# {title}\n\n{markdown(frame)}".encode()))
+        paths.append(write_whole(folder / f"{name}.csv", frame.to_csv(index=False, lineterminator="\n").encode()))
+    return paths
+
+
+def markdown(frame: pd.DataFrame) -> str:
+    """Return a table as Markdown; null is an empty cell."""
+    cells = [[str(name) for name in frame.columns]]
+    cells += [["" if pd.isna(value) else str(value) for value in row] for row in frame.itertuples(index=False)]
+    lines = ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in cells]
+    return "\n".join([lines[0], "|" + " --- |" * len(frame.columns), *lines[1:]]) + "\n"

@@ -1,0 +1,155 @@
+"""The frame of all studies, with a study that measures nothing but the length of a word."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from xdplab.errors import PlanError, ProgramError, ResultsError, UnsupportedError
+from xdplab.figures import FigureError, Look, NotApplicableError, View, marks_frame
+from xdplab.studies import frame
+from xdplab.studies.frame import Gathered, Kind, Point, StudyRun, Trial, study_of
+from xdplab.studies.places import HOST, place_of
+from xdplab.studies.tables import Table, markdown
+
+
+@dataclass(frozen=True)
+class Request(frame.Request):
+    words: tuple[str, ...] = ("a", "bb")
+
+
+@dataclass(frozen=True)
+class Word(Point):
+    word: str
+
+    @property
+    def block(self) -> tuple[str, ...]:
+        return (self.word[0],)
+
+    @property
+    def once(self) -> bool:
+        return self.word == "once"
+
+    def __str__(self) -> str:
+        return self.word
+
+
+class Measurer:
+    def enter_block(self, trials: object) -> None: ...
+
+    def measure(self, trial: Trial[Word], raw: Path, facts: dict[str, object]) -> None:
+        if trial.point.word == "bad":
+            raise ProgramError("bad is refused")
+        (raw / "length").write_text(str(len(trial.point.word)))
+
+    def leave_block(self) -> None: ...
+
+
+def table(run: StudyRun[Request, Word]) -> pd.DataFrame:
+    words = {t.trial_id: t.point.word for t in run.trials}
+    measured = [a for a in run.state.last.values() if a.status == "measured"]
+    raws = {a.trial_id: run.directory.raw_dir(a.trial_id, a.attempt) for a in measured}
+    rows = [{"word": words[i], "length": int((raw / "length").read_text())} for i, raw in raws.items()]
+    return pd.DataFrame(rows, columns=["word", "length"])
+
+
+def lengths(found: pd.DataFrame) -> View:
+    marks = [{"figure": "l", "kind": "bar", "x": w, "value": n, "verdict": "valid"} for w, n in found.values]
+    return View(marks_frame(marks), Look(x_label="word", y_label="letters", x_scale="category"))
+
+
+def nothing(found: pd.DataFrame) -> View:
+    raise NotApplicableError("there is nothing to show")
+
+
+def gather(request: Request) -> Gathered[Word]:
+    if not request.words:
+        raise PlanError("no words")
+    return Gathered([Word(w) for w in request.words], {"kept/words": " ".join(request.words).encode()}, ["one note"])
+
+
+STUDY = Kind(
+    "words",
+    Request,
+    Word,
+    gather,
+    lambda run: Measurer(),
+    table,
+    lambda run, found: {"all": Table("Words", found), "none": Table("None", found.iloc[:0])},
+    {"lengths": lengths, "nothing": nothing},
+)
+
+
+def test_a_run_measures_tables_and_draws_itself(tmp_path: Path) -> None:
+    run = STUDY.start(Request(words=("a", "bad", "ccc"), repetitions=2), tmp_path)
+    state = run.execute()
+    assert len(state.failed) == 2
+    assert set(run.failures()) == {"bad: bad is refused"}
+    assert sorted(run.table()["word"]) == ["a", "a", "ccc", "ccc"]
+    assert pd.read_parquet(run.directory.path / "words.parquet").equals(run.table())
+    drawn = {d.name: d for d in run.draw()}
+    assert {f.suffix for f in drawn["lengths"].files} == {".svg", ".pdf", ".png", ".csv", ".md"}
+    assert drawn["nothing"].reason == "there is nothing to show"
+    assert list(run.tables()) == ["all"]
+    assert (run.directory.path / "tables" / "all.csv").read_text().splitlines()[0] == "word,length"
+    assert (run.directory.path / "kept" / "words").read_text() == "a bad ccc"
+    with pytest.raises(FigureError, match="lengths, nothing"):
+        run.figure("other")
+
+
+def test_a_run_opened_again_is_the_same_and_owes_what_failed(tmp_path: Path) -> None:
+    run = STUDY.start(Request(words=("a", "bad"), repetitions=1, seed=7), tmp_path, "mine")
+    run.execute()
+    again = STUDY.open(run.directory.path)
+    assert (again.request, again.points, again.notes) == (run.request, run.points, ("one note",))
+    assert [t.trial_id for t in again.trials] == [t.trial_id for t in run.trials]
+    assert len(again.state.owed) == 1
+    assert study_of(again.directory) == "words"
+
+
+def test_blocks_stay_together_and_what_is_once_is_measured_once() -> None:
+    trials = frame.schedule([Word("ax"), Word("once"), Word("ay"), Word("b")], 3, seed=1)
+    assert [t.block for t in trials if t.repetition == 1] == [0, 0, 1, 2]
+    assert sum(t.point.word == "once" for t in trials) == 1
+    assert len(trials) == 10
+    assert trials == frame.schedule([Word("ax"), Word("once"), Word("ay"), Word("b")], 3, seed=1)
+
+
+def test_another_study_s_run_is_refused(tmp_path: Path) -> None:
+    run = STUDY.start(Request(), tmp_path)
+    plan = run.directory.path / "plan.yaml"
+    plan.write_text(plan.read_text().replace("study: words", "study: others"))
+    with pytest.raises(ResultsError, match="no run of study words"):
+        STUDY.open(run.directory.path)
+
+
+def test_null_is_an_empty_cell() -> None:
+    assert markdown(pd.DataFrame({"a|b": [1, None]})).splitlines()[2:] == ["| 1.0 |", "|  |"]
+
+
+@pytest.mark.root
+def test_this_machine_as_a_place_interprets_only_where_its_kernel_can() -> None:
+    with place_of(HOST) as place:
+        assert place.clock == "time"
+        assert place.put(Path("/etc/hostname")) == "/etc/hostname"
+        before = place._jit_setting()
+        can = pytest.raises(UnsupportedError, match="no interpreter") if _always_compiled() else nullcontext()
+        with can, place.jit(False):
+            assert place._jit_setting() in (None, "0")
+        assert place._jit_setting() == before
+
+
+def _always_compiled() -> bool:
+    """Tell by trying whether this kernel refuses to interpret; the setting is put back."""
+    setting = Path("/proc/sys/net/core/bpf_jit_enable")
+    before = setting.read_text()
+    try:
+        setting.write_text("0")
+    except OSError:
+        return True
+    setting.write_text(before)
+    return False
