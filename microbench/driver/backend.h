@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A backend loads a benchmark, calls it once when asked, and takes it out again; all end the program on
+ * error. */
+#ifndef MICROBENCH_BACKEND_H
+#define MICROBENCH_BACKEND_H
+
+#include "../record.h"
+
+#include <stddef.h>
+
+/* Of BPF: 0 where it is interpreted. */
+struct image {
+    unsigned int jited_bytes;
+    unsigned int xlated_bytes;
+};
+
+struct backend {
+    const char *name;
+    struct image (*load)(void);
+    void (*call)(struct bench_record *record);
+    void (*unload)(void);
+};
+
+extern const struct backend bpf_backend, module_backend, user_backend;
+
+/* The first contents of the working set, and how many bytes they are (0: none given). */
+extern const void *state;
+extern size_t state_bytes;
+
+#endif

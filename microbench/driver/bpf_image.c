@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bpf_image.h"
+#include "fail.h"
+
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+#include <errno.h>
+#include <stdio.h>
+#include <sys/resource.h>
+
+struct bpf_object *bpf_image_open(const char *path) {
+    const struct rlimit all = {RLIM_INFINITY, RLIM_INFINITY};
+    struct bpf_object *object;
+
+    setrlimit(RLIMIT_MEMLOCK, &all); // before 5.11 maps and programs are charged to it
+    libbpf_set_strict_mode(LIBBPF_STRICT_ALL);
+    object = bpf_object__open_file(path, NULL);
+    if (!object)
+        fail(errno, "opening %s", path);
+    return object;
+}
+
+void print_image(struct image image) {
+    if (image.xlated_bytes)
+        printf("\"jited_bytes\":%u,\"xlated_bytes\":%u}\n", image.jited_bytes, image.xlated_bytes);
+    else // no BPF program is without instructions
+        printf("\"jited_bytes\":null,\"xlated_bytes\":null}\n");
+}
+
+struct image bpf_image_of(int program_fd) {
+    struct bpf_prog_info info = {};
+    __u32 size = sizeof(info);
+
+    if (bpf_obj_get_info_by_fd(program_fd, &info, &size))
+        fail(errno, "asking what the kernel has made of the program");
+    return (struct image){info.jited_prog_len, info.xlated_prog_len};
+}

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+// Calls one benchmark through one backend, with the same pace whatever the backend, and prints JSON lines.
+#include "backend.h"
+#include "bpf_image.h"
+#include "evict.h"
+#include "fail.h"
+#include "options.h"
+#include "own.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+const void *state;
+size_t state_bytes;
+
+static const struct backend *const backends[] = {&bpf_backend, &module_backend, &user_backend};
+
+static const struct backend *find_backend(const char *name) {
+    for (size_t i = 0; i < sizeof(backends) / sizeof(*backends); i++)
+        if (!strcmp(backends[i]->name, name))
+            return backends[i];
+    fail(0, "there is no backend %s", name);
+}
+
+static void read_state(const char *path) {
+    struct stat status;
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+
+    if (fd < 0 || fstat(fd, &status))
+        fail(errno, "reading %s", path);
+    state_bytes = status.st_size;
+    state = state_bytes ? mmap(NULL, state_bytes, PROT_READ, MAP_PRIVATE, fd, 0) : NULL;
+    if (state == MAP_FAILED)
+        fail(errno, "reading %s", path);
+    close(fd);
+}
+
+/* The whole run on the CPU where it began: a call elsewhere would find other caches. */
+static void stay_here(void) {
+    cpu_set_t here;
+
+    CPU_ZERO(&here);
+    CPU_SET(sched_getcpu(), &here);
+    if (sched_setaffinity(0, sizeof(here), &here))
+        fail(errno, "staying on one CPU");
+}
+
+static void rest(void) {
+    const struct timespec pause = {options.pause_us / 1000000, options.pause_us % 1000000 * 1000};
+
+    if (options.pause_us)
+        nanosleep(&pause, NULL);
+}
+
+static void run(const struct backend *backend) {
+    struct image image = backend->load();
+
+    printf("{\"type\":\"loaded\",\"benchmark\":\"%s\",\"backend\":\"%s\",\"cold\":%s,\"cpu\":%d,",
+           options.benchmark, backend->name, options.cold ? "true" : "false", sched_getcpu());
+    print_image(image);
+    for (unsigned int i = 0; i < options.calls; i++) {
+        struct bench_record record = {.input = options.input};
+
+        rest();
+        if (options.cold) {
+            backend->unload();
+            backend->load();
+        }
+        evict(options.evict_bytes);
+        backend->call(&record);
+        printf("{\"type\":\"call\",\"index\":%u,\"begin_ns\":%llu,\"end_ns\":%llu,\"result\":%llu}\n", i,
+               record.begin, record.end, record.result);
+    }
+    backend->unload();
+    printf("{\"type\":\"end\",\"calls\":%u}\n", options.calls);
+}
+
+int main(int argument_count, char **arguments) {
+    options_read(argument_count, arguments);
+    if (options.state)
+        read_state(options.state);
+    stay_here();
+    if (!strncmp(options.backend, "own-", 4))
+        own_run();
+    else
+        run(find_backend(options.backend));
+    return fflush(stdout) || ferror(stdout);
+}

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
+/* How many primes there are up to 100, by trial division. */
+#define HIGHEST 100
+
+struct working_set {
+    __u64 unused;
+};
+
+static __always_inline int is_prime(__u64 number) {
+    if (number < 2)
+        return 0;
+    NO_UNROLL
+    for (__u64 divisor = 2; divisor * divisor <= number; divisor++)
+        if (number % divisor == 0)
+            return 0;
+    return 1;
+}
+
+static __always_inline __u64 kernel(struct working_set *set, void *data, void *data_end, __u64 input) {
+    __u64 highest = HIGHEST, count = 0;
+
+    KEEP(highest); // the verifier still knows it; the compiler could work the answer out
+    NO_UNROLL
+    for (__u64 number = 0; number <= highest; number++)
+        count += is_prime(number);
+    return count;
+}

@@ -1,0 +1,36 @@
+"""`study execution`: the same code interpreted, compiled, in a kernel module and in user space."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from xdplab.cli.conduct import conduct, run_options
+from xdplab.studies.execution import STUDY, Request
+from xdplab.studies.execution import smallest as made_smallest
+from xdplab.studies.execution.points import BACKENDS, FEWEST_CALLS, PLACES
+
+
+@click.command()
+@click.option("--smallest", is_flag=True, help="Few benchmarks, one repetition, warm: a minute or two.")
+@click.option("--place", "places", multiple=True, metavar="PLACE", help=f"{', '.join(PLACES)} by default.")
+@click.option("--backend", "backends", multiple=True, type=click.Choice([*BACKENDS]), help="All by default.")
+@click.option("--benchmark", "benchmarks", multiple=True, metavar="NAME", help='Such as "chain 32"; all by default.')
+@click.option("--accesses", multiple=True, type=click.IntRange(1, 10000), help="N of the testbed's workloads: 100.")
+@click.option("--repetitions", type=click.IntRange(1, 1000), default=5, show_default=True)
+@click.option("--calls", type=click.IntRange(FEWEST_CALLS, 100000), default=100, show_default=True, help="Warm.")
+@click.option("--pause-us", type=click.IntRange(0, 1000000), default=1000, show_default=True, help="Before each call.")
+@click.option("--cold/--no-cold", default=True, show_default=True, help="Also loaded anew, with caches evicted.")
+@click.option("--host-module", is_flag=True, help="Insert the module into this machine's own kernel too.")
+@click.option("--config", type=click.Path(dir_okay=False), metavar="FILE", help="Your own BPF and module.")
+@run_options
+def execution(smallest: bool, out: Path, name: str | None, resume: Path | None, as_json: bool, **chosen: object) -> int:
+    """What BPF costs, interpreted and compiled, against the same code as a kernel module and in user space."""
+    return conduct(STUDY, lambda: _request(smallest, chosen), out=out, name=name, resume=resume, as_json=as_json)
+
+
+def _request(smallest: bool, chosen: dict[str, object]) -> Request:
+    """What was not said stays at the request's own default."""
+    request = Request(**{key: value for key, value in chosen.items() if value not in ((), None)})  # type: ignore[arg-type]
+    return made_smallest(request) if smallest else request

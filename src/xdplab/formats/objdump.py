@@ -1,0 +1,145 @@
+"""``objdump -dr --no-show-raw-insn`` of x86-64: one step an instruction, with where it goes and what it calls."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from itertools import islice, takewhile
+from typing import Literal
+
+from xdplab.formats.reading import lines_of, refuse
+
+TOOL = "objdump"
+Kind = Literal["call", "jump", "branch", "return", "divide", "other"]
+
+_FUNCTION = re.compile(r"^(?P<at>[0-9a-f]+) <(?P<name>[^>]+)>:$")
+_INSTRUCTION = re.compile(r"^\s*(?P<at>[0-9a-f]+):\t(?P<text>.*\S)\s*$")
+_RELOCATION = re.compile(r"^\s*(?P<at>[0-9a-f]+): R_\w+\s+(?P<symbol>[^\s+-]+)(?P<offset>[+-]0x[0-9a-f]+)?")
+_TARGET = re.compile(r"\s(?P<at>[0-9a-f]+) <(?P<symbol>[^>+]+)(?P<offset>\+0x[0-9a-f]+)?>")
+_ADDRESS_TO = re.compile(r"^movabs \$0x0,(?P<register>%\w+)$")
+_LONGEST = 15  # bytes of an instruction: a relocation further on belongs to another one
+_PREFIXES = ("bnd", "notrack", "rep", "repz", "lock", "cs", "ds", "data16")
+_RETURNS = ("__x86_return_thunk",)
+"""Where a kernel jumps to instead of returning."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """One instruction: ``target`` is the address a jump or branch goes to, ``callee`` what a call calls.
+
+    A jump to another function is a call and then a return: a ``return`` with a ``callee``. ``loads`` and ``stores``:
+    whether it reads or writes memory; what pushes and pops is neither.
+    """
+
+    at: int
+    kind: Kind
+    text: str
+    target: int | None = None
+    callee: str | None = None
+    loads: bool = False
+    stores: bool = False
+
+
+def parse_objdump(data: bytes | str) -> dict[str, list[Step]]:
+    """Return the steps of each function. Raises FormatError naming the line."""
+    lines = lines_of(data, TOOL)
+    named = {int(found["at"], 16): _plain(found["name"]) for line in lines if (found := _FUNCTION.match(line))}
+    functions: dict[str, list[Step]] = {}
+    reader = None
+    for number, line in enumerate(lines, start=1):
+        if found := _FUNCTION.match(line):
+            reader = _Reader(_plain(found["name"]), named)
+            functions[reader.name] = reader.steps
+        elif found := _INSTRUCTION.match(line):
+            if reader is None:
+                refuse(TOOL, "an instruction outside of any function", line=number, text=line)
+            relocations = takewhile(bool, map(_RELOCATION.match, islice(lines, number, None)))
+            reader.read(int(found["at"], 16), found["text"], relocations)
+    if not functions:
+        refuse(TOOL, "no function", text=lines[0])
+    return functions
+
+
+def _plain(name: str) -> str:
+    """Return a function's name without what the compiler hangs on (``.isra.0``) and the linker's ``@plt``."""
+    return name.removesuffix("@plt").split(".")[0] or name
+
+
+class _Reader:
+    """Reads one function. ``named`` are the listing's functions by their address.
+
+    A kernel may be built to call through registers (user-mode Linux is): ``registers`` are those that hold a known
+    function's address, since the last instruction that wrote them.
+    """
+
+    def __init__(self, name: str, named: Mapping[int, str]) -> None:
+        self.name, self.named = name, named
+        self.steps: list[Step] = []
+        self.registers: dict[str, str] = {}
+
+    def read(self, at: int, text: str, relocations: Iterable[re.Match[str] | None]) -> None:
+        symbol = self._relocated(at, relocations)
+        target = _TARGET.search(text)
+        callee = symbol or (_plain(target["symbol"]) if target else None)
+        words = _words(text)
+        if words[0].startswith("call") and words[-1].startswith("*%"):
+            callee = self.registers.get(words[-1][1:], "?")
+        self._remember(text, symbol)
+        self.steps.append(_step(at, text, words, target, callee, self.name))
+
+    def _relocated(self, at: int, relocations: Iterable[re.Match[str] | None]) -> str | None:
+        """Behind a function's first instruction objdump prints what belongs to those before it, too."""
+        found = next((r for r in relocations if r and 0 < int(r["at"], 16) - at < _LONGEST), None)
+        if found is None:
+            return None
+        if not found["symbol"].startswith("."):
+            return _plain(found["symbol"])
+        offset = int(found["offset"] or "0", 16)  # into a section; a relative one counts from behind its four bytes
+        return self.named.get(offset) or self.named.get(offset + 4, "?")
+
+    def _remember(self, text: str, symbol: str | None) -> None:
+        written = text.split("#")[0].split(",")[-1].split()[-1]
+        self.registers.pop(written, None)
+        found = _ADDRESS_TO.match(" ".join(text.split()))
+        if found and symbol:
+            self.registers[found["register"]] = symbol
+
+
+def _words(text: str) -> list[str]:
+    words = text.split("#")[0].split()
+    while len(words) > 1 and words[0] in _PREFIXES:
+        words.pop(0)
+    return words
+
+
+def _step(
+    at: int, text: str, words: list[str], target: re.Match[str] | None, callee: str | None, function: str
+) -> Step:
+    mnemonic = words[0]
+    if mnemonic.startswith("call"):
+        return Step(at, "call", text, callee=callee)
+    if mnemonic.startswith("ret"):
+        return Step(at, "return", text)
+    if mnemonic.startswith("j"):
+        return _jump(at, text, mnemonic, target, callee, function)
+    kind: Kind = "divide" if mnemonic.startswith(("div", "idiv")) else "other"
+    loads, stores = _memory(mnemonic, " ".join(words[1:]))
+    return Step(at, kind, text, loads=loads, stores=stores)
+
+
+def _jump(at: int, text: str, mnemonic: str, target: re.Match[str] | None, callee: str | None, function: str) -> Step:
+    if callee in _RETURNS:
+        return Step(at, "return", text)
+    if callee != function or target is None:
+        return Step(at, "return", text, callee=callee or "?")
+    return Step(at, "jump" if mnemonic.startswith("jmp") else "branch", text, target=int(target["at"], 16))
+
+
+def _memory(mnemonic: str, operands: str) -> tuple[bool, bool]:
+    """Return whether an instruction reads and whether it writes memory (AT&T order: the destination is the last)."""
+    if "(" not in operands or mnemonic.startswith(("lea", "nop", "push", "pop")):
+        return False, False
+    written = operands.rstrip().endswith(")") and not mnemonic.startswith(("cmp", "test", "imul", "mul", "div", "idiv"))
+    only_written = written and mnemonic.startswith(("mov", "set"))
+    return not only_written, written

@@ -1,0 +1,60 @@
+"""Backends that a place does not have: known of its kind, or of this machine found out before a run begins."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+
+from xdplab.errors import UnsupportedError
+from xdplab.studies.execution.trees import tree_of
+from xdplab.studies.places import HOST, Place, place_of
+
+_UML = {
+    "jit": "user-mode Linux has no JIT",
+    "user": "a process of user-mode Linux is traced: its clock is a system call",
+}
+
+_NOT_ASKED = "a fault in it would take this machine down: --host-module inserts it here too"
+
+
+@cache
+def absent(place: str, host_module: bool = False) -> Mapping[str, str]:
+    """Return the backends that a place cannot have, each with the reason. What a guest lacks is found by trying.
+
+    ``host_module``: whether this machine's own kernel may be given the module.
+    """
+    kind = place.partition(":")[0]
+    if kind == HOST:
+        return _of_this_machine() | ({} if host_module else {"module": _NOT_ASKED})
+    return _UML if kind == "uml" else {}
+
+
+def left_out(places: Sequence[str], backends: Sequence[str], host_module: bool = False) -> list[str]:
+    """Return in words which backends are not measured where."""
+    found = ((place, backend, why) for place in places for backend, why in absent(place, host_module).items())
+    return [f"{place}: {backend} is left out: {why}" for place, backend, why in found if backend in backends]
+
+
+def _of_this_machine() -> dict[str, str]:
+    """Try what a kernel may have been built without: its interpreter (set for a moment), headers for a module."""
+    found = {}
+    with place_of(HOST) as place:
+        for backend, attempt in _ATTEMPTS.items():
+            try:
+                attempt(place)
+            except UnsupportedError as error:
+                found[backend] = str(error)
+    return found
+
+
+def _interpreter(place: Place) -> None:
+    with place.jit(False):
+        pass
+
+
+def _jit(place: Place) -> None:
+    with place.jit(True):
+        pass
+
+
+_ATTEMPTS: dict[str, Callable[[Place], object]] = {"interpreter": _interpreter, "jit": _jit, "module": tree_of}

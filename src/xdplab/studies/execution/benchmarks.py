@@ -1,0 +1,127 @@
+"""The benchmarks, each a C kernel of `microbench`: what it does, what must lie between its clocks, what it may call."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cache
+
+from xdplab.programs.contents import user_state
+from xdplab.programs.source import kernel_source
+from xdplab.programs.spec import ProgramSpec
+from xdplab.resources import room
+from xdplab.studies.execution.enclosure import Work
+
+ROOM = "microbench"
+BPF, MODULE, USER = "bpf", "module", "user"
+WRAPPERS = (BPF, MODULE, USER)
+CLOCKS = {BPF: "bpf_ktime_get_ns", MODULE: "ktime_get_mono_fast_ns", USER: "clock_gettime"}
+"""CLOCK_MONOTONIC in nanoseconds, in each world's own way; the BPF helper calls the module's function."""
+
+HOUSEKEEPING = {
+    BPF: frozenset({"bpf_map_lookup_elem", "bpf_get_smp_processor_id"}),
+    MODULE: frozenset({"__fentry__", "__stack_chk_fail"}),
+    USER: frozenset({"__stack_chk_fail"}),
+}
+CHAIN_LINK = "chain_link"
+TESTBED = ("array", "packet", "chase", "lookup")
+CHAINS = (1, 2, 4, 8, 16, 32)
+MATRIX_SEED = 20_210_518
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """``kernel`` names its C text, ``input`` is handed to each call.
+
+    ``work`` is what must lie between the clocks, by wrapper where they differ. A ``trap`` says why a benchmark
+    compares with nothing; ``backends`` are the wrappers that it exists in.
+    """
+
+    name: str
+    title: str
+    kernel: str
+    work: Work
+    input: int = 1
+    spec: ProgramSpec | None = None
+    trap: str | None = None
+    wrappers: tuple[str, ...] = WRAPPERS
+    bpf_work: Work | None = None
+    clock_result: bool = False
+
+    def work_of(self, wrapper: str) -> Work:
+        """Return what must lie between the clocks of one wrapper."""
+        work = self.bpf_work if wrapper == BPF and self.bpf_work else self.work
+        return replace(work, outside=HOUSEKEEPING[wrapper] | work.outside)
+
+    @property
+    def header(self) -> bytes:
+        """The text of the kernel."""
+        if self.spec is not None:
+            return kernel_source(self.spec).encode()
+        return (room(ROOM) / "kernels" / f"{self.kernel}.h").read_bytes()
+
+    @property
+    def state(self) -> bytes:
+        """The first contents of the working set; empty where it begins with zeros."""
+        return user_state(self.spec) if self.spec else b""
+
+
+_MATRIX = Work(loop=True, loads=1)
+_TRAPS = (
+    Benchmark(
+        "matrix, kernel's random", "1000 random cells of a 64×64 matrix", "matrix_random",
+        replace(_MATRIX, calls=frozenset({"get_random_u32"})), MATRIX_SEED,
+        trap="bpf_get_prandom_u32() is a shift register, get_random_u32() a cipher: not the same work",
+        wrappers=(BPF, MODULE), bpf_work=replace(_MATRIX, calls=frozenset({"bpf_get_prandom_u32"})),
+    ),
+    Benchmark(
+        "matrix, get_random_bytes", "1000 random cells of a 64×64 matrix", "matrix_random_bytes",
+        replace(_MATRIX, calls=frozenset({"get_random_bytes"})), MATRIX_SEED,
+        trap="get_random_bytes() runs the cipher anew for each number: BPF has nothing of the kind",
+        wrappers=(MODULE,),
+    ),
+)  # fmt: skip
+
+
+def chain(links: int) -> Benchmark:
+    """Return the chain of so many links, 1 to 32: tail calls in BPF, recursion elsewhere."""
+    return Benchmark(
+        f"chain {links}",
+        f"chain of {links} links",
+        "chain",
+        Work(needs_call=CHAIN_LINK),
+        links,
+        bpf_work=Work(loop=True, needs_call="bpf_tail_call"),
+    )
+
+
+def accesses(workload: str, count: int) -> Benchmark:
+    """Return the testbed's own workload with so many accesses a call. Raises PlanError where it cannot be."""
+    looks_up = workload == "lookup"
+    # Blocks of lookups are subprograms that take a pointer, which kernels before 5.13 refuse.
+    spec = ProgramSpec(workload=workload, accesses=count, form="loop" if looks_up else "bounded")
+    # 32 accesses in a row to a block, the blocks in a loop.
+    straight = Work(loop=count > 1) if looks_up else Work(loop=count >= 64, loads=min(count, 32))
+    by_helper = Work(loop=count > 1, loads=1, calls=frozenset({"bpf_map_lookup_elem"}))
+    return Benchmark(
+        f"{workload} {count}",
+        f"{workload}: {count} accesses",
+        f"{workload}_{count}",
+        straight,
+        spec=spec,
+        bpf_work=by_helper if looks_up else None,
+    )
+
+
+@cache
+def all_benchmarks(counts: tuple[int, ...] = (100,), chains: tuple[int, ...] = CHAINS) -> dict[str, Benchmark]:
+    """Return every benchmark by name, the testbed's workloads with each of ``counts`` accesses."""
+    made = [
+        Benchmark("empty", "nothing: the clock", "empty", Work()),
+        Benchmark("clock sum", "sum of 100 clock reads", "clock_sum", Work(loop=True, clocks=1), clock_result=True),
+        Benchmark("matrix", "1000 random cells of a 64×64 matrix", "matrix", _MATRIX, MATRIX_SEED),
+        Benchmark("primes", "primes up to 100", "primes", Work(loop=True, divides=True)),
+        *(chain(links) for links in chains),
+        *(accesses(workload, count) for workload in TESTBED for count in counts),
+        *_TRAPS,
+    ]
+    return {benchmark.name: benchmark for benchmark in made}

@@ -1,0 +1,24 @@
+"""How large this machine's largest cache is: what a cold call walks through twice."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from xdplab.errors import UnsupportedError
+
+CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
+_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+
+
+def largest_cache_bytes(folder: Path = CACHES) -> int:
+    """Return the size of the largest cache that CPU 0 sees. Raises UnsupportedError where sysfs tells of none."""
+    sizes = [_bytes(path.read_text()) for path in folder.glob("index*/size")]
+    if not sizes:
+        raise UnsupportedError(f"{folder} tells of no cache: nobody knows how much must be walked through")
+    return max(sizes)
+
+
+def _bytes(text: str) -> int:
+    found = re.fullmatch(r"(\d+)([KMG]?)", text.strip())
+    return int(found[1]) * _UNITS[found[2]] if found else 0

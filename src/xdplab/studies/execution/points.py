@@ -1,0 +1,124 @@
+"""What is asked for, and the points it comes to: one benchmark, one backend, one place, warm or cold."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from xdplab.errors import PlanError
+from xdplab.studies import frame
+from xdplab.studies.execution.absent import absent
+from xdplab.studies.execution.benchmarks import BPF, MODULE, USER, Benchmark, all_benchmarks
+from xdplab.studies.places import HOST
+
+BACKENDS = {"interpreter": BPF, "jit": BPF, "module": MODULE, "user": USER}
+"""Each backend, and the wrapper it runs."""
+
+REFERENCE = ("module", "user")
+"""What the others are compared with: the first of these that a place has."""
+
+PLACES = (HOST, "uml", "vm:6.1:count")
+FEWEST_CALLS = 15
+"""Of a warm trial: as many as the published prime table has."""
+
+SMALLEST = ("empty", "clock sum", "matrix", "primes", "chain 1", "chain 32", "array 100")
+
+
+@dataclass(frozen=True)
+class Request(frame.Request):
+    """What is asked for. ``benchmarks`` by name, none of them: all; ``accesses``: N of the testbed's workloads.
+
+    ``calls``: of a trial, warm; a tenth of them cold. Where instructions are counted they are few, since they repeat.
+    ``host_module``: insert the module into this machine's own kernel too.
+    """
+
+    repetitions: int = 5
+    places: tuple[str, ...] = PLACES
+    backends: tuple[str, ...] = tuple(BACKENDS)
+    benchmarks: tuple[str, ...] = ()
+    accesses: tuple[int, ...] = (100,)
+    calls: int = 100
+    pause_us: int = 1000
+    cold: bool = True
+    host_module: bool = False
+    config: str | None = None
+
+
+@dataclass(frozen=True)
+class ExecutionPoint(frame.Point):
+    """``benchmark`` by name; ``own``: a user's own pair, of that name."""
+
+    place: str
+    backend: str
+    benchmark: str
+    cold: bool = False
+    own: bool = False
+
+    @property
+    def block(self) -> tuple[str, ...]:
+        return (self.place,)
+
+    @property
+    def once(self) -> bool:
+        """A counting guest says the same again."""
+        return counts(self.place)
+
+    def __str__(self) -> str:
+        return f"{self.place}, {self.backend}: {self.benchmark}, {'cold' if self.cold else 'warm'}"
+
+
+Trial = frame.Trial[ExecutionPoint]
+
+
+def counts(place: str) -> bool:
+    """Tell whether a place counts instructions."""
+    return place.endswith(":count")
+
+
+def smallest(request: Request) -> Request:
+    """Return the request made as small as still shows everything: few benchmarks, warm, once, with few calls."""
+    benchmarks = request.benchmarks or SMALLEST
+    return replace(request, benchmarks=benchmarks, repetitions=1, calls=20, cold=False, smallest=True)
+
+
+def chosen(request: Request) -> dict[str, Benchmark]:
+    """Return the benchmarks asked for. Raises PlanError for one that does not exist."""
+    known = all_benchmarks(request.accesses)
+    if unknown := [name for name in request.benchmarks if name not in known]:
+        raise PlanError(f"--benchmark: there is no {', '.join(unknown)}", remedy=f"there are {', '.join(known)}")
+    return {name: known[name] for name in request.benchmarks} if request.benchmarks else known
+
+
+def points(request: Request, benchmarks: dict[str, Benchmark]) -> list[ExecutionPoint]:
+    """Return every point: backends that a place cannot have are left out, what is only missing is found by trying."""
+    made = []
+    for place in request.places:
+        for benchmark in benchmarks.values():
+            for backend in _backends(request, place):
+                if BACKENDS[backend] in benchmark.wrappers:
+                    made += [ExecutionPoint(place, backend, benchmark.name, cold) for cold in _temperatures(request)]
+    return made
+
+
+def own_points(request: Request, name: str) -> list[ExecutionPoint]:
+    """Return the points of a user's own pair, which has no user-space function; its event says how it is called."""
+    return [
+        ExecutionPoint(place, backend, name, own=True)
+        for place in request.places
+        for backend in _backends(request, place)
+        if backend != "user"
+    ]
+
+
+def calls_of(request: Request, point: ExecutionPoint) -> int:
+    """Return how many calls a trial of that point makes."""
+    if counts(point.place):
+        return 3 if point.cold else FEWEST_CALLS
+    return max(3, request.calls // 10) if point.cold else request.calls
+
+
+def _backends(request: Request, place: str) -> list[str]:
+    return [backend for backend in request.backends if backend not in absent(place, request.host_module)]
+
+
+def _temperatures(request: Request) -> tuple[bool, ...]:
+    return (False, True) if request.cold else (False,)

@@ -1,0 +1,79 @@
+"""From the journal and the raw files to one row a call."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from xdplab.formats.microbench import parse_microbench
+from xdplab.runner import Attempt
+from xdplab.studies.execution.benchmarks import all_benchmarks
+from xdplab.studies.execution.points import ExecutionPoint, Request, Trial
+from xdplab.studies.execution.study import CALLS
+from xdplab.studies.frame import StudyRun
+from xdplab.studies.tables import Column, typed
+
+COLUMNS = (
+    Column("run_id", "string", "the run", "factor"),
+    Column("trial_id", "string", "point and repetition", "factor"),
+    Column("repetition", "Int64", "1 …; a guest that counts is measured once", "factor"),
+    Column("place", "string", "host, or the lab", "factor"),
+    Column("label", "string", "place, kernel and clock in words, for figures", "factor"),
+    Column("kernel_release", "string", "uname -r of it", "factor"),
+    Column("clock", "string", "what the place's nanosecond is: time or instructions", "factor"),
+    Column("backend", "string", "interpreter, jit, module or user", "factor"),
+    Column("benchmark", "string", "its name, or that of a user's own pair", "factor"),
+    Column("title", "string", "what it does", "factor"),
+    Column("own", "boolean", "a user's own pair: nobody has proved that its halves are the same work", "factor"),
+    Column("trap", "string", "why it compares with nothing; null for all others", "factor"),
+    Column("links", "Int64", "length of a chain; null for other benchmarks", "factor"),
+    Column("cold", "boolean", "loaded anew and caches evicted before each call", "factor"),
+    Column("evicted_bytes", "Int64", "how much was walked through before each cold call", "factor"),
+    Column("jited_bytes", "Int64", "size as machine code; 0: interpreted; null: no BPF", "count"),
+    Column("xlated_bytes", "Int64", "size after the verifier's rewriting; null: no BPF", "count"),
+    Column("call", "Int64", "index of the execution, from 0", "factor"),
+    Column("elapsed_ns", "Int64", "between the two looks at the clock; null where instructions are counted", "time"),
+    Column("instructions", "Int64", "the same where the place's nanosecond is an instruction; else null", "count"),
+    Column("result", "string", "what the work gave, an unsigned number of 64 bits; null of a user's own pair", "count"),
+)
+
+
+def table_of(run: StudyRun[Request, ExecutionPoint]) -> pd.DataFrame:
+    """Return one row a call of each trial's last attempt, with `COLUMNS`."""
+    run_id = run.directory.run_id
+    measured = (found for found in run.attempts() if found[1].status == "measured")
+    return typed(({"run_id": run_id} | row for found in measured for row in _rows(run.request, *found)), COLUMNS)
+
+
+def _rows(request: Request, trial: Trial, attempt: Attempt, raw: Path) -> Iterator[dict[str, Any]]:
+    base = _factors(request, trial, attempt)
+    timed = base["clock"] == "time"
+    for call in parse_microbench((raw / CALLS).read_bytes()).calls:
+        yield base | {
+            "call": call.index,
+            "elapsed_ns": call.elapsed_ns if timed else None,
+            "instructions": None if timed else call.elapsed_ns,
+            "result": None if trial.point.own else str(call.result),
+        }
+
+
+def _factors(request: Request, trial: Trial, attempt: Attempt) -> dict[str, Any]:
+    point = trial.point
+    benchmark = None if point.own else all_benchmarks(request.accesses)[point.benchmark]
+    known = ("label", "kernel_release", "clock", "jited_bytes", "xlated_bytes", "evicted_bytes")
+    return {
+        "trial_id": trial.trial_id,
+        "repetition": trial.repetition,
+        "place": point.place,
+        "backend": point.backend,
+        "benchmark": point.benchmark,
+        "title": benchmark.title if benchmark else "a user's own pair",
+        "own": point.own,
+        "trap": benchmark.trap if benchmark else None,
+        "links": benchmark.input if benchmark and benchmark.kernel == "chain" else None,
+        "cold": point.cold,
+        **{name: attempt.facts.get(name) for name in known},
+    }

@@ -1,0 +1,65 @@
+"""The study as the frame knows it: what it gathers before anything is measured."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+from xdplab.errors import PlanError
+from xdplab.studies.execution import own
+from xdplab.studies.execution.absent import left_out
+from xdplab.studies.execution.objects import build
+from xdplab.studies.execution.points import (
+    BACKENDS,
+    ExecutionPoint,
+    Request,
+    chosen,
+    own_points,
+    points,
+)
+from xdplab.studies.execution.rows import table_of
+from xdplab.studies.execution.study import OBJECTS, REFERENCE, ExecutionStudy, reference
+from xdplab.studies.execution.summaries import tables_of
+from xdplab.studies.execution.views import VIEWS
+from xdplab.studies.frame import Gathered, Kind, StudyRun
+
+ExecutionRun = StudyRun[Request, ExecutionPoint]
+
+
+def gather(request: Request) -> Gathered[ExecutionPoint]:
+    """Compile the benchmarks (or a user's own pair) and let user space of this machine say what each must give.
+
+    Raises PlanError for what cannot be used, ProgramError where a compiler refuses.
+    """
+    if unknown := set(request.backends) - set(BACKENDS):
+        raise PlanError(f"--backend: there is no {', '.join(sorted(unknown))}", remedy=f"{', '.join(BACKENDS)}")
+    notes = left_out(request.places, request.backends, request.host_module)
+    if request.config:
+        pair, files = own.load(Path(request.config))
+        return Gathered(own_points(request, pair.name), _kept(files), notes)
+    benchmarks = chosen(request)
+    files = build(benchmarks.values())
+    with tempfile.TemporaryDirectory(prefix="xdplab-reference-") as name:
+        for file, content in files.items():
+            (Path(name) / file).write_bytes(content)
+        expected = reference(benchmarks, Path(name), max(3, request.calls))
+    files[REFERENCE] = json.dumps(expected).encode()
+    return Gathered(points(request, benchmarks), _kept(files), notes)
+
+
+def _kept(files: Mapping[str, bytes]) -> dict[str, bytes]:
+    return {f"{OBJECTS}/{name}": content for name, content in files.items()}
+
+
+STUDY: Kind[Request, ExecutionPoint] = Kind(
+    name="execution",
+    request=Request,
+    point=ExecutionPoint,
+    gather=gather,
+    measurer=ExecutionStudy,
+    table=table_of,
+    tables=lambda run, table: tables_of(table),
+    views=VIEWS,
+)

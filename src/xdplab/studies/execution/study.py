@@ -1,0 +1,173 @@
+"""The execution study for the runner: a block is a place, a trial is one benchmark through one backend."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, ExitStack
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from xdplab.deploy.native import build_room
+from xdplab.errors import LabError, ProgramError, UnsupportedError, XdplabError
+from xdplab.formats.microbench import Microbench, parse_microbench
+from xdplab.hosts.local import LocalHost
+from xdplab.labs import modules
+from xdplab.programs import cache_directory
+from xdplab.studies.execution import own
+from xdplab.studies.execution.benchmarks import MODULE, ROOM, Benchmark
+from xdplab.studies.execution.caches import largest_cache_bytes
+from xdplab.studies.execution.objects import MODULE_NAME, build_module, object_name
+from xdplab.studies.execution.points import BACKENDS, ExecutionPoint, Request, Trial, calls_of, chosen
+from xdplab.studies.execution.proof import examine, require_results
+from xdplab.studies.execution.trees import tree_of
+from xdplab.studies.frame import StudyRun
+from xdplab.studies.places import Place, place_of
+
+CALLS, DISASSEMBLY, PROOF = "calls.jsonl", "disassembly.txt", "proof.json"
+OBJECTS, REFERENCE = "objects", "reference.json"
+DEADLINE_S = 120.0
+
+
+class ExecutionStudy:
+    """Measures trials of the execution study; one place is up at a time."""
+
+    def __init__(self, run: StudyRun[Request, ExecutionPoint]) -> None:
+        self._run = run
+        self._objects = run.directory.path / OBJECTS
+        self._stack = ExitStack()
+        self._place: Place | None = None
+        self._driver = ""
+        self._no_module: dict[str, XdplabError] = {}
+        self._jit: tuple[bool, AbstractContextManager[None]] | None = None
+
+    @cached_property
+    def _benchmarks(self) -> dict[str, Benchmark]:
+        return {} if self._run.request.config else chosen(self._run.request)
+
+    @cached_property
+    def _reference(self) -> dict[str, list[int]]:
+        text = (self._objects / REFERENCE).read_text()
+        return dict(json.loads(text))
+
+    def enter_block(self, trials: Sequence[Trial]) -> None:
+        self._place = self._stack.enter_context(place_of(trials[0].point.place))
+        self._driver = self._place.put(Path(driver()), mode=0o755)
+
+    def leave_block(self) -> None:
+        try:
+            self._set_jit(None)
+        finally:
+            self._stack.close()
+            self._place = None
+
+    def measure(self, trial: Trial, raw: Path, facts: dict[str, Any]) -> None:
+        place, point = self._place, trial.point
+        assert place is not None  # the runner has entered the block
+        facts.update(kernel_release=place.release, clock=place.clock, label=place.label)
+        if point.backend in _JIT:
+            self._set_jit(_JIT[point.backend])
+        argv = self._own_argv(place, point) if point.own else self._argv(place, point, raw, facts)
+        done = place.host.run([self._driver, *argv], deadline_s=DEADLINE_S * place.patience)
+        (raw / CALLS).write_bytes(done.stdout)
+        found = parse_microbench(done.stdout)
+        facts.update(jited_bytes=found.jited_bytes, xlated_bytes=found.xlated_bytes)
+        _require_backend(point, found)
+        if not point.own:
+            expected = self._reference.get(point.benchmark, [])
+            require_results(self._benchmarks[point.benchmark], found.calls, expected, point.cold)
+
+    def _argv(self, place: Place, point: ExecutionPoint, raw: Path, facts: dict[str, Any]) -> list[str]:
+        """Prove what is to be loaded, put it there, and return how the driver is to call it."""
+        benchmark, wrapper = self._benchmarks[point.benchmark], BACKENDS[point.backend]
+        path = self._module(place) if wrapper == MODULE else self._objects / object_name(benchmark, wrapper)
+        found = examine(benchmark, wrapper, path)
+        (raw / DISASSEMBLY).write_text(found.text)
+        (raw / PROOF).write_text(json.dumps({"object": path.name, "wrong": found.wrong}) + "\n")
+        if found.wrong:
+            raise ProgramError(f"{point.benchmark}, {wrapper}: its proof fails: {'; '.join(found.wrong)}")
+        state = self._objects / f"{benchmark.kernel}.state"
+        argv = ["--backend", wrapper, "--benchmark", benchmark.kernel, "--object", place.put(path)]
+        argv += ["--input", str(benchmark.input), "--calls", str(calls_of(self._run.request, point))]
+        argv += ["--pause-us", str(self._run.request.pause_us)]
+        argv += ["--state", place.put(state)] if state.exists() else []
+        return argv + (self._cold(place, facts) if point.cold else [])
+
+    def _cold(self, place: Place, facts: dict[str, Any]) -> list[str]:
+        """A guest that counts instructions has no caches: there cold is only loaded anew."""
+        evicted = 0 if place.clock == "instructions" else 2 * largest_cache_bytes()
+        facts.update(evicted_bytes=evicted)
+        return ["--cold", "--evict-bytes", str(evicted)]
+
+    def _own_argv(self, place: Place, point: ExecutionPoint) -> list[str]:
+        pair = own.read(self._objects)
+        (self._objects / own.EVENT).chmod(0o755)
+        event = place.put(self._objects / own.EVENT, mode=0o755)
+        if BACKENDS[point.backend] != MODULE:
+            path = place.put(self._objects / own.BPF_OBJECT)
+            return ["--backend", "own-bpf", "--object", path, "--map", pair.bpf.map, "--", event]
+        built = modules.build(tree_of(place), pair.module.name, own.module_sources(self._objects))
+        return ["--backend", "own-module", "--object", place.put(built), "--file", pair.module.file, "--", event]
+
+    def _module(self, place: Place) -> Path:
+        """Return the module for a place's kernel, kept in the run; one that cannot be had is not tried again."""
+        if place.name in self._no_module:
+            raise self._no_module[place.name]
+        try:
+            return self._built_module(place)
+        except LabError as error:  # such as headers made by a newer compiler than this machine has
+            self._no_module[place.name] = UnsupportedError(error.message, remedy=error.remedy)
+        except XdplabError as error:
+            self._no_module[place.name] = error
+        raise self._no_module[place.name]
+
+    def _built_module(self, place: Place) -> Path:
+        relative = f"{OBJECTS}/{place.name.replace(':', '-')}/{MODULE_NAME}.ko"
+        path = self._run.directory.path / relative
+        if not path.exists():
+            built = build_module(tree_of(place), self._benchmarks.values())
+            self._run.directory.write_bytes(relative, built.read_bytes())
+        return path
+
+    def _set_jit(self, enabled: bool | None) -> None:
+        """Have BPF compiled or interpreted from here on; None puts the setting back as it was."""
+        if self._jit is not None and self._jit[0] == enabled:
+            return
+        if self._jit is not None:
+            _, before = self._jit
+            self._jit = None
+            before.__exit__(None, None, None)
+        if enabled is not None and self._place is not None:
+            context = self._place.jit(enabled)
+            context.__enter__()
+            self._jit = (enabled, context)
+
+
+_JIT = {"interpreter": False, "jit": True}
+
+
+def driver() -> str:
+    """Build microbench on this machine, whose root every lab's guest has too; return its path."""
+    return build_room(LocalHost(), ROOM, str(cache_directory().parent / "native"))
+
+
+def reference(benchmarks: dict[str, Benchmark], folder: Path, calls: int) -> dict[str, list[int]]:
+    """Return what the user-space function of each benchmark gives in so many calls on this machine."""
+    wanted = {name: b for name, b in benchmarks.items() if not b.trap and not b.clock_result}
+    return {name: _results(benchmark, folder, calls) for name, benchmark in wanted.items()}
+
+
+def _results(benchmark: Benchmark, folder: Path, calls: int) -> list[int]:
+    argv = [driver(), "--backend", "user", "--benchmark", benchmark.kernel, "--pause-us", "0"]
+    argv += ["--object", str(folder / object_name(benchmark, "user")), "--input", str(benchmark.input)]
+    state = folder / f"{benchmark.kernel}.state"
+    argv += ["--calls", str(calls), *(["--state", str(state)] if state.exists() else [])]
+    return [call.result for call in parse_microbench(LocalHost().run(argv).stdout).calls]
+
+
+def _require_backend(point: ExecutionPoint, found: Microbench) -> None:
+    """Raise ProgramError where a program is compiled that should be interpreted, or the other way round."""
+    if point.backend in _JIT and _JIT[point.backend] != bool(found.jited_bytes):
+        obtained = f"compiled ({found.jited_bytes} bytes)" if found.jited_bytes else "interpreted"
+        raise ProgramError(f"{point}: the kernel has it {obtained}")

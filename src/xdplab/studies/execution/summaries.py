@@ -1,0 +1,240 @@
+"""The study's tables: medians and ratios, the prime table as it was once published, chains, and the trap."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from xdplab.analysis.intervals import interval
+from xdplab.studies.execution.benchmarks import all_benchmarks
+from xdplab.studies.execution.points import BACKENDS, REFERENCE
+from xdplab.studies.tables import Table
+
+DROPPED = 5
+"""First calls of a warm trial that count for nothing: caches and branch predictors learn."""
+
+FINE = 20
+"""Steps of a clock that a median must have to be one."""
+
+PRIME_CALLS = 15
+Row = Mapping[Any, Any]
+POINT = ["place", "label", "clock", "benchmark", "cold"]
+BACKEND_ORDER = {name: rank for rank, name in enumerate(BACKENDS)}
+
+THEIRS = {
+    "where": "published: Core i3-10110U, Ubuntu 22.04, Linux 5.15, JIT on",
+    "clock": "time, ns",
+    "jit": "14,879.1 ± 1,190.0",
+    "user": "984.0 ± 46.2",
+    "jit / user": "15.12",
+}
+"""Takami Torao, "BPF プログラム", table 1: mean and standard deviation of 10 calls, after 5 that were dropped."""
+
+
+def values(table: pd.DataFrame) -> pd.DataFrame:
+    """Return the table with ``value``: nanoseconds or instructions, whichever the place's clock is."""
+    return table.assign(value=table["elapsed_ns"].fillna(table["instructions"]).astype(float))
+
+
+def settled(table: pd.DataFrame) -> pd.DataFrame:
+    """Leave out the first calls of what is measured warm, where enough remain."""
+    calls = table.groupby("trial_id")["call"].transform("size")
+    skipped = ~table["cold"].astype(bool) & table["call"].lt(DROPPED) & calls.ge(2 * DROPPED)
+    return table[~skipped]
+
+
+def clock_steps(table: pd.DataFrame) -> dict[str, int]:
+    """Return by place's label what all its times are multiples of: user-mode Linux' clock has steps of 256 ns."""
+    known = values(table).groupby("label", sort=False)["value"]
+    return {str(label): int(np.gcd.reduce(group.astype("int64").to_numpy())) or 1 for label, group in known}
+
+
+def typical(calls: pd.Series, step: int) -> float:
+    """Return the median; of a clock whose step is no longer small against it, the mean of the calls around it.
+
+    A median would be a multiple of the step. The phase of the clock is random, so that the mean of the undisturbed
+    calls, those within two steps of the median, is not.
+    """
+    median = float(calls.median())
+    if step * FINE <= median:
+        return median
+    near = calls[(calls - median).abs() <= 2 * step]
+    return float(near.mean()) if len(near) else median
+
+
+def medians(table: pd.DataFrame) -> pd.DataFrame:
+    """Return one row a point and backend: the mean of its repetitions' `typical` calls, and its ratio to the reference.
+
+    Columns: those of `POINT`, ``backend``, ``calls`` (behind one median), ``n`` (repetitions), ``value``, ``low`` and
+    ``high`` (95 % t interval, null for one repetition), ``reference``, and ``ratio``, ``ratio_low``, ``ratio_high``:
+    geometric mean and interval of the ratios within each repetition. Traps have no ratio.
+    """
+    known = settled(values(table))
+    if known.empty:
+        return pd.DataFrame()
+    keys = [*POINT, "backend", "repetition"]
+    step = clock_steps(table)
+    groups = known.groupby(keys, sort=False, dropna=False)
+    each = groups.agg(calls=("value", "size"), trap=("trap", "first"))
+    each["value"] = [typical(group["value"], step[str(group["label"].iloc[0])]) for _, group in groups]
+    wide = each["value"].unstack("backend")
+    rows = []
+    for key, group in each.reset_index().groupby([*POINT, "backend"], sort=False, dropna=False):
+        rows.append(_row(dict(zip([*POINT, "backend"], key, strict=True)), group, wide))
+    order = pd.DataFrame(rows)
+    return order.sort_values(["place", "benchmark", "cold", "backend"], key=_sorted_by).reset_index(drop=True)
+
+
+def rank(benchmark: str) -> tuple[int, int, str]:
+    """Return where a benchmark stands among all; a user's own comes last."""
+    kind, _, size = str(benchmark).partition(" ")
+    known = [name.partition(" ")[0] for name in all_benchmarks()]
+    return (known.index(kind) if kind in known else len(known), int(size) if size.isdigit() else 0, str(benchmark))
+
+
+def _sorted_by(column: pd.Series) -> pd.Series:
+    if column.name == "backend":
+        return column.map(BACKEND_ORDER)
+    if column.name == "benchmark":
+        order = {name: at for at, name in enumerate(sorted(column.unique(), key=rank))}
+        return column.map(order)
+    return column
+
+
+def _row(factors: dict[str, object], group: pd.DataFrame, wide: pd.DataFrame) -> dict[str, object]:
+    found = interval(group["value"])
+    row = factors | {"calls": int(group["calls"].min()), "n": found.n}
+    row |= {"value": found.mean, "low": _null(max(found.low, 0.0)), "high": _null(found.high)}
+    ratios = pd.Series(dtype=float)
+    beside = wide.xs(tuple(factors[name] for name in POINT), level=POINT)
+    reference = next((name for name in REFERENCE if name in beside and beside[name].notna().any()), None)
+    if reference and group["trap"].isna().all():
+        ratios = (beside[str(factors["backend"])] / beside[reference]).dropna()
+    row["reference"] = reference if len(ratios) else None
+    if len(ratios):
+        ratio = interval(np.log(ratios))  # a ratio and its inverse say the same; neither goes below 0
+        ends = {"ratio": ratio.mean, "ratio_low": ratio.low, "ratio_high": ratio.high}
+        row |= {name: _null(np.exp(value)) for name, value in ends.items()}
+    return row
+
+
+def _null(value: float) -> float | None:
+    return None if pd.isna(value) else value
+
+
+def median_table(table: pd.DataFrame) -> pd.DataFrame:
+    """Return the medians for people: a row a place, benchmark and temperature, a column a backend, with its ratio."""
+    found = medians(table[table["trap"].isna()])
+    steps = clock_steps(table)
+    rows = []
+    for key, group in found.groupby(POINT, sort=False, dropna=False) if len(found) else ():
+        place = dict(zip(POINT, key, strict=True))
+        row = {
+            "place": place["label"],
+            "unit": _unit(place["clock"], steps[str(place["label"])]),
+            "benchmark": place["benchmark"],
+        }
+        row["measured"] = "cold" if place["cold"] else "warm"
+        cells = {str(r["backend"]): r for r in group.to_dict("records")}
+        row |= {name: _cell(cells.get(name)) for name in BACKENDS}
+        rows.append(row | {"ratios to": next(iter(cells.values()))["reference"]})
+    return pd.DataFrame(rows)
+
+
+def _unit(clock: object, step: int = 1) -> str:
+    if clock != "time":
+        return "instructions"
+    return f"ns, clock steps of {step}" if step > 1 else "ns"
+
+
+def _cell(row: Row | None) -> str | None:
+    """``184 (180–188), × 1.13 (1.10–1.16)``."""
+    if row is None:
+        return None
+    text = _with_range(f"{row['value']:,.0f}", row["low"], row["high"], ",.0f")
+    if pd.isna(row.get("ratio")):
+        return text
+    return f"{text}, × " + _with_range(f"{row['ratio']:.2f}", row["ratio_low"], row["ratio_high"], ".2f")
+
+
+def _with_range(text: str, low: Any, high: Any, form: str) -> str:
+    if low is None or pd.isna(low):
+        return text
+    return f"{text} ({low:{form}}–{high:{form}})"
+
+
+def primes(table: pd.DataFrame) -> pd.DataFrame:
+    """Return mean ± standard deviation of ten calls after five, of the first warm trial of each backend.
+
+    As the published table has it, which is the last row; places with fewer than fifteen calls are left out.
+    """
+    known = values(table)
+    known = known[known["benchmark"].eq("primes") & ~known["cold"].astype(bool) & known["repetition"].eq(1)]
+    rows = []
+    for label, group in known.groupby("label", sort=False):
+        cells = {backend: _ten(group[group["backend"] == backend]) for backend in BACKENDS}
+        if any(len(ten) for ten in cells.values()):
+            rows.append(_prime_row(str(label), str(group["clock"].iloc[0]), cells))
+    columns = ["where", "clock", *BACKENDS, "jit / user"]
+    return pd.DataFrame([*rows, THEIRS] if rows else [], columns=columns)
+
+
+def _ten(calls: pd.DataFrame) -> pd.Series:
+    chosen = calls.sort_values("call")["value"].iloc[DROPPED:PRIME_CALLS]
+    return chosen if len(chosen) == PRIME_CALLS - DROPPED else chosen.iloc[:0]
+
+
+def _prime_row(label: str, clock: str, cells: dict[str, pd.Series]) -> dict[str, object]:
+    row: dict[str, object] = {"where": f"here: {label}", "clock": "time, ns" if clock == "time" else clock}
+    row |= {name: f"{ten.mean():,.1f} ± {ten.std(ddof=1):,.1f}" if len(ten) else None for name, ten in cells.items()}
+    both = len(cells["jit"]) and len(cells["user"])
+    return row | {"jit / user": f"{cells['jit'].mean() / cells['user'].mean():.2f}" if both else None}
+
+
+def chains(table: pd.DataFrame) -> pd.DataFrame:
+    """Return a row a place and length: tail calls of BPF beside the recursion of module and user space, warm."""
+    found = medians(table[table["links"].notna() & ~table["cold"].astype(bool)])
+    if found.empty:
+        return found
+    links = table.drop_duplicates("benchmark").set_index("benchmark")["links"]
+    found = found.assign(links=found["benchmark"].map(links), unit=found["clock"].map(_unit))
+    wide = found.pivot_table(index=["label", "unit", "links"], columns="backend", values="value", sort=True)
+    wide = wide[[name for name in BACKENDS if name in wide]].round(1)
+    return wide.rename_axis(None, axis=1).reset_index().rename(columns={"label": "place"})
+
+
+def traps(table: pd.DataFrame) -> pd.DataFrame:
+    """Return what the random source alone does to one benchmark: each beside our own source, warm, without a ratio."""
+    warm = table[~table["cold"].astype(bool)]
+    places = set(warm.loc[warm["trap"].notna(), "label"])
+    found = medians(warm[warm["label"].isin(places) & warm["benchmark"].astype(str).str.startswith("matrix")])
+    if found.empty:
+        return found
+    why = table.drop_duplicates("benchmark").set_index("benchmark")["trap"]
+    sources = found.apply(lambda row: _SOURCES[row["benchmark"]][row["backend"]], axis=1)
+    shown = found.assign(source=sources, why=found["benchmark"].map(why), unit=found["clock"].map(_unit))
+    shown["value"] = shown["value"].round(0)
+    return shown[["label", "backend", "source", "value", "unit", "why"]].rename(columns={"label": "place"})
+
+
+_PRANDOM = dict.fromkeys(("interpreter", "jit"), "bpf_get_prandom_u32()")
+_SOURCES = {
+    "matrix": dict.fromkeys(BACKENDS, "xorshift, the same everywhere"),
+    "matrix, kernel's random": _PRANDOM | {"module": "get_random_u32()"},
+    "matrix, get_random_bytes": {"module": "get_random_bytes()"},
+}
+
+TABLES: dict[str, tuple[str, Callable[[pd.DataFrame], pd.DataFrame]]] = {
+    "medians": ("Medians, with 95 % intervals over repetitions, and ratios to the reference", median_table),
+    "primes": ("Primes up to 100: mean ± standard deviation of ten calls after five", primes),
+    "chains": ("Chains: tail calls in BPF, recursion in the module and in user space", chains),
+    "trap": ("The trap: one benchmark, several random functions", traps),
+}
+
+
+def tables_of(table: pd.DataFrame, names: Iterable[str] = TABLES) -> dict[str, Table]:
+    """Return every table; one without content is empty."""
+    return {name: Table(TABLES[name][0], TABLES[name][1](table)) for name in names}

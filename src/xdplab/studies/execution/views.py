@@ -1,0 +1,117 @@
+"""The study's figures: distributions of times, bars of counted instructions, chains by their length."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+
+import pandas as pd
+
+from xdplab.figures import Look, NotApplicableError, View, marks_frame
+from xdplab.studies.execution.points import BACKENDS
+from xdplab.studies.execution.summaries import Row, medians, rank, values
+
+BACKEND_WORDS = {"interpreter": "interpreter", "jit": "JIT", "module": "module", "user": "user space"}
+KINDS = {"host": "host", "uml": "uml", "kvm": "vm"}
+"""Name of the figures of each kind of place whose clock is time."""
+
+TEMPERATURES = {"": False, "-cold": True}
+_NS, _INSTRUCTIONS = "time of a call, ns", "instructions of a call"
+
+
+def _of_kind(table: pd.DataFrame, kind: str) -> pd.DataFrame:
+    named = table["place"].astype(str).str.split(":").str[0]
+    return table[named.eq(kind) & table["clock"].eq("time")]
+
+
+def times(kind: str, cold: bool, table: pd.DataFrame) -> View:
+    """Return every call of each backend, a panel a benchmark; each backend's maximum is labelled with its index."""
+    shown = values(_of_kind(table, kind))
+    shown = shown[shown["cold"].astype(bool).eq(cold) & (shown["links"].isna() | shown["links"].eq(32))]
+    known = shown[shown["trap"].isna()]
+    shown = known[known["value"].gt(0)]  # the axis is logarithmic
+    if shown.empty:
+        raise NotApplicableError(f"no call was timed {'cold' if cold else 'warm'} in such a place")
+    highest = shown.groupby(["benchmark", "backend"])["value"].idxmax()
+    words = {int(at): str(shown.loc[at, "call"]) for at in highest}
+    marks = [_sample(at, row, words) for at, row in zip(shown.index, shown.to_dict("records"), strict=True)]
+    look = _look(shown, _NS, cold, share_y=False)
+    labels = "A maximum bears the index of its call."
+    return View(marks_frame(marks), replace(look, caption=(*look.caption, labels, *_below(len(known) - len(shown)))))
+
+
+def _below(calls: int) -> tuple[str, ...]:
+    return (f"Not drawn: {calls} calls shorter than one step of the clock.",) if calls else ()
+
+
+def _sample(at: int, row: Row, words: dict[int, str]) -> dict[str, object]:
+    place = {"figure": "times", "file": "times", "kind": "sample", "panel": row["benchmark"]}
+    backend = BACKEND_WORDS[str(row["backend"])]
+    return place | {"hue": backend, "x": "", "value": row["value"], "n": 1, "verdict": "valid", "label": words.get(at)}
+
+
+def counts(table: pd.DataFrame) -> View:
+    """Return a bar a backend and benchmark: the median of counted instructions, a panel a place."""
+    counted = table[table["clock"].eq("instructions") & ~table["cold"].astype(bool) & table["trap"].isna()]
+    counted = counted[counted["links"].isna() | counted["links"].eq(32)]
+    if counted.empty:
+        raise NotApplicableError("nothing was counted")
+    found = medians(counted)
+    marks = [_mark("counts", "bar", row, row["benchmark"]) for row in found.to_dict("records")]
+    return View(marks_frame(marks), _look(counted, _INSTRUCTIONS, False))
+
+
+def chains(clock: str, table: pd.DataFrame) -> View:
+    """Return the medians of a chain by its length, a panel a place, of places with that clock."""
+    shown = table[table["clock"].eq(clock) & table["links"].notna() & ~table["cold"].astype(bool)]
+    if shown["links"].nunique() < 2:
+        raise NotApplicableError("chains of at least two lengths are needed")
+    links = shown.drop_duplicates("benchmark").set_index("benchmark")["links"]
+    found = medians(shown)
+    marks = [_mark("chains", "line", row, int(links[row["benchmark"]])) for row in found.to_dict("records")]
+    look = _look(shown, _NS if clock == "time" else _INSTRUCTIONS, False)
+    return View(marks_frame(marks), look)
+
+
+def _mark(figure: str, kind: str, row: Row, x: object) -> dict[str, object]:
+    place = {"figure": figure, "file": figure, "kind": kind, "panel": row["label"], "x": x}
+    size = {name: row[name] for name in ("value", "low", "high", "n")}
+    return place | size | {"hue": BACKEND_WORDS[str(row["backend"])], "verdict": "valid"}
+
+
+def _look(shown: pd.DataFrame, y_label: str, cold: bool, share_y: bool = True) -> Look:
+    chained = shown["links"].notna().all()
+    order = tuple(sorted(shown["benchmark"].unique(), key=rank))
+    how = "before each call loaded anew and caches evicted" if cold else "warm"
+    return Look(
+        x_label="links" if chained else "",
+        y_label=y_label,
+        x_scale="log" if chained else "category",
+        y_scale="log",
+        hues=tuple(BACKEND_WORDS.values()),
+        panels=order,
+        x_values=() if chained else order,
+        share_y=share_y,
+        caption=(f"{'; '.join(dict.fromkeys(shown['label']))}; {how}.", *_notes(shown)),
+    )
+
+
+def _notes(shown: pd.DataFrame) -> tuple[str, ...]:
+    if shown["clock"].eq("instructions").all():
+        return ("Counted by the emulator: a nanosecond of the guest's clock is one instruction.",)
+    repetitions = int(shown["repetition"].nunique())
+    return (f"n = {repetitions} repetition{'s' if repetitions > 1 else ''}.",)
+
+
+VIEWS: dict[str, Callable[[pd.DataFrame], View]] = {
+    **{
+        f"times-{name}{end}": partial(times, kind, cold)
+        for name, kind in KINDS.items()
+        for end, cold in TEMPERATURES.items()
+    },
+    "counts": counts,
+    "chains-counts": partial(chains, "instructions"),
+    "chains-times": partial(chains, "time"),
+}
+assert set(BACKEND_WORDS) == set(BACKENDS)

@@ -1,0 +1,149 @@
+"""`xdplab study execution --smallest`, end to end: all four backends counted, two of them timed in user-mode Linux."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from click.testing import CliRunner
+
+from xdplab import labs
+from xdplab.cli import cli
+from xdplab.errors import LabError, ResultsError
+from xdplab.labs.vm import kernels, qemu
+from xdplab.studies.execution import STUDY
+from xdplab.studies.execution.points import SMALLEST
+
+COUNTED = "vm:6.1:count"
+PAIR = Path(__file__).resolve().parents[2] / "docs/examples/pair/pair.yaml"
+NOTEBOOK = Path(__file__).resolve().parents[2] / "notebooks/04_execution.ipynb"
+pytestmark = [pytest.mark.root, pytest.mark.lab]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def guests() -> None:
+    if os.geteuid() != 0:
+        pytest.skip("needs root: it loads programs into the kernel")
+    try:
+        qemu.require_tools()
+        kernels.kernel("6.1")
+    except LabError as error:
+        pytest.skip(f"no guest can be had here: {error}")
+    if {COUNTED, "uml"} & {row["lab"] for row in labs.status()}:
+        pytest.skip(f"somebody uses {COUNTED} or uml: this would change its JIT")
+
+
+def study(out: Path, *arguments: str) -> tuple[pd.DataFrame, Path, str]:
+    """Run the study; return its rows, its directory and what it printed."""
+    done = CliRunner().invoke(cli, ["study", "execution", "--out", str(out), *arguments], catch_exceptions=False)
+    (path,) = out.iterdir()
+    assert done.return_value in (0, None), done.output
+    assert done.exit_code == 0, done.output
+    return pd.read_parquet(path / "execution.parquet"), path, done.output
+
+
+@pytest.fixture(scope="module")
+def smallest(guests: None, tmp_path_factory: pytest.TempPathFactory) -> tuple[pd.DataFrame, Path, str]:
+    return study(tmp_path_factory.mktemp("smallest") / "runs", "--smallest")
+
+
+@pytest.fixture(scope="module")
+def second_boot(smallest) -> Iterator[None]:
+    """A guest of its own for what comes behind the first run, held so that it boots once."""
+    with labs.use_lab(COUNTED):
+        yield
+
+
+def counts(table: pd.DataFrame) -> pd.Series:
+    counted = table[table["clock"] == "instructions"]
+    return counted.groupby(["backend", "benchmark"])["instructions"].median()
+
+
+def test_every_backend_is_counted_in_one_guest(smallest) -> None:
+    table, _, _ = smallest
+    found = counts(table).unstack("backend")
+    assert set(found.columns) == {"interpreter", "jit", "module", "user"}
+    assert set(found.index) == set(SMALLEST)
+    assert found.notna().all(axis=None)
+    assert (found["interpreter"] > found["module"]).all()
+    assert found.loc["matrix", "interpreter"] > 5 * found.loc["matrix", "jit"]
+    counted = table[table["clock"] == "instructions"]
+    assert counted["elapsed_ns"].isna().all()  # a count is no time
+
+
+def test_interpreted_is_what_has_no_machine_code(smallest) -> None:
+    table, _, _ = smallest
+    assert (table.loc[table["backend"] == "interpreter", "jited_bytes"] == 0).all()
+    assert (table.loc[table["backend"] == "jit", "jited_bytes"] > 0).all()
+
+
+def test_times_are_of_places_that_have_time(smallest) -> None:
+    table, _, _ = smallest
+    timed = table[table["clock"] == "time"]
+    assert {"host", "uml"} <= set(timed["place"])
+    assert set(timed.loc[timed["place"] == "uml", "backend"]) == {"interpreter", "module"}
+    assert {"jit", "user"} <= set(timed.loc[timed["place"] == "host", "backend"])
+    assert timed.loc[timed["place"] == "host", "elapsed_ns"].gt(0).mean() > 0.99
+    assert timed.loc[timed["benchmark"] == "primes", "elapsed_ns"].gt(0).all()
+    assert timed["instructions"].isna().all()
+
+
+def test_all_backends_give_the_same(smallest) -> None:
+    table, _, _ = smallest
+    same = table[~table["benchmark"].isin(["clock sum"]) & table["call"].lt(15)]
+    assert (same.groupby(["benchmark", "call"])["result"].nunique() == 1).all()
+    assert set(table.loc[table["benchmark"] == "primes", "result"]) == {"25"}
+
+
+def test_disassembly_and_proof_are_kept(smallest) -> None:
+    table, path, _ = smallest
+    trials = table["trial_id"].unique()
+    for trial in trials:
+        (raw,) = (path / "raw" / trial).iterdir()
+        assert json.loads((raw / "proof.json").read_text())["wrong"] == []
+        assert len((raw / "disassembly.txt").read_text().splitlines()) > 5
+
+
+def test_tables_and_figures_are_written_and_said(smallest) -> None:
+    _, path, output = smallest
+    assert {"medians", "primes", "chains"} <= {file.stem for file in (path / "tables").glob("*.md")}
+    assert "14,879.1" in (path / "tables/primes.md").read_text()
+    for name in ("times-host", "times-uml", "counts", "chains-counts", "chains-times"):
+        assert (path / f"figures/{name}.png").stat().st_size > 5000
+        assert f"figure {name}:" in output
+
+
+def test_the_notebook_runs_from_its_first_cell_to_its_last_and_counts_the_same(
+    smallest, second_boot, tmp_path: Path
+) -> None:
+    nbformat, nbclient = pytest.importorskip("nbformat"), pytest.importorskip("nbclient")
+    notebook = nbformat.read(NOTEBOOK, as_version=4)
+    assert not any(cell.get("outputs") for cell in notebook.cells)
+    resources = {"metadata": {"path": str(tmp_path)}}
+    nbclient.NotebookClient(notebook, timeout=600, kernel_name="python3", resources=resources).execute()
+    shown = [o for c in notebook.cells for o in c.get("outputs", ()) if "image/png" in o.get("data", {})]
+    assert len(shown) == 4
+    (path,) = (tmp_path / "results").glob("*-execution")
+    first, second = counts(smallest[0]), counts(pd.read_parquet(path / "execution.parquet"))
+    assert len(second) == 4 * 4
+    assert ((second / first.loc[second.index] - 1).abs() <= 0.001).all()
+
+
+def test_a_users_own_pair_is_measured_in_all_three_ways(second_boot, tmp_path: Path) -> None:
+    table, _, _ = study(tmp_path / "own", "--config", str(PAIR), "--place", COUNTED, "--repetitions", "1")
+    assert table["own"].all()
+    found = counts(table).droplevel("benchmark")
+    assert set(found.index) == {"interpreter", "jit", "module"}
+    assert found["interpreter"] > 2 * found["jit"] > found["module"]
+    assert (table.groupby("backend")["call"].count() == 100).all()
+
+
+def test_another_run_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "journal.jsonl").write_text("")
+    (tmp_path / "plan.yaml").write_text("study: verifier\n")
+    with pytest.raises(ResultsError, match="no run of study execution"):
+        STUDY.open(tmp_path)

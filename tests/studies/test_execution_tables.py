@@ -1,0 +1,213 @@
+"""Tables and figures of the execution study, from calls whose numbers are known."""
+
+from __future__ import annotations
+
+import re
+from itertools import product
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from xdplab.errors import PlanError
+from xdplab.figures import NotApplicableError
+from xdplab.studies.execution import Request, own, points, smallest
+from xdplab.studies.execution.absent import absent, left_out
+from xdplab.studies.execution.caches import largest_cache_bytes
+from xdplab.studies.execution.rows import COLUMNS
+from xdplab.studies.execution.summaries import clock_steps, medians, primes, rank, tables_of, typical
+from xdplab.studies.execution.views import VIEWS
+
+LABELS = {"uml": "uml, Linux 6.1, time", "vm:6.1:count": "vm, Linux 6.1, instructions counted"}
+COSTS = {"interpreter": 400, "jit": 110, "module": 100, "user": 130}
+
+
+def calls(place: str, backend: str, benchmark: str, repetition: int = 1, **factors: object) -> list[dict[str, object]]:
+    """Twenty calls around the backend's cost: the first five take ten times as long, the last is a maximum."""
+    clock = "instructions" if place.endswith("count") else "time"
+    base = {"run_id": "r", "trial_id": f"{place}-{backend}-{benchmark}-{factors}-r{repetition}", "place": place}
+    base |= {"label": LABELS[place], "clock": clock, "backend": backend, "benchmark": benchmark, "cold": False}
+    base |= {"repetition": repetition, "own": False, **factors}
+    rows = []
+    for index in range(20):
+        value = COSTS[backend] * (10 if index < 5 else 20 if index == 19 else 1) + index % 3 + repetition
+        rows.append(base | {"call": index, ("elapsed_ns" if clock == "time" else "instructions"): value})
+    return rows
+
+
+def table(*groups: list[dict[str, object]]) -> pd.DataFrame:
+    rows = [row for group in groups for row in group]
+    return pd.DataFrame(rows, columns=[c.name for c in COLUMNS]).astype({c.name: c.dtype for c in COLUMNS})
+
+
+@pytest.fixture
+def measured() -> pd.DataFrame:
+    every = product(LABELS, COSTS, ("primes", "empty", "chain 1", "chain 32"))
+    made = [
+        calls(place, backend, name, repetition, links=int(name.split()[1]) if name.startswith("chain") else None)
+        for place, backend, name in every
+        for repetition in ((1,) if place.endswith("count") else (1, 2, 3))
+    ]
+    return table(*made)
+
+
+def test_a_median_is_without_the_first_five_calls_and_with_its_interval(measured: pd.DataFrame) -> None:
+    row = medians(measured).set_index(["place", "benchmark", "backend"]).loc[("uml", "primes", "jit")]
+    assert (row["n"], row["calls"]) == (3, 15)
+    assert row["value"] == pytest.approx(110 + 1 + 2)  # middle of 0 … 2, and mean of the repetitions 1 … 3
+    assert row["low"] < row["value"] < row["high"]
+    assert row["reference"] == "module"
+    assert row["ratio"] == pytest.approx((112 / 102 * 113 / 103 * 114 / 104) ** (1 / 3))
+
+
+def test_a_coarse_clock_is_read_between_its_steps() -> None:
+    """A call of 700 ns, seen by a clock of 256 ns at every phase: 512 or 768, and one call was disturbed."""
+    seen = [(700 + phase) // 256 * 256 for phase in range(256)] + [25_600]
+    assert typical(pd.Series(seen, dtype=float), 256) == pytest.approx(700, abs=1)
+    assert typical(pd.Series([256.0, 4096.0]), 256) == 2176  # two modes, and nothing between them
+    assert typical(pd.Series([6000.0, 6100.0, 6200.0]), 256) == 6100
+    rows = calls("uml", "jit", "empty")
+    for row in rows:
+        row["elapsed_ns"] = 256 * (int(str(row["call"])) % 4)
+    assert clock_steps(table(rows)) == {LABELS["uml"]: 256}
+    assert "steps of 256" in tables_of(table(rows))["medians"].frame["unit"].iloc[0]
+
+
+def test_one_repetition_has_no_interval(measured: pd.DataFrame) -> None:
+    found = medians(measured)
+    counted = found[found["place"] == "vm:6.1:count"]
+    assert counted["low"].isna().all()
+    assert counted["ratio"].notna().all()
+
+
+def test_without_a_module_user_space_is_the_reference() -> None:
+    found = medians(table(calls("uml", "jit", "empty"), calls("uml", "user", "empty")))
+    assert set(found["reference"]) == {"user"}
+    alone = medians(table(calls("uml", "jit", "empty")))
+    assert alone["reference"].isna().all()
+    assert "ratio" not in alone or alone["ratio"].isna().all()
+
+
+def test_a_trap_has_no_ratio_and_a_table_of_its_own(measured: pd.DataFrame) -> None:
+    trap = "not the same work"
+    own_source = [calls("uml", backend, "matrix") for backend in ("interpreter", "module")]
+    random = [calls("uml", backend, "matrix, kernel's random", trap=trap) for backend in ("interpreter", "module")]
+    both = table(*own_source, *random, calls("uml", "module", "matrix, get_random_bytes", trap=trap))
+    made = tables_of(both)
+    assert "kernel's random" not in made["medians"].frame["benchmark"].to_string()
+    assert len(made["trap"].frame) == 5
+    sources = made["trap"].frame["source"]
+    assert set(sources) == {
+        *("xorshift, the same everywhere", "bpf_get_prandom_u32()", "get_random_u32()", "get_random_bytes()")
+    }
+    assert tables_of(measured)["trap"].frame.empty
+
+
+def test_primes_are_shown_as_they_were_published(measured: pd.DataFrame) -> None:
+    found = primes(measured).set_index("where")
+    ours = found.loc[f"here: {LABELS['uml']}"]
+    ten = pd.Series([110 + i % 3 + 1 for i in range(5, 15)])
+    assert ours["jit"] == f"{ten.mean():,.1f} ± {ten.std(ddof=1):,.1f}"
+    theirs = found.iloc[-1]
+    assert (theirs["jit"], theirs["user"]) == ("14,879.1 ± 1,190.0", "984.0 ± 46.2")
+    assert "i3-10110U" in found.index[-1]
+    assert "5.15" in found.index[-1]
+
+
+def test_too_few_calls_make_no_prime_table(measured: pd.DataFrame) -> None:
+    assert primes(measured[measured["call"] < 14]).empty
+
+
+def test_every_maximum_bears_the_index_of_its_call(measured: pd.DataFrame) -> None:
+    marks = VIEWS["times-uml"](measured).marks
+    labelled = marks[marks["label"].notna()]
+    assert set(labelled["label"]) == {"19"}
+    assert len(labelled) == len(COSTS) * 3  # primes, empty, chain 32
+    assert marks.groupby("panel").size().to_dict() == dict.fromkeys(("primes", "empty", "chain 32"), 4 * 3 * 20)
+
+
+def test_counts_are_never_drawn_as_times(measured: pd.DataFrame) -> None:
+    counted = VIEWS["counts"](measured)
+    assert set(counted.marks["panel"]) == {LABELS["vm:6.1:count"]}
+    assert "instructions" in counted.look.y_label
+    assert set(VIEWS["chains-times"](measured).marks["panel"]) == {LABELS["uml"]}
+    assert sorted(set(VIEWS["chains-counts"](measured).marks["x"])) == [1, 32]
+
+
+@pytest.mark.parametrize("name", VIEWS)
+def test_a_figure_without_data_says_so(name: str) -> None:
+    with pytest.raises(NotApplicableError):
+        VIEWS[name](table())
+
+
+def test_tables_of_nothing_are_empty() -> None:
+    assert all(made.frame.empty for made in tables_of(table()).values())
+
+
+def test_benchmarks_stand_in_their_order() -> None:
+    assert sorted(["chain 8", "my own", "primes", "chain 16", "empty"], key=rank) == [
+        *("empty", "primes", "chain 8", "chain 16", "my own")
+    ]
+
+
+def test_a_counting_guest_is_asked_once_and_with_few_calls() -> None:
+    request = Request(places=("vm:6.1:count", "uml"), calls=100)
+    made = points.points(request, points.chosen(request))
+    counted = [p for p in made if p.place.endswith("count")]
+    assert all(p.once for p in counted)
+    assert not any(p.once for p in made if p.place == "uml")
+    assert {points.calls_of(request, p) for p in counted} == {3, 15}
+    assert {points.calls_of(request, p) for p in made if p.place == "uml"} == {10, 100}
+    assert {p.backend for p in made if p.place == "uml"} == {"interpreter", "module"}
+
+
+def test_this_machines_kernel_gets_no_module_unasked() -> None:
+    assert "--host-module" in absent("host")["module"]
+    assert "--host-module" not in absent("host", host_module=True).get("module", "")
+    assert all("module" not in words for words in left_out(("host",), ("user",)))
+
+
+def test_the_smallest_has_every_backend_once_and_warm() -> None:
+    request = smallest(Request(places=("vm:6.1:count",)))
+    made = points.points(request, points.chosen(request))
+    assert {p.backend for p in made} == set(COSTS)
+    assert not any(p.cold for p in made)
+    assert len(made) == 4 * len(points.SMALLEST)
+
+
+def test_an_unknown_benchmark_is_refused() -> None:
+    with pytest.raises(PlanError, match="no bubble sort"):
+        points.chosen(Request(benchmarks=("bubble sort",)))
+
+
+def test_the_largest_cache_is_found(tmp_path) -> None:
+    for index, size in enumerate(("32K", "1024K", "33M")):
+        (tmp_path / f"index{index}").mkdir()
+        (tmp_path / f"index{index}/size").write_text(size + "\n")
+    assert largest_cache_bytes(tmp_path) == 33 << 20
+
+
+PAIR = "name: n\nbpf: {directory: bpf, object: a.o, map: times}\nmodule: {directory: m, name: a, file: /proc/a}\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("name: [", "cannot be read"),
+        ("name: n\n", "bpf"),
+        (PAIR, "event"),
+        (PAIR + "event: e\nelse: 1\n", "else"),
+        (PAIR.replace("a.o", "../a.o") + "event: e\n", "bpf.object"),
+        (PAIR + "event: e\n", "no C source"),
+    ],
+)
+def test_a_configuration_that_cannot_be_used_names_the_field(text: str, words: str, tmp_path) -> None:
+    (tmp_path / "pair.yaml").write_text(text)
+    with pytest.raises(PlanError, match=words):
+        own.load(tmp_path / "pair.yaml")
+
+
+def test_the_docs_have_the_columns_of_the_table() -> None:
+    page = (Path(__file__).resolve().parents[2] / "docs/execution.md").read_text()
+    rows = re.findall(r"^\| `(\w+)` \| (\w+) \| (.*) \|$", page, re.MULTILINE)
+    assert rows == [(c.name, c.kind, c.text) for c in COLUMNS]
