@@ -1,0 +1,85 @@
+"""bpf_check() as the loading study has it against other witnesses, for the same object in one guest that counts.
+
+Three loaders load the same object in one boot: loadbench (traced, and with the verifier's log), bpfverify (the log),
+and bpftool, traced by function_graph through plain writes to tracefs. Exit code 1 where two of them are further apart
+than the limit. Needs root, bpftool, and what the VM lab needs.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import sys
+import tempfile
+from pathlib import Path
+
+from xdplab.deploy.native import build_room
+from xdplab.formats.ftrace import parse_function_graph
+from xdplab.formats.verifier_log import parse_bpfverify
+from xdplab.hosts.local import LocalHost
+from xdplab.programs import cache_directory
+from xdplab.studies.loading import LoadingRequest, passes, rows, subjects
+from xdplab.studies.loading.points import BPF, LoadingPoint
+from xdplab.studies.loading.study import driver
+from xdplab.studies.places import Place, place_of
+
+MOST_APART = 0.05
+PLACE, REPETITIONS = "vm:6.1:count", 11
+TRACING = "/sys/kernel/tracing"
+
+
+def ours(place: Place, command: str, path: str) -> dict[str, float]:
+    bench = passes.Bench(place, command, BPF, path, LoadingRequest(loads=REPETITIONS))
+    with tempfile.TemporaryDirectory() as name:
+        raw = Path(name)
+        passes.measure(bench, raw)
+        traced = [
+            call for call in parse_function_graph((raw / passes.TRACE).read_bytes()) if call.mark.startswith("cycle")
+        ]
+        logged = [json.loads(line) for line in (raw / passes.LOGGED).read_text().splitlines()]
+    check = [call.duration_ns for call in traced if call.function == "bpf_check"]
+    log = [line["logged_us"] * 1000 for line in logged if line["type"] == "cycle"]
+    return {"loadbench, function_graph": statistics.median(check), "loadbench, log": statistics.median(log)}
+
+
+def bpfverify(place: Place, path: str) -> float:
+    command = place.put(
+        Path(build_room(LocalHost(), "bpfverify", str(cache_directory().parent / "native"))), mode=0o755
+    )
+    answers = [parse_bpfverify(place.host.run([command, path], deadline_s=60).stdout)[0] for _ in range(REPETITIONS)]
+    return statistics.median((answer.stats.verify_us or 0) * 1000 for answer in answers)
+
+
+def bpftool(place: Place, path: str) -> float:
+    """The longest call of each load is the program's: libbpf's probes are small."""
+    place.host.run(["tee", f"{TRACING}/set_ftrace_filter"], stdin=b"bpf_check")
+    place.host.run(["tee", f"{TRACING}/current_tracer"], stdin=b"function_graph")
+    place.host.run(["mount", "-t", "bpf", "none", "/sys/fs/bpf"], check=False)
+    longest = []
+    for number in range(REPETITIONS):
+        place.host.run(["tee", f"{TRACING}/trace"], stdin=b"\n")
+        place.host.run(["bpftool", "prog", "load", path, f"/sys/fs/bpf/p{number}"], deadline_s=60)
+        trace = place.host.get(f"{TRACING}/trace")
+        longest.append(max(call.duration_ns for call in parse_function_graph(trace)))
+    return statistics.median(longest)
+
+
+def main() -> int:
+    worst = 0.0
+    with place_of(PLACE) as place:
+        command = place.put(Path(driver()), mode=0o755)
+        for accesses in (100, 1600):
+            point = LoadingPoint("load", PLACE, BPF, "array", "unrolled", accesses)
+            path = place.put(subjects.bpf_object(point).object)
+            found = ours(place, command, path)
+            found |= {"bpfverify, log": bpfverify(place, path), f"bpftool, {rows.GRAPH}": bpftool(place, path)}
+            place.host.run(["tee", f"{TRACING}/current_tracer"], stdin=b"nop")
+            apart = max(found.values()) / min(found.values()) - 1
+            worst = max(worst, apart)
+            words = ", ".join(f"{who} {value / 1000:.1f}" for who, value in found.items())
+            print(f"{place.label}: unrolled, N = {accesses}: thousand instructions: {words}; {apart:.1%} apart")
+    return int(worst > MOST_APART)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// What is measured, how often, and what is watched meanwhile.
+#pragma once
+
+#include <stdbool.h>
+
+#define MOST_REPETITIONS 10000
+
+enum watch { NOTHING, LOG, GRAPH, FENTRY };
+
+struct bench {
+    unsigned int repetitions;
+    unsigned int pause_us;  // between two: what the last one left to be freed is freed meanwhile
+    unsigned int budget_ms; // no further repetition once those before have taken so long
+    unsigned int again;     // further calls of BPF_PROG_LOAD in each, which nobody times
+    enum watch watch;
+    const char *trace; // where function_graph's trace goes
+};
+
+extern struct bench bench;
+
+// A system call of the N-th repetition is about to be made, and has been: the place of all tracing.
+void bench_begin(unsigned int repetition);
+void bench_end(unsigned int repetition);
+
+// Whether the budget allows this repetition; pauses before all but the first.
+bool bench_next(unsigned int repetition);
+
+// Open, load, attach, detach, close, as often as asked. Prints its lines.
+void bpf_bench(const char *object);
+// init_module(2) and delete_module(2).
+void module_bench(const char *object);
+// A process of this binary that does nothing: what a loader costs before it loads.
+void start_bench(void);

@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
+// The verifier's and the JIT's time by fentry and fexit, where a kernel has them.
+#pragma once
+
+#include "calls.h"
+
+// Attaches to both functions. Fails with the reason.
+void fentry_arm(void);
+
+// From here on calls count anew; NULL where not armed.
+struct calls *fentry_calls(void);

@@ -1,0 +1,124 @@
+"""The passes over one program in one place, each a process of its own: untraced, with the verifier's log, traced.
+
+Only the untraced pass gives the cost of the whole; what watches it costs time, and gives its parts.
+"""
+
+from __future__ import annotations
+
+import statistics
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from xdplab.errors import UnsupportedError
+from xdplab.formats.ftrace import parse_function_graph
+from xdplab.formats.loadbench import LoadBench, parse_loadbench
+from xdplab.formats.perf_stacks import parse_kernel_stacks
+from xdplab.studies.loading.points import BPF, LoadingRequest
+from xdplab.studies.places import HOST, Place
+
+PLAIN, LOGGED, TRACED = "plain.jsonl", "logged.jsonl", "traced.jsonl"
+TRACE, STACKS = "trace.txt", "stacks.txt"
+DEADLINE_S = 120.0
+SAMPLES_HZ = 3999
+SAMPLED_S = 0.5
+"""How long a profiler looks: some two thousand samples, so a share of 5 % is known to 0.5 %."""
+
+_INSTRUCTIONS_SHARE = 0.2
+"""A counting guest executes about a fifth of 10⁹ instructions a second, and each is a nanosecond of its clock."""
+
+Watch = Callable[["Bench", Path], str | None]
+
+
+@dataclass(frozen=True)
+class Bench:
+    """loadbench in a place, with one object. ``mode`` is ``bpf``, ``module`` or ``start``."""
+
+    place: Place
+    driver: str
+    mode: str
+    object: str
+    request: LoadingRequest
+
+    def run(self, raw: Path, name: str, *options: str) -> LoadBench:
+        """Run one pass; its lines go to the raw file ``name``. Raises UnsupportedError where the kernel refuses."""
+        budget_ms = self.request.budget_s * 1000 * (_INSTRUCTIONS_SHARE if self.place.clock == "instructions" else 1)
+        asked = ["--repetitions", str(self.request.loads), "--budget-ms", str(int(budget_ms)), *options]
+        argv = [self.driver, self.mode, *([self.object] if self.object else []), *asked]
+        done = self.place.host.run(argv, deadline_s=DEADLINE_S * self.place.patience, check=False)
+        if not done.stdout:
+            done.require()
+        (raw / name).write_bytes(done.stdout)
+        found = parse_loadbench(done.stdout)
+        if found.error and found.error.step != "trace":
+            raise UnsupportedError(f"{self.place.label}: {found.error.step}: {found.error.message}")
+        return found
+
+
+def measure(bench: Bench, raw: Path) -> dict[str, str | None]:
+    """Measure one program; return ``split_by``, what told its parts, and ``split_reason`` where nothing could."""
+    bench.run(raw, PLAIN)
+    if bench.mode == BPF:
+        bench.run(raw, LOGGED, "--watch", "log")
+    reasons = []
+    for name in _ways(bench):
+        reason = WAYS[name](bench, raw)
+        if reason is None:
+            return {"split_by": name, "split_reason": None}
+        reasons.append(f"{name}: {reason}")
+    return {"split_by": None, "split_reason": "; ".join(reasons)}
+
+
+def _ways(bench: Bench) -> Sequence[str]:
+    if bench.mode != BPF:
+        return ("function_graph",)
+    return ("fentry", "perf samples") if bench.place.name == HOST else ("function_graph", "fentry")
+
+
+def _by_graph(bench: Bench, raw: Path) -> str | None:
+    """Only in guests: the tracer is the whole kernel's, and somebody else may trace this machine's."""
+    path = "/tmp/xdplab-loading.trace"
+    found = bench.run(raw, TRACED, "--watch", "graph", "--trace", path)
+    if found.error:
+        return found.error.message
+    trace = bench.place.host.get(path)
+    (raw / TRACE).write_bytes(trace)
+    return None if parse_function_graph(trace) else "it traced no call"
+
+
+def _by_fentry(bench: Bench, raw: Path) -> str | None:
+    found = bench.run(raw, TRACED, "--watch", "fentry")
+    return found.error.message if found.error else None
+
+
+def _by_samples(bench: Bench, raw: Path) -> str | None:
+    """Many loads in a row under a profiler; a share of samples is a share of time."""
+    loads = [cycle["load_ns"] for cycle in parse_loadbench((raw / PLAIN).read_bytes()).cycles]
+    typical = statistics.median(ns for ns in loads if ns is not None)
+    again = str(min(20_000, max(10, int(SAMPLED_S * 1e9 / typical))))
+    host = bench.place.host
+    with tempfile.TemporaryDirectory(prefix="xdplab-perf-") as folder:
+        data = f"{folder}/perf.data"
+        record = ["perf", "record", "-q", "-e", "cpu-clock", "-F", str(SAMPLES_HZ), "-g", "-o", data, "--"]
+        loader = [bench.driver, BPF, bench.object, "--repetitions", "1", "--again", again]
+        done = host.run([*record, *loader], deadline_s=DEADLINE_S, check=False)
+        if not done.ok:
+            return done.error_text.splitlines()[-1] if done.error_text else "perf cannot be run"
+        stacks = host.run(["perf", "script", "-i", data, "-F", "ip,sym"], deadline_s=DEADLINE_S).stdout
+    (raw / STACKS).write_bytes(stacks)
+    return None if shares(stacks) else "no sample shows bpf_prog_load(): the kernel hides its symbols, or inlined it"
+
+
+def shares(stacks: bytes) -> dict[str, float]:
+    """Return the shares of BPF_PROG_LOAD that are ``verify`` (the JIT left out) and ``jit``; empty where unknown."""
+    loads = [stack for stack in parse_kernel_stacks(stacks) if "bpf_prog_load" in stack] if stacks.strip() else []
+    if not loads:
+        return {}
+    jit = sum("bpf_int_jit_compile" in stack for stack in loads)
+    check = sum("bpf_check" in stack and "bpf_int_jit_compile" not in stack for stack in loads)
+    return {"verify": check / len(loads), "jit": jit / len(loads)}
+
+
+WAYS: dict[str, Watch] = {"function_graph": _by_graph, "fentry": _by_fentry, "perf samples": _by_samples}
+"""What can tell the parts of a load; tried in the order of `_ways`."""

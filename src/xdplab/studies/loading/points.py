@@ -1,0 +1,137 @@
+"""Points of the loading study: a program as BPF or as a module, compiled here, or loaded in a place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from xdplab.errors import PlanError
+from xdplab.programs.spec import FORMS, WORKLOADS
+from xdplab.studies import frame
+from xdplab.studies.frame import Gathered
+from xdplab.studies.places import HOST
+
+BPF, MODULE, LOADER = "bpf", "module", "loader"
+CLOCK = "clock"
+"""The program of one clock read: the simple program of "eBPF against modules"."""
+
+ACCESSES = (1, 100, 400, 1600, 6400, 12800)
+DEFAULT_PLACES = (HOST, "vm:6.1:count")
+Task = Literal["load", "compile", "start"]
+Trial = frame.Trial["LoadingPoint"]
+
+
+@dataclass(frozen=True)
+class LoadingRequest(frame.Request):
+    """``loads`` is how often each program is loaded in a process; ``budget_s`` what one pass of them may take.
+
+    ``repetitions`` are trials: processes, and guests booted, anew.
+    """
+
+    repetitions: int = 1
+    loads: int = 100
+    compiles: int = 5
+    budget_s: float = 5.0
+    places: tuple[str, ...] = DEFAULT_PLACES
+    workload: str = "array"
+    forms: tuple[str, ...] = ("bounded", "unrolled")
+    accesses: tuple[int, ...] = ACCESSES
+
+
+def smallest(request: LoadingRequest) -> LoadingRequest:
+    """Return the request made as small as still shows everything: one kernel that counts, two sizes, a minute."""
+    places = request.places if request.places != DEFAULT_PLACES else DEFAULT_PLACES[1:]
+    return replace(
+        request,
+        places=places,
+        loads=25,
+        compiles=1,
+        budget_s=2.0,
+        forms=("unrolled",),
+        accesses=(1, 1600),
+        smallest=True,
+    )
+
+
+@dataclass(frozen=True)
+class LoadingPoint(frame.Point):
+    """``kind``: ``bpf``, ``module``, or ``loader`` (the process alone). ``program``: ``clock``, or the workload.
+
+    ``kernel`` is whose headers a module is compiled against, and '' elsewhere.
+    """
+
+    task: Task
+    place: str
+    kind: str
+    program: str
+    form: str | None = None
+    accesses: int | None = None
+    kernel: str = ""
+
+    @property
+    def block(self) -> tuple[str, ...]:
+        return ("compile" if self.task == "compile" else self.place,)
+
+    def __str__(self) -> str:
+        size = "" if self.accesses is None else f" {self.form}, N = {self.accesses}"
+        what = (
+            f"{self.task} {self.kind} {self.program}{size}" if self.task != "start" else "a process that does nothing"
+        )
+        return f"{what}, {f'for {self.kernel}' if self.kernel else self.place}"
+
+
+def gather(request: LoadingRequest) -> Gathered[LoadingPoint]:
+    """Return the points of a request. Raises PlanError."""
+    _require(request)
+    programs: list[tuple[str, str | None, int | None]] = [(CLOCK, None, None)]
+    programs += [(request.workload, form, n) for form in request.forms for n in request.accesses]
+    points = [point for place in request.places for point in _loads(place, programs)]
+    points += [LoadingPoint("compile", HOST, BPF, *program) for program in programs]
+    kernels = dict.fromkeys(kernel_of(p) for p in request.places if takes_modules(p))
+    points += [LoadingPoint("compile", HOST, MODULE, *program, k) for k in kernels for program in programs]
+    return Gathered(points, notes=[_LEFT_OUT[kind_of(p)] for p in request.places if kind_of(p) in _LEFT_OUT])
+
+
+def _loads(place: str, programs: list[tuple[str, str | None, int | None]]) -> Iterator[LoadingPoint]:
+    yield LoadingPoint("start", place, LOADER, "")
+    for kind in (BPF, MODULE) if takes_modules(place) else (BPF,):
+        for program in programs:
+            yield LoadingPoint("load", place, kind, *program)
+
+
+def kind_of(place: str) -> str:
+    """Return ``host``, ``vm`` or ``uml``."""
+    return place.partition(":")[0]
+
+
+def takes_modules(place: str) -> bool:
+    """Return whether modules are measured in a place."""
+    return kind_of(place) not in _LEFT_OUT
+
+
+def kernel_of(place: str) -> str:
+    """Return the kernel's name in ``vm:KERNEL:WAY``."""
+    return place.split(":")[1] if ":" in place else ""
+
+
+_LEFT_OUT = {
+    HOST: "host: no module is loaded into this machine's own kernel: a fault in it would take the machine down",
+    "uml": "uml: no module is timed: user-mode Linux maps a module's memory by system calls of this machine, which a "
+    "kernel does not make",
+}
+"""Kinds of places where modules are not measured, and why."""
+
+
+def _require(request: LoadingRequest) -> None:
+    if request.workload not in WORKLOADS:
+        raise PlanError(f"--workload: {request.workload!r} is none of {', '.join(WORKLOADS)}")
+    for form in request.forms:
+        if form not in FORMS:
+            raise PlanError(f"--form: {form!r} is none of {', '.join(FORMS)}")
+    for n in request.accesses:
+        if n < 1:
+            raise PlanError(f"--accesses: {n} is not from 1 on", remedy="the smallest program is in every run")
+    for place in request.places:
+        if kind_of(place) not in (HOST, "uml", "vm") or (kind_of(place) == "vm" and not kernel_of(place)):
+            raise PlanError(f"--place: {place!r} is none", remedy="places are host, uml and vm:KERNEL:count (or :kvm)")

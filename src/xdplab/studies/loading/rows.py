@@ -1,0 +1,189 @@
+"""From the journal and the raw files to one row a step and repetition."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from xdplab.formats.ftrace import Call, parse_function_graph
+from xdplab.formats.loadbench import Counts, parse_loadbench
+from xdplab.runner import Attempt
+from xdplab.studies.frame import StudyRun
+from xdplab.studies.loading.passes import LOGGED, PLAIN, STACKS, TRACE, TRACED, shares
+from xdplab.studies.loading.points import BPF, MODULE, LoadingPoint, LoadingRequest
+from xdplab.studies.loading.study import COMPILED, SECTIONS
+from xdplab.studies.tables import Column, typed
+
+SYSTEM_CALL, CLOCK, LOG, KERNEL, OBJECT = "system call", "clock", "verifier's log", "kernel", "object file"
+GRAPH, FENTRY, SAMPLES = "function_graph", "fentry", "perf samples"
+
+
+COLUMNS = (
+    Column("run_id", "string", "the run"),
+    Column("trial_id", "string", "point and trial"),
+    Column("task", "string", "load, compile or start (of a process that does nothing)"),
+    Column("place", "string", "where: host, vm:6.1:count …"),
+    Column("label", "string", "the same in words, with what its clock is"),
+    Column("clock", "string", "what a nanosecond there is: time or instructions"),
+    Column("kernel_release", "string", "uname -r there"),
+    Column("kind", "string", "bpf, module or loader (the process alone)"),
+    Column("program", "string", "clock (one read of it), or the workload"),
+    Column("form", "string", "bounded (a loop of blocks) or unrolled"),
+    Column("accesses", "Int64", "N; null for clock"),
+    Column("kernel", "string", "of a compiled module: whose headers"),
+    Column("step", "string", "what the value is of (see the docs)"),
+    Column("source", "string", "who says so: the system call's own time, a clock, the verifier's log, a tracer …"),
+    Column("repetition", "Int64", "1 … within its pass; null for sizes"),
+    Column("ns", "Float64", "time; null where the clock counts instructions"),
+    Column("instructions", "Float64", "instructions executed; null where the clock is time"),
+    Column("bytes", "Float64", "of a size"),
+    Column("reason", "string", "why a value is null"),
+)
+
+_BPF_STEPS = {
+    "open_ns": ("open", CLOCK),
+    "prepare_ns": ("prepare", CLOCK),
+    "load_ns": ("load", SYSTEM_CALL),
+    "attach_ns": ("attach", SYSTEM_CALL),
+    "detach_ns": ("detach", SYSTEM_CALL),
+    "close_ns": ("close", CLOCK),
+}
+_MODULE_STEPS = {
+    "read_ns": ("read", CLOCK),
+    "init_ns": ("insert", SYSTEM_CALL),
+    "delete_ns": ("delete", SYSTEM_CALL),
+}
+STEPS = _BPF_STEPS | _MODULE_STEPS
+"""Field of loadbench → step, and who says so."""
+
+_START = {"time": ("start_ns", CLOCK), "instructions": ("own_ns", "CPU time")}
+"""What a process costs: until it has ended; where instructions are counted, without waiting for its libraries."""
+
+MODULE_CALLS = {"load_module": "load_module", "do_init_module": "do_init_module", "do_one_initcall": "init"}
+_BYTES = ("xlated", "jited", "program", "map", "core", "init")
+
+Row = dict[str, Any]
+
+
+def table_of(run: StudyRun[LoadingRequest, LoadingPoint]) -> pd.DataFrame:
+    """Return one row a step and repetition of every trial's last attempt, with `COLUMNS`."""
+    run_id = run.directory.run_id
+    rows = (row for trial, last, raw in run.attempts() for row in _trial_rows(trial.point, last, raw))
+    return typed((row | {"run_id": run_id} for row in rows), COLUMNS)
+
+
+def _trial_rows(point: LoadingPoint, attempt: Attempt, raw: Path) -> Iterator[Row]:
+    known = ("label", "clock", "kernel_release")
+    base = asdict(point) | {name: attempt.facts.get(name) for name in known} | {"trial_id": attempt.trial_id}
+    if attempt.status != "measured":
+        yield base | {"step": "load" if point.kind != MODULE else "insert", "reason": attempt.reason}
+        return
+    unit = "instructions" if base["clock"] == "instructions" else "ns"
+    for step, source, repetition, value in _values(point, attempt, raw):
+        yield base | {"step": step, "source": source, "repetition": repetition, unit: value}
+    for step, source, size in _sizes(raw):
+        yield base | {"step": step, "source": source, "bytes": size}
+    if reason := attempt.facts.get("split_reason"):
+        yield base | {"step": "jit" if point.kind == BPF else "init", "reason": reason}
+
+
+Value = tuple[str, str, int, float]
+
+
+def _values(point: LoadingPoint, attempt: Attempt, raw: Path) -> Iterator[Value]:
+    if point.task == "compile":
+        times = json.loads((raw / COMPILED).read_text())["compile_ns"]
+        yield from (("compile", CLOCK, rank, ns) for rank, ns in enumerate(times, start=1))
+        return
+    plain = _cycles(raw / PLAIN)
+    steps = STEPS
+    if point.task == "start":
+        field, source = _START[attempt.facts["clock"]]
+        steps = {field: ("start", source)}
+    for rank, cycle in enumerate(plain, start=1):
+        yield from ((*steps[key], rank, ns) for key, ns in cycle.items() if key in steps and ns is not None)
+    if (raw / LOGGED).exists():
+        yield from _logged(_cycles(raw / LOGGED))
+    yield from _parts(attempt.facts.get("split_by"), plain, raw)
+
+
+def _cycles(path: Path) -> tuple[Counts, ...]:
+    return parse_loadbench(path.read_bytes()).cycles
+
+
+def _logged(cycles: Iterable[Counts]) -> Iterator[Value]:
+    for rank, cycle in enumerate(cycles, start=1):
+        told, whole = cycle["logged_us"], cycle["load_ns"]
+        if told is not None and whole is not None:
+            yield ("verify", LOG, rank, told * 1000)
+            yield ("load", LOG, rank, whole)
+
+
+def _parts(way: str | None, plain: Iterable[Counts], raw: Path) -> Iterator[Value]:
+    if way == GRAPH:
+        yield from _graph_parts(raw)
+    elif way == FENTRY:
+        for rank, cycle in enumerate(_cycles(raw / TRACED), start=1):
+            yield from _known(
+                FENTRY, rank, {"load": cycle["load_ns"], "verify": _verifying(cycle), "jit": cycle["jit_ns"]}
+            )
+    elif way == SAMPLES:
+        found = shares((raw / STACKS).read_bytes())
+        for rank, cycle in enumerate(plain, start=1):
+            whole = cycle["load_ns"]
+            parts = {step: None if whole is None else share * whole for step, share in found.items()}
+            yield from _known(SAMPLES, rank, parts)
+
+
+def _known(source: str, rank: int, told: Mapping[str, float | None]) -> Iterator[Value]:
+    """Give a value for each step that somebody has told."""
+    yield from ((step, source, rank, value) for step, value in told.items() if value is not None)
+
+
+def _verifying(cycle: Counts) -> int | None:
+    """Return nanoseconds of bpf_check() without the JIT that runs inside it."""
+    check, inside = cycle["check_ns"], cycle["jit_inside_ns"]
+    return None if check is None or inside is None else check - inside
+
+
+def _graph_parts(raw: Path) -> Iterator[Value]:
+    """Each repetition's calls stand behind its own mark; libbpf's feature probes load programs before it."""
+    calls: dict[str, list[Call]] = {}
+    for call in parse_function_graph((raw / TRACE).read_bytes()):
+        calls.setdefault(call.mark, []).append(call)
+    for rank, cycle in enumerate(_cycles(raw / TRACED), start=1):
+        own = calls.get(f"cycle {rank - 1}", [])
+        for key in ("load_ns", "init_ns"):
+            if (whole := cycle.get(key)) is not None:
+                yield (STEPS[key][0], GRAPH, rank, whole)
+        yield from ((step, GRAPH, rank, ns) for step, ns in _graph_steps(own).items())
+
+
+def _graph_steps(calls: list[Call]) -> dict[str, int]:
+    """Return nanoseconds by step. From 7.2 on, and for subprograms before, the JIT runs inside the verifier."""
+    found: dict[str, int] = {}
+    for call in calls:
+        if call.function in MODULE_CALLS:
+            step = MODULE_CALLS[call.function]
+            found[step] = found.get(step, 0) + call.duration_ns
+        elif call.function == "bpf_int_jit_compile":
+            found["jit"] = found.get("jit", 0) + call.duration_ns
+            found["verify"] = found.get("verify", 0) - (call.duration_ns if "bpf_check" in call.inside else 0)
+        elif call.function == "bpf_check":
+            found["verify"] = found.get("verify", 0) + call.duration_ns
+    return found
+
+
+def _sizes(raw: Path) -> Iterator[tuple[str, str, int]]:
+    if (raw / PLAIN).exists():
+        sizes = parse_loadbench((raw / PLAIN).read_bytes()).sizes
+        for name in _BYTES:
+            if (value := sizes.get(f"{name}_bytes")) is not None:
+                yield (name, KERNEL, value)
+    if (raw / SECTIONS).exists():
+        yield from ((name, OBJECT, size) for name, size in json.loads((raw / SECTIONS).read_text()).items())

@@ -1,0 +1,23 @@
+"""The loading study as the frame knows it."""
+
+from __future__ import annotations
+
+from xdplab.studies.frame import Kind, StudyRun
+from xdplab.studies.loading.points import LoadingPoint, LoadingRequest, gather
+from xdplab.studies.loading.rows import table_of
+from xdplab.studies.loading.study import LoadingStudy
+from xdplab.studies.loading.summaries import tables_of
+from xdplab.studies.loading.views import VIEWS
+
+LoadingRun = StudyRun[LoadingRequest, LoadingPoint]
+
+STUDY: Kind[LoadingRequest, LoadingPoint] = Kind(
+    name="loading",
+    request=LoadingRequest,
+    point=LoadingPoint,
+    gather=gather,
+    measurer=LoadingStudy,
+    table=table_of,
+    tables=tables_of,
+    views=VIEWS,
+)

@@ -1,0 +1,91 @@
+"""The loading study for the runner: a block is a place (or all that is compiled), a trial one program in it."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from xdplab.deploy.native import build_room
+from xdplab.errors import LabError, UnsupportedError
+from xdplab.hosts.local import LocalHost
+from xdplab.labs.modules import BuildTree
+from xdplab.labs.vm import headers
+from xdplab.programs import cache_directory
+from xdplab.studies.frame import StudyRun
+from xdplab.studies.loading import passes, subjects
+from xdplab.studies.loading.passes import PLAIN, Bench
+from xdplab.studies.loading.points import BPF, MODULE, LoadingPoint, LoadingRequest, Trial, kernel_of
+from xdplab.studies.places import Place, place_of
+
+COMPILED, SECTIONS, OBJECT = "compiled.json", "sections.json", "program.bpf.o"
+
+
+class LoadingStudy:
+    """Measures trials of the loading study; one place is up at a time."""
+
+    def __init__(self, run: StudyRun[LoadingRequest, LoadingPoint]) -> None:
+        self._request = run.request
+        self._stack = ExitStack()
+        self._place: Place | None = None
+        self._driver = ""
+
+    def enter_block(self, trials: Sequence[Trial]) -> None:
+        point = trials[0].point
+        if point.task != "compile":
+            self._place = self._stack.enter_context(place_of(point.place))
+            self._driver = self._place.put(Path(driver()), mode=0o755)
+
+    def leave_block(self) -> None:
+        self._stack.close()
+        self._place = None
+
+    def measure(self, trial: Trial, raw: Path, facts: dict[str, Any]) -> None:
+        point, place = trial.point, self._place
+        if place is None:
+            self._compile(point, raw, facts)
+            return
+        facts.update(kernel_release=place.release, clock=place.clock, label=place.label)
+        if point.task == "start":
+            Bench(place, self._driver, "start", "", self._request).run(raw, PLAIN)
+            return
+        with tempfile.TemporaryDirectory(prefix="xdplab-loading-") as folder:
+            path = _bpf(point, raw) if point.kind == BPF else _module(point, raw, Path(folder))
+            facts.update(passes.measure(Bench(place, self._driver, point.kind, place.put(path), self._request), raw))
+
+    def _compile(self, point: LoadingPoint, raw: Path, facts: dict[str, Any]) -> None:
+        tree = _tree(point.kernel) if point.kind == MODULE else None
+        facts.update(clock="time", label="this machine", **subjects.compilers(point, tree))
+        times = [
+            subjects.compile_module(point, tree) if tree else subjects.compile_bpf(point)
+            for _ in range(self._request.compiles)
+        ]
+        (raw / COMPILED).write_text(json.dumps({"compile_ns": times}) + "\n")
+
+
+def driver() -> str:
+    """Build loadbench on this machine, whose root every lab's guest has too; return its path."""
+    return build_room(LocalHost(), subjects.ROOM, str(cache_directory().parent / "native"))
+
+
+def _bpf(point: LoadingPoint, raw: Path) -> Path:
+    built = subjects.bpf_object(point)
+    (raw / OBJECT).write_bytes(built.object.read_bytes())
+    return built.object
+
+
+def _module(point: LoadingPoint, raw: Path, folder: Path) -> Path:
+    module = subjects.module_file(point, _tree(kernel_of(point.place)), folder)
+    (raw / SECTIONS).write_text(json.dumps(subjects.sections(module)) + "\n")
+    return module
+
+
+def _tree(kernel: str) -> BuildTree:
+    """Return a guest's build tree. Raises UnsupportedError where this machine cannot build for that kernel."""
+    try:
+        return headers.tree(kernel)
+    except LabError as error:
+        raise UnsupportedError(str(error)) from error

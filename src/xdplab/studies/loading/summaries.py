@@ -1,0 +1,165 @@
+"""The study's tables: parts of a load, BPF against modules, who says what, memory, compiling; and what was found."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pandas as pd
+
+from xdplab.studies.frame import StudyRun
+from xdplab.studies.loading.parts import BPF_PARTS, MODULE_PARTS, SUBJECT, medians, parts
+from xdplab.studies.loading.points import BPF, MODULE, LoadingPoint, LoadingRequest
+from xdplab.studies.loading.rows import FENTRY, GRAPH, LOG, SAMPLES, SYSTEM_CALL
+from xdplab.studies.tables import Table
+
+TOLERANCE = 0.02
+"""By how much the parts of a traced load may exceed the whole of an untraced one: what tracing itself costs."""
+
+UNITS = {"time": "µs", "instructions": "k insns"}
+"""Of the numbers in tables: thousands of ns, or of instructions."""
+
+NAMED = ["place", "program", "form", "accesses"]
+
+
+def parts_table(table: pd.DataFrame, kind: str) -> pd.DataFrame:
+    """Return the parts of one kind, in µs or thousands of instructions, with their repetitions."""
+    found = parts(table)
+    own = found.loc[found["kind"].eq(kind)]
+    whole = "load" if kind == BPF else "insert"
+    shown = [*(BPF_PARTS if kind == BPF else MODULE_PARTS), whole, "whole"]
+    out = own[NAMED].assign(unit=own["clock"].map(UNITS))
+    out = out.join(_repetitions(table, whole), on=NAMED)
+    out[shown] = (own[shown].astype(float) / 1000).round(2)
+    return out.dropna(axis=1, how="all")
+
+
+def _repetitions(table: pd.DataFrame, step: str) -> pd.Series:
+    rows = table.loc[table["step"].eq(step) & table["source"].eq(SYSTEM_CALL)]
+    return rows.groupby(NAMED, dropna=False).size().rename("repetitions")
+
+
+def versus(table: pd.DataFrame) -> pd.DataFrame:
+    """Return BPF against module in one place: the whole of each, and module over BPF."""
+    wide = parts(table).pivot_table(
+        index=["clock", *NAMED],
+        columns="kind",
+        values="whole",
+        dropna=False,
+        sort=False,
+    )
+    if not {BPF, MODULE} <= set(wide.columns):
+        return pd.DataFrame()
+    both = wide.dropna(subset=[BPF, MODULE]).reset_index()
+    out = both[NAMED].assign(unit=both["clock"].map(UNITS))
+    out["BPF"], out["module"] = (both[BPF] / 1000).round(2), (both[MODULE] / 1000).round(2)
+    return out.assign(**{"BPF / module": (both[BPF] / both[MODULE]).round(3)})
+
+
+def crosscheck(table: pd.DataFrame) -> pd.DataFrame:
+    """Return what the verifier's log and the tracer say of verifying, and whether the parts are at most the whole."""
+    found = medians(table)
+    rows = found.loc[found["kind"].eq(BPF) & found["step"].isin(("verify", "jit", "load"))]
+    keyed = rows.assign(who=rows["step"] + ", " + rows["source"])
+    wide = keyed.pivot_table(index=SUBJECT, columns="who", values="median", dropna=False, sort=False).dropna(how="all")
+    traced = next((name for name in (GRAPH, FENTRY, SAMPLES) if f"verify, {name}" in wide), None)
+    log = f"verify, {LOG}"
+    if traced is None or log not in wide:
+        return pd.DataFrame()
+    wide = wide.reindex(columns=[*dict.fromkeys([*wide.columns, f"load, {SYSTEM_CALL}"])])
+    tracers = [name for name in (GRAPH, FENTRY, SAMPLES) if f"verify, {name}" in wide]
+    verify = wide[[f"verify, {name}" for name in tracers]].bfill(axis=1).iloc[:, 0]
+    jit = wide[[f"jit, {name}" for name in tracers if f"jit, {name}" in wide]].bfill(axis=1).iloc[:, 0]
+    share = (verify + jit.fillna(0.0)) / wide[f"load, {SYSTEM_CALL}"]
+    out = wide.reset_index()[[*NAMED, "clock"]]
+    out["log"], out["traced"] = (wide[log] / 1000).round(2).to_numpy(), (verify / 1000).round(2).to_numpy()
+    out["log / traced"] = (wide[log] / verify).round(3).to_numpy()
+    out["parts / whole"] = share.round(3).to_numpy()
+    out["parts ≤ whole"] = (
+        (share <= 1 + TOLERANCE).map({True: "yes", False: "NO"}).where(share.notna(), None).to_numpy()
+    )
+    return out.assign(unit=out.pop("clock").map(UNITS)).dropna(subset=["log", "traced"], how="any")
+
+
+def memory(table: pd.DataFrame, kind: str) -> pd.DataFrame:
+    """Return bytes in the kernel of one kind: a BPF program's image, instructions and maps; a module's core."""
+    sizes = table.loc[table["bytes"].notna() & table["kind"].eq(kind)]
+    index = [*NAMED, "kernel_release"]
+    wide = sizes.pivot_table(index=index, columns="step", values="bytes", dropna=False, sort=False).dropna(how="all")
+    shown = wide[[name for name in _SIZES if name in wide]].rename(columns=_SIZES).astype("Int64").reset_index()
+    return shown.drop(columns="kernel_release").sort_values(NAMED, na_position="first")
+
+
+_SIZES = {
+    "jited": "JIT image",
+    "xlated": "instructions kept",
+    "program": "charged",
+    "map": "maps charged",
+    "core": "core",
+    "init": "init",
+    "text": "text",
+    "rodata": "read-only",
+    "data": "data",
+    "bss": "bss",
+    "file": "file",
+}
+
+
+def compiling(table: pd.DataFrame) -> pd.DataFrame:
+    """Return milliseconds of this machine to compile each program: clang, or a module's make against a kernel."""
+    found = medians(table)
+    rows = found.loc[found["task"].eq("compile")].sort_values(["kind", *NAMED], na_position="first")
+    what = rows["kind"].where(rows["kind"].eq(BPF), "module for " + rows["kernel"])
+    out = rows[["program", "form", "accesses"]].assign(compiled=what, ms=(rows["median"] / 1e6).round(1))
+    return out.assign(n=rows["n"].astype(int))
+
+
+def starting(table: pd.DataFrame) -> pd.DataFrame:
+    """Return what a process of the loader costs that loads nothing."""
+    found = medians(table)
+    rows = found.loc[found["task"].eq("start")]
+    shown = rows[["place"]].assign(unit=rows["clock"].map(UNITS))
+    for name in ("median", "low", "high"):
+        shown[name] = (rows[name] / 1000).round(1)
+    return shown.assign(n=rows["n"].astype(int))
+
+
+def findings(table: pd.DataFrame) -> pd.DataFrame:
+    """Return in words what holds over all programs of a place, and what does not."""
+    checked = crosscheck(table)
+    said = []
+    for place, rows in checked.groupby("place", sort=False) if not checked.empty else ():
+        worst = rows.iloc[int((rows["log / traced"] - 1).abs().argmax())]
+        said.append((place, f"the verifier's log and the trace of bpf_check() differ by at most {_percent(worst)}"))
+        over = rows.loc[rows["parts ≤ whole"].eq("NO")]
+        words = f"the parts exceed the whole for {len(over)} of {len(rows)} programs" if len(over) else _NO_EXCESS
+        said.append((place, words))
+    for place, rows in versus(table).groupby("place", sort=False) if not versus(table).empty else ():
+        ratio = rows["BPF / module"]
+        said.append((place, f"BPF costs {ratio.min():.2f} to {ratio.max():.2f} times the module"))
+    return pd.DataFrame(said, columns=["place", "finding"])
+
+
+_NO_EXCESS = "verifying and JIT together are nowhere more than BPF_PROG_LOAD"
+
+
+def _percent(row: pd.Series) -> str:
+    size = "" if pd.isna(row["accesses"]) else f" {row['form']}, N = {row['accesses']}"
+    return f"{abs(row['log / traced'] - 1) * 100:.1f} % ({row['program']}{size})"
+
+
+TABLES: dict[str, tuple[str, Callable[[pd.DataFrame], pd.DataFrame]]] = {
+    "bpf": ("A BPF program's load and its parts (medians)", lambda table: parts_table(table, BPF)),
+    "module": ("A module's insertion and its parts (medians)", lambda table: parts_table(table, MODULE)),
+    "versus": ("BPF against module, without compiling", versus),
+    "crosscheck": ("Verifying: the log's word against the trace's", crosscheck),
+    "memory-bpf": ("Memory of a BPF program in the kernel, bytes", lambda table: memory(table, BPF)),
+    "memory-module": ("Memory of a module in the kernel, bytes; its sections", lambda table: memory(table, MODULE)),
+    "compile": ("Compiling on this machine, ms", compiling),
+    "start": ("The loader's process alone", starting),
+    "findings": ("Findings", findings),
+}
+
+
+def tables_of(run: StudyRun[LoadingRequest, LoadingPoint], table: pd.DataFrame) -> dict[str, Table]:
+    """Return title and content of every table."""
+    return {name: Table(title, make(table)) for name, (title, make) in TABLES.items()}

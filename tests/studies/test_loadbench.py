@@ -1,0 +1,99 @@
+"""loadbench on this machine's kernel: what it times, what it says of a program that is refused."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from xdplab.formats.loadbench import LoadBench, parse_loadbench
+from xdplab.studies.loading import study, subjects
+from xdplab.studies.loading.points import BPF, LoadingPoint
+
+pytestmark = pytest.mark.root
+REFUSED = """
+#include <linux/bpf.h>
+#include <bpf/bpf_helpers.h>
+SEC("xdp") int bad(struct xdp_md *context) { return *(int *)(long)(context->data + 100); }
+char LICENSE[] SEC("license") = "Dual BSD/GPL";
+"""
+STEPS = ("open_ns", "prepare_ns", "load_ns", "attach_ns", "detach_ns", "close_ns")
+Bench = Callable[..., LoadBench]
+
+
+def interfaces() -> set[str]:
+    return {path.name for path in Path("/sys/class/net").iterdir() if path.name in ("veth0", "veth1")}
+
+
+@pytest.fixture(scope="module")
+def bench() -> Bench:
+    if os.geteuid() != 0:
+        pytest.skip("loading a BPF program needs root")
+    driver = study.driver()
+
+    def run(*arguments: str) -> LoadBench:
+        return parse_loadbench(subprocess.run([driver, *arguments], capture_output=True, timeout=60).stdout)
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def simple() -> Path:
+    return subjects.bpf_object(LoadingPoint("load", "host", BPF, "clock")).object
+
+
+def test_each_step_of_each_repetition(bench: Bench, simple: Path):
+    before = interfaces()
+    found = bench("bpf", str(simple), "--repetitions", "3")
+    assert found.error is None
+    assert [cycle["rank"] for cycle in found.cycles] == [0, 1, 2]
+    assert all((cycle[step] or 0) > 0 for cycle in found.cycles for step in STEPS)
+    assert found.sizes["insns"] == 3
+    assert not interfaces() - before  # its veth pair is its own and goes with it
+
+
+def test_the_log_is_no_more_than_its_load(bench: Bench):
+    point = LoadingPoint("load", "host", BPF, "array", "unrolled", 1600)
+    found = bench("bpf", str(subjects.bpf_object(point).object), "--repetitions", "5", "--watch", "log")
+    assert len(found.cycles) == 5
+    for cycle in found.cycles:
+        assert 0.3 * cycle["load_ns"] < cycle["logged_us"] * 1000 <= cycle["load_ns"]  # in whole µs, rounded down
+
+
+def test_the_budget_ends_the_repetitions(bench: Bench, simple: Path):
+    assert 1 <= len(bench("bpf", str(simple), "--repetitions", "10000", "--budget-ms", "200").cycles) < 1000
+
+
+def test_a_refused_program_ends_with_the_verifiers_words(bench: Bench, tmp_path: Path):
+    (tmp_path / "bad.c").write_text(REFUSED)
+    headers = f"-I/usr/include/{os.uname().machine}-linux-gnu"
+    subprocess.run(
+        ["clang", "-O2", "-g", "-target", "bpf", headers, "-c", "bad.c", "-o", "bad.o"], cwd=tmp_path, check=True
+    )
+    error = bench("bpf", str(tmp_path / "bad.o")).error
+    assert error is not None
+    assert error.step == "load"
+    assert "prohibited" in error.message
+
+
+def test_what_is_no_object_is_said(bench: Bench):
+    error = bench("bpf", "/bin/true").error
+    assert error is not None
+    assert error.step == "open"
+
+
+def test_a_process_that_does_nothing(bench: Bench):
+    found = bench("start", "--repetitions", "3")
+    assert all(0 < cycle["own_ns"] <= cycle["start_ns"] * 1.1 for cycle in found.cycles)
+
+
+@pytest.mark.parametrize(
+    "arguments", [(), ("riddle",), ("bpf",), ("bpf", "a.o", "--watch", "graph"), ("start", "--loads")]
+)
+def test_words_it_does_not_know(bench: Bench, arguments: tuple[str, ...]):
+    done = subprocess.run([study.driver(), *arguments], capture_output=True, timeout=10, check=False)
+    assert done.returncode == 2
+    assert done.stdout == b""

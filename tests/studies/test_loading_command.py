@@ -1,0 +1,104 @@
+"""`xdplab study loading --smallest`, end to end: BPF and module in a guest that counts, twice, to the same counts."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from click.testing import CliRunner
+
+from xdplab import labs
+from xdplab.cli import cli
+from xdplab.errors import LabError
+from xdplab.labs.vm import headers, kernels, qemu
+from xdplab.studies.loading import STUDY, LoadingRequest, parts, summaries
+from xdplab.studies.loading import smallest as made_smallest
+from xdplab.studies.loading.views import VIEWS
+
+GUEST = "vm:6.1:count"
+pytestmark = [pytest.mark.root, pytest.mark.lab]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def guests() -> None:
+    if os.geteuid() != 0:
+        pytest.skip("needs root: it loads programs into the kernel")
+    try:
+        qemu.require_tools()
+        kernels.kernel("6.1")
+        headers.tree("6.1")
+    except LabError as error:
+        pytest.skip(f"no guest can be had here: {error}")
+    if GUEST in {row["lab"] for row in labs.status()}:
+        pytest.skip(f"somebody uses {GUEST}: what they do there is counted too")
+
+
+@pytest.fixture(scope="module")
+def smallest(guests: None, tmp_path_factory: pytest.TempPathFactory) -> tuple[pd.DataFrame, Path, str]:
+    out = tmp_path_factory.mktemp("smallest") / "runs"
+    done = CliRunner().invoke(cli, ["study", "loading", "--smallest", "--out", str(out)], catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    (path,) = out.iterdir()
+    return pd.read_parquet(path / "loading.parquet"), path, done.output
+
+
+def wholes(table: pd.DataFrame) -> pd.Series:
+    loads = table[table["task"].eq("load") & table["step"].isin(("load", "insert")) & table["source"].eq("system call")]
+    return loads.groupby(["kind", "program", "accesses"], dropna=False)["instructions"].median()
+
+
+def test_every_part_of_both_kinds_is_counted(smallest):
+    table, _, _ = smallest
+    found = parts.parts(table)
+    for kind, names in (("bpf", parts.BPF_PARTS), ("module", parts.MODULE_PARTS)):
+        own = found[found["kind"].eq(kind)]
+        assert len(own) == 3
+        assert own[list(names)].gt(0).all(axis=None)
+    assert table.loc[table["task"].eq("load"), "ns"].isna().all()  # a count is no time
+
+
+def test_log_and_trace_agree_and_parts_are_within_the_whole(smallest):
+    table, _, _ = smallest
+    checked = summaries.crosscheck(table)
+    assert len(checked) == 3
+    assert set(checked["parts ≤ whole"]) == {"yes"}
+    large = checked[checked["accesses"].eq(1600).fillna(False)]
+    assert large["log / traced"].between(0.98, 1.0).all()  # the log ends a little before bpf_check() does
+
+
+def test_what_grows_with_the_program(smallest):
+    table, _, _ = smallest
+    found = parts.parts(table).set_index(["kind", "accesses"])
+    assert found.loc[("bpf", 1600), "verify"] > 30 * found.loc[("bpf", 1), "verify"]
+    assert found.loc[("module", 1600), "whole"] < 3 * found.loc[("module", 1), "whole"]
+
+
+def test_sizes_of_both_kinds(smallest):
+    table, _, _ = smallest
+    for kind in ("bpf", "module"):
+        sizes = summaries.memory(table, kind)
+        assert len(sizes) == 3
+        assert sizes.drop(columns=["place", "program", "form", "accesses"]).notna().all(axis=None)
+
+
+def test_tables_and_figures_are_written(smallest):
+    _, path, output = smallest
+    assert {file.stem for file in (path / "tables").glob("*.md")} == {*summaries.TABLES}
+    drawn = {file.stem for file in (path / "figures").glob("*.png")}
+    assert drawn == {name for name in VIEWS if not name.endswith("-times")}
+    assert "BPF costs" in output
+
+
+def test_another_boot_counts_the_same(smallest, tmp_path: Path):
+    table, _, _ = smallest
+    started = STUDY.start(made_smallest(LoadingRequest()), tmp_path)
+    again = replace(started, points=tuple(p for p in started.points if p.task == "load"))
+    again.execute()
+    first, second = wholes(table), wholes(again.table())
+    assert first.index.equals(second.index)
+    off = (second / first - 1).abs()
+    assert off[first > 1e6].max() < 0.001, off.to_string()
+    assert off.max() < 0.05, off.to_string()  # up to 900 of 60,000 instructions differ: where memory was found

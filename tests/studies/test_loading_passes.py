@@ -1,0 +1,88 @@
+"""What a pass makes of loadbench's answer: a refusal, a tracer that is not to be had, the next one in turn."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from xdplab.errors import HostError, UnsupportedError
+from xdplab.hosts.base import Result
+from xdplab.studies.loading import LoadingRequest, passes
+from xdplab.studies.loading.points import BPF, MODULE
+from xdplab.studies.places import Place
+
+CYCLE = {"type": "cycle", "rank": 0, "load_ns": 100, "logged_us": 0, "check_ns": 60, "jit_ns": 9, "jit_inside_ns": 0}
+REFUSED = {"type": "error", "step": "load", "message": "p is refused", "log": "R1 is not allowed\n"}
+NO_TRACER = {"type": "error", "step": "trace", "message": "this kernel cannot", "log": None}
+
+
+class FakeHost:
+    """Answers by the word after ``--watch``; ``said`` keeps what was asked."""
+
+    name = "fake"
+
+    def __init__(self, **answers: list[dict[str, Any]] | None) -> None:
+        self.answers = answers
+        self.said: list[list[str]] = []
+
+    def run(self, argv: Sequence[str], *, deadline_s: float, check: bool = True, stdin: bytes = b"") -> Result:
+        self.said.append(list(argv))
+        watched = argv[argv.index("--watch") + 1] if "--watch" in argv else argv[0].rpartition("/")[2]
+        lines = self.answers.get(watched, [CYCLE, {"type": "end"}])
+        text = "".join(json.dumps(line) + "\n" for line in lines or ()).encode()
+        return Result("fake", tuple(argv), 0 if lines else 1, text, b"" if lines else b"no such tool", 0.1)
+
+
+def bench(host: FakeHost, mode: str = BPF, place: str = "vm:6.1:count", clock: str = "instructions") -> passes.Bench:
+    there = Place(place, host, clock, "6.1", place)  # type: ignore[arg-type]
+    return passes.Bench(there, "/loadbench", mode, "/p.o", LoadingRequest(loads=7, budget_s=2.0))
+
+
+def test_a_refusal_is_unsupported_in_the_verifiers_words(tmp_path: Path):
+    host = FakeHost(loadbench=[REFUSED])
+    with pytest.raises(UnsupportedError, match="load: p is refused: R1 is not allowed"):
+        passes.measure(bench(host), tmp_path)
+    assert (tmp_path / passes.PLAIN).read_text()  # what was said stays
+
+
+def test_a_tool_that_says_nothing_is_an_error_of_its_host(tmp_path: Path):
+    with pytest.raises(HostError, match="no such tool"):
+        passes.measure(bench(FakeHost(loadbench=None)), tmp_path)
+
+
+def test_the_next_tracer_has_its_turn(tmp_path: Path):
+    found = passes.measure(bench(FakeHost(graph=[NO_TRACER])), tmp_path)
+    assert found == {"split_by": "fentry", "split_reason": None}
+
+
+def test_without_any_tracer_the_reasons_are_kept(tmp_path: Path):
+    found = passes.measure(bench(FakeHost(graph=[NO_TRACER], fentry=[NO_TRACER])), tmp_path)
+    assert found["split_by"] is None
+    assert found["split_reason"] == "function_graph: this kernel cannot; fentry: this kernel cannot"
+
+
+def test_this_machine_is_never_traced_by_function_graph(tmp_path: Path):
+    host = FakeHost(fentry=[NO_TRACER], perf=None)
+    found = passes.measure(bench(host, place="host", clock="time"), tmp_path)
+    assert found["split_reason"] == "fentry: this kernel cannot; perf samples: no such tool"
+    assert not any("graph" in argv for argv in host.said)
+
+
+def test_a_module_has_no_log(tmp_path: Path):
+    host = FakeHost(graph=[NO_TRACER])
+    passes.measure(bench(host, MODULE), tmp_path)
+    assert not any("log" in argv for argv in host.said)
+    assert not (tmp_path / passes.LOGGED).exists()
+
+
+@pytest.mark.parametrize(("clock", "budget"), [("time", "2000"), ("instructions", "400")])
+def test_a_counting_guest_gets_a_budget_of_instructions(tmp_path: Path, clock: str, budget: str):
+    host = FakeHost()
+    bench(host, clock=clock).run(tmp_path, passes.PLAIN)
+    (argv,) = host.said
+    assert argv[argv.index("--budget-ms") + 1] == budget
+    assert argv[argv.index("--repetitions") + 1] == "7"

@@ -1,0 +1,300 @@
+"""The loading study without a kernel: what is asked for, what raw files come to, tables, findings, figures."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from xdplab.errors import PlanError, UnsupportedError
+from xdplab.figures import NotApplicableError
+from xdplab.studies.loading import STUDY, LoadingRequest, LoadingRun, parts, passes, rows, smallest, subjects, summaries
+from xdplab.studies.loading.points import BPF, MODULE, LoadingPoint, Trial, gather
+from xdplab.studies.loading.views import VIEWS
+
+GUEST, OWN = "vm:6.1:count", "host"
+REQUEST = LoadingRequest(places=(OWN, GUEST), forms=("unrolled",), accesses=(1, 1600), loads=3, compiles=2)
+
+
+def lines(*cycles: dict[str, int | None], sizes: dict[str, Any] | None = None) -> str:
+    first = [{"type": "program", "name": "p"} | sizes] if sizes else []
+    found = [*first, *({"type": "cycle", "rank": i} | c for i, c in enumerate(cycles)), {"type": "end"}]
+    return "".join(json.dumps(line) + "\n" for line in found)
+
+
+BPF_CYCLE = {"open_ns": 10_000, "prepare_ns": 20_000, "load_ns": 100_000, "attach_ns": 5_000, "logged_us": None}
+MODULE_CYCLE = {"read_ns": 1_000, "init_ns": 50_000, "delete_ns": 9_000}
+
+
+def graph(*cycles: str) -> str:
+    head = "# tracer: function_graph\n 0)   7.000 us    |  bpf_check();\n"  # a probe of libbpf's, before the first mark
+    marked = (
+        f" 0)               |  /* cycle {i} */\n{c} 0)               |  /* done {i} */\n" for i, c in enumerate(cycles)
+    )
+    return head + "".join(marked)
+
+
+BEHIND = " 0)  60.000 us    |  bpf_check();\n 0)   30.000 us    |  bpf_int_jit_compile();\n"
+INSIDE = " 0)               |  bpf_check() {\n 0)   30.000 us    |    bpf_int_jit_compile();\n 0)   90.000 us    |  }\n"
+INSERTED = """ 0)               |  load_module() {
+ 0)               |    do_init_module() {
+ 0)   1.000 us    |      do_one_initcall();
+ 0)   5.000 us    |    }
+ 0)  45.000 us    |  }
+"""
+STACKS = "\tffffffff81000001 bpf_int_jit_compile\n\tffffffff81000002 bpf_prog_load\n\n" + 3 * (
+    "\tffffffff81000003 do_check\n\tffffffff81000004 bpf_check\n\tffffffff81000002 bpf_prog_load\n\n"
+)
+STACKS += "\tffffffff81000005 memset\n\tffffffff81000002 bpf_prog_load\n\n"
+
+
+class Recorded:
+    """Writes what passes would have left; one program is refused."""
+
+    def enter_block(self, trials: object) -> None: ...
+
+    def leave_block(self) -> None: ...
+
+    def measure(self, trial: Trial, raw: Path, facts: dict[str, Any]) -> None:
+        point = trial.point
+        clock = "instructions" if point.place == GUEST else "time"
+        facts.update(clock=clock, label=point.place, kernel_release="6.1")
+        if point.task == "compile":
+            (raw / "compiled.json").write_text(json.dumps({"compile_ns": [2_000_000, 4_000_000]}))
+        elif point.task == "start":
+            (raw / "plain.jsonl").write_text(lines({"start_ns": 9_000, "own_ns": 4_000}))
+        elif point.kind == MODULE:
+            self._module(point, raw, facts)
+        else:
+            self._bpf(point, raw, facts)
+
+    def _bpf(self, point: LoadingPoint, raw: Path, facts: dict[str, Any]) -> None:
+        if point.place == OWN and point.accesses == 1600:
+            raise UnsupportedError("this machine: load: p is refused: too large")
+        (raw / "plain.jsonl").write_text(lines(*3 * [BPF_CYCLE], sizes={"xlated_bytes": 432, "jited_bytes": 254}))
+        (raw / "logged.jsonl").write_text(lines(*3 * [BPF_CYCLE | {"logged_us": 58}]))
+        if point.place == OWN:
+            facts.update(split_by="perf samples", split_reason=None)
+            (raw / "stacks.txt").write_text(STACKS)
+            return
+        facts.update(split_by="function_graph", split_reason=None)
+        inside = point.accesses == 1600
+        (raw / "traced.jsonl").write_text(lines(*3 * [BPF_CYCLE | {"load_ns": 110_000}]))
+        (raw / "trace.txt").write_text(graph(*3 * [INSIDE if inside else BEHIND]))
+
+    def _module(self, point: LoadingPoint, raw: Path, facts: dict[str, Any]) -> None:
+        facts.update(split_by=None, split_reason="function_graph: nobody may trace")
+        (raw / "plain.jsonl").write_text(lines(*3 * [MODULE_CYCLE], sizes={"core_bytes": 49152}))
+        (raw / "sections.json").write_text(json.dumps({"text": 557, "file": 9176}))
+        if point.accesses == 1:
+            facts.update(split_by="function_graph", split_reason=None)
+            (raw / "traced.jsonl").write_text(lines(*3 * [MODULE_CYCLE]))
+            (raw / "trace.txt").write_text(graph(*3 * [INSERTED]))
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> LoadingRun:
+    started = replace(STUDY, measurer=lambda run: Recorded()).start(REQUEST, tmp_path_factory.mktemp("runs"))
+    state = started.execute()
+    assert not state.failed
+    assert not state.owed
+    return started
+
+
+@pytest.fixture(scope="module")
+def table(run: LoadingRun) -> pd.DataFrame:
+    return run.table()
+
+
+def test_points_of_a_request():
+    found = gather(REQUEST)
+    assert {(p.place, p.kind) for p in found.points if p.task == "load"} == {(OWN, BPF), (GUEST, BPF), (GUEST, MODULE)}
+    assert {p.kernel for p in found.points if p.task == "compile" and p.kind == MODULE} == {"6.1"}
+    assert [note.split(":")[0] for note in found.notes] == ["host"]
+    assert len({p.point_id for p in found.points}) == len(found.points)
+    small = gather(smallest(LoadingRequest()))
+    assert {p.place for p in small.points if p.task == "load"} == {GUEST}
+
+
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        ({"workload": "riddle"}, "--workload"),
+        ({"forms": ("curled",)}, "--form"),
+        ({"accesses": (0,)}, "--accesses"),
+        ({"places": ("moon",)}, "--place"),
+        ({"places": ("vm",)}, "--place"),
+    ],
+)
+def test_what_cannot_be_used_is_refused_at_the_start(asked: dict[str, Any], words: str):
+    with pytest.raises(PlanError, match=words):
+        gather(LoadingRequest(**asked))
+
+
+def part(frame: pd.DataFrame, place: str, kind: str, accesses: int | None) -> pd.Series:
+    size = frame["accesses"].isna() if accesses is None else frame["accesses"].eq(accesses).fillna(False)
+    (row,) = frame[frame["place"].eq(place) & frame["kind"].eq(kind) & size].to_dict("records")
+    return pd.Series(row)
+
+
+def test_parts_add_up_to_the_whole(table: pd.DataFrame):
+    found = part(parts.parts(table), GUEST, BPF, 1)
+    assert found["verify"] == 60_000
+    assert found["jit"] == 30_000
+    assert found["rest of load"] == 10_000  # of the untraced pass's 100000, not of the traced one's 110000
+    assert found["whole"] == 135_000
+    assert sum(found[name] for name in parts.BPF_PARTS) == found["whole"]
+
+
+def test_the_rest_is_unknown_where_the_jit_ran_and_nobody_timed_it(table: pd.DataFrame):
+    untimed = table[~table["step"].eq("jit")]
+    assert pd.isna(part(parts.parts(untimed), GUEST, BPF, 1)["rest of load"])
+    interpreted = untimed[~untimed["step"].eq("jited")]
+    assert part(parts.parts(interpreted), GUEST, BPF, 1)["rest of load"] == 40_000
+
+
+def test_a_jit_inside_the_verifier_is_taken_out_of_it(table: pd.DataFrame):
+    found = part(parts.parts(table), GUEST, BPF, 1600)
+    assert (found["verify"], found["jit"]) == (60_000, 30_000)
+
+
+def test_a_module_has_parts_only_where_it_was_traced(table: pd.DataFrame):
+    traced, plain = (part(parts.parts(table), GUEST, MODULE, n) for n in (1, 1600))
+    assert [traced[name] for name in parts.MODULE_PARTS] == [1_000, 5_000, 40_000, 4_000, 1_000]
+    assert traced["whole"] == plain["whole"] == 51_000
+    assert plain[["copy", "layout", "finish", "init"]].isna().all()
+    reasons = table.loc[table["reason"].notna() & table["kind"].eq(MODULE), "reason"]
+    assert set(reasons) == {"function_graph: nobody may trace"}
+
+
+def test_samples_divide_what_the_log_leaves(table: pd.DataFrame):
+    found = part(parts.parts(table), OWN, BPF, 1)
+    assert found["verify"] == pytest.approx(58_000)  # the log's word goes before a share
+    assert found["jit"] == pytest.approx(21_000)  # one sample each in the JIT and in the rest
+    assert found["rest of load"] == pytest.approx(21_000)
+    assert passes.shares(STACKS.encode()) == {"verify": 0.6, "jit": 0.2}
+
+
+def test_times_of_a_watched_pass_are_shares_of_the_untraced_one(table: pd.DataFrame):
+    logged = table["source"].eq(rows.LOG) & table["place"].eq(OWN)
+    slow = table.copy()
+    slow.loc[logged, "ns"] *= 3  # the machine was busy while the log's pass ran
+    assert part(parts.parts(slow), OWN, BPF, 1)["verify"] == pytest.approx(58_000)
+
+
+def test_shares_of_what_was_not_sampled():
+    assert passes.shares(b"") == {}
+    assert passes.shares(b"\tffffffff81000002 do_mmap\n") == {}
+
+
+def test_each_number_has_one_clock(table: pd.DataFrame):
+    counted = table[table["clock"].eq("instructions")]
+    assert counted["ns"].isna().all()
+    assert counted["instructions"].notna().any()
+    assert table.loc[table["clock"].eq("time"), "instructions"].isna().all()
+    start = table[table["task"].eq("start")].set_index("place")
+    assert start.loc[GUEST, "instructions"] == 4_000  # without waiting
+    assert start.loc[OWN, "ns"] == 9_000
+
+
+def test_a_refusal_is_a_row_with_its_reason_and_no_number(run: LoadingRun, table: pd.DataFrame):
+    refused = table[table["place"].eq(OWN) & table["accesses"].eq(1600).fillna(False) & table["task"].eq("load")]
+    assert list(refused["reason"]) == ["this machine: load: p is refused: too large"]
+    assert refused[["ns", "instructions", "bytes"]].isna().all(axis=None)
+    assert len(run.failures()) == 1
+
+
+def test_the_log_is_checked_against_the_trace(table: pd.DataFrame):
+    checked = summaries.crosscheck(table)
+    row = checked[checked["place"].eq(GUEST) & checked["accesses"].eq(1).fillna(False)].iloc[0]
+    assert row["log / traced"] == pytest.approx(58 / 60, abs=1e-3)
+    assert row["parts / whole"] == pytest.approx(0.9)
+    assert set(checked["parts ≤ whole"]) == {"yes"}
+    said = summaries.findings(table)
+    assert any("differ by at most" in words for words in said["finding"])
+
+
+def test_parts_over_the_whole_are_a_finding(table: pd.DataFrame):
+    more = table.copy()
+    verify = more["step"].eq("verify") & more["source"].eq(rows.GRAPH)
+    more.loc[verify, "instructions"] *= 2
+    assert "NO" in set(summaries.crosscheck(more)["parts ≤ whole"])
+    assert any("exceed the whole for 3 of 3" in words for words in summaries.findings(more)["finding"])
+
+
+def test_tables_and_figures_come_of_every_run(run: LoadingRun):
+    tables = run.tables()
+    assert set(tables) == set(summaries.TABLES)
+    assert list(tables["versus"].frame["BPF / module"]) == [round(135 / 51, 3)] * 3
+    assert set(tables["compile"].frame["ms"]) == {3.0}
+
+
+def test_every_figure_but_that_of_timed_modules_has_marks(table: pd.DataFrame):
+    left_out = set()
+    for name, make in VIEWS.items():
+        try:
+            assert len(make(table).marks)
+        except NotApplicableError:
+            left_out.add(name)
+    assert left_out == {"parts-module-times"}
+
+
+def test_bars_of_pieces_are_drawn(run: LoadingRun):
+    drawn = run.figure("parts-bpf-counts")
+    bars = [patch.get_height() for patch in drawn.patches]
+    assert sum(bars) == pytest.approx(200.0)  # two bars of 100 %
+
+
+def test_pieces_of_a_bar_end_at_a_hundred(table: pd.DataFrame):
+    marks = VIEWS["parts-bpf-counts"](table).marks
+    tops = marks.groupby(["panel", "x"])["value"].max()
+    assert tops.tolist() == pytest.approx([100.0, 100.0])
+    assert (marks["low"] <= marks["value"]).all()
+
+
+def test_a_figure_without_data_says_so(table: pd.DataFrame):
+    with pytest.raises(NotApplicableError):
+        VIEWS["total-counts"](table.loc[table["clock"].eq("time")])
+
+
+def test_the_module_is_made_of_the_workload_itself():
+    point = LoadingPoint("load", GUEST, MODULE, "array", "unrolled", 1600)
+    sources = subjects.module_sources(point)
+    assert b"#define ACCESSES 1600" in sources["workload.h"]
+    assert b"rx_handler" in sources[f"{subjects.MODULE_NAME}.c"]
+    assert sources["workload.h"] != subjects.module_sources(replace(point, accesses=1))["workload.h"]
+
+
+@pytest.fixture
+def compiled(tmp_path: Path) -> Callable[[str], Path]:
+    def compile_c(text: str) -> Path:
+        (tmp_path / "a.c").write_text(text)
+        subprocess.run(["cc", "-c", "a.c", "-o", "a.o"], cwd=tmp_path, check=True)
+        return tmp_path / "a.o"
+
+    return compile_c
+
+
+def test_sections_by_what_they_become(compiled: Callable[[str], Path]):
+    found = subjects.sections(
+        compiled("char z[4096]; int d[100] = {1}; const int r[50] = {2}; int f(void) { return 1; }")
+    )
+    assert found["bss"] == 4096
+    assert found["data"] == 400
+    assert found["rodata"] >= 200
+    assert 0 < found["text"] < 100
+    assert found["file"] > 800
+
+
+def test_the_docs_list_the_columns():
+    text = (Path(__file__).resolve().parents[2] / "docs/loading.md").read_text()
+    assert re.findall(r"^\| `(\w+)` \| (.*) \|$", text.split("## Columns")[1], re.MULTILINE) == [
+        (column.name, column.text) for column in rows.COLUMNS
+    ]
