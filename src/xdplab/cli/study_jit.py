@@ -1,0 +1,38 @@
+"""`study jit`: what BPF costs interpreted and compiled."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from xdplab.cli.conduct import conduct, run_options
+from xdplab.studies.jit import STUDY, JitRequest
+from xdplab.studies.jit import smallest as made_smallest
+from xdplab.studies.jit.classes import CLASSES
+from xdplab.studies.jit.filters import PACKET_FILTERS, SECCOMP_FILTERS
+from xdplab.studies.jit.points import DEFAULT_PLACE, MODES, PARTS, SUITES
+
+
+@click.command()
+@click.option("--smallest", is_flag=True, help="Few tests, six classes, two filters: a minute.")
+@click.option("--place", "places", multiple=True, help=f"{DEFAULT_PLACE} (the default), uml, host, vm:6.12:kvm …")
+@click.option("--part", "parts", multiple=True, type=click.Choice(PARTS), help="All; on host all but test_bpf.")
+@click.option("--mode", "modes", multiple=True, type=click.Choice(MODES), help="What the place has.")
+@click.option("--suite", "suites", multiple=True, type=click.Choice(SUITES), help="Of module test_bpf; all.")
+@click.option("--tests", default="", metavar="FIRST-LAST", help="Only these tests of suite test_bpf.")
+@click.option("--class", "classes", multiple=True, type=click.Choice(list(CLASSES)), metavar="NAME", help="All.")
+@click.option("--filter", "filters", multiple=True, type=click.Choice([*PACKET_FILTERS, *SECCOMP_FILTERS]), help="All.")
+@click.option("--expression", "expressions", multiple=True, help='A filter in tcpdump\'s words: "tcp port 80".')
+@click.option("--repetitions", type=click.IntRange(1, 1000), default=3, show_default=True)
+@run_options
+def jit(smallest: bool, out: Path, name: str | None, resume: Path | None, as_json: bool, **chosen: object) -> int:
+    """What BPF costs interpreted and compiled: the kernel's own tests, programs of one instruction, classic filters."""
+    return conduct(STUDY, lambda: _request(smallest, chosen), out=out, name=name, resume=resume, as_json=as_json)
+
+
+def _request(smallest: bool, chosen: dict[str, object]) -> JitRequest:
+    """What was not said stays at the request's own default."""
+    said = {key: value for key, value in chosen.items() if value != ()}
+    request = JitRequest(**said)  # type: ignore[arg-type]
+    return made_smallest(request) if smallest else request

@@ -1,0 +1,90 @@
+"""What jitbench says: a line on the kernel, then one on each program or filter that it ran."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from xdplab.formats.reading import as_list, as_object, count_field, json_of, lines_of, number_field, refuse, text_field
+
+TOOL = "jitbench"
+
+
+@dataclass(frozen=True)
+class Subject:
+    """One program. ``ns`` has an entry a round: what ``times`` runs took together, in nanoseconds of that clock.
+
+    ``failed`` says what did not work, and why; ``ns`` is empty then. Sizes are null for classic filters.
+    """
+
+    name: str
+    insns: int
+    verdict: int
+    xlated_bytes: int | None
+    jited_bytes: int | None
+    times: int
+    ns: tuple[int, ...]
+    failed: str | None
+
+    @property
+    def per_run(self) -> float:
+        """The least of the rounds, for one run: what a machine does besides only adds."""
+        return min(self.ns) / self.times
+
+    @property
+    def unsteady(self) -> float:
+        """How far the first quartile of the rounds lies above the least, for one run: what a difference hides in."""
+        return (sorted(self.ns)[len(self.ns) // 4] - min(self.ns)) / self.times
+
+
+@dataclass(frozen=True)
+class Bench:
+    """``compiles``: whether the kernel compiled what was loaded while this ran."""
+
+    compiles: bool
+    subjects: dict[str, Subject]
+
+
+def parse_jitbench(data: bytes | str) -> Bench:
+    """Return all that one call of jitbench said. Raises FormatError."""
+    lines = [as_object(json_of(line, TOOL, line=at), TOOL, line=at) for at, line in enumerate(lines_of(data, TOOL), 1)]
+    compiles = lines[0].get("compiles")
+    if lines[0].get("type") != "kernel" or not isinstance(compiles, bool):
+        refuse(TOOL, "it does not begin with a word on the kernel", line=1)
+    subjects = [_subject(fields, at) for at, fields in enumerate(lines[1:], 2)]
+    return Bench(compiles, {subject.name: subject for subject in subjects})
+
+
+def _subject(fields: dict[str, object], line: int) -> Subject:
+    ns = tuple(as_list(fields.get("ns"), TOOL))
+    if not all(isinstance(one, int) and not isinstance(one, bool) and one > 0 for one in ns):
+        refuse(TOOL, "a round without a time", line=line)
+    failed = _failure(fields, line)
+    if (failed is None) != bool(ns):
+        refuse(TOOL, "neither rounds nor a reason, or both", line=line)
+    return Subject(
+        name=text_field(fields, "name", TOOL, line=line),
+        insns=count_field(fields, "insns", TOOL, line=line),
+        verdict=count_field(fields, "verdict", TOOL, line=line),
+        xlated_bytes=_known(fields, "xlated_bytes", line),
+        jited_bytes=_known(fields, "jited_bytes", line),
+        times=max(1, int(number_field(fields, "times", TOOL, line=line))),
+        ns=ns,  # type: ignore[arg-type]
+        failed=failed,
+    )
+
+
+def _known(fields: dict[str, object], key: str, line: int) -> int | None:
+    return None if fields.get(key) is None else count_field(fields, key, TOOL, line=line)
+
+
+def _failure(fields: dict[str, object], line: int) -> str | None:
+    """Return what failed, the system's word for it, and the verifier's: its last line but its statistics."""
+    if fields.get("failed") is None:
+        return None
+    parts = [text_field(fields, "failed", TOOL, line=line)]
+    if fields.get("error") is not None:
+        parts.append(text_field(fields, "error", TOOL, line=line))
+    if fields.get("words") is not None:
+        said = [word for word in text_field(fields, "words", TOOL, line=line).splitlines() if word.strip()]
+        parts += [word for word in said if not word.startswith("processed ")][-1:]
+    return ": ".join(parts)

@@ -1,0 +1,149 @@
+"""Classic filters that are measured: our own ones, what tcpdump compiles, and one of system calls."""
+
+from __future__ import annotations
+
+import shutil
+import struct
+import subprocess
+from collections.abc import Mapping, Sequence
+
+from xdplab.errors import PlanError
+from xdplab.studies.jit import cbpf as c
+from xdplab.studies.jit import frames as f
+from xdplab.studies.jit.cbpf import Op
+
+ALL, NOTHING = 262144, 0
+"""What tcpdump's filters return: so many bytes of what matches, none of anything else."""
+
+V2, IPV4, IPV6, L2, VLAN = 0x02, 0x10, 0x20, 0x40, 0x80
+"""Classes of PTP packets, as linux/ptp_classify.h numbers them; the lowest four bits are the version."""
+
+IP = (c.load(c.HALF, 12), c.equal(f.ETHER_IPV4, 0, 1), c.ret(ALL), c.ret(NOTHING))
+"""The filter of `tcpdump ip`."""
+
+DHCP = (
+    c.load(c.HALF, 12),
+    c.equal(f.ETHER_IPV4, 0, 8),
+    c.load(c.BYTE, 23),
+    c.equal(f.UDP, 0, 6),
+    c.load(c.HALF, 20),
+    c.any_bit(0x1FFF, 4, 0),
+    c.header_length(14),
+    c.load_after_header(c.HALF, 16),
+    c.equal(f.DHCP_CLIENT, 0, 1),
+    c.ret(ALL),
+    c.ret(NOTHING),
+)
+"""What a DHCP client wants to see: the first fragment of IPv4 UDP to port 68."""
+
+
+def _classified(flags: int, at: Op) -> tuple[Op, ...]:
+    """Return the version that stands at a place of the packet, with the class' flags."""
+    return (at, c.alu(0x50, 0x0F), c.alu(0x40, flags), c.ret_a())
+
+
+def _ptp() -> tuple[Op, ...]:
+    """Return a PTP classifier: the class of event messages on Ethernet (tagged or not) and on UDP, 0 of all else."""
+    on_ethernet = _classified(L2, c.load(c.BYTE, 15))
+    on_vlan = (
+        c.load(c.HALF, 16),
+        c.equal(f.ETHER_PTP, 0, 4),
+        *_classified(L2 | VLAN, c.load(c.BYTE, 19)),
+    )
+    on_ipv4 = (
+        c.load(c.BYTE, 23),
+        c.equal(f.UDP, 0, 9),
+        c.load(c.HALF, 20),
+        c.any_bit(0x1FFF, 7, 0),
+        c.header_length(14),
+        c.load_after_header(c.HALF, 16),
+        c.equal(f.PTP_PORT, 0, 4),
+        *_classified(IPV4, c.load_after_header(c.BYTE, 23)),
+    )
+    on_ipv6 = (
+        c.load(c.BYTE, 20),
+        c.equal(f.UDP, 0, 6),
+        c.load(c.HALF, 56),
+        c.equal(f.PTP_PORT, 0, 4),
+        *_classified(IPV6, c.load(c.BYTE, 63)),
+    )
+    return _by_ether_type(
+        {f.ETHER_PTP: on_ethernet, f.ETHER_VLAN: on_vlan, f.ETHER_IPV4: on_ipv4, f.ETHER_IPV6: on_ipv6}
+    )
+
+
+def _by_ether_type(parts: Mapping[int, Sequence[Op]]) -> tuple[Op, ...]:
+    """Return a filter that goes to the part of a frame's type; each part's failures fall behind its end: `ret 0`."""
+    ops = [c.load(c.HALF, 12)]
+    for kind, part in parts.items():
+        ops += [c.equal(kind, 0, len(part) + 1), *part, c.ret(NOTHING)]
+    return (*ops, c.ret(NOTHING))
+
+
+PTP = _ptp()
+PACKET_FILTERS: dict[str, tuple[Op, ...]] = {"ip": IP, "dhcp": DHCP, "ptp": PTP}
+"""Filters of packets by name."""
+
+EXPRESSIONS = ("tcp port 22", "host 192.0.2.2 and (udp port 53 or tcp port 80)")
+"""What tcpdump compiles where it is installed and nobody has said anything else."""
+
+EPERM, GETPPID = 1, 110
+ALLOW, ERRNO = 0x7FFF0000, 0x00050000
+REFUSE = ERRNO | EPERM
+ARCH_X86_64 = 0xC000003E
+_NR, _ARCH, _FIRST_ARGUMENT = 0, 4, 16
+_OTHERS = (*range(61), 228, 231)
+"""System calls that the list has before getppid; 228 and 231 are clock_gettime and exit_group."""
+
+LOOKS = (c.load(c.WORD, _FIRST_ARGUMENT), c.ret(ALLOW))
+"""The shortest filter of system calls that has to be run, because it looks at an argument."""
+
+CACHED = (c.ret(ALLOW),)
+"""From Linux 5.11 on it is not run: the kernel knows which system calls a filter lets through by their number alone."""
+
+
+def _seccomp(last: int) -> tuple[Op, ...]:
+    """Return a list of 64 system calls as sandboxes have it; getppid, the last, with argument ``last`` only."""
+    begin = (c.load(c.WORD, _ARCH), c.equal(ARCH_X86_64, 1, 0), c.ret(REFUSE), c.load(c.WORD, _NR))
+    known = [c.equal(number, len(_OTHERS) - i + 2, 0) for i, number in enumerate(_OTHERS)]
+    end = (
+        c.equal(GETPPID, 0, 3),
+        c.load(c.WORD, _FIRST_ARGUMENT),
+        c.equal(last, 0, 1),
+        c.ret(ALLOW),
+        c.ret(REFUSE),
+    )
+    return (*begin, *known, *end)
+
+
+GRANTED, REFUSED = 7, 8
+SECCOMP_FILTERS: dict[str, tuple[Op, ...]] = {"seccomp": _seccomp(GRANTED)}
+
+
+def seccomp_data(argument: int) -> bytes:
+    """Return getppid(argument) as a filter sees it: struct seccomp_data on x86-64."""
+    return struct.pack("<iIQ6Q", GETPPID, ARCH_X86_64, 0, argument, 0, 0, 0, 0, 0)
+
+
+def errno_of(action: int) -> int:
+    """Return what a system call fails with after a filter returned ``action``: 0 where it is let through."""
+    return action & 0xFFFF if action & 0xFFFF0000 == ERRNO else 0
+
+
+def tcpdump() -> str | None:
+    """Return the path of tcpdump, which compiles expressions; None where there is none."""
+    return shutil.which("tcpdump", path="/usr/bin:/usr/sbin:/sbin:/usr/local/sbin")
+
+
+def compiled(expression: str) -> tuple[Op, ...]:
+    """Return what tcpdump makes of an expression on Ethernet. Raises PlanError with its words where it refuses."""
+    command = tcpdump()
+    if command is None:
+        raise PlanError(f"no tcpdump to compile {expression!r}", remedy="install tcpdump")
+    done = subprocess.run(
+        [command, "-y", "EN10MB", "-ddd", "--", expression], capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        words = done.stderr.strip().splitlines() or ["no word"]
+        raise PlanError(f"{expression!r}: {words[-1]}", remedy="`man pcap-filter` explains expressions")
+    return c.parse_ddd(done.stdout)

@@ -1,0 +1,98 @@
+"""Requests and points of the jit study: one thing that BPF does, in one mode, in one place."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from xdplab.studies.frame import Point, Request
+from xdplab.studies.jit.classes import CLASSES
+
+INTERPRETER, JIT = "interpreter", "jit"
+MODES = (INTERPRETER, JIT)
+MODES_OF = {"uml": (INTERPRETER,), "host": (JIT,)}
+"""What a place has, where it is not both: user-mode Linux has no JIT, distributions' kernels no interpreter."""
+
+SUITES = ("test_bpf", "test_tail_calls", "test_skb_segment")
+TEST_BPF, INSN_CLASSES, FILTERS, TRAFFIC = "test_bpf", "classes", "filters", "traffic"
+PARTS = (TEST_BPF, INSN_CLASSES, FILTERS, TRAFFIC)
+"""What is measured. ``test_bpf`` is a kernel module."""
+
+PARTS_OF = {"uml": PARTS[1:], "host": PARTS[1:]}
+"""User-mode Linux comes without the module; on this machine it is loaded only where it is asked for by name."""
+
+COUNTING = ":count"
+DEFAULT_PLACE = "vm:6.1:count"
+
+
+@dataclass(frozen=True)
+class JitRequest(Request):
+    """What is asked for. Empty tuples are all there are; ``tests`` is a range of suite test_bpf such as ``0-33``.
+
+    ``expressions`` are tcpdump's; ``modes`` are by default those of the place.
+    """
+
+    places: tuple[str, ...] = (DEFAULT_PLACE,)
+    parts: tuple[str, ...] = ()
+    modes: tuple[str, ...] = ()
+    suites: tuple[str, ...] = ()
+    tests: str = ""
+    classes: tuple[str, ...] = ()
+    filters: tuple[str, ...] = ()
+    expressions: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class JitPoint(Point):
+    """``subject`` is a suite, an instruction class or a filter, after its part; ``tests`` limits a suite."""
+
+    place: str
+    part: str
+    subject: str
+    mode: str
+    tests: str = ""
+
+    @property
+    def block(self) -> tuple[str, ...]:
+        return (self.place,)
+
+    @property
+    def once(self) -> bool:
+        """A guest counts the same again, but where a timer tick falls into a test of test_bpf, which runs it once."""
+        return self.place.endswith(COUNTING) and self.part != TEST_BPF
+
+    def __str__(self) -> str:
+        return f"{self.part}: {self.subject}, {self.mode}, {self.place}"
+
+
+SMALLEST_CLASSES = ("add64 reg", "div64 reg", "packet load 32", "jump taken", "call helper", "map lookup")
+
+
+def smallest(request: JitRequest) -> JitRequest:
+    """Return the request made as small as still shows everything: few tests, six classes, three filters."""
+    return replace(
+        request,
+        suites=request.suites or ("test_bpf",),
+        tests=request.tests or "0-12",
+        classes=request.classes or SMALLEST_CLASSES,
+        filters=request.filters or ("ip", "seccomp"),
+        smallest=True,
+    )
+
+
+def modes_of(place: str, request: JitRequest) -> tuple[str, ...]:
+    return request.modes or MODES_OF.get(place, MODES)
+
+
+def parts_of(place: str, request: JitRequest) -> tuple[str, ...]:
+    return request.parts or PARTS_OF.get(place, PARTS)
+
+
+def subjects_of(part: str, request: JitRequest, filters: tuple[str, ...]) -> tuple[str, ...]:
+    """Return what a part consists of; ``filters`` are all filters of the run, of packets and of system calls."""
+    packets = tuple(name for name in filters if name != "seccomp")
+    return {
+        TEST_BPF: request.suites or SUITES,
+        INSN_CLASSES: request.classes or tuple(CLASSES),
+        FILTERS: filters,
+        TRAFFIC: packets,
+    }[part]

@@ -1,0 +1,146 @@
+"""From the journal and the raw files to one row a measured thing: a test's case, a class, a filter on a packet."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from xdplab.formats.jitbench import Subject, parse_jitbench
+from xdplab.formats.test_bpf import TestLine, parse_test_bpf
+from xdplab.runner import Attempt
+from xdplab.studies.frame import StudyRun
+from xdplab.studies.jit.classes import SIZES
+from xdplab.studies.jit.points import FILTERS, INSN_CLASSES, TEST_BPF, TRAFFIC, JitPoint, JitRequest
+from xdplab.studies.jit.study import ASKED, BENCH, LOG, TESTS
+from xdplab.studies.jit.subjects import NONE, OPEN, PAYLOADS, SHORTEST, same
+from xdplab.studies.tables import Column, typed
+
+UNITS = {"time": "ns", "instructions": "instructions"}
+
+
+COLUMNS = (
+    Column("run_id", "string", "the run"),
+    Column("trial_id", "string", "point and repetition"),
+    Column("repetition", "Int64", "1 …"),
+    Column("place", "string", "host, uml, or a virtual lab"),
+    Column("kernel_release", "string", "uname -r there"),
+    Column("label", "string", "the place in words, for figures"),
+    Column("clock", "string", "what a nanosecond of the place is: time or instructions"),
+    Column("unit", "string", "of cost, above and total: ns or instructions"),
+    Column("mode", "string", "interpreter or jit"),
+    Column("part", "string", "test_bpf, classes, filters, traffic"),
+    Column("subject", "string", "suite, instruction class or filter"),
+    Column("number", "Int64", "of a test in its suite; payload of traffic, bytes"),
+    Column("name", "string", "a test's; the packet or system call a filter looks at"),
+    Column("case", "Int64", "of a test, 1 …; null where nothing was run"),
+    Column("classic", "boolean", "test_bpf: classic BPF, by the module's own table; null in other suites"),
+    Column("passed", "boolean", "the result is right: the kernel's own word, or equal to our model's"),
+    Column("jited", "boolean", "it ran compiled; null where nothing was run"),
+    Column("words", "string", "how the kernel's line on a test ends"),
+    Column("cost", "Float64", "of one run (test), one body (class), one run of the filter with entering it"),
+    Column("above", "Float64", "filters: cost above the shortest filter with the same verdict"),
+    Column("total", "Float64", "traffic: of a datagram from send() to recv(), seen through the filter"),
+    Column("untapped", "Float64", "traffic: of a datagram that nobody looks at"),
+    Column("share", "Float64", "traffic: cost by total"),
+    Column("reason", "string", "filters, traffic: why cost, above or share is null"),
+    Column("insns", "Int64", "instructions of the filter, or of the class' larger program"),
+    Column("machine_bytes", "Float64", "classes, jit: machine code of one body"),
+)
+
+Row = dict[str, Any]
+
+
+def table_of(run: StudyRun[JitRequest, JitPoint]) -> pd.DataFrame:
+    """Return the rows of each trial's last attempt, with `COLUMNS`."""
+    run_id = run.directory.run_id
+    rows = [
+        {"run_id": run_id, "trial_id": trial.trial_id, "repetition": trial.repetition} | row
+        for trial, last, raw in run.attempts()
+        if last.status == "measured"
+        for row in _rows(trial.point, last, raw)
+    ]
+    return typed(rows, COLUMNS)
+
+
+def _rows(point: JitPoint, attempt: Attempt, raw: Path) -> Iterator[Row]:
+    base = {name: attempt.facts[name] for name in ("kernel_release", "label", "clock")}
+    base |= {"unit": UNITS[base["clock"]], "place": point.place, "mode": point.mode}
+    base |= {"part": point.part, "subject": point.subject}
+    for row in _READERS[point.part](raw):
+        yield base | row
+
+
+def _tests(raw: Path) -> Iterator[Row]:
+    known = {test["number"]: test for test in json.loads((raw / TESTS).read_text())}
+    for path in sorted(raw.glob(LOG.format(0).replace("00", "*"))):
+        for test in parse_test_bpf(path.read_bytes()):
+            classic = known[test.number]["classic"] if known[test.number]["name"] == test.name else None
+            yield from ({"classic": classic} | row for row in _cases(test))
+
+
+def _cases(test: TestLine) -> Iterator[Row]:
+    base = {"number": test.number, "name": test.name, "jited": test.jited, "words": test.words, "passed": test.passed}
+    if not test.ns:
+        yield base
+    for case, cost in enumerate(test.ns, 1):
+        yield base | {"case": case, "cost": cost}
+
+
+def _subjects(raw: Path) -> dict[str, Subject]:
+    return parse_jitbench((raw / BENCH).read_bytes()).subjects
+
+
+def _class(raw: Path) -> Iterator[Row]:
+    """Two values of K: what is once a program, and what is once a run, is in both."""
+    small, large = (_subjects(raw)[str(k)] for k in SIZES)
+    more = SIZES[1] - SIZES[0]
+    images = large.jited_bytes, small.jited_bytes
+    code = (images[0] - images[1]) / more if images[0] and images[1] else None
+    cost = (large.per_run - small.per_run) / more
+    yield {"passed": True, "jited": bool(images[0]), "cost": cost, "insns": large.insns, "machine_bytes": code}
+
+
+def _filter(raw: Path) -> Iterator[Row]:
+    """What the shortest filter costs above none is what entering a filter costs."""
+    found, compiled = _subjects(raw), parse_jitbench((raw / BENCH).read_bytes()).compiles
+    entering = found[SHORTEST].per_run - found[OPEN].per_run if OPEN in found else None
+    for name in (name for name in found if same(name) in found):
+        above = found[name].per_run - found[same(name)].per_run
+        cost = None if entering is None else above + entering
+        row = {"name": name, "insns": found[name].insns, "passed": True, "jited": compiled}
+        yield row | _resolved({"cost": cost, "above": above}, found, (name, same(name), SHORTEST, OPEN))
+
+
+def _resolved(values: Row, found: dict[str, Subject], names: tuple[str, ...]) -> Row:
+    """Return the values, or null and why: a cost that is smaller than what its subjects vary by is none."""
+    noise = sum(found[name].unsteady for name in names if name in found)
+    cost = values["above"] if values["cost"] is None else values["cost"]
+    if cost > noise:
+        why = "the kernel runs every filter: nothing to compare with" if values["cost"] is None else None
+        return values | {"reason": why}
+    return dict.fromkeys(values) | {"reason": f"not above the noise of {noise:.0f}"}
+
+
+def _traffic(raw: Path) -> Iterator[Row]:
+    found, compiled = _subjects(raw), parse_jitbench((raw / BENCH).read_bytes()).compiles
+    verdicts = {one["name"]: one["expected"] for one in map(json.loads, (raw / ASKED).read_text().splitlines())}
+    for size in map(str, PAYLOADS):
+        entering = found[f"{size}/{SHORTEST}"].per_run - found[f"{size}/{OPEN}"].per_run
+        above = found[size].per_run - found[same(size)].per_run
+        cost, total = above + entering, found[size].per_run
+        row: Row = {"number": int(size), "name": "passed" if verdicts[size] else "refused", "insns": found[size].insns}
+        names = (size, same(size), f"{size}/{SHORTEST}", f"{size}/{OPEN}")
+        row |= {"total": total} | _resolved({"cost": cost, "above": above, "share": cost / total}, found, names)
+        yield row | {"untapped": found[f"{size}/{NONE}"].per_run, "passed": True, "jited": compiled}
+
+
+_READERS: dict[str, Callable[[Path], Iterator[Row]]] = {
+    TEST_BPF: _tests,
+    INSN_CLASSES: _class,
+    FILTERS: _filter,
+    TRAFFIC: _traffic,
+}

@@ -1,0 +1,90 @@
+"""The jit study as a kind of study: what is gathered, what measures it, what it shows."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pandas as pd
+
+from xdplab.errors import PlanError
+from xdplab.programs import cache_directory
+from xdplab.studies.frame import Gathered, Kind, StudyRun
+from xdplab.studies.jit import summaries, views
+from xdplab.studies.jit.cbpf import Op
+from xdplab.studies.jit.classes import CLASSES
+from xdplab.studies.jit.filters import EXPRESSIONS, PACKET_FILTERS, SECCOMP_FILTERS, compiled, tcpdump
+from xdplab.studies.jit.kerneltests import chosen_range
+from xdplab.studies.jit.points import (
+    PARTS,
+    SUITES,
+    TEST_BPF,
+    JitPoint,
+    JitRequest,
+    modes_of,
+    parts_of,
+    subjects_of,
+)
+from xdplab.studies.jit.rows import table_of
+from xdplab.studies.jit.study import JitStudy
+from xdplab.studies.tables import Table
+
+FILTERS_FILE = "filters.json"
+JitRun = StudyRun[JitRequest, JitPoint]
+
+
+def _gather(request: JitRequest) -> Gathered[JitPoint]:
+    _check(request)
+    filters, notes = _filters(request)
+    points = [
+        JitPoint(place, part, subject, mode, request.tests if (part, subject) == (TEST_BPF, SUITES[0]) else "")
+        for place in request.places
+        for part in parts_of(place, request)
+        for subject in subjects_of(part, request, tuple(filters))
+        for mode in modes_of(place, request)
+    ]
+    if not points:
+        raise PlanError("there is nothing to measure", remedy="name a part, or leave --part out")
+    kept = json.dumps(filters, indent=1).encode()
+    return Gathered(points, files={FILTERS_FILE: kept}, notes=notes)
+
+
+def _check(request: JitRequest) -> None:
+    chosen_range(request.tests)
+    for option, said, known in (
+        ("--part", request.parts, PARTS),
+        ("--suite", request.suites, SUITES),
+        ("--class", request.classes, tuple(CLASSES)),
+        ("--filter", request.filters, (*PACKET_FILTERS, *SECCOMP_FILTERS)),
+    ):
+        if unknown := set(said) - set(known):
+            raise PlanError(f"{option}: no {', '.join(sorted(unknown))}", remedy=f"there are {', '.join(known)}")
+
+
+def _filters(request: JitRequest) -> tuple[dict[str, tuple[Op, ...]], list[str]]:
+    """Return every filter of the run by name, and what is left out."""
+    own = PACKET_FILTERS | SECCOMP_FILTERS
+    chosen = {name: own[name] for name in request.filters or own}
+    expressions, notes = request.expressions, []
+    if not expressions and not request.filters:
+        expressions = EXPRESSIONS if tcpdump() else ()
+        if not expressions:
+            notes.append("no tcpdump is here: no expression is compiled (apt install tcpdump)")
+    return chosen | {words: compiled(words) for words in expressions}, notes
+
+
+def _measurer(run: JitRun) -> JitStudy:
+    kept = json.loads((run.directory.path / FILTERS_FILE).read_text())
+    filters = {name: tuple(Op(*op) for op in code) for name, code in kept.items()}
+    return JitStudy(filters, _cache_dir())
+
+
+def _cache_dir() -> Path:
+    return cache_directory().parent / "jit"
+
+
+def _tables(run: JitRun, table: pd.DataFrame) -> dict[str, Table]:
+    return summaries.tables_of(table)
+
+
+STUDY = Kind("jit", JitRequest, JitPoint, _gather, _measurer, table_of, _tables, views.VIEWS)

@@ -1,0 +1,135 @@
+"""The jit study for the runner: a block is a place, a trial is one suite, class or filter in one mode there."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from xdplab.deploy.native import build_room
+from xdplab.errors import HostError, UnsupportedError
+from xdplab.formats.jitbench import parse_jitbench
+from xdplab.formats.test_bpf import parse_test_bpf
+from xdplab.hosts.local import LocalHost
+from xdplab.studies.frame import Trial
+from xdplab.studies.jit import ebpf, subjects
+from xdplab.studies.jit.cbpf import Op
+from xdplab.studies.jit.classes import CLASSES
+from xdplab.studies.jit.kerneltests import find_tests, run_suite
+from xdplab.studies.jit.module import KnownTest
+from xdplab.studies.jit.points import FILTERS, INSN_CLASSES, JIT, TEST_BPF, TRAFFIC, JitPoint
+from xdplab.studies.places import Place, place_of
+
+ROOM = "jitbench"
+TESTS, LOG, BENCH, ASKED = "tests.json", "test_bpf-{:02}.log", "jitbench.jsonl", "asked.jsonl"
+DEADLINE_S = 120.0
+
+
+@dataclass(frozen=True)
+class Effort:
+    """Runs in a round, and rounds.
+
+    In a guest that counts, a round is short against the pause between two timer ticks, four million instructions: what
+    comes in between is in some rounds, and the least of them is without.
+    """
+
+    times: int
+    rounds: int
+
+
+EFFORTS: dict[tuple[str, str], Effort] = {
+    ("programs", "instructions"): Effort(50, 15),
+    ("sockets", "instructions"): Effort(50, 15),
+    ("seccomp", "instructions"): Effort(50, 9),
+    ("traffic", "instructions"): Effort(20, 15),
+    ("programs", "time"): Effort(1000, 41),
+    ("sockets", "time"): Effort(500, 41),
+    ("seccomp", "time"): Effort(2000, 21),
+    ("traffic", "time"): Effort(200, 41),
+}
+
+
+class JitStudy:
+    """Measures trials; one place is up at a time. ``filters`` are the run's own, by name."""
+
+    def __init__(self, filters: Mapping[str, Sequence[Op]], cache_dir: Path) -> None:
+        self._filters = filters
+        self._cache_dir = cache_dir
+        self._stack = ExitStack()
+        self._place: Place | None = None
+        self._command = ""
+        self._tests: list[KnownTest] | None = None
+
+    def enter_block(self, trials: Sequence[Trial[JitPoint]]) -> None:
+        command = build_room(LocalHost(), ROOM, str(self._cache_dir))
+        self._place = self._stack.enter_context(place_of(trials[0].point.place))
+        self._command = self._place.put(Path(command), mode=0o755)
+        self._tests = None
+
+    def leave_block(self) -> None:
+        self._stack.close()
+        self._place = None
+
+    def measure(self, trial: Trial[JitPoint], raw: Path, facts: dict[str, Any]) -> None:
+        point, place = trial.point, self._place
+        assert place is not None
+        facts.update(kernel_release=place.release, clock=place.clock, label=place.label)
+        with place.jit(point.mode == JIT):
+            _PARTS[point.part](self, place, point, raw)
+
+    def _test_bpf(self, place: Place, point: JitPoint, raw: Path) -> None:
+        if self._tests is None:
+            self._tests = find_tests(place)
+        (raw / TESTS).write_text(json.dumps([asdict(t) for t in self._tests if t.suite == point.subject]))
+        for number, log in enumerate(run_suite(place, self._tests, point.subject, point.tests)):
+            (raw / LOG.format(number)).write_text(log)
+            ran = {test.jited for test in parse_test_bpf(log) if test.jited is not None}
+            if ran - {point.mode == JIT}:
+                raise HostError(f"{place.label}: tests ran {_ran(ran)}: somebody else has changed the kernel's setting")
+
+    def _class(self, place: Place, point: JitPoint, raw: Path) -> None:
+        self._bench(place, point, raw, "programs", subjects.of_class(CLASSES[point.subject], ebpf.encode))
+
+    def _filter(self, place: Place, point: JitPoint, raw: Path) -> None:
+        code = self._filters[point.subject]
+        if point.subject == subjects.SECCOMP:
+            self._bench(place, point, raw, "seccomp", subjects.of_seccomp(code, place.name, place.release))
+        else:
+            self._bench(place, point, raw, "sockets", subjects.of_filter(code))
+
+    def _traffic(self, place: Place, point: JitPoint, raw: Path) -> None:
+        self._bench(place, point, raw, "traffic", subjects.of_traffic(self._filters[point.subject]))
+
+    def _bench(self, place: Place, point: JitPoint, raw: Path, bench: str, asked: Sequence[subjects.Asked]) -> None:
+        """Run jitbench on what is asked; every verdict must be the model's."""
+        effort = EFFORTS[bench, place.clock]
+        (raw / ASKED).write_text("".join(json.dumps(asdict(one)) + "\n" for one in asked))
+        argv = [self._command, bench, str(effort.times), str(effort.rounds)]
+        stdin = "".join(one.line for one in asked).encode()
+        done = place.host.run(argv, stdin=stdin, deadline_s=DEADLINE_S * place.patience)
+        (raw / BENCH).write_bytes(done.stdout)
+        found = parse_jitbench(done.stdout)
+        if found.compiles != (point.mode == JIT):
+            raise HostError(f"{place.label}: the kernel {_DOES[found.compiles]} what it loads, against its setting")
+        for one in asked:
+            subject = found.subjects[one.name]
+            if subject.failed:
+                raise UnsupportedError(f"{one.name}: {subject.failed}")
+            if one.expected is not None and subject.verdict != one.expected:
+                raise HostError(f"{one.name} returns {subject.verdict}; the model says {one.expected}")
+
+
+def _ran(found: set[bool]) -> str:
+    return " and ".join({True: "compiled", False: "interpreted"}[one] for one in sorted(found))
+
+
+_DOES = {True: "compiles", False: "interprets"}
+_PARTS: dict[str, Callable[[JitStudy, Place, JitPoint, Path], None]] = {
+    TEST_BPF: JitStudy._test_bpf,
+    INSN_CLASSES: JitStudy._class,
+    FILTERS: JitStudy._filter,
+    TRAFFIC: JitStudy._traffic,
+}

@@ -1,0 +1,110 @@
+"""What jitbench is asked to run for one trial, and what the model says that each must return."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from xdplab.studies.jit import cbpf
+from xdplab.studies.jit import filters as f
+from xdplab.studies.jit.cbpf import Op
+from xdplab.studies.jit.classes import FRAME, MAP_ENTRIES, SIZES, InsnClass
+from xdplab.studies.jit.frames import FRAMES, on_loopback
+
+SECCOMP = "seccomp"
+NONE, OPEN, SHORTEST = "none", "open", "shortest"
+"""What is subtracted: nobody looks; somebody looks without a filter (or with one that is not run); the shortest filter
+that lets everything through."""
+
+PAYLOADS = (18, 1400)
+"""UDP payloads: the least frame and nearly the largest."""
+
+CACHED_SINCE = (5, 11)
+_PLACES_WITHOUT_CACHE = ("uml",)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A line for jitbench; ``expected`` is what it must return, null where nothing is run that returns anything."""
+
+    name: str
+    code: str
+    data: str
+    number: int
+    expected: int | None
+
+    @property
+    def line(self) -> str:
+        return f"{self.name} {self.code or '-'} {self.data or '-'} {self.number}\n"
+
+
+def of_class(insn_class: InsnClass, encode: Callable[..., bytes]) -> list[Asked]:
+    """Return the class' program of each size; named by it."""
+    entries = MAP_ENTRIES if insn_class.uses_map else 0
+    return [
+        Asked(str(k), encode(insn_class.program(k)).hex(), FRAME.hex(), entries, insn_class.expected(k)) for k in SIZES
+    ]
+
+
+def _classic(name: str, code: Sequence[Op], data: bytes, number: int, expected: int | None) -> Asked:
+    return Asked(name, cbpf.encode(code).hex(), data.hex(), number, expected)
+
+
+def same(name: str) -> str:
+    """Name the filter that returns at once what another returns."""
+    return f"{name}/same"
+
+
+def of_filter(code: Sequence[Op]) -> list[Asked]:
+    """Return the filter on each frame, beside it the shortest one that returns the same; and no filter at all."""
+    asked = []
+    for name, frame in FRAMES.items():
+        passed = min(cbpf.run(code, frame), len(frame))
+        asked += [_classic(name, code, frame, 0, passed), _classic(same(name), (cbpf.ret(passed),), frame, 0, passed)]
+    frame = FRAMES["ipv4-udp"]
+    return [*asked, _classic(OPEN, (), frame, 0, len(frame)), _classic(SHORTEST, _ALL, frame, 0, len(frame))]
+
+
+_ALL = (cbpf.ret(f.ALL),)
+
+
+def of_traffic(code: Sequence[Op]) -> list[Asked]:
+    """Return for each payload: no packet socket, one without a filter, the shortest filters, the filter."""
+    asked = []
+    for size in PAYLOADS:
+        frame, payload = on_loopback(size), bytes(size)
+        passed = min(cbpf.run(code, frame), len(frame))
+        asked += [
+            _classic(f"{size}/{NONE}", (), payload, 0, None),
+            _classic(f"{size}/{OPEN}", (), payload, 1, len(frame)),
+            _classic(f"{size}/{SHORTEST}", _ALL, payload, 1, len(frame)),
+            _classic(same(str(size)), (cbpf.ret(passed),), payload, 1, passed),
+            _classic(str(size), code, payload, 1, passed),
+        ]
+    return asked
+
+
+def of_seccomp(code: Sequence[Op], place: str, release: str) -> list[Asked]:
+    """Return the filter on a call that it grants and on one that it refuses, and the shortest that is run.
+
+    What is refused has no cost of its own: the call is not made. Where the kernel keeps what a filter lets through
+    always, a filter that it does not run comes with them.
+    """
+    granted, refused = f.seccomp_data(f.GRANTED), f.seccomp_data(f.REFUSED)
+    asked = [
+        _classic("granted", code, b"", f.GRANTED, _errno(code, granted)),
+        _classic(same("granted"), f.LOOKS, b"", f.GRANTED, 0),
+        _classic("refused", code, b"", f.REFUSED, _errno(code, refused)),
+        _classic(SHORTEST, f.LOOKS, b"", 0, 0),
+    ]
+    return [*asked, _classic(OPEN, f.CACHED, b"", 0, 0)] if _caches(place, release) else asked
+
+
+def _errno(code: Sequence[Op], data: bytes) -> int:
+    return f.errno_of(cbpf.run(code, data, little=True))
+
+
+def _caches(place: str, release: str) -> bool:
+    numbers = re.findall(r"\d+", release)
+    return place not in _PLACES_WITHOUT_CACHE and tuple(map(int, numbers[:2])) >= CACHED_SINCE

@@ -1,0 +1,183 @@
+"""The study's tables: every test of both modes in one, what it comes to beside the published numbers, the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pandas as pd
+
+from xdplab.studies.jit import joined
+from xdplab.studies.jit.joined import SPEED_UP
+from xdplab.studies.jit.points import FILTERS, INSN_CLASSES, INTERPRETER, JIT, MODES, TEST_BPF, TRAFFIC
+from xdplab.studies.tables import Table
+
+PUBLISHED = (
+    {"set": "test_bpf, about 120 classic tests", "where": "Elbrus, Linux 6.1, time (published)", "mean": 10.4},
+    {"set": "test_bpf, about 120 classic tests", "where": "Elbrus-8SV, time (published)", "mean": 10.3},
+    {"set": "a program that took 6 % of netperf's CPU", "where": "Elbrus, Linux 6.1, time (published)", "mean": 5.5},
+)
+"""Seed 002: a JIT for Elbrus. It does not say of what kind its means are."""
+
+_SETS: dict[str, Callable[[pd.DataFrame], pd.Series]] = {
+    "test_bpf, all tests": lambda t: t["subject"].eq("test_bpf"),
+    "test_bpf, classic": lambda t: t["subject"].eq("test_bpf") & t["classic"].fillna(False),
+    "test_bpf, eBPF": lambda t: t["subject"].eq("test_bpf") & ~t["classic"].fillna(True),
+    "test_tail_calls": lambda t: t["subject"].eq("test_tail_calls"),
+}
+
+
+def all_tests(table: pd.DataFrame) -> pd.DataFrame:
+    """Return a row a test, also of those that are not run: cost and result in both modes, and the speed-up."""
+    rows = joined.part(table, TEST_BPF)
+    keys = ["label", "subject", "number", "name"]
+    said = rows.assign(result=_result(rows)).drop_duplicates([*keys, "mode", "result"])
+    results = said.groupby([*keys, "mode"], sort=False)["result"].agg("; ".join).unstack("mode").reset_index()
+    costs = joined.tests(table)
+    out = results.merge(costs, on=keys, how="left", suffixes=(" says", "")).sort_values(["label", "subject", "number"])
+    sets = out["classic"].map({True: "classic", False: "eBPF"})
+    return pd.DataFrame(
+        {
+            "place": out["label"],
+            "suite": out["subject"],
+            "number": out["number"],
+            "test": out["name"],
+            "set": sets,
+            "unit": out["unit"],
+            **{mode: out[mode].round(1) for mode in MODES},
+            "speed-up": out[SPEED_UP].round(2),
+            **{f"{mode} says": out.get(f"{mode} says") for mode in MODES},
+        }
+    )
+
+
+def _result(rows: pd.DataFrame) -> pd.Series:
+    words = rows["words"].fillna("")
+    return words.where(rows["jited"].notna() | ~rows["passed"].fillna(False), "PASS (refused, as it must be)")
+
+
+def results(table: pd.DataFrame) -> pd.DataFrame:
+    """Return how each suite ended in each mode: tests, passed, failed, run, compiled; of every repetition together."""
+    rows = joined.part(table, TEST_BPF).drop_duplicates(["trial_id", "number"])
+    groups = rows.groupby(["label", "subject", "mode"], sort=False)
+    made = pd.DataFrame(
+        {
+            "repetitions": groups["repetition"].nunique(),
+            "tests": groups.size(),
+            "passed": groups["passed"].sum(),
+            "failed": groups["passed"].apply(lambda p: int((~p).sum())),
+            "run": groups["jited"].count(),
+            "compiled": groups["jited"].sum(),
+        }
+    )
+    counts = ["tests", "passed", "failed", "run", "compiled"]
+    made[counts] = made[counts].astype(int)
+    return made.reset_index().rename(columns={"label": "place", "subject": "suite"})
+
+
+def failures(table: pd.DataFrame) -> pd.DataFrame:
+    """Return every test that failed, in the kernel's words."""
+    rows = joined.part(table, TEST_BPF)
+    failed = rows[~rows["passed"].fillna(True)].drop_duplicates(["label", "subject", "number", "mode", "words"])
+    shown = failed[["label", "subject", "number", "name", "mode", "words"]]
+    return shown.rename(columns={"label": "place", "subject": "suite", "name": "test", "words": "the kernel says"})
+
+
+def speed_up(table: pd.DataFrame) -> pd.DataFrame:
+    """Return means of the speed-up over sets of tests, and over classes and filters; the published ones below."""
+    tests = joined.tests(table)
+    groups = [(name, tests[choose(tests)]) for name, choose in _SETS.items()]
+    groups.append(("own instruction classes", joined.side_by_side(joined.part(table, INSN_CLASSES), ["subject"])))
+    groups.append(("classic filters", joined.side_by_side(joined.part(table, FILTERS), ["subject", "name"])))
+    rows = [
+        {"set": name, "where": label} | _means(own.dropna(subset=[SPEED_UP]))
+        for name, rows in groups
+        for label, own in rows.groupby("label", sort=False)
+        if own[SPEED_UP].notna().any()
+    ]
+    if not rows:
+        return pd.DataFrame()
+    shown = pd.DataFrame([*rows, *PUBLISHED]).rename(columns={"mean": "arithmetic mean"})
+    return shown.astype({"tests": "Int64"})
+
+
+def _means(rows: pd.DataFrame) -> dict[str, float]:
+    """Return three means, as a mean may be meant, and the spread."""
+    ratios = rows[SPEED_UP].astype(float)
+    return {
+        "tests": len(rows),
+        "mean": round(float(ratios.mean()), 2),
+        "geometric mean": round(float(np.exp(np.log(ratios).mean())), 2),
+        "of the sums": round(float(rows[INTERPRETER].sum() / rows[JIT].sum()), 2),
+        "median": round(float(ratios.median()), 2),
+        "least": round(float(ratios.min()), 2),
+        "most": round(float(ratios.max()), 2),
+    }
+
+
+def classes(table: pd.DataFrame) -> pd.DataFrame:
+    """Return what one body of each instruction class costs in both modes, and its machine code."""
+    rows = joined.part(table, INSN_CLASSES)
+    made = joined.with_groups(joined.side_by_side(rows, ["subject"]))
+    code = rows.dropna(subset=["machine_bytes"]).groupby(["label", "subject"])["machine_bytes"].first()
+    found = [code.get((label, name)) for label, name in zip(made["label"], made["subject"], strict=True)]
+    made = made.assign(**{"machine code, bytes": pd.Series(found, index=made.index, dtype="Float64").round(1)})
+    names = {"label": "place", "subject": "class", SPEED_UP: "speed-up"}
+    columns = ["label", "group", "subject", "unit", *MODES, SPEED_UP, "machine code, bytes"]
+    return _rounded(made[columns]).rename(columns=names)
+
+
+def filters(table: pd.DataFrame) -> pd.DataFrame:
+    """Return what each filter costs on each packet: the whole of it, and above the shortest with that verdict."""
+    rows = joined.part(table, FILTERS)
+    keys = ["subject", "insns", "name"]
+    whole, above = joined.side_by_side(rows, keys), joined.side_by_side(rows, keys, "above")
+    more = {f"{mode}, above the shortest": above[mode] for mode in MODES}
+    names = {"label": "place", "subject": "filter", "insns": "instructions", "name": "on", SPEED_UP: "speed-up"}
+    columns = ["label", *keys, "unit", *MODES, SPEED_UP]
+    return _rounded(whole[columns].assign(**more)).rename(columns=names)
+
+
+def traffic(table: pd.DataFrame) -> pd.DataFrame:
+    """Return the filter's share of all that is done for a datagram, interpreted (before) and compiled (after)."""
+    rows = joined.part(table, TRAFFIC)
+    keys = ["subject", "number", "name"]
+    cost = joined.side_by_side(rows, keys)
+    of_all = {mode: joined.side_by_side(rows, keys, "total")[mode] for mode in MODES}
+    made = cost[["label", *keys, "unit"]].assign(
+        **{f"{mode}: datagram": of_all[mode] for mode in MODES},
+        **{f"{mode}: filter": cost[mode] for mode in MODES},
+        **{f"{mode}: share, %": 100 * cost[mode] / of_all[mode] for mode in MODES},
+        **{"speed-up": cost[SPEED_UP], "datagram's speed-up": of_all[INTERPRETER] / of_all[JIT]},
+    )
+    names = {"label": "place", "subject": "filter", "number": "payload, bytes", "name": "datagram is"}
+    return _rounded(made).rename(columns=names)
+
+
+def _rounded(rows: pd.DataFrame) -> pd.DataFrame:
+    return rows.assign(**{str(name): rows[name].round(2) for name in rows if rows[name].dtype == "Float64"})
+
+
+TABLES: dict[str, tuple[str, Callable[[pd.DataFrame], pd.DataFrame]]] = {
+    "speed-up": ("Interpreter's cost by the JIT's", speed_up),
+    "results": ("Results of the kernel's own tests", results),
+    "failures": ("Tests that failed", failures),
+    "test_bpf": ("Every test of the kernel's own, in both modes (cost of one run, mean over its cases)", all_tests),
+    "classes": ("One body of each instruction class", classes),
+    "filters": ("Classic filters, one run", filters),
+    "traffic": ("Classic filters under traffic, one datagram from send() to recv()", traffic),
+}
+
+
+def tables_of(table: pd.DataFrame) -> dict[str, Table]:
+    """Return title and content of every table. Where there is one place, the title names it, and the rows do not."""
+    if table.empty:
+        return {}
+    labels = table["label"].unique()
+    made = {name: Table(title, build(table)) for name, (title, build) in TABLES.items()}
+    return {name: _of_one_place(found, labels[0]) for name, found in made.items()} if len(labels) == 1 else made
+
+
+def _of_one_place(table: Table, label: str) -> Table:
+    told = [name for name in ("place", "unit") if name in table.frame]
+    return Table(f"{table.title}: {label}", table.frame.drop(columns=told))

@@ -1,0 +1,204 @@
+"""The study's figures; marks come from the table and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+import pandas as pd
+
+from xdplab.figures import Look, NotApplicableError, View, marks_frame
+from xdplab.studies.jit import joined
+from xdplab.studies.jit.joined import SPEED_UP
+from xdplab.studies.jit.points import FILTERS, INSN_CLASSES, MODES, TRAFFIC
+
+WORDS = {"interpreter": "interpreter", "jit": "JIT"}
+HUES = tuple(WORDS.values())
+NOTHING = "nothing of it has been measured"
+LONGEST_LABEL = 14
+CLASS_FIGURES = {
+    "arithmetic": ("alu64", "alu32", "mul, div", "shift", "byte swap"),
+    "memory": ("packet", "stack", "atomic"),
+    "control": ("jump", "jump32", "call"),
+}
+"""Figures of instruction classes, and the groups that are their panels."""
+
+Marks = list[dict[str, object]]
+
+
+def _mark(kind: str, panel: str, hue: str, x: object, value: float) -> dict[str, object]:
+    return {"kind": kind, "panel": panel, "hue": hue, "x": x, "value": value, "verdict": "valid"}
+
+
+def _both(rows: pd.DataFrame, kind: str, x: str, panel: str, scale: float = 1.0) -> Marks:
+    """Return a mark a row and mode, where the mode has a value."""
+    return [
+        _mark(kind, str(row[panel]), WORDS[mode], row[x], float(row[mode]) * scale)
+        for mode in MODES
+        for row in rows.to_dict("records")
+        if pd.notna(row[mode]) and row[mode] > 0
+    ]
+
+
+def _view(name: str, marks: Marks, look: Look) -> View:
+    if not marks:
+        raise NotApplicableError(NOTHING)
+    return View(marks_frame({"figure": name, "file": name} | mark for mark in marks), look)
+
+
+def _unit(rows: pd.DataFrame) -> str:
+    """Return the unit of an axis; a table of places with different clocks names both."""
+    return " or ".join(dict.fromkeys(rows["unit"].dropna())) or "ns"
+
+
+def _places(rows: pd.DataFrame) -> str:
+    return "; ".join(dict.fromkeys(rows["label"]))
+
+
+def _panel_of(rows: pd.DataFrame) -> pd.DataFrame:
+    """Places have panels of their own where there are several: no figure mixes their units."""
+    several = rows["label"].nunique() > 1
+    return rows.assign(panel=rows["label"] if several else "")
+
+
+def _tests(name: str, title: str, choose: Callable[[pd.DataFrame], pd.Series]) -> Callable[[pd.DataFrame], View]:
+    def make(table: pd.DataFrame) -> View:
+        rows = joined.tests(table)
+        rows = _panel_of(rows[rows["subject"].eq("test_bpf") & choose(rows)])
+        rows = rows.assign(rank=rows.groupby("label").cumcount() + 1)
+        look = Look(
+            x_label=title,
+            y_label=f"one run, {_unit(rows)}",
+            x_scale="linear",
+            y_scale="log",
+            hues=HUES,
+            share_y=False,
+            caption=(f"{len(rows)} tests of the kernel's module test_bpf; {_places(rows)}.", *_means(rows)),
+        )
+        return _view(name, _both(rows, "dot", "rank", "panel"), look)
+
+    return make
+
+
+def _means(rows: pd.DataFrame) -> tuple[str, ...]:
+    """Return the mean speed-up in words, where one place has both modes."""
+    ratios = rows[SPEED_UP].dropna().astype(float)
+    if ratios.empty or rows["label"].nunique() > 1:
+        return ()
+    geometric = float(np.exp(np.log(ratios).mean()))
+    return (f"Mean speed-up {ratios.mean():.1f}× (arithmetic), {geometric:.1f}× (geometric).",)
+
+
+def _speed_up(table: pd.DataFrame) -> View:
+    """Each test's speed-up against its number: classic and eBPF apart."""
+    rows = joined.tests(table)
+    rows = _panel_of(rows[rows["subject"].eq("test_bpf")].dropna(subset=[SPEED_UP]))
+    words = rows["classic"].map({True: "classic", False: "eBPF"}).fillna("unknown")
+    marks = [
+        _mark("dot", str(row["panel"]), str(hue), float(row["number"]), float(row[SPEED_UP]))
+        for hue, row in zip(words, rows.to_dict("records"), strict=True)
+    ]
+    look = Look(
+        x_label="number of the test",
+        y_label="interpreter by JIT",
+        x_scale="linear",
+        y_scale="log",
+        hues=("classic", "eBPF"),
+        caption=(f"{len(rows)} tests of test_bpf; {_places(rows)}.", *_means(rows)),
+    )
+    return _view("speed-up", marks, look)
+
+
+def _of_place(rows: pd.DataFrame) -> pd.Series:
+    """Return what a panel's title says of the place: nothing, where there is one."""
+    if rows.empty:
+        raise NotApplicableError(NOTHING)
+    several = rows["label"].nunique() > 1
+    return (", " + rows["label"]) if several else pd.Series("", index=rows.index)
+
+
+def _of_places(rows: pd.DataFrame) -> list[str]:
+    return list(dict.fromkeys(_of_place(rows)))
+
+
+def _classes(name: str, groups: tuple[str, ...]) -> Callable[[pd.DataFrame], View]:
+    def make(table: pd.DataFrame) -> View:
+        """Return one panel a group of classes."""
+        found = joined.with_groups(joined.side_by_side(joined.part(table, INSN_CLASSES), ["subject"]))
+        rows = found[found["group"].isin(groups)]
+        of_place = _of_place(rows)
+        short = [
+            _shortened(subject.removeprefix(f"{group} "))
+            for subject, group in zip(rows["subject"], rows["group"], strict=True)
+        ]
+        rows = rows.assign(panel=rows["group"] + of_place, short=short)
+        look = Look(
+            x_label="instruction class",
+            y_label=f"one body, {_unit(rows)}",
+            y_scale="log",
+            hues=HUES,
+            share_x=False,
+            panels=tuple(f"{group}{words}" for words in _of_places(rows) for group in groups),
+            columns=1,
+            caption=(f"Difference of two programs of one class by BPF_PROG_TEST_RUN; {_places(rows)}.",),
+        )
+        return _view(name, _both(rows, "bar", "short", "panel"), look)
+
+    return make
+
+
+def _shortened(subject: str) -> str:
+    """Return a filter's name so that it fits below a bar; tables have the whole of it."""
+    return subject if len(subject) <= LONGEST_LABEL else subject[: LONGEST_LABEL - 1].rstrip() + "…"
+
+
+def _filters(table: pd.DataFrame) -> View:
+    """Each filter on the packet that costs it most."""
+    rows = joined.side_by_side(joined.part(table, FILTERS), ["subject", "name"]).dropna(subset=MODES, how="all")
+    costs = rows[list(MODES)].astype(float).max(axis=1)
+    worst = _panel_of(rows.loc[costs.groupby([rows["label"], rows["subject"]]).idxmax()])
+    worst = worst.assign(short=worst["subject"].map(_shortened))
+    look = Look(
+        x_label="classic filter",
+        y_label=f"one run, {_unit(worst)}",
+        hues=HUES,
+        share_y=False,
+        columns=1,
+        bar_values=True,
+        caption=(f"Entering the filter included; on the packet that costs most; {_places(worst)}.",),
+    )
+    return _view("filters", _both(worst, "bar", "short", "panel"), look)
+
+
+def _traffic(table: pd.DataFrame) -> View:
+    rows = joined.side_by_side(joined.part(table, TRAFFIC), ["subject", "number"], "share")
+    of_place = _of_place(rows)
+    payload = rows["number"].astype(str) + " bytes of payload"
+    rows = rows.assign(panel=payload + of_place, short=rows["subject"].map(_shortened))
+    look = Look(
+        x_label="classic filter of a packet socket",
+        y_label="filter's share of a datagram, %",
+        hues=HUES,
+        columns=1,
+        bar_values=True,
+        caption=(f"UDP over loopback, send() to recv(); {_places(rows)}.",),
+    )
+    return _view("traffic", _both(rows, "bar", "short", "panel", 100.0), look)
+
+
+def _all(rows: pd.DataFrame) -> pd.Series:
+    return rows["number"].notna()
+
+
+def _classic(rows: pd.DataFrame) -> pd.Series:
+    return rows["classic"].fillna(False).astype(bool)
+
+
+VIEWS: Mapping[str, Callable[[pd.DataFrame], View]] = {
+    "test_bpf": _tests("test_bpf", "test of test_bpf", _all),
+    "classic": _tests("classic", "classic test of test_bpf", _classic),
+    "speed-up": _speed_up,
+    **{f"classes-{name}": _classes(f"classes-{name}", groups) for name, groups in CLASS_FIGURES.items()},
+    "filters": _filters,
+    "traffic": _traffic,
+}

@@ -1,0 +1,104 @@
+"""`xdplab study jit` end to end in a guest that counts: the kernel's own tests, classes, filters, in both modes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from click.testing import CliRunner
+
+from xdplab.cli import cli
+from xdplab.errors import LabError
+from xdplab.labs.vm import kernels, qemu
+from xdplab.studies.jit.points import DEFAULT_PLACE, SMALLEST_CLASSES
+
+pytestmark = pytest.mark.lab
+AGREEMENT = 0.001
+KEYS = ["mode", "part", "subject", "number", "name", "case"]
+
+
+def command(out: Path, *arguments: str) -> pd.DataFrame:
+    done = CliRunner().invoke(cli, ["study", "jit", "--out", str(out), *arguments], catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    (path,) = out.iterdir()
+    return pd.read_parquet(path / "jit.parquet")
+
+
+@pytest.fixture(scope="module")
+def guest() -> None:
+    try:
+        qemu.require_tools()
+        kernels.kernel("6.1")
+    except LabError as error:
+        pytest.skip(f"no guest can be had here: {error}")
+
+
+@pytest.fixture(scope="module")
+def results(guest: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("jit") / "results"
+    command(out, "--smallest")
+    (path,) = out.iterdir()
+    return path
+
+
+def test_everything_is_measured_in_both_modes(results: Path):
+    rows = pd.read_parquet(results / "jit.parquet")
+    assert set(rows["part"]) == {"test_bpf", "classes", "filters", "traffic"}
+    assert set(rows["unit"]) == {"instructions"}
+    for mode, compiled in (("interpreter", False), ("jit", True)):
+        assert (rows.loc[rows["mode"] == mode, "jited"].dropna() == compiled).all()
+    tests = rows[rows["part"] == "test_bpf"]
+    assert set(tests["number"]) == set(range(13))
+    assert tests["classic"].all()
+    assert set(rows.loc[rows["part"] == "classes", "subject"]) == set(SMALLEST_CLASSES)
+
+
+def test_the_jit_is_faster_and_one_addition_is_one_instruction(results: Path):
+    rows = pd.read_parquet(results / "jit.parquet")
+    wide = rows.pivot_table(index=["part", "subject", "number", "name"], columns="mode", values="cost", dropna=False)
+    both = wide.dropna(how="all")
+    assert (both["interpreter"] > both["jit"]).all()
+    cost = rows[rows["subject"] == "add64 reg"].set_index("mode")["cost"]
+    assert cost["jit"] == pytest.approx(1, abs=0.05)
+    assert cost["interpreter"] == pytest.approx(14, abs=0.5)
+    share = rows[rows["part"] == "traffic"].set_index(["number", "mode"])["share"]
+    assert 0.02 < share[18, "interpreter"] < 0.05
+    assert share[18, "jit"] < share[18, "interpreter"] / 2
+
+
+def test_tables_and_figures_are_there(results: Path):
+    shown = (results / "tables" / "test_bpf.md").read_text()
+    assert "| test_bpf | 0 | TAX | classic |" in shown
+    assert "10.4" in (results / "tables" / "speed-up.csv").read_text()
+    for name in ("test_bpf", "classic", "speed-up", "classes-control", "filters", "traffic"):
+        assert (results / "figures" / f"{name}.svg").stat().st_size > 1000
+
+
+def test_another_guest_counts_the_same(results: Path, tmp_path: Path):
+    asked = (
+        "--part",
+        "classes",
+        "--class",
+        "add64 reg",
+        "--class",
+        "map lookup",
+        "--part",
+        "filters",
+        "--filter",
+        "ip",
+    )
+    again = command(tmp_path / "results", *asked).set_index(KEYS)["cost"]
+    before = pd.read_parquet(results / "jit.parquet").set_index(KEYS)["cost"]
+    common = before.index.intersection(again.index)
+    assert len(common) == len(again) > 10
+    assert (again[common] / before[common] - 1).abs().max() <= AGREEMENT
+
+
+@pytest.mark.nightly
+def test_the_kernels_own_tests_all_pass_in_both_modes(guest: None, tmp_path: Path):
+    rows = command(tmp_path / "results", "--part", "test_bpf", "--repetitions", "1", "--place", DEFAULT_PLACE)
+    assert rows["passed"].all()
+    ran = rows[rows["case"].notna() & rows["subject"].eq("test_bpf")].drop_duplicates(["mode", "number"])
+    assert ran["mode"].value_counts().min() > 1000
+    assert ran.loc[ran["mode"] == "jit", "classic"].sum() == 122

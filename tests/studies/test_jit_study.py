@@ -1,0 +1,270 @@
+"""The study without a kernel: programs and their model, filters and theirs, points, joined tables, figures."""
+
+from __future__ import annotations
+
+import lzma
+import math
+
+import pandas as pd
+import pytest
+
+from xdplab.errors import FormatError, PlanError, ProgramError
+from xdplab.figures import NotApplicableError
+from xdplab.programs.image import Image
+from xdplab.programs.machine import Machine
+from xdplab.studies.frame import schedule
+from xdplab.studies.jit import STUDY, JitRequest, cbpf, ebpf, filters, joined, smallest, subjects, summaries
+from xdplab.studies.jit.classes import A_AT, B_AT, CLASSES, FRAME, SIZES, STACK, STORED_AT
+from xdplab.studies.jit.frames import FRAMES
+from xdplab.studies.jit.kerneltests import chosen_range
+from xdplab.studies.jit.module import read_module
+from xdplab.studies.jit.points import PARTS
+from xdplab.studies.jit.rows import COLUMNS
+from xdplab.studies.jit.views import VIEWS
+
+A, B = (int.from_bytes(FRAME[at : at + 8], "little") for at in (A_AT, B_AT))
+M64 = 2**64 - 1
+
+
+def folded(a: int, total: int = 0, stack: int = A, stored: bytes = FRAME[STORED_AT : STORED_AT + 8]) -> int:
+    """What a program returns of A, its sum, the stack's word and the packet's."""
+    whole = (a ^ total ^ stack ^ int.from_bytes(stored, "little")) & M64
+    return (whole ^ whole >> 32) & 0xFFFFFFFF
+
+
+@pytest.mark.parametrize(
+    ("name", "result"),
+    [
+        ("add64 reg", lambda k: folded(A + k * B)),
+        ("add32 imm", lambda k: folded((A + k * 12345) & 0xFFFFFFFF)),
+        ("mul64 reg", lambda k: folded(A * B**k & M64)),
+        ("div64 reg", lambda k: folded(A // B**k)),
+        ("lsh64 imm", lambda k: folded(A << k & M64)),
+        ("be32", lambda k: folded(0xEFCDAB89 if k % 2 else 0x89ABCDEF)),
+        ("packet store 16", lambda k: folded(A, stored=FRAME[B_AT : B_AT + 2] + FRAME[STORED_AT + 2 : STORED_AT + 8])),
+        ("jump taken", lambda k: folded(A)),
+        ("atomic add 64", lambda k: folded(A, stack=A + k * B)),
+        ("atomic exchange", lambda k: folded(A, stack=B if k % 2 else A)),
+        ("call bpf-to-bpf", lambda k: folded(1)),
+        ("map lookup", lambda k: folded(4, total=4 * k)),
+    ],
+)
+def test_the_model_agrees_with_arithmetic(name, result):
+    assert [CLASSES[name].expected(k) for k in (1, 2, 5)] == [result(k) for k in (1, 2, 5)]
+
+
+def test_a_body_more_changes_nothing_around_it():
+    for insn_class in CLASSES.values():
+        length = len(insn_class.body(0))
+        sizes = [len(insn_class.program(k)) for k in SIZES]
+        assert sizes[1] - sizes[0] == length * (SIZES[1] - SIZES[0])
+
+
+def test_an_atomic_compare_stores_where_it_meets():
+    def run(expected: int) -> int:
+        insns = (
+            ebpf.store_imm(ebpf.DOUBLE, STACK, -8, 5),
+            ebpf.alu_imm(ebpf.MOV, 0, expected),
+            ebpf.alu_imm(ebpf.MOV, 2, 9),
+            ebpf.atomic(ebpf.CMPXCHG, STACK, -8, 2),
+            ebpf.load(ebpf.DOUBLE, 3, STACK, -8),
+            ebpf.alu_imm(ebpf.LSH, 3, 8),
+            ebpf.alu(ebpf.ADD, 0, 3),
+            ebpf.leave(),
+        )
+        return Machine(Image("x", "xdp", insns, {}, {}, {}), {}).run(bytes(60)).verdict
+
+    assert run(5) == 5 + (9 << 8)
+    assert run(6) == 5 + (5 << 8)
+    strange = (ebpf.atomic(0x70, STACK, -8, 2), ebpf.leave())
+    with pytest.raises(ProgramError, match="does not know"):
+        Machine(Image("x", "xdp", strange, {}, {}, {}), {}).run(bytes(60))
+
+
+def test_packet_filters_match_what_they_say():
+    def matching(name: str) -> set[str]:
+        return {frame for frame, data in FRAMES.items() if cbpf.run(filters.PACKET_FILTERS[name], data)}
+
+    assert matching("ip") == {"ipv4-tcp", "ipv4-udp", "ipv4-dhcp", "ipv4-ptp"}
+    assert matching("dhcp") == {"ipv4-dhcp"}
+    classes = {frame: cbpf.run(filters.PTP, data) for frame, data in FRAMES.items()}
+    assert {frame: found for frame, found in classes.items() if found} == {
+        "ptp": 0x42,
+        "vlan-ptp": 0xC2,
+        "ipv4-ptp": 0x12,
+        "ipv6-ptp": 0x22,
+    }
+    fragment = bytearray(FRAMES["ipv4-dhcp"])
+    fragment[20:22] = b"\x00\x07"
+    assert cbpf.run(filters.DHCP, bytes(fragment)) == 0
+    assert cbpf.run(filters.IP, b"short") == cbpf.SHORT_OF_DATA
+
+
+def test_what_tcpdump_compiles_is_our_filter_of_ip():
+    if filters.tcpdump() is None:
+        pytest.skip("no tcpdump is here")
+    assert filters.compiled("ip") == filters.IP
+    with pytest.raises(PlanError, match="syntax error"):
+        filters.compiled("ip and and")
+
+
+@pytest.mark.parametrize("text", ["", "2\n6 0 0 0\n", "x\n", "1\n6 0 0\n", "0\n"])
+def test_what_is_no_filter_is_refused(text):
+    with pytest.raises(ProgramError):
+        cbpf.parse_ddd(text)
+
+
+@pytest.mark.parametrize(
+    ("code", "result"),
+    [
+        ([cbpf.Op(0, 0, 0, 7), cbpf.Op(0x84, 0, 0, 0), cbpf.ret_a()], 2**32 - 7),
+        ([cbpf.Op(0, 0, 0, 7), cbpf.alu(0x30, 0), cbpf.ret(5)], 0),  # a division by zero ends it
+        ([cbpf.Op(0, 0, 0, 9), cbpf.Op(2, 0, 0, 3), cbpf.Op(0x60, 0, 0, 3), cbpf.Op(7, 0, 0, 0), cbpf.ret_a()], 9),
+        ([cbpf.Op(0x80, 0, 0, 0), cbpf.Op(5, 0, 0, 1), cbpf.ret(1), cbpf.ret_a()], 4),  # the packet's length
+    ],
+)
+def test_the_model_of_classic_instructions(code, result):
+    assert cbpf.run(code, b"abcd") == result
+
+
+def test_a_list_of_system_calls_grants_one_argument():
+    code = filters.SECCOMP_FILTERS["seccomp"]
+    for argument, errno in ((filters.GRANTED, 0), (filters.REFUSED, 1)):
+        data = filters.seccomp_data(argument)
+        assert filters.errno_of(cbpf.run(code, data, little=True)) == errno
+    other = bytearray(filters.seccomp_data(filters.GRANTED))
+    other[0] = 231
+    assert cbpf.run(code, bytes(other), little=True) == filters.ALLOW
+    other[4] = 3
+    assert filters.errno_of(cbpf.run(code, bytes(other), little=True)) == 1  # another machine's calls
+    assert [one.name for one in subjects.of_seccomp(code, "uml", "6.1.0")] == [
+        one.name for one in subjects.of_seccomp(code, "vm:5.10:count", "5.10.0-46-amd64")
+    ]
+    assert subjects.OPEN in {one.name for one in subjects.of_seccomp(code, "host", "6.18.5")}
+
+
+def points(**said: object) -> list[object]:
+    return list(STUDY.gather(JitRequest(**said)).points)  # type: ignore[arg-type]
+
+
+def test_places_have_the_modes_they_can():
+    assert {p.mode for p in points(places=("uml",))} == {"interpreter"}
+    host = points(places=("host",))
+    assert {p.mode for p in host} == {"jit"}
+    assert "test_bpf" not in {p.part for p in host}
+    assert {p.part for p in points()} == set(PARTS)
+    assert {p.mode for p in points(places=("host",), modes=("interpreter", "jit"))} == {"interpreter", "jit"}
+
+
+def test_only_what_a_tick_can_hit_is_counted_again():
+    trials = schedule(points(classes=("add64 reg",), filters=("ip",)), 3, seed=1)
+    repeated = {t.point.part for t in trials if t.repetition > 1}
+    assert repeated == {"test_bpf"}
+    assert len({t.trial_id for t in trials}) == len(trials)
+    small = smallest(JitRequest())
+    assert (small.tests, small.suites) == ("0-12", ("test_bpf",))
+
+
+@pytest.mark.parametrize(
+    "said", [{"tests": "9"}, {"tests": "9-3"}, {"classes": ("x",)}, {"suites": ("x",)}, {"filters": ("x",)}]
+)
+def test_bad_requests_are_refused_before_anything_is_made(said):
+    with pytest.raises(PlanError):
+        points(**said)
+    assert chosen_range("3-9") == (3, 9)
+
+
+@pytest.mark.parametrize("content", [b"", b"\x7fELF", b"no module", lzma.compress(b"no module"), b"\xfd7zXZ"])
+def test_what_is_no_module_is_refused(content):
+    with pytest.raises(FormatError, match=r"test_bpf\.ko"):
+        read_module(content)
+
+
+def row(**fields: object) -> dict[str, object]:
+    known = {"run_id": "r", "repetition": 1, "label": "here", "clock": "instructions", "unit": "instructions"}
+    return {c.name: None for c in COLUMNS} | known | {"passed": True} | fields
+
+
+def test_row(number: int, mode: str, cost: float | None, **fields: object) -> dict[str, object]:
+    trial = {"trial_id": f"{mode}-r{fields.get('repetition', 1)}", "part": "test_bpf", "subject": "test_bpf"}
+    own = {"mode": mode, "number": number, "name": f"t{number}", "case": 1, "classic": number < 2, "cost": cost}
+    return row(**(trial | own | {"jited": mode == "jit", "words": "PASS"} | fields))
+
+
+test_row.__test__ = False  # type: ignore[attr-defined]
+
+
+def table(*rows: dict[str, object]) -> pd.DataFrame:
+    return pd.DataFrame(list(rows)).astype({c.name: c.dtype for c in COLUMNS})
+
+
+BOTH = table(
+    test_row(0, "interpreter", 100),
+    test_row(0, "interpreter", 110, repetition=2),  # a timer tick
+    test_row(0, "interpreter", 300, case=2),
+    test_row(0, "jit", 20),
+    test_row(0, "jit", 20, case=2),
+    test_row(1, "interpreter", 90),
+    test_row(1, "jit", 45),
+    test_row(2, "interpreter", 800),
+    test_row(2, "jit", 100),
+    test_row(3, "interpreter", None, case=None, jited=None),
+    test_row(3, "jit", None, case=None, jited=None),
+    test_row(4, "interpreter", 50),
+    test_row(4, "jit", None, passed=False, words="FAIL (1 times)"),
+)
+
+
+def test_both_modes_are_joined_by_test():
+    made = joined.tests(BOTH).set_index("number")
+    assert made.loc[0, ["interpreter", "jit", "speed_up"]].tolist() == [200, 20, 10]
+    assert pd.isna(made.loc[4, "speed_up"])
+    times = joined.tests(BOTH.assign(unit="ns", clock="time")).set_index("number")
+    assert times.loc[0, "interpreter"] == (105 + 300) / 2  # of times the median, not the least
+
+
+def test_means_of_the_speed_up_stand_beside_the_published_one():
+    made = summaries.speed_up(BOTH).set_index("set")
+    assert made.loc["test_bpf, all tests", "arithmetic mean"] == round((10 + 2 + 8) / 3, 2)
+    assert made.loc["test_bpf, classic", "geometric mean"] == round(math.sqrt(10 * 2), 2)
+    assert made.loc["test_bpf, classic", "of the sums"] == round(290 / 65, 2)
+    assert made.loc["test_bpf, about 120 classic tests", "arithmetic mean"].tolist() == [10.4, 10.3]
+
+
+def test_one_table_has_every_test_and_its_failures():
+    made = summaries.all_tests(BOTH).set_index("number")
+    assert len(made) == 5
+    assert made.loc[3, "jit says"] == "PASS (refused, as it must be)"
+    assert made.loc[4, "jit says"] == "FAIL (1 times)"
+    (failed,) = summaries.failures(BOTH).to_dict("records")
+    assert (failed["number"], failed["mode"]) == (4, "jit")
+    results = summaries.results(BOTH).set_index("mode")
+    assert results.loc["jit", ["tests", "passed", "failed", "run", "compiled"]].tolist() == [5, 4, 1, 4, 4]
+
+
+def test_figures_show_what_there_is_and_say_what_there_is_not():
+    classic = VIEWS["classic"](BOTH)
+    assert classic.marks["value"].tolist() == [200, 90, 20, 45]
+    assert classic.look.y_scale == "log"
+    for name in ("classes-memory", "filters", "traffic"):
+        with pytest.raises(NotApplicableError):
+            VIEWS[name](BOTH)
+
+
+def test_a_filter_whose_whole_cost_is_not_known_is_in_the_table_only():
+    known = {"trial_id": "f-r1", "mode": "interpreter", "part": "filters", "insns": 4, "above": 5.0}
+    both = table(
+        row(**known, subject="ip", name="arp", cost=30.0),
+        row(**known, subject="ip", name="ipv4-udp", cost=40.0),
+        row(**known, subject="seccomp", name="granted"),
+    )
+    assert VIEWS["filters"](both).marks[["x", "value"]].to_numpy().tolist() == [["ip", 40.0]]
+    assert summaries.filters(both)["interpreter, above the shortest"].tolist() == [5.0, 5.0, 5.0]
+
+
+def test_places_with_other_clocks_have_other_panels():
+    elsewhere = BOTH.assign(label="there", unit="ns", clock="time")
+    shown = VIEWS["test_bpf"](pd.concat([BOTH, elsewhere]))
+    assert set(shown.marks["panel"]) == {"here", "there"}
+    assert "place" in summaries.tables_of(pd.concat([BOTH, elsewhere]))["test_bpf"].frame
+    assert "here" in summaries.tables_of(BOTH)["test_bpf"].title

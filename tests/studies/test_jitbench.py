@@ -1,0 +1,107 @@
+"""jitbench on this machine's kernel: every class and every filter returns what the models say."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+
+import pytest
+
+from xdplab.deploy.native import build_room
+from xdplab.formats.jitbench import Bench, parse_jitbench
+from xdplab.hosts.local import LocalHost
+from xdplab.resources import room
+from xdplab.studies.jit import ebpf, subjects
+from xdplab.studies.jit.classes import CLASSES, SIZES
+from xdplab.studies.jit.filters import PACKET_FILTERS, SECCOMP_FILTERS
+from xdplab.studies.jit.subjects import Asked
+
+root = pytest.mark.skipif(os.geteuid() != 0, reason="loading raw programs and own networks ask for root")
+
+
+@pytest.fixture(scope="module")
+def command(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return build_room(LocalHost(), "jitbench", str(tmp_path_factory.mktemp("jitbench")))
+
+
+@pytest.fixture(scope="module")
+def sanitized(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The same program with AddressSanitizer and UndefinedBehaviorSanitizer."""
+    target = tmp_path_factory.mktemp("sanitized") / "jitbench"
+    shutil.copytree(room("jitbench"), target, ignore=shutil.ignore_patterns("*.o", "jitbench"))
+    subprocess.run(["make", "-s", "SANITIZE=1"], cwd=target, check=True, capture_output=True)
+    return str(target / "jitbench")
+
+
+def run(command: str, what: str, asked: list[Asked], times: int = 20, rounds: int = 3) -> Bench:
+    lines = "".join(one.line for one in asked)
+    done = subprocess.run(
+        [command, what, str(times), str(rounds)], input=lines.encode(), capture_output=True, check=True
+    )
+    assert done.stderr == b""
+    return parse_jitbench(done.stdout)
+
+
+def all_as_the_model_says(found: Bench, asked: list[Asked]) -> None:
+    for one in asked:
+        subject = found.subjects[one.name]
+        assert subject.failed is None, (one.name, subject.failed)
+        assert one.expected in (None, subject.verdict), one.name
+        assert len(subject.ns) == 3
+
+
+@root
+def test_every_class_returns_what_the_model_says(sanitized: str):
+    for insn_class in CLASSES.values():
+        asked = subjects.of_class(insn_class, ebpf.encode)
+        found = run(sanitized, "programs", asked, times=2)
+        all_as_the_model_says(found, asked)
+        small, large = (found.subjects[str(k)] for k in SIZES)
+        assert large.insns - small.insns == (SIZES[1] - SIZES[0]) * len(insn_class.body(0))
+        if found.compiles:
+            assert (large.jited_bytes or 0) - (small.jited_bytes or 0) >= 2 * (SIZES[1] - SIZES[0])
+
+
+@root
+@pytest.mark.parametrize("name", PACKET_FILTERS)
+def test_every_filter_lets_through_what_the_model_says(sanitized: str, name: str):
+    asked = subjects.of_filter(PACKET_FILTERS[name])
+    all_as_the_model_says(run(sanitized, "sockets", asked), asked)
+    asked = subjects.of_traffic(PACKET_FILTERS[name])
+    all_as_the_model_says(run(sanitized, "traffic", asked), asked)
+
+
+@root
+def test_a_system_call_is_granted_or_refused(command: str):
+    asked = subjects.of_seccomp(SECCOMP_FILTERS["seccomp"], "host", "6.1.0")
+    all_as_the_model_says(run(command, "seccomp", asked), asked)
+
+
+@root
+def test_what_the_kernel_refuses_leaves_the_rest_measured(sanitized: str):
+    good = subjects.of_class(CLASSES["add64 reg"], ebpf.encode)
+    bad = Asked("bad", ebpf.encode([ebpf.helper(1), ebpf.leave()]).hex(), "00", 0, None)
+    found = run(sanitized, "programs", [bad, *good])
+    assert "R1 type=ctx expected=map_ptr" in str(found.subjects["bad"].failed)
+    assert all(found.subjects[one.name].ns for one in good)
+    unknown = Asked("unknown", "ff" * 8, "00", 0, None)
+    assert "SO_ATTACH_FILTER: Invalid argument" in str(run(sanitized, "sockets", [unknown]).subjects["unknown"].failed)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["one two three\n", "a 0 - 0\n", "a 00 - 0\n", "a " + "0" * 16 + " zz 0\n", "a - - x\n", "a - - 0 more\n"],
+)
+def test_lines_that_are_no_subjects_are_refused(sanitized: str, text: str):
+    done = subprocess.run([sanitized, "sockets", "1", "1"], input=text.encode(), capture_output=True, check=False)
+    assert done.returncode == 2
+    assert b"line 1 is no NAME CODE DATA NUMBER" in done.stderr
+    assert done.stdout == b""
+
+
+@pytest.mark.parametrize("arguments", [[], ["nothing", "1", "1"], ["sockets", "0", "1"], ["sockets", "1", "5000"]])
+def test_it_says_what_it_can(command: str, arguments: list[str]):
+    done = subprocess.run([command, *arguments], capture_output=True, check=False, stdin=subprocess.DEVNULL)
+    assert done.returncode == 2
+    assert b"usage: jitbench WHAT TIMES ROUNDS" in done.stderr
