@@ -28,5 +28,5 @@ say mypy && "$bin/mypy"
 say lint-imports && "$bin/lint-imports"
 say clang-format && c_layout
 if [ "${1:-}" != lint ]; then
-    say pytest && "$bin/pytest" -m "not nightly"
+    say pytest && "$bin/pytest"
 fi

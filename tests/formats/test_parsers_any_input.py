@@ -13,7 +13,7 @@ from thesis_logs import generator_log, perf_log, sar_log
 
 from xdplab.counters.samples import parse_samples
 from xdplab.errors import FormatError
-from xdplab.formats import bpftool, ethtool, iplink, perf, procstat, sar, softnet
+from xdplab.formats import bpftool, ethtool, iplink, jitbench, perf, procstat, sar, softnet, test_bpf
 from xdplab.formats.thesis_generator import parse_generator_log
 from xdplab.formats.thesis_perf import parse_perf_text
 from xdplab.formats.thesis_sar import parse_sar_text
@@ -35,6 +35,8 @@ PARSERS: dict[str, tuple[Parser, bytes]] = {
     "procstat": (procstat.parse_procstat, (RECORDED / "procstat.txt").read_bytes()),
     "bpftool prog": (bpftool.parse_programs, (RECORDED / "bpftool_programs.json").read_bytes()),
     "bpftool net": (bpftool.parse_net, (RECORDED / "bpftool_net.json").read_bytes()),
+    "test_bpf": (test_bpf.parse_test_bpf, (RECORDED / "test_bpf.txt").read_bytes()),
+    "jitbench": (jitbench.parse_jitbench, (RECORDED / "jitbench.jsonl").read_bytes()),
     "samples": (parse_samples, SAMPLES),
 }
 

@@ -131,7 +131,7 @@ def test_a_frame_that_is_not_reflected_is_found_out(cache):
         ([Insn(0x85, 0, 0, 0, 25), Insn(EXIT, 0, 0, 0, 0)], "does not know BPF helper 25"),
         ([Insn(0x05, 0, 0, -1, 0)], "did not end within"),
         ([Insn(0x06, 0, 0, 0, 7)], "jumps out of itself"),
-        ([Insn(0xDB, 10, 0, -8, 0)], "does not know the BPF instruction 0xdb at 0"),
+        ([Insn(0xF5, 10, 0, -8, 0)], "does not know the BPF instruction 0xf5 at 0"),
     ],
 )
 def test_what_the_proof_cannot_follow_it_refuses(insns, words, monkeypatch):

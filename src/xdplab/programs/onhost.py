@@ -6,14 +6,13 @@ xdpload does it; this module puts the files there, asks, and gives the answers t
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from itertools import takewhile
 from typing import Any
 
 from xdplab.errors import HostError, ProgramError
+from xdplab.formats.verifier_log import last_words
 from xdplab.hosts.base import Host, Process
 from xdplab.programs.build import BuiltProgram, compile_command, find_clang, run_tool
 from xdplab.programs.counting import XDP_TX
@@ -23,8 +22,6 @@ from xdplab.programs.spec import ProgramSpec, UserProgram
 
 ANSWER_S = 30.0
 _HELPER_CALL = 0x85
-_INSTRUCTION = re.compile(r"[0-9]+: |; |[Rr][0-9]+=|from [0-9]+ to ")
-_COUNT = re.compile(r"processed |verification time|stack depth")
 TESTRUN_S = 0.02
 TESTRUN_RUNS = 5
 _PROBE_REPEAT = 2000
@@ -177,14 +174,6 @@ def _answer(host: Host, process: Process) -> Message:
         words = last_words(message.get("log") or "")
         raise ProgramError(f"{host.name}: {message['message']}{f': {words}' if words else ''}")
     return message
-
-
-def last_words(log: str) -> str:
-    """Return the verifier's verdict from its log: what it says after the last instruction, and how far it came."""
-    lines = [line.strip() for line in log.splitlines() if line.strip()]
-    counts = [f"({line.split(' max_states')[0]})" for line in lines if line.startswith("processed ")]
-    told = takewhile(lambda line: not _INSTRUCTION.match(line), reversed([x for x in lines if not _COUNT.match(x)]))
-    return " ".join([*reversed(list(told)[:3]), *counts[-1:]])
 
 
 def _report(

@@ -23,6 +23,11 @@ def user_source(spec: ProgramSpec) -> str:
     return _render("user.c.j2", spec)
 
 
+def kernel_source(spec: ProgramSpec) -> str:
+    """Return the C text of the workload alone, as a kernel of microbench: BPF, a module or user space includes it."""
+    return _render("kernel.h.j2", spec)
+
+
 def hash_bits(entries: int) -> int:
     """Return log2 of the places in the user-space hash table: at least twice the entries."""
     return (2 * entries - 1).bit_length()
@@ -39,6 +44,7 @@ def _render(template: str, spec: ProgramSpec) -> str:
             has_state=spec.has_state,
             block=1 if spec.form == "loop" else BLOCK,
             hash_bits=hash_bits(size // WORD_BYTES) if size else None,
+            name=spec.name.replace("-", "_"),
             summary=_summary(spec),
         )
     )

@@ -71,6 +71,8 @@ def step(machine: Machine, image: Image, at: int, insn: Insn) -> Step:
         return _load(machine, at, insn)
     if kind in (2, 3) and insn.code & 0xE0 == 0x60:
         return _store(machine, at, insn)
+    if kind == 3 and insn.code & 0xE0 == 0xC0:
+        return _atomic(machine, at, insn)
     if kind in (4, 7):
         return _arithmetic(at, insn)
     if kind in (5, 6):
@@ -111,6 +113,37 @@ def _store(machine: Machine, at: int, insn: Insn) -> Step:
 
     def run(r: Registers) -> int:
         store((r[dst] + off) & M64, size, r[src] if from_register else imm & M64)
+        return at + 1
+
+    return run
+
+
+ATOMIC: dict[int, Callable[[int, int], int]] = {
+    0x00: operator.add,
+    0x40: operator.or_,
+    0x50: operator.and_,
+    0xA0: operator.xor,
+}
+FETCH, EXCHANGE, COMPARE_EXCHANGE = 0x01, 0xE1, 0xF1
+
+
+def _atomic(machine: Machine, at: int, insn: Insn) -> Step:
+    dst, src, off, size, operation = insn.dst, insn.src, insn.off, SIZES[insn.code & 0x18], insn.imm
+    mask = (1 << (8 * size)) - 1
+    if size < 4 or not (operation in (EXCHANGE, COMPARE_EXCHANGE) or operation & ~FETCH in ATOMIC):
+        return _unknown(at, insn)
+
+    def new(old: int, r: Registers) -> int:
+        if operation == COMPARE_EXCHANGE:
+            return r[src] if old == r[0] & mask else old
+        return r[src] if operation == EXCHANGE else ATOMIC[operation & ~FETCH](old, r[src])
+
+    def run(r: Registers) -> int:
+        address = (r[dst] + off) & M64
+        old = machine.load(address, size)
+        machine.store(address, size, new(old, r) & mask)
+        if operation & FETCH:
+            r[0 if operation == COMPARE_EXCHANGE else src] = old
         return at + 1
 
     return run

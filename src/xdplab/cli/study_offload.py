@@ -1,0 +1,34 @@
+"""`study offload`: what a card that offloads XDP takes and refuses, and in which words."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from xdplab.cli.conduct import conduct, run_options
+from xdplab.studies.offload import PLACES, STUDY, Request
+
+SMALLEST_PLACES = ("vm:6.1",)
+
+
+@click.command()
+@click.option("--smallest", is_flag=True, help="One kernel, and one question of each kind: a minute.")
+@click.option("--place", "places", multiple=True, metavar="vm:KERNEL", help=f"{', '.join(PLACES)} by default.")
+@run_options
+def offload(
+    smallest: bool, places: tuple[str, ...], out: Path, name: str | None, resume: Path | None, as_json: bool
+) -> int:
+    """What a card that offloads XDP takes and refuses: the control plane of offload, on netdevsim in guests.
+
+    No packet is forwarded: netdevsim executes nothing.
+    """
+    chosen = places or (SMALLEST_PLACES if smallest else PLACES)
+    return conduct(
+        STUDY,
+        lambda: Request(smallest=smallest, places=chosen),
+        out=out,
+        name=name,
+        resume=resume,
+        as_json=as_json,
+    )

@@ -1,0 +1,176 @@
+"""What a question asks with: two cards in a guest, the project's loader, the kernel's tools; what is said is kept."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from xdplab.deploy.xdp import Attached, InKernel, Loaded, XdpLoader, XdpRequest, attach, attached_program, verify
+from xdplab.errors import HostError, XdplabError
+from xdplab.formats import bpftool as bpftool_format
+from xdplab.formats.verifier_log import last_words
+from xdplab.hosts import Host, Result
+from xdplab.programs import UserProgram, build, cache_directory
+from xdplab.resources import room
+from xdplab.studies.offload.netdevsim import Card
+
+SESSION_S = 60.0
+AT_FIRST = {"bpf_bind_verifier_delay": "0", "bpf_tc_non_bound_accept": "N"}
+"""What the driver's switches are in a new card; all others say yes."""
+ACCEPTED, REFUSED, NOTHING = "accepted", "refused", "nothing"
+Defines = Mapping[str, str | int]
+
+
+class Answer(NamedTuple):
+    """What was obtained, in a word or a few, and whose words came with it."""
+
+    obtained: str
+    words: str | None = None
+
+
+class Held(NamedTuple):
+    """A program of ours that is attached, and what was read back of it."""
+
+    loader: XdpLoader
+    loaded: Loaded
+    attached: Attached
+    found: InKernel
+
+
+@dataclass
+class Bench:
+    """``one`` has two ports, ``other`` is a card of its own; ``plain`` is an interface without offload."""
+
+    host: Host
+    xdpload: str
+    folder: str
+    one: Card
+    other: Card
+    plain: str
+    said: list[dict[str, Any]] = field(default_factory=list)
+    placed: set[str] = field(default_factory=set)
+
+    @property
+    def port(self) -> str:
+        return self.one.ports[0]
+
+    def run(self, *argv: str, stdin: bytes = b"") -> Result:
+        """Run a command in the guest and keep what it says."""
+        done = self.host.run(argv, stdin=stdin, check=False)
+        self.said.append({"argv": argv, "exit_code": done.exit_code, "stdout": done.text, "stderr": done.error_text})
+        return done
+
+    def answer(self, *argv: str) -> Answer:
+        """Return whether a tool's command was taken, with the kernel's words where it was not."""
+        done = self.run(*argv)
+        return Answer(ACCEPTED) if done.ok else Answer(REFUSED, kernels_words(done))
+
+    def object(self, **defines: str | int) -> str:
+        """Return the guest's path of the probe with these definitions, compiled here."""
+        name = "-".join(["probe", *(f"{key}={value}".lower() for key, value in defines.items())])
+        source = cache_directory().parent / "offload" / f"{name}.bpf.c"
+        source.parent.mkdir(parents=True, exist_ok=True)
+        head = "".join(f"#define {key} {value}\n" for key, value in defines.items())
+        source.write_text(head + (room("offload_progs") / "probe.bpf.c").read_text())
+        target = f"{self.folder}/{name}.o"
+        if target not in self.placed:
+            self.host.put(build(UserProgram(str(source)), cache_directory()).object, target)
+            self.placed.add(target)
+        return target
+
+    @contextmanager
+    def held(self, path: str, mode: str = "offload", *, port: str | None = None, **options: Any) -> Iterator[Held]:
+        """Have a program attached by the project's own loader, read back; detached at the end of the block."""
+        request = XdpRequest(path, port or self.port, mode, **options)
+        try:
+            loader = attach(self.host, self.xdpload, request, deadline_s=SESSION_S)
+        except XdplabError as error:
+            self.said.append({"argv": request.argv(self.xdpload), "error": str(error)})
+            raise
+        with loader:
+            found = verify(self.host, request.interface, program_id=loader.loaded.program_id, mode=mode)
+            assert loader.attached is not None  # mode none is not asked for here
+            yield Held(loader, loader.loaded, loader.attached, found)
+            with suppress(XdplabError):  # a question may have ended it
+                loader.detach()
+        self.said.append({"argv": loader.argv, "stdout": loader.raw})
+
+    def taken(self, path: str, mode: str = "offload", **options: Any) -> Answer:
+        """Return whether the project's own loader brings a program there; the words are what its user reads."""
+        try:
+            with self.held(path, mode, **options):
+                return Answer(ACCEPTED)
+        except XdplabError as error:
+            words = error.message.removeprefix(f"{self.host.name}: ")
+            return Answer(f"{REFUSED} at {words.partition(':')[0]}", words.partition(": ")[2])
+
+    @contextmanager
+    def switched(self, name: str, value: str) -> Iterator[None]:
+        """Have one of the driver's switches set within this block."""
+        path = f"{self.one.switches}/{name}"
+        self.run("tee", path, stdin=value.encode())
+        try:
+            yield
+        finally:
+            self.run("tee", path, stdin=AT_FIRST.get(name.rpartition("/")[2], "Y").encode())
+
+    @contextmanager
+    def pinned(self, path: str, *device: str) -> Iterator[str]:
+        """Have a program loaded by bpftool, for a device or for none, and pinned, within this block."""
+        pin = "/sys/fs/bpf/xdplab-offload"
+        argv = ["bpftool", "prog", "load", path, pin, "type", "xdp", *device]
+        try:
+            if not (done := self.run(*argv)).ok:
+                raise HostError(f"{self.host.name}: `{' '.join(argv)}`: {kernels_words(done)}")
+            yield pin
+        finally:
+            self.run("rm", "-f", pin)
+
+    @contextmanager
+    def beside(self, pin: str, kind: str, port: str | None = None) -> Iterator[Answer]:
+        """Have a pinned program attached by bpftool within this block, ``kind`` as bpftool calls the mode."""
+        interface = port or self.port
+        answer = self.answer("bpftool", "net", "attach", kind, "pinned", pin, "dev", interface)
+        try:
+            yield answer
+        finally:
+            if answer.obtained == ACCEPTED:
+                self.run("bpftool", "net", "detach", kind, "dev", interface)
+
+    def programs(self) -> tuple[bpftool_format.Program, ...]:
+        """Return the loaded XDP programs, as bpftool tells."""
+        found = bpftool_format.parse_programs(self.run("bpftool", "-j", "prog", "show").stdout or b"[]")
+        return tuple(program for program in found if program.type == "xdp")
+
+    def attached(self, port: str | None = None) -> InKernel:
+        return attached_program(self.host, port or self.port)
+
+    def raw(self) -> bytes:
+        """Return all that was run and said since the last call, a JSON line each."""
+        lines, self.said = self.said, []
+        return "".join(json.dumps(line) + "\n" for line in lines).encode()
+
+
+_WITHIN = ("libbpf: Kernel error message: ", "PROG LOAD LOG --")
+
+
+def kernels_words(done: Result) -> str:
+    """Return what the kernel said within a tool's complaint, else the complaint."""
+    lines = [line.strip() for line in (done.error_text or done.text).splitlines() if line.strip()]
+    complaint = [line for line in lines if line.startswith("Error: ")]
+    if any(sign in line for line in lines for sign in _WITHIN):
+        return last_words("\n".join(line for line in lines if not line.startswith(("Error: ", "Warning: "))))
+    return "; ".join(complaint or lines)[-400:]
+
+
+def read(path: Path) -> Answer:
+    """Return an answer as `write` left it."""
+    return Answer(**json.loads(path.read_text()))
+
+
+def write(path: Path, answer: Answer) -> None:
+    path.write_text(json.dumps(answer._asdict(), ensure_ascii=False) + "\n")

@@ -1,0 +1,56 @@
+"""Points of the offload study: one question, put to one guest's kernel."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from xdplab.errors import PlanError
+from xdplab.studies import frame
+from xdplab.studies.frame import Gathered, Point
+from xdplab.studies.offload.questions import QUESTIONS
+
+PLACES = ("vm:5.10", "vm:6.1", "vm:6.12", "vm:7.2")
+
+
+@dataclass(frozen=True)
+class Request(frame.Request):
+    """``places`` are labs in guests; nothing here is repeated: each answer is a word, not a time."""
+
+    repetitions: int = 1
+    places: tuple[str, ...] = PLACES
+
+
+@dataclass(frozen=True)
+class OffloadPoint(Point):
+    """``question`` is a key of `QUESTIONS`."""
+
+    place: str
+    question: str
+
+    @property
+    def block(self) -> tuple[str, ...]:
+        return (self.place,)
+
+    @property
+    def once(self) -> bool:
+        return True
+
+    def __str__(self) -> str:
+        return f"{self.question}, {self.place}"
+
+
+def gather(request: Request) -> Gathered[OffloadPoint]:
+    """Return every question for every place. Raises PlanError for a place that is no guest."""
+    for place in request.places:
+        kernel_of(place)
+    asked = [question.name for question in QUESTIONS.values() if question.smallest or not request.smallest]
+    return Gathered([OffloadPoint(place, name) for place in request.places for name in asked])
+
+
+def kernel_of(place: str) -> str:
+    """Return the kernel's name in a place such as ``vm:6.1`` or ``vm:6.1:count``. Raises PlanError."""
+    kind, _, rest = place.partition(":")
+    kernel = rest.partition(":")[0]
+    if kind != "vm" or not kernel:
+        raise PlanError(f"--place: {place} is no guest: netdevsim is loaded into its kernel", remedy="write vm:6.1")
+    return kernel

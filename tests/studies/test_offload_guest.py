@@ -1,0 +1,81 @@
+"""The offload study in a guest of 6.1, end to end; and what a plan makes of offload points there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from tests.end_to_end.conftest import xdplab
+
+from xdplab import labs, programs
+from xdplab.deploy.native import build_room
+from xdplab.deploy.xdp import XdpRequest, attach
+from xdplab.errors import LabError, UnsupportedError
+from xdplab.hosts import LocalHost
+from xdplab.labs.vm import kernels, qemu
+from xdplab.programs import cache_directory
+from xdplab.studies.offload import STUDY, Request
+from xdplab.studies.offload.netdevsim import build
+
+pytestmark = pytest.mark.lab
+NAME = "vm:6.1.0:functional"  # a name of its own: other tests end guests of 6.1
+PLAN = """
+name: offloaded
+repetitions: 1
+trial: {warmup_s: 0.05, window_s: 0.1, pause_s: 0.02, retries: 0}
+blocks:
+  - points: {mode: offload, workload: array, accesses: 0}
+    passes: [rate]
+"""
+
+
+@pytest.fixture(scope="module")
+def guest() -> Iterator[str]:
+    try:
+        qemu.require_tools()
+        kernels.kernel("6.1")
+        build("6.1")
+    except LabError as error:
+        pytest.skip(f"no guest with netdevsim can be had here: {error}")
+    with labs.use_lab(NAME):
+        yield NAME
+
+
+def test_netdevsim_answers_as_the_kernel_says(guest: str, tmp_path: Path) -> None:
+    asked = len(STUDY.gather(Request(smallest=True, places=(guest,))).points)
+    said = xdplab("study", "offload", "--smallest", "--place", guest, "--out", str(tmp_path)).stdout
+    table = pd.read_parquet(next(tmp_path.glob("*/offload.parquet"))).set_index("question")
+    assert len(table) == asked
+    differing = table[table["as_expected"].ne(True)]
+    assert differing.empty, differing[["expected", "obtained", "words"]].to_string()
+    assert "[netdevsim]" in said
+    assert table.loc["array_entries", "words"].endswith("map asked (array, 3 entries): Cannot allocate memory")
+    assert "XDP offload disabled in DebugFS" in table.loc["bpf_xdpoffload_accept=N, a program", "words"]
+
+
+def test_nothing_of_it_stays_in_the_guest(guest: str) -> None:
+    with labs.use_lab(guest) as lab:
+        assert "netdevsim" not in lab.host("guest").run(["cat", "/proc/modules"]).text
+
+
+def test_the_link_of_a_guests_lab_is_not_offloaded_to(guest: str) -> None:
+    """What a plan's offload points there come to: `unsupported`, in these words."""
+    with labs.use_lab(guest) as lab:
+        build_room(LocalHost(), "xdpload", str(lab.native_dir))
+        xdpload = build_room(lab.dut, "xdpload", f"{lab.work_dir(lab.dut)}/native")
+        there = f"{lab.work_dir(lab.dut)}/offloaded.o"
+        lab.dut.put(programs.build(programs.ProgramSpec(workload="array", accesses=0), cache_directory()).object, there)
+        with pytest.raises(UnsupportedError, match=r"the driver of vd0 \(veth\) does not take"):
+            attach(lab.dut, xdpload, XdpRequest(there, lab.dut_interface, "offload", section="xdp"))
+
+
+@pytest.mark.nightly
+def test_offload_points_of_a_plan_are_unsupported_with_the_drivers_name(guest: str, tmp_path: Path) -> None:
+    (tmp_path / "offloaded.yaml").write_text(PLAN)
+    xdplab("--lab", guest, "run", "offloaded.yaml", "--out", "out", "--no-figures", cwd=tmp_path)
+    (row,) = pd.read_parquet(next(tmp_path.glob("out/*/trials.parquet"))).to_dict("records")
+    assert (row["mode"], row["verdict"]) == ("offload", "unsupported")
+    assert "(veth) does not take" in row["reason"]
+    assert pd.isna(row["forwarded_pps"])
