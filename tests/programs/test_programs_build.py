@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -67,6 +69,23 @@ def test_a_directory_holds_everything_about_its_program(cache):
 def test_nothing_unfinished_is_left(cache):
     build(ProgramSpec("array", 79), cache)
     assert not [path for path in cache.iterdir() if path.name.startswith(".")]
+
+
+def test_a_copy_holds_only_what_is_whole_while_others_still_write(cache, dut, tmp_path):
+    built = build(ProgramSpec("array", 80), cache)
+    prove_it = partial(prove, built, dut.host, xdpload=dut.xdpload, folder=dut.folder)
+    with ThreadPoolExecutor(1) as other_run:
+        proofs = [other_run.submit(prove_it) for _ in range(4)]
+        copies = 0
+        while not all(proof.done() for proof in proofs):
+            built.copy_to(tmp_path / "programs")
+            copies += 1
+        assert copies > len(proofs)
+        assert {proof.result().kernel for proof in proofs} == {(80, 80, 80)}
+    built.copy_to(tmp_path / "programs")
+    there = {path.name: path.read_bytes() for path in built.directory.iterdir()}
+    assert {path.name: path.read_bytes() for path in (tmp_path / "programs").iterdir()} == there
+    assert {"counting.bpf.o", "proof.json"} <= set(there)
 
 
 def test_the_compilers_words_are_handed_on(tmp_path, cache):

@@ -87,6 +87,10 @@ class BuiltProgram:
         Path(temporary).replace(path)
         return path
 
+    def copy_to(self, folder: Path) -> None:
+        """Copy what is whole: a hidden file is one that somebody is still writing, and gone by the time it is read."""
+        shutil.copytree(self.directory, folder, ignore=shutil.ignore_patterns(".*"), dirs_exist_ok=True)
+
 
 def build(program: ProgramSpec | UserProgram, cache_dir: Path) -> BuiltProgram:
     """Compile, or take from the cache. Raises ProgramError with the compiler's words."""

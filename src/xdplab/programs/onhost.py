@@ -6,9 +6,11 @@ xdpload does it; this module puts the files there, asks, and gives the answers t
 from __future__ import annotations
 
 import json
+import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 from xdplab.errors import HostError, ProgramError
@@ -21,6 +23,7 @@ from xdplab.programs.image import Insn, decode
 from xdplab.programs.spec import ProgramSpec, UserProgram
 
 ANSWER_S = 30.0
+_COUNTING = "counting.bpf.o"
 _HELPER_CALL = 0x85
 TESTRUN_S = 0.02
 TESTRUN_RUNS = 5
@@ -114,9 +117,9 @@ def count_in_kernel(
     host: Host, xdpload: str, built: BuiltProgram, folder: str, frame_bytes: Sequence[int] = (64, 64, 1518)
 ) -> list[int]:
     """Return the accesses that a counting build of a generated program makes in the kernel, one packet a frame size."""
-    run_tool(_counting_command(built), built.directory)
+    _add_counting_build(built)
     counts = []
-    with loaded(host, xdpload, built, folder, name="counting.bpf.o") as (_, ask):
+    with loaded(host, xdpload, built, folder, name=_COUNTING) as (_, ask):
         for size in frame_bytes:
             ask("reset")
             ask(f"testrun {size} 1 1")
@@ -124,9 +127,13 @@ def count_in_kernel(
     return counts
 
 
-def _counting_command(built: BuiltProgram) -> list[str]:
+def _add_counting_build(built: BuiltProgram) -> None:
+    """Compile elsewhere: beside its output a compiler makes files of its own, and other runs read this directory."""
     command = compile_command(find_clang(), built.program, "-DXDPLAB_COUNT")
-    return [*command[:-1], "counting.bpf.o"]
+    with tempfile.TemporaryDirectory(prefix="xdplab-counting-") as name:
+        compiled = Path(name) / _COUNTING
+        run_tool([*command[:-1], str(compiled)], built.directory)
+        built.add(_COUNTING, compiled.read_bytes())
 
 
 @contextmanager

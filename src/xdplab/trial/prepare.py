@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -140,7 +139,7 @@ def _prepare(lab: Lab, run: RunDirectory, tools: Tools, factors: ProgramFactors,
         on_dut = _ship_twin(lab, built, folder, on_dut)
     sizes = sorted({point.frame_bytes for point in points if point.mode != "af_xdp"})
     runs = {n: testrun(lab.dut, tools.xdpload, built, folder, frame_bytes=n) for n in sizes}
-    shutil.copytree(built.directory, run.program_dir(built.hash), dirs_exist_ok=True)
+    built.copy_to(run.program_dir(built.hash))
     return Prepared(built, load, on_dut, runs, _ship_frames(lab, factors))
 
 
