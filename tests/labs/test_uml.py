@@ -1,5 +1,6 @@
 """The lab `uml`: one host that is reached over one line; its modules; what it has not got, and how it ends."""
 
+import errno
 import os
 import signal
 import subprocess
@@ -13,7 +14,7 @@ import pytest
 from xdplab import labs
 from xdplab.errors import LabError
 from xdplab.labs import modules
-from xdplab.labs.uml import KEEPERS, UmlLab, source
+from xdplab.labs.uml import KEEPERS, UmlLab, source, xstate
 from xdplab.labs.uml import lab as uml_lab
 from xdplab.labs.uml.package import package
 
@@ -51,6 +52,12 @@ def test_what_it_is(lab: UmlLab) -> None:
     assert (lab.kind, lab.clock, lab.virtual) == ("uml", "time", True)
     (row,) = [row for row in labs.status() if row["lab"] == NAME]
     assert (row["way"], list(row["hosts"]), "client_key" in row["hosts"]["guest"]) == ("uml", ["guest"], False)
+
+
+def test_where_there_is_amx_there_is_no_avx_inside(lab: UmlLab) -> None:
+    told = {name: lab.guest.run(["printenv", name], check=False).text.strip() for name in xstate.ENVIRONMENT}
+    expected = xstate.ENVIRONMENT if xstate.is_too_long() else dict.fromkeys(xstate.ENVIRONMENT, "")
+    assert told == expected
 
 
 def test_files_longer_than_the_lines_buffer_come_back_as_they_went(lab: UmlLab) -> None:
@@ -147,3 +154,22 @@ def test_missing_tools_are_named_with_their_packages(monkeypatch: pytest.MonkeyP
         LabError, match=r"no lab uml without busybox-static, kmod, openssh-server, util-linux \(apt install"
     ):
         labs.up("uml:never")
+
+
+# Refused as on a CPU without XSAVE: no such state (ENODEV); of another state: no such process (ESRCH).
+ASKS = """
+import ctypes, sys
+sys.path.insert(0, sys.argv[1])
+import xstate
+xstate.hide()
+libc = ctypes.CDLL(None, use_errno=True)
+for kind in (xstate.NT_X86_XSTATE, 1):
+    libc.ptrace(ctypes.c_long(xstate.PTRACE_GETREGSET), ctypes.c_long(0), ctypes.c_long(kind), None)
+    print(ctypes.get_errno())
+"""
+
+
+def test_only_the_state_that_is_too_long_is_hidden() -> None:
+    argv = [sys.executable, "-I", "-c", ASKS, str(Path(uml_lab.__file__).parent)]
+    said = subprocess.run(argv, capture_output=True, text=True, check=True).stdout.split()
+    assert said == [str(errno.ENODEV), str(errno.ESRCH)]

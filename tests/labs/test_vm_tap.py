@@ -30,7 +30,7 @@ NAME = "vm:6.1.0:functional:tap"  # a name of its own: other tests end guests of
 PLAN = """
 name: tap
 repetitions: 1
-trial: {warmup_s: 0.05, window_s: 0.3, pause_s: 0.02, retries: 0}
+trial: {warmup_s: 0.05, window_s: 0.3, settle_s: 0.5, pause_s: 0.02, retries: 0}
 blocks:
   - points: {mode: [native, generic], queues: 4, workload: array, accesses: 0}
     traffic: {engine: afxdp, load: 2kpps}
@@ -126,7 +126,7 @@ def test_nothing_is_left_when_the_keeper_is_killed(lab: tap.TapLab) -> None:
     while (left := [pid for pid in tree if _runs(pid)]) and time.monotonic() < until:
         time.sleep(0.05)
     assert not left
-    assert tap.tap_guest.INTERFACE not in subprocess.check_output(["ip", "-br", "link"], text=True)
+    assert tap.tap_link.INTERFACE not in subprocess.check_output(["ip", "-br", "link"], text=True)
     assert not any(row["lab"] == NAME for row in KEEPERS.status(0))
 
 

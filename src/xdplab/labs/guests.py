@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import re
 import subprocess
 import sys
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -57,14 +59,16 @@ class GuestKeepers(Keepers):
         console = str(self.console(instance))
         more = {"ping_s": self.ping_s} | wanted
         lab = {"address": self.address(uid, instance), "uid": uid, "lease": lease, "start_s": self.coming_up_s}
-        done = subprocess.run(
-            [sys.executable, "-I", "-B", str(script)],
-            input=json.dumps(lab | more | {"console": console, "known": known | {"console": console}}),
-            capture_output=True,
-            text=True,
-            check=False,
-            pass_fds=descriptors,
-        )
+        with ThreadPoolExecutor(1) as beside:
+            beside.submit(importlib.import_module, "xdplab.hosts.ssh")  # its users will want it as soon as it is up
+            done = subprocess.run(
+                [sys.executable, "-I", "-B", str(script)],
+                input=json.dumps(lab | more | {"console": console, "known": known | {"console": console}}),
+                capture_output=True,
+                text=True,
+                check=False,
+                pass_fds=descriptors,
+            )
         return self.made(uid, instance, done)
 
 

@@ -172,6 +172,9 @@ class InventoryLab:
             raise LabError(f"lab {self.name}: arrangement {self.arrangement}, but dut and tg are {said}", remedy=remedy)
 
 
+DEFAULT = ""  # an inventory has a file's name, or none
+
+
 def _let_go(holder: Process) -> None:
     holder.close_stdin()
     holder.wait(ANSWER_S)

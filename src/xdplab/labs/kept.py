@@ -12,8 +12,8 @@ from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from xdplab import hosts
 from xdplab.errors import LabError
-from xdplab.hosts import SshAddress, SshHost
 from xdplab.labs import control
 
 LOOK_S = 0.05
@@ -110,9 +110,9 @@ class Keepers:
 
     def _row(self, instance: str, known: dict[str, Any]) -> dict[str, Any]:
         secret = "client_key"
-        hosts = {name: {k: v for k, v in host.items() if k != secret} for name, host in known["hosts"].items()}
+        shown = {name: {k: v for k, v in host.items() if k != secret} for name, host in known["hosts"].items()}
         said = {"lab": self.title(instance), "kind": self.kind, "label": self.label(known)}
-        return {**said, "way": None, "why": None, **known, "hosts": hosts}
+        return {**said, "way": None, "why": None, **known, "hosts": shown}
 
 
 class KeptLab:
@@ -124,7 +124,7 @@ class KeptLab:
 
     def __init__(self, instance: str, uid: int, known: dict[str, Any]) -> None:
         self._instance, self._uid, self._known = instance, uid, known
-        self._made: list[SshHost] = []
+        self._made: list[hosts.SshHost] = []
         self.name = self.keepers.title(instance)
 
     @contextlib.contextmanager
@@ -166,11 +166,11 @@ class KeptLab:
     def _keeper(self) -> control.Control:
         return self.keepers.connected(self._uid, self._instance)
 
-    def _reach(self, name: str) -> SshHost:
-        self._made.append(SshHost(name, self._address(name)))
+    def _reach(self, name: str) -> hosts.SshHost:
+        self._made.append(hosts.SshHost(name, self._address(name)))
         return self._made[-1]
 
-    def _address(self, name: str) -> SshAddress:
+    def _address(self, name: str) -> hosts.SshAddress:
         """Return the way to a host: a connection of the keeper that becomes its sshd's."""
         known = self._known["hosts"][name]
 
@@ -179,4 +179,4 @@ class KeptLab:
             connection.ask("ssh", host=name)
             return connection.detach()
 
-        return SshAddress(name, key=known["client_key"], host_key=known["host_key"], connect=connect)
+        return hosts.SshAddress(name, key=known["client_key"], host_key=known["host_key"], connect=connect)

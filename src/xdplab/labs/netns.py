@@ -43,6 +43,9 @@ def label(known: dict[str, Any]) -> str:
 KEEPERS = Keepers("netns", "@xdplab", full_name, label, COMING_UP_S, users=(0,))  # only root can make such a lab
 
 
+down, status = KEEPERS.down, KEEPERS.status
+
+
 class NetnsLab(KeptLab):
     """A `Lab` of two namespaces, known by what its keeper says."""
 

@@ -16,6 +16,8 @@ from pathlib import Path
 
 RUN = Path("/run/sshd")
 WORK_DIR = "/tmp/xdplab"
+BUILT = "/mnt/xdplab-native"
+"""Where a guest sees the folder outside in which compiled tools are kept; hosts show it as ``native`` in their own."""
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 # type, where, does the lab need it (the rest is for tools that look there)
@@ -58,14 +60,24 @@ X11Forwarding no
 PrintMotd no
 UseDNS no
 MaxSessions 256
-SetEnv PATH={PATH}
+SetEnv {{environment}}
 Subsystem sftp internal-sftp
 """
 
 
+def environment() -> dict[str, str]:
+    """Return what every process of a host is started with: a fixed PATH, and what this one was told of its CPU."""
+    told = ("GLIBC_TUNABLES", "OPENSSL_ia32cap")
+    return {"PATH": PATH} | {name: os.environ[name] for name in told if name in os.environ}
+
+
+def sshd_config() -> str:
+    return SSHD_CONFIG.format(environment=" ".join(f"{name}={value}" for name, value in environment().items()))
+
+
 def command(*argv: str) -> None:
     """Run a tool; its own words are the error."""
-    done = subprocess.run(argv, capture_output=True, text=True, env={"PATH": PATH}, check=False)
+    done = subprocess.run(argv, capture_output=True, text=True, env=environment(), check=False)
     if done.returncode:
         raise RuntimeError(f"`{' '.join(argv)}`: {(done.stderr or done.stdout).strip()}")
 
@@ -109,7 +121,7 @@ def make_keys(hostname: str) -> dict[str, str]:
     for name in ("host_key", "client_key"):
         command("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", f"xdplab {hostname}", "-f", str(RUN / name))
     (RUN / "authorized_keys").write_bytes((RUN / "client_key.pub").read_bytes())
-    (RUN / "sshd_config").write_text(SSHD_CONFIG)
+    (RUN / "sshd_config").write_text(sshd_config())
     client_key = (RUN / "client_key").read_text()
     (RUN / "client_key").unlink()
     return {"host_key": (RUN / "host_key.pub").read_text().strip(), "client_key": client_key}
@@ -143,7 +155,7 @@ def start_sshd(sshd: str, descriptor: int) -> None:
         (os.POSIX_SPAWN_OPEN, 2, "/dev/null", os.O_WRONLY, 0),
         (os.POSIX_SPAWN_CLOSE, descriptor),
     ]
-    os.posix_spawn(sshd, argv, {"PATH": PATH}, file_actions=actions)
+    os.posix_spawn(sshd, argv, environment(), file_actions=actions)
 
 
 def reap(_signal: int, _frame: object) -> None:

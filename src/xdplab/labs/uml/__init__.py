@@ -3,4 +3,6 @@
 from xdplab.labs.guests import arrangement
 from xdplab.labs.uml.lab import DEFAULT, KEEPERS, UmlLab, open_lab, up
 
-__all__ = ["DEFAULT", "KEEPERS", "UmlLab", "arrangement", "open_lab", "up"]
+__all__ = ["DEFAULT", "KEEPERS", "UmlLab", "arrangement", "down", "open_lab", "status", "up"]
+
+down, status = KEEPERS.down, KEEPERS.status

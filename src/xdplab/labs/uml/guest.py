@@ -14,10 +14,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from xdplab.labs import guest_inside, mux, netns_host, netns_keeper
+    from xdplab.labs import mux, netns_host, netns_keeper
+    from xdplab.labs.uml import inside
 else:  # the package itself would bring in all of pandas
-    sys.path.insert(0, str(Path(__file__).parents[1]))
-    import guest_inside
+    sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1])]
+    import inside
     import mux
     import netns_host
     import netns_keeper
@@ -30,8 +31,8 @@ def main() -> None:
     tty.setraw(line)
     try:
         sshd = netns_keeper.find_sshd()
-        guest_inside.prepare()
-        known = guest_inside.become_host(HOST)
+        inside.prepare()
+        known = inside.become_host(HOST)
     except (netns_keeper.KeeperError, OSError, RuntimeError) as error:
         print(f"xdplab: guest: {error}", flush=True)  # noqa: T201  the console is all that is left
         os.write(line, json.dumps({"error": str(error)}).encode() + b"\n")

@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from xdplab.labs import guest_keeper, mux
+    from xdplab.labs.uml import xstate
 else:  # the package itself would bring in all of pandas
-    sys.path.insert(0, str(Path(__file__).parents[1]))
+    sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1])]
     import guest_keeper
     import mux
+    import xstate
 
 PULSE = 0
 """The stream that the guest echoes; the others are SSH connections."""
@@ -39,6 +41,7 @@ class Uml:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             pass_fds=(line.fileno(),),
+            preexec_fn=xstate.hide if xstate.is_too_long() else None,  # this process has one thread
         )
         line.close()
 

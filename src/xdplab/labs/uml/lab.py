@@ -18,12 +18,15 @@ from xdplab.labs.cache import cache_dir
 from xdplab.labs.guests import GuestKeepers, native_dir
 from xdplab.labs.kept import KeptLab
 from xdplab.labs.netns_host import WORK_DIR
+from xdplab.labs.uml import xstate
 from xdplab.labs.uml.package import Package, package
 
 DEFAULT = "default"
 START_S = 60.0
 """Seconds it may take to come up; it takes two, on a busy machine eight."""
 
+OWN_SPEED = "runs at this machine's own speed"
+WITHOUT_AVX = f"{OWN_SPEED}, without AVX inside: its kernel has no room for the registers of a CPU with AMX"
 MEMORY_MB = 1024  # taken page by page
 LINE = "{line}"  # filled in by the keeper, which makes it
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,39}")
@@ -133,7 +136,7 @@ def up(instance: str, uid: int, *, lease: bool = False) -> bool:
         uid,
         instance,
         lease=lease,
-        known=known | {"why": "runs at this machine's own speed"},
+        known=known | {"why": WITHOUT_AVX if xstate.is_too_long() else OWN_SPEED},
         argv=_argv(kernel, _own_dir(instance)),
     )
 
@@ -143,6 +146,7 @@ def _argv(kernel: Package, own: Path) -> list[str]:
         *(str(kernel.kernel), f"mem={MEMORY_MB}M", f"uml_dir={own}/", "umid=guest"),
         *("rootfstype=hostfs", "rootflags=/", "ro", "quiet", "panic=-1"),
         *("con=null", "con0=null,fd:1", "ssl=null", f"ssl0=fd:{LINE}"),
+        *(f"{name}={value}" for name, value in xstate.ENVIRONMENT.items() if xstate.is_too_long()),
         *("init=/bin/sh", "--", str(_HERE / "init.sh"), str(kernel.modules), str(native_dir())),
         *(sys.executable, "-I", "-S", "-B", str(_HERE / "guest.py")),
     ]

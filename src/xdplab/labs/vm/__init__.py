@@ -4,7 +4,9 @@ from xdplab.labs.guests import arrangement
 from xdplab.labs.vm import lab, tap
 from xdplab.labs.vm.lab import DEFAULT, KEEPERS, VmLab
 
-__all__ = ["DEFAULT", "KEEPERS", "VmLab", "arrangement", "open_lab", "up"]
+__all__ = ["DEFAULT", "KEEPERS", "VmLab", "arrangement", "down", "open_lab", "status", "up"]
+
+down, status = KEEPERS.down, KEEPERS.status
 
 
 def open_lab(instance: str, uid: int) -> VmLab:

@@ -72,19 +72,21 @@ class VmKeeper(guest_keeper.GuestKeeper):
 
     def start(self) -> Qemu:
         del self.actions["ssh"]
-        self.actions["link"] = self.link
-        self.waiting: list[socket.socket] = []
         self.qemu = Qemu(self.wanted)
         return self.qemu
 
     def reach(self) -> None:
+        self.known |= self.wanted["guest"]
+        self.waiting: list[socket.socket] = []
+        self.actions["link"] = self.link
         self.pulse = self.qemu.socket
         self.ports = self.qemu.forwards()
         self.add_ports()
 
     def add_ports(self) -> None:
-        for name, host in self.known["hosts"].items():
-            host["port"] = self.ports[self.wanted["ports"][name]]
+        for name, port in self.wanted["ports"].items():
+            if name in self.known["hosts"]:
+                self.known["hosts"][name]["port"] = self.ports[port]
 
     def link(self, connection: socket.socket, _asked: guest_keeper.Answer) -> guest_keeper.Answer | None:
         """Have the guest make the hosts with the link between them, which only some of its users need."""
@@ -100,7 +102,8 @@ class VmKeeper(guest_keeper.GuestKeeper):
             return
         said = json.loads(line)
         if "error" not in said:
-            self.known |= said
+            guest = self.known["hosts"]["guest"]  # whose keys open what has none of its own
+            self.known["hosts"] |= {name: guest | host for name, host in said["hosts"].items()}
             self.add_ports()
         for connection in self.waiting:
             self.reply(connection, said if "error" in said else {"ok": True})

@@ -8,11 +8,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from xdplab.hosts import Host, SshAddress
+from xdplab import hosts
+from xdplab.hosts import Host
 from xdplab.labs.base import Arrangement, Clock
 from xdplab.labs.guests import GuestKeepers, native_dir
 from xdplab.labs.netns import NetnsLab
-from xdplab.labs.vm import kernels, kvm, qemu
+from xdplab.labs.vm import kernels, kvm, link, qemu
+from xdplab.labs.vm.keys import KeyPair, key_pair
 
 DEFAULT = "6.1"
 START_S = 120.0
@@ -69,9 +71,9 @@ class VmLab(NetnsLab):
     def host(self, name: str) -> Host:
         return self.guest if name == "guest" else super().host(name)
 
-    def _address(self, name: str) -> SshAddress:
+    def _address(self, name: str) -> hosts.SshAddress:
         known = self._known["hosts"][name] if name == "guest" else self._ends[name]
-        return SshAddress(LOOPBACK, port=known["port"], key=known["client_key"], host_key=known["host_key"])
+        return hosts.SshAddress(LOOPBACK, port=known["port"], key=known["client_key"], host_key=known["host_key"])
 
 
 def open_lab(instance: str, uid: int) -> VmLab:
@@ -91,8 +93,9 @@ def up(instance: str, uid: int, *, lease: bool = False) -> bool:
     tools = qemu.require_tools()
     kernel = kernels.kernel(name)
     way, why = kvm.choose(asked, kernel, tools["busybox"])
+    own, client = key_pair(), key_pair()
     with os.fdopen(os.memfd_create("xdplab-initrd"), "wb") as file:  # the guest's first root has no name
-        file.write(qemu.initrd(kernel, tools["busybox"]))
+        file.write(qemu.initrd(kernel, tools, own, client))
         file.flush()
         return KEEPERS.start(
             Path(__file__).with_name("keeper.py"),
@@ -100,6 +103,7 @@ def up(instance: str, uid: int, *, lease: bool = False) -> bool:
             instance,
             lease=lease,
             known=known_of(name, kernel, way, why),
+            guest=guest_of(way, own, client),
             descriptors=(file.fileno(),),
             argv=qemu.argv(way, kernel, native_dir()),
             ports=qemu.PORTS,
@@ -111,3 +115,9 @@ def up(instance: str, uid: int, *, lease: bool = False) -> bool:
 def known_of(name: str, kernel: kernels.Kernel, way: qemu.Way, why: str) -> dict[str, str]:
     """Return what every client is told of a guest."""
     return {"kernel": name, "release": kernel.release, "version": kernel.version, "way": way.name, "why": why}
+
+
+def guest_of(way: qemu.Way, own: KeyPair, client: KeyPair, queues: int = link.QUEUES) -> dict[str, Any]:
+    """Return what the keeper knows of a guest before it is up; the client's private key is told to the owner alone."""
+    host = {"host_key": own.public, "client_key": client.private}
+    return {"cpus": list(range(qemu.cpus(way))), "queues": queues, "hosts": {"guest": host}}

@@ -7,13 +7,16 @@ import os
 import shlex
 import shutil
 import sys
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from xdplab.errors import LabError
+from xdplab.labs import netns_host
 from xdplab.labs.base import Clock
-from xdplab.labs.vm import initramfs
+from xdplab.labs.vm import initramfs, link
 from xdplab.labs.vm.kernels import Kernel
+from xdplab.labs.vm.keys import KeyPair
 
 QEMU = "qemu-system-x86_64"
 MEMORY_MB = 2048  # taken page by page, as the guest touches it; its /tmp may grow to half of it
@@ -23,10 +26,18 @@ PORTS = {"guest": 2200, "dut": 2201, "tg": 2202}
 
 COMMAND_LINE = (
     "console=ttyS0 panic=-1 oops=panic quiet mitigations=off nokaslr no_timer_check tsc=reliable "
-    "random.trust_cpu=on rcupdate.rcu_expedited=1 cryptomgr.notests nohpet"
+    "random.trust_cpu=on rcupdate.rcu_expedited=1 cryptomgr.notests nohpet noreplace-smp"
 )
 _SHARE = "trans=virtio,version=9p2000.L,ro,cache=loose,msize=262144"
+_BUILT_SHARE = "trans=virtio,version=9p2000.L,cache=mmap,msize=262144"
 _HERE = Path(__file__).parent
+_ACCOUNT_MODES = {"/etc/passwd": "644", "/etc/shadow": "640"}
+_SSHD_LISTENS = f"""\
+Port {PORTS["guest"]}
+ListenAddress {link.ADDRESS}
+PidFile {netns_host.RUN}/pid
+MaxStartups 256
+"""
 
 
 @dataclass(frozen=True)
@@ -56,7 +67,8 @@ WAYS: dict[str, Way] = {
             0.0,
             0.0,
         ),
-        Way("functional", "no times", None, ("-accel", "tcg,thread=multi", "-cpu", "max"), 0.5, 5.0),
+        # erms: emulated, `rep stosb` goes byte by byte, and a kernel that sees the flag clears all its pages by it.
+        Way("functional", "no times", None, ("-accel", "tcg,thread=multi", "-cpu", "max,-erms"), 0.5, 5.0),
     )
 }
 
@@ -108,19 +120,49 @@ def argv(way: Way, kernel: Kernel, native: Path) -> list[str]:
     ]
 
 
-def initrd(kernel: Kernel, busybox: str, guest: Path = _HERE / "guest.py") -> bytes:
-    """Return the first root of a guest of that kernel, whose PID 1 becomes the script ``guest``."""
+def initrd(kernel: Kernel, tools: dict[str, str], own: KeyPair, client: KeyPair, script: str = "link.py") -> bytes:
+    """Return the first root of a guest of that kernel: a host with the key ``own`` that lets ``client`` in.
+
+    ``script`` makes the link in the guest when it is asked for.
+    """
     settings = {
         "RELEASE": kernel.release,
         "MODULES": str(kernel.file("lib/modules") / kernel.release),
         "SHARE": _SHARE,
+        "BUILT": netns_host.BUILT,
+        "BUILT_SHARE": _BUILT_SHARE,
+        "CODE": "\n".join(_code()),
+        "MOUNTS": _lines((kind, target, "yes" if needed else "no") for kind, target, needed in netns_host.MOUNTS),
+        "QUIET": _lines(netns_host.QUIET.items()),
+        "ACCOUNTS": _lines((path, _ACCOUNT_MODES[path], line) for path, line in netns_host.ROOT_ACCOUNT.items()),
+        "WORK_DIR": netns_host.WORK_DIR,
+        "INTERFACE": link.INTERFACE,
+        "ADDRESS": link.ADDRESS,
+        "SSHD": tools["sshd"],
         "PYTHON": sys.executable,
-        "GUEST": str(guest),
+        "LINK": str(_HERE / script),
         "PORTS": json.dumps(PORTS),
     }
-    text = "".join(f"{name}={shlex.quote(value)}\n" for name, value in settings.items())
-    script = (_HERE / "init.sh").read_bytes()
-    return kernel.file("boot.cpio").read_bytes() + initramfs.shell(Path(busybox), script, text.encode())
+    files = {
+        "init": (_HERE / "init.sh").read_bytes(),
+        "answer.sh": (_HERE / "answer.sh").read_bytes(),
+        "settings": "".join(f"{name}={shlex.quote(value)}\n" for name, value in settings.items()).encode(),
+        "sshd/sshd_config": (
+            netns_host.SSHD_CONFIG.format(environment=f"PATH={netns_host.PATH}") + _SSHD_LISTENS
+        ).encode(),
+        "sshd/host_key": own.private.encode(),
+        "sshd/authorized_keys": client.public.encode(),
+    }
+    return kernel.file("boot.cpio").read_bytes() + initramfs.shell(Path(tools["busybox"]), files)
+
+
+def _lines(rows: Iterable[tuple[str, ...]]) -> str:
+    return "\n".join(map(" ".join, rows))
+
+
+def _code() -> list[str]:
+    """Return what the scripts in a guest are run by and where they lie."""
+    return sorted({str(path) for path in (_HERE.parent, Path(sys.executable).parents[1], Path(sys.base_prefix))})
 
 
 def cpus(way: Way) -> int:

@@ -11,18 +11,18 @@ import os
 from pathlib import Path
 from typing import Any
 
+from xdplab import hosts
 from xdplab.errors import LabError
-from xdplab.hosts import Host, SshAddress
 from xdplab.labs.base import Arrangement, Cpus, GeneratorPlace
 from xdplab.labs.guests import native_dir
 from xdplab.labs.kept import KeptLab
-from xdplab.labs.vm import kernels, kvm, lab, qemu, tap_guest
+from xdplab.labs.vm import kernels, kvm, lab, qemu, tap_link
+from xdplab.labs.vm.keys import key_pair
 
 SUFFIX = ":tap"
 QUEUES = 4
 """Queue pairs a plan can have; each CPU of the guest has one more, for what XDP sends."""
 
-_PORTS = {tap_guest.DUT: qemu.PORTS["dut"]}
 _HERE = Path(__file__).parent
 _TAP = "{tap}"
 
@@ -37,9 +37,6 @@ class TapLab(lab.VmLab):
         super().__init__(instance, uid, known)
         self.queues = QUEUES
 
-    def host(self, name: str) -> Host:
-        return self.dut if name == "guest" else super().host(name)
-
     def cpus(self, arrangement: Arrangement | None = None) -> Cpus:
         """Return the guest's own CPUs and those of this machine."""
         return Cpus(dut=tuple(self._known["cpus"]), tg=tuple(self._known["tg_cpus"]))
@@ -50,7 +47,7 @@ class TapLab(lab.VmLab):
             raise LabError(f"lab {self.name}: its guest's CPUs are threads of this machine", remedy="write auto")
         return {"softirq": "in the guest, and on this machine"}
 
-    def _address(self, name: str) -> SshAddress:
+    def _address(self, name: str) -> hosts.SshAddress:
         return KeptLab._address(self, name) if name == "tg" else super()._address(name)
 
 
@@ -78,18 +75,20 @@ def up(instance: str, uid: int, *, lease: bool = False) -> bool:
     kernel = kernels.kernel(name)
     way, why = kvm.choose(way_asked, kernel, tools["busybox"])
     pairs = QUEUES + qemu.cpus(way)
+    own, client = key_pair(), key_pair()
     with os.fdopen(os.memfd_create("xdplab-initrd"), "wb") as file:
-        file.write(qemu.initrd(kernel, tools["busybox"], _HERE / "tap_guest.py"))
+        file.write(qemu.initrd(kernel, tools, own, client, "tap_link.py"))
         file.flush()
         return lab.KEEPERS.start(
             _HERE / "tap_keeper.py",
             uid,
             instance,
             lease=lease,
-            known=lab.known_of(name, kernel, way, why) | {"queues": pairs},
+            known=lab.known_of(name, kernel, way, why),
+            guest=lab.guest_of(way, own, client, pairs),
             descriptors=(file.fileno(),),
             argv=[*qemu.argv(way, kernel, native_dir()), *_device(pairs)],
-            ports=_PORTS,
+            ports={"guest": qemu.PORTS["guest"], tap_link.DUT: qemu.PORTS["guest"]},
             ping_s=way.ping_s,
             initrd=file.fileno(),
         )
@@ -102,5 +101,5 @@ def _device(pairs: int) -> list[str]:
     return [
         *("-netdev", f"tap,id=link,fds={_TAP},vhost=off"),
         "-device",
-        f"virtio-net-pci,netdev=link,mac={tap_guest.MAC},mq=on,vectors={2 * pairs + 2},romfile=,{options}",
+        f"virtio-net-pci,netdev=link,mac={tap_link.MAC},mq=on,vectors={2 * pairs + 2},romfile=,{options}",
     ]

@@ -38,10 +38,9 @@ class TapKeeper(keeper.VmKeeper):
     def start(self) -> keeper.Qemu:
         tg = netns_keeper.NetnsHost(TG, INTERFACE, netns_keeper.find_sshd())
         self.hosts = {TG: tg}
-        self.waiting = []
         tg.listen()
         try:
-            queues = tap_queues(tg.process.pid, self.wanted["known"]["queues"])
+            queues = tap_queues(tg.process.pid, self.wanted["guest"]["queues"])
         except (OSError, subprocess.CalledProcessError) as error:
             raise netns_keeper.KeeperError(f"no tap can be made: {error}", NEEDS_ROOT) from error
         self.qemu = keeper.Qemu(self.wanted, tap=queues)

@@ -1,4 +1,4 @@
-"""What PID 1 of every guest does to become a host: /dev, accounts, mounts, keys. Standard library only."""
+"""What PID 1 of a user-mode Linux does to become a host: /dev, accounts, mounts, keys. Standard library only."""
 
 import os
 import sys
@@ -10,9 +10,7 @@ if TYPE_CHECKING:
 else:
     import netns_host
 
-BUILT = "/mnt/xdplab-native"
-"""Where the folder outside is seen in which compiled tools are kept; a host's work directory shows it as ``native``."""
-CODE = {str(path) for path in (Path(__file__).parent, Path(sys.executable).parents[1], Path(sys.base_prefix))}
+CODE = {str(path) for path in (Path(__file__).parents[1], Path(sys.executable).parents[1], Path(sys.base_prefix))}
 """What the hosts of a link run: these scripts and their Python."""
 STANDARD_STREAMS = {"fd": "fd", "stdin": "fd/0", "stdout": "fd/1", "stderr": "fd/2"}
 
@@ -26,7 +24,7 @@ def become_host(hostname: str) -> dict[str, str]:
         _show_again(path, held)
     netns_host.replace_root_account()
     netns_host.settle(hostname)
-    Path(netns_host.WORK_DIR, "native").symlink_to(BUILT)
+    Path(netns_host.WORK_DIR, "native").symlink_to(netns_host.BUILT)
     return netns_host.make_keys(hostname)
 
 

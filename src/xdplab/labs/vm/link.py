@@ -1,0 +1,105 @@
+"""The netns lab in a guest: made when somebody first asks for it, since it takes longer to make than a guest to boot.
+
+Runs in the guest as a script, standard library only. Standard output is the port to the keeper outside: it is told the
+hosts in one JSON line, and every line that comes is answered by itself. Each host has a TCP port at which its sshd
+answers; QEMU forwards a port of the outside's loopback to it.
+"""
+
+import argparse
+import functools
+import json
+import os
+import selectors
+import signal
+import socket
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from xdplab.labs import netns_host, netns_keeper
+else:  # the package itself would bring in all of pandas
+    sys.path.insert(0, str(Path(__file__).parents[1]))
+    import netns_host
+    import netns_keeper
+
+ADDRESS = "10.0.2.15"
+"""The guest's, the one that QEMU's user network forwards to."""
+INTERFACE = "eth0"
+QUEUES = 8
+SOFTIRQ_FIFO = 10
+"""Priority of the kernel's softirq threads, above the sender's (5) and the AF_XDP application's (6)."""
+
+OUTSIDE_IN, OUTSIDE_OUT = 0, 1
+
+
+class LinkKeeper(netns_keeper.Keeper):
+    """The keeper of the lab in the guest."""
+
+    def __init__(self, ports: dict[str, int]) -> None:
+        super().__init__(argparse.Namespace(address="@xdplab/0/guest", uid=0, queues=QUEUES, lease=False))
+        self.ports = ports
+
+    def make(self) -> None:
+        """Make the netns lab's two hosts, and let in who comes to them."""
+        super().make()
+        self.each(link_built)
+        for name, host in self.hosts.items():
+            door = socket.create_server((ADDRESS, self.ports[name]), backlog=16)
+            self.selector.register(door, selectors.EVENT_READ, functools.partial(enter, host))
+
+    def serve(self) -> None:
+        self.selector.register(OUTSIDE_IN, selectors.EVENT_READ, self.answer)
+        signal.signal(signal.SIGCHLD, netns_host.reap)
+        tell(hosts={name: host.known for name, host in self.hosts.items()})
+        super().serve()
+
+    def answer(self, outside: int) -> None:
+        os.write(OUTSIDE_OUT, os.read(outside, 64))
+
+
+def link_built(host: netns_keeper.NetnsHost) -> None:
+    """Let the host's own work directory, a memory of its own, show the folder of compiled tools as ``native``."""
+    link = f"{netns_host.WORK_DIR}/native"
+    netns_host.command("nsenter", "--target", str(host.process.pid), "--mount", "ln", "-s", netns_host.BUILT, link)
+
+
+def enter(host: netns_keeper.NetnsHost, door: socket.socket) -> None:
+    """Let one connection in: the host's sshd takes it from here."""
+    connection, _ = door.accept()
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    host.hand_over(connection)
+    connection.close()
+
+
+def tell(**said: object) -> None:
+    """Say one line to the keeper outside."""
+    os.write(OUTSIDE_OUT, json.dumps(said).encode() + b"\n")
+
+
+def raise_softirqs() -> None:
+    """Let packets be taken in while a real-time sender shares the CPU.
+
+    Before kernel 6.5 softirqs wait for their thread once it is awake; at its normal priority a sender at
+    SCHED_FIFO 5 starves it, and 99 % of the frames are lost at a full ring (6.1, one CPU).
+    """
+    for comm in Path("/proc").glob("[0-9]*/comm"):
+        if comm.read_text().startswith("ksoftirqd/"):
+            os.sched_setscheduler(int(comm.parent.name), os.SCHED_FIFO, os.sched_param(SOFTIRQ_FIFO))
+
+
+def main(ports: dict[str, int]) -> None:
+    os.environ["PATH"] = netns_host.PATH
+    raise_softirqs()
+    keeper = LinkKeeper(ports)
+    try:
+        keeper.make()
+        keeper.serve()
+    except (netns_keeper.KeeperError, OSError, RuntimeError) as error:
+        sys.stderr.write(f"xdplab: guest: {error}\n")  # the console: all that is left
+        tell(error=str(error))
+    sys.exit(1)
+
+
+if __name__ == "__main__":
+    main(json.loads(sys.argv[1]))

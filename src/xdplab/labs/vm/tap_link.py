@@ -1,0 +1,45 @@
+"""The link of a guest that is the DUT itself: its other end is outside.
+
+Runs in the guest as a script, standard library only, and tells the keeper outside in one JSON line.
+"""
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+sys.path.insert(0, str(Path(__file__).parent))
+if TYPE_CHECKING:
+    from xdplab.labs import netns_host
+    from xdplab.labs.vm import link
+else:
+    import link
+
+    netns_host = link.netns_host
+
+DUT, INTERFACE = "dut", "vd0"
+MAC = "52:54:00:78:64:70"
+"""By which the link is told from the door, whatever the kernel calls them."""
+
+
+def name_link() -> None:
+    """Call the link `INTERFACE`. Raises RuntimeError where the guest has none."""
+    for path in Path("/sys/class/net").glob("*/address"):
+        if path.read_text().strip() == MAC:
+            netns_host.command("ip", "link", "set", path.parent.name, "name", INTERFACE)
+            return
+    raise RuntimeError(f"there is no interface {MAC}, the link to the TG")
+
+
+def main() -> None:
+    os.environ["PATH"] = netns_host.PATH
+    try:
+        link.raise_softirqs()
+        name_link()
+        link.tell(hosts={DUT: netns_host.bring_up(INTERFACE)})
+    except (OSError, RuntimeError) as error:
+        link.tell(error=str(error))
+
+
+if __name__ == "__main__":
+    main()
