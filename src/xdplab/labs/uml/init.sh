@@ -28,5 +28,7 @@ mkdir -p "lib/modules/$release" mnt/xdplab-native mnt/before
 mount --bind "/mnt/lower$modules" "lib/modules/$release" || die "the kernel's modules are not on the share"
 mount -t hostfs -o "$native" native mnt/xdplab-native || die "no share for what is compiled"
 mount -t proc proc proc && mount -t devtmpfs dev dev || die "no /proc or /dev"
+# Root's home may be closed to the user who runs this kernel, and sshd would complain with each command.
+(cd root) 2>/dev/null || mount -t tmpfs -o mode=700 home root || die "no home"
 pivot_root . mnt/before || die "no way into the new root"
 exec chroot . "$@" <dev/null >dev/console 2>&1

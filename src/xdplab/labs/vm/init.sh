@@ -44,6 +44,9 @@ done 2>/root/dev/null <<END
 $MOUNTS
 END
 
+# Root's home may be closed to the user who runs the guest, and sshd would complain with each command.
+(cd /root/root) 2>/root/dev/null || mount -t tmpfs -o mode=700 home /root/root || die "no home"
+
 # A memory of the host's own may hide what its scripts run: a checkout may lie below /tmp.
 while read -r folder; do
     [ -e "/root$folder" ] && continue
@@ -76,8 +79,9 @@ mkdir -p "/root$WORK_DIR"
 ln -s "$BUILT" "/root$WORK_DIR/native"
 chmod 755 /root/run # or sshd, to which it is writable by all, trusts no key in it
 mv /sshd /root/run/sshd
-mkfifo /root/run/sshd/pid
+mkfifo /root/run/sshd/pid # what waits for the file's content waits for an sshd that listens
 mv /settings /answer.sh /root/run/
+# -r: each connection's sshd is a fork of the one that listens, not another start of the program (OpenSSH < 9.8).
 cat >/root/etc/inittab <<END
 ::respawn:$SSHD -D -r -f /run/sshd/sshd_config -E /run/sshd/log
 ::once:/run/busybox sh /run/answer.sh
