@@ -74,7 +74,13 @@ def test_four_queues_carry_what_the_tg_sends_and_both_ends_count_the_same(lab: t
     there = f"{lab.work_dir(lab.dut)}/tap.o"
     lab.dut.put(program, there)
     sending = GeneratorSettings(
-        engine="afxdp", interface=lab.tg_interface, queues=4, rate_pps=2000.0, src_mac=lab.tg_mac, dst_mac=lab.dut_mac
+        engine="afxdp",
+        interface=lab.tg_interface,
+        queues=4,
+        rate_pps=2000.0,
+        src_mac=lab.tg_mac,
+        dst_mac=lab.dut_mac,
+        settle_s=0.5,  # an emulated guest may come late to the last frames
     )
     request = XdpRequest(there, lab.dut_interface, "native", section="xdp")
     with attach(lab.dut, xdpload, request, deadline_s=60.0) as loader, Generator(lab.tg, sending, xdpgen) as generator:
