@@ -1,6 +1,6 @@
 """A guest from command to shell, and the whole cycle, beside virtme-ng on the same kernel; and how alike counts are.
 
-Both boot Debian's kernel under plain emulation on one CPU over this machine's own root, run `uname -r` and end; they
+Both boot Debian's kernel under plain emulation on one CPU over this machine's own root, run `uname` and end; they
 take turns, medians of wall time are compared. virtme-ng is taken from PATH or --vng (`python3 -m venv V && V/bin/pip
 install virtme-ng`, then --vng V/bin/vng). Then two guests under `-icount` run the same loop: their counts must agree to
 0.1 %. Exit code 1 where a limit is passed.

@@ -23,7 +23,7 @@ from xdplab.errors import LabError
 from xdplab.hosts import LocalHost
 from xdplab.labs import Lab, cache, control, modules
 from xdplab.labs.doctor import Patient, examine_kernel
-from xdplab.labs.vm import KEEPERS, VmLab, archive, headers, kernels, qemu
+from xdplab.labs.vm import KEEPERS, VmLab, archive, headers, initramfs, kernels, qemu
 
 NAME = "vm:6.1:functional"
 TX = """
@@ -210,6 +210,13 @@ def test_a_killed_owner_leaves_nothing(kernel: kernels.Kernel, lab: VmLab) -> No
 
 
 # Without a guest
+
+
+def test_a_boot_module_loses_its_signature_and_nothing_else() -> None:
+    module, signature = b"\x7fELF and the rest", b"PKCS#7" * 60
+    described = bytes([0, 0, 2, 0, 0, 0, 0, 0]) + len(signature).to_bytes(4, "big")  # struct module_signature
+    assert initramfs.unsigned(module + signature + described + b"~Module signature appended~\n") == module
+    assert initramfs.unsigned(module) == module
 
 
 def test_a_kernel_that_has_left_the_archive_is_said_to_be_gone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

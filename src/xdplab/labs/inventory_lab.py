@@ -20,6 +20,7 @@ from xdplab.labs.inventory_host import reach
 from xdplab.labs.inventory_place import pin_threads, receive_in_threads
 from xdplab.labs.netns import DUT_FIFO, TG_FIFO
 
+DEFAULT = ""  # an inventory is a file: one without a name is none
 LOCK_S = 14 * 86400.0
 ANSWER_S = 10.0
 # The lock ends with this command's standard input, that is with us, whatever happens to us.
@@ -170,9 +171,6 @@ class InventoryLab:
             said = "two machines" if len(boots) == 2 else "one machine"
             remedy = f"write `arrangement: {'hosts' if len(boots) == 2 else 'shared'}`"
             raise LabError(f"lab {self.name}: arrangement {self.arrangement}, but dut and tg are {said}", remedy=remedy)
-
-
-DEFAULT = ""  # an inventory has a file's name, or none
 
 
 def _let_go(holder: Process) -> None:

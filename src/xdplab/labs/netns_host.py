@@ -19,6 +19,8 @@ WORK_DIR = "/tmp/xdplab"
 BUILT = "/mnt/xdplab-native"
 """Where a guest sees the folder outside in which compiled tools are kept; hosts show it as ``native`` in their own."""
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+ENVIRONMENT = {"PATH": PATH}
+"""Of every process of a host, whatever its owner's own is; a host that needs more of it adds it first."""
 
 # type, where, does the lab need it (the rest is for tools that look there)
 MOUNTS = (
@@ -65,19 +67,13 @@ Subsystem sftp internal-sftp
 """
 
 
-def environment() -> dict[str, str]:
-    """Return what every process of a host is started with: a fixed PATH, and what this one was told of its CPU."""
-    told = ("GLIBC_TUNABLES", "OPENSSL_ia32cap")
-    return {"PATH": PATH} | {name: os.environ[name] for name in told if name in os.environ}
-
-
 def sshd_config() -> str:
-    return SSHD_CONFIG.format(environment=" ".join(f"{name}={value}" for name, value in environment().items()))
+    return SSHD_CONFIG.format(environment=" ".join(f"{name}={value}" for name, value in ENVIRONMENT.items()))
 
 
 def command(*argv: str) -> None:
     """Run a tool; its own words are the error."""
-    done = subprocess.run(argv, capture_output=True, text=True, env=environment(), check=False)
+    done = subprocess.run(argv, capture_output=True, text=True, env=ENVIRONMENT, check=False)
     if done.returncode:
         raise RuntimeError(f"`{' '.join(argv)}`: {(done.stderr or done.stdout).strip()}")
 
@@ -155,7 +151,7 @@ def start_sshd(sshd: str, descriptor: int) -> None:
         (os.POSIX_SPAWN_OPEN, 2, "/dev/null", os.O_WRONLY, 0),
         (os.POSIX_SPAWN_CLOSE, descriptor),
     ]
-    os.posix_spawn(sshd, argv, environment(), file_actions=actions)
+    os.posix_spawn(sshd, argv, ENVIRONMENT, file_actions=actions)
 
 
 def reap(_signal: int, _frame: object) -> None:

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from xdplab.labs import netns_host
+    from xdplab.labs.uml import xstate
 else:
     import netns_host
+    import xstate
 
 CODE = {str(path) for path in (Path(__file__).parents[1], Path(sys.executable).parents[1], Path(sys.base_prefix))}
 """What the hosts of a link run: these scripts and their Python."""
@@ -18,6 +20,7 @@ STANDARD_STREAMS = {"fd": "fd", "stdin": "fd/0", "stdout": "fd/1", "stderr": "fd
 def become_host(hostname: str) -> dict[str, str]:
     """Make of this machine's initial namespaces a host; return its public key and the private key that opens it."""
     os.environ["PATH"] = netns_host.PATH
+    netns_host.ENVIRONMENT |= {name: os.environ[name] for name in xstate.ENVIRONMENT if name in os.environ}
     code = {path: os.open(path, os.O_PATH) for path in CODE}
     netns_host.mount_private()
     for path, held in code.items():

@@ -147,9 +147,7 @@ def initrd(kernel: Kernel, tools: dict[str, str], own: KeyPair, client: KeyPair,
         "init": (_HERE / "init.sh").read_bytes(),
         "answer.sh": (_HERE / "answer.sh").read_bytes(),
         "settings": "".join(f"{name}={shlex.quote(value)}\n" for name, value in settings.items()).encode(),
-        "sshd/sshd_config": (
-            netns_host.SSHD_CONFIG.format(environment=f"PATH={netns_host.PATH}") + _SSHD_LISTENS
-        ).encode(),
+        "sshd/sshd_config": (netns_host.sshd_config() + _SSHD_LISTENS).encode(),
         "sshd/host_key": own.private.encode(),
         "sshd/authorized_keys": client.public.encode(),
     }
