@@ -89,26 +89,32 @@ class GuestKeeper(netns_keeper.Keeper):
         """Make its hosts reachable, once it is up, and find its `pulse`."""
         raise NotImplementedError
 
+    def come_up(self) -> Answer:
+        """Return what the guest says of itself once it is up."""
+        return self.hear()
+
     def make(self) -> None:
         self.take_name()
         started = time.monotonic()
+        self.until = started + self.wanted["start_s"]
         self.guest = self.start()
         self.console = Console(_descriptor(self.guest.process), Path(self.wanted["console"]))
-        self.known = self._await(self.guest.socket, started + self.wanted["start_s"])
+        self.known = self.come_up()
         self.known["boot_s"] = round(time.monotonic() - started, 2)
         self.reach()
         if self.lease_until is not None:
             self.lease_until = time.monotonic() + netns_keeper.LEASE_S
         self.listener.listen(64)
 
-    def _await(self, door: socket.socket, until: float) -> Answer:
-        """Return what the guest says of itself once it is up, the console kept in the meantime."""
-        said = b""
+    def hear(self) -> Answer:
+        """Return the line that the guest says next while it comes up, the console kept in the meantime."""
+        assert self.guest is not None
+        door, said = self.guest.socket, b""
         with selectors.DefaultSelector() as ready:
             ready.register(self.console.stream, selectors.EVENT_READ)
             ready.register(door, selectors.EVENT_READ)
             while not said.endswith(b"\n"):
-                keys = {key.fileobj for key, _ in ready.select(max(until - time.monotonic(), 0.0))}
+                keys = {key.fileobj for key, _ in ready.select(max(self.until - time.monotonic(), 0.0))}
                 if not keys:
                     raise self._failed(f"the guest was not up in {self.wanted['start_s']:g} s")
                 if self.console.stream in keys and not self.console.take():

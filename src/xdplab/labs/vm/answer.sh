@@ -1,4 +1,4 @@
-# What answers the lab's keeper, on a virtio port: says that the guest is up, then answers line by line: `link` by making
+# What answers the lab's keeper, on the virtio port that is open as 3: says that the guest is up, then answers line by line: `link` by making
 # what its users may want a link for, anything else by itself. What ends this script ends the guest.
 
 . /run/settings # PYTHON LINK PORTS
@@ -12,21 +12,11 @@ die() {
     busybox poweroff -f
 }
 
-open_port() { # there is no udev that would give it a name
-    for name in /sys/class/virtio-ports/*/name; do
-        read -r found <"$name"
-        port=${name%/name}
-        [ "$found" = xdplab ] && exec 3<>"/dev/${port##*/}" && return
-    done
-    die "no virtio port xdplab"
-}
-
 await_sshd() { # it writes its number once it listens
     read -r -t 20 _ <&4 || die "sshd: $(busybox tail -n 1 /run/sshd/log)"
 }
 
 exec 4<>/run/sshd/pid
-open_port
 await_sshd
 echo '{"up": true}' >&3
 while read -r line <&3; do

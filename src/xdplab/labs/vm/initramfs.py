@@ -16,8 +16,24 @@ from xdplab.errors import LabError
 BOOT = ("virtio_pci", "virtio_console", "virtio_net", "9pnet_virtio", "9p", "overlay")
 """What a guest must have before it has a root, and to be reached at all."""
 
-APPLETS = ("cat", "chmod", "grep", "hostname", "insmod", "ip", "ln", "mkdir", "mkfifo", "mount", "mv", "rm", "umount")
-"""What `init` calls busybox by; the shell of most builds of it runs these without starting it anew."""
+APPLETS = (
+    "cat",
+    "chmod",
+    "cpio",
+    "date",
+    "grep",
+    "hostname",
+    "insmod",
+    "ip",
+    "ln",
+    "mkdir",
+    "mkfifo",
+    "mount",
+    "mv",
+    "rm",
+    "umount",
+)
+"""What the first scripts call busybox by; the shell of most builds of it runs these without starting it anew."""
 
 FOLDERS = ("bin", "proc", "sys", "dev", "host", "mnt", "root")
 _FILE, _SECRET, _SCRIPT = (stat.S_IFREG | mode for mode in (0o644, 0o600, 0o755))
@@ -54,13 +70,17 @@ def unsigned(module: bytes) -> bytes:
     return module[: end - _SIGNATURE_BYTES - length]
 
 
-def shell(busybox: Path, files: Mapping[str, bytes]) -> bytes:
-    """Return an archive with files, of which ``init`` is run, and the busybox that runs it; only root may read them."""
-    folders = {*FOLDERS, *(str(PurePath(name).parent) for name in files)} - {"."}
-    entries = [(name, _FOLDER, b"") for name in sorted(folders)]
-    entries += [(name, _SCRIPT if name == "init" else _SECRET, content) for name, content in files.items()]
+def shell(busybox: Path, init: bytes) -> bytes:
+    """Return an archive with a script that is run first, and the busybox that runs it."""
+    entries = [(name, _FOLDER, b"") for name in FOLDERS]
     entries += [(f"bin/{name}", _LINK, b"busybox") for name in APPLETS]
-    return _cpio([*entries, ("bin/busybox", _SCRIPT, busybox.read_bytes())])
+    return _cpio([*entries, ("init", _SCRIPT, init), ("bin/busybox", _SCRIPT, busybox.read_bytes())])
+
+
+def secret(files: Mapping[str, bytes]) -> bytes:
+    """Return an archive with files by their paths, which only root may read."""
+    folders = sorted({str(PurePath(name).parent) for name in files} - {"."})
+    return _cpio([*((name, _FOLDER, b"") for name in folders), *((n, _SECRET, files[n]) for n in files)])
 
 
 def _closure(tree: Path, names: Iterable[str]) -> list[Path]:

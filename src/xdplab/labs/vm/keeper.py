@@ -4,6 +4,8 @@ Runs as the owner and as a script, standard library only. What clients may ask i
 keeper, but ``ssh``: a guest's hosts have ports.
 """
 
+import base64
+import functools
 import itertools
 import json
 import os
@@ -11,71 +13,140 @@ import re
 import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from xdplab.labs import guest_keeper, netns_keeper
+    from xdplab.labs import guest_keeper
+    from xdplab.labs.vm import qmp, saved
 else:  # the package itself would bring in all of pandas
-    sys.path.insert(0, str(Path(__file__).parents[1]))
+    sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1])]
     import guest_keeper
-    import netns_keeper
+    import qmp
+    import saved
 
-ANSWER_S = 5.0
+MOST_BYTES_S = 1 << 40
+"""What QEMU may write a second while it saves: no limit."""
 _FORWARD = re.compile(r"TCP\[HOST_FORWARD\]\s+\d+\s+127\.0\.0\.1\s+(\d+)\s+\S+\s+(\d+)")
 
 
 class Qemu:
     """QEMU as a process that dies with this one, the guest's port, and QEMU's monitor."""
 
-    def __init__(self, wanted: guest_keeper.Answer, **given: list[int]) -> None:
-        """``given``: descriptors for QEMU, by the name they have in braces in its arguments."""
+    def __init__(self, wanted: guest_keeper.Answer, state: socket.socket | None = None, **given: list[int]) -> None:
+        """``state``: where a saved state will come from; ``given``: descriptors, by the name they have in argv."""
         self.socket, control = socket.socketpair()
-        self.monitor, monitor = socket.socketpair()
+        self.door, monitor = socket.socketpair()
         made = {"{control}": str(control.fileno()), "{monitor}": str(monitor.fileno())}
         made["{initrd}"] = f"/proc/self/fd/{wanted['initrd']}"
         made |= {f"{{{name}}}": ":".join(map(str, numbers)) for name, numbers in given.items()}
         argv = wanted["argv"]
         for name, value in made.items():
             argv = [word.replace(name, value) for word in argv]
+        states = [] if state is None else [state.fileno()]
         self.process = subprocess.Popen(
-            ["setpriv", "--pdeathsig", "KILL", *argv],
+            ["setpriv", "--pdeathsig", "KILL", *argv, *itertools.chain(*(("-incoming", f"fd:{n}") for n in states))],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            pass_fds=(control.fileno(), monitor.fileno(), wanted["initrd"], *itertools.chain(*given.values())),
+            pass_fds=(control.fileno(), monitor.fileno(), wanted["initrd"], *states, *itertools.chain(*given.values())),
         )
-        os.close(wanted["initrd"])
         for end in (control, monitor):
             end.close()
 
+    @functools.cached_property
+    def monitor(self) -> qmp.Monitor:
+        return qmp.Monitor(self.door)
+
     def forwards(self) -> dict[int, int]:
-        """Return the loopback port that leads to each port inside, as QEMU's monitor tells."""
-        self.monitor.settimeout(ANSWER_S)
-        lines = self.monitor.makefile("rw")
-        for command in ({"execute": "qmp_capabilities"}, _human("info usernet")):
-            lines.write(json.dumps(command) + "\n")
-        lines.flush()
-        for line in lines:
-            said = json.loads(line).get("return")
-            if isinstance(said, str):
-                return {int(inside): int(outside) for outside, inside in _FORWARD.findall(said)}
-        raise netns_keeper.KeeperError("QEMU's monitor does not tell which ports it forwards")
+        """Return the loopback port that leads to each port inside."""
+        told = self.monitor.human("info usernet")
+        return {int(inside): int(outside) for outside, inside in _FORWARD.findall(told)}
 
+    def save(self, state: saved.Saved) -> None:
+        """Save the guest's state; it stands still meanwhile. Raises SavedError, and lets it go on all the same."""
+        ours, theirs = socket.socketpair()
+        with ours, theirs:
+            ours.settimeout(qmp.ANSWER_S)
+            self.monitor.execute("stop")
+            self.monitor.execute("migrate-set-parameters", **{"max-bandwidth": MOST_BYTES_S})
+            self.monitor.execute("getfd", descriptor=theirs.fileno(), fdname="state")
+            self.monitor.execute("migrate", uri="fd:state")
+            theirs.close()
+            try:
+                state.keep(ours, self.has_saved)
+            finally:
+                ours.close()  # or QEMU would wait for somebody to read on
+                self.has_saved()
+                self.monitor.execute("cont")
 
-def _human(line: str) -> guest_keeper.Answer:
-    return {"execute": "human-monitor-command", "arguments": {"command-line": line}}
+    def has_saved(self) -> bool:
+        """Tell, once QEMU saves no more, whether it saved all."""
+        return self.monitor.once("query-migrate", not_in=("setup", "active", "device")) == "completed"
+
+    def go_on(self) -> None:
+        """Let the guest go on from the state that was loaded. Raises SavedError."""
+        if (status := self.monitor.once("query-status", not_in=("inmigrate",))) != "paused":
+            raise saved.SavedError(f"QEMU says {status}")
+        self.monitor.execute("cont")
 
 
 class VmKeeper(guest_keeper.GuestKeeper):
     """Keeps a QEMU guest."""
 
     def start(self) -> Qemu:
-        del self.actions["ssh"]
-        self.qemu = Qemu(self.wanted)
+        self.state = saved.Saved(Path(self.wanted["state"])) if self.wanted["state"] else None
+        self.came = "booted"
+        if self.state is not None and self.state.path.exists():
+            try:
+                return self.restore(self.state)
+            except (saved.SavedError, qmp.MonitorError) as error:
+                self.state.discard()
+                self.came = f"booted, since the state saved by an earlier one could not be used: {error}"
+        self.qemu = self.run()
         return self.qemu
 
+    def run(self, state: socket.socket | None = None) -> Qemu:
+        """Start QEMU, with what it is to be given."""
+        return Qemu(self.wanted, state)
+
+    def restore(self, state: saved.Saved) -> Qemu:
+        """Start QEMU from a saved state. Raises SavedError or MonitorError where that does not work."""
+        ours, theirs = socket.socketpair()
+        with ours, theirs:
+            ours.settimeout(qmp.ANSWER_S)
+            self.qemu = self.run(theirs)
+            theirs.close()
+            try:
+                state.load(ours)
+                self.qemu.go_on()
+            except (saved.SavedError, qmp.MonitorError) as error:
+                self.qemu.process.kill()
+                words = self.qemu.process.communicate()[0].decode(errors="replace").split("\n")[0]
+                raise saved.SavedError(words or str(error)) from error
+        self.came = "restored"
+        return self.qemu
+
+    def come_up(self) -> guest_keeper.Answer:
+        """Bring the guest to where all of its kernel are the same, then tell it whose it is."""
+        if self.came != "restored":
+            self.hear()
+            self.save()
+        self.qemu.socket.sendall(f"{time.time():.0f}\n".encode() + base64.b64decode(self.wanted["files"]))
+        return super().come_up() | {"came_up": self.came}
+
+    def save(self) -> None:
+        """Save the guest's state for the next one, where that is wanted; a guest comes up without it too."""
+        if self.state is not None:
+            try:
+                self.qemu.save(self.state)
+            except saved.SavedError as error:
+                self.came += f"; its state could not be saved for the next one: {error}"
+
     def reach(self) -> None:
+        del self.actions["ssh"]
+        os.close(self.wanted["initrd"])
         self.known |= self.wanted["guest"]
         self.waiting: list[socket.socket] = []
         self.actions["link"] = self.link

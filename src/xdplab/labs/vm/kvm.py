@@ -62,7 +62,7 @@ def probe(kernel: Kernel, busybox: str) -> str | None:
 
 def _boot(kernel: Kernel, busybox: str) -> str | None:
     """Boot to a first process that says so and ends the guest; return what went wrong."""
-    first_root = initramfs.shell(Path(busybox), {"init": _INIT})
+    first_root = initramfs.shell(Path(busybox), _INIT)
     with os.fdopen(os.memfd_create("xdplab-probe"), "wb") as file:
         file.write(first_root)
         file.flush()

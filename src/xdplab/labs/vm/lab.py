@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import os
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -14,7 +17,7 @@ from xdplab.labs.base import Arrangement, Clock
 from xdplab.labs.guests import GuestKeepers, native_dir
 from xdplab.labs.netns import NetnsLab
 from xdplab.labs.vm import kernels, kvm, link, qemu
-from xdplab.labs.vm.keys import KeyPair, key_pair
+from xdplab.labs.vm.keys import key_pair
 
 DEFAULT = "6.1"
 START_S = 120.0
@@ -90,34 +93,63 @@ def up(instance: str, uid: int, *, lease: bool = False) -> bool:
     if KEEPERS.is_up(uid, instance):
         return False
     name, _, asked = instance.partition(":")
-    tools = qemu.require_tools()
-    kernel = kernels.kernel(name)
-    way, why = kvm.choose(asked, kernel, tools["busybox"])
+    return boot(uid, instance, Guest.chosen(name, asked), lease=lease)
+
+
+@dataclass(frozen=True)
+class Guest:
+    """A guest to be: its kernel, the way it runs and why that, and the tools that run it."""
+
+    name: str
+    kernel: kernels.Kernel
+    way: qemu.Way
+    why: str
+    tools: dict[str, str]
+
+    @classmethod
+    def chosen(cls, name: str, asked: str) -> Guest:
+        """Return a guest of that kernel, run the way asked for. Raises LabError naming what is missing."""
+        tools = qemu.require_tools()
+        kernel = kernels.kernel(name)
+        return cls(name, kernel, *kvm.choose(asked, kernel, tools["busybox"]), tools)
+
+
+def boot(
+    uid: int,
+    instance: str,
+    guest: Guest,
+    *,
+    lease: bool,
+    scripts: tuple[str, str] = ("keeper.py", "link.py"),
+    queues: int = link.QUEUES,
+    ports: dict[str, int] = qemu.PORTS,
+    devices: Sequence[str] = (),
+) -> bool:
+    """Start a guest's keeper, of which ``scripts`` are itself and what makes the link inside. Returns as `up` does."""
+    kernel, way = guest.kernel, guest.way
     own, client = key_pair(), key_pair()
-    with os.fdopen(os.memfd_create("xdplab-initrd"), "wb") as file:  # the guest's first root has no name
-        file.write(qemu.initrd(kernel, tools, own, client))
+    argv = [*qemu.argv(way, kernel, guest.tools, native_dir()), *devices]
+    first_root = qemu.first_root(kernel, guest.tools)
+    state = qemu.state(way, kernel, argv, first_root)
+    host = {"host_key": own.public, "client_key": client.private}  # which the keeper tells to the owner alone
+    with os.fdopen(os.memfd_create("xdplab-initrd"), "wb") as file:
+        file.write(first_root)
         file.flush()
         return KEEPERS.start(
-            Path(__file__).with_name("keeper.py"),
+            Path(__file__).with_name(scripts[0]),
             uid,
             instance,
             lease=lease,
-            known=known_of(name, kernel, way, why),
-            guest=guest_of(way, own, client),
+            known={
+                **{"kernel": guest.name, "release": kernel.release, "version": kernel.version},
+                **{"way": way.name, "why": guest.why},
+            },
+            guest={"cpus": list(range(qemu.cpus(way))), "queues": queues, "hosts": {"guest": host}},
             descriptors=(file.fileno(),),
-            argv=qemu.argv(way, kernel, native_dir()),
-            ports=qemu.PORTS,
-            ping_s=way.ping_s,
+            argv=argv,
             initrd=file.fileno(),
+            state=str(state) if state else None,
+            files=base64.b64encode(qemu.files(kernel, guest.tools, own, client, scripts[1])).decode(),
+            ports=ports,
+            ping_s=way.ping_s,
         )
-
-
-def known_of(name: str, kernel: kernels.Kernel, way: qemu.Way, why: str) -> dict[str, str]:
-    """Return what every client is told of a guest."""
-    return {"kernel": name, "release": kernel.release, "version": kernel.version, "way": way.name, "why": why}
-
-
-def guest_of(way: qemu.Way, own: KeyPair, client: KeyPair, queues: int = link.QUEUES) -> dict[str, Any]:
-    """Return what the keeper knows of a guest before it is up; the client's private key is told to the owner alone."""
-    host = {"host_key": own.public, "client_key": client.private}
-    return {"cpus": list(range(qemu.cpus(way))), "queues": queues, "hosts": {"guest": host}}

@@ -14,7 +14,8 @@ from pathlib import Path
 from xdplab.errors import LabError
 from xdplab.labs import netns_host
 from xdplab.labs.base import Clock
-from xdplab.labs.vm import initramfs, link
+from xdplab.labs.cache import cache_dir
+from xdplab.labs.vm import initramfs, link, saved
 from xdplab.labs.vm.kernels import Kernel
 from xdplab.labs.vm.keys import KeyPair
 
@@ -52,6 +53,8 @@ class Way:
     """The share of this machine's CPUs the guest gets, up to `MOST_CPUS`; 0: one."""
     ping_s: float
     """Seconds between two signs of life asked of it; 0 where a question would be counted as the guest's work."""
+    restored: bool = False
+    """May it go on from a state that an earlier one saved? Not where instructions are counted from the start."""
 
 
 WAYS: dict[str, Way] = {
@@ -68,7 +71,7 @@ WAYS: dict[str, Way] = {
             0.0,
         ),
         # erms: emulated, `rep stosb` goes byte by byte, and a kernel that sees the flag clears all its pages by it.
-        Way("functional", "no times", None, ("-accel", "tcg,thread=multi", "-cpu", "max,-erms"), 0.5, 5.0),
+        Way("functional", "no times", None, ("-accel", "tcg,thread=multi", "-cpu", "max,-erms"), 0.5, 5.0, True),
     )
 }
 
@@ -98,7 +101,7 @@ def _static_busybox() -> str | None:
     return path if is_static else None
 
 
-def argv(way: Way, kernel: Kernel, native: Path) -> list[str]:
+def argv(way: Way, kernel: Kernel, tools: dict[str, str], native: Path) -> list[str]:
     """Return QEMU's argument vector, with `CONTROL`, `MONITOR` and `INITRD` to be filled in.
 
     ``native`` is the one folder the guest may write to: what it compiles is kept there.
@@ -107,7 +110,7 @@ def argv(way: Way, kernel: Kernel, native: Path) -> list[str]:
     root = "local,id=host,path=/,mount_tag=host,security_model=none,readonly=on,multidevs=remap"
     built = f"local,id=native,path={native},mount_tag=native,security_model=none,multidevs=remap"
     return [
-        *(QEMU, "-M", "q35", "-nodefaults", "-no-user-config", "-no-reboot", "-display", "none"),
+        *(tools[QEMU], "-M", "q35", "-nodefaults", "-no-user-config", "-no-reboot", "-display", "none"),
         *(*way.options, "-smp", str(cpus(way)), "-m", str(MEMORY_MB)),
         *("-kernel", str(kernel.file("vmlinux")), "-initrd", INITRD, "-append", COMMAND_LINE),
         *("-chardev", "stdio,id=console,signal=off", "-serial", "chardev:console"),
@@ -116,12 +119,29 @@ def argv(way: Way, kernel: Kernel, native: Path) -> list[str]:
         *("-device", "virtserialport,chardev=control,name=xdplab"),
         *("-netdev", f"user,id=door,restrict=on,ipv6=off,{forwards}"),
         *("-device", "virtio-net-pci,netdev=door,romfile="),
+        *(("-device", "vmgenid,guid=auto") if way.restored else ()),  # tells a restored guest that it is another one
         *("-virtfs", root, "-virtfs", built),
     ]
 
 
-def initrd(kernel: Kernel, tools: dict[str, str], own: KeyPair, client: KeyPair, script: str = "link.py") -> bytes:
-    """Return the first root of a guest of that kernel: a host with the key ``own`` that lets ``client`` in.
+def first_root(kernel: Kernel, tools: dict[str, str]) -> bytes:
+    """Return the first root of all guests of that kernel: with it they come to where they ask whose they are."""
+    init = (_HERE / "init.sh").read_bytes()
+    return kernel.file("boot.cpio").read_bytes() + initramfs.shell(Path(tools["busybox"]), init)
+
+
+def state(way: Way, kernel: Kernel, argv: list[str], first_root: bytes) -> Path | None:
+    """Return where the state of such a guest is kept for the next one; None where it must not be.
+
+    A kernel without vmgenid (5.18) would not notice that it goes on twice, with the same random numbers.
+    """
+    if not (way.restored and "CONFIG_VMGENID=y" in kernel.file("config").read_text()):
+        return None
+    return cache_dir() / "vm" / "states" / saved.name(argv, kernel.sha256["vmlinux"], first_root)
+
+
+def files(kernel: Kernel, tools: dict[str, str], own: KeyPair, client: KeyPair, script: str) -> bytes:
+    """Return what makes of a guest a host with the key ``own`` that lets ``client`` in.
 
     ``script`` makes the link in the guest when it is asked for.
     """
@@ -143,15 +163,16 @@ def initrd(kernel: Kernel, tools: dict[str, str], own: KeyPair, client: KeyPair,
         "LINK": str(_HERE / script),
         "PORTS": json.dumps(PORTS),
     }
-    files = {
-        "init": (_HERE / "init.sh").read_bytes(),
-        "answer.sh": (_HERE / "answer.sh").read_bytes(),
-        "settings": "".join(f"{name}={shlex.quote(value)}\n" for name, value in settings.items()).encode(),
-        "sshd/sshd_config": (netns_host.sshd_config() + _SSHD_LISTENS).encode(),
-        "sshd/host_key": own.private.encode(),
-        "sshd/authorized_keys": client.public.encode(),
-    }
-    return kernel.file("boot.cpio").read_bytes() + initramfs.shell(Path(tools["busybox"]), files)
+    return initramfs.secret(
+        {
+            "root.sh": (_HERE / "root.sh").read_bytes(),
+            "answer.sh": (_HERE / "answer.sh").read_bytes(),
+            "settings": "".join(f"{name}={shlex.quote(value)}\n" for name, value in settings.items()).encode(),
+            "sshd/sshd_config": (netns_host.sshd_config() + _SSHD_LISTENS).encode(),
+            "sshd/host_key": own.private.encode(),
+            "sshd/authorized_keys": client.public.encode(),
+        }
+    )
 
 
 def _lines(rows: Iterable[tuple[str, ...]]) -> str:

@@ -8,22 +8,18 @@ machine's.
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import Any
 
 from xdplab import hosts
 from xdplab.errors import LabError
 from xdplab.labs.base import Arrangement, Cpus, GeneratorPlace
-from xdplab.labs.guests import native_dir
 from xdplab.labs.kept import KeptLab
-from xdplab.labs.vm import kernels, kvm, lab, qemu, tap_link
-from xdplab.labs.vm.keys import key_pair
+from xdplab.labs.vm import lab, qemu, tap_link
 
 SUFFIX = ":tap"
 QUEUES = 4
 """Queue pairs a plan can have; each CPU of the guest has one more, for what XDP sends."""
 
-_HERE = Path(__file__).parent
 _TAP = "{tap}"
 
 
@@ -71,30 +67,21 @@ def up(instance: str, uid: int, *, lease: bool = False) -> bool:
             remedy=f"ask root to run `xdplab --lab {lab.full_name(instance)} lab up --for-user {os.getuid()}`",
         )
     name, _, way_asked = instance.removesuffix(SUFFIX).partition(":")
-    tools = qemu.require_tools()
-    kernel = kernels.kernel(name)
-    way, why = kvm.choose(way_asked, kernel, tools["busybox"])
-    pairs = QUEUES + qemu.cpus(way)
-    own, client = key_pair(), key_pair()
-    with os.fdopen(os.memfd_create("xdplab-initrd"), "wb") as file:
-        file.write(qemu.initrd(kernel, tools, own, client, "tap_link.py"))
-        file.flush()
-        return lab.KEEPERS.start(
-            _HERE / "tap_keeper.py",
-            uid,
-            instance,
-            lease=lease,
-            known=lab.known_of(name, kernel, way, why),
-            guest=lab.guest_of(way, own, client, pairs),
-            descriptors=(file.fileno(),),
-            argv=[*qemu.argv(way, kernel, native_dir()), *_device(pairs)],
-            ports={"guest": qemu.PORTS["guest"], tap_link.DUT: qemu.PORTS["guest"]},
-            ping_s=way.ping_s,
-            initrd=file.fileno(),
-        )
+    guest = lab.Guest.chosen(name, way_asked)
+    pairs = QUEUES + qemu.cpus(guest.way)
+    return lab.boot(
+        uid,
+        instance,
+        guest,
+        lease=lease,
+        scripts=("tap_keeper.py", "tap_link.py"),
+        queues=pairs,
+        ports={"guest": qemu.PORTS["guest"], tap_link.DUT: qemu.PORTS["guest"]},
+        devices=_link(pairs),
+    )
 
 
-def _device(pairs: int) -> list[str]:
+def _link(pairs: int) -> list[str]:
     """Return QEMU's arguments for the link: no offload that native XDP would refuse, an interrupt a queue."""
     off = ("csum", "gso", "guest_csum", "guest_tso4", "guest_tso6", "guest_ecn", "guest_ufo")
     options = ",".join(f"{name}=off" for name in off)

@@ -7,6 +7,7 @@ holds its queues; QEMU and the namespace die with this process, however it ends.
 import ctypes
 import fcntl
 import os
+import socket
 import struct
 import subprocess
 import sys
@@ -19,8 +20,9 @@ if TYPE_CHECKING:
     from xdplab.labs.vm import keeper
 else:
     import keeper
+    import netns_keeper
 
-    guest_keeper, netns_keeper = keeper.guest_keeper, keeper.netns_keeper
+    guest_keeper = keeper.guest_keeper
 
 TG, INTERFACE = "tg", "vg0"
 RING = 128
@@ -40,18 +42,21 @@ class TapKeeper(keeper.VmKeeper):
         self.hosts = {TG: tg}
         tg.listen()
         try:
-            queues = tap_queues(tg.process.pid, self.wanted["guest"]["queues"])
+            self.queues = tap_queues(tg.process.pid, self.wanted["guest"]["queues"])
         except (OSError, subprocess.CalledProcessError) as error:
             raise netns_keeper.KeeperError(f"no tap can be made: {error}", NEEDS_ROOT) from error
-        self.qemu = keeper.Qemu(self.wanted, tap=queues)
-        for descriptor in queues:
-            os.close(descriptor)
+        qemu = super().start()
         tg.connect_link()
         tg.listen()
-        return self.qemu
+        return qemu
+
+    def run(self, state: socket.socket | None = None) -> keeper.Qemu:
+        return keeper.Qemu(self.wanted, state, tap=self.queues)
 
     def reach(self) -> None:
         super().reach()
+        for descriptor in self.queues:
+            os.close(descriptor)
         self.known["hosts"][TG] = self.hosts[TG].known
         self.known["tg_cpus"] = sorted(os.sched_getaffinity(0))
 

@@ -1,0 +1,64 @@
+"""QEMU's monitor, as far as a guest's keeper needs it. Standard library only.
+
+Source of the protocol: QEMU's docs/interop/qmp-spec.txt (one JSON object a line; events come in between).
+"""
+
+import json
+import socket
+import sys
+import time
+from collections.abc import Container
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from xdplab.labs import netns_keeper
+else:
+    sys.path.insert(0, str(Path(__file__).parents[1]))
+    import netns_keeper
+
+ANSWER_S = 30.0
+_LOOK_S = 0.01
+
+
+class MonitorError(netns_keeper.KeeperError):
+    """What QEMU does not do, in its own words."""
+
+
+class Monitor:
+    """A connection to QEMU's monitor, which answers one command at a time."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        connection.settimeout(ANSWER_S)
+        self.connection = connection
+        self.lines = connection.makefile("r")
+        self.execute("qmp_capabilities")
+
+    def execute(self, command: str, *, descriptor: int | None = None, **arguments: Any) -> Any:
+        """Return the answer to a command, given a descriptor if it wants one. Raises MonitorError."""
+        asked = json.dumps({"execute": command, "arguments": arguments}).encode() + b"\n"
+        try:
+            socket.send_fds(self.connection, [asked], [] if descriptor is None else [descriptor])
+            for line in self.lines:
+                said = json.loads(line)
+                if "return" in said:
+                    return said["return"]
+                if "error" in said:
+                    raise MonitorError(f"QEMU, {command}: {said['error']['desc']}")
+        except OSError as error:
+            raise MonitorError(f"QEMU, {command}: {error}") from error
+        raise MonitorError(f"QEMU, {command}: it has ended")
+
+    def human(self, line: str) -> str:
+        """Return the answer to a line of the monitor for people, which knows more."""
+        arguments: dict[str, Any] = {"command-line": line}
+        return str(self.execute("human-monitor-command", **arguments))
+
+    def once(self, question: str, *, not_in: Container[str]) -> str:
+        """Return the ``status`` of an answer as soon as it is another than these. Raises MonitorError."""
+        until = time.monotonic() + ANSWER_S
+        while (status := str(self.execute(question)["status"])) in not_in:
+            if time.monotonic() > until:
+                raise MonitorError(f"QEMU, {question}: still {status} after {ANSWER_S:g} s")
+            time.sleep(_LOOK_S)
+        return status
