@@ -28,7 +28,9 @@ for module in /modules/*.ko; do
 done
 
 open_port
-echo '{"waiting": true}' >&3
+set -- /sys/bus/*/drivers/vmgenid/*:00 # it has the kernel draw new random numbers when it goes on a second time
+[ -e "$1" ] && notices=true || notices=false
+echo "{\"notices_restore\": $notices}" >&3
 read -r now <&3 || die "its keeper has gone"
 date -s "@$now" >/said 2>&1 || die "$(cat /said)"
 cpio -i <&3 2>/said || die "$(cat /said)"

@@ -131,18 +131,20 @@ class VmKeeper(guest_keeper.GuestKeeper):
     def come_up(self) -> guest_keeper.Answer:
         """Bring the guest to where all of its kernel are the same, then tell it whose it is."""
         if self.came != "restored":
-            self.hear()
-            self.save()
+            said = self.hear()
+            if self.state is not None:
+                self.save(self.state, said["notices_restore"])
         self.qemu.socket.sendall(f"{time.time():.0f}\n".encode() + base64.b64decode(self.wanted["files"]))
         return super().come_up() | {"came_up": self.came}
 
-    def save(self) -> None:
-        """Save the guest's state for the next one, where that is wanted; a guest comes up without it too."""
-        if self.state is not None:
-            try:
-                self.qemu.save(self.state)
-            except saved.SavedError as error:
-                self.came += f"; its state could not be saved for the next one: {error}"
+    def save(self, state: saved.Saved, notices_restore: bool) -> None:
+        """Save the guest's state for the next one, or tell why not; a guest comes up without it too."""
+        try:
+            if not notices_restore:  # no vmgenid (5.18): two of them would draw the same random numbers
+                raise saved.SavedError("its kernel would not notice that it goes on twice")
+            self.qemu.save(state)
+        except saved.SavedError as error:
+            self.came += f"; no state is kept for the next one: {error}"
 
     def reach(self) -> None:
         del self.actions["ssh"]

@@ -131,11 +131,8 @@ def first_root(kernel: Kernel, tools: dict[str, str]) -> bytes:
 
 
 def state(way: Way, kernel: Kernel, argv: list[str], first_root: bytes) -> Path | None:
-    """Return where the state of such a guest is kept for the next one; None where it must not be.
-
-    A kernel without vmgenid (5.18) would not notice that it goes on twice, with the same random numbers.
-    """
-    if not (way.restored and "CONFIG_VMGENID=y" in kernel.file("config").read_text()):
+    """Return where the state of such a guest is kept for the next one; None where it must not be."""
+    if not way.restored:
         return None
     return cache_dir() / "vm" / "states" / saved.name(argv, kernel.sha256["vmlinux"], first_root)
 
@@ -147,7 +144,7 @@ def files(kernel: Kernel, tools: dict[str, str], own: KeyPair, client: KeyPair, 
     """
     settings = {
         "RELEASE": kernel.release,
-        "MODULES": str(kernel.file("lib/modules") / kernel.release),
+        "MODULES": str((kernel.file("lib/modules") / kernel.release).resolve()),  # links of ours end nowhere in there
         "SHARE": _SHARE,
         "BUILT": netns_host.BUILT,
         "BUILT_SHARE": _BUILT_SHARE,

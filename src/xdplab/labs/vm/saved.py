@@ -45,8 +45,9 @@ class Saved:
 
     def load(self, into: socket.socket) -> None:
         """Send the state to QEMU. Raises SavedError if it is not what was saved, or is not taken."""
-        try:
+        with contextlib.suppress(OSError):  # it is then taken for unused, and goes sooner
             os.utime(self.path)
+        try:
             with self.path.open("rb") as file:
                 left = self.path.stat().st_size - _DIGEST_BYTES
                 digest = hashlib.sha256()
@@ -76,7 +77,8 @@ class Saved:
         self.prune()
 
     def discard(self) -> None:
-        self.path.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # the next one will find it no better
+            self.path.unlink()
 
     def prune(self) -> None:
         """Remove all but the states used last, and what was left half-written."""
