@@ -96,6 +96,11 @@ class VmKeeper(guest_keeper.GuestKeeper):
     """Keeps a QEMU guest."""
 
     def start(self) -> Qemu:
+        del self.actions["ssh"]
+        return self.set_going()
+
+    def set_going(self) -> Qemu:
+        """Start QEMU from a saved state, if there is one that is good."""
         self.state = saved.Saved(Path(self.wanted["state"])) if self.wanted["state"] else None
         self.came = "booted"
         if self.state is not None and self.state.path.exists():
@@ -147,7 +152,6 @@ class VmKeeper(guest_keeper.GuestKeeper):
             self.came += f"; no state is kept for the next one: {error}"
 
     def reach(self) -> None:
-        del self.actions["ssh"]
         os.close(self.wanted["initrd"])
         self.known |= self.wanted["guest"]
         self.waiting: list[socket.socket] = []

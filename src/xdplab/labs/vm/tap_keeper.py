@@ -45,7 +45,7 @@ class TapKeeper(keeper.VmKeeper):
             self.queues = tap_queues(tg.process.pid, self.wanted["guest"]["queues"])
         except (OSError, subprocess.CalledProcessError) as error:
             raise netns_keeper.KeeperError(f"no tap can be made: {error}", NEEDS_ROOT) from error
-        qemu = super().start()
+        qemu = self.set_going()
         tg.connect_link()
         tg.listen()
         return qemu
