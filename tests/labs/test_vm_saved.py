@@ -16,7 +16,7 @@ import pytest
 from xdplab import labs
 from xdplab.errors import LabError
 from xdplab.labs import cache
-from xdplab.labs.vm import kernels, qemu, saved
+from xdplab.labs.vm import initramfs, kernels, qemu, saved
 from xdplab.labs.vm.saved import KEPT, Saved, SavedError
 
 STATE = b"what QEMU wrote" * 100_000
@@ -71,6 +71,17 @@ def test_a_state_that_qemu_does_not_take_is_replaced_and_said(kernel: kernels.Ke
     said = started(name)["came_up"]
     assert said.startswith("booted, since the state saved by an earlier one could not be used: qemu-system-x86_64: ")
     assert started(name)["came_up"] == "restored"
+
+
+def test_a_guest_that_does_not_come_up_takes_its_state_with_it(
+    kernel: kernels.Kernel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = f"vm:{kernel.release}:functional"
+    started(name)
+    monkeypatch.setattr(qemu, "files", lambda *_: initramfs.secret({}))
+    with pytest.raises(LabError, match=r"the guest ended while it came up: .*Kernel panic"):
+        started(name)
+    assert states() == []
 
 
 def test_a_disk_without_room_for_the_state_stops_no_guest(kernel: kernels.Kernel) -> None:

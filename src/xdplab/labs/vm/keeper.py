@@ -18,11 +18,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from xdplab.labs import guest_keeper
+    from xdplab.labs import guest_keeper, netns_keeper
     from xdplab.labs.vm import qmp, saved
 else:  # the package itself would bring in all of pandas
     sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1])]
     import guest_keeper
+    import netns_keeper
     import qmp
     import saved
 
@@ -140,7 +141,12 @@ class VmKeeper(guest_keeper.GuestKeeper):
             if self.state is not None:
                 self.save(self.state, said["notices_restore"])
         self.qemu.socket.sendall(f"{time.time():.0f}\n".encode() + base64.b64decode(self.wanted["files"]))
-        return super().come_up() | {"came_up": self.came}
+        try:
+            return super().come_up() | {"came_up": self.came}
+        except netns_keeper.KeeperError:
+            if self.state is not None:
+                self.state.discard()  # whatever it was, it must not happen to the next one because of the state
+            raise
 
     def save(self, state: saved.Saved, notices_restore: bool) -> None:
         """Save the guest's state for the next one, or tell why not; a guest comes up without it too."""
