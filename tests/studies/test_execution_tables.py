@@ -73,6 +73,17 @@ def test_a_coarse_clock_is_read_between_its_steps() -> None:
     assert "steps of 256" in tables_of(table(rows))["medians"].frame["unit"].iloc[0]
 
 
+def test_what_is_over_before_the_clocks_next_step_is_no_zero() -> None:
+    unseen, seen = calls("uml", "module", "empty"), calls("uml", "interpreter", "empty")
+    for row in unseen:
+        row["elapsed_ns"] = 0
+    found = medians(table(unseen, seen)).set_index("backend")
+    assert found["value"].isna().to_dict() == {"interpreter": False, "module": True}
+    assert found["ratio"].isna().all()
+    cells = tables_of(table(unseen, seen))["medians"].frame.iloc[0]
+    assert (cells["module"], cells["interpreter"][:3]) == ("less than a step of the clock", "402")
+
+
 def test_one_repetition_has_no_interval(measured: pd.DataFrame) -> None:
     found = medians(measured)
     counted = found[found["place"] == "vm:6.1:count"]
@@ -85,7 +96,7 @@ def test_without_a_module_user_space_is_the_reference() -> None:
     assert set(found["reference"]) == {"user"}
     alone = medians(table(calls("uml", "jit", "empty")))
     assert alone["reference"].isna().all()
-    assert "ratio" not in alone or alone["ratio"].isna().all()
+    assert alone["ratio"].isna().all()
 
 
 def test_a_trap_has_no_ratio_and_a_table_of_its_own(measured: pd.DataFrame) -> None:

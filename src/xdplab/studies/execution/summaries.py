@@ -70,7 +70,8 @@ def medians(table: pd.DataFrame) -> pd.DataFrame:
 
     Columns: those of `POINT`, ``backend``, ``calls`` (behind one median), ``n`` (repetitions), ``value``, ``low`` and
     ``high`` (95 % t interval, null for one repetition), ``reference``, and ``ratio``, ``ratio_low``, ``ratio_high``:
-    geometric mean and interval of the ratios within each repetition. Traps have no ratio.
+    geometric mean and interval of the ratios within each repetition. Traps have no ratio, and calls that were all
+    shorter than a step of their clock have neither value nor ratio.
     """
     known = settled(values(table))
     if known.empty:
@@ -104,16 +105,21 @@ def _sorted_by(column: pd.Series) -> pd.Series:
     return column
 
 
+UNSEEN = {"value": None, "low": None, "high": None}
+"""Of calls that were over before the clock's next step."""
+
+
 def _row(factors: dict[str, object], group: pd.DataFrame, wide: pd.DataFrame) -> dict[str, object]:
     found = interval(group["value"])
     row = factors | {"calls": int(group["calls"].min()), "n": found.n}
-    row |= {"value": found.mean, "low": _null(max(found.low, 0.0)), "high": _null(found.high)}
+    row |= {"value": found.mean, "low": _null(max(found.low, 0.0)), "high": _null(found.high)} if found.mean else UNSEEN
     ratios = pd.Series(dtype=float)
     beside = wide.xs(tuple(factors[name] for name in POINT), level=POINT)
     reference = next((name for name in REFERENCE if name in beside and beside[name].notna().any()), None)
     if reference and group["trap"].isna().all():
         ratios = (beside[str(factors["backend"])] / beside[reference]).dropna()
-    row["reference"] = reference if len(ratios) else None
+        ratios = ratios if np.isfinite(ratios).all() and ratios.all() else ratios.iloc[:0]  # one side was not seen
+    row |= {"reference": reference if len(ratios) else None, "ratio": None, "ratio_low": None, "ratio_high": None}
     if len(ratios):
         ratio = interval(np.log(ratios))  # a ratio and its inverse say the same; neither goes below 0
         ends = {"ratio": ratio.mean, "ratio_low": ratio.low, "ratio_high": ratio.high}
@@ -154,6 +160,8 @@ def _cell(row: Row | None) -> str | None:
     """``184 (180–188), × 1.13 (1.10–1.16)``."""
     if row is None:
         return None
+    if pd.isna(row["value"]):
+        return "less than a step of the clock"
     text = _with_range(f"{row['value']:,.0f}", row["low"], row["high"], ",.0f")
     if pd.isna(row.get("ratio")):
         return text
