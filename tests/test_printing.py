@@ -1,0 +1,52 @@
+"""Rows as a person reads them: unbroken in a file, and on a narrow terminal under headings of what they share."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+from rich.console import Console
+
+from xdplab.cli import common
+
+PLACES = {"a machine with a long name, Linux 6.18": "ns", "another place altogether, Linux 6.1": "instructions"}
+ROWS = [
+    {"place": place, "unit": unit, "benchmark": name, "jit": "331,108 (330,000–332,000)"}
+    for place, unit in PLACES.items()
+    for name in ("empty", "primes", "chain 32")
+]
+
+
+@pytest.fixture
+def printed(monkeypatch: pytest.MonkeyPatch) -> io.StringIO:
+    said = io.StringIO()
+    monkeypatch.setattr(common, "console", Console(file=said, width=common.WIDE))
+    return said
+
+
+def test_a_file_gets_every_row_on_a_line_of_its_own(printed: io.StringIO) -> None:
+    common.show(ROWS, as_json=False, title="Medians")
+    title, head, *lines = printed.getvalue().splitlines()
+    assert (title.strip(), head.split()) == ("Medians", ["place", "unit", "benchmark", "jit"])
+    assert len(lines) == len(ROWS)
+    assert all(row["place"] in line and row["jit"] in line for row, line in zip(ROWS, lines, strict=True))
+
+
+def test_on_a_narrow_terminal_what_rows_share_is_their_heading(printed: io.StringIO) -> None:
+    common.console.width = 60
+    common.show(ROWS, as_json=False, title="Medians")
+    lines = [line.rstrip() for line in printed.getvalue().splitlines()]
+    assert lines[:4] == [
+        "Medians",
+        "place: a machine with a long name, Linux 6.18, unit: ns",
+        "benchmark  jit",
+        "empty      331,108 (330,000–332,000)",
+    ]
+    assert "place: another place altogether, Linux 6.1, unit:" in lines
+    assert sum(row["jit"] in line for row in ROWS[:1] for line in lines) == len(ROWS)
+
+
+def test_rows_that_share_nothing_stay_one_table(printed: io.StringIO) -> None:
+    common.console.width = 20
+    common.show([{"lab": "one", "label": "x" * 30}, {"lab": "two", "label": "y" * 30}], as_json=False)
+    assert printed.getvalue().splitlines()[0].split() == ["lab", "label"]
