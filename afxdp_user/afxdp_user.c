@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The AF_XDP application of the DUT: open → attach → forward until the input ends → detach → last counters.
+#include "fail.h"
 #include "forward.h"
 #include "options.h"
 #include "redirect.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #define _GNU_SOURCE
 #include "forward.h"
-#include "report.h"
+#include "fail.h"
 
 #include <errno.h>
 #include <poll.h>

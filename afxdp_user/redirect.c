@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "redirect.h"
-#include "report.h"
+#include "fail.h"
 
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>

@@ -1,61 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #define _GNU_SOURCE
 #include "report.h"
+#include "lines.h"
 
-#include <bpf/libbpf.h>
-#include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <xdp/libxdp.h>
-
-static char words[4096];
-
-static void keep(const char *format, va_list arguments) {
-    char line[1024];
-    vsnprintf(line, sizeof(line), format, arguments);
-    if (strlen(words) + strlen(line) < sizeof(words))
-        strcat(words, line);
-}
-
-static int keep_libbpf(enum libbpf_print_level level, const char *format, va_list arguments) {
-    if (level == LIBBPF_WARN)
-        keep(format, arguments);
-    return 0;
-}
-
-static int keep_libxdp(enum libxdp_print_level level, const char *format, va_list arguments) {
-    if (level == LIBXDP_WARN)
-        keep(format, arguments);
-    return 0;
-}
-
-void collect_words(void) {
-    libbpf_set_print(keep_libbpf);
-    libxdp_set_print(keep_libxdp);
-}
-
-void forget_words(void) { words[0] = '\0'; }
-
-static void print_string(const char *key, const char *value) {
-    printf(",\"%s\":\"", key);
-    for (const unsigned char *at = (const unsigned char *)value; *at; at++) {
-        if (*at == '"' || *at == '\\')
-            printf("\\%c", *at);
-        else if (*at < 0x20)
-            printf("\\u%04x", *at);
-        else
-            putchar(*at);
-    }
-    putchar('"');
-}
-
-static void print_number(const char *key, unsigned long long value) { printf(",\"%s\":%llu", key, value); }
-
-static void end_line(void) {
-    puts("}");
-    fflush(stdout); // fully buffered until here
-}
 
 static void print_sched_policy(unsigned int fifo, int refused) {
     char text[64];
@@ -111,24 +60,4 @@ void report_stats(const struct queue *queues, unsigned int count, const struct r
 void report_detached(void) {
     printf("{\"type\":\"detached\"");
     end_line();
-}
-
-void fail(const char *step, int error, const char *format, ...) {
-    char message[1024];
-    va_list arguments;
-    va_start(arguments, format);
-    vsnprintf(message, sizeof(message), format, arguments);
-    va_end(arguments);
-    const char *name = strerrorname_np(error);
-    printf("{\"type\":\"error\"");
-    print_string("step", step);
-    print_number("errno", error);
-    print_string("error", name ? name : "unknown");
-    print_string("message", message);
-    if (*words)
-        print_string("log", words);
-    else
-        printf(",\"log\":null");
-    end_line();
-    exit(1);
 }

@@ -11,12 +11,3 @@ void report_ready(const struct queue *queues, unsigned int count, const struct r
                   unsigned int fifo, int refused);
 void report_stats(const struct queue *queues, unsigned int count, const struct redirect *redirect);
 void report_detached(void);
-
-// Keeps the warnings of libbpf and libxdp, so that they end up in the error line.
-void collect_words(void);
-void forget_words(void);
-
-// Prints the error line, with what the libraries said, and ends the process with exit code 1. `error` is a
-// positive errno.
-__attribute__((noreturn, format(printf, 3, 4))) void fail(const char *step, int error, const char *format,
-                                                          ...);

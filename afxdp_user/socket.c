@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "socket.h"
-#include "report.h"
+#include "fail.h"
 
 #include <errno.h>
 #include <string.h>

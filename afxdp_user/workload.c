@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "workload.h"
-#include "report.h"
+#include "fail.h"
 
 #include <dlfcn.h>
 #include <errno.h>

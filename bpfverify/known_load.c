@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "known_load.h"
-#include "measure.h"
+#include "bpf_call.h"
 
 #include <linux/bpf.h>
 #include <stdint.h>

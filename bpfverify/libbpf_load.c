@@ -5,6 +5,7 @@
 // object; it is opened once, not once a program. Feature probes of libbpf are known by their log: it is not
 // one of ours.
 #include "libbpf_load.h"
+#include "bpf_call.h"
 #include "measure.h"
 #include "program_types.h"
 #include "record.h"

@@ -1,26 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "measure.h"
+#include "bpf_call.h"
 #include "verdict.h"
 #include "watch_load.h"
 
-#include <dlfcn.h>
 #include <errno.h>
 #include <stdint.h>
 #include <string.h>
-#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
 #define MOST_RETRIES 5 // a signal interrupts the verifier with EAGAIN
 
 struct effort effort = {.loads = 1, .budget_ns = 1000000000, .log_level = 4};
-
-long bpf_call(int command, void *attributes, unsigned int size) {
-    static long (*libc_syscall)(long, ...);
-    if (!libc_syscall)
-        libc_syscall = (long (*)(long, ...))dlsym(RTLD_NEXT, "syscall");
-    return libc_syscall(__NR_bpf, command, attributes, size);
-}
 
 static long long now_ns(void) {
     struct timespec now;

@@ -20,6 +20,3 @@ extern struct effort effort;
 // Loads by `attributes` of `size` bytes, with the record's log. Fills in hash, verdict, times, sizes; returns
 // the last load's descriptor, or -1.
 int measure_load(struct record *record, const union bpf_attr *attributes, unsigned int size);
-
-// Past any interposer: libbpf's own calls are what it interposes.
-long bpf_call(int command, void *attributes, unsigned int size);

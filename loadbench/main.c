@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bench.h"
-#include "clock.h"
 #include "fail.h"
 #include "fentry.h"
 #include "graph.h"
@@ -10,7 +9,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #define USAGE_EXIT 2
 
@@ -34,32 +32,11 @@ static const char USAGE[] =
 static const char BPF_FUNCTIONS[] = "bpf_check,bpf_int_jit_compile";
 static const char MODULE_FUNCTIONS[] = "load_module,do_init_module,do_one_initcall";
 
-struct bench bench = {.repetitions = 100, .pause_us = 2000, .budget_ms = 60000};
-
 static struct mode {
     const char *name;
     void (*run)(const char *object);
     const char *functions;
 } MODES[] = {{"bpf", bpf_bench, BPF_FUNCTIONS}, {"module", module_bench, MODULE_FUNCTIONS}};
-
-void bench_begin(unsigned int repetition) {
-    if (bench.watch == GRAPH)
-        graph_begin(repetition);
-}
-
-void bench_end(unsigned int repetition) {
-    if (bench.watch == GRAPH)
-        graph_end(repetition);
-}
-
-bool bench_next(unsigned int repetition) {
-    static long long start;
-    if (!start)
-        start = now_ns();
-    if (repetition && bench.pause_us)
-        usleep(bench.pause_us);
-    return repetition < bench.repetitions && now_ns() - start < 1000000LL * bench.budget_ms;
-}
 
 __attribute__((noreturn)) static void refuse(const char *what, const char *value) {
     fprintf(stderr, "loadbench: %s: %s (--help tells more)\n", what, value);

@@ -7,13 +7,10 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from xdplab.errors import ProgramError
 from xdplab.programs.image import Image, Insn
-
-if TYPE_CHECKING:
-    from xdplab.programs.machine import Machine
 
 M64 = (1 << 64) - 1
 M32 = (1 << 32) - 1
@@ -21,6 +18,22 @@ SIZES = {0x00: 4, 0x08: 2, 0x10: 1, 0x18: 8}
 
 Registers = list[int]
 Step = Callable[[Registers], "int | None"]
+
+
+class Machine(Protocol):
+    """What an instruction needs besides registers: memory, helpers, and calls."""
+
+    def load(self, address: int, size: int) -> int: ...
+
+    def store(self, address: int, size: int, value: int) -> None: ...
+
+    def address_of(self, image: Image, at: int) -> int: ...
+
+    def call_helper(self, number: int, registers: Registers) -> None: ...
+
+    def enter(self, target: int, back: int, registers: Registers) -> int: ...
+
+    def leave(self, registers: Registers) -> int | None: ...
 
 
 def signed(value: int, bits: int) -> int:
