@@ -52,20 +52,27 @@ class Place:
 
         Raises UnsupportedError where the kernel has no interpreter, or none but it.
         """
-        before = self._jit_setting()
-        wanted = "1" if enabled else "0"
+        before, wanted = self._jit_setting(), "1" if enabled else "0"
+        if (before or "0") == wanted:
+            yield
+            return
         try:
-            self.host.run(["sysctl", "-q", "-w", f"{_JIT}={wanted}"], check=False)
-            obtained = self._jit_setting()
-            if (obtained or "0") != wanted:
+            obtained = self._set_jit(wanted)
+            if obtained != wanted:
                 raise UnsupportedError(f"{self.label}: {_JIT} stays {obtained}: {_NO_CHOICE[enabled]}")
             yield
         finally:
-            self.host.run(["sysctl", "-q", "-w", f"{_JIT}={before}"], check=False)
+            if before is not None:
+                self._set_jit(before)
 
     def _jit_setting(self) -> str | None:
         """Return the setting; None where the kernel has no such setting: it was built without a JIT."""
         done = self.host.run(["sysctl", "-n", _JIT], check=False)
+        return done.text.strip() if done.ok else None
+
+    def _set_jit(self, wanted: str) -> str | None:
+        """Return what the setting is then: in a guest that counts each command takes a third of a second."""
+        done = self.host.run(["sh", "-c", f'sysctl -q -w {_JIT}="$0"; sysctl -n {_JIT}', wanted], check=False)
         return done.text.strip() if done.ok else None
 
 

@@ -54,7 +54,8 @@ class Way:
     ping_s: float
     """Seconds between two signs of life asked of it; 0 where a question would be counted as the guest's work."""
     restored: bool = False
-    """May it go on from a state that an earlier one saved? Not where instructions are counted from the start."""
+    """May it go on from a state that an earlier one saved? Not where anything is measured: repetitions that begin in
+    one state would share what each boot leaves to chance, such as where memory is found."""
 
 
 WAYS: dict[str, Way] = {
