@@ -138,7 +138,7 @@ def race(kernel: kernels.Kernel, vng: str | None, turns: int, folder: Path) -> b
         print(f"{name}: shell after {shell:.2f} s, whole cycle {whole:.2f} s")
     shell, whole = (statistics.median(column) for column in zip(*took["xdplab"], strict=True))
     print(f"limits: shell {SHELL_S:g} s, cycle {CYCLE_S:g} s; load now {os.getloadavg()[0]:.1f}")
-    return shell <= SHELL_S and whole <= CYCLE_S
+    return bool(shell <= SHELL_S and whole <= CYCLE_S)
 
 
 def main() -> int:
