@@ -98,7 +98,7 @@ def fuzz(kind: str, examples: int) -> Callable[[], None]:
 
 @pytest.mark.parametrize("kind", WHOLE)
 def test_a_log_that_holds_anything(kind: str) -> None:
-    fuzz(kind, 120)()
+    fuzz(kind, 80)()
 
 
 @pytest.mark.nightly

@@ -37,7 +37,7 @@ def guest() -> None:
 @pytest.fixture(scope="module")
 def results(guest: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("jit") / "results"
-    command(out, "--smallest")
+    command(out, "--smallest", "--repetitions", "2")
     (path,) = out.iterdir()
     return path
 
