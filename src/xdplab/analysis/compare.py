@@ -7,9 +7,8 @@ from math import exp, nan
 
 import numpy as np
 import pandas as pd
-from scipy import stats
 
-from xdplab.analysis.intervals import CONFIDENCE
+from xdplab.analysis.intervals import CONFIDENCE, t_quantile
 from xdplab.analysis.series import PROGRAM, SETTING, valid
 
 POINT = (*SETTING, *PROGRAM, "accesses", "kernel", "dut_cpus")
@@ -46,7 +45,7 @@ def ratio(a: pd.Series, b: pd.Series, confidence: float = CONFIDENCE) -> Ratio:
     if variance == 0:
         return Ratio(n_a, n_b, *means, exp(shift), exp(shift), exp(shift))
     freedom = variance**2 / (parts[0] ** 2 / (n_a - 1) + parts[1] ** 2 / (n_b - 1))
-    half = float(stats.t.ppf(0.5 + confidence / 2, freedom)) * variance**0.5
+    half = t_quantile(0.5 + confidence / 2, freedom) * variance**0.5
     return Ratio(n_a, n_b, *means, exp(shift), exp(shift - half), exp(shift + half))
 
 

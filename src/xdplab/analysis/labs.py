@@ -10,10 +10,9 @@ from math import exp, sqrt
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from scipy import stats
 
 from xdplab.analysis.findings import Finding, files_of, points_of
-from xdplab.analysis.intervals import CONFIDENCE, summarise
+from xdplab.analysis.intervals import CONFIDENCE, summarise, t_quantile
 from xdplab.analysis.series import valid
 
 MATTERS = 0.05
@@ -64,7 +63,7 @@ def lab_ratios(trials: pd.DataFrame) -> list[LabRatio]:
     if not pairs or spare < 1:
         return []
     effects, covariance = _effects(rows, labs, spare)
-    t = float(stats.t.ppf(1 - (1 - CONFIDENCE) / 2 / len(pairs), spare))
+    t = t_quantile(1 - (1 - CONFIDENCE) / 2 / len(pairs), spare)
     return [_ratio(rows, points, labs, pair, effects, covariance, t) for pair in pairs]
 
 

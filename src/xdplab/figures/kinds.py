@@ -9,7 +9,6 @@ from typing import Any
 import matplotlib as mpl
 import numpy as np
 import pandas as pd
-import seaborn as sns
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
@@ -61,6 +60,8 @@ STATUSES = {
 
 def paint(hues: list[str], palette: str) -> dict[str, Paint]:
     """Return each hue's paint from a seaborn palette, in order."""
+    import seaborn as sns  # only here: it takes a second, and most verbs draw nothing
+
     colors = sns.color_palette(palette, max(len(hues), 1))
     return {hue: Paint(color, DASHES[i % len(DASHES)]) for i, (hue, color) in enumerate(zip(hues, colors, strict=True))}
 
