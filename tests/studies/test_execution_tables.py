@@ -80,6 +80,9 @@ def test_what_is_over_before_the_clocks_next_step_is_no_zero() -> None:
     found = medians(table(unseen, seen)).set_index("backend")
     assert found["value"].isna().to_dict() == {"interpreter": False, "module": True}
     assert found["ratio"].isna().all()
+    again = medians(table(unseen, seen, calls("uml", "module", "empty", 2), calls("uml", "interpreter", "empty", 2)))
+    assert again["ratio"].isna().all()  # a repetition that was not seen leaves no ratio to the others alone
+    assert again["value"].notna().all()
     cells = tables_of(table(unseen, seen))["medians"].frame.iloc[0]
     assert (cells["module"], cells["interpreter"][:3]) == ("less than a step of the clock", "402")
 

@@ -117,8 +117,9 @@ def _row(factors: dict[str, object], group: pd.DataFrame, wide: pd.DataFrame) ->
     beside = wide.xs(tuple(factors[name] for name in POINT), level=POINT)
     reference = next((name for name in REFERENCE if name in beside and beside[name].notna().any()), None)
     if reference and group["trap"].isna().all():
-        ratios = (beside[str(factors["backend"])] / beside[reference]).dropna()
-        ratios = ratios if np.isfinite(ratios).all() and ratios.all() else ratios.iloc[:0]  # one side was not seen
+        own, others = beside[str(factors["backend"])], beside[reference]
+        if own.ne(0).all() and others.ne(0).all():  # a 0 was over before the clock's next step
+            ratios = (own / others).dropna()
     row |= {"reference": reference if len(ratios) else None, "ratio": None, "ratio_low": None, "ratio_high": None}
     if len(ratios):
         ratio = interval(np.log(ratios))  # a ratio and its inverse say the same; neither goes below 0
