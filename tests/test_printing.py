@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import io
+import os
+import subprocess
+import sys
 
 import pytest
 from rich.console import Console
@@ -24,9 +27,11 @@ def printed(monkeypatch: pytest.MonkeyPatch) -> io.StringIO:
     return said
 
 
-def test_a_file_gets_every_row_on_a_line_of_its_own(printed: io.StringIO) -> None:
-    common.show(ROWS, as_json=False, title="Medians")
-    title, head, *lines = printed.getvalue().splitlines()
+def test_a_file_gets_every_row_on_a_line_of_its_own() -> None:
+    code = f"from xdplab.cli.common import show; show({ROWS!r}, as_json=False, title='Medians')"
+    unsaid = {name: value for name, value in os.environ.items() if name != "COLUMNS"}
+    piped = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=unsaid)
+    title, head, *lines = piped.stdout.splitlines()
     assert (title.strip(), head.split()) == ("Medians", ["place", "unit", "benchmark", "jit"])
     assert len(lines) == len(ROWS)
     assert all(row["place"] in line and row["jit"] in line for row, line in zip(ROWS, lines, strict=True))

@@ -20,7 +20,7 @@ repetitions: 1
 trial: {warmup_s: 0.05, window_s: 0.2, pause_s: 0.02, retries: 0}
 metrics: [{name: forks, argv: [awk, "/^processes/ {print $2}", /proc/stat], when: after}]
 blocks:
-  - points: {mode: [native, generic, af_xdp], workload: [array, chase], accesses: [0, 400], working_set_bytes: 4096}
+  - points: {mode: [native, generic, af_xdp], workload: [array, chase], accesses: [0, 1600], working_set_bytes: 4096}
     passes: [rate, bpf_stats, perf]
   - points: {mode: [native, generic, af_xdp], queues: [4], workload: packet, op: write, accesses: 60, frame_bytes: 512}
     traffic: {engine: afxdp, load: 20kpps, stamp: all}
@@ -83,10 +83,9 @@ def test_a_paced_load_is_offered_and_its_latency_measured(trials: pd.DataFrame) 
 
 
 def test_more_accesses_cost_more_and_the_test_run_agrees_on_the_order(trials: pd.DataFrame) -> None:
-    many = trials[trials["mode"].isin(["native", "generic"]) & trials["load"].eq("max") & trials["accesses"].eq(400)]
-    assert many["access_ns"].notna().all()
-    # 0.1 µs of a packet's one or two drown in other work on the machine; a chase costs several times as much.
-    assert (many.loc[many["workload"] == "chase", "access_ns"] > 0).all(), many[["mode", "workload", "access_ns"]]
+    # So many, for 0.1 µs of a packet's one or two (400 of the array) drowned in other work on the machine.
+    many = trials[trials["mode"].isin(["native", "generic"]) & trials["load"].eq("max") & trials["accesses"].eq(1600)]
+    assert (many["access_ns"] > 0).all(), many[["mode", "workload", "access_ns"]]
     chase, array = (many[many["workload"] == w]["testrun_ns"].mean() for w in ("chase", "array"))
     assert chase > array > 0
     assert (many["program_run_ns"] > 0).all()
