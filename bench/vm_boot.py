@@ -88,8 +88,9 @@ def our_command(kernel: kernels.Kernel) -> list[str]:
 
 def our_first_command(kernel: kernels.Kernel, folder: Path) -> list[str]:
     """As ours, in a cache that has the kernels and nothing else."""
-    lines = f'rm -rf {folder}; mkdir -p {folder}/xdplab; ln -s {cache_dir()}/kernels {folder}/xdplab; exec "$@"'
-    return ["env", f"XDG_CACHE_HOME={folder}", "sh", "-c", lines, "sh", *our_command(kernel)]
+    lines = 'rm -rf "$0" && mkdir -p "$0/xdplab" && ln -s "$1" "$0/xdplab" && shift && exec "$@"'
+    shell = ["sh", "-c", lines, str(folder), str(cache_dir() / "kernels")]
+    return ["env", f"XDG_CACHE_HOME={folder}", *shell, *our_command(kernel)]
 
 
 def virtme_command(vng: str, kernel: kernels.Kernel, folder: Path) -> list[str]:

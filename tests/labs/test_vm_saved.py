@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import importlib
 import os
 import re
 import socket
@@ -167,6 +168,16 @@ def test_only_the_states_used_last_are_kept_and_no_half_written_one(tmp_path: Pa
     (tmp_path / ".half.2").touch()
     kept(Saved(tmp_path / "new"), STATE[:100])
     assert {path.name for path in tmp_path.iterdir()} == {"2", "4", "5", "new", ".half.2"}
+
+
+def test_a_kernel_that_would_not_notice_keeps_no_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(Path(qemu.__file__).parent))  # as the keeper's script is found
+    keeper = importlib.import_module("keeper")
+    guest = keeper.VmKeeper({"address": "@never", "uid": 0, "lease": False})
+    guest.came = "booted"
+    guest.save(keeper.saved.Saved(tmp_path / "one"), notices_restore=False)
+    assert guest.came.startswith("booted; no state is kept for the next one: its kernel would not notice")
+    assert not list(tmp_path.iterdir())
 
 
 def test_another_build_of_qemu_finds_no_state_of_this_one(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
-# What answers the lab's keeper, on the virtio port that is open as 3: says that the guest is up, then answers line by line: `link` by making
-# what its users may want a link for, anything else by itself. What ends this script ends the guest.
+# What answers the lab's keeper, on the virtio port that is open as 3: says that the guest is up, then answers line by
+# line: `link` by making what its users may want a link for, anything else by itself. What ends this script ends the
+# guest.
 
 . /run/settings # PYTHON LINK PORTS
 

@@ -130,7 +130,7 @@ class VmKeeper(guest_keeper.GuestKeeper):
             except (saved.SavedError, qmp.MonitorError) as error:
                 self.qemu.process.kill()
                 words = self.qemu.process.communicate()[0].decode(errors="replace").split("\n")[0]
-                raise saved.SavedError(words or str(error)) from error
+                raise saved.SavedError(": ".join(filter(None, (words, str(error))))) from error
         self.came = "restored"
         return self.qemu
 
