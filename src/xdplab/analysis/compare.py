@@ -93,8 +93,6 @@ def _row(a: pd.Series | None, b: pd.Series | None) -> dict[str, object]:
             "reason": f"no valid trial in {missing}",
         }
     found = ratio(a, b)
-    alone = (
-        "one repetition has no interval" if min(found.n_a, found.n_b) < 2 else "copies of one value have no interval"
-    )
-    reason = None if found.differs is not None else alone
+    why = "one repetition has" if min(found.n_a, found.n_b) < 2 else "copies of one value have"
+    reason = None if found.differs is not None else f"{why} no interval"
     return vars(found) | {"differs": found.differs, "reason": reason}

@@ -34,7 +34,7 @@ class Checked:
         return TESTRUN_TOLERANCE * self.testrun_ns
 
     def half(self, family: int = 1) -> float:
-        """Return the half-width of the t interval, by Bonferroni over ``family`` points; infinite for one repetition."""
+        """Return the t interval's half-width, by Bonferroni over ``family`` points; infinite for one repetition."""
         if not self.freedom:
             return inf
         return t_quantile(1 - (1 - CONFIDENCE) / 2 / family, self.freedom) * self.se
