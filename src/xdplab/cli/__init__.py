@@ -12,7 +12,7 @@ import click
 
 from xdplab.cli.common import fail
 from xdplab.errors import ResultsError, XdplabError
-from xdplab.store.disk import is_of_the_disk, reason
+from xdplab.run.disk import is_of_the_disk, reason
 
 INTERRUPTED = 130
 
