@@ -32,7 +32,7 @@ def is_of_the_disk(error: OSError) -> bool:
 
 @contextmanager
 def disk_errors(target: Path, remedy: str = REMEDY) -> Iterator[None]:
-    """Raise ResultsError where the disk fails inside the block; it names the file, or ``target`` where that is unknown."""
+    """Raise ResultsError where the disk fails inside the block: it names the file, or ``target`` where none is told."""
     try:
         yield
     except OSError as error:
