@@ -58,7 +58,7 @@ class GuestKeepers(Keepers):
         """
         console = str(self.console(instance))
         more = {"ping_s": self.ping_s} | wanted
-        lab = {"address": self.address(uid, instance), "uid": uid, "lease": lease, "start_s": self.coming_up_s}
+        lab = {"socket": str(self.address(uid, instance)), "uid": uid, "lease": lease, "start_s": self.coming_up_s}
         with ThreadPoolExecutor(1) as beside:
             beside.submit(importlib.import_module, "xdplab.hosts.ssh")  # its users will want it as soon as it is up
             done = subprocess.run(

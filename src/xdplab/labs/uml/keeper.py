@@ -65,10 +65,10 @@ class UmlKeeper(guest_keeper.GuestKeeper):
         return ours
 
     def ssh(self, connection: socket.socket, asked: guest_keeper.Answer) -> guest_keeper.Answer | None:
-        if asked.get("host") not in self.known["hosts"]:
+        if str(asked.get("host")) not in self.known["hosts"]:
             return {"error": f"this lab has no host {asked.get('host')!r}"}
         self.reply(connection, {"ok": True})
-        self.selector.unregister(connection)
+        self.hand_off(connection)
         self.line.attach(next(self.numbers), connection)
         return None
 

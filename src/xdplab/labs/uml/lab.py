@@ -50,7 +50,7 @@ def label(known: dict[str, Any]) -> str:
     return f"virtual lab, uml {known['kernel']}, user-mode Linux: times of its interpreter and modules"
 
 
-KEEPERS = GuestKeepers("uml", "@xdplab-uml", full_name, label, START_S)
+KEEPERS = GuestKeepers("uml", full_name, label, START_S)
 
 
 class UmlLab(KeptLab):
