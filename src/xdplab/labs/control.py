@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import pwd
@@ -47,7 +48,8 @@ class Control:
         """Send one request and return its answer. Raises LabError with the keeper's words."""
         self._connection.settimeout(within_s)
         try:
-            self._connection.sendall(json.dumps({"do": do, **more}).encode() + b"\n")
+            with contextlib.suppress(BrokenPipeError):  # it may have refused us already, and closed: its words say why
+                self._connection.sendall(json.dumps({"do": do, **more}).encode() + b"\n")
             line = self._read_line()
         except OSError as error:
             raise LabError(f"{self._where}: its keeper does not answer `{do}`: {error}") from error
