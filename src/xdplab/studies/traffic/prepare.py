@@ -179,6 +179,8 @@ def _ship_twin(lab: Lab, built: BuiltProgram, folder: str, on_dut: OnDut) -> OnD
     if not isinstance(built.program, ProgramSpec):
         return on_dut
     source = built.user_source.read_text()
+    if lab.native_dir is not None:
+        build_workload(LocalHost(), source, str(lab.native_dir), flags=USER_FLAGS)
     workload = build_workload(lab.dut, source, native_dir(lab), flags=USER_FLAGS)
     counts = prove_user(lab.dut.get(workload), built.program)
     built.add("proof_user.json", json.dumps([asdict(count) for count in counts], indent=1) + "\n")
