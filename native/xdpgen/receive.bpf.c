@@ -31,6 +31,20 @@ struct {
 } counters SEC(".maps");
 
 struct receive_memory memory SEC(".bss");
+
+/*
+ * These instructions bound the index for the verifier, however the compiler has compared it before: clang 19
+ * and newer compare one register and index by another. The compiler cannot see through the asm. It can
+ * neither drop the bound nor use an older copy of the index.
+ */
+static __always_inline __u64 at_most(__u64 index, const __u64 last) {
+    asm volatile("if %[index] <= %[last] goto +1\n\t"
+                 "%[index] = %[last]"
+                 : [index] "+r"(index)
+                 : [last] "i"(last));
+    return index;
+}
+
 static __always_inline __u32 log2_floor(__u64 value) {
     __u32 result = 0;
 
@@ -68,7 +82,7 @@ static __always_inline void record_latency(struct receive_counters *counts, __u6
         counts->bad_stamps++;
         return;
     }
-    counts->buckets[bucket]++;
+    counts->buckets[at_most(bucket, HISTOGRAM_BUCKETS - 1)]++;
     counts->latency_sum += ns;
     if (ns < counts->latency_min)
         counts->latency_min = ns;

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 from xdplab.deploy.native import build_tool, build_workload
+from xdplab.errors import HostError, HostLostError
 from xdplab.generators import XDPGEN, Adapter, moongen
 from xdplab.generators.moongen import install
 from xdplab.hosts import Host, LocalHost
@@ -18,17 +21,18 @@ from xdplab.programs import (
     BuiltProgram,
     LoadReport,
     ProgramSpec,
-    TestRun,
     UserProgram,
     build,
     cache_directory,
     load_report,
     prove,
     prove_user,
-    testrun,
 )
+from xdplab.run.disk import disk_errors
 from xdplab.run.rundir import RunDirectory
 from xdplab.studies.traffic.dut import OnDut
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -47,15 +51,11 @@ class Tools:
 
 @dataclass(frozen=True)
 class Prepared:
-    """One program, proved, loaded once, test-run by frame size, and lying on the DUT.
-
-    It is test-run here and not in each trial: the kernel waits for all CPUs at every call, which takes 0.3 to 0.7 s.
-    """
+    """One program, proved, loaded once, and lying on the DUT."""
 
     built: BuiltProgram
     load: LoadReport
     on_dut: OnDut
-    testruns: Mapping[int, TestRun]
     frames_on_tg: str | None = None
 
 
@@ -116,16 +116,32 @@ def native_dir(lab: Lab) -> str:
 
 
 def prepare_programs(
-    lab: Lab, run: RunDirectory, tools: Tools, trials: Iterable[Trial]
+    lab: Lab, run: RunDirectory, tools: Tools, trials: Iterable[Trial], *, retries: int = 0
 ) -> dict[ProgramFactors, Prepared]:
     """Build, prove and load every program of ``trials`` before any is measured.
 
-    Raises ProgramError: in the compiler's words, in the verifier's, or because a proof found another N.
+    A tool that dies on its host is started again, up to ``retries`` times per program. Raises ProgramError: in the
+    compiler's words, in the verifier's, or because a proof found another N.
     """
     points: dict[ProgramFactors, list[Point]] = {}
     for trial in trials:
         points.setdefault(trial.point.program, []).append(trial.point)
-    return {factors: _prepare(lab, run, tools, factors, used) for factors, used in points.items()}
+    return {
+        factors: tried_again(retries, partial(_prepare, lab, run, tools, factors, used))
+        for factors, used in points.items()
+    }
+
+
+def tried_again(retries: int, work: Callable[[], T]) -> T:
+    """Return what ``work`` returns; a host's failure, unless the host is gone, costs one of ``retries``."""
+    for _ in range(retries):
+        try:
+            return work()
+        except HostLostError:
+            raise
+        except HostError:
+            continue
+    return work()
 
 
 def _prepare(lab: Lab, run: RunDirectory, tools: Tools, factors: ProgramFactors, points: Sequence[Point]) -> Prepared:
@@ -137,10 +153,9 @@ def _prepare(lab: Lab, run: RunDirectory, tools: Tools, factors: ProgramFactors,
     on_dut = _ship(lab, built, folder)
     if any(point.mode == "af_xdp" for point in points):
         on_dut = _ship_twin(lab, built, folder, on_dut)
-    sizes = sorted({point.frame_bytes for point in points if point.mode != "af_xdp"})
-    runs = {n: testrun(lab.dut, tools.xdpload, built, folder, frame_bytes=n) for n in sizes}
-    built.copy_to(run.program_dir(built.hash))
-    return Prepared(built, load, on_dut, runs, _ship_frames(lab, factors))
+    with disk_errors(run.program_dir(built.hash)):
+        built.copy_to(run.program_dir(built.hash))
+    return Prepared(built, load, on_dut, _ship_frames(lab, factors))
 
 
 def _ship(lab: Lab, built: BuiltProgram, folder: str) -> OnDut:
