@@ -131,6 +131,7 @@ sched_policy        | str   |      | state   | the sender's scheduling as obtain
 overhead_s          | float | s    | time    | wall time of the attempt beyond warm-up and windows
 kernel              | str   |      | state   | the DUT's kernel release
 metrics             | json  |      | state   | the plan's own metrics, a JSON object
+absent_counters     | str   |      | state   | counters that the plan asks for and this machine did not give, each with the reason
 null_reasons        | json  |      | state   | why a column is null, a JSON object: column to reason
 verdict             | str   |      | verdict | valid, invalid, unsupported or failed
 reason              | str   |      | verdict | why

@@ -43,6 +43,7 @@ _SAME = (
     "evenness",
     "dut_rx_packets",
     "dut_tx_packets",
+    "absent_counters",
 )
 _PERF = ("cycles", "instructions", "ipc", "branches", "branch_misses", "l1d_loads", "l1d_misses")
 _QUANTILES = {"latency_p50_ns": 50, "latency_p90_ns": 90, "latency_p99_ns": 99, "latency_p999_ns": 99.9}
