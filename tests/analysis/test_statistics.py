@@ -66,9 +66,9 @@ def test_standard_errors_are_those_of_repeated_experiments() -> None:
     assert slopes[:, 1].mean() == pytest.approx(slopes[:, 0].std(), rel=0.15)
 
 
-def test_a_slopes_interval_holds_where_repetitions_differ_as_wholes() -> None:
-    seed, runs, truth = 11, 600, 2.5
-    print(f"seed {seed}")
+@pytest.mark.parametrize("seed", [11])
+def test_a_slopes_interval_holds_where_repetitions_differ_as_wholes(seed: int) -> None:
+    runs, truth = 600, 2.5
     rng = np.random.default_rng(seed)
     n, repetition = np.tile([0, 100, 400, 1600], 5), np.repeat(np.arange(5), 4)
     whole, pooled = [], []
@@ -92,10 +92,9 @@ def test_a_slope_of_one_repetition_has_no_interval() -> None:
     assert isnan(found.half)
 
 
+@pytest.mark.parametrize("seed", [13])
 @pytest.mark.parametrize(("n", "covered"), [(6, 0.96875), (9, 0.9609), (15, 0.9648)])
-def test_the_medians_interval_holds_for_any_shape(n: int, covered: float) -> None:
-    seed = 13
-    print(f"seed {seed}")
+def test_the_medians_interval_holds_for_any_shape(n: int, covered: float, seed: int) -> None:
     rng = np.random.default_rng(seed)
     slow = rng.random((4000, n)) < 0.1
     samples = rng.lognormal(0, 0.05, (4000, n)) * np.where(slow, rng.uniform(1.1, 1.3, (4000, n)), 1)
