@@ -27,11 +27,11 @@ from xdplab.plan import FACTORS, Plan, estimate_s, parse_plan, reference
 from xdplab.plan.factors import PATHS, Where, in_plan, of_program
 from xdplab.programs import Program, ProgramSpec
 from xdplab.programs.spec import WORKLOADS
-from xdplab.runner import RunState, read_state
-from xdplab.runner.progress import ending
-from xdplab.store import RunDirectory
-from xdplab.trial import runs
-from xdplab.trial.planned import plan_trials
+from xdplab.run.progress import ending
+from xdplab.run.rundir import RunDirectory
+from xdplab.run.state import RunState, read_state
+from xdplab.studies.traffic import runs
+from xdplab.studies.traffic.planned import plan_trials
 
 RESULTS = Path("results")
 POLL_S = 0.5

@@ -15,9 +15,9 @@ import pytest
 
 from tests.end_to_end.conftest import needs_root, xdplab
 from xdplab.labs import Lab
-from xdplab.runner import read_state
-from xdplab.store import RunDirectory
-from xdplab.trial.planned import run_trials_of
+from xdplab.run.rundir import RunDirectory
+from xdplab.run.state import read_state
+from xdplab.studies.traffic.planned import run_trials_of
 
 pytestmark = [pytest.mark.root, pytest.mark.lab, needs_root]
 
@@ -68,7 +68,7 @@ def test_ten_kills_and_resumes_end_as_an_undisturbed_run(lab: Lab, lab_name: str
     (tmp_path / "kills.yaml").write_text(PLAN)
     subprocess_argv = [sys.executable, "-m", "xdplab", "--lab", lab_name]
     first = subprocess.Popen([*subprocess_argv, "run", str(tmp_path / "kills.yaml"), "--out", str(tmp_path / "out")])
-    while not (journals := list((tmp_path / "out").glob("*/journal.jsonl"))):
+    while not (journals := list((tmp_path / "out").glob("[0-9]*/journal.jsonl"))):
         time.sleep(0.02)
     time.sleep(0.3)
     os.kill(first.pid, signal.SIGKILL)

@@ -8,7 +8,7 @@ import pandas as pd
 
 from xdplab.analysis.values import Row, is_null, records
 from xdplab.plan.factors import FACTORS, changed, of_program
-from xdplab.store.metrics import METRICS
+from xdplab.run.metrics import METRICS
 
 # What stays the same along a series: the setting, and the program apart from its N.
 SETTING = tuple(factor.column for factor in FACTORS if not of_program(factor))

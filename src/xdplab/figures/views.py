@@ -128,7 +128,9 @@ def baseline(request: Request) -> View:
 def programs(request: Request) -> View:
     """Forwarding rate by program, the user's own among them."""
     names = request.trials["program"]
-    order = tuple(dict.fromkeys(names.loc[request.trials.sort_values(["program_name", "accesses"], kind="stable").index]))
+    order = tuple(
+        dict.fromkeys(names.loc[request.trials.sort_values(["program_name", "accesses"], kind="stable").index])
+    )
     return _rate_view(request, "bar", "program", x_values=order)
 
 

@@ -1,7 +1,7 @@
 """The table of factors: whatever distinguishes two points of a plan, declared once.
 
 A row of ``FACTORS`` is all there is to say of a factor. From the rows come the plan's schema (`plan.model`), the point
-and its identity (`plan.points`), the columns of trials.parquet (`store.metrics`), what belongs to a series and to a
+and its identity (`plan.points`), the columns of trials.parquet (`run.metrics`), what belongs to a series and to a
 baseline (`analysis.series`), hues, panels and captions (`figures.factors`), ``--only``, the notebook's ``plan`` and the
 reference pages. Code that acts on a factor reads it from the point by its name: ``point.queues``.
 """
@@ -132,13 +132,13 @@ class Factor:
     lists are crossed; ``""`` is not written but found out. ``type`` is what pydantic takes for one value. ``dtype``,
     ``unit`` and ``text`` describe its column, which is called ``column`` (default: ``name``).
 
-    ``short`` labels a legend entry below ``title``; ``full`` stands alone, as on a panel or in a caption (default: title
-    and label). ``uses`` says where a figure may put it; one with ``apart`` is never mixed within a figure unless that is
-    asked for. ``caption``: told ``always``, where it is not the default (``changed``), or in the caption's ``own`` words.
+    ``short`` labels a legend entry below ``title``; ``full`` stands alone, as on a panel or in a caption (default:
+    title and label). ``uses`` says where a figure may put it; one with ``apart`` is never mixed within a figure unless
+    that is asked for. ``caption``: told ``always``, where it is not the default (``changed``), or in ``own`` words.
 
     ``canonical`` turns what a plan gives into a hashable value, ``cell`` that into its column's. Where it does not
-    apply, its column is null and the point has ``absent``. A ``path`` is known by its name; a row ``…_sha256`` holds its
-    content. ``identity``: it is part of the point, and so of its id.
+    apply, its column is null and the point has ``absent``. A ``path`` is known by its name; a row ``…_sha256`` holds
+    its content. ``identity``: it is part of the point, and so of its id.
     """
 
     name: str
@@ -222,9 +222,11 @@ FACTORS: tuple[Factor, ...] = (
            title="version", short=lambda v: v[:7], applies=_own_file, caption="own"),
     Factor("section", "program", "program", str, "xdp", "a user's program: its ELF section",
            applies=_own_file, absent="xdp"),
-    Factor("rodata", "program", "program", dict[str, int | bool], {}, "a user's program: the constants it is loaded with",
+    Factor("rodata", "program", "program", dict[str, int | bool], {},
+           "a user's program: the constants it is loaded with",
            canonical=_rodata, cell=_rodata_cell, applies=_own_file, absent=()),
-    Factor("setup", "program", "program", list[list[str]], [], "a user's program: commands on the DUT once it is attached",
+    Factor("setup", "program", "program", list[list[str]], [],
+           "a user's program: commands on the DUT once it is attached",
            canonical=_setup, cell=_setup_cell, applies=_own_file, absent=()),
     Factor("frames", "program", "program", str | None, None, "a user's program: the pcap whose frames are sent",
            path=True, cell=lambda value: value or "none", applies=_own_file),
@@ -236,8 +238,8 @@ FACTORS: tuple[Factor, ...] = (
            title="source address"),
     Factor("dst_ip", "traffic", "traffic", Address, "198.19.0.1", "destination address of the first flow",
            title="destination address"),
-    Factor("src_ip_stride", "traffic", "traffic", Address, "0.0.0.0", "from one flow's source address to the next one's",
-           title="source address stride"),
+    Factor("src_ip_stride", "traffic", "traffic", Address, "0.0.0.0",
+           "from one flow's source address to the next one's", title="source address stride"),
     Factor("dst_ip_stride", "traffic", "traffic", Address, "0.0.0.1",
            "from one flow's destination address to the next one's", title="address stride"),
     Factor("src_port", "traffic", "traffic", Port, 1024, "UDP source port", dtype="int", title="UDP source port"),
@@ -259,7 +261,18 @@ FACTORS: tuple[Factor, ...] = (
 # it is not its default, so that points made before it keep their id.
 FIRST = (
     *("workload", "op", "form", "working_set_bytes", "map_type", "accesses"),
-    *("mode", "queues", "frame_bytes", "engine", "load", "flows", "dst_ip_stride", "dst_port", "xsk_attach", "xsk_bind"),
+    *(
+        "mode",
+        "queues",
+        "frame_bytes",
+        "engine",
+        "load",
+        "flows",
+        "dst_ip_stride",
+        "dst_port",
+        "xsk_attach",
+        "xsk_bind",
+    ),
     *("src_ip", "dst_ip", "src_ip_stride", "src_port", "stamp", "arrangement"),
     *("file", "file_sha256", "section", "action", "rodata", "setup", "frames", "frames_sha256"),
 )

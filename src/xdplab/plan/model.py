@@ -40,12 +40,14 @@ def _one(factor: Factor) -> tuple[Any, Any]:
 
 def _several(factor: Factor) -> tuple[Any, Any]:
     """A list of values, of which one may stand alone."""
-    return Annotated[list[factor.type], BeforeValidator(_as_list), Field(min_length=1)], [factor.default]
+    values = Annotated[list[factor.type], BeforeValidator(_as_list), Field(min_length=1)]  # type: ignore[name-defined]
+    return values, [factor.default]
 
 
 def _given(where: Where, field: Callable[[Factor], tuple[Any, Any]]) -> Any:
     """Return the model whose fields are the factors that a plan has at ``where``."""
-    return create_model(f"{where}_factors", __base__=_Strict, **{f.name: field(f) for f in in_plan(where)})  # type: ignore[call-overload]
+    fields: dict[str, Any] = {factor.name: field(factor) for factor in in_plan(where)}
+    return create_model(f"{where}_factors", __base__=_Strict, **fields)
 
 
 class UserProgramFile(_given("program", _one)):  # type: ignore[misc]
@@ -95,7 +97,7 @@ class Block(_given("block", _one)):  # type: ignore[misc]
 
     points: Points = Points()
     traffic: Traffic = Traffic()
-    passes: list[Pass] = ["rate"]
+    passes: list[Pass] = Field(default=["rate"])
 
     @field_validator("passes")
     @classmethod

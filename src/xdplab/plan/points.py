@@ -78,7 +78,7 @@ class Point(
     def values(self) -> dict[str, Any]:
         """The canonical values of all factors, the program's among them, by name."""
         own = {name: value for name, value in _values(self).items() if name not in ("program", "passes")}
-        return self.program.values | own
+        return {**self.program.values, **own}
 
     @cached_property
     def point_id(self) -> str:
@@ -98,7 +98,9 @@ class Point(
         size = f"{self.frame_bytes} B, {self.queues} queue{'s' if self.queues > 1 else ''}"
         row = {name: value for name, value in self.factors().items() if value is not None}
         more = factors.changed(row, "mode", "program_name", "queues", "frame_bytes", "accesses", "load")
-        return ", ".join([f"{self.program.name}{n}", self.mode, size, f"{self.engine} {self.load}", *more])
+        return ", ".join(
+            [f"{self.program.name}{n}", self.mode, size, f"{self.engine} {self.load}", self.arrangement, *more]
+        )
 
 
 def points_of(plan: Plan, arrangement: Arrangement) -> list[Point]:

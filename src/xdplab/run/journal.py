@@ -1,0 +1,72 @@
+"""The journal: one JSON line a fact, append-only, the one source of truth for what a run has measured."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from xdplab.errors import ResultsError
+from xdplab.run.disk import REMEDY, reason
+
+
+class Journal:
+    """``journal.jsonl`` of a run. A line is on disk before ``append`` returns; a torn last line counts as absent."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def append(self, event: str, **facts: Any) -> None:
+        """Write one line ``{"event", "time", …}`` and wait until it is on disk. Raises ResultsError (full disk)."""
+        line = json.dumps({"event": event, "time": time.time(), **facts}, separators=(",", ":")) + "\n"
+        before = self.path.stat().st_size if self.path.exists() else 0
+        try:
+            with self.path.open("ab", buffering=0) as file:
+                file.write(line.encode())
+                os.fsync(file.fileno())
+        except OSError as error:
+            self._cut(before)
+            raise ResultsError(f"{self.path} cannot be written: {reason(error)}", remedy=REMEDY) from error
+
+    def _cut(self, size: int) -> None:
+        if self.path.exists() and self.path.stat().st_size > size:
+            os.truncate(self.path, size)
+
+    def mend(self) -> None:
+        """Cut a last line that a kill left unfinished, so that the next line does not join it."""
+        if not self.path.exists():
+            return
+        data = self.path.read_bytes()
+        if data and not data.endswith(b"\n"):
+            os.truncate(self.path, data.rfind(b"\n") + 1)
+
+    def events(self, *kinds: str) -> Iterator[dict[str, Any]]:
+        """Yield every whole line, or those of these ``kinds``; the others are not parsed.
+
+        Raises ResultsError for a line in the middle that is not JSON.
+        """
+        wanted = tuple(f'{{"event":"{kind}",'.encode() for kind in kinds)
+        for number, line in enumerate(self._lines(), 1):
+            if wanted and not line.startswith(wanted):
+                continue
+            try:
+                yield json.loads(line)
+            except ValueError:
+                raise ResultsError(
+                    f"{self.path}: line {number} is not JSON: the journal was edited or damaged"
+                ) from None
+
+    def count(self, kind: str) -> int:
+        """Return how many whole lines are of this kind."""
+        start = f'{{"event":"{kind}",'.encode()
+        return sum(line.startswith(start) for line in self._lines())
+
+    def _lines(self) -> Iterator[bytes]:
+        try:
+            with self.path.open("rb") as file:
+                yield from (line for line in file if line.endswith(b"\n"))
+        except FileNotFoundError:
+            raise ResultsError(f"{self.path} is absent", remedy="name a run directory") from None

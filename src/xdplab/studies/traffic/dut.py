@@ -1,0 +1,132 @@
+"""The DUT's side of one trial, the same to its life whether the kernel or an AF_XDP application does the work."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Protocol
+
+from xdplab.deploy.afxdp import AfxdpRequest, forward
+from xdplab.deploy.deployment import Deployment
+from xdplab.deploy.xdp import XdpRequest, attach, verify
+from xdplab.errors import HostError, ProgramError, UnsupportedError
+from xdplab.hosts import Host
+from xdplab.programs import calibrated_testrun
+
+# Many short test runs in each trial: the least of them is free of other work, and together they take 20 ms.
+TESTRUNS, TESTRUN_S = 9, 0.002
+SESSION_S = 900.0  # the host ends a forgotten session after this, whatever happens to us
+
+
+class DutSide(Protocol):
+    """A program that is attached, and what it can tell."""
+
+    deployment: Deployment
+
+    def counts(self) -> dict[str, Any]:
+        """Return cumulative counts of the side's own, at rest; empty where the driver's counters are all there is."""
+
+    def bpf_stats(self, enabled: bool) -> None: ...
+
+    def runstats(self) -> dict[str, int] | None:
+        """Return run_time_ns and run_cnt of the kernel program."""
+
+    def testrun(self, frame_bytes: int) -> dict[str, Any]:
+        """Measure the attached program itself by BPF_PROG_TEST_RUN, at rest; ``missing`` says why there is no value."""
+
+    def raw_files(self) -> dict[str, bytes]: ...
+
+    def stop(self) -> None:
+        """Detach, and wait until nothing is left."""
+
+    def close(self) -> None:
+        """End it at once; harmless after `stop`."""
+
+
+class KernelSide:
+    """native, generic, offload: xdpload holds the program."""
+
+    def __init__(self, host: Host, binary: str, request: XdpRequest, *, queues: int) -> None:
+        self._loader = attach(host, binary, request, deadline_s=SESSION_S)
+        try:
+            loaded = self._loader.loaded
+            found = verify(host, request.interface, program_id=loaded.program_id, mode=request.mode)
+            self.deployment = Deployment.of_loader(self._loader, found, queues=queues)
+        except BaseException:
+            self._loader.close()
+            raise
+
+    def counts(self) -> dict[str, Any]:
+        return {}
+
+    def bpf_stats(self, enabled: bool) -> None:
+        self._loader.bpf_stats(enabled)
+
+    def runstats(self) -> dict[str, int] | None:
+        return asdict(self._loader.runstats())
+
+    def testrun(self, frame_bytes: int) -> dict[str, Any]:
+        # An attached program is in the kernel's XDP dispatcher already: the calls do not wait for all CPUs.
+        try:
+            return asdict(calibrated_testrun(self._loader.testrun, frame_bytes, runs=TESTRUNS, seconds=TESTRUN_S))
+        except (ProgramError, UnsupportedError) as error:
+            return {"missing": error.message}
+
+    def raw_files(self) -> dict[str, bytes]:
+        return {"xdpload.jsonl": self._loader.raw.encode()}
+
+    def stop(self) -> None:
+        self._loader.detach()
+
+    def close(self) -> None:
+        self._loader.close()
+
+
+class AfxdpSide:
+    """af_xdp: the application forwards in user space, its own small program redirects."""
+
+    def __init__(self, host: Host, binary: str, request: AfxdpRequest) -> None:
+        self._forwarder = forward(host, binary, request, deadline_s=SESSION_S)
+        try:
+            ready = self._forwarder.ready
+            if ready.bind_obtained != request.bind:
+                raise HostError(f"{host.name}: the sockets are bound {ready.bind_obtained}, {request.bind} was asked")
+            found = verify(host, request.interface, program_id=ready.program_id, mode=request.attach)
+            self.deployment = Deployment.of_forwarder(self._forwarder, found)
+        except BaseException:
+            self._forwarder.close()
+            raise
+
+    def counts(self) -> dict[str, Any]:
+        return asdict(self._forwarder.stats())
+
+    def bpf_stats(self, enabled: bool) -> None:
+        """The kernel's program here only redirects: its run time is not the workload's."""
+
+    def runstats(self) -> dict[str, int] | None:
+        return None
+
+    def testrun(self, frame_bytes: int) -> dict[str, Any]:
+        return {"missing": "the work is done in user space, where BPF_PROG_TEST_RUN does not reach"}
+
+    def raw_files(self) -> dict[str, bytes]:
+        return {"afxdp.jsonl": self._forwarder.raw.encode()}
+
+    def stop(self) -> None:
+        self._forwarder.stop()
+
+    def close(self) -> None:
+        self._forwarder.close()
+
+
+@dataclass(frozen=True)
+class OnDut:
+    """Where the pieces of one program lie on the DUT. ``workload`` is null for what only the kernel can run."""
+
+    object: str
+    section: str
+    init: Mapping[str, str]
+    max_entries: Mapping[str, str]
+    rodata: Mapping[str, int | bool]
+    workload: str | None = None
+    workload_init: str | None = None
