@@ -27,7 +27,7 @@ from xdplab.plan import FACTORS, Plan, estimate_s, parse_plan, reference
 from xdplab.plan.factors import PATHS, Where, in_plan, of_program
 from xdplab.programs import Program, ProgramSpec
 from xdplab.programs.spec import WORKLOADS
-from xdplab.run.progress import ending
+from xdplab.run.progress import ending, to_go
 from xdplab.run.rundir import RunDirectory
 from xdplab.run.state import RunState, read_state
 from xdplab.studies.traffic import runs
@@ -242,7 +242,7 @@ class Run:
 
     def _print_state(self, end: str = "") -> None:
         state = self.state
-        eta = "" if not state.owed or state.eta_s is None else f", {state.eta_s:.0f} s to go"
+        eta = f", {to_go(state)}" if state.owed and to_go(state) else ""
         sys.stdout.write(f"\r{ending(state)}{eta}      {end}")
         sys.stdout.flush()
 
