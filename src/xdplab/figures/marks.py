@@ -8,7 +8,7 @@ from typing import Literal
 
 import pandas as pd
 
-from xdplab.analysis.intervals import interval, median_interval
+from xdplab.analysis.intervals import interval, median_interval, values_of_one_point
 
 COLUMNS = (
     "figure",
@@ -96,13 +96,14 @@ def collect(
 
     ``labelled`` has the columns panel, hue, x, value, verdict, limited_by, point_id; ``value`` is divided by ``scale``.
     ``middle``: the mean with its t interval, or the median with that of order statistics. Invalid repetitions make a
-    mark of their own: they are neither averaged in nor dropped.
+    mark of their own: they are neither averaged in nor dropped. Raises MixedPointsError where a mark would be of two
+    points: every view goes through here.
     """
     shown = labelled[labelled["value"].notna()]
     rows: list[dict[str, object]] = []
     for key, group in shown.groupby(["panel", "hue", "x", "verdict"], sort=False, dropna=False):
         panel, hue, x, verdict = key
-        values = group["value"].astype(float) / scale
+        values = values_of_one_point(group, "value", scale)
         place = {"figure": figure, "file": figure, "panel": panel, "hue": hue, "x": x, "verdict": verdict}
         points = ",".join(sorted(set(group["point_id"].dropna().astype(str))))
         rows.append(
