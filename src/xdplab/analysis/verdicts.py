@@ -212,7 +212,20 @@ def say_paced_loss(row: Row) -> str | None:
     return f"{loss:.2%} of this paced load was lost, no more than the sender sent late (after up to {pause:.0f} ms)"
 
 
-REMARKS = (say_who_counted, say_nothing_forwarded, say_rewritten, say_duplicates, say_queues, say_paced_loss)
+def say_absent_counters(row: Row) -> str | None:
+    absent = text(row, "absent_counters")
+    return f"asked for and not there: {absent}" if absent else None
+
+
+REMARKS = (
+    say_who_counted,
+    say_nothing_forwarded,
+    say_rewritten,
+    say_duplicates,
+    say_queues,
+    say_paced_loss,
+    say_absent_counters,
+)
 
 
 # --- what limited a valid trial: the first that holds ---

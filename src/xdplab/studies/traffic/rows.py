@@ -43,6 +43,7 @@ _SAME = (
     "evenness",
     "dut_rx_packets",
     "dut_tx_packets",
+    "absent_counters",
 )
 _PERF = ("cycles", "instructions", "ipc", "branches", "branch_misses", "l1d_loads", "l1d_misses")
 _QUANTILES = {"latency_p50_ns": 50, "latency_p90_ns": 90, "latency_p99_ns": 99, "latency_p999_ns": 99.9}
@@ -71,6 +72,7 @@ def attempt_rows(run: RunDirectory, trial: Trial, attempt: Attempt) -> AttemptRo
         **trial.point.factors(),
         **_rate_asked(facts),
         **_program(facts),
+        **_work(facts, reasons),
         **_deployment(facts),
         **_limits(facts, reasons),
     }
@@ -124,6 +126,15 @@ def _program(facts: Mapping[str, Any]) -> Row:
     names = {"program_insns": "xlated_insns", "helper_inlined": "lookup_inlined"}
     names |= {"verified_insns": "verified_insns", "jited_bytes": "jited_bytes"}
     return known | {column: load.get(name) for column, name in names.items()}
+
+
+def _work(facts: Mapping[str, Any], reasons: dict[str, str]) -> Row:
+    """What one access is to the machine; runs of older versions and users' programs do not tell."""
+    work = facts.get("work") or {"missing": "not recorded"}
+    if work["missing"] is not None:
+        reasons["access_loads"] = work["missing"]
+        return {}
+    return {f"access_{name}": work[name] for name in ("loads", "stores", "bytes", "chain")}
 
 
 def _deployment(facts: Mapping[str, Any]) -> Row:
