@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from xdplab.errors import HostLostError, MissingToolError, ResultsError, StoppedError, UnsupportedError, XdplabError
-from xdplab.run.progress import AnyTrial, Observer
-from xdplab.run.rundir import RunDirectory
-from xdplab.run.state import Attempt, RunState, Status, read_state
+from xdplab.run.progress import Observer
+from xdplab.run.rundir import RunDirectory, sizes
+from xdplab.run.state import AnyTrial, Attempt, Ended, RunState, Status, read_state
 
 # A full disk, a lab that is gone, a tool that this machine lacks: the attempt stays absent, `resume` measures it later.
 _ENDS_THE_RUN = (ResultsError, HostLostError, MissingToolError)
@@ -57,8 +57,10 @@ class AllAlike:
         self.over = False
         """Whether a trial was measured, or failed for another reason: the run goes on to its end."""
 
-    def ended(self, trial: AnyTrial, attempt: Attempt) -> None:
+    def ended(self, trial: AnyTrial, attempt: Ended) -> None:
         """Take in an attempt. Raises StoppedError with the reason where the run is to end."""
+        if self.over:
+            return
         self._asked[trial.block] += 1
         if attempt.status == "failed":
             self.over |= attempt.reason != (self._reason or attempt.reason)
@@ -132,6 +134,7 @@ def _one_round(
     alike: AllAlike,
     pause_s: float,
 ) -> None:
+    since = time.monotonic()
     waiting = deque(list(group) for _, group in groupby(trials, key=lambda t: (t.repetition, t.block)))
     put_off: list[list[T]] = []
     while waiting:
@@ -140,7 +143,7 @@ def _one_round(
             broken = _enter(study, block)
             while block:
                 trial = block.pop(0)
-                alike.ended(trial, _attempt(run, state, trial, study, observer, broken))
+                since = _attempt(run, state, trial, study, observer, broken, alike, since)
                 time.sleep(pause_s)
                 if block and waiting and alike.enough(trial):
                     put_off.append(block)
@@ -170,9 +173,12 @@ def _attempt(
     study: Study[T],
     observer: Observer,
     broken: XdplabError | None,
-) -> Attempt:
+    alike: AllAlike,
+    since: float,
+) -> float:
+    """Try one trial and return when it ended; ``since`` is when the one before it did."""
     number = state.next_attempt(trial.trial_id)
-    run.journal.append("started", trial_id=trial.trial_id, attempt=number)
+    run.journal.append("started", wait=False, trial_id=trial.trial_id, attempt=number)
     observer.started(state, trial)
     began = time.monotonic()
     facts: dict[str, Any] = {}
@@ -189,9 +195,12 @@ def _attempt(
             status, reason = "unsupported", str(error)
         except XdplabError as error:
             status, reason = "failed", str(error)
-    took = round(time.monotonic() - began, 4)
-    ended = Attempt(trial.trial_id, number, status, reason, took, facts)
-    run.journal.append("finished", **vars(ended))
-    state.attempts.append(ended)
-    observer.finished(trial, ended)
-    return ended
+        files = sizes(raw)
+    now = time.monotonic()
+    took, wall = round(now - began, 4), round(now - since, 4)
+    attempt = Attempt(trial.trial_id, number, status, reason, took, facts, wall_s=wall, files=files)
+    run.journal.append("finished", **vars(attempt))
+    state.add(attempt.ended)
+    observer.finished(trial, attempt)
+    alike.ended(trial, attempt)
+    return now
