@@ -119,7 +119,7 @@ def test_a_profilers_share_is_one_number_with_its_interval_not_one_per_load(tabl
     assert (own["low"] < own["ns"]).all()
     assert (own["ns"] < own["high"]).all()
     marks = VIEWS["simple-parts-times"](table).marks
-    shared = marks[marks["hue"].eq("jit, perf samples")]
+    shared = marks[marks["x"].eq("jit, perf samples")]
     assert shared["kind"].tolist() == ["point"]
     assert shared["low"].notna().all()
 

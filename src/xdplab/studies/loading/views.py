@@ -59,7 +59,7 @@ def simple_parts(clock: str, table: pd.DataFrame) -> View:
     named = shown.assign(step=[words[key] for key in zip(shown["step"], shown["source"], strict=True)])
     each, shared = named.loc[named["low"].isna()], named.loc[named["low"].notna()]
     marks = [*_samples("simple-parts", each, {}, each["label"]), *map(_shared, shared.to_dict("records"))]
-    return _boxes(marks, shown, clock)
+    return _boxes([mark | {"x": mark["hue"], "hue": ""} for mark in marks], shown, clock)
 
 
 def _shared(row: Row) -> dict[str, object]:
