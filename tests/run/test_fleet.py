@@ -141,7 +141,6 @@ def pages_of(port: int) -> list[int]:
         "health",
         "metrics",
         "json/counts.json",
-        "sitemap.json",
         "info/logs.html",
     ):
         connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
