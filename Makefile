@@ -35,6 +35,6 @@ nightly: setup
 clean:
 	rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist
 	find . -name __pycache__ -not -path './.venv/*' -prune -exec rm -rf {} +
-	@for room in xdpload xdpgen afxdp_user bpfverify microbench loadbench jitbench; do $(MAKE) -s -C $$room clean; done
+	@for tool in afxdp_user native/*/; do $(MAKE) -s -C $$tool clean; done
 
 .PHONY: help setup lab run figures test lint bench nightly clean

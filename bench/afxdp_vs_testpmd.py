@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from xdplab.deploy.native import build_room, build_workload
+from xdplab.deploy.native import build_tool, build_workload
 from xdplab.hosts.local import LocalHost
 
 SENDER_CPU, FORWARDER_CPU = "0", "1"
@@ -54,8 +54,8 @@ class Tools:
     def build(cls, cache: str) -> Tools:
         host = LocalHost()
         return cls(
-            build_room(host, "afxdp_user", cache),
-            build_room(host, "xdpgen", cache),
+            build_tool(host, "afxdp_user", cache),
+            build_tool(host, "xdpgen", cache),
             build_workload(host, SWAP, cache),
         )
 

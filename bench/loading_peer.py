@@ -13,12 +13,12 @@ import sys
 import tempfile
 from pathlib import Path
 
-from xdplab.deploy.native import build_room
-from xdplab.formats.ftrace import parse_function_graph
+from xdplab.deploy.native import build_tool
 from xdplab.formats.verifier_log import parse_bpfverify
 from xdplab.hosts.local import LocalHost
 from xdplab.programs import cache_directory
 from xdplab.studies.loading import LoadingRequest, passes, rows, subjects
+from xdplab.studies.loading.ftrace import parse_function_graph
 from xdplab.studies.loading.points import BPF, LoadingPoint
 from xdplab.studies.loading.study import driver
 from xdplab.studies.places import Place, place_of
@@ -44,7 +44,7 @@ def ours(place: Place, command: str, path: str) -> dict[str, float]:
 
 def bpfverify(place: Place, path: str) -> float:
     command = place.put(
-        Path(build_room(LocalHost(), "bpfverify", str(cache_directory().parent / "native"))), mode=0o755
+        Path(build_tool(LocalHost(), "bpfverify", str(cache_directory().parent / "native"))), mode=0o755
     )
     answers = [parse_bpfverify(place.host.run([command, path], deadline_s=60).stdout)[0] for _ in range(REPETITIONS)]
     return statistics.median((answer.stats.verify_us or 0) * 1000 for answer in answers)

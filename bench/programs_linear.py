@@ -13,9 +13,9 @@ from pathlib import Path
 
 import numpy as np
 
+from xdplab.deploy.native import build_tool
 from xdplab.hosts.local import LocalHost
 from xdplab.programs import ProgramSpec, build, load_report, testrun
-from xdplab.resources import room
 
 ACCESSES = (0, 1, 100, 200, 400, 800, 1600, 3200, 6400, 12800)
 FIT_FROM = 400
@@ -32,7 +32,8 @@ def main() -> None:
 
 
 def measure(workload: str, op: str, rounds: int, folder: Path) -> None:
-    host, xdpload = LocalHost(), str(room("xdpload") / "xdpload")
+    host = LocalHost()
+    xdpload = build_tool(host, "xdpload", str(folder / "native"))
     built, compile_s = {}, {}
     for n in ACCESSES:
         start = time.perf_counter()

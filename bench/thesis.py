@@ -18,9 +18,9 @@ from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
 
-from xdplab.figures.thesis_album import regenerate
-from xdplab.imports.thesis_source import Found, RawLog, raw_logs
-from xdplab.trial.imported import import_thesis, imported_trials
+from xdplab.thesis.album import regenerate
+from xdplab.thesis.imported import import_thesis, imported_trials
+from xdplab.thesis.source import Found, RawLog, raw_logs
 
 LOGS, LIMIT_S, LIMIT_MB, FIGURES_LIMIT_S = 6921, 6.0, 600, 90.0
 CPUS = 2

@@ -12,9 +12,9 @@ from pathlib import Path
 import pandas as pd
 
 from xdplab.plan import load_plan
-from xdplab.resources import room
-from xdplab.runner import read_state
-from xdplab.trial import runs
+from xdplab.resources import shipped
+from xdplab.run.state import read_state
+from xdplab.studies.traffic import runs
 
 LIMIT_S = 0.3
 RUNS = 3
@@ -22,7 +22,7 @@ RUNS = 3
 
 def attempts() -> list[float]:
     """Seconds of each attempt of one smoke run beyond its bursts as asked."""
-    plan = load_plan(room("plans") / "smoke.yaml")
+    plan = load_plan(shipped("plans") / "smoke.yaml")
     with tempfile.TemporaryDirectory() as folder, runs.lab_for("netns:bench") as lab:
         run = runs.start(plan, lab, Path(folder))
         runs.execute(run, lab, runs.quiet())

@@ -17,7 +17,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from xdplab.deploy.native import build_room
+from xdplab.deploy.native import build_tool
 from xdplab.formats.verifier_log import parse_bpfverify
 from xdplab.hosts.local import LocalHost
 from xdplab.studies.verifier.corpora import collect
@@ -65,7 +65,7 @@ def main() -> int:
             path = Path(folder) / f"{rank:03}-{Path(subject.name).name.replace('#', '-').removesuffix('.o')}.o"
             path.write_bytes(subject.content)
             paths.append(str(path))
-        return compare(options.veristat, build_room(LocalHost(), "bpfverify", f"{folder}/cache"), paths, options.turns)
+        return compare(options.veristat, build_tool(LocalHost(), "bpfverify", f"{folder}/cache"), paths, options.turns)
 
 
 def compare(veristat: str, bpfverify: str, paths: list[str], turns: int) -> int:

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from xdplab.cli import VERBS, cli
 from xdplab.plan import load_plan
-from xdplab.store.metrics import METRICS
+from xdplab.run.metrics import METRICS
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")])

@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from xdplab.deploy.native import build_room
+from xdplab.deploy.native import build_tool
 from xdplab.hosts.local import LocalHost
 
 SAMPLER_PRIORITY = "30"
@@ -110,4 +110,4 @@ def build(cache: Path) -> tuple[str, str, Path]:
     subprocess.run([*bpf, "-c", str(here / "bare.bpf.c"), "-o", str(bpf_object)], check=True)
     c = ["cc", "-O2", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", str(here / "bare.c"), "-o", str(bare), "-lbpf"]
     subprocess.run(c, check=True)
-    return build_room(LocalHost(), "xdpgen", str(cache)), str(bare), bpf_object
+    return build_tool(LocalHost(), "xdpgen", str(cache)), str(bare), bpf_object

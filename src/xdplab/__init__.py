@@ -21,7 +21,7 @@ __all__ = ["compare", "lab", "open", "plan", "program"]
 
 
 class _Face(ModuleType):
-    """The package with its verbs. Importing the room ``plan`` must not hide the verb of the same name."""
+    """The package with its verbs. Importing the package ``plan`` must not hide the verb of the same name."""
 
     def __setattr__(self, name: str, value: Any) -> None:
         if not (name in __all__ and isinstance(value, ModuleType)):

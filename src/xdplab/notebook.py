@@ -24,11 +24,11 @@ from xdplab.labs import Lab, use_lab
 from xdplab.labs.doctor import examine
 from xdplab.plan import Plan, estimate_s, parse_plan
 from xdplab.programs import Program, ProgramSpec, UserProgram
-from xdplab.runner import RunState, read_state
-from xdplab.runner.progress import ending
-from xdplab.store import RunDirectory
-from xdplab.trial import runs
-from xdplab.trial.planned import plan_trials
+from xdplab.run.progress import ending
+from xdplab.run.rundir import RunDirectory
+from xdplab.run.state import RunState, read_state
+from xdplab.studies.traffic import runs
+from xdplab.studies.traffic.planned import plan_trials
 
 RESULTS = Path("results")
 POLL_S = 0.5

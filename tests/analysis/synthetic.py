@@ -15,7 +15,7 @@ import pandas as pd
 
 from xdplab.analysis.derived import derive
 from xdplab.analysis.verdicts import judged
-from xdplab.store.metrics import frame
+from xdplab.run.metrics import frame
 
 MODE_NS = {"native": 60.0, "generic": 700.0, "af_xdp": 1200.0}
 SENDER_NS = {"live": 170.0, "afxdp": 1050.0}

@@ -14,7 +14,7 @@ from xdplab.analysis.finding_rules import find
 from xdplab.analysis.labs import by_lab, lab_ratios, labs_differ
 from xdplab.figures import draw_all
 from xdplab.figures.catalogue import view
-from xdplab.trial.audit_labs import labs_compared
+from xdplab.studies.traffic.audit_labs import labs_compared
 
 
 def run_in(labs: Mapping[str, float], *, points: int = 4, repetitions: int = 6) -> pd.DataFrame:

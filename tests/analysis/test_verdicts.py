@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from xdplab.analysis.verdicts import RULES, RULES_VERSION, judge, judged
-from xdplab.store.metrics import frame
+from xdplab.run.metrics import frame
 
 GOOD = {
     "arrangement": "split", "mode": "native", "engine": "live", "workload": "array", "program_name": "array-read",

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from veth_pair import VethLab
 
-from xdplab.deploy.native import build_room, build_workload
+from xdplab.deploy.native import build_tool, build_workload
 from xdplab.hosts.local import LocalHost
 
 DROP_PROGRAM = """
@@ -63,17 +63,17 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture(scope="session")
 def xdpload(cache: str) -> str:
-    return build_room(LocalHost(), "xdpload", cache)
+    return build_tool(LocalHost(), "xdpload", cache)
 
 
 @pytest.fixture(scope="session")
 def afxdp_user(cache: str) -> str:
-    return build_room(LocalHost(), "afxdp_user", cache)
+    return build_tool(LocalHost(), "afxdp_user", cache)
 
 
 @pytest.fixture(scope="session")
 def xdpgen(cache: str) -> str:
-    return build_room(LocalHost(), "xdpgen", cache)
+    return build_tool(LocalHost(), "xdpgen", cache)
 
 
 @pytest.fixture(scope="session")

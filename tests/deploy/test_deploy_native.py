@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from xdplab.deploy import native
-from xdplab.deploy.native import build_room, build_workload
+from xdplab.deploy.native import build_tool, build_workload
 from xdplab.errors import HostError
 from xdplab.hosts.local import LocalHost
 
@@ -21,27 +21,27 @@ unsigned long xdplab_workload(void *state, unsigned char *data, unsigned int len
 
 @pytest.fixture
 def small_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A room of one C file, in place of the real ones."""
-    room = tmp_path / "rooms" / "hello"
-    room.mkdir(parents=True)
-    (room / "Makefile").write_text("hello: hello.c\n\t$(CC) -o $@ hello.c\n")
-    (room / "hello.c").write_text('#include <stdio.h>\nint main(void) { puts("hello"); }\n')
-    (room / "hello").write_text("a binary of another machine\n")
-    monkeypatch.setattr(native, "room", lambda name: tmp_path / "rooms" / name)
-    return room
+    """A tool of one C file, in place of the real ones."""
+    folder = tmp_path / "tools" / "hello"
+    folder.mkdir(parents=True)
+    (folder / "Makefile").write_text("hello: hello.c\n\t$(CC) -o $@ hello.c\n")
+    (folder / "hello.c").write_text('#include <stdio.h>\nint main(void) { puts("hello"); }\n')
+    (folder / "hello").write_text("a binary of another machine\n")
+    monkeypatch.setattr(native, "shipped", lambda name: tmp_path / "tools" / name)
+    return folder
 
 
 def test_a_room_is_built_once_and_again_when_its_source_changes(small_room: Path, tmp_path: Path):
     host, cache = LocalHost(), str(tmp_path / "cache")
-    binary = build_room(host, "hello", cache)
+    binary = build_tool(host, "hello", cache)
     assert host.run([binary]).text == "hello\n"
     built = Path(binary).stat().st_mtime_ns
-    assert build_room(host, "hello", cache) == binary
+    assert build_tool(host, "hello", cache) == binary
     assert Path(binary).stat().st_mtime_ns == built
 
     source = small_room / "hello.c"
     source.write_text(source.read_text().replace("hello", "other"))
-    changed = build_room(host, "hello", cache)
+    changed = build_tool(host, "hello", cache)
     assert changed != binary
     assert host.run([changed]).text == "other\n"
     assert host.run([binary]).text == "hello\n"
@@ -51,7 +51,7 @@ def test_a_build_that_fails_leaves_nothing_and_says_the_compilers_words(small_ro
     cache = tmp_path / "cache"
     (small_room / "hello.c").write_text("int main(void) { return no_such_name; }\n")
     with pytest.raises(HostError, match=r"hello does not build: hello.c:1:25: error: .no_such_name"):
-        build_room(LocalHost(), "hello", str(cache))
+        build_tool(LocalHost(), "hello", str(cache))
     assert list(cache.iterdir()) == []
 
 
@@ -62,14 +62,14 @@ def test_a_build_that_fails_leaves_nothing_and_says_the_compilers_words(small_ro
 def test_a_missing_header_is_named_with_its_package(small_room: Path, tmp_path: Path, source: str, package: str):
     (small_room / "hello.c").write_text(source + "int main(void) { return 0; }\n")
     with pytest.raises(HostError) as caught:
-        build_room(LocalHost(), "hello", str(tmp_path))
+        build_tool(LocalHost(), "hello", str(tmp_path))
     assert caught.value.remedy == f"apt install {package}"
 
 
 def test_a_missing_library_is_named_with_its_package(small_room: Path, tmp_path: Path):
     (small_room / "Makefile").write_text("hello: hello.c\n\t@echo 'cannot find -lxdp: No such file' >&2; false\n")
     with pytest.raises(HostError, match="libxdp-dev"):
-        build_room(LocalHost(), "hello", str(tmp_path))
+        build_tool(LocalHost(), "hello", str(tmp_path))
 
 
 def test_a_missing_tool_is_named_with_its_package(small_room: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -79,13 +79,13 @@ def test_a_missing_tool_is_named_with_its_package(small_room: Path, tmp_path: Pa
         (folder / tool).symlink_to(f"/usr/bin/{tool}")
     monkeypatch.setenv("PATH", str(folder))
     with pytest.raises(HostError, match=r"`cc` is not installed \(install it there: apt install gcc\)"):
-        build_room(LocalHost(), "hello", str(tmp_path / "cache"))
+        build_tool(LocalHost(), "hello", str(tmp_path / "cache"))
 
 
 def test_two_builds_at_once_agree(small_room: Path, tmp_path: Path):
     """The second finds the first's folder in place of its own target."""
     host, cache = LocalHost(), tmp_path / "cache"
-    binary = build_room(host, "hello", str(cache))
+    binary = build_tool(host, "hello", str(cache))
     work = cache / ".late"
     work.mkdir()
     native._publish(host, str(work), native.PurePosixPath(binary).parent, "hello")

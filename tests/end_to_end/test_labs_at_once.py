@@ -19,10 +19,10 @@ from tests.end_to_end.conftest import needs_root, xdplab
 from xdplab import labs
 from xdplab.deploy.xdp import attached_program
 from xdplab.errors import LabError
-from xdplab.runner import read_state
-from xdplab.store import RunDirectory
-from xdplab.trial.fleet import joined
-from xdplab.trial.runs import shared_by
+from xdplab.run.rundir import RunDirectory
+from xdplab.run.state import read_state
+from xdplab.studies.traffic.fleet import joined
+from xdplab.studies.traffic.runs import shared_by
 
 pytestmark = [pytest.mark.root, pytest.mark.lab, needs_root]
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from xdplab.errors import FormatError
-from xdplab.formats.jitbench import parse_jitbench
-from xdplab.formats.test_bpf import parse_test_bpf
+from xdplab.studies.jit.jitbench import parse_jitbench
+from xdplab.studies.jit.testbpf_log import parse_test_bpf
 
 LOG = (Path(__file__).parent / "recorded" / "test_bpf.txt").read_text()
 KERNEL = {"type": "kernel", "compiles": True}

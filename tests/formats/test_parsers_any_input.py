@@ -9,14 +9,17 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from thesis_logs import generator_log, perf_log, sar_log
+from tests.thesis.thesis_logs import generator_log, perf_log, sar_log
 
 from xdplab.counters.samples import parse_samples
 from xdplab.errors import FormatError
-from xdplab.formats import bpftool, ethtool, iplink, jitbench, perf, procstat, sar, softnet, test_bpf
-from xdplab.formats.thesis_generator import parse_generator_log
-from xdplab.formats.thesis_perf import parse_perf_text
-from xdplab.formats.thesis_sar import parse_sar_text
+from xdplab.formats import ethtool, iplink, perf, procstat, sar, softnet
+from xdplab.studies.jit import jitbench
+from xdplab.studies.jit import testbpf_log as test_bpf
+from xdplab.studies.offload import bpftool
+from xdplab.thesis.generator_log import parse_generator_log
+from xdplab.thesis.perf_log import parse_perf_text
+from xdplab.thesis.sar_log import parse_sar_text
 
 RECORDED = Path(__file__).parent / "recorded"
 Parser = Callable[[bytes | str], object]

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from xdplab.errors import FormatError
-from xdplab.formats import bpftool, ethtool, iplink, perf, procstat, sar, softnet
+from xdplab.formats import ethtool, iplink, perf, procstat, sar, softnet
+from xdplab.studies.offload import bpftool
 
 RECORDED = Path(__file__).parent / "recorded"
 

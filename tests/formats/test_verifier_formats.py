@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from xdplab.errors import FormatError
-from xdplab.formats.prevail import PrevailAnswer, parse_answer, parse_list
 from xdplab.formats.verifier_log import VerifierStats, last_words, parse_bpfverify, parse_stats
+from xdplab.studies.verifier.prevail_output import PrevailAnswer, parse_answer, parse_list
 
 RECORDED = Path(__file__).parent / "recorded" / "prevail"
 LOG = """verification time 1842 usec

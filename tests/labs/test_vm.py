@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from xdplab import labs
-from xdplab.deploy.native import build_room
+from xdplab.deploy.native import build_tool
 from xdplab.errors import LabError
 from xdplab.hosts import LocalHost
 from xdplab.labs import Lab, cache, control, modules
@@ -121,8 +121,8 @@ def test_a_program_is_attached_by_a_tool_compiled_outside(lab: VmLab, tmp_path: 
     source.write_text(TX)
     clang = ["clang", "-O2", "-g", "-target", "bpf", f"-I/usr/include/{os.uname().machine}-linux-gnu"]
     subprocess.run([*clang, "-c", str(source), "-o", str(program)], check=True)
-    build_room(LocalHost(), "xdpload", str(lab.native_dir))
-    xdpload = build_room(lab.dut, "xdpload", f"{lab.work_dir(lab.dut)}/native")
+    build_tool(LocalHost(), "xdpload", str(lab.native_dir))
+    xdpload = build_tool(lab.dut, "xdpload", f"{lab.work_dir(lab.dut)}/native")
     lab.dut.put(program, f"{lab.work_dir(lab.dut)}/tx.bpf.o")
     argv = [xdpload, "--object", f"{lab.work_dir(lab.dut)}/tx.bpf.o", "--interface", lab.dut_interface, "--mode", mode]
     process = lab.dut.start(argv, deadline_s=30.0)

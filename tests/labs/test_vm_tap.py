@@ -15,15 +15,15 @@ import pytest
 from tests.end_to_end.conftest import xdplab
 
 from xdplab import labs
-from xdplab.deploy.native import build_room
+from xdplab.deploy.native import build_tool
 from xdplab.deploy.queues import Endpoint, set_queues
 from xdplab.deploy.xdp import XdpRequest, attach
 from xdplab.errors import LabError
 from xdplab.formats.ethtool import parse_statistics
+from xdplab.generators import Generator, GeneratorSettings
 from xdplab.hosts import LocalHost
 from xdplab.labs.vm import KEEPERS, kernels, qemu, tap
 from xdplab.programs import ProgramSpec, build
-from xdplab.traffic import Generator, GeneratorSettings
 
 pytestmark = [pytest.mark.root, pytest.mark.lab]
 NAME = "vm:6.1.0:functional:tap"  # a name of its own: other tests end guests of 6.1
@@ -68,9 +68,9 @@ def test_the_guest_is_the_dut_and_the_tg_is_here(lab: tap.TapLab) -> None:
 def test_four_queues_carry_what_the_tg_sends_and_both_ends_count_the_same(lab: tap.TapLab, tmp_path: Path) -> None:
     set_queues(Endpoint(lab.dut, lab.dut_interface), None, 4)
     program = build(ProgramSpec(workload="array", accesses=0), tmp_path).object
-    build_room(LocalHost(), "xdpload", str(lab.native_dir))
-    xdpload = build_room(lab.dut, "xdpload", f"{lab.work_dir(lab.dut)}/native")
-    xdpgen = build_room(lab.tg, "xdpgen", f"{lab.work_dir(lab.tg)}/native")
+    build_tool(LocalHost(), "xdpload", str(lab.native_dir))
+    xdpload = build_tool(lab.dut, "xdpload", f"{lab.work_dir(lab.dut)}/native")
+    xdpgen = build_tool(lab.tg, "xdpgen", f"{lab.work_dir(lab.tg)}/native")
     there = f"{lab.work_dir(lab.dut)}/tap.o"
     lab.dut.put(program, there)
     sending = GeneratorSettings(

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from xdplab.formats.generator import Burst, Output, parse_output
-from xdplab.resources import room
+from xdplab.resources import shipped
 
 DOUBLE = Path(__file__).parent / "double"
-SCRIPTS = room("moongen_lua")
+SCRIPTS = shipped("moongen_lua")
 
 pytestmark = pytest.mark.skipif(shutil.which("luajit") is None, reason="needs luajit to run the Lua scripts")
 

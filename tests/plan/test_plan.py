@@ -14,7 +14,7 @@ from xdplab.errors import PlanError
 from xdplab.plan import Plan, estimate_s, load_plan, parse_plan, points_of, schedule
 from xdplab.plan.model import parse_load
 from xdplab.plan.points import select
-from xdplab.resources import room
+from xdplab.resources import shipped
 
 
 def make(**points: object) -> Plan:
@@ -126,9 +126,9 @@ def test_a_resolved_plan_reads_back_as_itself(tmp_path: Path) -> None:
     assert points_of(load_plan(tmp_path / "again.yaml"), "shared") == points_of(plan, "shared")
 
 
-@pytest.mark.parametrize("name", sorted(p.name for p in room("plans").glob("*.yaml")))
+@pytest.mark.parametrize("name", sorted(p.name for p in shipped("plans").glob("*.yaml")))
 def test_every_plan_of_the_house_can_be_scheduled(name: str) -> None:
-    plan = load_plan(room("plans") / name)
+    plan = load_plan(shipped("plans") / name)
     trials = schedule(plan, points_of(plan, "shared"))
     assert estimate_s(plan, trials) > 0
     assert any(t.point.program.accesses == 0 for t in trials)

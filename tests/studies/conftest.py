@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from xdplab.deploy.native import build_room
+from xdplab.deploy.native import build_tool
 from xdplab.formats.verifier_log import VerifiedProgram, parse_bpfverify
 from xdplab.hosts.local import LocalHost
-from xdplab.resources import room
+from xdplab.resources import shipped
 from xdplab.studies.verifier.compilers import compile_object, find_compilers
 from xdplab.studies.verifier.families import Member, source
 
@@ -28,14 +28,14 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def bpfverify(folder: Path) -> str:
-    return build_room(LocalHost(), "bpfverify", str(folder / "cache"))
+    return build_tool(LocalHost(), "bpfverify", str(folder / "cache"))
 
 
 @pytest.fixture(scope="session")
 def sanitized(folder: Path) -> str:
     """The same program with AddressSanitizer and UndefinedBehaviorSanitizer."""
     target = folder / "sanitized"
-    shutil.copytree(room("bpfverify"), target, ignore=shutil.ignore_patterns("*.o", "bpfverify", "fuzz"))
+    shutil.copytree(shipped("bpfverify"), target, ignore=shutil.ignore_patterns("*.o", "bpfverify", "fuzz"))
     subprocess.run(["make", "-s", "SANITIZE=1"], cwd=target, check=True, capture_output=True)
     return str(target / "bpfverify")
 

@@ -13,7 +13,7 @@ import pytest
 from studies_objects import CALLS, MAP_IN_MAP, cyclic, to_rela
 
 from xdplab.formats.verifier_log import parse_bpfverify
-from xdplab.resources import room
+from xdplab.resources import shipped
 
 SEED = 20250131
 
@@ -72,7 +72,7 @@ def fuzz(tmp_path: Path) -> str:
     entry = b"int LLVMFuzzerTestOneInput(const char *data, unsigned long size) { return 0; }"
     if subprocess.run(probe, input=entry, capture_output=True).returncode:
         pytest.skip("clang here comes without libFuzzer")
-    shutil.copytree(room("bpfverify"), tmp_path / "fuzz", ignore=shutil.ignore_patterns("*.o", "bpfverify", "fuzz"))
+    shutil.copytree(shipped("bpfverify"), tmp_path / "fuzz", ignore=shutil.ignore_patterns("*.o", "bpfverify", "fuzz"))
     subprocess.run(["make", "-s", "fuzz"], cwd=tmp_path / "fuzz", check=True, capture_output=True)
     return str(tmp_path / "fuzz" / "fuzz")
 

@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 
 from xdplab.errors import FormatError, ProgramError
-from xdplab.formats.microbench import Call
-from xdplab.formats.objdump import Step, parse_objdump
 from xdplab.programs.build import find_clang
-from xdplab.resources import room
+from xdplab.resources import shipped
 from xdplab.studies.execution import STUDY, ExecutionRun, Request
 from xdplab.studies.execution.benchmarks import BPF, USER, all_benchmarks
 from xdplab.studies.execution.enclosure import Flow, Work, complaints
+from xdplab.studies.execution.microbench import Call
+from xdplab.studies.execution.objdump import Step, parse_objdump
 from xdplab.studies.execution.objects import build, object_name
 from xdplab.studies.execution.proof import examine, require_results
 
@@ -40,7 +40,7 @@ BENCHMARKS = ("primes", "matrix", "array 100")
 @pytest.fixture(scope="module")
 def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("broken") / "microbench"
-    shutil.copytree(room("microbench"), folder, ignore=shutil.ignore_patterns("*.o", "*.so", "microbench"))
+    shutil.copytree(shipped("microbench"), folder, ignore=shutil.ignore_patterns("*.o", "*.so", "microbench"))
     for name in BENCHMARKS:
         benchmark = all_benchmarks()[name]
         (folder / f"kernels/{benchmark.kernel}.h").write_bytes(benchmark.header)

@@ -8,13 +8,13 @@ import subprocess
 
 import pytest
 
-from xdplab.deploy.native import build_room
-from xdplab.formats.jitbench import Bench, parse_jitbench
+from xdplab.deploy.native import build_tool
 from xdplab.hosts.local import LocalHost
-from xdplab.resources import room
+from xdplab.resources import shipped
 from xdplab.studies.jit import ebpf, subjects
 from xdplab.studies.jit.classes import CLASSES, SIZES
 from xdplab.studies.jit.filters import PACKET_FILTERS, SECCOMP_FILTERS
+from xdplab.studies.jit.jitbench import Bench, parse_jitbench
 from xdplab.studies.jit.subjects import Asked
 
 root = pytest.mark.skipif(os.geteuid() != 0, reason="loading raw programs and own networks ask for root")
@@ -22,14 +22,14 @@ root = pytest.mark.skipif(os.geteuid() != 0, reason="loading raw programs and ow
 
 @pytest.fixture(scope="module")
 def command(tmp_path_factory: pytest.TempPathFactory) -> str:
-    return build_room(LocalHost(), "jitbench", str(tmp_path_factory.mktemp("jitbench")))
+    return build_tool(LocalHost(), "jitbench", str(tmp_path_factory.mktemp("jitbench")))
 
 
 @pytest.fixture(scope="module")
 def sanitized(tmp_path_factory: pytest.TempPathFactory) -> str:
     """The same program with AddressSanitizer and UndefinedBehaviorSanitizer."""
     target = tmp_path_factory.mktemp("sanitized") / "jitbench"
-    shutil.copytree(room("jitbench"), target, ignore=shutil.ignore_patterns("*.o", "jitbench"))
+    shutil.copytree(shipped("jitbench"), target, ignore=shutil.ignore_patterns("*.o", "jitbench"))
     subprocess.run(["make", "-s", "SANITIZE=1"], cwd=target, check=True, capture_output=True)
     return str(target / "jitbench")
 

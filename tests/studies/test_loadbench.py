@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from xdplab.formats.loadbench import LoadBench, parse_loadbench
 from xdplab.studies.loading import study, subjects
+from xdplab.studies.loading.loadbench import LoadBench, parse_loadbench
 from xdplab.studies.loading.points import BPF, LoadingPoint
 
 pytestmark = pytest.mark.root

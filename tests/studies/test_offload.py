@@ -12,10 +12,9 @@ import pytest
 from xdplab.errors import PlanError, UnsupportedError
 from xdplab.hosts import Result
 from xdplab.programs import UserProgram, build
-from xdplab.resources import room
 from xdplab.studies.frame import Trial, silent
 from xdplab.studies.offload import STUDY, OffloadPoint, Request
-from xdplab.studies.offload.bench import ACCEPTED, Answer, kernels_words, read, write
+from xdplab.studies.offload.bench import ACCEPTED, PROBE, Answer, kernels_words, read, write
 from xdplab.studies.offload.points import kernel_of
 from xdplab.studies.offload.questions import QUESTIONS
 from xdplab.studies.offload.study import ANSWER, OffloadStudy
@@ -90,7 +89,7 @@ def test_a_place_is_a_kernel_and_a_way_to_run_it() -> None:
 def test_the_probe_compiles_as_it_is_asked_for(defines: dict[str, Any], tmp_path: Path) -> None:
     source = tmp_path / "probe.bpf.c"
     head = "".join(f"#define {name} {value}\n" for name, value in defines.items())
-    source.write_text(head + (room("offload_progs") / "probe.bpf.c").read_text())
+    source.write_text(head + PROBE.read_text())
     image = build(UserProgram(str(source)), tmp_path / "cache").image
     least = {"INSTRUCTIONS": 1000, "LOOKUP": 8}
     assert image.name == "probe"

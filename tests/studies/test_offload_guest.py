@@ -10,7 +10,7 @@ import pytest
 from tests.end_to_end.conftest import xdplab
 
 from xdplab import labs, programs
-from xdplab.deploy.native import build_room
+from xdplab.deploy.native import build_tool
 from xdplab.deploy.xdp import XdpRequest, attach
 from xdplab.errors import LabError, UnsupportedError
 from xdplab.hosts import LocalHost
@@ -63,8 +63,8 @@ def test_nothing_of_it_stays_in_the_guest(guest: str) -> None:
 def test_the_link_of_a_guests_lab_is_not_offloaded_to(guest: str) -> None:
     """What a plan's offload points there come to: `unsupported`, in these words."""
     with labs.use_lab(guest) as lab:
-        build_room(LocalHost(), "xdpload", str(lab.native_dir))
-        xdpload = build_room(lab.dut, "xdpload", f"{lab.work_dir(lab.dut)}/native")
+        build_tool(LocalHost(), "xdpload", str(lab.native_dir))
+        xdpload = build_tool(lab.dut, "xdpload", f"{lab.work_dir(lab.dut)}/native")
         there = f"{lab.work_dir(lab.dut)}/offloaded.o"
         lab.dut.put(programs.build(programs.ProgramSpec(workload="array", accesses=0), cache_directory()).object, there)
         with pytest.raises(UnsupportedError, match=r"the driver of vd0 \(veth\) does not take"):

@@ -15,7 +15,7 @@ import pytest
 from xdplab.errors import HostError, PlanError, UnsupportedError
 from xdplab.formats.generator import Burst, Histogram, Summary
 from xdplab.plan import Trial, parse_plan, points_of, schedule
-from xdplab.runner import Attempt
+from xdplab.run.state import Attempt
 from xdplab.studies.search.bisect import largest_accesses
 from xdplab.studies.search.mlr import search
 from xdplab.studies.search.offer import Offer, Offered

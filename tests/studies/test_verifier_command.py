@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from xdplab.cli import cli
 from xdplab.errors import ResultsError
-from xdplab.runner import read_state
+from xdplab.run.state import read_state
 from xdplab.studies.verifier import STUDY, Request
 from xdplab.studies.verifier.compilers import find_compilers
 from xdplab.studies.verifier.study import VerifierStudy

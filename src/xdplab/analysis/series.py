@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 import pandas as pd
 
 from xdplab.analysis.values import Row, is_null, records
-from xdplab.store.metrics import METRICS
+from xdplab.run.metrics import METRICS
 
 # What stays the same along a series, apart from the program.
 SETTING = (

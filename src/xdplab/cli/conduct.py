@@ -10,8 +10,7 @@ import click
 import pandas as pd
 
 from xdplab.cli.common import console, show
-from xdplab.runner import observer_for
-from xdplab.runner.progress import ending
+from xdplab.run.progress import ending, observer_for
 from xdplab.studies.frame import Kind, P, R, StudyRun, silent
 
 F = TypeVar("F", bound=Callable[..., Any])

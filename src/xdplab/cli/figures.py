@@ -11,10 +11,10 @@ from xdplab.analysis.compare import compare as compare_runs
 from xdplab.cli.common import console, show
 from xdplab.cli.conduct import draw as draw_study
 from xdplab.figures import CATALOGUE, STYLES
-from xdplab.store import RunDirectory
+from xdplab.run.rundir import RunDirectory
 from xdplab.studies.catalogue import kind_of
-from xdplab.trial import runs
-from xdplab.trial.explain import explain
+from xdplab.studies.traffic import runs
+from xdplab.studies.traffic.explain import explain
 
 RUN = click.argument("directory", metavar="RUN", type=click.Path(path_type=Path))
 

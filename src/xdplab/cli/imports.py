@@ -9,12 +9,12 @@ from typing import cast
 import click
 
 from xdplab.cli.common import console
-from xdplab.figures import thesis_album
-from xdplab.figures.published import figure_named
-from xdplab.figures.published_check import check_marks, read_marks
 from xdplab.figures.save import FORMATS
-from xdplab.figures.thesis_words import LANGUAGES, Language
-from xdplab.trial import imported
+from xdplab.thesis import album as thesis_album
+from xdplab.thesis import imported
+from xdplab.thesis.published import figure_named
+from xdplab.thesis.published_check import check_marks, read_marks
+from xdplab.thesis.words import LANGUAGES, Language
 
 PATHS = click.argument("paths", metavar="PATH...", nargs=-1, required=True, type=click.Path(path_type=Path))
 

@@ -11,7 +11,7 @@ from xdplab.cli.common import console, parse_only, show
 from xdplab.cli.run import PLAN_OR_NAME, find_plan
 from xdplab.labs import default_arrangement
 from xdplab.plan import Plan, estimate_s, load_plan
-from xdplab.trial.planned import plan_trials
+from xdplab.studies.traffic.planned import plan_trials
 
 
 @click.command()

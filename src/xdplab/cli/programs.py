@@ -9,10 +9,10 @@ from typing import Any
 import click
 
 from xdplab.cli.common import console
-from xdplab.deploy.native import build_room
+from xdplab.deploy.native import build_tool
 from xdplab.programs import Program, ProgramSpec, load_report, program, prove
 from xdplab.programs.spec import FORMS, MAP_TYPES, OPS
-from xdplab.trial import runs
+from xdplab.studies.traffic import runs
 
 
 def _program_options(command: Any) -> Any:
@@ -70,7 +70,7 @@ def prove_command(lab_name: str | None, /, what: str, as_json: bool, **fields: A
     else:
         with runs.lab_for(lab_name) as lab:
             folder = f"{lab.work_dir(lab.dut)}/programs/{made.built.hash}"
-            xdpload = build_room(lab.dut, "xdpload", f"{lab.work_dir(lab.dut)}/native")
+            xdpload = build_tool(lab.dut, "xdpload", f"{lab.work_dir(lab.dut)}/native")
             found["load"] = asdict(load_report(lab.dut, xdpload, made.built, folder))
             if isinstance(made.spec, ProgramSpec):
                 found["proof"] = asdict(prove(made.built, lab.dut, xdpload=xdpload, folder=folder, user=True))

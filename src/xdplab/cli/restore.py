@@ -9,7 +9,7 @@ from xdplab.deploy.device import restore_remembered
 from xdplab.deploy.dpdk import give_back
 from xdplab.labs import open_lab
 from xdplab.labs.doctor_tune import undo
-from xdplab.trial.study import endpoints, state_dir
+from xdplab.studies.traffic.study import endpoints, state_dir
 
 
 @click.command()

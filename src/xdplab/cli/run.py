@@ -14,16 +14,16 @@ from xdplab.cli.conduct import go_on
 from xdplab.errors import LabError
 from xdplab.labs import Lab
 from xdplab.plan import load_plan
-from xdplab.resources import room
-from xdplab.runner import Observer, RunState, observer_for, read_state
-from xdplab.runner.progress import ending
-from xdplab.store import RunDirectory
+from xdplab.resources import shipped
+from xdplab.run.progress import Observer, ending, observer_for
+from xdplab.run.rundir import RunDirectory
+from xdplab.run.state import RunState, read_state
 from xdplab.studies.catalogue import kind_of
-from xdplab.trial import runs
-from xdplab.trial.pdr import keep_pdr
+from xdplab.studies.traffic import runs
+from xdplab.studies.traffic.pdr import keep_pdr
 
 if TYPE_CHECKING:
-    from xdplab.trial.fleet import JoinedLabs
+    from xdplab.studies.traffic.fleet import JoinedLabs
 
 LABS = click.option("--labs", metavar="A,B,…", help="Share the blocks among equal labs, all at once.")
 SCHEDULER = click.option("--scheduler", metavar="ADDRESS", help="With --labs: a Dask scheduler that has workers there.")
@@ -31,9 +31,9 @@ PLAN_OR_NAME = click.argument("plan", metavar="PLAN", default="quick")
 
 
 def find_plan(name: str) -> Path:
-    """A plan file, or the name of one of the house's plans (``quick``, ``smoke``, ``thesis``)."""
+    """A plan file, or the name of a shipped plan (``quick``, ``smoke``, ``thesis``)."""
     path = Path(name)
-    own = room("plans") / f"{name}.yaml"
+    own = shipped("plans") / f"{name}.yaml"
     return own if not path.exists() and own.exists() else path
 
 
@@ -112,7 +112,7 @@ def _several(labs: str | None, scheduler: str | None) -> tuple[str, ...]:
 
 
 def _joined(labs: tuple[str, ...], scheduler: str | None) -> AbstractContextManager[JoinedLabs]:
-    from xdplab.trial.fleet import joined  # Dask takes a second to load, which a run in one lab need not wait for
+    from xdplab.studies.traffic.fleet import joined
 
     return joined(labs, scheduler)
 

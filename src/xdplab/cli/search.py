@@ -14,14 +14,15 @@ from xdplab.cli.run import PLAN_OR_NAME, find_plan
 from xdplab.errors import ResultsError
 from xdplab.labs import Lab
 from xdplab.plan import Plan, load_plan
-from xdplab.runner import observer_for, run_trials
-from xdplab.store import RunDirectory
+from xdplab.run.engine import run_trials
+from xdplab.run.progress import observer_for
+from xdplab.run.rundir import RunDirectory
 from xdplab.studies.search.profile import PROFILES, Profile, profile
 from xdplab.studies.search.rows import TABLE, remarks, search_table, shown
 from xdplab.studies.search.study import SearchStudy
-from xdplab.trial import runs
-from xdplab.trial.bench import TrialBench
-from xdplab.trial.planned import run_plan, run_trials_of
+from xdplab.studies.traffic import runs
+from xdplab.studies.traffic.bench import TrialBench
+from xdplab.studies.traffic.planned import run_plan, run_trials_of
 
 ASKED = "search.json"
 """What a search was asked for, kept in its run: one that goes on must not go on differently."""

@@ -1,9 +1,9 @@
 """Native C on a host: sent as source, built there, kept by content.
 
-A C room (xdpload, xdpgen, afxdp_user) and the user-space copy of a workload are compiled on the host that runs them,
-because only that host knows its libraries and CPU. The result lies in a cache directory of the host under a name made
-of the sources' content and the compilers' versions. It appears there by one rename, so that an interrupted build leaves
-nothing that looks finished.
+A C tool (xdpload, xdpgen, afxdp_user, …) and the user-space build of a workload are compiled on the host that runs
+them, because only that host knows its libraries and CPU. The result is in a cache directory of the host, under a name
+made of the sources' content and the compilers' versions. It appears there by one rename, so that an interrupted build
+leaves nothing that looks finished.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pathlib import Path, PurePosixPath
 
 from xdplab.errors import HostError
 from xdplab.hosts.base import Host, Result
-from xdplab.resources import room
+from xdplab.resources import shipped
 
 BUILD_DEADLINE_S = 120.0
 WORKLOAD_FLAGS = ("-O2", "-fPIC", "-shared")
@@ -56,12 +56,12 @@ class _Build:
         return digest.hexdigest()[:16]
 
 
-def build_room(host: Host, name: str, cache_dir: str, *, deadline_s: float = BUILD_DEADLINE_S) -> str:
-    """Build the C room ``name`` on ``host`` and return the path of its binary, which bears the room's name.
+def build_tool(host: Host, name: str, cache_dir: str, *, deadline_s: float = BUILD_DEADLINE_S) -> str:
+    """Build the C tool ``name`` on ``host`` and return the path of its binary, which has the same name.
 
     Raises HostError naming the missing tool and its Debian package, or with the compiler's last words.
     """
-    build = _Build(name, _sources(room(name)), ("make",), name, ("make", "cc", "clang"))
+    build = _Build(name, _sources(shipped(name)), ("make",), name, ("make", "cc", "clang"))
     return _build(host, build, cache_dir, deadline_s)
 
 
@@ -76,7 +76,7 @@ def build_workload(
 ) -> str:
     """Compile the user-space workload ``source`` on ``host`` and return the path of its ``workload.so``.
 
-    ``headers`` are the files it includes by name. Raises HostError as `build_room` does.
+    ``headers`` are the files it includes by name. Raises HostError as `build_tool` does.
     """
     files = {name: text.encode() for name, text in (headers or {}).items()} | {"workload.c": source.encode()}
     command = ("cc", *flags, "-I.", "-o", "workload.so", "workload.c")
@@ -84,7 +84,7 @@ def build_workload(
 
 
 def _sources(folder: Path) -> dict[str, bytes]:
-    """Read what a room is built from; objects and binaries of a local build stay behind."""
+    """Read what a tool is built from; objects and binaries of a local build are left out."""
     found = (path for pattern in _SOURCE_PATTERNS for path in folder.rglob(pattern))
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in sorted(found)}
 
@@ -138,7 +138,9 @@ def _tar(files: Mapping[str, bytes]) -> bytes:
 
 
 def _failure(host: Host, build: _Build, result: Result) -> HostError:
-    lines = (result.error_text or result.text.strip()).splitlines() or [f"exit code {result.exit_code}, and no word"]
+    lines = (result.error_text or result.text.strip()).splitlines() or [
+        f"exit code {result.exit_code}, and it printed nothing"
+    ]
     for pattern, package in _HEADER_PACKAGES:
         if line := next((line for line in lines if re.search(pattern, line)), None):
             return HostError(f"{host.name}: {build.label} does not build: {line}", remedy=f"apt install {package}")

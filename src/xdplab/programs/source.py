@@ -7,7 +7,7 @@ from functools import cache
 import jinja2
 
 from xdplab.programs.spec import BLOCK, WORD_BYTES, ProgramSpec
-from xdplab.resources import room
+from xdplab.resources import shipped
 
 USER_FLAGS = ("-O2", "-fPIC", "-shared")
 """How the twin is compiled: ``cc`` with these, its source, ``-o workload.so``."""
@@ -61,7 +61,7 @@ def _summary(spec: ProgramSpec) -> str:
 @cache
 def _templates() -> jinja2.Environment:
     return jinja2.Environment(
-        loader=jinja2.FileSystemLoader(room("xdp_progs")),
+        loader=jinja2.FileSystemLoader(shipped("xdp_progs")),
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,

@@ -6,7 +6,7 @@ import importlib
 from typing import Any
 
 from xdplab.errors import ResultsError
-from xdplab.store import RunDirectory
+from xdplab.run.rundir import RunDirectory
 from xdplab.studies.frame import Kind, study_of
 
 STUDIES = ("verifier", "execution", "loading", "jit", "offload")

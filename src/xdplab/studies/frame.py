@@ -25,8 +25,10 @@ from xdplab.figures import Drawn, FigureError, NotApplicableError, View, save
 from xdplab.figures import draw as draw_view
 from xdplab.figures.draw import Panels
 from xdplab.figures.save import write_whole
-from xdplab.runner import Attempt, Observer, PlainObserver, RunState, Study, read_state, run_trials
-from xdplab.store import RunDirectory
+from xdplab.run.engine import Study, run_trials
+from xdplab.run.progress import Observer, PlainObserver
+from xdplab.run.rundir import RunDirectory
+from xdplab.run.state import Attempt, RunState, read_state
 from xdplab.studies.tables import Table, markdown, write_tables
 
 

@@ -8,10 +8,10 @@ from functools import cache
 from xdplab.programs.contents import user_state
 from xdplab.programs.source import kernel_source
 from xdplab.programs.spec import ProgramSpec
-from xdplab.resources import room
+from xdplab.resources import shipped
 from xdplab.studies.execution.enclosure import Work
 
-ROOM = "microbench"
+NATIVE = "microbench"
 BPF, MODULE, USER = "bpf", "module", "user"
 WRAPPERS = (BPF, MODULE, USER)
 CLOCKS = {BPF: "bpf_ktime_get_ns", MODULE: "ktime_get_mono_fast_ns", USER: "clock_gettime"}
@@ -57,7 +57,7 @@ class Benchmark:
         """The text of the kernel."""
         if self.spec is not None:
             return kernel_source(self.spec).encode()
-        return (room(ROOM) / "kernels" / f"{self.kernel}.h").read_bytes()
+        return (shipped(NATIVE) / "kernels" / f"{self.kernel}.h").read_bytes()
 
     @property
     def state(self) -> bytes:

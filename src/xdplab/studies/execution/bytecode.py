@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from xdplab.formats.objdump import Kind, Step
 from xdplab.programs.disassembly import disassemble
 from xdplab.programs.image import Image, Insn, read_image
+from xdplab.studies.execution.objdump import Kind, Step
 
 HELPERS = {
     1: "bpf_map_lookup_elem",

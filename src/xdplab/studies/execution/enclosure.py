@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from xdplab.formats.objdump import Step
+from xdplab.studies.execution.objdump import Step
 
 MOST_LOADS_OUTSIDE = 8
 """What a wrapper itself reads: its arguments, the packet's bounds, the input."""

@@ -11,8 +11,8 @@ from xdplab.errors import ProgramError
 from xdplab.labs import modules
 from xdplab.labs.modules import BuildTree
 from xdplab.programs.build import find_clang
-from xdplab.resources import room
-from xdplab.studies.execution.benchmarks import BPF, MODULE, ROOM, USER, Benchmark
+from xdplab.resources import shipped
+from xdplab.studies.execution.benchmarks import BPF, MODULE, NATIVE, USER, Benchmark
 
 MODULE_NAME = "xdplab_microbench"
 MAKE_S = 300.0
@@ -48,7 +48,7 @@ def build_module(tree: BuildTree, benchmarks: Iterable[Benchmark]) -> Path:
     kernels = sorted({b.kernel for b in benchmarks if MODULE in b.wrappers})
     chosen = {b.kernel: b for b in benchmarks}
     sources = {path: text for path, text in _sources(chosen.values()).items() if path.endswith(".h")}
-    sources["module/main.c"] = (room(ROOM) / "module/main.c").read_bytes()
+    sources["module/main.c"] = (shipped(NATIVE) / "module/main.c").read_bytes()
     sources["module/list.h"] = "".join(f"BENCHMARK({kernel})\n" for kernel in kernels).encode()
     for kernel in kernels:
         words = f'#define NAME {kernel}\n#define KERNEL "../kernels/{kernel}.h"\n#include "module/bench.h"\n'
@@ -59,8 +59,8 @@ def build_module(tree: BuildTree, benchmarks: Iterable[Benchmark]) -> Path:
 
 
 def _sources(benchmarks: Iterable[Benchmark]) -> dict[str, bytes]:
-    """Return the room's C by relative path, generated kernels among it."""
-    folder = room(ROOM)
+    """Return the C of the benchmarks by relative path, generated kernels included."""
+    folder = shipped(NATIVE)
     parts = ("kernels/*.h", "bpf/*", "user/*.c", "module/*.h", "record.h", "Makefile")
     found = {p.relative_to(folder).as_posix(): p.read_bytes() for part in parts for p in sorted(folder.glob(part))}
     return found | {f"kernels/{b.kernel}.h": b.header for b in benchmarks}

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from xdplab.errors import ProgramError
-from xdplab.formats.microbench import Call
-from xdplab.formats.objdump import Step, parse_objdump
 from xdplab.programs.build import run_tool
 from xdplab.studies.execution.benchmarks import BPF, CHAIN_LINK, CLOCKS, MODULE, Benchmark
 from xdplab.studies.execution.bytecode import entry_of, steps_of
 from xdplab.studies.execution.enclosure import Flow, complaints
+from xdplab.studies.execution.microbench import Call
+from xdplab.studies.execution.objdump import Step, parse_objdump
 
 CLOCK_READS = 100
 """READS of kernels/clock_sum.h."""

@@ -8,9 +8,9 @@ from typing import Any
 
 import pandas as pd
 
-from xdplab.formats.microbench import parse_microbench
-from xdplab.runner import Attempt
+from xdplab.run.state import Attempt
 from xdplab.studies.execution.benchmarks import all_benchmarks
+from xdplab.studies.execution.microbench import parse_microbench
 from xdplab.studies.execution.points import ExecutionPoint, Request, Trial
 from xdplab.studies.execution.study import CALLS
 from xdplab.studies.frame import StudyRun

@@ -9,15 +9,15 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from xdplab.deploy.native import build_room
+from xdplab.deploy.native import build_tool
 from xdplab.errors import LabError, ProgramError, UnsupportedError, XdplabError
-from xdplab.formats.microbench import Microbench, parse_microbench
 from xdplab.hosts.local import LocalHost
 from xdplab.labs import modules
 from xdplab.programs import cache_directory
 from xdplab.studies.execution import own
-from xdplab.studies.execution.benchmarks import MODULE, ROOM, Benchmark
+from xdplab.studies.execution.benchmarks import MODULE, NATIVE, Benchmark
 from xdplab.studies.execution.caches import largest_cache_bytes
+from xdplab.studies.execution.microbench import Microbench, parse_microbench
 from xdplab.studies.execution.objects import MODULE_NAME, build_module, object_name
 from xdplab.studies.execution.points import BACKENDS, ExecutionPoint, Request, Trial, calls_of, chosen
 from xdplab.studies.execution.proof import examine, require_results
@@ -149,7 +149,7 @@ _JIT = {"interpreter": False, "jit": True}
 
 def driver() -> str:
     """Build microbench on this machine, whose root every lab's guest has too; return its path."""
-    return build_room(LocalHost(), ROOM, str(cache_directory().parent / "native"))
+    return build_tool(LocalHost(), NATIVE, str(cache_directory().parent / "native"))
 
 
 def reference(benchmarks: dict[str, Benchmark], folder: Path, calls: int) -> dict[str, list[int]]:

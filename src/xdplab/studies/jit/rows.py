@@ -9,14 +9,14 @@ from typing import Any
 
 import pandas as pd
 
-from xdplab.formats.jitbench import Subject, parse_jitbench
-from xdplab.formats.test_bpf import TestLine, parse_test_bpf
-from xdplab.runner import Attempt
+from xdplab.run.state import Attempt
 from xdplab.studies.frame import StudyRun
 from xdplab.studies.jit.classes import SIZES
+from xdplab.studies.jit.jitbench import Subject, parse_jitbench
 from xdplab.studies.jit.points import FILTERS, INSN_CLASSES, TEST_BPF, TRAFFIC, JitPoint, JitRequest
 from xdplab.studies.jit.study import ASKED, BENCH, LOG, TESTS
 from xdplab.studies.jit.subjects import NONE, OPEN, PAYLOADS, SHORTEST, same
+from xdplab.studies.jit.testbpf_log import TestLine, parse_test_bpf
 from xdplab.studies.tables import Column, typed
 
 UNITS = {"time": "ns", "instructions": "instructions"}

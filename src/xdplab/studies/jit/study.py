@@ -9,21 +9,21 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from xdplab.deploy.native import build_room
+from xdplab.deploy.native import build_tool
 from xdplab.errors import HostError, UnsupportedError
-from xdplab.formats.jitbench import parse_jitbench
-from xdplab.formats.test_bpf import parse_test_bpf
 from xdplab.hosts.local import LocalHost
 from xdplab.studies.frame import Trial
 from xdplab.studies.jit import ebpf, subjects
 from xdplab.studies.jit.cbpf import Op
 from xdplab.studies.jit.classes import CLASSES
+from xdplab.studies.jit.jitbench import parse_jitbench
 from xdplab.studies.jit.kerneltests import find_tests, run_suite
 from xdplab.studies.jit.module import KnownTest
 from xdplab.studies.jit.points import FILTERS, INSN_CLASSES, JIT, TEST_BPF, TRAFFIC, JitPoint
+from xdplab.studies.jit.testbpf_log import parse_test_bpf
 from xdplab.studies.places import Place, place_of
 
-ROOM = "jitbench"
+NATIVE = "jitbench"
 TESTS, LOG, BENCH, ASKED = "tests.json", "test_bpf-{:02}.log", "jitbench.jsonl", "asked.jsonl"
 DEADLINE_S = 120.0
 
@@ -64,7 +64,7 @@ class JitStudy:
         self._tests: list[KnownTest] | None = None
 
     def enter_block(self, trials: Sequence[Trial[JitPoint]]) -> None:
-        command = build_room(LocalHost(), ROOM, str(self._cache_dir))
+        command = build_tool(LocalHost(), NATIVE, str(self._cache_dir))
         self._place = self._stack.enter_context(place_of(trials[0].point.place))
         self._command = self._place.put(Path(command), mode=0o755)
         self._tests = None

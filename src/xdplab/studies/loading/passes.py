@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from xdplab.errors import UnsupportedError
-from xdplab.formats.ftrace import parse_function_graph
-from xdplab.formats.loadbench import LoadBench, parse_loadbench
-from xdplab.formats.perf_stacks import parse_kernel_stacks
+from xdplab.studies.loading.ftrace import parse_function_graph
+from xdplab.studies.loading.loadbench import LoadBench, parse_loadbench
+from xdplab.studies.loading.perf_stacks import parse_kernel_stacks
 from xdplab.studies.loading.points import BPF, LoadingRequest
 from xdplab.studies.places import HOST, Place
 

@@ -10,10 +10,10 @@ from typing import Any
 
 import pandas as pd
 
-from xdplab.formats.ftrace import Call, parse_function_graph
-from xdplab.formats.loadbench import Counts, parse_loadbench
-from xdplab.runner import Attempt
+from xdplab.run.state import Attempt
 from xdplab.studies.frame import StudyRun
+from xdplab.studies.loading.ftrace import Call, parse_function_graph
+from xdplab.studies.loading.loadbench import Counts, parse_loadbench
 from xdplab.studies.loading.passes import LOGGED, PLAIN, STACKS, TRACE, TRACED, shares
 from xdplab.studies.loading.points import BPF, MODULE, LoadingPoint, LoadingRequest
 from xdplab.studies.loading.study import COMPILED, SECTIONS

@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from xdplab.deploy.native import build_room
+from xdplab.deploy.native import build_tool
 from xdplab.errors import LabError, UnsupportedError
 from xdplab.hosts.local import LocalHost
 from xdplab.labs.modules import BuildTree
@@ -68,7 +68,7 @@ class LoadingStudy:
 
 def driver() -> str:
     """Build loadbench on this machine, whose root every lab's guest has too; return its path."""
-    return build_room(LocalHost(), subjects.ROOM, str(cache_directory().parent / "native"))
+    return build_tool(LocalHost(), subjects.NATIVE, str(cache_directory().parent / "native"))
 
 
 def _bpf(point: LoadingPoint, raw: Path) -> Path:

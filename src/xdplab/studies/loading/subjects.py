@@ -17,10 +17,10 @@ from xdplab.labs.modules import BuildTree
 from xdplab.programs import BuiltProgram, ProgramSpec, UserProgram, build, cache_directory
 from xdplab.programs.build import compile_command, find_clang, run_tool
 from xdplab.programs.source import kernel_source
-from xdplab.resources import room
+from xdplab.resources import shipped
 from xdplab.studies.loading.points import CLOCK, LoadingPoint
 
-ROOM = "loadbench"
+NATIVE = "loadbench"
 MODULE_NAME = "xdplab_load"
 _SUBJECTS = "subjects"
 _KBUILD = f"ccflags-y := -std=gnu11 -Wno-declaration-after-statement\nobj-m := {MODULE_NAME}.o\n"
@@ -32,7 +32,7 @@ _ALLOCATED, _EXECUTED, _WRITTEN = 2, 4, 1
 def program_of(point: LoadingPoint) -> ProgramSpec | UserProgram:
     """Return what the point's program does."""
     if point.program == CLOCK:
-        return UserProgram(str(room(ROOM) / _SUBJECTS / "clock.bpf.c"), action="pass")
+        return UserProgram(str(shipped(NATIVE) / _SUBJECTS / "clock.bpf.c"), action="pass")
     return ProgramSpec(point.program, point.accesses or 0, "read", point.form or "bounded")
 
 
@@ -43,7 +43,7 @@ def bpf_object(point: LoadingPoint) -> BuiltProgram:
 
 def module_sources(point: LoadingPoint) -> dict[str, bytes]:
     """Return the C text of the point's module by relative path."""
-    folder, program = room(ROOM) / _SUBJECTS, program_of(point)
+    folder, program = shipped(NATIVE) / _SUBJECTS, program_of(point)
     text = kernel_source(program).encode() if isinstance(program, ProgramSpec) else (folder / f"{CLOCK}.h").read_bytes()
     return {
         f"{MODULE_NAME}.c": (folder / "module.c").read_bytes(),

@@ -8,8 +8,7 @@ from contextlib import suppress
 
 from xdplab.deploy.xdp import XdpLoader, XdpRequest, attach
 from xdplab.errors import HostError, XdplabError
-from xdplab.formats import bpftool
-from xdplab.studies.offload import netdevsim
+from xdplab.studies.offload import bpftool, netdevsim
 from xdplab.studies.offload.bench import ACCEPTED, NOTHING, REFUSED, SESSION_S, Answer, Bench, Defines, Held
 
 LENGTHS = (1_000, 10_000, 100_000)

@@ -11,13 +11,13 @@ from typing import Any, NamedTuple
 
 from xdplab.deploy.xdp import Attached, InKernel, Loaded, XdpLoader, XdpRequest, attach, attached_program, verify
 from xdplab.errors import HostError, XdplabError
-from xdplab.formats import bpftool as bpftool_format
 from xdplab.formats.verifier_log import last_words
 from xdplab.hosts import Host, Result
 from xdplab.programs import UserProgram, build, cache_directory
-from xdplab.resources import room
+from xdplab.studies.offload import bpftool as bpftool_format
 from xdplab.studies.offload.netdevsim import Card
 
+PROBE = Path(__file__).parent / "programs" / "probe.bpf.c"
 SESSION_S = 60.0
 AT_FIRST = {"bpf_bind_verifier_delay": "0", "bpf_tc_non_bound_accept": "N"}
 """What the driver's switches are in a new card; all others say yes."""
@@ -75,7 +75,7 @@ class Bench:
         source = cache_directory().parent / "offload" / f"{name}.bpf.c"
         source.parent.mkdir(parents=True, exist_ok=True)
         head = "".join(f"#define {key} {value}\n" for key, value in defines.items())
-        source.write_text(head + (room("offload_progs") / "probe.bpf.c").read_text())
+        source.write_text(head + PROBE.read_text())
         target = f"{self.folder}/{name}.o"
         if target not in self.placed:
             self.host.put(build(UserProgram(str(source)), cache_directory()).object, target)

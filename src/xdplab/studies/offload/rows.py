@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from xdplab.runner import Attempt
+from xdplab.run.state import Attempt
 from xdplab.studies.frame import StudyRun, Trial
 from xdplab.studies.offload.bench import read
 from xdplab.studies.offload.points import OffloadPoint, Request, kernel_of

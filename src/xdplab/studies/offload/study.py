@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from xdplab.deploy.native import build_room
+from xdplab.deploy.native import build_tool
 from xdplab.hosts.local import LocalHost
 from xdplab.labs import Lab, use_lab
 from xdplab.studies.frame import Trial
@@ -46,7 +46,7 @@ class OffloadStudy:
         guest = lab.host("guest")
         cards = self._stack.enter_context(netdevsim.in_guest(guest, module, CARDS))
         xdpload = f"{_FOLDER}/xdpload"
-        guest.put(Path(build_room(LocalHost(), "xdpload", str(lab.native_dir))), xdpload, mode=0o755)
+        guest.put(Path(build_tool(LocalHost(), "xdpload", str(lab.native_dir))), xdpload, mode=0o755)
         return Bench(guest, xdpload, _FOLDER, cards[ONE], cards[OTHER], PLAIN)
 
     def leave_block(self) -> None:

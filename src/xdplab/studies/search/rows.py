@@ -8,8 +8,8 @@ from typing import Any
 import pandas as pd
 
 from xdplab.plan import Trial
-from xdplab.runner import Attempt, read_state
-from xdplab.store import RunDirectory
+from xdplab.run.rundir import RunDirectory
+from xdplab.run.state import Attempt, read_state
 
 COLUMNS = (
     *("ndr_pps", "ndr_upper_pps", "pdr_pps", "pdr_upper_pps"),

@@ -1,15 +1,17 @@
-"""Programs that grow: C text from the templates in verifier_progs, by one size N and a few options."""
+"""Programs that grow: C text from the templates in `programs/`, by one size N and a few options."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
+from pathlib import Path
 
 import jinja2
 
 from xdplab.errors import PlanError
-from xdplab.resources import room
+
+PROGRAMS = Path(__file__).parent / "programs"
 
 
 @dataclass(frozen=True)
@@ -72,7 +74,7 @@ def source(member: Member) -> str:
 @cache
 def _templates() -> jinja2.Environment:
     return jinja2.Environment(
-        loader=jinja2.FileSystemLoader(room("verifier_progs")),
+        loader=jinja2.FileSystemLoader(PROGRAMS),
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,

@@ -7,13 +7,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from xdplab.deploy.native import build_room
+from xdplab.deploy.native import build_tool
 from xdplab.errors import HostError
 from xdplab.hosts.local import LocalHost
-from xdplab.resources import room
 from xdplab.studies.places import HOST, Place, place_of
+from xdplab.studies.verifier.families import PROGRAMS
 
-ROOM = "bpfverify"
+NATIVE = "bpfverify"
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Machine:
 @contextmanager
 def machine_of(kernel: str, cache_dir: Path, types: Path) -> Iterator[Machine]:
     """Give the machine that runs a kernel; a guest boots for it, and ends with the block."""
-    command = build_room(LocalHost(), ROOM, str(cache_dir))
+    command = build_tool(LocalHost(), NATIVE, str(cache_dir))
     with place_of(kernel if kernel == HOST else f"vm:{kernel}:count") as place:
         if kernel != HOST:
             # Where it cannot be mounted, the charged peak stays unknown, and says so.
@@ -46,4 +46,4 @@ def machine_of(kernel: str, cache_dir: Path, types: Path) -> Iterator[Machine]:
 
 def known_types() -> str:
     """Return the table of types that comes with the study."""
-    return (room("verifier_progs") / "known.types").read_text()
+    return (PROGRAMS / "known.types").read_text()

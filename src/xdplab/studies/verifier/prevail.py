@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from xdplab.errors import PlanError
-from xdplab.formats.prevail import TOOL, Generation, PrevailAnswer, parse_answer, parse_list
 from xdplab.formats.reading import as_object, json_of
 from xdplab.hosts.local import LocalHost
+from xdplab.studies.verifier.prevail_output import TOOL, Generation, PrevailAnswer, parse_answer, parse_list
 
 COMMANDS: tuple[Generation, ...] = ("prevail", "check")
 _HELP = "PREVAIL is a new eBPF verifier"

@@ -13,8 +13,8 @@ import pandas as pd
 
 from xdplab.formats.reading import lines_of
 from xdplab.formats.verifier_log import VerifiedProgram, parse_bpfverify
-from xdplab.runner import Attempt, read_state
-from xdplab.store import RunDirectory
+from xdplab.run.rundir import RunDirectory
+from xdplab.run.state import Attempt, read_state
 from xdplab.studies.tables import Column, typed
 from xdplab.studies.verifier.largest import Probe, answer
 from xdplab.studies.verifier.points import LINUX, VerifierTrial

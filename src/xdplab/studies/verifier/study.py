@@ -9,14 +9,14 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from xdplab.deploy.native import build_room
+from xdplab.deploy.native import build_tool
 from xdplab.errors import ProgramError
 from xdplab.formats.verifier_log import parse_bpfverify
 from xdplab.hosts.local import LocalHost
 from xdplab.studies.verifier.compilers import Compiler, compile_object
 from xdplab.studies.verifier.families import Member, source
 from xdplab.studies.verifier.largest import Probe, search
-from xdplab.studies.verifier.machines import ROOM, Machine, machine_of
+from xdplab.studies.verifier.machines import NATIVE, Machine, machine_of
 from xdplab.studies.verifier.points import LINUX, VerifierPoint, VerifierTrial
 from xdplab.studies.verifier.prevail import Limits, Prevail, Runner
 
@@ -104,7 +104,7 @@ class VerifierStudy:
         if prevail is None:
             raise ProgramError(f"{point.verifier} is not here any more", remedy="name it with --prevail and resume")
         facts.update(generation=prevail.generation, clock="time")
-        runner = Runner(build_room(LocalHost(), ROOM, str(self._means.cache_dir)), self._means.limits)
+        runner = Runner(build_tool(LocalHost(), NATIVE, str(self._means.cache_dir)), self._means.limits)
         path = self._object(point)
         with (raw / PREVAIL_RAW).open("w") as file:
             for section, name in runner.programs(prevail, path):

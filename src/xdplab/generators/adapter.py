@@ -1,0 +1,94 @@
+"""A generator's adapter: how its arguments are written, and what its engines can do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from xdplab.errors import UnsupportedError
+from xdplab.generators.capabilities import Capabilities
+from xdplab.generators.settings import GeneratorSettings
+
+
+@dataclass(frozen=True)
+class Adapter:
+    """``argv`` turns settings and the path of the binary into a command that takes bursts from its standard input.
+
+    ``start_s`` is how long it may take to be ready.
+    """
+
+    name: str
+    argv: Callable[[GeneratorSettings, str], list[str]]
+    capabilities: Mapping[str, Capabilities]
+    start_s: float = 15.0
+
+    def capability(self, engine: str) -> Capabilities:
+        """Return what ``engine`` can do. Raises UnsupportedError where the generator has no such engine."""
+        if engine not in self.capabilities:
+            known = ", ".join(self.capabilities)
+            raise UnsupportedError(f"{self.name} has no engine {engine!r}", remedy=f"it has {known}")
+        return self.capabilities[engine]
+
+
+def traffic_options(s: GeneratorSettings) -> dict[str, object]:
+    """Return the options that every generator takes under the same name."""
+    return {
+        "queues": s.queues,
+        "frame-bytes": s.frame_bytes,
+        "flows": s.flows,
+        "load": "max" if s.rate_pps is None else f"{s.rate_pps:.15g}",
+        "run-id": s.run_id,
+        "src-mac": s.src_mac,
+        "dst-mac": s.dst_mac,
+        "src-ip": s.src_ip,
+        "dst-ip": s.dst_ip,
+        "src-ip-stride": s.src_ip_stride,
+        "dst-ip-stride": s.dst_ip_stride,
+        "src-port": s.src_port,
+        "dst-port": s.dst_port,
+        "port-stride": s.port_stride,
+        "stamp": s.stamp,
+        "settle": f"{s.settle_s:g}",
+        "max-frames": s.max_frames,
+        "batch": s.batch,
+    }
+
+
+def as_words(options: Mapping[str, object]) -> list[str]:
+    """Return the options as arguments; one that is None is left to the generator."""
+    return [word for name, value in options.items() if value is not None for word in (f"--{name}", str(value))]
+
+
+def xdpgen_argv(settings: GeneratorSettings, binary: str) -> list[str]:
+    """Return xdpgen's command in step mode."""
+    s = settings
+    cpus = ",".join(map(str, s.cpus)) or None
+    own = {"interface": s.interface, "engine": s.engine, "cpus": cpus, "fifo": s.fifo, "frames": s.frames}
+    words = as_words({**own, **traffic_options(s)})
+    return [binary, "--step", *([] if s.receive else ["--no-receive"]), *words]
+
+
+_LIVE = Capabilities(
+    generator="xdpgen",
+    engine="live",
+    frame_bytes=(64, 1518),
+    max_queues=64,
+    max_flows=32768,
+    queue_per_cpu=True,
+    paced=True,
+    latency=True,
+    frames_from_file=False,
+)
+_AFXDP = Capabilities(
+    generator="xdpgen",
+    engine="afxdp",
+    frame_bytes=(64, 1518),
+    max_queues=64,
+    max_flows=32768,
+    queue_per_cpu=False,
+    paced=True,
+    latency=True,
+    frames_from_file=True,
+)
+
+XDPGEN = Adapter("xdpgen", xdpgen_argv, {"live": _LIVE, "afxdp": _AFXDP})

@@ -1,0 +1,51 @@
+"""What one engine of a generator can do, known before it starts: what it cannot do is `unsupported`, with a reason."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from xdplab.errors import UnsupportedError
+from xdplab.generators.settings import GeneratorSettings
+
+
+@dataclass(frozen=True)
+class Capabilities:
+    """One engine. ``frame_bytes`` are the smallest and the largest frame, FCS included.
+
+    ``queue_per_cpu``: a CPU reaches one queue only (its number modulo the queues), so that queues need CPUs.
+    """
+
+    generator: str
+    engine: str
+    frame_bytes: tuple[int, int]
+    max_queues: int
+    max_flows: int
+    queue_per_cpu: bool
+    paced: bool
+    latency: bool
+    frames_from_file: bool
+
+    def queues_reached(self, queues: int, cpus: Sequence[int]) -> int:
+        """Return how many of ``queues`` get traffic from senders on ``cpus``."""
+        return len({cpu % queues for cpu in cpus}) if self.queue_per_cpu else queues
+
+    def refusal(self, settings: GeneratorSettings) -> str | None:
+        """Return why these settings are impossible, or None."""
+        smallest, largest = self.frame_bytes
+        reached = self.queues_reached(settings.queues, settings.cpus)
+        checks = (
+            (smallest <= settings.frame_bytes <= largest, f"sends frames of {smallest} to {largest} bytes"),
+            (1 <= settings.queues <= self.max_queues, f"reaches at most {self.max_queues} queues"),
+            (1 <= settings.flows <= self.max_flows, f"sends at most {self.max_flows} flows"),
+            (not settings.cpus or reached == settings.queues, f"reaches {reached} queues from CPUs {settings.cpus}"),
+            (self.paced or settings.rate_pps is None, "sends as fast as possible only"),
+            (self.latency or settings.stamp == "none", "does not stamp frames"),
+            (self.frames_from_file or settings.frames is None, "does not send the frames of a file"),
+        )
+        return next((reason for possible, reason in checks if not possible), None)
+
+    def require(self, settings: GeneratorSettings) -> None:
+        """Raise UnsupportedError naming generator, engine and limit where these settings are impossible."""
+        if reason := self.refusal(settings):
+            raise UnsupportedError(f"{self.generator}, engine {self.engine}: {reason}")

@@ -1,0 +1,83 @@
+"""MoonGen's adapter: the scripts of moongen_lua, sent to the TG, started there with a MoonGen of its user's.
+
+Engine ``moongen`` stamps test frames in software, ``moongen-hw`` sends probes that the NIC stamps: two kinds of
+latency, never mixed. Sizes mean what they mean everywhere: with the FCS.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xdplab.errors import HostError, UnsupportedError
+from xdplab.generators.adapter import Adapter, as_words, traffic_options
+from xdplab.generators.capabilities import Capabilities
+from xdplab.generators.settings import GeneratorSettings
+from xdplab.hosts.base import Host
+from xdplab.resources import shipped
+
+START_S = 60.0
+"""DPDK's start and a link that must come up again take ten seconds on some NICs."""
+
+CONFIG = "dpdk.lua"
+_PATTERNS = ("*.lua", "*.sh")
+
+
+def _capabilities(engine: str) -> Capabilities:
+    return Capabilities(
+        generator="MoonGen",
+        engine=engine,
+        frame_bytes=(64, 1518),
+        max_queues=16,
+        max_flows=32768,
+        queue_per_cpu=False,
+        paced=True,
+        latency=True,
+        frames_from_file=False,
+    )
+
+
+CAPABILITIES = {engine: _capabilities(engine) for engine in ("moongen", "moongen-hw")}
+
+
+def moongen(path: str) -> Adapter:
+    """Return the adapter of the MoonGen installed in ``path`` on the TG; its binary is the folder of `install`."""
+
+    def argv(settings: GeneratorSettings, folder: str) -> list[str]:
+        script = [f"{folder}/moongen.sh", f"{path}/build/MoonGen", f"{folder}/traffic.lua"]
+        return [*script, f"--dpdk-config={folder}/{CONFIG}", *_options(settings)]
+
+    return Adapter("MoonGen", argv, CAPABILITIES, start_s=START_S)
+
+
+def _options(s: GeneratorSettings) -> list[str]:
+    """The settings as traffic.lua takes them; ``interface`` is DPDK's port number. ``fifo`` is none of DPDK's."""
+    stamps = "hardware" if s.engine == "moongen-hw" else "software"
+    return as_words({"port": s.interface, **traffic_options(s), "stamps": stamps})
+
+
+def install(host: Host, folder: str, path: str, *, cores: Sequence[int], dpdk: Sequence[str] = ()) -> str:
+    """Send the scripts and DPDK's configuration to ``folder`` on the TG, and return it.
+
+    ``cores`` are the CPUs MoonGen may poll on, two at least: the first waits for commands, the others send and receive.
+    Raises UnsupportedError for fewer, HostError where there is no MoonGen in ``path``.
+    """
+    if len(cores) < 2:
+        raise UnsupportedError(f"{host.name}: MoonGen needs two CPUs, one of them to itself, not {len(cores)}")
+    if not host.run(["test", "-x", f"{path}/build/MoonGen"], check=False).ok:
+        raise HostError(f"{host.name}: no MoonGen in {path}", remedy="build it there as its README says")
+    source = shipped("moongen_lua")
+    for file in (file for pattern in _PATTERNS for file in sorted(source.rglob(pattern))):
+        name = file.relative_to(source).as_posix()
+        host.put(file, f"{folder}/{name}", mode=0o755 if name.endswith(".sh") else 0o644)
+    host.put(dpdk_config(cores, dpdk).encode(), f"{folder}/{CONFIG}")
+    return folder
+
+
+def dpdk_config(cores: Sequence[int], dpdk: Sequence[str]) -> str:
+    """Return the text of the file that MoonGen reads DPDK's arguments from. Raises UnsupportedError for odd ones."""
+    for word in dpdk:
+        if not word.isprintable() or '"' in word or "\\" in word:
+            raise UnsupportedError(f"DPDK argument {word!r} has a character that cannot be handed on")
+    words = ", ".join(f'"{word}"' for word in dpdk)
+    numbers = ", ".join(map(str, sorted(cores)))
+    return f"DPDKConfig {{ cores = {{{numbers}}}, cli = {{{words}}} }}\n"

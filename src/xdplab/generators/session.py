@@ -1,0 +1,138 @@
+"""A generator at work on a host: started once per trial, it sends one burst after another and keeps what it printed."""
+
+from __future__ import annotations
+
+import time
+from types import TracebackType
+from typing import Self
+
+from xdplab.errors import FormatError, HostError
+from xdplab.formats.generator import (
+    Burst,
+    BurstBuilder,
+    Detached,
+    Failure,
+    Histogram,
+    Interval,
+    Ready,
+    Record,
+    Summary,
+    parse_line,
+)
+from xdplab.generators.adapter import XDPGEN, Adapter
+from xdplab.generators.settings import GeneratorSettings
+from xdplab.hosts.base import Host, Process
+
+END_TIMEOUT_S = 10.0
+BURST_MARGIN_S = 10.0
+"""Setting a burst up and reading it out takes 0.1 s; a busy machine may take longer."""
+
+
+class Generator:
+    """One session. Use it as a context manager: it ends with its block, whatever happens.
+
+    ``deadline_s`` is the longest the whole session may last: the host ends the process then.
+    """
+
+    def __init__(
+        self,
+        host: Host,
+        settings: GeneratorSettings,
+        binary: str,
+        *,
+        deadline_s: float = 3600.0,
+        adapter: Adapter = XDPGEN,
+    ) -> None:
+        self.host = host
+        self.settings = settings
+        self.argv = tuple(adapter.argv(settings, binary))
+        self._capability = adapter.capability(settings.engine)
+        self._start_s = adapter.start_s
+        self._deadline_s = deadline_s
+        self._process: Process | None = None
+        self._lines: list[str] = []
+        self._ended = False
+
+    @property
+    def raw(self) -> str:
+        """Every line it has printed, untouched."""
+        return "".join(f"{line}\n" for line in self._lines)
+
+    def start(self) -> Ready:
+        """Start it and return what it obtained.
+
+        Raises UnsupportedError where the engine cannot do what is asked, HostError with the generator's own reason
+        where it fails.
+        """
+        self._capability.require(self.settings)
+        self._process = self.host.start(self.argv, deadline_s=self._deadline_s)
+        record = self._next(self._start_s)
+        if not isinstance(record, Ready):
+            raise self._surprise(record)
+        return record
+
+    def burst(self, name: str, seconds: float) -> Burst:
+        """Send for ``seconds`` and return what came of it. Raises HostError where it fails or falls silent."""
+        self._running().write_line(f"burst {name} {seconds:.9g}")
+        deadline = time.monotonic() + seconds + self.settings.settle_s + BURST_MARGIN_S
+        builder = BurstBuilder()
+        while True:
+            record = self._next(deadline - time.monotonic())
+            if not isinstance(record, Interval | Summary | Histogram):
+                raise self._surprise(record)
+            if burst := builder.take(record):
+                return burst
+
+    def stop(self) -> None:
+        """End it and wait until it has let go of everything. Raises HostError where it does not end well."""
+        process = self._running()
+        process.close_stdin()
+        record = self._next(END_TIMEOUT_S)
+        if not isinstance(record, Detached):
+            raise self._surprise(record)
+        self._ended = True
+        process.wait(END_TIMEOUT_S).require()
+
+    def close(self) -> None:
+        """End it without asking; harmless where it has ended or never began."""
+        if self._process is not None and not self._ended:
+            self._ended = True
+            self._process.kill()
+            self._process.wait(END_TIMEOUT_S)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _running(self) -> Process:
+        if self._process is None or self._ended:
+            raise HostError(f"{self.host.name}: {self.argv[0]} is not running", remedy="start() comes first")
+        return self._process
+
+    def _next(self, timeout_s: float) -> Record:
+        line = self._running().read_line(max(timeout_s, 0.0))
+        if line is None:
+            raise self._silent_end()
+        self._lines.append(line)
+        try:
+            record = parse_line(line, len(self._lines))
+        except FormatError as error:
+            raise HostError(f"{self.host.name}: {self.argv[0]}: {error.message}") from error
+        if isinstance(record, Failure):
+            raise HostError(f"{self.host.name}: {self.argv[0]}: {record.step}: {record.message} ({record.error})")
+        return record
+
+    def _surprise(self, record: Record) -> HostError:
+        kind = type(record).__name__.lower()
+        return HostError(f"{self.host.name}: {self.argv[0]}: a {kind} line came out of turn: {self._lines[-1][:200]}")
+
+    def _silent_end(self) -> HostError:
+        result = self._running().wait(END_TIMEOUT_S)
+        self._ended = True
+        how = "at its deadline" if result.timed_out else f"with exit code {result.exit_code}"
+        words = result.error_text[-400:] or "it printed nothing more"
+        return HostError(f"{self.host.name}: {self.argv[0]} ended {how}: {words}")

@@ -1,0 +1,1 @@
+"""A run of anything: its directory and journal, order, resume, retries, several labs, progress. Knows no XDP."""

@@ -1,0 +1,120 @@
+"""One run on several equal labs: blocks are handed out as labs become free, and come back where one dies.
+
+The controller alone writes the run directory and its journal; a lab's worker hands back what it has measured. How the
+workers are reached is a `Fleet`'s business: `fleet_dask` has them in Dask.
+"""
+
+from __future__ import annotations
+
+import io
+import tarfile
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+from pathlib import Path
+from typing import Protocol, TypeVar
+
+from xdplab.errors import HostLostError
+from xdplab.run.engine import in_rounds
+from xdplab.run.progress import AnyTrial, Observer
+from xdplab.run.rundir import RunDirectory
+from xdplab.run.state import Attempt, RunState
+
+T = TypeVar("T", bound=AnyTrial)
+OfT = TypeVar("OfT", bound=AnyTrial, contravariant=True)
+
+
+@dataclass(frozen=True)
+class Part:
+    """What became of one block in one lab: attempts, each with its raw files as a tar, and the programs' files.
+
+    ``lost`` says why the lab can measure nothing more; what it had measured before is here all the same.
+    """
+
+    measured: tuple[tuple[Attempt, bytes], ...]
+    programs: bytes
+    lost: str | None = None
+
+
+class Fleet(Protocol[OfT]):
+    """Labs by name, each measuring one block at a time."""
+
+    @property
+    def labs(self) -> Sequence[str]: ...
+
+    def give(self, lab: str, block: Sequence[OfT]) -> None:
+        """Have ``block`` measured in ``lab``, which is free."""
+
+    def take(self) -> tuple[str, Part]:
+        """Wait for any lab that was given a block."""
+
+
+def run_on_fleet(
+    run: RunDirectory, trials: Sequence[T], fleet: Fleet[T], observer: Observer, *, retries: int
+) -> RunState:
+    """Measure every trial the run still owes and return its state.
+
+    Raises HostLostError when the last lab is gone: what was measured is kept, `resume` goes on.
+    """
+    alive = list(fleet.labs)
+
+    def one_round(state: RunState, owed: list[T]) -> None:
+        _one_round(run, state, owed, fleet, alive, observer)
+
+    return in_rounds(run, trials, one_round, observer, retries=retries)
+
+
+def _one_round(
+    run: RunDirectory, state: RunState, trials: Sequence[T], fleet: Fleet[T], alive: list[str], observer: Observer
+) -> None:
+    waiting = deque(list(group) for _, group in groupby(trials, key=lambda t: (t.repetition, t.block)))
+    busy: dict[str, list[T]] = {}
+    while waiting or busy:
+        for lab in [lab for lab in alive if lab not in busy]:
+            if waiting:
+                busy[lab] = waiting.popleft()
+                fleet.give(lab, busy[lab])
+        if not busy:
+            raise HostLostError("every lab of this run is gone", remedy="see `xdplab lab status`, then `xdplab resume`")
+        lab, part = fleet.take()
+        block = busy.pop(lab)
+        done = _keep(run, state, block, part, observer)
+        if part.lost is not None:
+            alive.remove(lab)
+            run.journal.append("lab_lost", lab=lab, reason=part.lost)
+            if left := [trial for trial in block if trial.trial_id not in done]:
+                waiting.appendleft(left)
+
+
+def _keep(run: RunDirectory, state: RunState, block: Sequence[T], part: Part, observer: Observer) -> set[str]:
+    """Write what came back into the run, attempt by attempt, and return which trials these are."""
+    trials = {trial.trial_id: trial for trial in block}
+    unpack(part.programs, run.path / "programs")
+    for attempt, raw in part.measured:
+        ended = replace(attempt, attempt=state.next_attempt(attempt.trial_id))
+        observer.started(state, trials[ended.trial_id])
+        with run.attempt(ended.trial_id, ended.attempt) as folder:
+            unpack(raw, folder)
+        run.journal.append("finished", **vars(ended))
+        state.attempts.append(ended)
+        observer.finished(trials[ended.trial_id], ended)
+    return {attempt.trial_id for attempt, _ in part.measured}
+
+
+def pack(folder: Path) -> bytes:
+    """Return a folder's content as a compressed tar; nothing of a folder that is not there."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w:gz", compresslevel=1) as archive:
+        for path in sorted(folder.iterdir()) if folder.is_dir() else ():
+            archive.add(path, arcname=path.name)
+    return buffer.getvalue()
+
+
+def unpack(data: bytes, folder: Path) -> None:
+    """Write what `pack` returned into ``folder``."""
+    with tarfile.open(fileobj=io.BytesIO(data), mode="r:gz") as archive:
+        archive.extractall(folder, filter="data")
+
+
+NOTHING = pack(Path("/nonexistent"))

@@ -1,0 +1,113 @@
+"""Labs as Dask workers: one process a lab, that lab as its one resource; or the workers of a cluster that already runs.
+
+A worker of another cluster is made so: `dask worker ADDRESS --nthreads 1 --resources "rack-a.yaml=1"`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Any, Generic, TypeVar
+
+from distributed import Client, Future, Nanny, Scheduler, SpecCluster, wait
+from distributed.security import Security
+
+from xdplab.errors import LabError
+from xdplab.run.fleet import NOTHING, Part
+from xdplab.run.progress import AnyTrial
+
+START_S = 60.0
+LOOK_S = 5.0
+"""How often a worker that says nothing is looked for."""
+
+T = TypeVar("T", bound=AnyTrial)
+
+
+class DaskFleet(Generic[T]):
+    """A `Fleet` whose blocks are tasks. ``measure(lab, block)`` runs in the worker that has the lab."""
+
+    def __init__(self, client: Client, labs: Sequence[str], measure: Callable[[str, Sequence[T]], Part]) -> None:
+        self.labs = tuple(labs)
+        self._client, self._measure = client, measure
+        self._running: dict[Future, str] = {}
+
+    def give(self, lab: str, block: Sequence[T]) -> None:
+        self._running[submit(self._client, lab, self._measure, lab, block)] = lab
+
+    def take(self) -> tuple[str, Part]:
+        task = self._ended()
+        lab = self._running.pop(task)
+        try:
+            return lab, task.result(timeout=LOOK_S)
+        except Exception as error:  # noqa: BLE001  # whatever a worker dies of, its lab is gone and the block is not
+            task.cancel()
+            return lab, Part((), NOTHING, lost=f"its worker died: {type(error).__name__}: {error}")
+
+    def _ended(self) -> Future:
+        """Wait for a task that has ended, or whose worker is gone: Dask would wait for another one for ever."""
+        while True:
+            try:
+                return next(iter(wait(list(self._running), timeout=LOOK_S, return_when="FIRST_COMPLETED").done))
+            except TimeoutError:
+                there = _labs_there(self._client)
+            if gone := [task for task, lab in self._running.items() if lab not in there]:
+                return gone[0]
+
+
+def submit(client: Client, lab: str, work: Callable[..., Any], *words: Any) -> Future:
+    """Have the worker that has ``lab`` do something, once.
+
+    Never again by Dask itself: whether a half-measured block is measured once more is the journal's to know.
+    """
+    return client.submit(work, *words, resources={lab: 1}, pure=False, retries=0)
+
+
+@contextmanager
+def connected(labs: Sequence[str], scheduler: str | None) -> Iterator[Client]:
+    """Give a client whose workers have these labs. Raises LabError where a cluster lacks one.
+
+    Workers of our own speak TLS with keys of this moment: nobody else of this machine may give them work.
+    """
+    with ExitStack() as stack:
+        if scheduler is None:
+            security = Security.temporary()
+            cluster = stack.enter_context(_own_cluster(labs, security))
+            client = stack.enter_context(Client(cluster, security=security, timeout=START_S))
+            client.wait_for_workers(len(labs), timeout=START_S)
+        else:
+            client = stack.enter_context(_of(scheduler))
+        _require(client, labs)
+        yield client
+
+
+def _of(scheduler: str) -> Client:
+    try:
+        return Client(scheduler, timeout=START_S)
+    except OSError as error:
+        raise LabError(f"--scheduler {scheduler}: no Dask scheduler answers: {error}") from None
+
+
+def _own_cluster(labs: Sequence[str], security: Security) -> SpecCluster:
+    common = {"security": security, "protocol": "tls", "host": "127.0.0.1"}
+    workers: dict[str, Any] = {
+        lab: {"cls": Nanny, "options": {"nthreads": 1, "resources": {lab: 1}, "silence_logs": logging.ERROR, **common}}
+        for lab in labs
+    }
+    options = {"dashboard": False, "dashboard_address": "127.0.0.1:0", "allowed_failures": 0, "port": 0, **common}
+    chief = {"cls": Scheduler, "options": options}
+    return SpecCluster(workers=workers, scheduler=chief, security=security, silence_logs=logging.ERROR)
+
+
+def _labs_there(client: Client) -> set[str]:
+    workers = client.scheduler_info(n_workers=-1)["workers"].values()
+    return {name for worker in workers for name in worker["resources"]}
+
+
+def _require(client: Client, labs: Sequence[str]) -> None:
+    there = _labs_there(client)
+    if missing := [lab for lab in labs if lab not in there]:
+        raise LabError(
+            f"no worker has the lab {missing[0]}",
+            remedy=f'`dask worker ADDRESS --nthreads 1 --resources "{missing[0]}=1"`',
+        )

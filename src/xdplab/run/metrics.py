@@ -1,0 +1,166 @@
+"""The one table of what a run measures: it drives the parquet schema, the docs, the report and the figures."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import pandas as pd
+
+Kind = Literal["id", "factor", "state", "count", "rate", "time", "share", "verdict"]
+DTYPES = {"str": "string", "int": "Int64", "float": "Float64", "bool": "boolean", "json": "string"}
+
+
+@dataclass(frozen=True)
+class Metric:
+    """One column: ``unit`` is empty where the column has none; ``text`` is what a reader needs to know."""
+
+    name: str
+    dtype: Literal["str", "int", "float", "bool", "json"]
+    unit: str
+    kind: Kind
+    text: str
+
+
+def _table(text: str) -> tuple[Metric, ...]:
+    rows = []
+    for line in text.strip().splitlines():
+        name, dtype, unit, kind, words = (part.strip() for part in line.split("|", 4))
+        rows.append(Metric(name, dtype, unit, kind, words))  # type: ignore[arg-type]
+    return tuple(rows)
+
+
+METRICS = _table("""
+run_id              | str   |      | id      | the run directory's identity, also in the payload of its frames
+point_id            | str   |      | id      | hash of the point's factors, without the lab: equal points of two runs join
+trial_id            | str   |      | id      | point and repetition
+attempt             | int   |      | id      | 1 for the first try of a trial
+block               | int   |      | id      | trials that share settings which are expensive to change
+order               | int   |      | id      | place of the trial in the run's seeded order
+repetition          | int   |      | id      | independent trial of the same point, from 1: the unit of statistics
+lab                 | str   |      | factor  | which lab measured
+arrangement         | str   |      | factor  | shared, split or hosts: who shares a CPU with whom
+mode                | str   |      | factor  | native, generic, offload or af_xdp, as requested
+mode_obtained       | str   |      | state   | the attach mode the kernel reports
+xsk_attach          | str   |      | factor  | af_xdp only: attach mode of the redirecting program
+xsk_bind            | str   |      | factor  | af_xdp only: copy or zerocopy, as requested and obtained
+queues              | int   |      | factor  | receive queues of the DUT
+queues_reached      | int   |      | state   | queues that received at least one test frame
+program_name        | str   |      | factor  | workload-op, or the file of a user's program
+workload            | str   |      | factor  | array, packet, chase, lookup; null for a user's program
+op                  | str   |      | factor  | read or write
+form                | str   |      | factor  | bounded (loop around unrolled accesses), loop or unrolled
+map_type            | str   |      | factor  | lookup only: percpu_array or hash
+accesses            | int   |      | factor  | N, memory accesses a packet, proved; null for a user's program
+working_set_bytes   | int   | B    | factor  | bytes the accesses walk through
+action              | str   |      | factor  | what the program does with a frame: tx, drop or pass
+frame_bytes         | int   | B    | factor  | L2 bytes including the 4-byte FCS
+flows               | int   |      | factor  | distinct flows the generator cycles through
+dst_ip_stride       | str   |      | factor  | from one flow's destination address to the next one's
+dst_port            | int   |      | factor  | UDP destination port
+engine              | str   |      | factor  | how the generator sends: live, afxdp or moongen
+load                | str   |      | factor  | max, a rate, or a share of the PDR
+rate_requested_pps  | float | 1/s  | factor  | the paced rate; null at max
+window_s            | float | s    | time    | measured length of the window
+tx_packets          | int   |      | count   | test frames the TG sent in the window
+rx_packets          | int   |      | count   | test frames of this run the TG received
+dut_rx_packets      | int   |      | count   | frames the DUT received, by its own counters
+dut_tx_packets      | int   |      | count   | frames the DUT sent back, by its own counters
+lost_packets        | int   |      | count   | tx_packets less rx_packets
+loss_ratio          | float |      | share   | lost_packets / tx_packets
+duplicate_packets   | int   |      | count   | test frames received more than once
+reordered_packets   | int   |      | count   | test frames received behind a later one of their stream
+foreign_packets     | int   |      | count   | frames received without the run's magic and id
+offered_pps         | float | 1/s  | rate    | tx_packets / window
+generator_pps       | float | 1/s  | rate    | what the generator alone offered over this link, the DUT without a program; null where CPUs are shared
+tx_late_packets     | int   |      | count   | frames of a paced load that the sender sent late, and then too close together
+tx_pause_ms         | float | ms   | time    | the longest time the sender stood still or fell behind in the window
+forwarded_pps       | float | 1/s  | rate    | frames forwarded (or, for drop and pass, processed) a second
+forwarded_source    | str   |      | state   | whose count forwarded_pps is: tg or dut
+forwarded_l2_bps    | float | bit/s| rate    | forwarded_pps x frame_bytes x 8
+ns_per_packet       | float | ns   | time    | 1e9 x CPUs that do DUT work / forwarded_pps; null unless the DUT or the shared CPU is the limit
+access_ns           | float | ns   | time    | 1e9/pps(N) - 1e9/pps(0), N = 0 of the same block, repetition, engine and size, per CPU
+testrun_raw_ns      | float | ns   | time    | BPF_PROG_TEST_RUN of the program, least of 5 runs, once a session; null for af_xdp
+testrun_ns          | float | ns   | time    | BPF_PROG_TEST_RUN of the same program less that of N = 0
+program_run_ns      | float | ns   | time    | mean run time by BPF statistics, in a pass of its own
+latency_min_ns      | float | ns   | time    | least stamped round trip
+latency_mean_ns     | float | ns   | time    | mean of the stamped round trips
+latency_p50_ns      | float | ns   | time    | median
+latency_p90_ns      | float | ns   | time    | 90th percentile
+latency_p99_ns      | float | ns   | time    | 99th percentile
+latency_p999_ns     | float | ns   | time    | 99.9th percentile
+latency_max_ns      | float | ns   | time    | greatest stamped round trip
+latency_samples     | int   |      | count   | stamped frames received
+rx_by_queue         | json  |      | count   | frames by DUT receive queue, a JSON list
+evenness            | float |      | share   | Jain's fairness index of rx_by_queue over the queues requested: 1 is even
+cpu_busy_cores      | float |      | share   | busy CPUs of the DUT in the window; null where TG and DUT share CPUs
+cpu_softirq_cores   | float |      | share   | of them in softirq
+host_busy_cores     | float |      | share   | busy CPUs of the whole machine in the window
+host_softirq_cores  | float |      | share   | of them in softirq
+cycles              | float |      | count   | DUT cycles in the perf pass; null where TG and DUT share CPUs
+instructions        | float |      | count   | DUT instructions in the perf pass
+ipc                 | float |      | share   | instructions / cycles
+branches            | float |      | count   | DUT branches in the perf pass
+branch_misses       | float |      | count   | DUT branch misses in the perf pass
+l1d_loads           | float |      | count   | DUT L1 data loads in the perf pass
+l1d_misses          | float |      | count   | DUT L1 data load misses in the perf pass
+perf_packets        | int   |      | count   | frames forwarded in the perf pass: what its counts are divided by
+host_cycles         | float |      | count   | cycles of the whole machine in the perf pass
+host_instructions   | float |      | count   | instructions of the whole machine in the perf pass
+host_context_switches | float |    | count   | context switches of the whole machine in the perf pass
+softnet_dropped     | int   |      | count   | frames the DUT's backlog dropped; null where TG and DUT share CPUs
+softnet_squeezed    | int   |      | count   | times the DUT's NAPI ran out of budget; null where they share CPUs
+xsk_dropped         | int   |      | count   | af_xdp only: frames dropped for a full or empty ring
+program_hash        | str   |      | id      | content hash of source, options and compiler: programs/<hash>
+program_tag         | str   |      | state   | the kernel's tag of the loaded program
+program_insns       | int   |      | count   | xlated instructions
+verified_insns      | int   |      | count   | instructions the verifier processed
+jited_bytes         | int   | B    | count   | bytes of the JIT image; null without JIT
+helper_inlined      | bool  |      | state   | lookup only: the kernel inlined the map lookup
+load_ms             | float | ms   | time    | BPF_PROG_LOAD alone
+attach_ms           | float | ms   | time    | attaching alone
+dut_cpus            | int   |      | state   | CPUs that do the DUT's work: what ns_per_packet and access_ns are multiplied by
+link_bps            | float | bit/s| state   | rate of the physical link; null on veth, tap and virtio, which have none
+rx_ring_entries     | int   |      | state   | entries of one receive ring of the DUT
+sched_policy        | str   |      | state   | the sender's scheduling as obtained
+overhead_s          | float | s    | time    | wall time of the attempt beyond warm-up and windows
+kernel              | str   |      | state   | the DUT's kernel release
+metrics             | json  |      | state   | the plan's own metrics, a JSON object
+null_reasons        | json  |      | state   | why a column is null, a JSON object: column to reason
+verdict             | str   |      | verdict | valid, invalid, unsupported or failed
+reason              | str   |      | verdict | why
+limited_by          | str   |      | verdict | dut, shared_cpu, generator, link or none
+rules_version       | str   |      | verdict | version of the rules that judged
+""")  # noqa: E501
+BY_NAME = {metric.name: metric for metric in METRICS}
+
+SAMPLES = _table("""
+trial_id   | str   |     | id    | the trial
+attempt    | int   |     | id    | its attempt
+burst      | str   |     | id    | which burst: rate, bpf_stats or perf
+host       | str   |     | id    | tg or dut
+cpu        | int   |     | id    | CPU; null for the whole host
+queue      | int   |     | id    | queue; null for all of them
+t_s        | float | s   | time  | end of the interval since the burst began
+tx_packets | int   |     | count | frames sent in the interval
+rx_packets | int   |     | count | frames received in the interval
+""")
+
+
+def frame(rows: list[dict[str, object]], table: tuple[Metric, ...] = METRICS) -> pd.DataFrame:
+    """Return ``rows`` as a data frame with the table's columns and nullable types, in the table's order.
+
+    A key that the table lacks raises KeyError: a column exists only once it is described.
+    """
+    known = {metric.name for metric in table}
+    unknown = {key for row in rows for key in row} - known
+    if unknown:
+        raise KeyError(f"columns without a description in run.metrics: {sorted(unknown)}")
+    columns = {m.name: pd.array([row.get(m.name) for row in rows], dtype=DTYPES[m.dtype]) for m in table}  # type: ignore[call-overload]
+    return pd.DataFrame(columns)
+
+
+def completed(table: pd.DataFrame) -> pd.DataFrame:
+    """Return a table of an older version with the columns it does not know yet, null."""
+    missing = [metric for metric in METRICS if metric.name not in table]
+    return table.assign(**{m.name: pd.array([None] * len(table), dtype=DTYPES[m.dtype]) for m in missing})  # type: ignore[call-overload]

@@ -1,0 +1,56 @@
+"""A trial's DUT held attached while one rate after another is offered to it: what searches are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from xdplab.formats.generator import Burst
+from xdplab.plan import Point, Trial
+from xdplab.studies.traffic.burst import send
+from xdplab.studies.traffic.life import TrialContext, attach, known_before
+from xdplab.studies.traffic.limits import frame_key
+from xdplab.studies.traffic.study import TrialStudy
+
+Send = Callable[[float | None, float], Burst]
+"""From a rate in frames a second (None: as fast as possible) and seconds to the burst that was sent."""
+
+
+class TrialBench(TrialStudy):
+    """A session in a lab like a trial's, that offers rates instead of measuring windows."""
+
+    @contextmanager
+    def attached(self, trial: Trial, raw: Path, facts: dict[str, Any]) -> Iterator[Send]:
+        """Hold the trial's program attached. A program that was not prepared is, first."""
+        context = self._context
+        if trial.point.program not in context.programs:
+            context.programs = {**context.programs, **self._prepared([trial])}
+        prepared = context.programs[trial.point.program]
+        facts |= known_before(context, trial, prepared)
+        side = attach(context, trial.point, prepared)
+        try:
+            facts["deployment"] = side.deployment.to_json()
+            yield _sender(context, trial.point, raw / "bursts")
+            side.stop()
+        finally:
+            side.close()
+            for name, data in side.raw_files().items():
+                (raw / name).write_bytes(data)
+
+    def generator_pps(self, trial: Trial) -> float | None:
+        """Return what the generator alone offers of the trial's frames a second; tested as its block was entered."""
+        return self._context.alone[frame_key(trial.point)].rate
+
+
+def _sender(context: TrialContext, point: Point, folder: Path) -> Send:
+    """Each burst is a session of the generator's own: its rate is set when it starts. Its lines are kept."""
+    folder.mkdir(exist_ok=True)
+
+    def offer(rate_pps: float | None, seconds: float) -> Burst:
+        burst, raw = send(context, point, rate_pps, seconds)
+        (folder / f"{len(list(folder.iterdir())):05d}.jsonl").write_text(raw)
+        return burst
+
+    return offer

@@ -1,0 +1,55 @@
+"""One burst by a session of the generator's own: what searches are made of, and the generator's self-test."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from xdplab.errors import UnsupportedError
+from xdplab.formats.generator import Burst
+from xdplab.generators import Generator
+from xdplab.plan import Point
+from xdplab.studies.traffic.life import TrialContext, generator_settings
+from xdplab.studies.traffic.limits import Limit
+
+SESSION_S = 900.0
+WARMUP_S = 0.05
+SELF_TEST_S = 0.3
+
+NOBODY = "02:00:00:00:00:00"
+"""A MAC that no end of the link has: without a program the DUT drops such frames at once, and never routes them on."""
+
+
+def send(
+    context: TrialContext, point: Point, rate_pps: float | None, seconds: float, **other: Any
+) -> tuple[Burst, str]:
+    """Send one burst, after a short one to warm up, and return it with everything the generator printed.
+
+    ``other`` replaces settings of the generator.
+    """
+    tools = context.tools
+    settings = replace(generator_settings(context, point), rate_pps=rate_pps, **other)
+    deadline_s = SESSION_S + seconds
+    with Generator(context.lab.tg, settings, tools.generator, deadline_s=deadline_s, adapter=tools.adapter) as tg:
+        tg.start()
+        context.lab.place(point.arrangement, point.queues)
+        tg.burst("warmup", WARMUP_S)
+        burst = tg.burst("offer", seconds)
+        tg.stop()
+    return burst, tg.raw
+
+
+def generator_alone(context: TrialContext, point: Point) -> Limit:
+    """Return what the generator offers of a point's frames, in frames a second, while the DUT has no program.
+
+    On a shared CPU there is no such limit: whatever the DUT does slows the sender.
+    """
+    if point.arrangement == "shared":
+        return Limit(None, "on a shared CPU the DUT's work slows the sender: it has no limit of its own")
+    if point.program.frames is not None:
+        return Limit(None, "a user's own frames are not sent to a DUT without a program")
+    try:
+        summary = send(context, point, None, SELF_TEST_S, dst_mac=NOBODY)[0].summary
+    except UnsupportedError as error:
+        return Limit(None, error.message)
+    return Limit(summary.tx_packets / summary.duration_s)

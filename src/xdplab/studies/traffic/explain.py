@@ -1,0 +1,163 @@
+"""From a mark of a figure to the files and lines it was made of."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from xdplab.figures.album import views_of
+from xdplab.figures.factors import FigureError
+from xdplab.figures.marks import View
+from xdplab.run.rundir import RunDirectory
+from xdplab.thesis.published import RANKS, Spec, as_printed, figure_named, place_names, ranked
+from xdplab.thesis.source import Found, raw_logs
+from xdplab.thesis.views import VALUES, Source, corrected_rows, published_view, source_of
+
+Place = tuple[str, str, str]
+_FILES = {"throughput": "generator", "latency": "generator", "softirq": "sar"}
+_PERF = {
+    "instructions": "instructions",
+    "branches": "branches",
+    "l1_loads": "l1d_loads",
+    "l1_load_misses": "l1d_misses",
+}
+
+
+def explain(run: RunDirectory, trials: pd.DataFrame, figure: str, mark: str, data: Sequence[Path] = ()) -> list[str]:
+    """Return where the marks of ``figure`` that ``mark`` names come from.
+
+    ``mark`` is ``PANEL|HUE|X`` in the words of the figure's CSV; parts may be left out, and panels be abridged. Where
+    ``data`` names an import's logs, the lines themselves are shown. Raises FigureError where there is no such mark.
+    """
+    if run.imported:
+        return list(_of_published(trials, figure_named(figure), mark, data))
+    return list(_of_run(run, trials, figure, mark))
+
+
+def matches(place: Place, mark: str) -> bool:
+    """True where each part of ``mark`` (up to three) equals its place's label, or a whole word of it."""
+    parts = [part.strip().lower() for part in re.split(r"[|/;,]", mark)]
+    labels = [label.lower() for label in place]
+    if len(parts) > 3:
+        return False
+    if len(parts) < 3:
+        return all(any(part == label or part in label.split() for label in labels) for part in parts)
+    return all(part in ("", "*", label) or part in label.split() for part, label in zip(parts, labels, strict=True))
+
+
+# --- published figures ---
+
+
+def _of_published(trials: pd.DataFrame, spec: Spec, mark: str, data: Sequence[Path]) -> Iterator[str]:
+    source = source_of(trials)
+    by_trial = (
+        trials.sort_values("attempt", kind="stable").drop_duplicates("trial_id", keep="last").set_index("trial_id")
+    )
+    printed, better = as_printed(source.printed, spec), corrected_rows(source, spec)
+    places = _places(printed, spec) | _places(better, spec)
+    chosen = [place for place in places if matches(place, mark)]
+    if not chosen:
+        raise FigureError(
+            f"{spec.file} has no mark {mark!r}", remedy=f"for example {'|'.join(next(iter(places), ('',)))}"
+        )
+    drawn = {tuple(row[:3]): row[3] for row in _values(source, spec)}
+    for place in chosen:
+        yield f"{spec.file}: {' | '.join(place)}"
+        value = drawn.get(place)
+        yield f"  as published: {'no mark' if value is None else f'{value:g}'}"
+        yield from _trial_lines(_at(printed, spec, place), spec, by_trial, data)
+        rows = _at(better.assign(value=better["value"] / VALUES[spec.family][1]), spec, place)
+        known = rows["value"].dropna()
+        yield f"  corrected: {f'{known.mean():g} from {len(known)} trials' if len(known) else 'no mark'}"
+        yield from (f"    {_said(row)}; {_logs(by_trial, str(row['trial_id']))}" for row in rows.to_dict("records"))
+
+
+def _said(row: Mapping[Hashable, Any]) -> str:
+    value = f"nothing: {row['why']}" if pd.isna(row["value"]) else f"{row['value']:g}"
+    return f"{row['mode']}, repetition {row['repetition']:g}, {row['frame_bytes']:g} B: {value}"
+
+
+def _values(source: Source, spec: Spec) -> Iterator[tuple[str, str, str, float]]:
+    marks = published_view(source, spec).marks
+    yield from zip(marks["panel"], marks["hue"], marks["x"], marks["value"], strict=True)
+
+
+def _places(rows: pd.DataFrame, spec: Spec) -> dict[Place, None]:
+    found = ranked(rows, spec)[RANKS].drop_duplicates().sort_values(RANKS)
+    return {place_names(spec, key): None for key in found.itertuples(index=False, name=None)}
+
+
+def _at(rows: pd.DataFrame, spec: Spec, place: Place) -> pd.DataFrame:
+    found = ranked(rows, spec)
+    keys = [place_names(spec, key) for key in found[RANKS].itertuples(index=False, name=None)]
+    return found[[key == place for key in keys]]
+
+
+def _trial_lines(rows: pd.DataFrame, spec: Spec, by_trial: pd.DataFrame, data: Sequence[Path]) -> Iterator[str]:
+    for row in rows.itertuples():
+        trial = by_trial.loc[[str(row.trial_id)]].iloc[0]
+        file, line = file_and_line(trial, spec, None if spec.hue != "cpu" else int(float(str(row.cpu))))
+        yield f"    {row.printed:g} {_column(spec)}: {file}:{line}"
+        text = _line(file, line, data) if data else None
+        if text is not None:
+            yield f"      {text}"
+
+
+def _column(spec: Spec) -> str:
+    words = {"throughput": "bit/s (average receive rate × size × 8)", "latency": "s (running mean)", "softirq": "%soft"}
+    return words.get(spec.family, f"{spec.family} of perf")
+
+
+def file_and_line(trial: pd.Series, spec: Spec, cpu: int | None) -> tuple[str, int | None]:
+    """Return the log and the line that a published mark was read from."""
+    kind = _FILES.get(spec.family, "perf")
+    file = str(trial[f"{kind}_file"])
+    if kind == "perf":
+        lines = json.loads(trial["perf_lines"]) if not pd.isna(trial["perf_lines"]) else {}
+        return file, lines.get(_PERF[spec.family])
+    line = trial[f"{kind}_line"]
+    return file, None if pd.isna(line) else int(line) + (cpu or 0)
+
+
+def _logs(by_trial: pd.DataFrame, trial: str) -> str:
+    row = by_trial.loc[[trial]].iloc[0]
+    return ", ".join(str(row[n]) for n in ("generator_file", "sar_file", "perf_file") if not pd.isna(row[n]))
+
+
+def _line(file: str, line: int | None, data: Sequence[Path]) -> str | None:
+    log = next((log for log in raw_logs(data, Found()) if log.name.path == file), None)
+    if log is None or line is None:
+        return None
+    return log.read().decode(errors="replace").split("\n")[line - 1].strip()
+
+
+# --- figures of one's own runs ---
+
+
+def _of_run(run: RunDirectory, trials: pd.DataFrame, figure: str, mark: str) -> Iterator[str]:
+    count = 0
+    for stem, view in views_of(figure, trials):
+        if not isinstance(view, View):
+            continue
+        for row in view.marks.to_dict("records"):
+            place = (str(row["panel"] or ""), str(row["hue"] or ""), str(row["x"]))
+            if row["kind"] == "fit" or not matches(place, mark):
+                continue
+            count += 1
+            yield f"{stem}: {' | '.join(place)}: {row['value']:g} {row['kind']}, n = {row['n']}"
+            yield from _raw_lines(run, trials, str(row["points"]).split(","))
+    if not count:
+        raise FigureError(f"{figure} has no mark {mark!r}", remedy="PANEL|HUE|X as in the figure's CSV")
+
+
+def _raw_lines(run: RunDirectory, trials: pd.DataFrame, points: Sequence[str]) -> Iterator[str]:
+    for row in trials[trials["point_id"].isin(points)].itertuples():
+        folder = run.raw_dir(str(row.trial_id), int(str(row.attempt)))
+        files = sorted(path.relative_to(run.path).as_posix() for path in folder.rglob("*") if path.is_file())
+        where = f"  repetition {row.repetition}, attempt {row.attempt}, {row.verdict}"
+        yield f"{where}: {', '.join(files) or 'no raw file'}"

@@ -1,0 +1,140 @@
+"""A run shared among several labs: what a lab's worker does with a block, and the run as a whole."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from distributed import Client
+from rich.console import Console
+
+from xdplab.errors import HostLostError, LabError, PlanError
+from xdplab.labs import Arrangement, use_lab
+from xdplab.plan import Plan, Trial
+from xdplab.run.engine import run_trials
+from xdplab.run.fleet import Part, pack, run_on_fleet
+from xdplab.run.fleet_dask import DaskFleet, connected, submit
+from xdplab.run.progress import Observer, PlainObserver
+from xdplab.run.rundir import RunDirectory
+from xdplab.run.state import RunState, read_state
+from xdplab.studies.traffic.manifest import host_states
+from xdplab.studies.traffic.pdr import FILE, known_pdr
+from xdplab.studies.traffic.planned import create_run, extend_run, run_plan, run_trials_of
+from xdplab.studies.traffic.runs import derive_tables
+from xdplab.studies.traffic.study import TrialStudy, check_plan
+
+
+def measure_block(run_id: str, plan: Plan, pdr: Mapping[str, Any], lab_name: str, block: Sequence[Trial]) -> Part:
+    """Measure one block in a lab, in a run directory of the moment, and return what came of it.
+
+    A lab that cannot be had, or is lost meanwhile, is said in ``lost``; what it measured before is kept.
+    """
+    with tempfile.TemporaryDirectory(prefix="xdplab-block-") as folder:
+        run = RunDirectory.create(Path(folder), "block", run_id=run_id, plan_yaml="")
+        run.journal.append("planned", trials=[trial.trial_id for trial in block])
+        run.write_json(FILE, {"pdr_pps": pdr})
+        lost = None
+        try:
+            with use_lab(lab_name) as lab, lab.lock(f"run {run_id}"), TrialStudy(lab, run, plan, block) as study:
+                run.write_json("programs/hosts.json", host_states(lab))
+                run_trials(run, block, study, PlainObserver(Console(quiet=True)), retries=0, pause_s=plan.trial.pause_s)
+        except (HostLostError, LabError) as error:
+            lost = str(error)
+        # What failed while its lab was going down failed because of that: it is given back, and costs no retry.
+        attempts = [a for a in read_state(run).attempts if lost is None or a.status != "failed"]
+        measured = tuple((a, pack(run.raw_dir(a.trial_id, a.attempt))) for a in attempts)
+        _keep_host_states(run, lab_name)
+        return Part(measured, pack(run.path / "programs"), lost)
+
+
+def _keep_host_states(run: RunDirectory, lab_name: str) -> None:
+    """The lab's hosts travel beside the programs, under the lab's own name."""
+    found = run.path / "programs" / "hosts.json"
+    if found.exists():
+        safe = "".join(c if c.isalnum() or c in "-._" else "_" for c in lab_name)
+        found.rename(found.with_name(f"hosts-{safe}.json"))
+
+
+@dataclass(frozen=True)
+class Looked:
+    """What a lab says of itself before a run; ``refused`` is why the plan cannot be measured there, or None."""
+
+    lab: str
+    arrangement: Arrangement
+    refused: str | None
+
+
+def look(plan: Plan, lab_name: str) -> Looked:
+    """Ask a lab, where it can be reached, whether it can measure ``plan``."""
+    with use_lab(lab_name) as lab:
+        try:
+            check_plan(plan, lab)
+        except PlanError as error:
+            return Looked(lab.name, lab.arrangement, str(error))
+        return Looked(lab.name, lab.arrangement, None)
+
+
+class JoinedLabs:
+    """Equal labs that measure one run at once, each through a Dask worker that has it."""
+
+    def __init__(self, labs: Sequence[str], client: Client, scheduler: str | None) -> None:
+        self._labs, self._client, self._scheduler = tuple(labs), client, scheduler
+
+    def start(
+        self, plan: Plan, parent: Path, *, only: Mapping[str, str] | None = None, extend: RunDirectory | None = None
+    ) -> RunDirectory:
+        """Make the run directory of ``plan``, or add to an old one, once every lab can measure it.
+
+        Raises PlanError in the words of the lab that cannot, LabError where the labs are no equals.
+        """
+        found = self._look(plan)
+        if extend is None:
+            return create_run(plan, parent, lab=found[0].lab, arrangement=found[0].arrangement, only=only)
+        extend_run(extend, plan, only=only)
+        return extend
+
+    def execute(self, run: RunDirectory, observer: Observer) -> RunState:
+        """Measure what ``run`` owes, then derive its tables: also after an interrupt, from what there is."""
+        plan, trials = run_plan(run), run_trials_of(run)
+        self._look(plan)
+        with run.writer():
+            run.journal.append("shared", labs=self._labs, scheduler=self._scheduler)
+            try:
+                fleet = DaskFleet(self._client, self._labs, partial(measure_block, run.run_id, plan, known_pdr(run)))
+                state = run_on_fleet(run, trials, fleet, observer, retries=plan.trial.retries)
+            finally:
+                derive_tables(run)
+        return state
+
+    def _look(self, plan: Plan) -> list[Looked]:
+        asked = [submit(self._client, lab, look, plan, lab) for lab in self._labs]
+        found = [task.result() for task in asked]
+        for one in found:
+            if one.refused is not None:
+                raise PlanError(f"lab {one.lab}: {one.refused}")
+            if one.arrangement != found[0].arrangement:
+                raise LabError(
+                    f"lab {found[0].lab} is of arrangement {found[0].arrangement}, {one.lab} of {one.arrangement}",
+                    remedy="labs that share a run are equal: give each kind a run of its own, and compare them",
+                )
+        return found
+
+
+@contextmanager
+def joined(labs: Sequence[str], scheduler: str | None = None) -> Iterator[JoinedLabs]:
+    """Bring ``labs`` up where they are not and join them; with ``scheduler``, those of a cluster that runs already.
+
+    Raises LabError for a lab named twice or one that the cluster at ``scheduler`` has no worker for.
+    """
+    if len(set(labs)) != len(labs):
+        raise LabError(f"--labs names a lab twice: {', '.join(labs)}")
+    with ExitStack() as stack:
+        if scheduler is None:  # brought up once, not for each block; a lab of another machine is its worker's to keep
+            for name in labs:
+                stack.enter_context(use_lab(name))
+        yield JoinedLabs(labs, stack.enter_context(connected(labs, scheduler)), scheduler)

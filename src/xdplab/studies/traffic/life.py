@@ -1,0 +1,192 @@
+"""The life of one trial: attach, verify, warm up, measure, settle, read, further passes, let go.
+
+No command runs on the DUT inside a measured window: what records there was started before it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from xdplab.counters import Probe
+from xdplab.deploy.afxdp import AfxdpRequest
+from xdplab.deploy.xdp import XdpRequest
+from xdplab.errors import UnsupportedError
+from xdplab.generators import Generator, GeneratorSettings
+from xdplab.labs import Lab
+from xdplab.plan import Plan, Point, ProgramFactors, Trial
+from xdplab.studies.traffic.dut import SESSION_S, AfxdpSide, DutSide, KernelSide
+from xdplab.studies.traffic.limits import FrameKey, Limit, frame_key
+from xdplab.studies.traffic.passes import PASSES, RawFiles, Running
+from xdplab.studies.traffic.pdr import offered_rate
+from xdplab.studies.traffic.prepare import Prepared, Tools
+
+SENDER_FIFO = 5
+# Above the sender and the DUT's softirq threads, asleep in poll(): it would starve below them, and they if it spun.
+APPLICATION_FIFO = 6
+RUN_ID_DIGITS = 4  # xdpgen carries 16 bits of the run id in every frame
+
+
+@dataclass
+class TrialContext:
+    """What the trials of one session share."""
+
+    lab: Lab
+    plan: Plan
+    tools: Tools
+    programs: Mapping[ProgramFactors, Prepared]
+    dut_probe: Probe
+    tg_probe: Probe
+    run_id: str
+    kernel: str
+    rx_ring_entries: int | None
+    link: Limit
+    pdr: Mapping[str, float] = field(default_factory=dict)
+    applied: list[dict[str, Any]] = field(default_factory=list)
+    alone: dict[FrameKey, Limit] = field(default_factory=dict)
+
+
+def sending_cpus(lab: Lab, point: Point) -> tuple[int, ...]:
+    """The CPUs the generator sends on: one a queue, as far as the TG has them."""
+    return lab.cpus(point.arrangement).tg[: point.queues]
+
+
+def working_cpus(lab: Lab, point: Point) -> tuple[int, ...]:
+    """The CPUs that do the DUT's work. Where they are shared, a frame's softirq runs on the CPU that sent it."""
+    if point.arrangement == "shared":
+        return sending_cpus(lab, point)
+    return lab.cpus(point.arrangement).dut[: point.queues]
+
+
+def measure(context: TrialContext, trial: Trial, raw: Path, facts: dict[str, Any]) -> None:
+    """Measure ``trial``: raw files into ``raw``, what was requested and obtained into ``facts``."""
+    point = trial.point
+    prepared = context.programs[point.program]
+    facts |= known_before(context, trial, prepared)
+    with ThreadPoolExecutor(1) as meanwhile, ExitStack() as stack:
+        files = RawFiles(raw)
+        generator = _generator(context, point)
+        stack.callback(lambda: files.add({"xdpgen.jsonl": generator.raw.encode()}))
+        stack.callback(generator.close)
+        starting = meanwhile.submit(generator.start)
+        stack.callback(wait, [starting])  # a generator that is still starting could not be closed
+        side = attach(context, point, prepared)
+        stack.callback(lambda: files.add(side.raw_files()))
+        stack.callback(side.close)
+        facts["deployment"] = side.deployment.to_json()
+        _run_setup(context, point)
+        facts["generator"] = asdict(starting.result())
+        facts["placed"] = context.lab.place(point.arrangement, point.queues)
+        if context.plan.trial.warmup_s:
+            generator.burst("warmup", context.plan.trial.warmup_s)
+        running = Running(context.plan, context.dut_probe, context.tg_probe, side, generator, files, facts)
+        for name in point.passes:
+            PASSES[name](running)
+        ending = meanwhile.submit(generator.stop)
+        side.stop()
+        ending.result()
+    (raw / "applied.json").write_text(json.dumps(facts, indent=1, default=str) + "\n")
+
+
+def known_before(context: TrialContext, trial: Trial, prepared: Prepared) -> dict[str, Any]:
+    """Return what is known of a trial before anything is attached."""
+    cpus = context.lab.cpus(trial.point.arrangement)
+    testrun = None if trial.point.mode == "af_xdp" else prepared.testruns.get(trial.point.frame_bytes)
+    return {
+        "point": trial.point.factors(),
+        "block": trial.block,
+        "order": trial.order,
+        "repetition": trial.repetition,
+        "lab": context.lab.name,
+        "label": context.lab.label,
+        "times": context.lab.clock == "time",
+        "program_hash": prepared.built.hash,
+        "load": asdict(prepared.load),
+        "testrun_ns": None if testrun is None else testrun.runs_ns,
+        "settings": context.applied,
+        "kernel": context.kernel,
+        "rx_ring_entries": context.rx_ring_entries,
+        "link": asdict(context.link),
+        "generator_alone": asdict(context.alone[frame_key(trial.point)]),
+        "rate_requested_pps": offered_rate(trial.point, context.pdr),
+        "cpus": {"dut": cpus.dut, "tg": cpus.tg, "working": working_cpus(context.lab, trial.point)},
+    }
+
+
+def attach(context: TrialContext, point: Point, prepared: Prepared) -> DutSide:
+    """Attach a point's program in its mode; what is returned must be stopped or closed."""
+    lab, there = context.lab, prepared.on_dut
+    if point.mode != "af_xdp":
+        request = XdpRequest(
+            object=there.object,
+            interface=lab.dut_interface,
+            mode=point.mode,
+            section=there.section,
+            rodata=there.rodata,
+            init=there.init,
+            max_entries=there.max_entries,
+        )
+        return KernelSide(lab.dut, context.tools.xdpload, request, queues=point.queues)
+    if context.tools.afxdp_user is None or there.workload is None:
+        raise UnsupportedError("mode af_xdp needs a generated workload")
+    return AfxdpSide(
+        lab.dut,
+        context.tools.afxdp_user,
+        AfxdpRequest(
+            interface=lab.dut_interface,
+            queues=point.queues,
+            workload=there.workload,
+            attach=point.xsk_attach or "native",
+            bind=point.xsk_bind or "copy",
+            init=there.workload_init,
+            cpus=_spread(lab.cpus(point.arrangement).dut, point.queues),
+            fifo=APPLICATION_FIFO,
+        ),
+    )
+
+
+def _spread(cpus: Sequence[int], queues: int) -> tuple[int, ...]:
+    return tuple(cpus[queue % len(cpus)] for queue in range(queues))
+
+
+def _run_setup(context: TrialContext, point: Point) -> None:
+    """The user's own commands on the DUT, once the program is attached."""
+    for argv in point.program.setup:
+        context.lab.dut.run(argv)
+
+
+def _generator(context: TrialContext, point: Point) -> Generator:
+    tools, settings = context.tools, generator_settings(context, point)
+    return Generator(context.lab.tg, settings, tools.generator, deadline_s=SESSION_S, adapter=tools.adapter)
+
+
+def generator_settings(context: TrialContext, point: Point) -> GeneratorSettings:
+    """Return what ``point`` asks of the generator."""
+    lab = context.lab
+    return GeneratorSettings(
+        engine=point.engine,
+        interface=context.tools.port,
+        queues=point.queues,
+        cpus=sending_cpus(lab, point),
+        fifo=SENDER_FIFO,
+        frame_bytes=point.frame_bytes,
+        flows=point.flows,
+        rate_pps=offered_rate(point, context.pdr),
+        src_mac=lab.tg_mac,
+        dst_mac=lab.dut_mac,
+        src_ip=point.src_ip,
+        dst_ip=point.dst_ip,
+        src_ip_stride=point.src_ip_stride,
+        dst_ip_stride=point.dst_ip_stride,
+        src_port=point.src_port,
+        dst_port=point.dst_port,
+        stamp=point.stamp if point.stamp in ("all", "none") else int(point.stamp),
+        run_id=context.run_id[:RUN_ID_DIGITS],
+        settle_s=context.plan.trial.settle_s,
+        frames=context.programs[point.program].frames_on_tg,
+    )

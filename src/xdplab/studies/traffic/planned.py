@@ -1,0 +1,104 @@
+"""A plan becomes a run directory, and a run directory becomes its trials again: resume needs nothing else."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+import shutil
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from xdplab.errors import PlanError, ResultsError
+from xdplab.plan import Arrangement, Plan, Trial, load_plan, parse_plan, points_of, schedule
+from xdplab.plan.points import select
+from xdplab.run.rundir import RunDirectory
+
+
+def plan_trials(plan: Plan, arrangement: Arrangement, only: Mapping[str, str] | None = None) -> list[Trial]:
+    """Return the trials of a plan in order; ``only`` keeps the points that equal it. Raises PlanError."""
+    points = points_of(plan, arrangement)
+    return schedule(plan, select(points, dict(only)) if only else points)
+
+
+def create_run(
+    plan: Plan, parent: Path, *, lab: str, arrangement: Arrangement, only: Mapping[str, str] | None = None
+) -> RunDirectory:
+    """Make the run directory of ``plan`` and write down what it owes. Raises PlanError before anything is made."""
+    trials = plan_trials(plan, arrangement, only)
+    run = RunDirectory.create(parent, plan.name, run_id=secrets.token_hex(4), plan_yaml="")
+    _add(run, "plan.yaml", plan, trials, lab=lab, arrangement=arrangement, only=only)
+    return run
+
+
+def extend_run(run: RunDirectory, plan: Plan, *, only: Mapping[str, str] | None = None) -> None:
+    """Let an old run owe the points of ``plan`` too; points that it has already are measured once."""
+    first = next(e for e in run.journal.events() if e["event"] == "planned")
+    number = 1 + sum(e["event"] == "planned" for e in run.journal.events())
+    trials = plan_trials(plan, first["arrangement"], only)
+    _add(run, f"plan-{number}.yaml", plan, trials, lab=first["lab"], arrangement=first["arrangement"], only=only)
+
+
+def run_plan(run: RunDirectory) -> Plan:
+    """The plan the run was made with."""
+    return load_plan(run.path / "plan.yaml")
+
+
+def run_trials_of(run: RunDirectory) -> list[Trial]:
+    """Return every trial the run has planned, in order.
+
+    Raises PlanError where a plan in it was edited, ResultsError for a run that has none of the testbed's trials.
+    """
+    trials: dict[str, Trial] = {}
+    for event in run.journal.events():
+        if event["event"] != "planned":
+            continue
+        if "plan" not in event:
+            raise ResultsError(
+                f"{run.path} is a study's run, with no XDP trials", remedy=f"`xdplab figures {run.path}` shows it"
+            )
+        path = run.path / event["plan"]
+        if not path.is_file() or _sha256(path) != event["sha256"]:
+            raise PlanError(
+                f"{path} is not the plan this run was made with",
+                remedy=f"put it back, or measure the new one: `xdplab run {path} --extend {run.path}`",
+            )
+        again = plan_trials(load_plan(path), event["arrangement"], event["only"])
+        if [t.trial_id for t in again] != event["trials"]:
+            raise PlanError(f"{path}: its trials are not those in the journal", remedy="a file it names was changed")
+        for trial in again:
+            trials.setdefault(trial.trial_id, replace(trial, order=len(trials)))
+    if not trials:
+        raise ResultsError(f"{run.path} has planned nothing", remedy="start again with `xdplab run`")
+    return list(trials.values())
+
+
+def _add(run: RunDirectory, name: str, plan: Plan, trials: list[Trial], **facts: Any) -> None:
+    run.write_bytes(name, _with_own_files(run, plan).to_yaml().encode())
+    run.journal.append(
+        "planned", plan=name, sha256=_sha256(run.path / name), trials=[t.trial_id for t in trials], **facts
+    )
+
+
+def _with_own_files(run: RunDirectory, plan: Plan) -> Plan:
+    """Copy a user's program and the headers beside it into the run, which must need no other place."""
+    data = plan.model_dump(mode="json")
+    for block in data["blocks"]:
+        for program in block["points"].get("program") or []:
+            for key in ("file", "frames"):
+                if program[key] is not None:
+                    program[key] = _copy(run, Path(program[key]))
+    return parse_plan(data)
+
+
+def _copy(run: RunDirectory, source: Path) -> str:
+    folder = run.path / "files" / _sha256(source)[:12]
+    folder.mkdir(parents=True, exist_ok=True)
+    for path in (source, *source.parent.glob("*.h")):
+        shutil.copyfile(path, folder / path.name)
+    return (folder / source.name).relative_to(run.path).as_posix()
+
+
+def _sha256(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()

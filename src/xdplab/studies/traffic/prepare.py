@@ -1,0 +1,174 @@
+"""Before the first trial: programs built, proved, loaded once and shipped; tools built on the hosts that run them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+from xdplab.deploy.native import build_tool, build_workload
+from xdplab.generators import XDPGEN, Adapter, moongen
+from xdplab.generators.moongen import install
+from xdplab.hosts import Host, LocalHost
+from xdplab.labs import Lab
+from xdplab.plan import Point, ProgramFactors, Trial
+from xdplab.programs import (
+    USER_FLAGS,
+    BuiltProgram,
+    LoadReport,
+    ProgramSpec,
+    TestRun,
+    UserProgram,
+    build,
+    cache_directory,
+    load_report,
+    prove,
+    prove_user,
+    testrun,
+)
+from xdplab.run.rundir import RunDirectory
+from xdplab.studies.traffic.dut import OnDut
+
+
+@dataclass(frozen=True)
+class Tools:
+    """Paths of our binaries, each on its host; ``afxdp_user`` only where a point needs it.
+
+    ``generator`` is what the ``adapter`` starts, ``port`` what it calls the TG's end of the link.
+    """
+
+    xdpload: str
+    generator: str
+    afxdp_user: str | None
+    adapter: Adapter
+    port: str
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """One program, proved, loaded once, test-run by frame size, and lying on the DUT.
+
+    It is test-run here and not in each trial: the kernel waits for all CPUs at every call, which takes 0.3 to 0.7 s.
+    """
+
+    built: BuiltProgram
+    load: LoadReport
+    on_dut: OnDut
+    testruns: Mapping[int, TestRun]
+    frames_on_tg: str | None = None
+
+
+def program_of(factors: ProgramFactors) -> ProgramSpec | UserProgram:
+    """Turn a point's program factors into what `programs` builds. Raises PlanError."""
+    if factors.file is not None:
+        return UserProgram(
+            file=factors.file,
+            section=factors.section,
+            action=factors.action,
+            rodata=dict(factors.rodata),
+            setup=factors.setup,
+            frames=factors.frames,
+        )
+    return ProgramSpec(
+        workload=factors.workload or "array",
+        accesses=factors.accesses or 0,
+        op=factors.op or "read",
+        form=factors.form or "bounded",
+        working_set_bytes=factors.working_set_bytes,
+        map_type=factors.map_type,
+    )
+
+
+def build_tools(lab: Lab, points: Iterable[Point]) -> Tools:
+    """Ship and build our native tools where they run. Raises HostError naming a missing compiler or header."""
+    with_sockets = any(point.mode == "af_xdp" for point in points)
+    adapter, generator, port = _generator(lab)
+    return Tools(
+        xdpload=_build_tool(lab, lab.dut, "xdpload"),
+        generator=generator,
+        afxdp_user=_build_tool(lab, lab.dut, "afxdp_user") if with_sockets else None,
+        adapter=adapter,
+        port=port,
+    )
+
+
+def _generator(lab: Lab) -> tuple[Adapter, str, str]:
+    """Put what sends on the TG; return its adapter, what that starts, and its name of the TG's end."""
+    place = lab.generator
+    if place.path is None:
+        return XDPGEN, _build_tool(lab, lab.tg, "xdpgen"), lab.tg_interface
+    folder = f"{lab.work_dir(lab.tg)}/moongen"
+    install(lab.tg, folder, place.path, cores=lab.cpus().tg, dpdk=place.dpdk)
+    return moongen(place.path), folder, str(place.port)
+
+
+def _build_tool(lab: Lab, host: Host, name: str) -> str:
+    if lab.native_dir is not None:
+        # The hosts see this machine's folder: compiled here in 2 s it is found there, where it would take minutes.
+        build_tool(LocalHost(), name, str(lab.native_dir))
+    return build_tool(host, name, native_dir(lab))
+
+
+def native_dir(lab: Lab) -> str:
+    """Where the DUT keeps what was compiled for it."""
+    return f"{lab.work_dir(lab.dut)}/native"
+
+
+def prepare_programs(
+    lab: Lab, run: RunDirectory, tools: Tools, trials: Iterable[Trial]
+) -> dict[ProgramFactors, Prepared]:
+    """Build, prove and load every program of ``trials`` before any is measured.
+
+    Raises ProgramError: in the compiler's words, in the verifier's, or because a proof found another N.
+    """
+    points: dict[ProgramFactors, list[Point]] = {}
+    for trial in trials:
+        points.setdefault(trial.point.program, []).append(trial.point)
+    return {factors: _prepare(lab, run, tools, factors, used) for factors, used in points.items()}
+
+
+def _prepare(lab: Lab, run: RunDirectory, tools: Tools, factors: ProgramFactors, points: Sequence[Point]) -> Prepared:
+    built = build(program_of(factors), cache_directory())
+    folder = f"{lab.work_dir(lab.dut)}/programs/{built.hash}"
+    load = load_report(lab.dut, tools.xdpload, built, folder)
+    if isinstance(built.program, ProgramSpec):
+        prove(built, lab.dut, xdpload=tools.xdpload, folder=folder)
+    on_dut = _ship(lab, built, folder)
+    if any(point.mode == "af_xdp" for point in points):
+        on_dut = _ship_twin(lab, built, folder, on_dut)
+    sizes = sorted({point.frame_bytes for point in points if point.mode != "af_xdp"})
+    runs = {n: testrun(lab.dut, tools.xdpload, built, folder, frame_bytes=n) for n in sizes}
+    built.copy_to(run.program_dir(built.hash))
+    return Prepared(built, load, on_dut, runs, _ship_frames(lab, factors))
+
+
+def _ship(lab: Lab, built: BuiltProgram, folder: str) -> OnDut:
+    init = {name: f"{folder}/{path.name}" for name, path in built.init_files.items()}
+    for path in {built.object, *built.init_files.values()}:
+        lab.dut.put(path, f"{folder}/{path.name}")
+    rodata = built.program.rodata if isinstance(built.program, UserProgram) else {}
+    return OnDut(f"{folder}/{built.object.name}", built.section, init, built.max_entries, rodata)
+
+
+def _ship_frames(lab: Lab, factors: ProgramFactors) -> str | None:
+    if factors.frames is None:
+        return None
+    there = f"{lab.work_dir(lab.tg)}/frames/{factors.frames_sha256}.pcap"
+    lab.tg.put(Path(factors.frames), there)
+    return there
+
+
+def _ship_twin(lab: Lab, built: BuiltProgram, folder: str, on_dut: OnDut) -> OnDut:
+    """Compile the same workload for the DUT's user space, and prove the machine code that came out of it."""
+    if not isinstance(built.program, ProgramSpec):
+        return on_dut
+    source = built.user_source.read_text()
+    workload = build_workload(lab.dut, source, native_dir(lab), flags=USER_FLAGS)
+    counts = prove_user(lab.dut.get(workload), built.program)
+    built.add("proof_user.json", json.dumps([asdict(count) for count in counts], indent=1) + "\n")
+    state = None
+    if built.user_state is not None:
+        state = f"{folder}/{built.user_state.name}"
+        lab.dut.put(built.user_state, state)
+    return replace(on_dut, workload=workload, workload_init=state)

@@ -1,0 +1,281 @@
+"""One attempt → one row of trials.parquet and its samples, from the journal's facts and the raw files alone."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from xdplab.analysis.verdicts import RULES_VERSION, forwarded, judge, returns_frames
+from xdplab.counters import derive_from_directory
+from xdplab.counters.derive import intervals
+from xdplab.counters.value import jain_index
+from xdplab.errors import FormatError
+from xdplab.formats.generator import Burst, parse_output
+from xdplab.plan import Trial
+from xdplab.run.metrics import BY_NAME, METRICS
+from xdplab.run.rundir import RunDirectory
+from xdplab.run.state import Attempt
+
+Row = dict[str, Any]
+
+# Counters that become columns under the same name.
+_SAME = (
+    "cpu_busy_cores",
+    "cpu_softirq_cores",
+    "host_busy_cores",
+    "host_softirq_cores",
+    "cycles",
+    "instructions",
+    "ipc",
+    "branches",
+    "branch_misses",
+    "l1d_loads",
+    "l1d_misses",
+    "host_cycles",
+    "host_instructions",
+    "host_context_switches",
+    "softnet_dropped",
+    "softnet_squeezed",
+    "rx_by_queue",
+    "evenness",
+    "dut_rx_packets",
+    "dut_tx_packets",
+)
+_PERF = ("cycles", "instructions", "ipc", "branches", "branch_misses", "l1d_loads", "l1d_misses")
+_QUANTILES = {"latency_p50_ns": 50, "latency_p90_ns": 90, "latency_p99_ns": 99, "latency_p999_ns": 99.9}
+
+
+@dataclass(frozen=True)
+class AttemptRows:
+    """The attempt's row, and its rows of samples.parquet."""
+
+    row: Row
+    samples: list[Row]
+
+
+def attempt_rows(run: RunDirectory, trial: Trial, attempt: Attempt) -> AttemptRows:
+    """Derive everything one attempt tells. What is missing is null, and ``null_reasons`` says why."""
+    facts, raw = attempt.facts, run.raw_dir(attempt.trial_id, attempt.attempt)
+    reasons: dict[str, str] = {}
+    row: Row = {
+        "run_id": run.run_id,
+        "trial_id": attempt.trial_id,
+        "attempt": attempt.attempt,
+        "block": trial.block,
+        "order": trial.order,
+        "repetition": trial.repetition,
+        "lab": facts.get("lab"),
+        **trial.point.factors(),
+        **_rate_asked(facts),
+        **_program(facts),
+        **_deployment(facts),
+        **_limits(facts, reasons),
+    }
+    if attempt.status != "measured":
+        row |= {"verdict": attempt.status, "reason": attempt.reason, "rules_version": RULES_VERSION}
+        return AttemptRows(row, [])
+    bursts = _bursts(raw, reasons)
+    if "rate" in bursts:
+        row |= _traffic(bursts["rate"], reasons)
+        row |= _counted(raw, trial, facts, reasons)
+        row |= _rates(row)
+        row["overhead_s"] = attempt.duration_s - sum(b.summary.duration_s for b in bursts.values())
+    row |= _passes(bursts, facts, reasons)
+    verdict = judge(row)
+    row |= {"verdict": verdict.verdict, "reason": verdict.reason, "limited_by": verdict.limited_by}
+    if not facts.get("times", True):
+        row = _without_times(row, reasons)
+    row["null_reasons"] = json.dumps(dict(sorted(reasons.items()))) if reasons else None
+    row["rules_version"] = RULES_VERSION
+    return AttemptRows(row, _samples(bursts, raw, attempt))
+
+
+def _rate_asked(facts: dict[str, Any]) -> Row:
+    """The rate that a share of the PDR came to; otherwise the point's own stands."""
+    rate = facts.get("rate_requested_pps")
+    return {} if rate is None else {"rate_requested_pps": rate}
+
+
+def _limits(facts: Mapping[str, Any], reasons: dict[str, str]) -> Row:
+    """What bounds the trial from outside the DUT; runs of older versions know neither."""
+    row: Row = {}
+    for column, fact in (("link_bps", "link"), ("generator_pps", "generator_alone")):
+        found = facts.get(fact) or {"rate": None, "missing": "not recorded"}
+        row[column] = found["rate"]
+        if found["missing"] is not None:
+            reasons[column] = found["missing"]
+    return row
+
+
+def _without_times(row: Row, reasons: dict[str, str]) -> Row:
+    """In an emulator the clock means nothing: counts stay, times and rates are null."""
+    clocked = {m.name for m in METRICS if m.kind in ("time", "rate") or m.name.endswith("_cores")}
+    kept = {name: value for name, value in row.items() if name not in clocked}
+    reasons |= dict.fromkeys(clocked & row.keys(), "this lab's clock is an emulator's: no times are reported")
+    return kept | {"limited_by": None}
+
+
+def _program(facts: Mapping[str, Any]) -> Row:
+    load = facts.get("load") or {}
+    known = {"program_hash": facts.get("program_hash"), "kernel": facts.get("kernel")}
+    names = {"program_insns": "xlated_insns", "helper_inlined": "lookup_inlined"}
+    names |= {"verified_insns": "verified_insns", "jited_bytes": "jited_bytes"}
+    return known | {column: load.get(name) for column, name in names.items()}
+
+
+def _deployment(facts: Mapping[str, Any]) -> Row:
+    """What the kernel says of the attached program; load times are of the workload's own program."""
+    found = facts.get("deployment")
+    if not found:
+        return {}
+    row = {"mode_obtained": found["mode_obtained"], "program_tag": found["tag"]}
+    row["sched_policy"] = (facts.get("generator") or {}).get("sched_policy")
+    row["rx_ring_entries"] = facts.get("rx_ring_entries")
+    row["dut_cpus"] = len(set((facts.get("cpus") or {}).get("working") or ())) or None
+    for column, key in (("load_ms", "load_ns"), ("attach_ms", "attach_ns")):
+        row[column] = None if found[key] is None else found[key] / 1e6
+    return row
+
+
+def _bursts(raw: Path, reasons: dict[str, str]) -> dict[str, Burst]:
+    try:
+        output = parse_output((raw / "xdpgen.jsonl").read_bytes())
+    except (OSError, FormatError) as error:
+        reasons["tx_packets"] = f"the generator's output cannot be read: {error}"
+        return {}
+    return {burst.name: burst for burst in output.bursts}
+
+
+def _traffic(burst: Burst, reasons: dict[str, str]) -> Row:
+    s = burst.summary
+    row: Row = {
+        "window_s": s.duration_s,
+        "tx_packets": s.tx_packets,
+        "rx_packets": s.rx_packets,
+        "duplicate_packets": s.duplicates,
+        "reordered_packets": s.reordered,
+        "foreign_packets": s.foreign_packets,
+        "tx_late_packets": s.tx_late_packets,
+        "tx_pause_ms": _pause_ms(burst),
+    }
+    row |= _latency(burst, reasons)
+    return row
+
+
+def _pause_ms(burst: Burst) -> float | None:
+    known = [ns for ns in (burst.summary.tx_pause_max_ns, burst.summary.tx_late_max_ns) if ns is not None]
+    return max(known) / 1e6 if known else None
+
+
+def _latency(burst: Burst, reasons: dict[str, str]) -> Row:
+    h = burst.histogram
+    if h is None or not h.count:
+        reasons["latency_p50_ns"] = "no stamped frame came back"
+        return {"latency_samples": 0 if h is not None else None}
+    row: Row = {"latency_min_ns": h.min, "latency_mean_ns": h.mean, "latency_max_ns": h.max}
+    return row | {name: h.percentile(q) for name, q in _QUANTILES.items()} | {"latency_samples": h.count}
+
+
+def _counted(raw: Path, trial: Trial, facts: Mapping[str, Any], reasons: dict[str, str]) -> Row:
+    cpus = facts["cpus"]
+    shared = trial.point.arrangement == "shared"
+    found = derive_from_directory(
+        raw / "counters",
+        mode=trial.point.mode,
+        shared=shared,
+        dut_cpus=None if shared else cpus["dut"],
+        tg_cpus=None if shared else cpus["tg"],
+    )
+    row: Row = {}
+    for name in _SAME:
+        value = found.get(name)
+        if value is None:
+            continue
+        row[name] = value.value
+        if value.reason is not None:
+            reasons[name] = value.reason
+    if trial.point.mode == "af_xdp":
+        row |= _rings(facts, reasons)
+    if row.get("rx_by_queue") is not None:
+        row["queues_reached"] = sum(count > 0 for count in row["rx_by_queue"])
+        row["rx_by_queue"] = json.dumps(row["rx_by_queue"])
+    metrics = {name.removeprefix("metric_"): v for name, v in found.items() if name.startswith("metric_")}
+    if metrics:
+        row["metrics"] = json.dumps({name: v.value for name, v in metrics.items()})
+        reasons |= {f"metrics.{name}": v.reason for name, v in metrics.items() if v.reason is not None}
+    return row
+
+
+def _rings(facts: Mapping[str, Any], reasons: dict[str, str]) -> Row:
+    """The AF_XDP application's own counts. rx_dropped contains the frames of a full or an empty ring already."""
+    before, after = facts["dut_before"], facts["dut_after"]
+
+    def gained(name: str) -> list[int]:
+        return [b[name] - a[name] for a, b in zip(before["queues"], after["queues"], strict=True)]
+
+    received, dropped = gained("rx"), gained("rx_dropped")
+    arrived = [r + d for r, d in zip(received, dropped, strict=True)]
+    for name in ("dut_rx_packets", "dut_tx_packets", "rx_by_queue", "evenness"):
+        reasons.pop(name, None)
+    return {
+        "dut_rx_packets": sum(arrived) + after["unbound_packets"] - before["unbound_packets"],
+        "dut_tx_packets": sum(gained("tx")),
+        "xsk_dropped": sum(dropped) + sum(gained("tx_dropped")),
+        "rx_by_queue": tuple(arrived),
+        "evenness": jain_index(tuple(arrived)) if any(arrived) else None,
+    }
+
+
+def _rates(row: Row) -> Row:
+    window, sent, done = row["window_s"], row["tx_packets"], forwarded(row)
+    rates: Row = {"offered_pps": sent / window}
+    if row.get("action") == "tx" and row["rx_packets"] is not None:
+        rates["lost_packets"] = sent - row["rx_packets"]
+        rates["loss_ratio"] = rates["lost_packets"] / sent if sent else None
+    if done is not None:
+        heard = returns_frames(row) and row["rx_packets"] is not None
+        rates["forwarded_pps"] = done / window
+        rates["forwarded_l2_bps"] = done / window * row["frame_bytes"] * 8
+        rates["forwarded_source"] = "tg" if heard else "dut"
+    return rates
+
+
+def _passes(bursts: Mapping[str, Burst], facts: Mapping[str, Any], reasons: dict[str, str]) -> Row:
+    row: Row = {}
+    times = facts.get("testrun_ns")
+    if times:
+        row["testrun_raw_ns"] = min(times)
+    runs = facts.get("runstats")
+    if runs:
+        count = runs["after"]["run_cnt"] - runs["before"]["run_cnt"]
+        spent = runs["after"]["run_time_ns"] - runs["before"]["run_time_ns"]
+        row["program_run_ns"] = spent / count if count else None
+    elif "bpf_stats" in bursts:
+        reasons["program_run_ns"] = "no kernel program does this mode's work"
+    else:
+        reasons["program_run_ns"] = "the plan asks for no bpf_stats pass"
+    if "perf" in bursts:
+        row["perf_packets"] = bursts["perf"].summary.rx_packets
+    else:
+        reasons |= dict.fromkeys((*_PERF, "host_cycles", "host_instructions"), "the plan asks for no perf pass")
+    return row
+
+
+def _samples(bursts: Mapping[str, Burst], raw: Path, attempt: Attempt) -> list[Row]:
+    own = {"trial_id": attempt.trial_id, "attempt": attempt.attempt}
+    rows = [
+        {**own, "burst": name, "host": "tg", "t_s": i.t_s, "tx_packets": i.tx_packets, "rx_packets": i.rx_packets}
+        for name, burst in bursts.items()
+        for i in burst.intervals
+    ]
+    files = {p.name: p.read_bytes() for p in (raw / "counters").glob("*") if p.is_file()}
+    for interval in intervals(files, role="dut"):
+        seen = {key: value for key, value in vars(interval).items() if key in ("t_s", "tx_packets", "rx_packets")}
+        rows.append({**own, "burst": "rate", "host": "dut", **seen})
+    return rows
+
+
+assert all(name in BY_NAME for name in (*_SAME, *_QUANTILES))

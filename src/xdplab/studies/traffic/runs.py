@@ -1,0 +1,181 @@
+"""What one does with a run: start it, execute it, derive its tables, draw it. The CLI and the notebook call these."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import pandas as pd
+from rich.console import Console
+
+from xdplab.analysis.derived import derive
+from xdplab.analysis.findings import Finding
+from xdplab.errors import XdplabError
+from xdplab.labs import Lab, use_lab
+from xdplab.plan import Plan
+from xdplab.run.engine import run_trials
+from xdplab.run.metrics import SAMPLES, frame
+from xdplab.run.progress import Observer, PlainObserver
+from xdplab.run.rundir import RunDirectory
+from xdplab.run.state import RunState, read_state
+from xdplab.studies.traffic import audits
+from xdplab.studies.traffic.audits import Audit
+from xdplab.studies.traffic.manifest import host_states
+from xdplab.studies.traffic.planned import create_run, extend_run, run_plan, run_trials_of
+from xdplab.studies.traffic.rows import attempt_rows
+from xdplab.studies.traffic.study import TrialStudy, check_plan
+from xdplab.thesis.imported import imported_trials
+
+
+def quiet() -> Observer:
+    """An observer that says nothing."""
+    return PlainObserver(Console(quiet=True))
+
+
+@contextmanager
+def lab_for(name: str) -> Iterator[Lab]:
+    """The lab of that name; brought up if it is not, and then taken down at the end."""
+    with use_lab(name) as lab:
+        yield lab
+
+
+def lab_of(run: RunDirectory) -> str:
+    """The lab a run was planned for."""
+    return str(next(e for e in run.journal.events() if e["event"] == "planned")["lab"])
+
+
+def shared_by(run: RunDirectory) -> tuple[tuple[str, ...], str | None]:
+    """Return the labs that last shared ``run``, and their scheduler; no lab where one lab alone measured it."""
+    last = [event for event in run.journal.events() if event["event"] == "shared"][-1:]
+    return (tuple(last[0]["labs"]), last[0]["scheduler"]) if last else ((), None)
+
+
+def start(
+    plan: Plan, lab: Lab, parent: Path, *, only: Mapping[str, str] | None = None, extend: RunDirectory | None = None
+) -> RunDirectory:
+    """Check the plan against the lab, then make its run directory or add it to an old one. Nothing is measured yet.
+
+    Raises PlanError naming the field that this lab cannot have.
+    """
+    check_plan(plan, lab)
+    if extend is not None:
+        extend_run(extend, plan, only=only)
+        return extend
+    return create_run(plan, parent, lab=lab.name, arrangement=lab.arrangement, only=only)
+
+
+@contextmanager
+def discarded_if_nothing_began(run: RunDirectory) -> Iterator[None]:
+    """A program that does not compile or load ends a run before its first trial: then there is nothing to keep."""
+    try:
+        yield
+    except XdplabError:
+        if not any(event["event"] in ("started", "finished") for event in run.journal.events()):
+            shutil.rmtree(run.path)
+        raise
+
+
+def execute(run: RunDirectory, lab: Lab, observer: Observer) -> RunState:
+    """Measure what ``run`` owes in ``lab``, then derive its tables: also after an interrupt, from what there is."""
+    plan, trials = run_plan(run), run_trials_of(run)
+    with run.writer(), lab.lock():
+        owed = set(read_state(run).owed)
+        try:
+            with TrialStudy(lab, run, plan, [t for t in trials if t.trial_id in owed]) as study:
+                _write_manifest(run, lab, "before")
+                state = run_trials(run, trials, study, observer, retries=plan.trial.retries, pause_s=plan.trial.pause_s)
+                _write_manifest(run, lab, "after")
+        finally:
+            derive_tables(run)
+    return state
+
+
+def _write_manifest(run: RunDirectory, lab: Lab, when: str) -> None:
+    """``manifest.json``: the state of both hosts before the first and after the last trial of each session."""
+    session = sum(e["event"] == "hosts" and e["when"] == "before" for e in run.journal.events())
+    run.journal.append("hosts", when=when, session=session, state=host_states(lab))
+    sessions = [e for e in run.journal.events() if e["event"] == "hosts"]
+    run.write_json("manifest.json", {"run_id": run.run_id, "sessions": sessions, "seed": run_plan(run).seed})
+
+
+def derive_tables(run: RunDirectory) -> pd.DataFrame:
+    """Rebuild trials.parquet and samples.parquet from the journal and the raw files; return the former.
+
+    An import has no raw files of its own: its tables stay as they are, its trials are judged anew.
+    """
+    if run.imported:
+        return imported_trials(run)
+    rows, samples = [], []
+    trials = {t.trial_id: t for t in run_trials_of(run)}
+    for attempt in read_state(run).attempts:
+        trial = trials[attempt.trial_id]
+        derived = attempt_rows(run, trial, attempt)
+        rows.append(derived.row)
+        samples += derived.samples
+    table = with_own_metrics(derive(frame(rows)))
+    run.write_table("trials.parquet", table)
+    run.write_table("samples.parquet", frame(samples, SAMPLES))
+    return table
+
+
+def with_own_metrics(table: pd.DataFrame) -> pd.DataFrame:
+    """Give each metric of the plan's own a column; null where its command printed no number."""
+    values = [json.loads(text) if isinstance(text, str) else {} for text in table["metrics"]]
+    names = sorted({name for row in values for name in row})
+    return table.assign(**{n: pd.array([row.get(n) for row in values], dtype="Float64") for n in names})
+
+
+def trials_table(run: RunDirectory) -> pd.DataFrame:
+    """Every attempt that ended, one row each, judged by today's rules."""
+    return derive_tables(run)
+
+
+def settled_trials(run: RunDirectory) -> pd.DataFrame:
+    """The attempt that counts of each trial: its last."""
+    return trials_table(run).drop_duplicates("trial_id", keep="last", ignore_index=True)
+
+
+def audit(run: RunDirectory) -> list[Finding]:
+    """What several points and repetitions say together."""
+    return audits.findings(run, trials_table(run))
+
+
+def full_audit(run: RunDirectory) -> Audit:
+    """The findings with how each was found and what it changes, and the model fits."""
+    return audits.audit(run, trials_table(run))
+
+
+def summary(run: RunDirectory) -> list[str]:
+    """What came out, in a few lines: verdicts, then the reasons of what is not valid."""
+    table = settled_trials(run)
+    counts = table["verdict"].value_counts()
+    lines = ["verdicts: " + ", ".join(f"{n} {verdict}" for verdict, n in counts.items())]
+    others = table[table["verdict"] != "valid"]
+    for (verdict, reason), rows in others.groupby(["verdict", "reason"], dropna=False):
+        lines.append(f"  {verdict} ({len(rows)}): {reason}")
+    return lines
+
+
+def draw_figures(
+    run: RunDirectory,
+    *,
+    names: Sequence[str] = (),
+    style: str = "paper-1col",
+    out: Path | None = None,
+) -> list[str]:
+    """Draw all figures that apply (or ``names``) and say where they are, and why the others are not."""
+    from xdplab.figures import (
+        CATALOGUE,
+        draw_all,
+    )  # matplotlib takes a second to load, which a resume need not wait for
+
+    drawn = draw_all(settled_trials(run), out or run.figures, style=style, names=names)
+    made = [
+        f"figure {d.stem}, {CATALOGUE[d.name].text}: {next(f for f in d.files if f.suffix == '.png')}"
+        for d in drawn
+        if d.files
+    ]
+    return made + [f"no figure {d.stem}: {d.reason}" for d in drawn if not d.files]

@@ -1,0 +1,152 @@
+"""XDP traffic as a study of the runner: a session in a lab, its blocks, and what is put back afterwards."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from xdplab import counters
+from xdplab.deploy import dpdk
+from xdplab.deploy.device import apply, remember, restore_remembered
+from xdplab.deploy.queues import Endpoint, queue_limit, set_queues
+from xdplab.deploy.watchdog import Watchdog
+from xdplab.errors import PlanError
+from xdplab.formats.ethtool import parse_rings
+from xdplab.hosts import Host
+from xdplab.labs import Lab
+from xdplab.plan import Plan, ProgramFactors, Trial, points_of
+from xdplab.run.metrics import BY_NAME
+from xdplab.run.rundir import RunDirectory
+from xdplab.studies.traffic.burst import generator_alone
+from xdplab.studies.traffic.life import TrialContext, measure
+from xdplab.studies.traffic.limits import frame_key, link_rate
+from xdplab.studies.traffic.pdr import known_pdr
+from xdplab.studies.traffic.prepare import Prepared, build_tools, prepare_programs
+
+# GRO keeps every mode on one path into the DUT: by NAPI. Without it the generic path depends on the sender.
+LINK_SETTINGS = {"features.gro": True}
+
+
+def endpoints(lab: Lab) -> tuple[Endpoint, ...]:
+    """The ends of the link that the kernel has: the DUT's, and the TG's unless DPDK has it."""
+    dut = Endpoint(lab.dut, lab.dut_interface)
+    return (dut,) if lab.generator.by_dpdk else (dut, Endpoint(lab.tg, lab.tg_interface))
+
+
+def queue_ends(lab: Lab) -> tuple[Endpoint, ...]:
+    """Those of them whose queue count is set; the DUT's first."""
+    return endpoints(lab)[:1] if lab.generator.follows else endpoints(lab)
+
+
+def state_dir(lab: Lab, host: Host) -> str:
+    """Where a host keeps the original state of its device until it is put back."""
+    return f"{lab.work_dir(host)}/state"
+
+
+def check_plan(plan: Plan, lab: Lab) -> None:
+    """Raise PlanError naming the field of ``plan`` that this lab cannot have; nothing is changed."""
+    for metric in plan.metrics:
+        if metric.name in BY_NAME:
+            raise PlanError(f"metrics: {metric.name} is a column already", remedy="give it another name")
+    most = min(queue_limit(end) for end in queue_ends(lab))
+    for point in points_of(plan, lab.arrangement):
+        if point.queues > most:
+            raise PlanError(f"queues: {point.queues} is more than {lab.dut_interface} can have: {most}")
+        if point.arrangement == "hosts" and lab.virtual:
+            raise PlanError("arrangement: hosts means two machines; this lab is one", remedy="write auto")
+        if point.arrangement == "split" and len(lab.cpus().dut) < 2:
+            raise PlanError("arrangement: split needs two CPUs at least; this lab has one", remedy="write auto")
+
+
+def _rx_ring_entries(lab: Lab) -> int | None:
+    """Entries of one receive ring of the DUT; None where the driver does not say (veth)."""
+    answer = lab.dut.run(["ethtool", "-g", lab.dut_interface], check=False)
+    return parse_rings(answer.stdout).current.rx if answer.ok else None
+
+
+def _put_back(end: Endpoint, where: str, watchdog: Watchdog) -> None:
+    """Where the device does not return to its state, the watchdog is not dismissed: it tries once more by itself."""
+    restore_remembered(end.host, end.interface, where)
+    watchdog.dismiss()
+
+
+def _take_port(lab: Lab, stack: ExitStack) -> None:
+    """Give the TG's end to DPDK for the session, where it is a PCI device."""
+    place = lab.generator
+    if place.pci is not None and place.by_dpdk:
+        where = state_dir(lab, lab.tg)
+        stack.callback(dpdk.give_back, lab.tg, place.pci, where)
+        dpdk.take(lab.tg, place.pci, where, driver=place.driver, hugepages=place.hugepages)
+
+
+class TrialStudy:
+    """One session of measuring in a lab: made before the first trial, everything put back after the last."""
+
+    def __init__(self, lab: Lab, run: RunDirectory, plan: Plan, trials: Sequence[Trial]) -> None:
+        self._lab, self._run, self._plan, self._trials = lab, run, plan, trials
+        self._stack = ExitStack()
+        self._watchdogs: list[Watchdog] = []
+
+    def __enter__(self) -> Self:
+        with ExitStack() as stack:
+            self._remember(stack)
+            lab, run = self._lab, self._run
+            tools = build_tools(lab, [t.point for t in self._trials])
+            self._context = TrialContext(
+                lab=lab,
+                plan=self._plan,
+                tools=tools,
+                programs=prepare_programs(lab, run, tools, self._trials),
+                dut_probe=counters.install(lab.dut, "dut", lab.dut_interface, f"{lab.work_dir(lab.dut)}/counters"),
+                tg_probe=counters.install(lab.tg, "tg", lab.tg_interface, f"{lab.work_dir(lab.tg)}/counters"),
+                run_id=run.run_id,
+                kernel=lab.dut.run(["uname", "-r"]).text.strip(),
+                rx_ring_entries=_rx_ring_entries(lab),
+                pdr=known_pdr(run),
+                link=link_rate(lab),
+            )
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stack.close()
+
+    def _remember(self, stack: ExitStack) -> None:
+        """Both ends as they are now; their host keeps a copy, so that a later process can put them back too."""
+        for end in reversed(endpoints(self._lab)):  # the DUT's is put back first: a tap's queues follow it
+            where = state_dir(self._lab, end.host)
+            remember(end.host, end.interface, where)
+            watchdog = Watchdog(end.host, end.interface, where)
+            self._watchdogs.append(watchdog)
+            stack.callback(_put_back, end, where, watchdog)
+        _take_port(self._lab, stack)
+
+    def _prepared(self, trials: Sequence[Trial]) -> dict[ProgramFactors, Prepared]:
+        return prepare_programs(self._lab, self._run, self._context.tools, trials)
+
+    def enter_block(self, trials: Sequence[Trial]) -> None:
+        ends = endpoints(self._lab)
+        applied = [apply(end.host, end.interface, LINK_SETTINGS).require() for end in ends]
+        dut, *tg = queue_ends(self._lab)
+        applied += set_queues(dut, tg[0] if tg else None, trials[0].point.queues)
+        self._context.applied = [done.to_json() for done in applied]
+        self._test_generator(trials)
+
+    def _test_generator(self, trials: Sequence[Trial]) -> None:
+        """Before the DUT has a program: what the generator offers alone is the most that any trial can be offered."""
+        for point in (trial.point for trial in trials):
+            if frame_key(point) not in self._context.alone:
+                self._context.alone[frame_key(point)] = generator_alone(self._context, point)
+
+    def measure(self, trial: Trial, raw: Path, facts: dict[str, Any]) -> None:
+        for watchdog in self._watchdogs:
+            watchdog.beat()
+        measure(self._context, trial, raw, facts)
+
+    def leave_block(self) -> None:
+        """Nothing: the next block sets everything anew, and the end of the session puts it back."""

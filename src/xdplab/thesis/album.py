@@ -1,0 +1,112 @@
+"""All published figures of an imported run, as published or corrected: drawn by several processes, CSV beside each."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Literal
+
+import pandas as pd
+
+from xdplab.figures.draw import draw
+from xdplab.figures.marks import View
+from xdplab.figures.save import FORMATS, render, sheet_of, write_whole
+from xdplab.figures.styles import style_named
+from xdplab.thesis.published import Spec, published_figures
+from xdplab.thesis.sheet import empty_sheet
+from xdplab.thesis.views import (
+    Source,
+    corrected_table,
+    corrected_view,
+    published_table,
+    published_view,
+    source_of,
+    translated,
+)
+from xdplab.thesis.words import Language
+
+Which = Literal["as-published", "corrected"]
+WHICH: tuple[Which, ...] = ("as-published", "corrected")
+VIEWS = {"as-published": published_view, "corrected": corrected_view}
+TABLES = {"as-published": published_table, "corrected": corrected_table}
+STYLE = "paper-2col"
+
+
+@dataclass(frozen=True)
+class Regenerated:
+    """One figure: its files, and how many marks it has."""
+
+    spec: Spec
+    which: Which
+    files: tuple[Path, ...]
+    marks: int
+
+
+def regenerate(
+    trials: pd.DataFrame,
+    folder: Path,
+    *,
+    which: Sequence[Which] = WHICH,
+    language: Language = "en",
+    formats: Sequence[str] = FORMATS,
+    figures: Sequence[Spec] | None = None,
+    processes: int | None = None,
+) -> list[Regenerated]:
+    """Draw the published figures from judged imported trials into ``folder``/<which>/<path>, marks as CSV beside each.
+
+    ``folder``/<which>.csv holds the marks of all. Raises ResultsError where a file cannot be written.
+    """
+    source = source_of(trials)
+    chosen = published_figures() if figures is None else tuple(figures)
+    jobs = [(spec, kind) for kind in which for spec in chosen]
+    one = partial(_one, source, folder, language, tuple(formats))
+    done = list(_mapped(one, jobs, processes or os.cpu_count() or 1))
+    for kind in which:
+        tables = [table for made, table in done if made.which == kind]
+        _write_csv(folder / f"{kind}.csv", pd.concat(tables, ignore_index=True))
+    return [made for made, _ in done]
+
+
+def _mapped(
+    one: partial[tuple[Regenerated, pd.DataFrame]], jobs: Sequence[tuple[Spec, Which]], processes: int
+) -> Iterable[tuple[Regenerated, pd.DataFrame]]:
+    if processes < 2 or len(jobs) < 4:
+        return [one(job) for job in jobs]
+    # Forked, a worker has matplotlib, its fonts and the trials already.
+    with ProcessPoolExecutor(processes, mp_context=get_context("fork")) as pool:
+        return list(pool.map(one, jobs, chunksize=2))
+
+
+def _one(
+    source: Source, folder: Path, language: Language, formats: tuple[str, ...], job: tuple[Spec, Which]
+) -> tuple[Regenerated, pd.DataFrame]:
+    spec, which = job
+    view = VIEWS[which](source, spec, language)
+    base, table = folder / which / spec.stem, TABLES[which](view)
+    files = [
+        write_whole(Path(f"{base}.{suffix}"), data) for suffix, data in _drawn(view, spec, source, language, formats)
+    ]
+    files.append(_write_csv(Path(f"{base}.csv"), table))
+    return Regenerated(spec, which, tuple(files), len(table)), table
+
+
+def _drawn(
+    view: View, spec: Spec, source: Source, language: Language, formats: tuple[str, ...]
+) -> list[tuple[str, bytes]]:
+    if not formats:
+        return []
+    style = style_named(STYLE)
+    shown = translated(view, language)
+    sheet = sheet_of(draw(shown, style)) if len(shown.marks) else empty_sheet(shown.look, style, language)
+    sheet.set_layout_engine(None)  # it is laid out: with an engine each file would be drawn twice
+    notes = {"run": source.run_id, "figure": spec.file}
+    return [(suffix, render(sheet, suffix, style, spec.stem, notes)) for suffix in formats]
+
+
+def _write_csv(path: Path, table: pd.DataFrame) -> Path:
+    return write_whole(path, table.to_csv(index=False, lineterminator="\n").encode())

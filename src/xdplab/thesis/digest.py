@@ -1,0 +1,179 @@
+"""One log → what the tables need of it: small enough to travel between processes, with the lines it stood on."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from xdplab.formats.perf import Target
+from xdplab.thesis.anomalies import Anomaly
+from xdplab.thesis.generator_log import RX_CORE, GeneratorRun, parse_generator_log
+from xdplab.thesis.names import LogName
+from xdplab.thesis.perf_log import parse_perf_text
+from xdplab.thesis.sar_log import CPU_COLUMNS, INTERFACE_COLUMNS, SarText, parse_sar_text
+from xdplab.thesis.source import Problem, RawLog
+
+Array = NDArray[np.float64]
+CPU_SHARES = ("usr", "sys", "irq", "soft", "idle")
+"""Of SarDigest.shares, in percent."""
+_CPU, _INTERFACE = CPU_COLUMNS.index("cpu"), INTERFACE_COLUMNS.index("interface")
+_RX_PPS, _TX_PPS = INTERFACE_COLUMNS.index("rx_pps"), INTERFACE_COLUMNS.index("tx_pps")
+EVENTS = {
+    "instructions": "instructions",
+    "branches": "branches",
+    "L1-dcache-loads": "l1d_loads",
+    "L1-dcache-load-misses": "l1d_misses",
+}
+
+
+@dataclass(frozen=True, eq=False)
+class GeneratorDigest:
+    """``last_line``: 1-based line of the receiver's last row in the file, None without such a row."""
+
+    runs: tuple[GeneratorRun, ...]
+    last_line: int | None
+
+
+@dataclass(frozen=True, eq=False)
+class SarDigest:
+    """``shares`` is (samples, CPUs, CPU_SHARES); ``rx_pps`` and ``tx_pps`` are of the busiest interface, a sample each.
+
+    ``t_s`` is each sample's end since sar's start. ``last_line``: 1-based line of CPU 0 in the last sample.
+    """
+
+    t_s: Array
+    shares: NDArray[np.float32]
+    interface: str | None
+    rx_pps: Array
+    tx_pps: Array
+    last_line: int | None
+
+
+@dataclass(frozen=True, eq=False)
+class PerfDigest:
+    """``counts`` by column name of EVENTS, None where perf did not count; ``lines`` likewise."""
+
+    target: Target | None
+    counts: dict[str, float | None]
+    lines: dict[str, int]
+
+
+Digest = GeneratorDigest | SarDigest | PerfDigest | None
+
+
+@dataclass(frozen=True, eq=False)
+class LogDigest:
+    """One file: its name, its sha256, its digest (None where nothing can be used), its problems."""
+
+    name: LogName
+    sha256: str
+    digest: Digest
+    problems: tuple[Problem, ...]
+
+
+def digest_logs(logs: Sequence[RawLog]) -> list[LogDigest]:
+    """Digest several logs: what one process does at a time."""
+    return [_digest(log) for log in logs]
+
+
+def _digest(log: RawLog) -> LogDigest:
+    try:
+        data = log.read()
+    except OSError as error:
+        problem = Problem(log.name.path, "unreadable", error.strerror or str(error))
+        return LogDigest(log.name, "", None, (problem,))
+    digest, anomalies = _PARSERS[log.name.kind](data, log.name)
+    # A file that was cut is cut once, however many ways that shows.
+    first = {found.kind: found for found in reversed(anomalies)}
+    problems = tuple(Problem(log.name.path, kind, found.text, found.line) for kind, found in sorted(first.items()))
+    return LogDigest(log.name, hashlib.sha256(data).hexdigest(), digest, problems)
+
+
+def _generator(data: bytes, name: LogName) -> tuple[Digest, tuple[Anomaly, ...]]:
+    log = parse_generator_log(data, seconds=name.seconds)
+    if not log.runs:
+        return None, log.anomalies
+    return GeneratorDigest(log.runs, _last_row_line(data)), log.anomalies
+
+
+def _last_row_line(data: bytes) -> int | None:
+    """The core stands in the last column but one."""
+    lines = data.split(b"\n")
+    for number in range(len(lines), 0, -1):
+        words = lines[number - 1].replace(b",", b" ").split()
+        if len(words) > 8 and words[-2] == b"%d" % RX_CORE:
+            return number
+    return None
+
+
+def _sar(data: bytes, name: LogName) -> tuple[Digest, tuple[Anomaly, ...]]:
+    text = parse_sar_text(data)
+    if not len(text.cpus):
+        return None, text.anomalies
+    t_s, shares = _cpu_samples(text)
+    interface, rx_pps, tx_pps = _busiest(text, t_s)
+    return SarDigest(t_s, shares, interface, rx_pps, tx_pps, _last_cpu_line(data)), text.anomalies
+
+
+def _cpu_samples(text: SarText) -> tuple[Array, NDArray[np.float32]]:
+    """Return the samples' ends and (samples, CPUs, shares); a row that is missing is NaN."""
+    rows = text.cpus[~np.isnan(text.cpus[:, _CPU])]
+    t_s, sample = np.unique(rows[:, 0], return_inverse=True)
+    cpus = rows[:, _CPU].astype(int)
+    shares = np.full((len(t_s), int(cpus.max(initial=-1)) + 1, len(CPU_SHARES)), np.nan, dtype=np.float32)
+    shares[sample, cpus] = rows[:, [CPU_COLUMNS.index(share) for share in CPU_SHARES]]
+    return t_s, shares
+
+
+def _busiest(text: SarText, t_s: Array) -> tuple[str | None, Array, Array]:
+    """Return the interface with the most frames, its received and its sent rate at each sample (NaN where missing)."""
+    rows = text.interfaces
+    if not len(rows):
+        nothing = np.full(len(t_s), np.nan)
+        return None, nothing, nothing.copy()
+    frames = np.bincount(rows[:, _INTERFACE].astype(int), rows[:, _RX_PPS] + rows[:, _TX_PPS])
+    place = int(np.argmax(frames))
+    own = rows[rows[:, _INTERFACE] == place]
+    at = np.searchsorted(t_s, own[:, 0])
+    known = (at < len(t_s)) & (t_s[np.minimum(at, len(t_s) - 1)] == own[:, 0])
+    series = np.full((2, len(t_s)), np.nan)
+    series[:, at[known]] = own[known][:, [_RX_PPS, _TX_PPS]].T
+    return text.interface_names[place], series[0], series[1]
+
+
+def _last_cpu_line(data: bytes) -> int | None:
+    """Two lines below the title of the last block of CPUs (behind it come `all` and CPU 0) that is no average."""
+    end = data.find(b"\nAverage:")
+    title = data.rfind(b" CPU ", 0, end if end >= 0 else len(data))
+    return data.count(b"\n", 0, title) + 3 if title >= 0 else None
+
+
+def _perf(data: bytes, name: LogName) -> tuple[Digest, tuple[Anomaly, ...]]:
+    text = parse_perf_text(data)
+    if not text.counts:
+        return None, text.anomalies
+    named = {count.event.split(":")[0]: count.value for count in text.counts}
+    lines = data.decode().split("\n")
+    counts = {column: named.get(event) for event, column in EVENTS.items()}
+    return PerfDigest(text.target, counts, _event_lines(lines)), text.anomalies
+
+
+def _event_lines(lines: Sequence[str]) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for number, line in enumerate(lines, 1):
+        words = line.split("#")[0].split()
+        event = next((word.split(":")[0] for word in words if word.split(":")[0] in EVENTS), None)
+        if event is not None and line[:1] == " ":
+            found.setdefault(EVENTS[event], number)
+    return found
+
+
+_PARSERS: dict[str, Callable[[bytes, LogName], tuple[Digest, tuple[Anomaly, ...]]]] = {
+    "generator": _generator,
+    "sar": _sar,
+    "perf": _perf,
+}

@@ -1,0 +1,345 @@
+"""What an imported run's trials show together: two counters, printed means, foreign clocks.
+
+Each rule takes the judged trials and the same as the better counter tells them; none knows a file or a point.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import pandas as pd
+
+from xdplab.analysis import verdicts
+from xdplab.analysis.findings import Finding, Severity, files_of, points_of
+from xdplab.analysis.series import settled
+from xdplab.thesis.classes import XDP_MODES, apart, program_classes, ring_depths
+from xdplab.thesis.rules import COUNTS_CLOSE, COUNTS_FAR, deaf_by_count, deaf_by_signature, generator_ceiling_pps
+
+SAMPLE_APART = 5.0  # percent points between the last sample and the steady mean of a CPU
+QUEUE_SLACK = 1.04  # of one queue's even share of the link: the flows do not hash quite evenly
+
+
+@dataclass(frozen=True, eq=False)
+class Evidence:
+    """``trials``: judged, last attempts; ``better``: as the better counter tells them; ``attempts``: all of them."""
+
+    trials: pd.DataFrame
+    better: pd.DataFrame
+    attempts: pd.DataFrame
+
+
+ImportRule = Callable[[Evidence], Iterator[Finding]]
+
+
+def _by_repetition(rows: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
+    for (mode, repetition), group in rows.groupby(["mode", "repetition"], sort=True):
+        yield f"{mode}, repetition {int(str(repetition))}", group
+
+
+def _points(rows: pd.DataFrame, most: int = 4) -> str:
+    """Return some of the points in words: ``8 queues, 64 B, N = 12800``."""
+    columns = zip(rows["queues"], rows["frame_bytes"], rows["accesses"], strict=True)
+    words = list(dict.fromkeys(f"{q} queue{'' if q == 1 else 's'}, {size} B, N = {n}" for q, size, n in columns))
+    return "; ".join(words[:most]) + (f" and {len(words) - most} more" if len(words) > most else "")
+
+
+def _found(
+    rule: str, severity: Severity, what: str, rows: pd.DataFrame, evidence: dict[str, float] | None = None
+) -> Finding:
+    numbers = {"trials": float(len(rows)), **(evidence or {})}
+    return Finding(rule, severity, what, points_of(rows), numbers, files_of(rows))
+
+
+def _mean(rows: pd.DataFrame, column: str) -> float:
+    return float(rows[column].astype("Float64").mean())
+
+
+def deaf(evidence: Evidence) -> Iterator[Finding]:
+    for label, rows in _by_repetition(evidence.trials[deaf_by_count(evidence.trials)]):
+        rates = rows["dut_count_pps"].astype(float)
+        what = (
+            f"{label}: in {len(rows)} trials the generator counted 0 frames while the DUT's own interface sent "
+            f"{rates.min():.0f} to {rates.max():.0f} a second ({_points(rows)})"
+        )
+        yield _found(
+            "deaf generator", "warning", what, rows, {"dut_pps_least": rates.min(), "dut_pps_most": rates.max()}
+        )
+
+
+def deaf_without_counter(evidence: Evidence) -> Iterator[Finding]:
+    for label, rows in _by_repetition(evidence.trials[deaf_by_signature(evidence.trials)]):
+        what = (
+            f"{label}: in {len(rows)} trials the generator sent all the time and counted 0 from the first row on, "
+            f"while the setting is known to forward ({_points(rows)}): no count of the DUT tells the rate"
+        )
+        yield _found("deaf generator by signature", "warning", what, rows)
+
+
+def _apart(trials: pd.DataFrame) -> pd.Series:
+    tg, dut = (trials[name].astype("Float64") for name in ("tg_count_pps", "dut_count_pps"))
+    most = tg.where(tg > dut, dut)
+    return ((tg - dut).abs() / most).where((tg > 0) & (most > 0))
+
+
+def counts_differ(evidence: Evidence) -> Iterator[Finding]:
+    shares = _apart(evidence.trials)
+    near = shares.between(COUNTS_CLOSE, COUNTS_FAR, inclusive="right").fillna(False)
+    for label, rows in _by_repetition(evidence.trials[near]):
+        most = float(shares[rows.index].max())
+        what = (
+            f"{label}: the two counts of the same frames differ by up to {most:.1%} in {len(rows)} trials "
+            f"({_points(rows)})"
+        )
+        yield _found("counts differ", "info", what, rows, {"most_share": most})
+
+
+def counts_far(evidence: Evidence) -> Iterator[Finding]:
+    shares = _apart(evidence.trials)
+    for label, rows in _by_repetition(evidence.trials[shares.gt(COUNTS_FAR).fillna(False)]):
+        most = float(shares[rows.index].max())
+        what = (
+            f"{label}: generator and DUT disagree by up to {most:.0%} on the same frames in {len(rows)} trials "
+            f"({_points(rows)}): invalid by the generator's count"
+        )
+        yield _found("counts disagree", "warning", what, rows, {"most_share": most})
+
+
+def ceiling(evidence: Evidence) -> Iterator[Finding]:
+    least = generator_ceiling_pps(evidence.trials)
+    capped = evidence.trials["tg_count_pps"].ge(least or float("inf")).fillna(False)
+    for label, rows in _by_repetition(evidence.trials[capped]):
+        alone = int(rows["dut_count_pps"].isna().sum())
+        tg = rows["tg_count_pps"].astype(float)
+        what = (
+            f"{label}: the generator receives no more than {tg.max() / 1e6:.1f} Mpps, a plateau of its own over "
+            f"{len(rows)} trials ({_points(rows)}); {alone} of them have no second count: their rate is not known"
+        )
+        numbers = {"ceiling_pps": float(tg.max()), "without_second_count": float(alone)}
+        yield _found("generator-limited plateau", "warning", what, rows, numbers)
+
+
+def appended(evidence: Evidence) -> Iterator[Finding]:
+    several = evidence.attempts["attempt"].gt(1).fillna(False)
+    for label, rows in _by_repetition(evidence.attempts[several]):
+        what = f"{label}: {len(rows)} files hold runs appended one after another; the last counts ({_points(rows)})"
+        yield _found("appended runs", "warning", what, rows)
+
+
+def without_traffic(evidence: Evidence) -> Iterator[Finding]:
+    silent = evidence.trials["reason"].str.startswith("no traffic").fillna(False)
+    for label, rows in _by_repetition(evidence.trials[silent]):
+        what = f"{label}: {len(rows)} trials without traffic: nobody counted a frame ({_points(rows)})"
+        yield _found("no traffic", "warning", what, rows)
+
+
+def negative_latency(evidence: Evidence) -> Iterator[Finding]:
+    negative = evidence.trials["published_latency_s"].lt(0).fillna(False)
+    for label, rows in _by_repetition(evidence.trials[negative]):
+        saved = int(rows["latency_mean_ns"].notna().sum())
+        what = (
+            f"{label}: {len(rows)} printed latencies are negative, driven there by frames of others ({_points(rows)}); "
+            f"{saved} could be had by undoing the running mean"
+        )
+        numbers = {"least_s": float(rows["published_latency_s"].min()), "recovered": float(saved)}
+        yield _found("negative latency", "warning", what, rows, numbers)
+
+
+def ring_depth(evidence: Evidence) -> Iterator[Finding]:
+    depths = ring_depths(evidence.better)
+    kinds: dict[str, set[int]] = {}
+    for (rings, _), depth in depths.items():
+        kinds.setdefault(rings, set()).add(depth)
+    for (rings, repetition), depth in sorted(depths.items()):
+        modes = XDP_MODES if rings == "xdp" else (rings,)
+        rows = evidence.better[evidence.better["mode"].isin(modes) & evidence.better["repetition"].eq(repetition)]
+        name = "other ring depth" if len(kinds[rings]) > 1 else "ring-bound latency"
+        also = [
+            f"{d} in repetition {r}" for (kind, r), d in sorted(depths.items()) if kind == rings and r != repetition
+        ]
+        what = (
+            f"{' and '.join(modes)}, repetition {repetition}: latency × rate is {depth} frames a CPU at work: "
+            f"the latency is the fill of a ring of {depth} entries" + (f" ({', '.join(also)})" if also else "")
+        )
+        yield _found(name, "warning", what, rows, {"entries": float(depth)})
+
+
+def other_program(evidence: Evidence) -> Iterator[Finding]:
+    pairs = apart(evidence.better)
+    for mode, classes in program_classes(evidence.better).items():
+        if len(classes) < 2:
+            continue
+        rows = evidence.better[evidence.better["mode"].eq(mode)]
+        own = [pair for pair in pairs if pair.mode == mode]
+        named = " and ".join("repetitions " + ", ".join(map(str, members)) for members in classes)
+        ratios = "; ".join(
+            f"{p.b} takes {p.ratio:.2f} times the service time of {p.a} at {p.queues} queues ({p.sigmas:.0f} SE)"
+            for p in own
+        )
+        what = f"{mode}: {named} ran different programs, by their service time ({ratios})"
+        numbers = {f"ratio_{p.b}_to_{p.a}_at_{p.queues}_queues": p.ratio for p in own}
+        yield _found("other program", "warning", what, rows, numbers)
+
+
+def service_times_differ(evidence: Evidence) -> Iterator[Finding]:
+    """Pairs that a chain of others joins: loads of one program, as far as anyone can tell."""
+    classes = program_classes(evidence.better)
+    for pair in apart(evidence.better):
+        if any({pair.a, pair.b} <= set(members) for members in classes[pair.mode]):
+            chosen = evidence.better["mode"].eq(pair.mode) & evidence.better["queues"].eq(pair.queues)
+            rows = evidence.better[chosen & evidence.better["repetition"].isin([pair.a, pair.b])]
+            what = (
+                f"{pair.mode}, {pair.queues} queue{'' if pair.queues == 1 else 's'}: repetition {pair.b} takes "
+                f"{pair.ratio:.2f} times the service time of {pair.a} over {pair.loads} N ({pair.sigmas:.0f} SE): "
+                "another program, or loads of one that differ this much"
+            )
+            yield _found("service times differ", "info", what, rows, {"ratio": pair.ratio, "sigmas": pair.sigmas})
+
+
+def wrong_perf_target(evidence: Evidence) -> Iterator[Finding]:
+    refused = evidence.trials["perf_target"].notna() & evidence.trials["instructions"].isna()
+    rows = evidence.trials[refused]
+    if len(rows):
+        target, count = Counter(rows["perf_target"]).most_common(1)[0]
+        what = (
+            f"perf counted the {target.replace(' ', ' `', 1)}` in {count} of {len(rows)} logs, not the machine: its "
+            "counts are refused, they say nothing of XDP"
+        )
+        yield _found("perf of the wrong target", "warning", what, rows)
+
+
+def one_socket(evidence: Evidence) -> Iterator[Finding]:
+    rows = evidence.better[evidence.better["mode"].eq("af_xdp") & evidence.better["queues"].gt(1)]
+    rows = rows[rows["verdict"].eq("valid").fillna(False) & rows["forwarded_pps"].notna()]
+    for queues, group in rows.groupby("queues"):
+        times = float(str(queues))
+        wire = group["forwarded_pps"] * (group["frame_bytes"] + verdicts.L1_EXTRA_BYTES) * 8 / group["link_bps"]
+        shares = wire.astype("Float64")
+        most = float((shares * times).max())
+        if not 0 < most <= QUEUE_SLACK:
+            continue
+        full = int((shares * times >= 0.98).sum())
+        what = (
+            f"AF_XDP, {int(times)} queues: no trial forwards more than 1/{int(times)} of the link ({most:.1%} of it), "
+            f"{full} of {len(group)} just that: one socket serves one queue, the steering gives it its share"
+        )
+        yield _found("one AF_XDP socket", "warning", what, group, {"most_of_a_queues_share": most, "full": float(full)})
+
+
+def missing_trials(evidence: Evidence) -> Iterator[Finding]:
+    """Points that another repetition of the mode has, and those that have logs but not the generator's."""
+    for mode, rows in evidence.trials.groupby("mode"):
+        points = rows.drop_duplicates("point_id").set_index("point_id")
+        for repetition, own in rows.groupby("repetition"):
+            there = own[own["generator_file"].notna()]
+            gone = points.loc[[point for point in points.index if point not in set(there["point_id"])]].reset_index()
+            if len(gone):
+                lost = int(own["generator_file"].isna().sum())
+                what = (
+                    f"{mode}, repetition {int(str(repetition))}: {len(gone)} of {len(points)} points that other "
+                    f"repetitions have are missing ({_points(gone)}); {lost} of them have other logs"
+                )
+                numbers = {"missing": float(len(gone)), "points": float(len(points))}
+                yield Finding("missing points", "info", what, points_of(gone), numbers, ())
+
+
+def last_sample(evidence: Evidence) -> Iterator[Finding]:
+    known = evidence.trials[evidence.trials["softirq_by_cpu_percent"].notna()]
+    off = [
+        max(
+            (abs((a or 0.0) - (b or 0.0)) for a, b in zip(json.loads(last), json.loads(mean), strict=False)),
+            default=0.0,
+        )
+        for last, mean in zip(known["published_softirq_percent"], known["softirq_by_cpu_percent"], strict=True)
+    ]
+    apart_by = pd.Series(off, index=known.index, dtype=float)
+    for label, rows in _by_repetition(known[apart_by > SAMPLE_APART]):
+        most = float(apart_by[rows.index].max())
+        what = (
+            f"{label}: the last sample of a CPU, which was drawn, is off its steady mean by up to {most:.0f} "
+            f"points in {len(rows)} trials ({_points(rows)})"
+        )
+        yield _found("last sample for a run", "info", what, rows, {"most_points": most})
+
+
+def sender_counts_too_much(evidence: Evidence) -> Iterator[Finding]:
+    rows = evidence.trials[evidence.trials["offered_pps"].notna()]
+    wire = rows["offered_pps"] * (rows["frame_bytes"] + verdicts.L1_EXTRA_BYTES) * 8 / rows["link_bps"]
+    over = rows[wire.gt(verdicts.LINE_SLACK).fillna(False)]
+    if len(over):
+        most = float(wire.max())
+        what = (
+            f"in {len(over)} trials the generator says it sent more than the link carries (up to {most:.1f} times): "
+            "its count of sent frames says nothing about loss"
+        )
+        yield _found("sent more than the link carries", "info", what, over, {"most_share": most})
+
+
+def clocks(evidence: Evidence) -> Iterator[Finding]:
+    both = evidence.trials[_apart(evidence.trials).le(COUNTS_CLOSE).fillna(False)]
+    if len(both) > 10:
+        ratio = float((both["tg_count_pps"].astype(float) / both["dut_count_pps"].astype(float)).median())
+        what = (
+            f"the generator counts {100 * (ratio - 1):+.2f} % against the DUT in the median of {len(both)} trials: "
+            "its clock is off by that"
+        )
+        yield _found("clocks", "info", what, both, {"ratio": ratio})
+
+
+def file_anomalies(evidence: Evidence) -> Iterator[Finding]:
+    named = evidence.attempts[evidence.attempts["anomalies"].notna()].drop_duplicates("trial_id")
+    problems = [problem for text in named["anomalies"] for problem in json.loads(text)]
+    for kind, count in sorted(Counter(problem["kind"] for problem in problems).items()):
+        own = [p for p in problems if p["kind"] == kind]
+        rows = named[[any(p["kind"] == kind for p in json.loads(text)) for text in named["anomalies"]]]
+        examples = "; ".join(f"{p['file']}: {p['text']}" for p in own[:2])
+        what = f"{count} log{'s are' if count > 1 else ' is'} {kind.replace('_', ' ')} ({examples})"
+        yield _found("file anomaly", "warning", what, rows, {"files": float(count)})
+
+
+RULES: dict[str, tuple[ImportRule, str]] = {
+    "deaf generator": (
+        deaf,
+        "the generator's count is 0 and the DUT's interface counter is not, over the same seconds",
+    ),
+    "deaf generator by signature": (
+        deaf_without_counter,
+        "0 received in every row while the sender sent, no second count, and the same point in another repetition or "
+        "another N of the same setting forwards",
+    ),
+    "counts differ": (counts_differ, "two counts over the seconds both hosts saw differ by 1 to 5 %"),
+    "counts disagree": (counts_far, "two counts over the seconds both hosts saw differ by more than 5 %"),
+    "generator-limited plateau": (
+        ceiling,
+        "the generator's rate is within 3 % of the least at which it was seen to miss frames that the DUT sent",
+    ),
+    "appended runs": (appended, "more than one header in a file"),
+    "no traffic": (without_traffic, "no count of either host is above 0"),
+    "negative latency": (negative_latency, "the printed running mean of the last row is below 0"),
+    "ring depth": (
+        ring_depth,
+        "latency × rate / CPUs at work is the same power of two within 8 % in most DUT-limited trials (Little's law)",
+    ),
+    "other program": (
+        other_program,
+        "service times of the same points differ by more than 15 % and 4 standard errors over program loads; no chain "
+        "of repetitions joins the two",
+    ),
+    "service times differ": (service_times_differ, "as `other program`, but other repetitions join the two"),
+    "perf of the wrong target": (wrong_perf_target, "perf's header names whom it counted"),
+    "one AF_XDP socket": (one_socket, "no rate above line rate / queues"),
+    "missing points": (missing_trials, "points of the mode's other repetitions without a generator log"),
+    "last sample for a run": (last_sample, "last sample against the mean of the samples within the traffic"),
+    "sent more than the link carries": (sender_counts_too_much, "frames sent × wire size against the link's rate"),
+    "clocks": (clocks, "median ratio of the two counts where they agree within 1 %"),
+    "file anomaly": (file_anomalies, "the parsers' anomalies"),
+}
+
+
+def find_import(judged: pd.DataFrame, better: pd.DataFrame, rules: Sequence[str] = tuple(RULES)) -> list[Finding]:
+    """Apply the rules to judged trials (all attempts) and the same as the better counter tells them; warnings first."""
+    evidence = Evidence(settled(judged), settled(better), judged)
+    found = [finding for name in rules for finding in RULES[name][0](evidence)]
+    return sorted(found, key=lambda finding: finding.severity != "warning")

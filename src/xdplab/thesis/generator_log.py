@@ -1,0 +1,149 @@
+"""The thesis' MoonGen log: rows of the sender (core 1, whole seconds) and the receiver (core 2, half seconds).
+
+A header, then 60 rows of the sender interleaved with 59 of the receiver; the header separates by spaces, the rows by
+commas. Packets are cumulative; the mean latency is a running mean in seconds, absent in one folder, with two decimals
+in some and ten in others.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from xdplab.thesis.anomalies import Anomaly, unreadable
+
+Rows = NDArray[np.float64]
+COLUMNS = (
+    "second",
+    "tx_time_s",
+    "tx_packets",
+    "tx_last_pps",
+    "tx_mean_pps",
+    "rx_time_s",
+    "rx_packets",
+    "rx_last_pps",
+    "rx_mean_pps",
+    "latency_mean_s",
+)
+"""Of GeneratorRun.rows; row k pairs the sender at k seconds with the receiver at k + 0.5."""
+
+TX_CORE, RX_CORE = 1, 2
+MAX_SECOND = 86400
+_RATES = "Time TX Packets TX Packet Rate Avg TX Packet Rate RX Packets RX Packet Rate Avg RX Packet Rate"
+_HEADERS = {f"{_RATES} Core Port": 9, f"{_RATES} Latency mean Core Port": 10}
+_HEADER = re.compile(rb"^[ \t]*Time\b.*$", re.MULTILINE)
+_WORD = rb"-?(?:[0-9]{1,18}(?:\.[0-9]{1,12})?|nan|inf)"
+_ROW = {width: re.compile(rb"\s*" + rb",\s*".join([_WORD] * width) + rb"\s*") for width in (9, 10)}
+_ALL_ROWS = {width: re.compile(rb"(?:\s*" + rb", *".join([_WORD] * width) + rb"\n)*") for width in (9, 10)}
+
+
+@dataclass(frozen=True, eq=False)
+class GeneratorRun:
+    """One run of the generator: ``rows`` has one row a second and COLUMNS, NaN where there is nothing.
+
+    ``latency_decimals``: how many digits the latency was printed with, None where it was not printed.
+    """
+
+    rows: Rows
+    latency_decimals: int | None
+
+
+@dataclass(frozen=True, eq=False)
+class GeneratorLog:
+    """The runs in one file (one, unless runs were appended) and what is wrong with it."""
+
+    runs: tuple[GeneratorRun, ...]
+    anomalies: tuple[Anomaly, ...]
+
+
+def parse_generator_log(data: bytes, *, seconds: int = 60) -> GeneratorLog:
+    """Return what a log of runs of ``seconds`` seconds holds. Raises nothing: anomalies are part of the answer."""
+    anomaly = unreadable(data, b"Time")
+    if anomaly is None and not _HEADER.match(data):
+        anomaly = Anomaly("foreign", "the first line is no header", line=1)
+    if anomaly:
+        return GeneratorLog((), (anomaly,))
+    headers = list(_HEADER.finditer(data))
+    anomalies: list[Anomaly] = []
+    runs: list[GeneratorRun] = []
+    for header, end in zip(headers, [*(match.start() for match in headers[1:]), len(data)], strict=True):
+        line = data.count(b"\n", 0, header.start()) + 1
+        width = _HEADERS.get(" ".join(header[0].decode().replace(",", " ").split()))
+        if width is None:
+            anomalies.append(Anomaly("foreign", f"unknown columns {header[0][:60].decode(errors='replace')!r}", line))
+            continue
+        runs.append(_run(data[header.end() + 1 : end], width, line + 1, seconds, anomalies))
+    if len(runs) > 1:
+        anomalies.append(Anomaly("appended_runs", f"{len(runs)} runs in one file"))
+    return GeneratorLog(tuple(runs), tuple(anomalies))
+
+
+def _run(body: bytes, width: int, line: int, seconds: int, anomalies: list[Anomaly]) -> GeneratorRun:
+    """Return the run in ``body``, whose first line is ``line``; what is wrong with it goes to ``anomalies``."""
+    if not _ALL_ROWS[width].fullmatch(body):
+        body = _whole_lines(body, width, line, anomalies)
+    words = body.replace(b",", b" ").split()
+    table = np.array([float(word) for word in words]).reshape(-1, width)
+    table[np.isinf(table)] = np.nan
+    sender, receiver = table[table[:, -2] == TX_CORE], table[table[:, -2] == RX_CORE]
+    if len(sender) + len(receiver) < len(table):
+        anomalies.append(Anomaly("foreign", f"rows of cores other than {TX_CORE} and {RX_CORE}", line))
+    if len(table) and not np.any(sender[:, 1] > 0):
+        anomalies.append(Anomaly("no_traffic", f"{len(table)} rows, none of them of a sender that sent"))
+    elif len(sender) < seconds or len(receiver) < seconds - 1:
+        text = f"{len(sender)} rows of the sender, {len(receiver)} of the receiver, not {seconds} and {seconds - 1}"
+        if not any(anomaly.kind == "damaged" for anomaly in anomalies):
+            anomalies.append(Anomaly("truncated", text, line + len(table)))
+    return GeneratorRun(_by_second(sender, receiver, line, anomalies), _latency_decimals(words, table))
+
+
+def _whole_lines(body: bytes, width: int, line: int, anomalies: list[Anomaly]) -> bytes:
+    """Return the lines of ``body`` that are rows; a last one without its end was cut, others were damaged."""
+    lines = body.split(b"\n")
+    bad = [
+        number
+        for number, text in enumerate(lines)
+        if text.strip() and (number == len(lines) - 1 or not _ROW[width].fullmatch(text))
+    ]
+    if bad == [len(lines) - 1]:
+        anomalies.append(Anomaly("truncated", "the last line has no end", line + bad[0]))
+    elif bad:
+        anomalies.append(Anomaly("damaged", f"{len(bad)} lines that are no rows", line + bad[0]))
+    unusable = set(bad)
+    return b"\n".join(text for number, text in enumerate(lines) if number not in unusable)
+
+
+def _latency_decimals(words: list[bytes], table: Rows) -> int | None:
+    """Return the digits behind the point of the receiver's first latency, None where there is none."""
+    width = table.shape[1]
+    places = np.flatnonzero(table[:, -2] == RX_CORE)
+    return len(words[places[0] * width + 7].partition(b".")[2]) if width == 10 and len(places) else None
+
+
+def _by_second(sender: Rows, receiver: Rows, line: int, anomalies: list[Anomaly]) -> Rows:
+    """Return one row a second of COLUMNS from the rows of both cores."""
+    places = [_places(part[:, 0]) for part in (sender, receiver)]
+    if any(place is None for place in places):
+        anomalies.append(Anomaly("damaged", "times that do not rise by a second", line))
+        places = [np.zeros(0, int) if place is None else place for place in places]
+    tx_places, rx_places = (place for place in places if place is not None)
+    last = max([-1, *tx_places[-1:], *rx_places[-1:]])
+    rows = np.full((last + 1, len(COLUMNS)), np.nan)
+    rows[:, 0] = np.arange(1, last + 2)
+    rows[tx_places, 1:5] = sender[: len(tx_places), :4]
+    rows[rx_places, 5:9] = receiver[: len(rx_places)][:, [0, 4, 5, 6]]
+    if receiver.shape[1] == 10:
+        rows[rx_places, 9] = receiver[: len(rx_places), 7]
+        rows[rows[:, 6] == 0, 9] = np.nan  # a mean over no packet
+    return rows
+
+
+def _places(times: Rows) -> NDArray[np.int64] | None:
+    """Return the row that each time belongs to, or None where times do not rise or are no seconds of a run."""
+    if not np.all((times >= 0.75) & (times < MAX_SECOND)):
+        return None
+    places = np.floor(times + 0.25).astype(np.int64) - 1  # the clock prints 59.999 or 60.001 for 60
+    return places if np.all(np.diff(places) > 0) else None

@@ -1,0 +1,83 @@
+"""Runs that were measured elsewhere: imported once, then judged and audited by today's rules like any other."""
+
+from __future__ import annotations
+
+import secrets
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pandas as pd
+import yaml
+
+from xdplab.errors import ResultsError
+from xdplab.run.metrics import completed, frame
+from xdplab.run.rundir import RunDirectory
+from xdplab.thesis.columns import TRIAL_COLUMNS
+from xdplab.thesis.logs import Imported, read_thesis
+from xdplab.thesis.rules import judged_import
+
+TRIALS, SAMPLES = "trials.parquet", "samples.parquet"
+
+
+@dataclass(frozen=True, eq=False)
+class ImportedRun:
+    """The run directory, and what was read into it."""
+
+    run: RunDirectory
+    found: Imported
+    trials: pd.DataFrame
+
+    def summary(self) -> list[str]:
+        """What was read and what is wrong with it, in a few lines."""
+        found, verdicts = self.found, self.trials["verdict"].value_counts()
+        lines = [
+            f"{found.logs} logs of {self.trials['trial_id'].nunique()} trials "
+            f"({found.twins} CSV twins and {found.others} other files left aside)",
+            "verdicts: " + ", ".join(f"{count} {verdict}" for verdict, count in verdicts.items()),
+        ]
+        counts = Counter(problem.kind for problem in found.problems)
+        lines += [f"anomalies: {', '.join(f'{n} {kind}' for kind, n in sorted(counts.items()))}"] if counts else []
+        return lines + [f"  {p.kind}: {p.file}{f':{p.line}' if p.line else ''}: {p.text}" for p in found.problems[:20]]
+
+
+def import_thesis(
+    paths: Sequence[Path], parent: Path, *, name: str = "thesis", processes: int | None = None
+) -> ImportedRun:
+    """Read the thesis' logs below ``paths`` into a new run directory. Raises ResultsError.
+
+    The run holds what was read (tables, and for each trial the files, their hashes and lines), not the logs.
+    """
+    run_id = secrets.token_hex(2)
+    found = read_thesis(paths, run_id, processes=processes)
+    trials = judged_import(frame(found.rows, TRIAL_COLUMNS))
+    sources = sorted({path.name for path in paths})
+    plan = {"name": name, "imported": "thesis", "sources": sources}
+    run = RunDirectory.create(parent, name, run_id=run_id, plan_yaml=yaml.safe_dump(plan), kind="import")
+    run.write_table(SAMPLES, found.samples)
+    run.write_table(TRIALS, trials)
+    run.write_json("anomalies.json", {"problems": [vars(problem) for problem in found.problems]})
+    counts = {"logs": found.logs, "twins": found.twins, "others": found.others, "problems": len(found.problems)}
+    run.journal.append("imported", format="thesis", sources=sources, trials=len(trials), **counts)
+    run.journal.append("ended", how="imported")
+    return ImportedRun(run, found, trials)
+
+
+def import_or_open(paths: Sequence[Path], parent: Path) -> RunDirectory:
+    """Return the imported run at a single path that is one, else import ``paths`` into ``parent``."""
+    if len(paths) == 1 and (paths[0] / "journal.jsonl").is_file():
+        run = RunDirectory.open(paths[0])
+        if not run.imported:
+            raise ResultsError(f"{paths[0]} was measured here: it holds nothing of the thesis")
+        return run
+    return import_thesis(paths, parent).run
+
+
+def imported_trials(run: RunDirectory) -> pd.DataFrame:
+    """Return the imported attempts, judged anew by today's rules. Raises ResultsError where there is no table."""
+    path = run.path / TRIALS
+    try:
+        return judged_import(completed(pd.read_parquet(path, dtype_backend="numpy_nullable")))
+    except OSError as error:
+        raise ResultsError(f"{path} cannot be read: {error}", remedy="import the logs again") from error

@@ -1,0 +1,103 @@
+"""The thesis' raw logs → rows: search, digest in processes of their own, join the logs of each trial.
+
+A log that is not whole never ends an import: what is wrong with it is named, counted, and kept with its trial.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from dataclasses import dataclass
+from itertools import islice
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from xdplab.errors import ResultsError
+from xdplab.thesis.digest import LogDigest, digest_logs
+from xdplab.thesis.names import Measured
+from xdplab.thesis.rows import TrialLogs, trial_id_of, trial_rows
+from xdplab.thesis.samples import Part, generator_part, samples_frame, sar_parts
+from xdplab.thesis.source import Found, Problem, RawLog, raw_logs
+
+BATCH = 48
+WAITING_BATCHES = 4  # a process: an archive is read no faster than it is digested
+
+
+@dataclass(frozen=True, eq=False)
+class Imported:
+    """``rows`` of trials.parquet, not yet judged; ``samples``; what was read, and what is wrong with it."""
+
+    rows: list[dict[str, Any]]
+    samples: pd.DataFrame
+    logs: int
+    twins: int
+    others: int
+    problems: tuple[Problem, ...]
+
+
+def read_thesis(paths: Sequence[Path], run_id: str, *, processes: int | None = None) -> Imported:
+    """Read all logs below ``paths`` (folders, archives). Raises ResultsError where there is none."""
+    found = Found()
+    trials: dict[Measured, TrialLogs] = {}
+    logs = 0
+    for digest in digested(raw_logs(paths, found), processes or min(os.cpu_count() or 1, 4)):
+        logs += 1
+        trial = trials.setdefault(digest.name.measured, TrialLogs(digest.name.measured))
+        _join(trial, digest, found)
+    if not trials:
+        raise ResultsError(
+            f"no log of the thesis below {', '.join(map(str, paths))}",
+            remedy="name the folder that holds resultados*/, its parent, or an archive of it",
+        )
+    for trial in trials.values():
+        trial.logs = dict(sorted(trial.logs.items()))  # the order in which they lie somewhere says nothing
+    ordered = [trials[key] for key in sorted(trials, key=lambda m: tuple(vars(m).values()))]
+    rows = [row for trial in ordered for row in trial_rows(trial, run_id)]
+    problems = [p for trial in ordered for log in trial.logs.values() for p in log.problems]
+    samples = samples_frame(part for trial in ordered for part in _parts(trial))
+    return Imported(rows, samples, logs, found.twins, found.others, (*problems, *found.problems))
+
+
+def _join(trial: TrialLogs, digest: LogDigest, found: Found) -> None:
+    """The same log may come twice (from a folder and an archive of it); two that differ are a problem."""
+    before = trial.logs.setdefault(digest.name.kind, digest)
+    if before is not digest and before.sha256 != digest.sha256:
+        text = f"{before.name.path} says otherwise of the same trial, and came first"
+        found.problems.append(Problem(digest.name.path, "conflict", text))
+
+
+def _parts(trial: TrialLogs) -> Iterator[Part]:
+    name = trial_id_of(trial.measured)
+    runs = trial.generator.runs if trial.generator else ()
+    for attempt, run in enumerate(runs, 1):
+        yield generator_part(name, attempt, run)
+    if trial.sar is not None:
+        yield from sar_parts(name, max(len(runs), 1), trial.sar)
+
+
+def _batches(logs: Iterator[RawLog]) -> Iterator[list[RawLog]]:
+    while batch := list(islice(logs, BATCH)):
+        yield batch
+
+
+def digested(logs: Iterable[RawLog], processes: int) -> Iterator[LogDigest]:
+    """Digest logs in batches, in order; with one process in this one."""
+    batches = _batches(iter(logs))
+    if processes < 2:
+        for batch in batches:
+            yield from digest_logs(batch)
+        return
+    # Forked, a worker has everything imported already; no thread runs here that a fork could catch holding a lock.
+    with ProcessPoolExecutor(processes, mp_context=get_context("fork")) as pool:
+        waiting: deque[Future[list[LogDigest]]] = deque()
+        for batch in batches:
+            waiting.append(pool.submit(digest_logs, batch))
+            while len(waiting) > WAITING_BATCHES * processes:
+                yield from waiting.popleft().result()
+        while waiting:
+            yield from waiting.popleft().result()

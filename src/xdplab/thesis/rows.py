@@ -1,0 +1,245 @@
+"""The logs of one trial → its row of trials.parquet, not yet judged: values, and reasons where there is none."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from math import isnan
+from typing import Any, TypeVar
+
+import numpy as np
+
+from xdplab.errors import FormatError
+from xdplab.formats.perf import require_system_wide
+from xdplab.plan.points import Point, ProgramFactors
+from xdplab.thesis.digest import CPU_SHARES, EVENTS, GeneratorDigest, LogDigest, PerfDigest, SarDigest
+from xdplab.thesis.generator_log import COLUMNS, GeneratorRun
+from xdplab.thesis.latency import latency
+from xdplab.thesis.names import Kind, Measured
+from xdplab.thesis.window import Busy, Counted, busy_samples, counted
+
+Row = dict[str, Any]
+D = TypeVar("D", GeneratorDigest, SarDigest, PerfDigest)
+LINK_BPS = 10e9  # both ports of the Agilio CX 2x10GbE
+PUBLISHED_CPUS = 8
+_SOFT, _IDLE, _USR, _SYS = (CPU_SHARES.index(name) for name in ("soft", "idle", "usr", "sys"))
+_RX_MEAN, _LATENCY, _RX_PACKETS = (COLUMNS.index(name) for name in ("rx_mean_pps", "latency_mean_s", "rx_packets"))
+
+
+@dataclass
+class TrialLogs:
+    """The logs of one trial, as they are found."""
+
+    measured: Measured
+    logs: dict[Kind, LogDigest] = field(default_factory=dict)
+
+    @property
+    def generator(self) -> GeneratorDigest | None:
+        return self._digest("generator", GeneratorDigest)
+
+    @property
+    def sar(self) -> SarDigest | None:
+        return self._digest("sar", SarDigest)
+
+    @property
+    def perf(self) -> PerfDigest | None:
+        return self._digest("perf", PerfDigest)
+
+    def _digest(self, kind: Kind, wanted: type[D]) -> D | None:
+        log = self.logs.get(kind)
+        return log.digest if log is not None and isinstance(log.digest, wanted) else None
+
+    @property
+    def source(self) -> str:
+        return next(iter(self.logs.values())).name.path.split("/", 1)[0]
+
+
+@cache
+def point_of(measured: Measured) -> Point:
+    """Return the thesis' point in xdplab's factors: plans/thesis.yaml measures the same with another generator."""
+    af_xdp = measured.mode == "af_xdp"
+    program = ProgramFactors(
+        workload="lookup", op="read", accesses=measured.accesses, working_set_bytes=None, map_type="percpu_array"
+    )
+    return Point(
+        program=program, mode=measured.mode, xsk_attach="generic" if af_xdp else None, xsk_bind=None,
+        queues=measured.queues, frame_bytes=measured.frame_bytes, engine="moongen", load="max", flows=2047,
+        src_ip="", dst_ip="", src_ip_stride="0.0.0.0", dst_ip_stride="0.0.0.255", src_port=0, dst_port=50220,
+        stamp="all", arrangement="hosts", passes=("rate",),
+    )  # fmt: skip
+
+
+@cache
+def trial_id_of(measured: Measured) -> str:
+    return f"{point_of(measured).point_id}-r{measured.repetition}"
+
+
+def trial_rows(logs: TrialLogs, run_id: str) -> list[Row]:
+    """Return one row a run of the generator; runs that were appended to one file are attempts, the last one counts.
+
+    sar and perf watched one of them, and nothing says which: they are the last one's.
+    """
+    runs: Sequence[GeneratorRun | None] = logs.generator.runs if logs.generator else (None,)
+    rows = []
+    for attempt, run in enumerate(runs, 1):
+        last = attempt == len(runs)
+        rows.append(_row(logs, run, run_id, attempt, logs.sar if last else None, logs.perf if last else None))
+    return rows
+
+
+def _row(
+    logs: TrialLogs, run: GeneratorRun | None, run_id: str, attempt: int, sar: SarDigest | None, perf: PerfDigest | None
+) -> Row:
+    reasons: dict[str, str] = {}
+    measured = logs.measured
+    busy = busy_samples(sar) if sar else None
+    row: Row = {
+        "run_id": run_id,
+        "trial_id": trial_id_of(measured),
+        "attempt": attempt,
+        "repetition": measured.repetition,
+        "lab": "thesis",
+        **point_of(measured).factors(),
+        "link_bps": LINK_BPS,
+        # One socket and one thread, whatever the queue count; the XDP modes have a CPU a queue.
+        "dut_cpus": 1 if measured.mode == "af_xdp" else measured.queues,
+        **_where(logs),
+    }
+    row |= _counts(counted(run.rows if run else None, sar, busy), logs, reasons)
+    row |= _latency(run, reasons)
+    row |= _cpu(sar, busy, reasons)
+    row |= _perf(perf, logs, reasons)
+    row |= published(run, sar, perf)
+    row["null_reasons"] = json.dumps(reasons, sort_keys=True) if reasons else None
+    return row
+
+
+def _where(logs: TrialLogs) -> Row:
+    row: Row = {"source": logs.source}
+    for kind, log in logs.logs.items():
+        row[f"{kind}_file"] = log.name.path
+    row["file_sha256"] = json.dumps({kind: log.sha256 for kind, log in logs.logs.items()})
+    problems = [vars(problem) for log in logs.logs.values() for problem in log.problems]
+    row["anomalies"] = json.dumps(problems) if problems else None
+    row["generator_line"] = logs.generator.last_line if logs.generator else None
+    row["sar_line"] = logs.sar.last_line if logs.sar else None
+    row["perf_lines"] = json.dumps(logs.perf.lines) if logs.perf else None
+    row["dut_interface"] = logs.sar.interface if logs.sar else None
+    return row
+
+
+def _why(logs: TrialLogs, kind: Kind) -> str:
+    """Return why a log tells nothing."""
+    log = logs.logs.get(kind)
+    if log is None:
+        return f"no {kind} log"
+    words = "; ".join(problem.text for problem in log.problems)
+    return f"the {kind} log cannot be used: {words}" if log.digest is None else f"the {kind} log does not tell"
+
+
+def _counts(found: Counted, logs: TrialLogs, reasons: dict[str, str]) -> Row:
+    """Counts in the window both hosts saw. The rate is the better counter's: neither of them invents frames."""
+    whole = {
+        "tx_packets": (found.tx, "generator"),
+        "rx_packets": (found.rx, "generator"),
+        "dut_rx_packets": (found.dut_rx, "sar"),
+        "dut_tx_packets": (found.dut_tx, "sar"),
+    }
+    row: Row = {"window_s": found.seconds or None}
+    for name, (value, kind) in whole.items():
+        row[name] = None if isnan(value) else round(value)
+        if isnan(value):
+            reasons[name] = _why(logs, kind)  # type: ignore[arg-type]
+    row["tg_count_pps"], row["dut_count_pps"] = _or_none(found.rx_pps), _or_none(found.dut_tx_pps)
+    return row | _rates(row, found, logs.measured.frame_bytes)
+
+
+COUNT_TOLERANCE = 0.01
+
+
+def _rates(row: Row, found: Counted, frame_bytes: int) -> Row:
+    tg, dut = row["tg_count_pps"], row["dut_count_pps"]
+    rates: Row = {"offered_pps": _or_none(found.tx / found.seconds) if found.seconds else None}
+    if row["tx_packets"] and row["rx_packets"] is not None:
+        rates["lost_packets"] = row["tx_packets"] - row["rx_packets"]
+        rates["loss_ratio"] = rates["lost_packets"] / row["tx_packets"]
+    source = "tg" if dut is None or (tg is not None and tg >= dut * (1 - COUNT_TOLERANCE)) else "dut"
+    rate = tg if source == "tg" else dut
+    if rate is not None:
+        rates |= {"forwarded_pps": rate, "forwarded_source": source, "forwarded_l2_bps": rate * frame_bytes * 8}
+    return rates
+
+
+def _or_none(value: float) -> float | None:
+    return None if isnan(value) else float(value)
+
+
+def _latency(run: GeneratorRun | None, reasons: dict[str, str]) -> Row:
+    if run is None:
+        reasons["latency_mean_ns"] = "no generator log"
+        return {}
+    found = latency(run)
+    if found.mean_ns is None:
+        reasons["latency_mean_ns"] = found.how
+    how = found.how if found.mean_ns is not None else None
+    return {"latency_mean_ns": found.mean_ns, "latency_how": how, "latency_decimals": run.latency_decimals}
+
+
+def _cpu(sar: SarDigest | None, busy: Busy | None, reasons: dict[str, str]) -> Row:
+    """CPU use as the mean of the samples that lie wholly in the traffic; user space included."""
+    if sar is None or busy is None:
+        why = "no sar log" if sar is None else "sar saw no traffic"
+        reasons |= dict.fromkeys(("cpu_busy_cores", "cpu_softirq_cores"), why)
+        return {}
+    steady = sar.shares[busy.places]
+    with np.errstate(invalid="ignore"):
+        mean = np.nansum(steady, axis=0) / (~np.isnan(steady)).sum(axis=0)
+    return {
+        "cpu_busy_cores": float(np.nansum(100 - mean[:, _IDLE]) / 100),
+        "cpu_softirq_cores": float(np.nansum(mean[:, _SOFT]) / 100),
+        "softirq_by_cpu_percent": json.dumps([round(float(value), 3) for value in mean[:, _SOFT]]),
+        "user_percent": float(np.nansum(mean[:, [_USR, _SYS]])),
+    }
+
+
+def _perf(perf: PerfDigest | None, logs: TrialLogs, reasons: dict[str, str]) -> Row:
+    """perf's counts, unless it counted something else than the machine: then they say nothing of XDP."""
+    names = ("cycles", "instructions", "ipc", "branches", "branch_misses", "l1d_loads", "l1d_misses")
+    if perf is None:
+        reasons |= dict.fromkeys(names, _why(logs, "perf"))
+        return {}
+    target = f"{perf.target.kind} {perf.target.text}" if perf.target else None
+    try:
+        if perf.target is None:
+            raise FormatError("perf's log does not say whom it counted")
+        require_system_wide(perf.target)
+    except FormatError as error:
+        reasons |= dict.fromkeys(names, error.message)
+        return {"perf_target": target}
+    return {"perf_target": target, **{column: perf.counts[column] for column in EVENTS.values()}}
+
+
+def published(run: GeneratorRun | None, sar: SarDigest | None, perf: PerfDigest | None) -> Row:
+    """What the thesis drew: the last row of the receiver, the last sample of sar, perf's counts as they stand."""
+    row: Row = {}
+    if run is not None:
+        received = np.flatnonzero(~np.isnan(run.rows[:, _RX_MEAN]))
+        if len(received):
+            last: Mapping[str, float] = dict(zip(COLUMNS, run.rows[received[-1]].tolist(), strict=True))
+            row["published_rx_mean_pps"] = last["rx_mean_pps"]
+            row["published_latency_s"] = _printed_latency(last, run.latency_decimals)
+    if sar is not None:
+        shares = sar.shares[-1, :PUBLISHED_CPUS, _SOFT]
+        row["published_softirq_percent"] = json.dumps([_or_none(round(float(v), 2)) for v in shares])
+    if perf is not None:
+        row |= {f"published_{column}": value for column, value in perf.counts.items()}
+    return row
+
+
+def _printed_latency(last: Mapping[str, float], decimals: int | None) -> float | None:
+    """The generator prints 0 for a mean over no frame, and so it was drawn."""
+    if decimals is not None and isnan(last["latency_mean_s"]) and last["rx_packets"] == 0:
+        return 0.0
+    return _or_none(last["latency_mean_s"])

@@ -1,0 +1,100 @@
+"""The logs of one trial → columns of samples.parquet: a row a second of the generator, a row a sample of sar."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from xdplab.thesis.columns import SAMPLE_COLUMNS
+from xdplab.thesis.digest import CPU_SHARES, SarDigest
+from xdplab.thesis.generator_log import COLUMNS, GeneratorRun
+from xdplab.thesis.latency import by_second_s
+from xdplab.thesis.window import busy_samples
+
+Array = NDArray[np.floating[Any]]
+HOSTS = ("tg", "dut")
+_SECOND, _TX, _RX, _MEAN = (COLUMNS.index(name) for name in ("second", "tx_packets", "rx_packets", "latency_mean_s"))
+_SHARE_COLUMNS = {f"{share}_percent": place for place, share in enumerate(CPU_SHARES)}
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """Rows of one trial's attempt and host; columns that are absent are null."""
+
+    trial_id: str
+    attempt: int
+    host: str
+    columns: Mapping[str, Array]
+
+    def __len__(self) -> int:
+        return len(self.columns["t_s"])
+
+
+def generator_part(trial_id: str, attempt: int, run: GeneratorRun) -> Part:
+    """One row a second: frames sent and received in it, the printed running mean, and the second's own latency."""
+    rows = run.rows
+    columns = {
+        "t_s": rows[:, _SECOND],
+        "tx_packets": np.diff(rows[:, _TX], prepend=0.0),
+        "rx_packets": np.diff(rows[:, _RX], prepend=0.0),
+        "latency_mean_s": rows[:, _MEAN],
+        "latency_s": by_second_s(run),
+    }
+    return Part(trial_id, attempt, "tg", columns)
+
+
+def sar_parts(trial_id: str, attempt: int, sar: SarDigest) -> list[Part]:
+    """One row a sample and CPU, and one a sample of the interface that carried the traffic.
+
+    Times count from the traffic's start as sar saw it (samples before it are negative), from sar's own without any.
+    """
+    busy = busy_samples(sar)
+    t_s = sar.t_s - (busy.start_s if busy else 0.0)
+    samples, cpus, _ = sar.shares.shape
+    step = np.diff(sar.t_s, prepend=0.0)
+    by_cpu: dict[str, Array] = {"t_s": np.repeat(t_s, cpus), "cpu": np.tile(np.arange(cpus, dtype=float), samples)}
+    by_cpu |= {name: sar.shares[:, :, place].ravel() for name, place in _SHARE_COLUMNS.items()}
+    frames = {"t_s": t_s, "tx_packets": np.rint(sar.tx_pps * step), "rx_packets": np.rint(sar.rx_pps * step)}
+    return [Part(trial_id, attempt, "dut", by_cpu), Part(trial_id, attempt, "dut", frames)]
+
+
+def samples_frame(parts: Iterable[Part]) -> pd.DataFrame:
+    """Return the parts as one table with SAMPLE_COLUMNS: whole columns at a time, a row at a time takes minutes."""
+    parts = list(parts)
+    sizes = [len(part) for part in parts]
+    ids = list(dict.fromkeys(part.trial_id for part in parts))
+    places = {name: place for place, name in enumerate(ids)}
+    codes = np.repeat([places[part.trial_id] for part in parts], sizes).astype(np.int32)
+    hosts = np.repeat([HOSTS.index(part.host) for part in parts], sizes).astype(np.int8)
+    columns: dict[str, object] = {
+        "trial_id": _named(codes, ids),
+        "attempt": np.repeat([part.attempt for part in parts], sizes).astype(np.int64),
+        "burst": _named(np.zeros(len(codes), np.int8), ["rate"]),
+        "host": _named(hosts, HOSTS),
+    }
+    for metric in SAMPLE_COLUMNS:
+        if metric.name not in columns:
+            columns[metric.name] = _column(parts, sizes, metric.name, whole=metric.dtype == "int")
+    return pd.DataFrame({metric.name: columns[metric.name] for metric in SAMPLE_COLUMNS})
+
+
+def _named(codes: NDArray[Any], names: Sequence[str]) -> pd.Categorical[str]:
+    return pd.Categorical.from_codes(codes, pd.Index(list(names)))
+
+
+def _column(parts: list[Part], sizes: list[int], name: str, *, whole: bool) -> object:
+    found = [part.columns.get(name) for part in parts]
+    dtype = np.float32 if name.endswith("_percent") else np.float64
+    values = np.full(sum(sizes), np.nan, dtype=dtype)
+    for end, size, part in zip(np.cumsum(sizes), sizes, found, strict=True):
+        if part is not None:
+            values[end - size : end] = part
+    if not whole:
+        return values
+    absent = np.isnan(values)
+    return pd.arrays.IntegerArray(np.where(absent, 0, values).astype(np.int64), absent)

@@ -1,0 +1,140 @@
+"""Where the thesis' logs are: a clone, a folder of it, an archive of it, or a folder that holds such archives."""
+
+from __future__ import annotations
+
+import lzma
+import os
+import tarfile
+import zlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from xdplab.errors import ResultsError
+from xdplab.thesis.names import LogName, below_folder, is_log_place, parse_name
+
+ARCHIVES = (".tar", ".tar.xz", ".tar.gz", ".tar.bz2", ".tgz", ".txz")
+MOST_BYTES = 16 << 20  # the longest log has 0.1 MB: a larger file is none
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One file that is not what its place promises: a named, counted anomaly. ``line`` is 1-based or None."""
+
+    file: str
+    kind: str
+    text: str
+    line: int | None = None
+
+
+@dataclass(frozen=True)
+class RawLog:
+    """One log: its bytes (out of an archive), or the file that holds them."""
+
+    name: LogName
+    file: Path | None = None
+    data: bytes = b""
+
+    def read(self) -> bytes:
+        """Return the log's bytes. Raises OSError."""
+        return self.data if self.file is None else self.file.read_bytes()
+
+
+@dataclass
+class Found:
+    """What the search met apart from logs: problems, twins (the same log as CSV) and files that are no logs."""
+
+    problems: list[Problem] = field(default_factory=list)
+    twins: int = 0
+    others: int = 0
+
+
+def raw_logs(paths: Sequence[Path], found: Found) -> Iterator[RawLog]:
+    """Yield every log below ``paths``. Raises ResultsError for a path that is neither folder nor archive."""
+    for path in paths:
+        if path.is_dir():
+            yield from _of_folder(path, found)
+        elif path.is_file():
+            yield from _of_archive(path, found)
+        else:
+            raise ResultsError(f"{path} is no folder and no archive", remedy="name a clone of the thesis' repository")
+
+
+def _of_folder(folder: Path, found: Found) -> Iterator[RawLog]:
+    files: dict[str, Path] = {}
+    archives = []
+    for parent, folders, names in os.walk(folder):
+        folders.sort()
+        for name in sorted(names):
+            file = Path(parent) / name
+            if name.endswith(ARCHIVES):
+                archives.append(file)
+            # A path given may itself be a repetition's folder, or lie inside one.
+            elif (path := below_folder(file.absolute().as_posix())) is not None:
+                files[path] = file
+            else:
+                found.others += 1
+    stems = {path.removesuffix(".txt") for path in files if path.endswith(".txt")}
+    for path, file in files.items():
+        if path.endswith(".csv") and path.removesuffix(".csv") in stems:
+            found.twins += 1
+        elif _size(file) > MOST_BYTES:
+            found.problems.append(Problem(path, "foreign", f"larger than {MOST_BYTES >> 20} MB: no log"))
+        elif log_name := _log_name(path, found):
+            yield RawLog(log_name, file)
+    for archive in archives:
+        yield from _of_archive(archive, found)
+
+
+def _size(file: Path) -> int:
+    try:
+        return file.stat().st_size
+    except OSError:
+        return 0  # reading it will say why
+
+
+def _log_name(path: str, found: Found) -> LogName | None:
+    """Return what the path says; a text file among the logs with another name is a problem, others are no logs."""
+    name = parse_name(path)
+    if name is None and is_log_place(path):
+        found.problems.append(Problem(path, "foreign", "its name is in neither grammar of the logs"))
+    elif name is None:
+        found.others += 1
+    return name
+
+
+def _of_archive(archive: Path, found: Found) -> Iterator[RawLog]:
+    """Twins are known only at an archive's end: CSV files are kept until then."""
+    stems: set[str] = set()
+    waiting: list[RawLog] = []
+    try:
+        for member, data in _members(archive):
+            path = below_folder(member)
+            if path is None:
+                found.others += 1
+            elif data is None:
+                found.problems.append(Problem(path, "foreign", f"larger than {MOST_BYTES >> 20} MB: no log"))
+            elif (name := _log_name(path, found)) and name.suffix == "csv":
+                waiting.append(RawLog(name, None, data))
+            elif name:
+                stems.add(name.stem)
+                yield RawLog(name, None, data)
+    except (tarfile.ReadError, EOFError, lzma.LZMAError, zlib.error) as error:
+        if not stems:
+            raise ResultsError(f"{archive} cannot be read as an archive: {error}") from error
+        found.problems.append(Problem(archive.name, "truncated", f"the archive ends early: {error}"))
+    found.twins += sum(log.name.stem in stems for log in waiting)
+    yield from (log for log in waiting if log.name.stem not in stems)
+
+
+def _members(archive: Path) -> Iterator[tuple[str, bytes | None]]:
+    """Yield (path, bytes) of the regular files in an archive, None for bytes that are too many to be a log."""
+    try:
+        with tarfile.open(archive, "r|*") as tar:
+            for member in tar:
+                if not member.isfile():
+                    continue
+                stream = tar.extractfile(member) if member.size <= MOST_BYTES else None
+                yield member.name, stream.read() if stream else None
+    except OSError as error:
+        raise ResultsError(f"{archive} cannot be read: {error.strerror or error}") from error

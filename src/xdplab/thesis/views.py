@@ -1,0 +1,317 @@
+"""The thesis' figures as published and as the data really say: marks and words, drawn like every other figure."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import cast
+
+import numpy as np
+import pandas as pd
+
+from xdplab.analysis.intervals import interval
+from xdplab.figures.marks import COLUMNS, Look, View, marks_frame
+from xdplab.thesis.classes import like_for_like
+from xdplab.thesis.published import (
+    FAMILIES,
+    MARK_COLUMNS,
+    MODES,
+    RANKS,
+    Axis,
+    Spec,
+    axis,
+    axis_power,
+    by_cpu,
+    drawn_repetition,
+    lean,
+    place_names,
+    printed_rows,
+    published_marks,
+    ranked,
+    selected,
+)
+from xdplab.thesis.rules import corrected
+from xdplab.thesis.words import (
+    ABSENT,
+    AS_PUBLISHED,
+    BY_DUT,
+    CORRECTED,
+    CORRECTED_Y,
+    HUE_TITLES,
+    LEFT_OUT,
+    POINTS,
+    PUBLISHED_Y,
+    WHAT,
+    X_LABELS,
+    Language,
+    shown_label,
+)
+
+PALETTE = "Paired"
+USER = "user"
+MOST_REASONS = 4
+REASON_CHARS = 110
+ORIGINAL_REPETITIONS = {"native": 3, "generic": 3, "af_xdp": 3}
+
+
+@dataclass(frozen=True, eq=False)
+class Source:
+    """One imported run, prepared once for all figures.
+
+    ``printed``: what was printed; ``better``: trials as the better counter tells them, with ``value`` by family.
+    """
+
+    run_id: str
+    printed: pd.DataFrame
+    better: pd.DataFrame
+    alike: dict[str, tuple[int, ...]]
+
+
+CORRECTED_COLUMNS = (
+    "forwarded_pps",
+    "latency_mean_ns",
+    "softirq_by_cpu_percent",
+    "user_percent",
+    "verdict",
+    "reason",
+    "limited_by",
+    "null_reasons",
+    "instructions",
+    "branches",
+    "l1d_loads",
+    "l1d_misses",
+)
+
+
+def source_of(trials: pd.DataFrame) -> Source:
+    """Prepare the judged trials of an imported run."""
+    better = corrected(trials)
+    rows = lean(better, CORRECTED_COLUMNS)
+    rows = rows.assign(forwarded_l2_bps=rows["forwarded_pps"] * rows["frame_bytes"] * 8)
+    run_id = str(trials["run_id"].iloc[0]) if len(trials) else ""
+    return Source(run_id, printed_rows(trials), rows, like_for_like(better, ORIGINAL_REPETITIONS))
+
+
+# --- as published ---
+
+
+def published_view(source: Source, spec: Spec, language: Language = "en") -> View:
+    """Return what the published figure shows: marks of published_marks, words in ``language``."""
+    marks = published_marks(source.printed, spec)
+    words = PUBLISHED_Y[spec.family].of(language)
+    caption = AS_PUBLISHED.of(language).format(folders=", ".join(folders(spec)))
+    # `marks` hold the axis' power of ten already; the words need it.
+    power = _power_of(source, spec) if FAMILIES[spec.family].unit is None else 1.0
+    label = words.format(power="" if power == 1 else f" (×10{_superscript(int(np.log10(power)))})")
+    return View(
+        marks_frame(cast(list[dict[str, object]], marks.to_dict("records"))),
+        _look(spec, language, label, (caption,)),
+    )
+
+
+def _power_of(source: Source, spec: Spec) -> float:
+    rows = drawn_repetition(selected(source.printed, spec), spec)
+    return axis_power(rows[FAMILIES[spec.family].column].dropna())
+
+
+def _superscript(number: int) -> str:
+    return "".join("⁰¹²³⁴⁵⁶⁷⁸⁹"[int(digit)] for digit in str(number))
+
+
+def folders(spec: Spec) -> list[str]:
+    """Return the folders of the repetitions that were drawn."""
+    names = {mode: f"resultados{'_af_xdp' if mode == 'af_xdp' else ''}{n}" for mode, n in spec.repetitions.items()}
+    return list(dict.fromkeys(names.values()))
+
+
+def _look(spec: Spec, language: Language, y_label: str, caption: tuple[str, ...], **more: object) -> Look:
+    def labels(a: Axis) -> tuple[str, ...]:
+        return tuple(a.label(level) for level in a.levels)
+
+    return Look(
+        X_LABELS[spec.x].of(language),
+        y_label,
+        hue_title=HUE_TITLES[spec.hue].of(language),
+        hues=labels(axis(spec, "hue")),
+        panels=labels(axis(spec, "panel")),
+        x_values=labels(axis(spec, "x")),
+        palette=PALETTE,
+        caption=caption,
+        **more,  # type: ignore[arg-type]
+    )
+
+
+def translated(view: View, language: Language) -> View:
+    """Return a view whose labels are drawn in ``language``; the marks on disk keep theirs."""
+    marks, look = view.marks.copy(), vars(view.look).copy()
+    for name in ("panel", "hue"):
+        marks[name] = [shown_label(str(label), language) for label in marks[name]]
+    for name in ("panels", "hues"):
+        look[name] = tuple(shown_label(label, language) for label in look[name])
+    return View(marks, Look(**look))
+
+
+# --- corrected ---
+
+VALUES = {
+    "throughput": ("forwarded_l2_bps", 1e9),
+    "latency": ("latency_mean_ns", 1e3),
+    "softirq": ("cpu_value", 1.0),
+    "instructions": ("instructions", 1.0),
+    "branches": ("branches", 1.0),
+    "l1_loads": ("l1d_loads", 1.0),
+    "l1_load_misses": ("l1d_misses", 1.0),
+}
+
+
+def corrected_rows(source: Source, spec: Spec) -> pd.DataFrame:
+    """Return the like-for-like rows of a figure, with its value in the column ``value``; a row a CPU where it has CPUs.
+
+    What cannot be believed, or is not there, has a null value and the reason in ``why``.
+    """
+    rows = selected(source.better, spec)
+    pairs = {(mode, float(repetition)) for mode, own in source.alike.items() for repetition in own}
+    rows = rows[pd.MultiIndex.from_frame(rows[["mode", "repetition"]]).isin(pairs)]
+    if spec.hue == "cpu":
+        rows = _with_user_core(rows)
+    column, _ = VALUES[spec.family]
+    believed = rows["verdict"] == "valid"
+    value = rows[column].astype(float).where(believed)
+    reasons = [
+        _why(row, column)
+        for row in zip(rows["verdict"], rows["reason"], rows["null_reasons"], rows["limited_by"], strict=True)
+    ]
+    return rows.assign(value=value, why=reasons).reset_index(drop=True)
+
+
+def _with_user_core(rows: pd.DataFrame) -> pd.DataFrame:
+    """Add to the softirq of CPUs 0 to 7 what AF_XDP's own core does in user space."""
+    user = rows[(rows["mode"] == "af_xdp") & rows["user_percent"].notna()]
+    user = user.assign(cpu=USER, cpu_value=user["user_percent"])
+    unknown = rows[rows["softirq_by_cpu_percent"].isna()].assign(cpu=0.0, cpu_value=np.nan)
+    cpus = by_cpu(rows, "softirq_by_cpu_percent")
+    parts = [part.astype({"cpu": object}) for part in (cpus, user, unknown) if len(part)]
+    return pd.concat(parts) if parts else rows.assign(cpu=None, cpu_value=np.nan)
+
+
+EVENT_COLUMNS = {"instructions", "branches", "l1d_loads", "l1d_misses"}
+_NULL_REASON = {"cpu_value": "cpu_softirq_cores", "forwarded_l2_bps": "rx_packets"}
+
+
+def _why(row: tuple[object, ...], column: str) -> str:
+    verdict, reason, nulls, limit = row
+    if verdict != "valid" and column not in EVENT_COLUMNS:
+        return str(reason)
+    if column == "forwarded_l2_bps" and limit == "generator":
+        return "at the generator's ceiling: the DUT may have forwarded more"
+    found: dict[str, str] = json.loads(str(nulls)) if nulls else {}
+    return found.get(_NULL_REASON.get(column, column), "not recorded")
+
+
+def corrected_marks(rows: pd.DataFrame, spec: Spec) -> pd.DataFrame:
+    """Return the corrected figure's marks from ``corrected_rows``; a mark that nothing supports is absent."""
+    known = rows[rows["value"].notna()]
+    user = known["cpu"].eq(USER) if spec.hue == "cpu" else pd.Series(False, index=known.index)
+    parts = [_means(known[~user], spec, None), _means(known[user].assign(cpu=0), spec, USER)]
+    return marks_frame(mark for part in parts for mark in part)
+
+
+def _means(rows: pd.DataFrame, spec: Spec, hue: str | None) -> Iterator[dict[str, object]]:
+    """Yield a mark a place: the mean over repetitions, each the mean of its frame sizes where a figure pools them."""
+    if rows.empty:
+        return
+    unit = VALUES[spec.family][1]
+    at = ranked(rows, spec)
+    repetitions = at.groupby([*RANKS, "mode", "repetition"])["value"].mean().groupby(RANKS)
+    limits, points = (at.groupby(RANKS)[name].unique().to_dict() for name in ("limited_by", "point_id"))
+    for key, values in repetitions:
+        found = interval(values / unit)
+        panel, own, x = place_names(spec, key)
+        yield {
+            "figure": spec.figure, "file": spec.file, "kind": spec.kind, "panel": panel, "hue": hue or own, "x": x,
+            "value": found.mean, "low": found.low, "high": found.high, "n": found.n, "verdict": "valid",
+            "limited_by": _limit(limits[key]) if spec.family == "throughput" else None,
+            "points": ",".join(sorted(points[key])),
+        }  # fmt: skip
+
+
+def _limit(limits: Sequence[object]) -> str | None:
+    """What bounds one repetition's rate bounds the mean's."""
+    return next((name for name in ("generator", "link", "dut") if name in set(limits)), None)
+
+
+def corrected_view(source: Source, spec: Spec, language: Language = "en") -> View:
+    """Return what the data really say of a published figure; its caption says what they cannot."""
+    rows = corrected_rows(source, spec)
+    marks = corrected_marks(rows, spec)
+    caption = [part for part in (_what(source, spec, language), _by_dut(rows, language)) if part]
+    caption += [
+        part
+        for part in (
+            "" if spec.family not in WHAT else _left_out(source, spec, language),
+            _absent(rows, spec, language),
+        )
+        if part
+    ]
+    label = CORRECTED_Y[spec.family].of(language).format(power="")
+    look = _look(spec, language, label, tuple(caption), y_scale="log" if spec.family == "latency" else "linear")
+    if spec.hue == "cpu":
+        look = Look(**(vars(look) | {"hues": (*look.hues, USER)}))
+    return View(marks, look)
+
+
+def _repetitions(numbers: dict[str, tuple[int, ...]], spec: Spec) -> str:
+    shown = [mode for mode in MODES if mode in spec.repetitions and (spec.mode in (None, mode))]
+    return ", ".join(f"{MODES[m]} {'+'.join(map(str, numbers[m]))}" for m in shown if numbers.get(m))
+
+
+def _what(source: Source, spec: Spec, language: Language) -> str:
+    if spec.family not in WHAT:
+        return ""
+    what, numbers = WHAT[spec.family].of(language), _repetitions(source.alike, spec)
+    return CORRECTED.of(language).format(what=what, repetitions=numbers)
+
+
+def _by_dut(rows: pd.DataFrame, language: Language) -> str:
+    by_dut = rows["reason"].astype(str).str.startswith("by the DUT's count") & rows["value"].notna()
+    count = rows.loc[by_dut, "trial_id"].nunique()
+    return BY_DUT.of(language).format(count=count) if count else ""
+
+
+def _left_out(source: Source, spec: Spec, language: Language) -> str:
+    measured = source.better.groupby("mode")["repetition"].unique()
+    others = {
+        mode: tuple(sorted(int(n) for n in measured.get(mode, ()) if n not in source.alike.get(mode, ())))
+        for mode in spec.repetitions
+    }
+    words = _repetitions(others, spec)
+    return LEFT_OUT.of(language).format(repetitions=words) if words else ""
+
+
+def _absent(rows: pd.DataFrame, spec: Spec, language: Language) -> str:
+    """Return why marks are absent: places where no like-for-like trial has a value, by reason."""
+    shown = rows[rows["cpu"] != USER] if spec.hue == "cpu" else rows
+    places = ranked(shown, spec).groupby(RANKS)
+    empty = places["why"].first()[places["value"].count() == 0]
+    missing = Counter(_brief(str(reason)) for reason in empty)
+    parts = [POINTS.of(language).format(count=n, reason=reason) for reason, n in missing.most_common(MOST_REASONS)]
+    return ABSENT.of(language).format(parts="; ".join(parts)) if parts else ""
+
+
+def _brief(reason: str) -> str:
+    """Reasons that differ in their numbers are one; those of perf and of the digits keep them."""
+    words = re.sub(r"\d[\d.,]{2,}", "n", reason)
+    return words if len(words) <= REASON_CHARS else words[: REASON_CHARS - 1] + "…"
+
+
+def published_table(view: View) -> pd.DataFrame:
+    """Return a published view's marks with the columns of the reference tables."""
+    return view.marks[list(MARK_COLUMNS)]
+
+
+def corrected_table(view: View) -> pd.DataFrame:
+    """Return a corrected view's marks: the same columns first, then intervals and provenance."""
+    return view.marks[[*MARK_COLUMNS, *(name for name in COLUMNS if name not in MARK_COLUMNS)]]

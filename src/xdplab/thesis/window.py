@@ -1,0 +1,112 @@
+"""The time that both hosts saw: sar ran before the traffic began and ended before it did.
+
+Two counts of the same frames can be compared over the same seconds only: a rate that changed after sar's end is no
+disagreement.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import isnan, nan
+
+import numpy as np
+from numpy.typing import NDArray
+
+from xdplab.thesis.digest import SarDigest
+from xdplab.thesis.generator_log import COLUMNS
+
+Array = NDArray[np.float64]
+Rows = NDArray[np.float64]
+QUIET_PPS = 100.0  # what an idle network says by itself
+QUIET_SHARE = 0.05  # of the busiest sample
+SETTLING_S = 1.0  # of the sender's first second, in which nothing has come back yet
+TX_TIME, TX_PACKETS, RX_TIME, RX_PACKETS = (
+    COLUMNS.index(name) for name in ("tx_time_s", "tx_packets", "rx_time_s", "rx_packets")
+)
+
+
+@dataclass(frozen=True)
+class Busy:
+    """The samples of sar that lie wholly in the traffic: their ``places``, and the traffic's start on sar's clock."""
+
+    places: NDArray[np.int64]
+    start_s: float
+
+
+@dataclass(frozen=True)
+class Counted:
+    """Frames counted over ``seconds``; NaN where nobody counted."""
+
+    seconds: float
+    tx: float
+    rx: float
+    dut_rx: float
+    dut_tx: float
+
+    @property
+    def rx_pps(self) -> float:
+        return self.rx / self.seconds if self.seconds else nan
+
+    @property
+    def dut_tx_pps(self) -> float:
+        return self.dut_tx / self.seconds if self.seconds else nan
+
+
+def busy_samples(sar: SarDigest) -> Busy | None:
+    """Return the samples within the traffic, or None where the interface stayed quiet.
+
+    The first sample with traffic holds a part of it: its share of the next one's rate tells when the traffic began.
+    """
+    rx = np.nan_to_num(sar.rx_pps)
+    loud = np.flatnonzero(rx > max(QUIET_PPS, QUIET_SHARE * rx.max(initial=0.0)))
+    if len(loud) < 3:
+        return None
+    first, last = int(loud[0]), int(loud[-1])
+    step = float(np.median(np.diff(sar.t_s)))
+    share = min(1.0, rx[first] / rx[first + 1]) if rx[first + 1] else 1.0
+    end = last + 1 if last == len(rx) - 1 else last  # quiet again: the last loud sample holds the end
+    places = np.arange(first + 1, end)
+    return Busy(places, float(sar.t_s[first] - step * share)) if len(places) else None
+
+
+def counted(rows: Rows | None, sar: SarDigest | None, busy: Busy | None) -> Counted:
+    """Return the frames both hosts counted over the seconds that both saw, or over those of the one that did."""
+    if sar is not None and busy is not None:
+        step = float(np.median(np.diff(sar.t_s)))
+        ends = sar.t_s[busy.places]
+        dut = [float(np.nansum(rate[busy.places]) * step) for rate in (sar.rx_pps, sar.tx_pps)]
+        own = (float(ends[0]) - step - busy.start_s, float(ends[-1]) - busy.start_s)
+        if rows is None:
+            return Counted(own[1] - own[0], nan, nan, *dut)
+        tx, rx = (_between(rows, times, packets, own) for times, packets in _COUNTERS)
+        return Counted(own[1] - own[0], tx, rx, *dut)
+    quiet = 0.0 if sar is not None and not np.isnan(sar.rx_pps).all() else nan
+    if rows is None:
+        return Counted(0.0, nan, nan, quiet, quiet)
+    span = _span(rows)
+    tx, rx = (_between(rows, times, packets, span) for times, packets in _COUNTERS)
+    return Counted(span[1] - span[0], tx, rx, quiet, quiet)
+
+
+_COUNTERS = ((TX_TIME, TX_PACKETS), (RX_TIME, RX_PACKETS))
+
+
+def _span(rows: Rows) -> tuple[float, float]:
+    """From the sender's first second to the last row of the one that was counted for the shorter time."""
+    ends = [float(times[-1]) for column in (TX_TIME, RX_TIME) if len(times := _known(rows[:, column]))]
+    return (SETTLING_S, max(SETTLING_S, min(ends))) if ends else (0.0, 0.0)
+
+
+def _known(values: Array) -> Array:
+    return values[~np.isnan(values)]
+
+
+def _between(rows: Rows, times: int, packets: int, span: tuple[float, float]) -> float:
+    """Return the growth of a cumulative counter between two times, NaN where it was not read around them."""
+    known = ~np.isnan(rows[:, times]) & ~np.isnan(rows[:, packets])
+    t, count = rows[known, times], rows[known, packets]
+    if len(t) < 2 or span[1] > t[-1] + 1.0 or any(isnan(edge) for edge in span):
+        return nan
+    # The counter began at 0 with the traffic.
+    low, high = np.interp(span, np.concatenate([[0.0], t]), np.concatenate([[0.0], count]))
+    return float(high - low)

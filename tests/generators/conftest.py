@@ -1,0 +1,119 @@
+"""A netns lab of these tests' own, xdpgen built on its TG, and DUTs of several kinds."""
+
+import json
+import os
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from xdplab.deploy.native import build_tool
+from xdplab.deploy.queues import Endpoint, set_queues
+from xdplab.generators import Generator, GeneratorSettings
+from xdplab.hosts.base import Process
+from xdplab.labs import Lab, use_lab
+
+HERE = Path(__file__).parent
+FIFO = 20
+"""Above the labs that may be at work on the same CPUs: a sender of equal priority would wait for theirs to end."""
+
+
+@dataclass(frozen=True)
+class Bench:
+    """The lab with everything on its hosts."""
+
+    lab: Lab
+    xdpgen: str
+    dut_object: str
+    echo_script: str
+
+    def settings(self, engine: str = "live", **changes: Any) -> GeneratorSettings:
+        macs = {"src_mac": self.lab.tg_mac, "dst_mac": self.lab.dut_mac}
+        base = GeneratorSettings(engine, self.lab.tg_interface, fifo=FIFO, run_id="beef", **macs)
+        return replace(base, **changes)
+
+    def generator(self, engine: str = "live", **changes: Any) -> Generator:
+        return Generator(self.lab.tg, self.settings(engine, **changes), self.xdpgen, deadline_s=60.0)
+
+    @contextmanager
+    def dut(self, section: str) -> Iterator[None]:
+        """The DUT runs one of dut.bpf.c's programs."""
+        link = ("ip", "link", "set", "dev", self.lab.dut_interface, "xdpdrv")
+        self.lab.dut.run([*link, "object", self.dut_object, "section", f"xdp/{section}"])
+        try:
+            yield
+        finally:
+            self.lab.dut.run([*link, "off"])
+
+    @contextmanager
+    def echo(self, faults: Any, seconds: float = 20.0) -> Iterator[Process]:
+        """The DUT is echo_dut.py."""
+        argv = ["python3", self.echo_script, self.lab.dut_interface, json.dumps(faults), str(seconds)]
+        process = self.lab.dut.start(argv, deadline_s=seconds + 5)
+        try:
+            assert process.read_line(10.0) == "ready"
+            yield process
+        finally:
+            process.kill()
+
+    @contextmanager
+    def queues(self, queues: int) -> Iterator[None]:
+        self._set_queues(queues)
+        try:
+            yield
+        finally:
+            self._set_queues(1)
+
+    def _set_queues(self, queues: int) -> None:
+        lab = self.lab
+        set_queues(Endpoint(lab.dut, lab.dut_interface), Endpoint(lab.tg, lab.tg_interface), queues)
+
+    @contextmanager
+    def counting(self) -> Iterator[list[int]]:
+        """Fill the list, at the block's end, with the frames each DUT queue gave its XDP program within the block."""
+        gained: list[int] = []
+        before = self._queue_packets()
+        yield gained
+        gained += [after - was for was, after in zip(before, self._queue_packets(), strict=True)]
+
+    def _queue_packets(self) -> list[int]:
+        shown = self.lab.dut.run(["ethtool", "-S", self.lab.dut_interface]).text
+        return [int(line.split(":")[1]) for line in shown.splitlines() if "_xdp_packets" in line]
+
+
+def _compile(target: Path) -> Path:
+    machine = subprocess.run(["cc", "-dumpmachine"], check=True, capture_output=True, text=True).stdout.strip()
+    command = ["clang", "-O2", "-g", "-target", "bpf", "-mcpu=v3", f"-I/usr/include/{machine}", "-Wall", "-Werror"]
+    subprocess.run([*command, "-c", str(HERE / "dut.bpf.c"), "-o", str(target)], check=True)
+    return target
+
+
+@pytest.fixture(scope="session")
+def traffic_bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
+    if os.geteuid() != 0:
+        pytest.skip("needs root: namespaces and BPF")
+    with use_lab(f"netns:traffic-{os.getpid()}") as lab:
+        on_dut, on_tg = lab.work_dir(lab.dut), lab.work_dir(lab.tg)
+        lab.dut.put(_compile(tmp_path_factory.mktemp("dut") / "dut.bpf.o"), f"{on_dut}/dut.bpf.o")
+        lab.dut.put(HERE / "echo_dut.py", f"{on_dut}/echo_dut.py")
+        bench = Bench(lab, build_tool(lab.tg, "xdpgen", on_tg), f"{on_dut}/dut.bpf.o", f"{on_dut}/echo_dut.py")
+        with bench.queues(1):
+            yield bench
+
+
+@pytest.fixture
+def one_burst(traffic_bench: Bench) -> Callable[..., Any]:
+    """Send one burst of ``seconds`` with settings changed as given, and return what came of it."""
+
+    def send(engine: str = "live", seconds: float = 0.2, **changes: Any) -> Any:
+        with traffic_bench.generator(engine, **changes) as generator:
+            generator.start()
+            burst = generator.burst("measure", seconds)
+            generator.stop()
+        return burst
+
+    return send

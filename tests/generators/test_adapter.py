@@ -1,0 +1,76 @@
+"""Settings become xdpgen's arguments, and what an engine cannot do is said before anything starts."""
+
+import pytest
+
+from xdplab.errors import UnsupportedError
+from xdplab.generators import XDPGEN, Generator, GeneratorSettings, xdpgen_argv
+from xdplab.generators.capabilities import Capabilities
+
+
+def options(settings: GeneratorSettings) -> dict[str, str]:
+    words = xdpgen_argv(settings, "/opt/xdpgen")
+    assert words[:2] == ["/opt/xdpgen", "--step"]
+    assert all(name.startswith("--") for name in words[2::2])
+    return dict(zip(words[2::2], words[3::2], strict=True))
+
+
+def test_every_setting_becomes_an_option() -> None:
+    given = GeneratorSettings(
+        "afxdp", "vg0", queues=8, cpus=(0, 2), fifo=3, frame_bytes=1518, flows=7, rate_pps=12345.5, run_id="beef",
+        src_mac="02:00:00:00:00:01", dst_mac="02:00:00:00:00:02", src_ip="10.0.0.1", dst_ip="10.0.0.2",
+        src_ip_stride="0.0.0.2", dst_ip_stride="0.0.0.255", src_port=1, dst_port=2, port_stride=3, stamp=16,
+        settle_s=0.2, max_frames=99, batch=4, frames="/tmp/x.pcap",
+    )  # fmt: skip
+    assert options(given) == {
+        "--interface": "vg0", "--engine": "afxdp", "--queues": "8", "--cpus": "0,2", "--fifo": "3",
+        "--frame-bytes": "1518", "--flows": "7", "--load": "12345.5", "--run-id": "beef",
+        "--src-mac": "02:00:00:00:00:01", "--dst-mac": "02:00:00:00:00:02", "--src-ip": "10.0.0.1",
+        "--dst-ip": "10.0.0.2", "--src-ip-stride": "0.0.0.2", "--dst-ip-stride": "0.0.0.255", "--src-port": "1",
+        "--dst-port": "2", "--port-stride": "3", "--stamp": "16", "--settle": "0.2", "--max-frames": "99",
+        "--batch": "4", "--frames": "/tmp/x.pcap",
+    }  # fmt: skip
+
+
+def test_what_is_left_open_is_left_out() -> None:
+    found = options(GeneratorSettings("live", "vg0"))
+    assert found["--load"] == "max"
+    assert not {"--cpus", "--src-mac", "--max-frames", "--batch", "--frames"} & set(found)
+    assert "--no-receive" in xdpgen_argv(GeneratorSettings("live", "vg0", receive=False), "xdpgen")
+
+
+LIVE, AFXDP = XDPGEN.capability("live"), XDPGEN.capability("afxdp")
+
+
+@pytest.mark.parametrize(
+    ("engine", "queues", "cpus", "reached"),
+    [(LIVE, 1, (3,), 1), (LIVE, 8, (0, 1), 2), (LIVE, 2, (0, 2), 1), (LIVE, 2, (1, 2), 2), (AFXDP, 8, (0,), 8)],
+)
+def test_queues_reached_follow_from_cpus(
+    engine: Capabilities, queues: int, cpus: tuple[int, ...], reached: int
+) -> None:
+    assert engine.queues_reached(queues, cpus) == reached
+
+
+@pytest.mark.parametrize(
+    ("settings", "reason"),
+    [
+        (GeneratorSettings("live", "vg0", queues=4, cpus=(0, 1)), "reaches 2 queues"),
+        (GeneratorSettings("live", "vg0", frame_bytes=1519), "64 to 1518"),
+        (GeneratorSettings("live", "vg0", flows=40000), "32768 flows"),
+        (GeneratorSettings("live", "vg0", frames="x.pcap"), "frames of a file"),
+        (GeneratorSettings("afxdp", "vg0", queues=65), "64 queues"),
+    ],
+)
+def test_the_impossible_is_unsupported_with_a_reason(settings: GeneratorSettings, reason: str) -> None:
+    with pytest.raises(UnsupportedError, match=reason):
+        XDPGEN.capability(settings.engine).require(settings)
+
+
+def test_possible_settings_pass() -> None:
+    LIVE.require(GeneratorSettings("live", "vg0", queues=2, cpus=(0, 1), rate_pps=1000))
+    AFXDP.require(GeneratorSettings("afxdp", "vg0", queues=8, cpus=(0,), frames="x.pcap"))
+
+
+def test_an_unknown_engine_names_the_known_ones() -> None:
+    with pytest.raises(UnsupportedError, match="live, afxdp"):
+        Generator(None, GeneratorSettings("warp", "vg0"), "xdpgen")  # type: ignore[arg-type]

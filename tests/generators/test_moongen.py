@@ -1,0 +1,120 @@
+"""MoonGen's adapter: arguments, what it needs on the TG, a session, and output recorded from a real MoonGen."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from xdplab.errors import FormatError, HostError, UnsupportedError
+from xdplab.formats.generator import parse_line, parse_output
+from xdplab.generators import Generator, GeneratorSettings, moongen
+from xdplab.generators.moongen import dpdk_config, install
+from xdplab.hosts import LocalHost
+
+DOUBLE = Path(__file__).resolve().parents[1] / "moongen_lua" / "double"
+RECORDED = Path(__file__).parent / "recorded" / "moongen_af_packet.jsonl"
+
+
+@pytest.fixture
+def installed(tmp_path: Path) -> Path:
+    """A folder that looks like a built MoonGen: its binary is the double."""
+    if shutil.which("luajit") is None:
+        pytest.skip("needs luajit to run the Lua scripts")
+    binary = tmp_path / "MoonGen" / "build" / "MoonGen"
+    binary.parent.mkdir(parents=True)
+    binary.write_text(f'#!/bin/sh\nexec luajit {DOUBLE}/MoonGen.lua {DOUBLE} "$@"\n')
+    binary.chmod(0o755)
+    return tmp_path / "MoonGen"
+
+
+def options(settings: GeneratorSettings) -> dict[str, str]:
+    words = moongen("/opt/MoonGen").argv(settings, "/lab/moongen")
+    assert words[:4] == [
+        "/lab/moongen/moongen.sh",
+        "/opt/MoonGen/build/MoonGen",
+        "/lab/moongen/traffic.lua",
+        "--dpdk-config=/lab/moongen/dpdk.lua",
+    ]
+    return dict(zip(words[4::2], words[5::2], strict=True))
+
+
+def test_every_setting_becomes_an_option() -> None:
+    given = GeneratorSettings(
+        "moongen", "1", queues=4, frame_bytes=1518, flows=2047, rate_pps=14.88e6, run_id="beef", stamp=16,
+        src_mac="00:15:4d:00:00:02", dst_mac="00:15:4d:00:00:01", dst_ip_stride="0.0.0.255", settle_s=0.2, max_frames=9,
+    )  # fmt: skip
+    found = options(given)
+    assert found["--port"] == "1"
+    assert found["--load"] == "14880000"
+    assert found["--dst-ip-stride"] == "0.0.0.255"
+    assert found["--stamps"] == "software"
+    assert found["--max-frames"] == "9"
+    assert options(GeneratorSettings("moongen-hw", "0"))["--stamps"] == "hardware"
+    assert options(GeneratorSettings("moongen", "0"))["--load"] == "max"
+
+
+def test_what_it_cannot_do_is_said_before_anything_starts() -> None:
+    adapter = moongen("/opt/MoonGen")
+    with pytest.raises(UnsupportedError, match="MoonGen has no engine 'live'"):
+        adapter.capability("live")
+    with pytest.raises(UnsupportedError, match="MoonGen, engine moongen: does not send the frames of a file"):
+        adapter.capability("moongen").require(GeneratorSettings("moongen", "0", frames="x.pcap"))
+
+
+def test_a_session_of_two_bursts(installed: Path, tmp_path: Path) -> None:
+    host, folder = LocalHost(), str(tmp_path / "room")
+    assert install(host, folder, str(installed), cores=(1, 0), dpdk=("--no-huge",)) == folder
+    assert (tmp_path / "room/dpdk.lua").read_text() == 'DPDKConfig { cores = {0, 1}, cli = {"--no-huge"} }\n'
+    settings = GeneratorSettings("moongen", "0", rate_pps=10000, run_id="00ab")
+    with Generator(host, settings, folder, adapter=moongen(str(installed)), deadline_s=30) as generator:
+        assert generator.start().settings["run_id"] == "00ab"
+        assert generator.burst("warmup", 0.1).summary.rx_packets == 1000
+        assert generator.burst("rate", 0.2).summary.rx_packets == 2000
+        generator.stop()
+    assert len(parse_output(generator.raw).bursts) == 2
+
+
+def test_a_task_that_dies_ends_the_session_with_its_words(installed: Path, tmp_path: Path) -> None:
+    host, folder = LocalHost(), str(tmp_path / "room")
+    install(host, folder, str(installed), cores=(0, 1))
+    settings = GeneratorSettings("moongen-hw", "0", src_mac="no mac")
+    with Generator(host, settings, folder, adapter=moongen(str(installed)), deadline_s=30) as generator:
+        generator.start()
+        with pytest.raises(HostError, match=r"script: .*not a MAC address"):
+            generator.burst("rate", 0.1)
+
+
+def test_where_there_is_none_it_says_so(tmp_path: Path) -> None:
+    with pytest.raises(HostError, match=r"no MoonGen in /no/where \(build it there"):
+        install(LocalHost(), str(tmp_path), "/no/where", cores=(0, 1))
+    with pytest.raises(UnsupportedError, match="needs two CPUs"):
+        install(LocalHost(), str(tmp_path), "/no/where", cores=(0,))
+
+
+@pytest.mark.parametrize("word", ['a"b', "a\\b", "a\nb"])
+def test_arguments_that_would_be_code_are_refused(word: str) -> None:
+    with pytest.raises(UnsupportedError, match="cannot be handed on"):
+        dpdk_config((0, 1), (word,))
+
+
+def test_what_a_real_moongen_wrote() -> None:
+    """Recorded: MoonGen of 2022 on net_af_packet over veth, a DUT that swaps MACs, the scripts as they are here."""
+    output = parse_output(RECORDED.read_bytes())
+    assert output.ready is not None
+    assert output.ready.settings["driver"] == "net_af_packet"
+    assert [burst.name for burst in output.bursts] == ["warmup", "rate"]
+    rate = output.bursts[1].summary
+    assert (rate.tx_packets, rate.rx_packets, rate.lost_packets) == (3000, 3000, 0)
+    assert output.bursts[1].histogram.count == 187  # of numbers 1000 to 3999 one in 16
+    assert output.bursts[1].histogram.percentile(50) == pytest.approx(20e3, rel=0.99)
+
+
+@pytest.mark.parametrize("value", ["nan", "NaN", "-nan", "Infinity"])
+def test_nan_is_refused(value: str) -> None:
+    line = next(line for line in RECORDED.read_text().splitlines() if '"interval"' in line)
+    broken = line.replace('"t_s":0.1', f'"t_s":{value}')
+    assert broken != line
+    with pytest.raises(FormatError):
+        parse_line(broken)

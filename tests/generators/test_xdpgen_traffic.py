@@ -1,0 +1,287 @@
+"""xdpgen on a real lab: what it sends, what it counts, how it ends."""
+
+import struct
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from tests.generators.conftest import FIFO, Bench
+
+from xdplab.errors import HostError, UnsupportedError
+from xdplab.formats.generator import Burst, Interval, parse_line, parse_output
+from xdplab.generators import xdpgen_argv
+
+pytestmark = [pytest.mark.root, pytest.mark.lab]
+
+Send = Callable[..., Burst]
+ENGINES = ["live", "afxdp"]
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_everything_comes_back(traffic_bench: Bench, one_burst: Send, engine: str) -> None:
+    with traffic_bench.dut("reflect"), traffic_bench.counting() as dut_packets:
+        burst = one_burst(engine, seconds=0.3)
+    assert sum(dut_packets) == burst.summary.tx_packets
+    summary, histogram = burst.summary, burst.histogram
+    assert summary.tx_packets > 50_000
+    assert summary.rx_packets == summary.tx_packets
+    assert (summary.lost_packets, summary.duplicates, summary.reordered, summary.tx_errors) == (0, 0, 0, 0)
+    assert summary.foreign_packets == summary.bad_run_id == summary.bad_stamps == 0
+    assert histogram.count == summary.rx_packets
+    assert sum(i.tx_packets for i in burst.intervals) == summary.tx_packets
+    assert summary.duration_s == pytest.approx(0.3, abs=0.001)
+    assert histogram.min is not None
+    assert 100 < histogram.min < 100_000
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_frames_on_the_wire(traffic_bench: Bench, one_burst: Send, engine: str) -> None:
+    changes: dict[str, Any] = {
+        "frame_bytes": 100, "flows": 3, "src_ip": "10.1.0.1", "dst_ip": "10.2.0.1", "src_ip_stride": "0.0.1.0",
+        "dst_ip_stride": "0.0.0.2", "src_port": 2000, "port_stride": 10, "stamp": 4, "max_frames": 40,
+        "rate_pps": 2000.0, "settle_s": 0.3,
+    }  # fmt: skip
+    with traffic_bench.echo("print") as dut:
+        started = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
+        one_burst(engine, **changes)
+        frames = [bytes.fromhex(dut.read_line(5.0) or "") for _ in range(40)]
+    for number, frame in enumerate(frames):
+        flow = number % 3
+        assert len(frame) == 96
+        assert frame[:12].hex(":") == f"{traffic_bench.lab.dut_mac}:{traffic_bench.lab.tg_mac}"
+        assert struct.unpack("!HHH", frame[16:18] + frame[38:42]) == (82, 62, 0)
+        assert ip_sum(frame[14:34]) == 0xFFFF
+        assert frame[26:34] == bytes([10, 1, flow, 1, 10, 2, 0, 1 + 2 * flow])
+        assert struct.unpack("!HH", frame[34:38]) == (2000 + 10 * flow, 50220)
+        assert struct.unpack("!I", frame[42:46])[0] == 0x78646C62 ^ 0xBEEF
+        stamped = number % 4 == 0
+        assert struct.unpack("!H", frame[46:48])[0] == flow | (0x8000 if stamped else 0)
+        assert struct.unpack("!I", frame[56:60])[0] == number
+        if stamped:
+            assert 0 < struct.unpack("=Q", frame[48:56])[0] - started < 10e9
+
+
+def ip_sum(header: bytes) -> int:
+    total = sum(struct.unpack("!10H", header))
+    return (total & 0xFFFF) + (total >> 16)
+
+
+def test_exact_faults_are_found_exactly(traffic_bench: Bench, one_burst: Send) -> None:
+    faults = {"drop": [3], "duplicate": [5], "swap": [7], "other_run": [1], "no_magic": [2], "foreign": [9]}
+    with traffic_bench.echo(faults):
+        summary = one_burst(seconds=1.0, max_frames=500, rate_pps=2000.0, settle_s=0.3).summary
+    assert summary.tx_packets == 500
+    assert summary.duplicates == 50
+    assert summary.reordered == 50
+    assert summary.bad_run_id == 50
+    assert summary.foreign_packets == 100
+    assert summary.damaged_packets == 50
+    assert summary.rx_packets == 350
+    assert summary.lost_packets == 200  # dropped, and those nobody can recognise any more
+
+
+def test_a_frame_of_the_burst_before_is_stale_and_not_counted(traffic_bench: Bench) -> None:
+    with traffic_bench.echo({"late": [0, 150]}), traffic_bench.generator(rate_pps=1000.0) as generator:
+        generator.start()
+        first, second = (generator.burst(name, seconds).summary for name, seconds in (("a", 0.1), ("b", 0.3)))
+    assert (first.lost_packets, first.rx_packets) == (1, 99)
+    assert (second.stale_packets, second.lost_packets) == (1, 0)
+
+
+def test_recycled_pages_keep_nothing_of_what_the_dut_wrote(traffic_bench: Bench, one_burst: Send) -> None:
+    with traffic_bench.dut("overwrite_half"):
+        summary = one_burst().summary
+    assert summary.rx_packets is not None
+    assert summary.rx_packets + (summary.foreign_packets or 0) == summary.tx_packets
+    assert abs(2 * summary.rx_packets - summary.tx_packets) <= 2
+    assert summary.bad_stamps == summary.duplicates == summary.reordered == 0
+
+
+def test_an_overwritten_payload_is_damage_and_no_reception(traffic_bench: Bench, one_burst: Send) -> None:
+    with traffic_bench.dut("overwrite_all"):
+        summary = one_burst().summary
+    assert summary.rx_packets == 0
+    assert summary.foreign_packets == summary.damaged_packets == summary.lost_packets == summary.tx_packets > 0
+
+
+def test_a_deaf_dut_is_0_received_and_a_dropping_one_loses_what_it_drops(traffic_bench: Bench, one_burst: Send) -> None:
+    with traffic_bench.dut("drop"):
+        assert one_burst().summary.rx_packets == 0
+    with traffic_bench.dut("drop_tenth"):
+        summary = one_burst(max_frames=100_000, seconds=2.0).summary
+    assert (summary.lost_packets, summary.reordered, summary.limited) == (10_000, 0, "--max-frames was reached")
+    assert summary.duration_s < 1.0
+
+
+def test_frames_the_device_does_not_take_are_errors(traffic_bench: Bench, one_burst: Send) -> None:
+    lab = traffic_bench.lab
+    lab.dut.run(["ethtool", "-K", lab.dut_interface, "gro", "off"])
+    try:
+        summary = one_burst().summary
+    finally:
+        lab.dut.run(["ethtool", "-K", lab.dut_interface, "gro", "on"])
+    assert summary.tx_errors == summary.lost_packets == summary.tx_packets > 0
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("rate_pps", [1_000.0, 20_000.0, 200_000.0])
+def test_pace(traffic_bench: Bench, one_burst: Send, engine: str, rate_pps: float) -> None:
+    due = 0.3 * rate_pps
+    with traffic_bench.dut("reflect"):
+        summaries = [one_burst(engine, seconds=0.3, rate_pps=rate_pps).summary for _ in range(3)]
+    for summary in summaries:
+        assert summary.tx_packets <= due + 1
+        assert (summary.limited is None) == (summary.tx_packets + 1 >= 0.999 * due)
+        assert summary.tx_late_max_ns is not None
+    assert max(summary.tx_packets for summary in summaries) >= 0.999 * due  # the best: others may hold the CPU
+
+
+def test_a_pace_that_cannot_be_kept_is_said(traffic_bench: Bench, one_burst: Send) -> None:
+    with traffic_bench.dut("reflect"):
+        summary = one_burst(rate_pps=50e6).summary
+    assert summary.limited == "the sender could not keep the pace"
+    assert summary.rate_requested_pps == 50e6
+
+
+@pytest.mark.parametrize("frame_bytes", [64, 65, 1518])
+def test_frame_sizes(traffic_bench: Bench, one_burst: Send, frame_bytes: int) -> None:
+    with traffic_bench.dut("reflect"):
+        for engine in ENGINES:
+            summary = one_burst(engine, frame_bytes=frame_bytes).summary
+            assert summary.rx_packets == summary.tx_packets > 10_000
+
+
+def test_afxdp_brings_equal_traffic_to_eight_queues(traffic_bench: Bench, one_burst: Send) -> None:
+    with traffic_bench.queues(8), traffic_bench.dut("reflect"), traffic_bench.counting() as dut_packets:
+        summary = one_burst("afxdp", queues=8, seconds=0.3).summary
+    assert dut_packets == list(summary.tx_by_queue)
+    assert summary.rx_packets == summary.tx_packets
+    assert min(summary.tx_by_queue) > 0.5 * max(summary.tx_by_queue)
+
+
+def test_live_reaches_a_queue_per_cpu(traffic_bench: Bench, one_burst: Send) -> None:
+    if len(traffic_bench.lab.cpus().tg) < 2:
+        pytest.skip("needs two CPUs")
+    with traffic_bench.queues(2), traffic_bench.dut("reflect"), traffic_bench.counting() as dut_packets:
+        summary = one_burst(queues=2, cpus=(0, 1), rate_pps=20_000.0).summary
+    assert dut_packets == list(summary.tx_by_queue)
+    assert summary.tx_by_queue == (2000, 2000)
+    assert (summary.rx_packets, summary.reordered) == (4000, 0)
+
+
+def test_stamps_on_one_frame_in_n_and_on_none(traffic_bench: Bench, one_burst: Send) -> None:
+    with traffic_bench.dut("reflect"):
+        some, none = one_burst(stamp=16), one_burst(stamp="none")
+    assert some.histogram.count == -(-some.summary.tx_packets // 16)
+    assert (none.histogram.count, none.histogram.min) == (0, None)
+    assert none.summary.rx_packets == none.summary.tx_packets
+
+
+def pcap(frames: list[bytes], *, order: str = "<", magic: int = 0xA1B2C3D4, missing: int = 0) -> bytes:
+    header = struct.pack(f"{order}IHHIIII", magic, 2, 4, 0, 0, 65535, 1)
+    return header + b"".join(struct.pack(f"{order}IIII", 0, 0, len(f), len(f) + missing) + f for f in frames)
+
+
+@pytest.mark.parametrize(("order", "magic"), [("<", 0xA1B2C3D4), (">", 0xA1B2C3D4), ("<", 0xA1B23C4D)])
+def test_frames_of_a_pcap_go_out_unchanged(traffic_bench: Bench, one_burst: Send, order: str, magic: int) -> None:
+    port = (50220).to_bytes(2, "big")
+    frames = [bytes(36) + port + bytes([size % 251]) * (size - 38) for size in (60, 200, 1514)]
+    lab = traffic_bench.lab
+    path = f"{lab.work_dir(lab.tg)}/some.pcap"
+    lab.tg.put(pcap(frames, order=order, magic=magic), path)
+    with traffic_bench.echo("print") as dut:
+        burst = one_burst("afxdp", frames=path, max_frames=7, rate_pps=1000.0)
+        seen = [bytes.fromhex(dut.read_line(5.0) or "") for _ in range(7)]
+    assert seen == [frames[number % 3] for number in range(7)]
+    assert burst.summary.rx_packets is None
+    assert burst.summary.rx_missing
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"nothing of the kind at all", "not a classic pcap"),
+        (pcap([]), "holds no frame"),
+        (pcap([bytes(60)])[:-1], "ends within frame 1"),
+        (pcap([bytes(60)], missing=1), "not captured whole"),
+        (pcap([bytes(13)]), "13 bytes"),
+    ],
+)
+def test_a_broken_pcap_is_refused(traffic_bench: Bench, content: bytes, reason: str) -> None:
+    lab = traffic_bench.lab
+    path = f"{lab.work_dir(lab.tg)}/broken.pcap"
+    lab.tg.put(content, path)
+    with traffic_bench.generator("afxdp", frames=path) as generator, pytest.raises(HostError, match=reason):
+        generator.start()
+
+
+def test_what_cannot_be_is_refused_with_its_reason(traffic_bench: Bench) -> None:
+    lab = traffic_bench.lab
+    with traffic_bench.generator() as first, traffic_bench.generator() as second:
+        first.start()
+        with pytest.raises(HostError, match="already has an XDP program"):
+            second.start()
+        with pytest.raises(HostError, match="at most 3600 s"):
+            first.burst("eternal", 3601)
+    with traffic_bench.generator(queues=2, cpus=(0,)) as third, pytest.raises(UnsupportedError):
+        third.start()
+    result = lab.tg.run([traffic_bench.xdpgen, "--interface", "vg0", "--bursts", "a:4000"], check=False)
+    assert result.exit_code == 2
+    assert "--bursts" in result.error_text
+
+
+def test_without_receiving_nothing_is_claimed(traffic_bench: Bench, one_burst: Send) -> None:
+    with traffic_bench.dut("drop"):
+        summary = one_burst("afxdp", receive=False).summary
+    assert (summary.rx_packets, summary.lost_packets, summary.rx_by_queue) == (None, None, None)
+    assert summary.rx_missing == "--no-receive"
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_signal_ends_it_within_100_ms_with_all_it_has(traffic_bench: Bench, engine: str) -> None:
+    lab = traffic_bench.lab
+    times = []
+    with traffic_bench.dut("reflect"):
+        for signal in ("INT", "TERM", "INT", "TERM", "INT"):
+            argv = [traffic_bench.xdpgen, "--interface", lab.tg_interface, "--engine", engine, "--bursts", "long:30"]
+            argv += ["--fifo", str(FIFO)]
+            process = lab.tg.start(["sh", "-c", 'echo $$; exec "$@"', "sh", *argv], deadline_s=40.0)
+            pid = process.read_line(5.0)
+            while not sends(process.read_line(5.0)):
+                pass
+            started = time.monotonic()
+            lab.tg.run(["kill", f"-{signal}", str(pid)])
+            result = process.wait(5.0)
+            times.append(time.monotonic() - started)
+            output = parse_output(result.stdout.split(b"\n", 1)[1])
+            assert result.exit_code == 0
+            assert output.bursts[0].summary.interrupted
+            assert output.bursts[0].summary.rx_packets == output.bursts[0].summary.tx_packets > 0
+    assert min(times) < 0.1, times  # the best: the kernel's network lock may be held by others
+
+
+def sends(line: str | None) -> bool:
+    assert line is not None
+    record = parse_line(line)
+    return isinstance(record, Interval) and record.tx_packets > 0
+
+
+def test_a_killed_generator_leaves_nothing_attached(traffic_bench: Bench) -> None:
+    lab = traffic_bench.lab
+    generator = traffic_bench.generator()
+    generator.start()
+    assert "xdp" in lab.tg.run(["ip", "link", "show", "dev", lab.tg_interface]).text
+    generator.close()
+    deadline = time.monotonic() + 2
+    while "xdp" in (shown := lab.tg.run(["ip", "link", "show", "dev", lab.tg_interface]).text):
+        assert time.monotonic() < deadline, shown
+    assert '"detached"' not in generator.raw
+
+
+def test_the_help_names_every_option_of_the_adapter(traffic_bench: Bench) -> None:
+    shown = traffic_bench.lab.tg.run([traffic_bench.xdpgen, "--help"]).text
+    everything = traffic_bench.settings(cpus=(0,), max_frames=1, batch=1, frames="x.pcap", receive=False)
+    options = [word for word in xdpgen_argv(everything, "xdpgen") if word.startswith("--")]
+    assert len(options) == 25
+    assert [option for option in options if f"  {option} " not in shown] == []

@@ -1,0 +1,55 @@
+"""The driver built once, and a function that runs its driver."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from xdplab.studies.execution.benchmarks import all_benchmarks
+from xdplab.studies.execution.microbench import Microbench, parse_microbench
+from xdplab.studies.execution.objects import build
+from xdplab.studies.execution.study import driver
+
+Run = Callable[..., subprocess.CompletedProcess[bytes]]
+COUNTS = (1, 100)
+
+
+@pytest.fixture(scope="session")
+def objects(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Objects and states of every benchmark."""
+    folder = tmp_path_factory.mktemp("microbench")
+    for name, content in build(all_benchmarks(COUNTS).values()).items():
+        (folder / name).write_bytes(content)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def microbench() -> Run:
+    command = driver()
+
+    def run(*arguments: str) -> subprocess.CompletedProcess[bytes]:
+        return subprocess.run([command, *arguments], capture_output=True, timeout=60, check=False)
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def called(microbench: Run, objects: Path) -> Callable[..., Microbench]:
+    """Calls a benchmark by name through one wrapper and returns what it printed."""
+
+    def run(name: str, wrapper: str, *options: str) -> Microbench:
+        benchmark = all_benchmarks(COUNTS)[name]
+        file = objects / f"{benchmark.kernel}.{'bpf.o' if wrapper == 'bpf' else 'so'}"
+        state = objects / f"{benchmark.kernel}.state"
+        given = ["--state", str(state)] if state.exists() else []
+        done = microbench(
+            *("--backend", wrapper, "--benchmark", benchmark.kernel, "--object", str(file), "--pause-us", "0"),
+            *("--input", str(benchmark.input), *given, *options),
+        )
+        assert done.returncode == 0, done.stderr
+        return parse_microbench(done.stdout)
+
+    return run

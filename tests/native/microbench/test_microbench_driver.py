@@ -1,0 +1,133 @@
+"""microbench: every benchmark gives the same in BPF and in user space; pace, cold calls, refusals."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from xdplab.errors import FormatError
+from xdplab.studies.execution.benchmarks import all_benchmarks
+from xdplab.studies.execution.microbench import parse_microbench
+
+COUNTS = (1, 100)
+NAMES = [b.name for b in all_benchmarks(COUNTS).values() if not b.trap]
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root: it loads programs into the kernel")
+FIXED = {"empty": 1, "primes": 25}
+
+
+@pytest.mark.root
+@needs_root
+@pytest.mark.parametrize("name", NAMES)
+def test_bpf_gives_what_user_space_gives(name: str, called) -> None:
+    bpf, user = called(name, "bpf", "--calls", "3"), called(name, "user", "--calls", "3")
+    if all_benchmarks(COUNTS)[name].clock_result:
+        assert all(100 * c.begin_ns <= c.result <= 100 * c.end_ns for c in (*bpf.calls, *user.calls))
+    else:
+        assert [c.result for c in bpf.calls] == [c.result for c in user.calls]
+    if name in FIXED:
+        assert {c.result for c in user.calls} == {FIXED[name]}
+    assert bpf.jited_bytes > 0 or Path("/proc/sys/net/core/bpf_jit_enable").read_text().strip() == "0"
+    assert user.jited_bytes is None
+    assert user.xlated_bytes is None
+
+
+@pytest.mark.parametrize("links", [1, 2, 31, 32])
+def test_a_chain_is_as_long_as_it_is_asked_to_be(links: int, called) -> None:
+    """Each link is one step of xorshift."""
+    value = links
+    for _ in range(links):
+        for shift in (13, -7, 17):
+            value ^= (value << shift if shift > 0 else value >> -shift) & (1 << 64) - 1
+    found = called("chain 1", "user", "--calls", "2", "--input", str(links))
+    assert {call.result for call in found.calls} == {value}
+
+
+@pytest.mark.root
+@needs_root
+def test_a_chain_beyond_the_kernels_limit_ends_with_its_reason(microbench, objects: Path) -> None:
+    path = str(objects / "chain.bpf.o")
+    done = microbench("--backend", "bpf", "--benchmark", "chain", "--object", path, "--input", "40", "--calls", "1")
+    assert done.returncode == 1
+    assert b"gave up" in done.stderr
+    with pytest.raises(FormatError, match="end"):
+        parse_microbench(done.stdout)
+
+
+@pytest.mark.parametrize("wrapper", ["user", pytest.param("bpf", marks=[pytest.mark.root, needs_root])])
+def test_cold_calls_begin_anew_and_warm_ones_go_on(wrapper: str, called) -> None:
+    warm = [c.result for c in called("matrix", wrapper, "--calls", "4").calls]
+    cold = [c.result for c in called("matrix", wrapper, "--calls", "4", "--cold", "--evict-bytes", "1000000").calls]
+    assert len(set(warm)) == 4
+    assert set(cold) == {warm[0]}
+
+
+def test_there_is_a_pause_before_each_call(called) -> None:
+    before = time.monotonic()
+    called("empty", "user", "--calls", "10", "--pause-us", "20000")
+    assert 0.2 <= time.monotonic() - before < 5
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        (),
+        ("--backend", "user"),
+        ("--backend", "user", "--object", "x", "--calls", "-1"),
+        ("--backend", "user", "--object", "x", "--calls", "many"),
+        ("--backend", "user", "--object", "x", "--colder"),
+    ],
+)
+def test_what_cannot_be_meant_gets_the_usage(arguments: tuple[str, ...], microbench) -> None:
+    done = microbench(*arguments)
+    assert done.returncode == 2
+    assert b"usage: microbench" in done.stderr
+    assert not done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--backend", "elsewhere", "--object", "x"), b"no backend elsewhere"),
+        (("--backend", "user", "--object", "/nowhere.so"), b"nowhere.so"),
+        (("--backend", "bpf", "--object", "/nowhere.o"), b"nowhere.o"),
+        (("--backend", "module", "--object", "/nowhere.ko"), b"inserting /nowhere.ko"),
+        (("--backend", "user", "--object", "x", "--state", "/nowhere"), b"reading /nowhere"),
+        (("--backend", "own-module", "--object", "/nowhere.ko"), b"--file"),
+    ],
+)
+def test_a_failure_is_one_line_that_names_the_thing(arguments: tuple[str, ...], words: bytes, microbench) -> None:
+    done = microbench(*arguments)
+    assert done.returncode == 1
+    assert words in done.stderr
+    assert done.stderr.splitlines()[-1].startswith(b"microbench: ")
+
+
+def test_a_state_larger_than_the_working_set_is_refused(microbench, objects: Path, tmp_path: Path) -> None:
+    (tmp_path / "state").write_bytes(bytes(1 << 20))
+    path = str(objects / "primes.so")
+    done = microbench("--backend", "user", "--object", path, "--state", str(tmp_path / "state"))
+    assert done.returncode == 1
+    assert b"working set" in done.stderr
+
+
+LOADED = {"type": "loaded", "backend": "user", "jited_bytes": None, "xlated_bytes": None}
+CALL = {"type": "call", "index": 0, "begin_ns": 5, "end_ns": 9, "result": 1}
+
+
+@pytest.mark.parametrize(
+    ("lines", "words"),
+    [
+        ([LOADED, CALL], "end"),
+        ([CALL, {"type": "end", "calls": 1}], "loaded"),
+        ([LOADED, CALL, {"type": "end", "calls": 2}], "1 calls"),
+        ([LOADED, CALL | {"end_ns": 4}, {"type": "end", "calls": 1}], "before it begins"),
+        ([LOADED, CALL | {"result": "x"}, {"type": "end", "calls": 1}], "result"),
+    ],
+)
+def test_an_output_that_is_not_whole_is_refused(lines: list[dict[str, object]], words: str) -> None:
+    with pytest.raises(FormatError, match=words):
+        parse_microbench("".join(json.dumps(line) + "\n" for line in lines))

@@ -1,0 +1,217 @@
+"""xdpload: its lines, its refusals, and that nothing stays attached without it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from xdplab.resources import shipped
+
+pytestmark = pytest.mark.root
+
+TWO = """
+#include <linux/bpf.h>
+#include <bpf/bpf_helpers.h>
+const volatile __u32 limit = 4;
+const volatile _Bool open = 0;
+#define MAP(name, map_type, entries) struct { __uint(type, map_type); __uint(max_entries, entries); \\
+    __type(key, __u32); __type(value, __u64); } name SEC(".maps")
+MAP(sums, BPF_MAP_TYPE_ARRAY, 3);
+MAP(xdplab_count, BPF_MAP_TYPE_PERCPU_ARRAY, 1);
+SEC("xdp") int first(struct xdp_md *ctx)
+{
+    __u32 key = 1;
+    __u64 *sum = bpf_map_lookup_elem(&sums, &key), *count;
+    if (sum && *sum > limit)
+        return open ? XDP_TX : XDP_PASS;
+    key = 0;
+    count = bpf_map_lookup_elem(&xdplab_count, &key);
+    if (count)
+        *count += 2;
+    return XDP_DROP;
+}
+SEC("xdp/other") int other(struct xdp_md *ctx) { return XDP_TX; }
+char LICENSE[] SEC("license") = "GPL";
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    if os.geteuid():
+        pytest.skip("needs root: it loads programs into the kernel")
+    folder = tmp_path_factory.mktemp("xdpload")
+    subprocess.run(["cp", "-r", shipped("xdpload"), folder], check=True)
+    subprocess.run(["make", "-s", "-B", "-C", folder / "xdpload"], check=True)
+    (folder / "two.c").write_text(TWO)
+    include = f"-I/usr/include/{os.uname().machine}-linux-gnu"
+    subprocess.run(
+        ["clang", "-O2", "-g", "-target", "bpf", include, "-c", "two.c", "-o", "two.o"], cwd=folder, check=True
+    )
+    return folder
+
+
+@pytest.fixture(scope="module")
+def namespace() -> Iterator[str]:
+    name = f"xdpload-{os.getpid()}"
+    subprocess.run(["ip", "netns", "add", name], check=True)
+    try:
+        link = ["ip", "-n", name, "link"]
+        subprocess.run([*link, "add", "va", "type", "veth", "peer", "name", "vb"], check=True)
+        subprocess.run([*link, "set", "va", "up"], check=True)
+        yield name
+    finally:
+        subprocess.run(["ip", "netns", "del", name], check=True)
+
+
+def start(folder: Path, namespace: str | None, *arguments: str) -> subprocess.Popen[str]:
+    inside = ["ip", "netns", "exec", namespace] if namespace else []
+    argv = [*inside, str(folder / "xdpload/xdpload"), "--object", str(folder / "two.o"), *arguments]
+    pipe = subprocess.PIPE
+    return subprocess.Popen(argv, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
+
+
+def run(folder: Path, namespace: str | None, *arguments: str, commands: str = "") -> tuple[int, list[dict]]:
+    process = start(folder, namespace, *arguments)
+    out, _ = process.communicate(commands, timeout=30)
+    return process.returncode, [json.loads(line) for line in out.splitlines()]
+
+
+def attached(namespace: str) -> dict | None:
+    command = ["ip", "netns", "exec", namespace, "ip", "-j", "link", "show", "va"]
+    return json.loads(subprocess.check_output(command))[0].get("xdp")
+
+
+@pytest.mark.parametrize(("mode", "kernels_word"), [("native", 1), ("generic", 2)])
+def test_it_attaches_in_the_mode_asked_for_and_lets_go_at_the_end_of_input(folder, namespace, mode, kernels_word):
+    process = start(folder, namespace, "--interface", "va", "--mode", mode)
+    loaded, line = (json.loads(process.stdout.readline()) for _ in range(2))
+    assert (line["type"], line["mode"], line["mode_obtained"]) == ("attached", mode, mode)
+    assert attached(namespace)["mode"] == kernels_word
+    assert attached(namespace)["prog"]["id"] == loaded["program_id"]
+    assert loaded["xlated_bytes"] == 8 * loaded["xlated_insns"]
+    assert 0 < loaded["load_ns"] < 1e9
+    assert json.loads(process.communicate("", timeout=10)[0])["type"] == "detached"
+    assert process.returncode == 0
+    assert attached(namespace) is None
+
+
+@pytest.mark.parametrize("blow", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
+def test_nothing_stays_attached_however_it_ends(folder, namespace, blow):
+    process = start(folder, namespace, "--interface", "va", "--mode", "native")
+    process.stdout.readline(), process.stdout.readline()
+    process.send_signal(blow)
+    out, _ = process.communicate(timeout=10)
+    assert ("detached" in out) == (blow != signal.SIGKILL)
+    deadline = time.monotonic() + 2
+    while attached(namespace) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert attached(namespace) is None
+
+
+def test_an_attached_program_is_named_and_left_alone(folder, namespace):
+    process = start(folder, namespace, "--interface", "va", "--mode", "generic")
+    holder = json.loads(process.stdout.readline())["program_id"]
+    process.stdout.readline()
+    code, lines = run(folder, namespace, "--interface", "va", "--mode", "native")
+    assert (code, lines[0]["step"], lines[0]["error"]) == (1, "attach", "EBUSY")
+    assert f"XDP program {holder}" in lines[0]["message"]
+    assert attached(namespace)["prog"]["id"] == holder
+    process.communicate("", timeout=10)
+
+
+def test_offload_is_tried_and_refused_with_the_drivers_name(folder, namespace):
+    code, lines = run(folder, namespace, "--interface", "va", "--mode", "offload", "--program", "other")
+    assert (code, lines[0]["step"], lines[0]["error"]) == (1, "load", "EINVAL")
+    assert "the driver of va (veth)" in lines[0]["message"]
+    assert attached(namespace) is None
+
+
+def test_the_drivers_own_words_come_with_a_refused_attach(folder, namespace):
+    for end in ("va", "vb"):
+        subprocess.run(["ip", "-n", namespace, "link", "set", end, "mtu", "9000"], check=True)
+    code, lines = run(folder, namespace, "--interface", "va", "--mode", "native")
+    for end in ("va", "vb"):
+        subprocess.run(["ip", "-n", namespace, "link", "set", end, "mtu", "1500"], check=True)
+    assert (code, lines[-1]["step"]) == (1, "attach")
+    assert "Peer MTU is too large to set XDP" in lines[-1]["log"]
+
+
+def test_constants_contents_and_sizes_reach_the_program(folder):
+    (folder / "sums.bin").write_bytes((100).to_bytes(8, "little") * 2)
+    arguments = ["--mode", "none", "--max-entries", "sums=2", "--init", f"sums={folder / 'sums.bin'}"]
+    for limit, is_open, verdict in ((99, "true", 3), (99, "false", 2), (0x64, "true", 1)):
+        constants = ["--rodata", f"limit={limit}", "--rodata", f"open={is_open}"]
+        _, lines = run(folder, None, *arguments, *constants, commands="testrun 64 1 1\n")
+        assert lines[1]["retval"] == verdict
+
+
+def test_a_map_gets_one_entry_a_cpu(folder):
+    (folder / "cpus.bin").write_bytes(bytes(8 * os.cpu_count()))
+    code, _ = run(folder, None, "--mode", "none", "--max-entries", "sums=cpus", "--init", f"sums={folder / 'cpus.bin'}")
+    assert code == 0
+
+
+def test_commands_are_answered_one_line_each(folder):
+    commands = "testrun 64 500 2\ncount\nreset\ncount\nbpf_stats on\ntestrun 1518 10 1\nrunstats\nbpf_stats off\n"
+    commands += f"dump xlated {folder}/x.bin\ndump jited {folder}/j.bin\nnonsense\ntestrun 10 1 1\n"
+    code, lines = run(folder, None, "--mode", "none", commands=commands)
+    kinds = ["loaded", "testrun", "count", "reset", "count", "bpf_stats", "testrun", "runstats", "bpf_stats"]
+    assert [line["type"] for line in lines] == [*kinds, "dump", "dump", "error", "error", "detached"]
+    assert code == 0
+    assert len(lines[1]["ns"]) == 2
+    assert lines[1]["retval"] == 1
+    assert lines[2]["value"] >= 2 * 2 * 500
+    assert lines[2]["value"] % 2 == 0
+    assert lines[4]["value"] == 0
+    assert lines[7]["run_cnt"] >= 10
+    assert lines[9]["bytes"] == lines[0]["xlated_bytes"] == len((folder / "x.bin").read_bytes())
+    assert lines[10]["bytes"] == lines[0]["jited_bytes"] == len((folder / "j.bin").read_bytes())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "step", "words"),
+    [
+        (["--rodata", "limits=1"], "rodata", "there is no constant limits; there are: limit open"),
+        (["--rodata", "open=300"], "rodata", "300 does not fit into 1 bytes"),
+        (["--rodata", "limit=many"], "rodata", "many is not a number"),
+        (["--max-entries", "sum=1"], "max-entries", "there is no map sum; there are: sums xdplab_count"),
+        (["--max-entries", "sums=0"], "max-entries", "0 is not a number of entries"),
+        (["--init", "sums=/nowhere"], "init", "/nowhere cannot be read"),
+        (["--init", "sums=/etc/hostname"], "init", "map sums takes 8 (one value) or 24 (3 entries)"),
+        (["--program", "third"], "open", "no program named third"),
+        (["--section", "tc"], "open", "no program in section tc"),
+        (["--mode", "native", "--interface", "none0"], "interface", "there is no interface none0"),
+    ],
+)
+def test_a_refusal_is_one_line_that_names_what_was_wrong(folder, arguments, step, words):
+    code, lines = run(folder, None, *(["--mode", "none"] if "--mode" not in arguments else []), *arguments)
+    assert code == 1
+    assert lines[-1]["step"] == step
+    assert words in lines[-1]["message"]
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--mode", "fast"], ["--rodata", "limit"], ["--mode", "native"], ["--nonsense"], ["extra"]]
+)
+def test_usage_errors_end_with_2(folder, arguments):
+    process = start(folder, None, *arguments)
+    out, words = process.communicate("", timeout=10)
+    assert (process.returncode, out) == (2, "")
+    assert "xdpload: " in words
+
+
+def test_a_map_the_kernel_does_not_make_is_named(folder):
+    (folder / "long_key.c").write_text(TWO.replace("__type(key, __u32)", "__type(key, __u64)"))
+    include = f"-I/usr/include/{os.uname().machine}-linux-gnu"
+    argv = ["clang", "-O2", "-g", "-target", "bpf", include, "-c", "long_key.c", "-o", "long_key.o"]
+    subprocess.run(argv, cwd=folder, check=True)
+    code, lines = run(folder, None, "--object", str(folder / "long_key.o"), "--mode", "none")
+    assert (code, lines[0]["step"], lines[0]["error"]) == (1, "map", "EINVAL")
+    assert "map sums (array, 3 entries)" in lines[0]["message"]

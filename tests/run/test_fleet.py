@@ -1,0 +1,121 @@
+"""One run on several labs: every trial once, whoever dies, and one journal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from xdplab.errors import HostLostError
+from xdplab.plan import Trial, parse_plan, points_of, schedule
+from xdplab.run.fleet import NOTHING, Part, pack, run_on_fleet, unpack
+from xdplab.run.progress import PlainObserver
+from xdplab.run.rundir import RunDirectory
+from xdplab.run.state import Attempt, RunState, read_state
+
+PLAN = parse_plan({"name": "t", "repetitions": 4, "blocks": [{"points": {"queues": [1, 2], "accesses": [0, 1]}}]})
+TRIALS = schedule(PLAN, points_of(PLAN, "shared"))
+
+
+class Labs:
+    """A fleet whose labs answer in turn. ``dies`` is after how many trials a lab is gone, ``fails`` what goes wrong."""
+
+    def __init__(self, labs: Sequence[str], tmp: Path, *, dies: dict[str, int] | None = None, fails: str = "") -> None:
+        self.labs, self.tmp, self.dies, self.fails = tuple(labs), tmp, dies or {}, fails
+        self.under_way: list[tuple[str, Sequence[Trial]]] = []
+        self.most_at_once = 0
+        self.asked: list[tuple[str, tuple[int, int]]] = []
+
+    def give(self, lab: str, block: Sequence[Trial]) -> None:
+        assert lab not in dict(self.under_way), "one block at a time"
+        assert len({(t.repetition, t.block) for t in block}) == 1, "a block stays together"
+        self.under_way.append((lab, block))
+        self.asked.append((lab, (block[0].repetition, block[0].block)))
+        self.most_at_once = max(self.most_at_once, len(self.under_way))
+
+    def take(self) -> tuple[str, Part]:
+        lab, block = self.under_way.pop(0)
+        left = self.dies.get(lab, len(TRIALS))
+        self.dies[lab] = left - len(block)
+        done = tuple((self.attempt(trial, lab), self.raw(trial)) for trial in block[:left])
+        return lab, Part(done, NOTHING, None if left >= len(block) else "it went down")
+
+    def attempt(self, trial: Trial, lab: str) -> Attempt:
+        failed = trial.trial_id == self.fails
+        self.fails = "" if failed else self.fails
+        return Attempt(trial.trial_id, 1, "failed" if failed else "measured", None, 0.1, {"lab": lab})
+
+    def raw(self, trial: Trial) -> bytes:
+        folder = self.tmp / "raw" / trial.trial_id
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "out").write_text(trial.trial_id)
+        return pack(folder)
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> RunDirectory:
+    made = RunDirectory.create(tmp_path, "t", run_id="ab12", plan_yaml="")
+    made.journal.append("planned", trials=[t.trial_id for t in TRIALS])
+    return made
+
+
+def go(run: RunDirectory, labs: Labs, retries: int = 1) -> RunState:
+    return run_on_fleet(run, TRIALS, labs, PlainObserver(Console(quiet=True)), retries=retries)
+
+
+def test_every_lab_works_and_every_trial_is_measured_once(run: RunDirectory, tmp_path: Path) -> None:
+    labs = Labs(["a", "b", "c"], tmp_path)
+    state = go(run, labs)
+    assert sorted(a.trial_id for a in state.attempts) == sorted(t.trial_id for t in TRIALS)
+    assert {a.facts["lab"] for a in state.attempts} == {"a", "b", "c"}
+    assert labs.most_at_once == 3
+    assert read_state(run).attempts == state.attempts
+    for trial in TRIALS:
+        assert (run.raw_dir(trial.trial_id, 1) / "out").read_text() == trial.trial_id
+
+
+@pytest.mark.parametrize("after", [0, 1, 3])
+def test_a_lab_that_dies_gives_its_block_back_and_keeps_what_it_measured(
+    run: RunDirectory, tmp_path: Path, after: int
+) -> None:
+    labs = Labs(["a", "b", "c"], tmp_path, dies={"b": after})
+    state = go(run, labs)
+    assert sorted(a.trial_id for a in state.attempts) == sorted(t.trial_id for t in TRIALS)
+    assert sum(a.facts["lab"] == "b" for a in state.attempts) == after
+    (lost,) = [e for e in run.journal.events() if e["event"] == "lab_lost"]
+    assert (lost["lab"], lost["reason"]) == ("b", "it went down")
+
+
+def test_when_the_last_lab_is_gone_the_run_ends_and_can_be_resumed(run: RunDirectory, tmp_path: Path) -> None:
+    with pytest.raises(HostLostError, match="every lab of this run is gone"):
+        go(run, Labs(["a", "b"], tmp_path, dies={"a": 2, "b": 3}))
+    assert len(read_state(run).attempts) == 5
+    assert read_state(run).ended == "interrupted"
+    state = go(run, Labs(["c"], tmp_path))
+    assert sorted(a.trial_id for a in state.attempts) == sorted(t.trial_id for t in TRIALS)
+
+
+def test_a_trial_that_failed_is_tried_again_under_another_number(run: RunDirectory, tmp_path: Path) -> None:
+    broken = TRIALS[3].trial_id
+    state = go(run, Labs(["a", "b"], tmp_path, fails=broken))
+    assert [(a.attempt, a.status) for a in state.attempts if a.trial_id == broken] == [(1, "failed"), (2, "measured")]
+
+
+def test_blocks_go_out_in_the_runs_order(run: RunDirectory, tmp_path: Path) -> None:
+    labs = Labs(["a"], tmp_path)
+    go(run, labs)
+    order = list(dict.fromkeys((t.repetition, t.block) for t in TRIALS))
+    assert [block for _, block in labs.asked] == order
+
+
+def test_a_tar_that_leads_out_of_its_folder_is_refused(tmp_path: Path) -> None:
+    import tarfile
+
+    path = tmp_path / "bad.tar.gz"
+    with tarfile.open(path, "w:gz") as archive:
+        info = tarfile.TarInfo("../outside")
+        archive.addfile(info)
+    with pytest.raises(tarfile.OutsideDestinationError):
+        unpack(path.read_bytes(), tmp_path / "inside")

@@ -1,0 +1,143 @@
+"""The loop keeps what was measured, owes what was not, and never counts a trial twice."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from xdplab.errors import HostError, ResultsError, UnsupportedError
+from xdplab.plan import Trial, parse_plan, points_of, schedule
+from xdplab.run.engine import run_trials
+from xdplab.run.progress import PlainObserver
+from xdplab.run.rundir import RunDirectory
+from xdplab.run.state import read_state
+
+PLAN = parse_plan({"name": "t", "blocks": [{"points": {"queues": [1, 2], "accesses": [0, 1, 2]}}]})
+TRIALS = schedule(PLAN, points_of(PLAN, "shared"))
+
+
+class Recorder:
+    """A study that measures nothing but remembers what it was asked."""
+
+    def __init__(self, **errors: Exception) -> None:
+        self.errors = errors
+        self.log: list[str] = []
+
+    def enter_block(self, trials: Sequence[Trial]) -> None:
+        self.log.append(f"enter {trials[0].block}")
+        if "block" in self.errors:
+            raise self.errors["block"]
+
+    def measure(self, trial: Trial, raw: Path, facts: dict[str, Any]) -> None:
+        self.log.append(trial.trial_id)
+        (raw / "out").write_text(trial.trial_id)
+        facts["seen"] = trial.trial_id
+        if trial.trial_id in self.errors:
+            raise self.errors[trial.trial_id]
+
+    def leave_block(self) -> None:
+        self.log.append("leave")
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> RunDirectory:
+    run = RunDirectory.create(tmp_path, "t", run_id="ab12", plan_yaml="")
+    run.journal.append("planned", trials=[t.trial_id for t in TRIALS])
+    return run
+
+
+def go(run: RunDirectory, study: Recorder, retries: int = 1) -> Any:
+    return run_trials(run, TRIALS, study, PlainObserver(Console(quiet=True)), retries=retries, pause_s=0)
+
+
+def test_every_trial_is_measured_once_in_order(run: RunDirectory) -> None:
+    study = Recorder()
+    state = go(run, study)
+    assert [x for x in study.log if "-r" in x] == [t.trial_id for t in TRIALS]
+    assert study.log.count("leave") == 6
+    assert (state.owed, state.failed, state.last[TRIALS[0].trial_id].facts) == ([], [], {"seen": TRIALS[0].trial_id})
+    assert read_state(run).attempts == state.attempts
+    assert read_state(run).ended == "complete"
+
+
+def test_a_failed_trial_is_tried_again_and_its_raw_kept(run: RunDirectory) -> None:
+    bad = TRIALS[4].trial_id
+    state = go(run, Recorder(**{bad: HostError("the wire was cut")}))
+    assert [a.attempt for a in state.attempts if a.trial_id == bad] == [1, 2]
+    assert state.failed == [bad]
+    assert state.last[bad].reason == "the wire was cut"
+    assert (run.raw_dir(bad, 1) / "out").exists()
+    again = go(run, Recorder())
+    assert again.failed == []
+    assert again.last[bad].attempt == 3
+
+
+def test_what_the_lab_cannot_is_a_verdict_not_a_failure(run: RunDirectory) -> None:
+    state = go(run, Recorder(block=UnsupportedError("veth has no offload")))
+    assert {a.status for a in state.attempts} == {"unsupported"}
+    assert len(state.attempts) == len(TRIALS)
+
+
+def test_an_interrupt_keeps_what_was_measured(run: RunDirectory) -> None:
+    study = Recorder(**{TRIALS[7].trial_id: KeyboardInterrupt()})  # type: ignore[arg-type]
+    with pytest.raises(KeyboardInterrupt):
+        go(run, study)
+    assert study.log[-1] == "leave"
+    state = read_state(run)
+    assert (state.ended, len(state.attempts), len(state.owed)) == ("interrupted", 7, len(TRIALS) - 7)
+
+
+def test_a_full_disk_ends_the_run(run: RunDirectory) -> None:
+    with pytest.raises(ResultsError):
+        go(run, Recorder(**{TRIALS[2].trial_id: ResultsError("No space left on device")}))
+    assert len(read_state(run).attempts) == 2
+
+
+def test_a_resume_of_a_finished_run_measures_nothing(run: RunDirectory) -> None:
+    go(run, Recorder())
+    study = Recorder()
+    assert go(run, study).owed == []
+    assert study.log == []
+
+
+CHILD = """
+import pathlib, sys, time
+sys.path.insert(0, sys.argv[2])
+from test_runner import *
+class Slow(Recorder):
+    def measure(self, trial, raw, facts):
+        super().measure(trial, raw, facts)
+        time.sleep(0.004)
+run = RunDirectory.open(pathlib.Path(sys.argv[1]))
+with run.writer():
+    go(run, Slow())
+"""
+
+
+def test_ten_kills_at_random_moments_lose_and_double_nothing(run: RunDirectory) -> None:
+    rng = random.Random(7)
+    argv = [sys.executable, "-c", textwrap.dedent(CHILD), str(run.path), str(Path(__file__).parent)]
+    for _ in range(10):
+        child = subprocess.Popen(argv)
+        deadline = time.monotonic() + 20
+        before = run.journal.path.stat().st_size
+        while run.journal.path.stat().st_size == before and time.monotonic() < deadline and child.poll() is None:
+            time.sleep(0.001)
+        time.sleep(rng.uniform(0, 0.02))
+        os.kill(child.pid, signal.SIGKILL)
+        child.wait()
+    subprocess.run(argv, check=True, timeout=60)
+    state = read_state(run)
+    assert sorted(a.trial_id for a in state.attempts) == sorted(t.trial_id for t in TRIALS)
+    assert all((run.raw_dir(a.trial_id, a.attempt) / "out").read_text() == a.trial_id for a in state.attempts)

@@ -1,0 +1,120 @@
+"""What is written survives a kill at any instant, whole or absent."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from xdplab.errors import ResultsError
+from xdplab.run.metrics import METRICS, frame
+from xdplab.run.rundir import RunDirectory
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> RunDirectory:
+    return RunDirectory.create(tmp_path, "t", run_id="ab12", plan_yaml="name: t\n")
+
+
+def test_names_do_not_collide(tmp_path: Path, run: RunDirectory) -> None:
+    again = RunDirectory.create(tmp_path, "t", run_id="cd34", plan_yaml="")
+    assert again.path.name == run.path.name + "-2"
+
+
+@pytest.mark.parametrize("cut", range(1, 20))
+def test_a_torn_last_line_is_absent(run: RunDirectory, cut: int) -> None:
+    run.journal.append("finished", trial_id="x")
+    with run.journal.path.open("r+b") as file:
+        file.truncate(run.journal.path.stat().st_size - cut)
+    with run.writer():
+        run.journal.append("finished", trial_id="y")
+    assert [e.get("trial_id") for e in run.journal.events()] == [None, "y"]
+
+
+def test_an_edited_middle_line_is_named(run: RunDirectory) -> None:
+    run.journal.append("a")
+    lines = run.journal.path.read_text().splitlines()
+    run.journal.path.write_text("\n".join([lines[0][:-3], lines[1]]) + "\n")
+    with pytest.raises(ResultsError, match="line 1"):
+        list(run.journal.events())
+
+
+def test_an_attempt_that_raises_leaves_nothing(run: RunDirectory) -> None:
+    def broken() -> None:
+        with run.attempt("t-r1", 1) as raw:
+            (raw / "half").write_text("x")
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        broken()
+    assert list((run.path / "raw" / "t-r1").iterdir()) == []
+
+
+def test_a_killed_attempt_is_swept_by_the_next_writer(run: RunDirectory) -> None:
+    code = """
+        import os, pathlib, sys
+        from xdplab.run.rundir import RunDirectory
+        with RunDirectory(pathlib.Path(sys.argv[1])).attempt("t-r1", 1) as raw:
+            (raw / "half").write_text("x")
+            os.kill(os.getpid(), 9)
+    """
+    subprocess.run([sys.executable, "-c", textwrap.dedent(code), str(run.path)], check=False)
+    assert list((run.path / "raw").glob("*/.*")) != []
+    with run.writer():
+        assert list((run.path / "raw").glob("*/.*")) == []
+
+
+def test_a_second_writer_is_refused(run: RunDirectory) -> None:
+    with run.writer(), pytest.raises(ResultsError, match="another process"), RunDirectory(run.path).writer():
+        pass
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this machine has no /dev/full")
+def test_a_full_disk_is_said_and_the_journal_stays_whole(run: RunDirectory) -> None:
+    run.journal.path = Path("/dev/full")
+    with pytest.raises(ResultsError, match="No space left"):
+        run.journal.append("finished")
+
+
+def test_a_run_directory_can_be_moved(tmp_path: Path, run: RunDirectory) -> None:
+    run.write_json("manifest.json", {"kernel": "6.18"})
+    moved = tmp_path / "elsewhere"
+    run.path.rename(moved)
+    again = RunDirectory.open(moved)
+    assert again.run_id == "ab12"
+    assert json.loads((moved / "manifest.json").read_text()) == {"kernel": "6.18"}
+    assert str(tmp_path) not in "".join(p.read_text() for p in moved.rglob("*") if p.is_file())
+
+
+def test_what_is_no_run_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ResultsError, match="no run directory"):
+        RunDirectory.open(tmp_path)
+
+
+def test_tables_keep_null_apart_from_zero(run: RunDirectory) -> None:
+    table = frame([{"trial_id": "a", "rx_packets": 0}, {"trial_id": "b", "rx_packets": None}])
+    run.write_table("trials.parquet", table)
+    back = pd.read_parquet(run.path / "trials.parquet")
+    assert back["rx_packets"][0] == 0
+    assert back["rx_packets"][1] is pd.NA
+    assert list(back.columns) == [m.name for m in METRICS]
+
+
+def test_a_column_without_description_is_refused() -> None:
+    with pytest.raises(KeyError, match="mystery"):
+        frame([{"mystery": 1}])
+
+
+def test_every_metric_is_described_once() -> None:
+    names = [m.name for m in METRICS]
+    assert len(names) == len(set(names))
+    for metric in METRICS:
+        assert metric.text, metric.name
+        for suffix, unit in (("_ns", "ns"), ("_ms", "ms"), ("_pps", "1/s"), ("_bytes", "B"), ("_s", "s")):
+            if metric.name.endswith(suffix):
+                assert metric.unit == unit, metric.name

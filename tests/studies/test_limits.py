@@ -1,0 +1,63 @@
+"""What bounds a trial from outside the DUT: the cable's rate in the trial's row, and when there is none, why."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from xdplab.hosts import Result
+from xdplab.labs.base import GeneratorPlace
+from xdplab.studies.traffic.limits import Limit, link_rate
+from xdplab.studies.traffic.rows import _limits
+
+
+class End:
+    """A host whose interface has one speed, or says nothing."""
+
+    name = "dut"
+
+    def __init__(self, speed: str | None) -> None:
+        self.speed = speed
+
+    def run(self, argv: Any, **_: Any) -> Result:
+        text = f"Settings for e:\n\tSpeed: {self.speed}\n\tLink detected: yes\n"
+        return Result("dut", tuple(argv), 1 if self.speed is None else 0, text.encode(), b"", 0.0)
+
+
+def lab(dut: str | None, tg: str | None, *, virtual: bool = False, dpdk: bool = False) -> Any:
+    place = GeneratorPlace(kind="moongen", pci="0000:3b:00.0") if dpdk else GeneratorPlace()
+    ends = {"dut": End(dut), "tg": End(tg), "dut_interface": "e", "tg_interface": "e"}
+    return SimpleNamespace(**ends, virtual=virtual, generator=place)
+
+
+@pytest.mark.parametrize(
+    ("where", "rate"),
+    [
+        (lab("10000Mb/s", "10000Mb/s"), 10e9),
+        (lab("25000Mb/s", "10000Mb/s"), 10e9),
+        (lab("40000Mb/s", None), 40e9),
+        (lab("25000Mb/s", "1000Mb/s", dpdk=True), 25e9),
+        (lab("Unknown!", None), None),
+        (lab("10000Mb/s", "10000Mb/s", virtual=True), None),
+    ],
+)
+def test_the_slower_end_is_the_links_rate(where: Any, rate: float | None) -> None:
+    found = link_rate(where)
+    assert found.rate == rate
+    assert (found.missing is None) == (rate is not None)
+
+
+def test_a_row_has_the_limits_or_why_not() -> None:
+    facts = {"link": asdict(Limit(10e9)), "generator_alone": asdict(Limit(None, "why"))}
+    reasons: dict[str, str] = {}
+    assert _limits(facts, reasons) == {"link_bps": 10e9, "generator_pps": None}
+    assert reasons == {"generator_pps": "why"}
+
+
+def test_a_run_of_an_older_version_knows_neither() -> None:
+    reasons: dict[str, str] = {}
+    assert _limits({}, reasons) == {"link_bps": None, "generator_pps": None}
+    assert set(reasons.values()) == {"not recorded"}

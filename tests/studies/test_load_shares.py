@@ -1,0 +1,59 @@
+"""Loads in percent of the PDR: which PDR is meant, where it comes from, and what happens without one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from xdplab.errors import PlanError, ResultsError, UnsupportedError
+from xdplab.plan import Point, parse_plan, points_of
+from xdplab.run.rundir import RunDirectory
+from xdplab.studies.traffic.pdr import SEARCHES, keep_pdr, known_pdr, offered_rate
+
+
+def points(load: Any, **traffic: Any) -> list[Point]:
+    plan = parse_plan({"name": "t", "blocks": [{"points": {"accesses": [0]}, "traffic": {"load": load, **traffic}}]})
+    return points_of(plan, "split")
+
+
+@pytest.mark.parametrize("load", ["0%", "%", "-5%", "half"])
+def test_what_is_no_load_is_refused(load: str) -> None:
+    with pytest.raises(PlanError, match="is not a load"):
+        points(load)
+
+
+def test_a_pdr_belongs_to_the_point_whatever_its_load_and_stamps() -> None:
+    keys = {p.pdr_key for load in ("max", "50%", "20kpps") for p in points(load, stamp="all")} | {
+        p.pdr_key for p in points("max", stamp=16)
+    }
+    assert len(keys) == 1
+    assert len({p.point_id for p in points(["max", "50%", "20kpps"])}) == 3
+    assert points("max", flows=7)[0].pdr_key not in keys
+
+
+def test_a_share_is_of_the_pdr_and_other_loads_are_what_they_are(tmp_path: Path) -> None:
+    half, top, paced = (points(load)[0] for load in ("50%", "max", "20kpps"))
+    search = tmp_path / "search"
+    search.mkdir()
+    rows = [{"pdr_key": half.pdr_key, "pdr_pps": pps} for pps in (1e6, 1.2e6, 5e6, None)]
+    pd.DataFrame(rows).to_parquet(search / SEARCHES)
+    run = RunDirectory.create(tmp_path, "t", run_id="ab12", plan_yaml="")
+    assert known_pdr(run) == {}
+    keep_pdr(run, search)
+    assert offered_rate(half, known_pdr(run)) == pytest.approx(0.6e6)
+    assert offered_rate(top, known_pdr(run)) is None
+    assert offered_rate(paced, known_pdr(run)) == 20e3
+
+
+def test_without_a_pdr_a_share_is_unsupported_and_says_how_to_get_one() -> None:
+    with pytest.raises(UnsupportedError, match=r"load 50%: no PDR of this point is known \(`xdplab search PLAN`"):
+        offered_rate(points("50%")[0], {})
+
+
+def test_a_run_that_is_no_search_is_refused(tmp_path: Path) -> None:
+    run = RunDirectory.create(tmp_path, "t", run_id="ab12", plan_yaml="")
+    with pytest.raises(ResultsError, match="holds no search"):
+        keep_pdr(run, tmp_path)

@@ -1,0 +1,137 @@
+"""Whatever the logs of a trial hold, an import ends with rows, named anomalies and no zero that nobody counted.
+
+A quick slice in CI; `nightly` tries 100,000 inputs a kind of log.
+"""
+
+from __future__ import annotations
+
+import io
+import tarfile
+from collections.abc import Callable
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from made_logs import generator, names, perf, sar
+
+from xdplab.errors import ResultsError
+from xdplab.run.metrics import frame
+from xdplab.thesis.columns import TRIAL_COLUMNS
+from xdplab.thesis.digest import digest_logs
+from xdplab.thesis.names import below_folder, parse_name
+from xdplab.thesis.rows import TrialLogs, trial_rows
+from xdplab.thesis.rules import corrected, judged_import
+from xdplab.thesis.source import Found, RawLog, raw_logs
+
+PLACE = names("resultados1", "xdpdrv", 2, 100, 128)
+WHOLE = {
+    "generator": generator(1000.0, seconds=6).encode(),
+    "sar": sar(1000.0, 900.0, {0: 9.0}, samples=9).encode(),
+    "perf": perf(1_001_129).encode(),
+}
+SEEDS = {kind: [data, data[: len(data) // 2], data + data] for kind, data in WHOLE.items()}
+
+
+@st.composite
+def mutated(draw: st.DrawFn, kind: str) -> bytes:
+    """A log with bytes changed, cut out, or put in; or anything at all."""
+    if draw(st.integers(0, 9)) == 0:
+        return draw(st.binary(max_size=300))
+    data = bytearray(draw(st.sampled_from(SEEDS[kind])))
+    for _ in range(draw(st.integers(0, 4))):
+        at = draw(st.integers(0, len(data)))
+        span = draw(st.integers(0, 40))
+        data[at : at + span] = draw(st.one_of(st.binary(max_size=12), st.sampled_from(PIECES)))
+    return bytes(data)
+
+
+PIECES = [
+    b"",
+    b"nan",
+    b"-inf",
+    b"9" * 18,
+    b"1e308",
+    b",",
+    b"\n",
+    b"\n\n",
+    b" 0.000,",
+    b"Average:",
+    b"all",
+    b"<not counted>",
+]
+
+
+def rows_of(kind: str, data: bytes) -> list[dict[str, object]]:
+    """Import one log beside whole ones of the other kinds."""
+    logs = {**WHOLE, kind: data}
+    trial = None
+    for own, text in logs.items():
+        name = parse_name(PLACE[own])
+        assert name is not None
+        (digest,) = digest_logs([RawLog(name, None, text)])
+        trial = trial or TrialLogs(name.measured)
+        trial.logs[name.kind] = digest
+    assert trial is not None
+    return trial_rows(trial, "0a0b")
+
+
+def check(kind: str, data: bytes) -> None:
+    rows = rows_of(kind, data)
+    table = judged_import(frame(rows, TRIAL_COLUMNS))
+    corrected(table)
+    assert table["verdict"].isin(["valid", "invalid"]).all()
+    counts = ("tx_packets", "rx_packets", "dut_tx_packets", "published_rx_mean_pps")
+    for row in rows:
+        if not data.strip():
+            own = {"generator": counts[:2], "sar": counts[2:3], "perf": ()}[kind]
+            assert all(row.get(name) is None for name in own)
+
+
+def fuzz(kind: str, examples: int) -> Callable[[], None]:
+    @settings(max_examples=examples, deadline=None, suppress_health_check=list(HealthCheck), database=None)
+    @given(mutated(kind))
+    def run(data: bytes) -> None:
+        check(kind, data)
+
+    return run
+
+
+@pytest.mark.parametrize("kind", WHOLE)
+def test_a_log_that_holds_anything(kind: str) -> None:
+    fuzz(kind, 80)()
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("kind", WHOLE)
+def test_a_log_that_holds_anything_100_000_times(kind: str) -> None:
+    fuzz(kind, 100_000)()
+
+
+@settings(max_examples=150, deadline=None, database=None)
+@given(st.text(max_size=80))
+def test_any_path_has_a_name_or_none(path: str) -> None:
+    below = below_folder(path)
+    assert below is None or parse_name(below) is None or below.endswith((".txt", ".csv"))
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck), database=None)
+@given(data=st.data())
+def test_an_archive_of_anything(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
+    """A damaged archive is read as far as it goes, or refused in words."""
+    stream = io.BytesIO()
+    with tarfile.open(fileobj=stream, mode="w:gz") as tar:
+        for kind, text in WHOLE.items():
+            info = tarfile.TarInfo(PLACE[kind])
+            info.size = len(text)
+            tar.addfile(info, io.BytesIO(text))
+    whole = bytearray(stream.getvalue())
+    at = data.draw(st.integers(0, len(whole) - 1))
+    whole[at : at + data.draw(st.integers(0, 60))] = data.draw(st.binary(max_size=20))
+    path = tmp_path_factory.mktemp("archive") / "x.tar.gz"
+    path.write_bytes(whole)
+    found = Found()
+    try:
+        logs = list(raw_logs([path], found))
+    except ResultsError:
+        return
+    assert all(log.name.path in PLACE.values() for log in logs)

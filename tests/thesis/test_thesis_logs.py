@@ -1,0 +1,207 @@
+"""The thesis' log formats: rows with units, and anomalies that have names; on logs made here, and on the published."""
+
+from __future__ import annotations
+
+import tarfile
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from thesis_logs import generator_log, perf_log, sar_log
+
+from xdplab.formats.perf import require_system_wide
+from xdplab.thesis.generator_log import COLUMNS, parse_generator_log
+from xdplab.thesis.perf_log import parse_perf_text
+from xdplab.thesis.sar_log import CPU_COLUMNS, INTERFACE_COLUMNS, parse_sar_text
+
+PARSERS = {"generator": parse_generator_log, "sar": parse_sar_text, "perf": parse_perf_text}
+WHOLE = {"generator": generator_log(), "sar": sar_log(), "perf": perf_log()}
+
+
+def kinds(anomalies: object) -> list[str]:
+    assert isinstance(anomalies, tuple)
+    return [anomaly.kind for anomaly in anomalies]
+
+
+def column(rows: np.ndarray, columns: tuple[str, ...], name: str) -> np.ndarray:
+    return rows[:, columns.index(name)]
+
+
+@pytest.mark.parametrize("decimals", [None, 2, 10])
+def test_generator_has_one_row_a_second(decimals: int | None) -> None:
+    log = parse_generator_log(generator_log(decimals=decimals))
+    (run,) = log.runs
+    assert (log.anomalies, run.latency_decimals, run.rows.shape) == ((), decimals, (60, len(COLUMNS)))
+    assert column(run.rows, COLUMNS, "tx_packets").tolist() == [1000 * second for second in range(1, 61)]
+    assert column(run.rows, COLUMNS, "rx_time_s")[:2].tolist() == [1.5, 2.5]
+    assert column(run.rows, COLUMNS, "rx_packets")[58] == 29500
+    assert np.isnan(column(run.rows, COLUMNS, "rx_packets")[59])
+    latency = column(run.rows, COLUMNS, "latency_mean_s")
+    assert np.isnan(latency).all() if decimals is None else latency[0] == 0.25
+
+
+def test_generator_runs_that_were_appended_are_two_runs() -> None:
+    log = parse_generator_log(generator_log() + generator_log(pps=7))
+    assert kinds(log.anomalies) == ["appended_runs"]
+    assert [column(run.rows, COLUMNS, "tx_packets")[-1] for run in log.runs] == [60000, 420]
+
+
+def test_generator_without_a_sender_has_no_count_of_sent_frames_and_no_latency() -> None:
+    log = parse_generator_log(generator_log(sender=False))
+    assert kinds(log.anomalies) == ["no_traffic"]
+    assert np.isnan(column(log.runs[0].rows, COLUMNS, "tx_packets")).all()
+    assert np.isnan(column(log.runs[0].rows, COLUMNS, "latency_mean_s")).all()
+
+
+def test_generator_clock_that_is_a_millisecond_off_keeps_its_second() -> None:
+    text = generator_log().replace(b"\n60.000,", b"\n59.999,").replace(b"\n 2.000,", b"\n 2.001,")
+    log = parse_generator_log(text)
+    assert log.anomalies == ()
+    assert column(log.runs[0].rows, COLUMNS, "second")[-1] == 60
+
+
+@pytest.mark.parametrize(
+    ("data", "kind", "line", "rows"),
+    [
+        (generator_log()[:-5], "truncated", 120, 59),
+        (generator_log()[: len(generator_log()) // 2], "truncated", 61, 30),
+        (generator_log(seconds=30), "truncated", 61, 30),
+        (generator_log().replace(b" 5.000,", b" x.000,"), "damaged", 10, 60),
+        (generator_log().replace(b" 5.000,", b" 4.000,"), "damaged", 2, 59),
+        (generator_log().replace(b",    2,", b",    3,"), "foreign", 2, 60),
+        (b"Time flies like an arrow\n", "foreign", 1, None),
+        (b"\x01" + generator_log(), "foreign", 1, None),
+    ],
+)
+def test_generator_anomalies_have_names_and_lines(data: bytes, kind: str, line: int, rows: int | None) -> None:
+    log = parse_generator_log(data)
+    assert (log.anomalies[0].kind, log.anomalies[0].line) == (kind, line)
+    assert [len(run.rows) for run in log.runs] == ([] if rows is None else [rows])
+
+
+def test_a_generator_row_that_was_lost_is_nan() -> None:
+    rows = parse_generator_log(generator_log().replace(b" 5.000,", b" x.000,")).runs[0].rows
+    assert np.isnan(column(rows, COLUMNS, "tx_packets")[4])
+    assert column(rows, COLUMNS, "rx_packets")[4] == 2500
+
+
+def test_sar_has_rows_of_cpus_and_of_interfaces() -> None:
+    log = parse_sar_text(sar_log(start=24 * 3600 - 3))
+    assert log.anomalies == ()
+    assert (log.cpus.shape, log.interfaces.shape) == ((9, len(CPU_COLUMNS)), (6, len(INTERFACE_COLUMNS)))
+    assert column(log.cpus, CPU_COLUMNS, "t_s").tolist() == [2, 2, 2, 4, 4, 4, 6, 6, 6]
+    soft, cpu = column(log.cpus, CPU_COLUMNS, "soft"), column(log.cpus, CPU_COLUMNS, "cpu")
+    assert (soft[cpu == 1].tolist(), int(np.isnan(cpu).sum())) == ([11, 12, 13], 3)
+    assert log.interface_names == ("lo", "nic0")
+    nic = column(log.interfaces, INTERFACE_COLUMNS, "interface") == 1
+    assert column(log.interfaces, INTERFACE_COLUMNS, "rx_pps")[nic].tolist() == [1000, 2000, 3000]
+
+
+def test_sar_with_decimal_points_is_the_same() -> None:
+    comma, point = parse_sar_text(sar_log()), parse_sar_text(sar_log().replace(b",", b"."))
+    assert np.array_equal(comma.cpus, point.cpus, equal_nan=True)
+
+
+@pytest.mark.parametrize(
+    ("data", "kinds_found", "cpu_rows"),
+    [
+        (sar_log()[:-1], ["truncated"], 9),
+        (sar_log()[: sar_log().index(b"Average") - 300], ["truncated"], 8),
+        (sar_log().replace(b"11,00", b"1x,00"), ["damaged"], 8),
+        (sar_log().replace(b"%soft", b"%sift"), ["damaged"] * 3, 0),
+        (sar_log().replace(b"\n\n", b"\n", 1), ["damaged"], 6),
+        (b"Linux is not sar\n", ["truncated"], 0),
+    ],
+)
+def test_sar_anomalies(data: bytes, kinds_found: list[str], cpu_rows: int) -> None:
+    log = parse_sar_text(data)
+    assert kinds(log.anomalies)[: len(kinds_found)] == kinds_found
+    assert len(log.cpus) == cpu_rows
+
+
+def test_perf_numbers_of_that_locale_and_its_own_words() -> None:
+    log = parse_perf_text(perf_log())
+    counts = {count.event: count for count in log.counts}
+    assert (counts["task-clock"].value, counts["task-clock"].unit) == (1.28, "msec")
+    assert (counts["cycles"].value, counts["cycles"].running_percent) == (1008778, 66.95)
+    assert (counts["LLC-loads"].value, counts["LLC-loads"].reason) == (None, "<not counted>")
+    assert counts["L1-icache-loads"].reason == "<not supported>"
+    assert (log.elapsed_s, log.anomalies) == (5.002348942, ())
+
+
+def test_perf_of_sleep_is_not_of_the_machine() -> None:
+    target = parse_perf_text(perf_log()).target
+    assert target is not None
+    assert (target.kind, target.text) == ("command", "sleep 5")
+    system = parse_perf_text(perf_log("'system wide'")).target
+    assert system is not None
+    assert require_system_wide(system).kind == "system"
+
+
+@pytest.mark.parametrize(
+    ("data", "kind", "events"),
+    [
+        (perf_log()[: perf_log().index(b"cycles") + 3], "truncated", 1),
+        (perf_log()[: perf_log().index(b"LLC")], "truncated", 2),
+        (perf_log().replace(b"1.008.778", b"1,008,778"), "damaged", 3),
+        (perf_log().replace(b"1.008.778", b"    1,008"), "damaged", 3),
+    ],
+)
+def test_perf_anomalies(data: bytes, kind: str, events: int) -> None:
+    log = parse_perf_text(data)
+    assert (kinds(log.anomalies), len(log.counts)) == ([kind], events)
+
+
+@pytest.mark.parametrize("name", PARSERS)
+@pytest.mark.parametrize(
+    ("data", "kind"),
+    [
+        (b"", "empty"),
+        (b" \n\n", "empty"),
+        (b"\x7fELF\x00\x01", "binary"),
+        (b"text \xff\xfe\n", "binary"),
+        (b"<html></html>\n", "foreign"),
+    ],
+)
+def test_a_file_of_another_kind_is_one_anomaly(name: str, data: bytes, kind: str) -> None:
+    assert kinds(PARSERS[name](data).anomalies) == [kind]
+
+
+@pytest.mark.parametrize("name", PARSERS)
+def test_logs_of_one_tool_are_foreign_to_the_others(name: str) -> None:
+    for other in PARSERS.keys() - {name}:
+        assert kinds(PARSERS[other](WHOLE[name]).anomalies) == ["foreign"]
+
+
+DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
+ARCHIVES = ("thesis-dev.tar.xz", "thesis-rep3.tar.xz")
+
+
+@pytest.mark.skipif(
+    not all((DATA / name).is_file() for name in ARCHIVES),
+    reason="the thesis' raw logs are not beside the checkout (../shared/data); they have no licence to travel with it",
+)
+def test_the_published_logs() -> None:
+    found: Counter[str] = Counter()
+    for path, data in published():
+        tool = path.split("/")[1]
+        log = PARSERS[{"gerador": "generator"}.get(tool, tool)](data)
+        found.update([tool, *kinds(log.anomalies)])
+        if tool == "sar":
+            assert (log.cpus.shape, log.interfaces.shape) == ((425, 12), (150, 10)), path
+            assert "ens2np0" in log.interface_names
+        if tool == "perf":
+            assert (len(log.counts), log.target.text) == (20, "sleep 5"), path
+    assert found == {"gerador": 1145, "sar": 1014, "perf": 1014, "no_traffic": 2, "appended_runs": 2}
+
+
+def published() -> Iterator[tuple[str, bytes]]:
+    """Yield path and bytes of each log in the archives."""
+    for name in ARCHIVES:
+        with tarfile.open(DATA / name, "r:xz") as archive:
+            for member in archive:
+                file = archive.extractfile(member) if member.isfile() else None
+                if file is not None:
+                    yield member.name.removeprefix("./"), file.read()

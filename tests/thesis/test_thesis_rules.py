@@ -1,0 +1,308 @@
+"""What can be believed of imported trials, found by rule: on made logs, and on the published ones where they are."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from click.testing import CliRunner
+from made_logs import generator, names, perf, rate_pps, sar, tree, write
+
+from xdplab.analysis.findings import Finding
+from xdplab.cli import cli
+from xdplab.errors import XdplabError
+from xdplab.run.metrics import frame
+from xdplab.run.rundir import RunDirectory
+from xdplab.studies.traffic import audits, runs
+from xdplab.studies.traffic.explain import explain
+from xdplab.thesis.classes import like_for_like, program_classes, ring_depths
+from xdplab.thesis.columns import TRIAL_COLUMNS
+from xdplab.thesis.findings import find_import
+from xdplab.thesis.imported import import_or_open, import_thesis
+from xdplab.thesis.logs import read_thesis
+from xdplab.thesis.rules import corrected, generator_ceiling_pps, judged_import
+
+BESIDE = Path(__file__).resolve().parents[3] / "shared" / "data"
+DATA = Path(os.environ.get("XDPLAB_THESIS_DATA", BESIDE))
+needs_data = pytest.mark.skipif(
+    not (DATA / "thesis-dev.tar.xz").is_file(),
+    reason="the thesis' raw logs are not here (../shared/data beside the checkout, or XDPLAB_THESIS_DATA)",
+)
+Files = dict[str, str]
+
+
+def judged(folder: Path, files: Files) -> pd.DataFrame:
+    return judged_import(frame(read_thesis([write(folder, files)], "0a0b", processes=1).rows, TRIAL_COLUMNS))
+
+
+def one(folder: Path, tg_pps: float, dut_pps: float | None, queues: int = 1, mode: str = "xdpdrv") -> pd.Series:
+    place = names("resultados_af_xdp1" if mode == "af_xdp" else "resultados1", "xdpdrv", queues, 100, 64)
+    files = {place["generator"]: generator(tg_pps)}
+    if dut_pps is not None:
+        files[place["sar"]] = sar(dut_pps, dut_pps, {0: 100.0})
+    return judged(folder, files).iloc[0]
+
+
+def found(trials: pd.DataFrame, rule: str) -> list[Finding]:
+    return [finding for finding in find_import(trials, corrected(trials)) if finding.rule == rule]
+
+
+@pytest.mark.parametrize(
+    ("tg", "dut", "verdict", "words"),
+    [
+        (1000.0, 1000.0, "valid", "agree within"),
+        (1000.0, 1030.0, "valid", "agree within 2.9"),
+        (1000.0, 1200.0, "invalid", "disagree by 16.7%"),
+        (0.0, 1200.0, "invalid", "deaf"),
+        (0.0, 0.0, "invalid", "no frame reached the DUT"),
+        (1000.0, None, "valid", "one count only"),
+    ],
+)
+def test_two_counts_of_the_same_frames(tmp_path: Path, tg: float, dut: float, verdict: str, words: str) -> None:
+    row = one(tmp_path, tg, dut)
+    assert (row["verdict"], words in row["reason"]) == (verdict, True), row["reason"]
+
+
+def test_a_deaf_generator_is_told_by_its_signature_where_the_setting_is_known_to_forward(tmp_path: Path) -> None:
+    place = names("resultados4", "xdpdrv", 1, 3200, 64)
+    alone = judged(tmp_path / "a", {place["generator"]: generator(0.0)})
+    assert "no count of the DUT tells why" in alone["reason"].iloc[0]
+    other = names("resultados4", "xdpdrv", 1, 100, 64)["generator"]
+    trials = judged(tmp_path / "b", {place["generator"]: generator(0.0), other: generator(rate_pps(100))})
+    assert "by its signature" in trials[trials["accesses"] == 3200]["reason"].iloc[0]
+    (finding,) = found(trials, "deaf generator by signature")
+    assert finding.evidence["trials"] == 1
+
+
+def test_the_better_counter_judges_where_the_generator_missed_frames(tmp_path: Path) -> None:
+    trials = judged(tmp_path, tree())
+    deaf = trials[trials["reason"].str.contains("deaf")]
+    better = corrected(trials).loc[deaf.index]
+    assert deaf["forwarded_source"].tolist() == better["forwarded_source"].tolist() == ["dut"]
+    assert better["verdict"].tolist() == ["valid"]
+    assert better["ns_per_packet"].iloc[0] == pytest.approx(1e9 / rate_pps(3200), rel=1e-3)
+
+
+def test_a_generators_ceiling_is_learnt_from_two_counts_and_holds_for_one(tmp_path: Path) -> None:
+    seen, blind = (names(folder, "xdpdrv", 8, 0, 64) for folder in ("resultados1", "resultados4"))
+    files = {
+        seen["generator"]: generator(12.5e6),
+        seen["sar"]: sar(14.8e6, 14.8e6, {0: 50.0}),
+        blind["generator"]: generator(12.4e6),
+    }
+    trials = judged(tmp_path, files)
+    assert generator_ceiling_pps(trials) == pytest.approx(0.97 * 12.5e6, rel=0.01)
+    assert trials["limited_by"].tolist()[1] == "generator"
+    better = corrected(trials)
+    assert better["forwarded_pps"].iloc[0] == pytest.approx(14.8e6, rel=0.01)
+    assert pd.isna(better["forwarded_pps"].iloc[1])  # at least 12.4 Mpps: not known
+    assert {f.evidence["without_second_count"] for f in found(trials, "generator-limited plateau")} == {0, 1}
+
+
+def slopes(repetitions: dict[int, float], rings: dict[int, int]) -> Files:
+    files = {}
+    for repetition, c_ns in repetitions.items():
+        for accesses in (0, 800, 1600, 3200, 6400):
+            rate = rate_pps(accesses, c_ns=c_ns)
+            place = names(f"resultados{repetition}", "xdpgeneric", 1, accesses, 64)["generator"]
+            files[place] = generator(rate, latency_s=rings[repetition] / rate)
+    return files
+
+
+@pytest.mark.parametrize(
+    ("c_ns", "rings", "classes", "alike"),
+    [
+        ({1: 3.0, 2: 3.1}, {1: 512, 2: 512}, [(1, 2)], (1, 2)),
+        ({1: 3.0, 2: 3.0, 3: 1.5}, {1: 512, 2: 512, 3: 512}, [(1, 2), (3,)], (1, 2)),
+        ({1: 3.0, 2: 3.0}, {1: 512, 2: 1024}, [(1, 2)], (1,)),
+    ],
+)
+def test_like_for_like_is_one_program_and_one_ring(
+    tmp_path: Path,
+    c_ns: dict[int, float],
+    rings: dict[int, int],
+    classes: list[tuple[int, ...]],
+    alike: tuple[int, ...],
+) -> None:
+    better = corrected(judged(tmp_path, slopes(c_ns, rings)))
+    assert program_classes(better)["generic"] == classes
+    assert ring_depths(better) == {("xdp", repetition): depth for repetition, depth in rings.items()}
+    assert like_for_like(better, {"generic": 1})["generic"] == alike
+
+
+@pytest.mark.parametrize(
+    ("rule", "files"),
+    [
+        ("other program", lambda: slopes({1: 3.0, 2: 1.5}, {1: 512, 2: 512})),
+        ("other ring depth", lambda: slopes({1: 3.0, 2: 3.0}, {1: 512, 2: 1024})),
+        ("ring-bound latency", lambda: slopes({1: 3.0}, {1: 512})),
+        ("appended runs", tree),
+        ("deaf generator", tree),
+        ("perf of the wrong target", tree),
+        ("last sample for a run", tree),
+        ("sent more than the link carries", tree),
+    ],
+)
+def test_each_rule_finds_what_was_placed(tmp_path: Path, rule: str, files: Callable[[], Files]) -> None:
+    findings = found(judged(tmp_path, files()), rule)
+    assert findings
+    assert all(finding.points and finding.files and finding.what for finding in findings)
+
+
+def clean() -> Files:
+    """Two repetitions of which nothing is wrong."""
+    files = {}
+    for repetition in (1, 2):
+        for accesses in (0, 800, 1600, 3200):
+            place = names(f"resultados{repetition}", "xdpgeneric", 1, accesses, 64)
+            rate = rate_pps(accesses)
+            files[place["generator"]] = generator(rate, latency_s=0.001, tx_pps=1.4e7)
+            files[place["sar"]] = sar(rate, rate, {0: 100.0})
+            files[place["perf"]] = perf(9, target="'system wide'")
+    return files
+
+
+def test_nothing_is_found_where_nothing_is_wrong(tmp_path: Path) -> None:
+    trials = judged(tmp_path, clean())
+    assert (trials["verdict"] == "valid").all()
+    assert find_import(trials, corrected(trials)) == []
+
+
+def test_no_traffic_negative_latency_and_missing_points(tmp_path: Path) -> None:
+    files = clean()
+    quiet = names("resultados1", "xdpgeneric", 1, 800, 64)
+    files[quiet["generator"]] = generator(0.0, tx_pps=0.0)
+    files[quiet["sar"]] = sar(0.0, 0.0, {})
+    gone = names("resultados2", "xdpgeneric", 1, 1600, 64)
+    del files[gone["generator"]], files[gone["sar"]], files[gone["perf"]]
+    odd = names("resultados2", "xdpgeneric", 1, 3200, 64)
+    files[odd["generator"]] = generator(rate_pps(3200), latency_s=0.04, foreign_at=30, tx_pps=1.4e7)
+    trials = judged(tmp_path, files)
+    rules = {finding.rule for finding in find_import(trials, corrected(trials))}
+    assert {"no traffic", "negative latency", "missing points", "file anomaly"} <= rules
+
+
+def test_one_socket_gets_one_queues_share(tmp_path: Path) -> None:
+    line = 10e9 / (84 * 8)
+    share = one(tmp_path / "a", line / 8, line / 8, queues=8, mode="af_xdp")
+    assert (share["verdict"], share["limited_by"]) == ("valid", "link")
+    place = names("resultados_af_xdp1", "xdpgeneric", 8, 100, 64)["generator"]
+    assert found(judged(tmp_path / "b", {place: generator(line / 8)}), "one AF_XDP socket")
+    assert not found(judged(tmp_path / "c", {place: generator(line / 4)}), "one AF_XDP socket")
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
+    folder = tmp_path_factory.mktemp("run")
+    return import_thesis([write(folder / "clone", tree())], folder / "results", processes=1).run
+
+
+def test_an_imported_run_is_a_run_directory(run: RunDirectory) -> None:
+    assert run.imported
+    assert runs.trials_table(run)["verdict"].isin(["valid", "invalid"]).all()
+    assert not any(str(Path.cwd()) in file.read_text() for file in run.path.glob("*.json*"))  # it can be moved
+    assert import_or_open([run.path], run.path / "other").path == run.path
+
+
+def test_audit_writes_findings_with_their_figures_and_fits(run: RunDirectory) -> None:
+    audit = runs.full_audit(run)
+    audit.write(run)
+    data = json.loads((run.path / "audit.json").read_text())
+    deaf = next(entry for entry in data["findings"] if entry["rule"] == "deaf generator")
+    assert deaf["how"]
+    assert deaf["files"][0] == names("resultados2", "xdpdrv", 1, 3200, 64)["generator"]
+    assert deaf["places"] == ["native, 1 queue, 64 B, N = 3200"]
+    appended = next(entry for entry in data["findings"] if entry["rule"] == "appended runs")
+    assert "vazao_combined_x_algoritmo@64.pdf" in appended["changes"]
+    fit = next(f for f in data["fits"] if (f["mode"], f["repetition"]) == ("native", 1))
+    assert (fit["t0_ns"], fit["c_ns"]) == (pytest.approx(1000, rel=0.02), pytest.approx(3.0, rel=0.02))
+    text = (run.path / "audit.md").read_text()
+    assert "| native | 1 | 1 |" in text
+    assert "found by:" in text
+
+
+def test_every_rule_says_how_it_finds(run: RunDirectory) -> None:
+    for finding in audits.findings(run, runs.trials_table(run)):
+        assert audits.how_found(finding.rule), finding.rule
+
+
+def test_a_mark_leads_to_its_file_and_line(run: RunDirectory) -> None:
+    clone = run.path.parents[1] / "clone"
+    lines = explain(run, runs.trials_table(run), "19", "XDP Native|1|800", [clone])
+    place = names("resultados3", "xdpdrv", 1, 800, 64)
+    assert any(f"{place['generator']}:119" in line for line in lines)
+    assert any(line.strip().startswith("59.500") for line in lines)
+    assert sum(", repetition " in line for line in lines) == 3
+    perf_lines = explain(
+        run, runs.trials_table(run), "complementares/instrucoes_hook_x_algoritmo@64B.pdf", "Native|1|baseline", [clone]
+    )
+    assert any(f"{place['perf'].replace('_800', '_0')}:7" in line for line in perf_lines)
+    with pytest.raises(XdplabError, match="has no mark"):
+        explain(run, runs.trials_table(run), "19", "XDP Native|1|77")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["audit", "{run}"],
+        ["figures", "{run}", "--explain", "19", "XDP Native|1|800"],
+        ["regenerate", "{run}", "--as-published", "--csv", "--out", "{out}", "--lang", "pt"],
+        ["regenerate", "{clone}", "--corrected", "--only", "18", "--format", "svg", "--out", "{out}"],
+        ["import", "thesis", "{clone}", "--out", "{out}"],
+        ["compare", "{run}", "{run}"],
+    ],
+)
+def test_commands_on_imported_data(run: RunDirectory, tmp_path: Path, arguments: list[str]) -> None:
+    places = {"run": run.path, "out": tmp_path, "clone": run.path.parents[1] / "clone"}
+    result = CliRunner().invoke(cli, [argument.format(**places) for argument in arguments], standalone_mode=False)
+    assert result.exception is None, result.output
+    assert result.return_value in (None, 0)
+
+
+@needs_data
+def test_the_published_data_show_what_went_wrong(tmp_path: Path) -> None:
+    trials = import_thesis([DATA], tmp_path).trials
+    better = corrected(trials)
+    findings = find_import(trials, better)
+    rules = {finding.rule for finding in findings}
+    assert {
+        "deaf generator", "deaf generator by signature", "counts disagree", "generator-limited plateau",
+        "appended runs", "no traffic", "negative latency", "ring-bound latency", "other ring depth", "other program",
+        "perf of the wrong target", "one AF_XDP socket", "missing points", "sent more than the link carries",
+    } <= rules  # fmt: skip
+    assert sum(f.evidence["trials"] for f in findings if f.rule == "deaf generator") == 84
+    assert sum(f.evidence["trials"] for f in findings if f.rule == "deaf generator by signature") == 11
+    assert sum(f.evidence["trials"] for f in findings if f.rule == "appended runs") == 2
+    assert ring_depths(better)["xdp", 5] == 8192
+    assert program_classes(better)["af_xdp"] == [(1, 2), (3, 4)]
+    fits = {(fit.mode, fit.queues, fit.repetition): fit for fit in audits.fits_by_repetition(better)}
+    native = fits["native", 1, 3]
+    assert (130 < native.t0_ns < 200, 2.5 < native.c_ns < 3.0) == (True, True)
+
+
+HEADLINE_MPPS = {  # facts of the published data: mean of the like-for-like repetitions, corrected
+    ("native", 1, 64): {0: 7.57, 12800: 0.0288},
+    ("native", 8, 64): {0: 14.87, 3200: 0.940, 12800: 0.223},
+    ("native", 8, 1500): {0: 0.822, 100: 0.822, 12800: 0.223},
+    ("generic", 1, 64): {0: 1.09, 100: 0.822, 12800: 0.0253},
+    ("generic", 8, 64): {0: 4.88, 100: 4.31, 3200: 0.763, 12800: 0.216},
+    ("af_xdp", 1, 64): {0: 0.896, 100: 0.876},
+    ("af_xdp", 8, 1500): {0: 0.102, 100: 0.102},
+}
+
+
+@needs_data
+def test_the_headline_numbers(tmp_path: Path) -> None:
+    better = corrected(import_thesis([DATA], tmp_path).trials)
+    alike = like_for_like(better, {"native": 3, "generic": 3, "af_xdp": 3})
+    rows = better[better["verdict"].eq("valid") & better["forwarded_pps"].gt(0)]
+    for (mode, queues, size), wanted in HEADLINE_MPPS.items():
+        own = rows[rows["mode"].eq(mode) & rows["queues"].eq(queues) & rows["frame_bytes"].eq(size)]
+        own = own[own["repetition"].isin(alike[mode])]
+        for accesses, mpps in wanted.items():
+            mean = float(own[own["accesses"].eq(accesses)]["forwarded_pps"].mean()) / 1e6
+            assert mean == pytest.approx(mpps, rel=0.015), (mode, queues, size, accesses)
