@@ -117,7 +117,7 @@ def test_points_that_are_missing_or_without_a_valid_trial() -> None:
 
 
 def test_unsupported_points_are_not_missing() -> None:
-    assert find(synthetic.quick()) == []
+    assert {finding.rule for finding in find(synthetic.quick())} == {"cost not resolved"}  # of N = 1
 
 
 NULLS: dict[str, Callable[[], pd.DataFrame]] = {
@@ -156,3 +156,35 @@ def test_other_work_on_the_machine_is_said() -> None:
     (finding,) = [f for f in find(busy) if f.rule == "other work"]
     assert finding.severity == "warning"
     assert finding.evidence["trials"] == 1
+
+
+def test_a_cost_that_the_test_run_contradicts() -> None:
+    trials = plain()
+    at = trials["accesses"] == 400
+    trials.loc[at, "access_ns"] = trials.loc[at, "access_ns"] * 1.4
+    (found,) = named(find(trials), "test run disagrees")
+    assert found.severity == "warning"
+    assert "400 accesses cost" in found.what
+    assert found.evidence["access_ns"] / found.evidence["testrun_ns"] == pytest.approx(1.4, abs=0.05)
+    beyond = found.evidence["access_ns"] - 1.15 * found.evidence["testrun_ns"]
+    assert beyond > found.evidence["half_width_ns"]
+
+
+def test_a_cost_within_the_tolerance_is_no_finding() -> None:
+    trials = plain()
+    trials["access_ns"] = trials["access_ns"] * 1.05
+    assert named(find(trials), "test run disagrees") == []
+
+
+def test_a_cost_below_the_noise_is_said_to_be_unknown() -> None:
+    trials = synthetic.run(vary={"accesses": [0, 1, 400, 1600]}, workload="chase")
+    (found,) = named(find(trials), "cost not resolved")
+    assert "at 1 of 3 points (N = 1)" in found.what
+    assert found.severity == "info"
+    assert found.evidence["half_width_ns"] > 0.15 * found.evidence["testrun_ns"]
+
+
+def test_one_repetition_can_neither_confirm_nor_contradict_the_test_run() -> None:
+    findings = find(plain(repetitions=1))
+    assert named(findings, "test run disagrees") == []
+    assert "was measured once" in named(findings, "cost not resolved")[0].what

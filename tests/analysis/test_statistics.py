@@ -94,6 +94,18 @@ def test_compare_joins_by_point_and_says_what_is_without() -> None:
     assert table["ratio"].isna().sum() == 2
 
 
+def test_copies_of_one_measurement_have_no_interval() -> None:
+    a, b = synthetic.run(repetitions=3), synthetic.run(repetitions=3, seed=4)
+    for trials in (a, b):
+        trials["testrun_ns"] = trials.groupby("point_id")["testrun_ns"].transform("first")
+    table = compare(a, b, "testrun_ns")
+    known = table[table["ratio"].notna()]
+    assert len(known) == 2
+    assert known["differs"].isna().all()
+    assert known["low"].isna().all()
+    assert set(known["reason"]) == {"copies of one value have no interval"}
+
+
 def test_one_repetition_compares_without_an_interval() -> None:
     table = compare(synthetic.run(repetitions=1), synthetic.run(repetitions=3, seed=4))
     assert table["ratio"].notna().all()

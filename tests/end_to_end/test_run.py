@@ -91,6 +91,17 @@ def test_more_accesses_cost_more_and_the_test_run_agrees_on_the_order(trials: pd
     assert (many["program_run_ns"] > 0).all()
 
 
+def test_each_trial_runs_its_own_program_by_itself(trials: pd.DataFrame) -> None:
+    kernel = trials[trials["mode"].isin(["native", "generic"]) & trials["verdict"].eq("valid")]
+    runs = [json.loads(values) for values in kernel["testrun_all_ns"]]
+    assert [min(values) for values in runs] == kernel["testrun_raw_ns"].to_list()
+    assert all(len(set(values)) > 1 for values in runs)
+    assert len({tuple(values) for values in runs}) == len(runs)  # two modes have one program, and measured it each
+    sockets = trials[trials["mode"].eq("af_xdp") & trials["verdict"].eq("valid")]
+    assert sockets["testrun_raw_ns"].isna().all()
+    assert all("user space" in json.loads(reasons)["testrun_raw_ns"] for reasons in sockets["null_reasons"])
+
+
 def test_what_is_missing_is_null_with_a_reason(trials: pd.DataFrame) -> None:
     row = trials[(trials["verdict"] == "valid") & (trials["load"] == "max")].iloc[0]
     reasons = json.loads(row["null_reasons"])

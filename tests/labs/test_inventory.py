@@ -241,47 +241,6 @@ def test_a_proxy_that_is_not_there_is_said(content: dict[str, Any], tmp_path: Pa
         _ = labs.open_lab(written(content, tmp_path)).dut
 
 
-SSHD = "/usr/sbin/sshd -D -f /run/sshd/sshd_config -o ListenAddress=198.51.100.1 -o PidFile=none -o UseDNS=no"
-
-
-@pytest.fixture
-def over_the_link(content: dict[str, Any], servers: Lab) -> Iterator[dict[str, Any]]:
-    """The DUT's SSH runs over the very link that shall be measured, on a bridge above its port."""
-    script = (
-        "ip link add br0 type bridge && ip link set vd0 master br0 && ip link set br0 up "
-        f"&& ip addr add 198.51.100.1/24 dev br0 && exec {SSHD}"
-    )
-    server = servers.dut.start(["sh", "-c", script], deadline_s=60)
-    servers.tg.run(["ip", "addr", "add", "198.51.100.2/24", "dev", "vg0"])
-    ready = "for i in $(seq 50); do ip route get 198.51.100.1 >/dev/null && exit 0; sleep 0.1; done"
-    servers.tg.run(["sh", "-c", ready])
-    relay = "import socket,threading,os\ns=socket.create_connection(('198.51.100.1',22))\n" + RELAY
-    lab_run = [sys.executable, "-m", "xdplab", "lab", "run", "--lab", servers.name, "--deadline", "30", "tg", "--"]
-    content["dut"]["proxy"] = [*lab_run, "python3", "-c", relay]
-    yield content
-    server.kill()
-    server.wait(5)
-    servers.tg.run(["ip", "addr", "flush", "dev", "vg0"])
-    servers.dut.run(["ip", "link", "del", "br0"])
-
-
-RELAY = """
-def up():
-    while data := os.read(0, 65536): s.sendall(data)
-    s.shutdown(1)
-threading.Thread(target=up, daemon=True).start()
-while data := s.recv(65536): os.write(1, data)
-"""
-
-
-@pytest.mark.root
-@needs_root
-def test_the_nic_that_carries_the_ssh_route_is_refused(over_the_link: dict[str, Any], tmp_path: Path) -> None:
-    lab = labs.open_lab(written(over_the_link, tmp_path))
-    with contextlib.closing(lab), pytest.raises(LabError, match="vd0 carries the SSH connection"):
-        _ = lab.dut_interface
-
-
 # --- what needs no host ---
 
 

@@ -17,7 +17,10 @@ COLUMNS = ("n_a", "n_b", "mean_a", "mean_b", "ratio", "low", "high", "differs", 
 
 @dataclass(frozen=True)
 class Ratio:
-    """``ratio`` is b over a of the geometric means; the interval is NaN where a side has one repetition."""
+    """``ratio`` is b over a of the geometric means.
+
+    The interval is NaN where a side has one repetition, or only copies of one value: copies are no repetitions.
+    """
 
     n_a: int
     n_b: int
@@ -42,8 +45,8 @@ def ratio(a: pd.Series, b: pd.Series, confidence: float = CONFIDENCE) -> Ratio:
         return Ratio(n_a, n_b, *means, exp(shift), nan, nan)
     parts = log_a.var(ddof=1) / n_a, log_b.var(ddof=1) / n_b
     variance = sum(parts)
-    if variance == 0:
-        return Ratio(n_a, n_b, *means, exp(shift), exp(shift), exp(shift))
+    if min(parts) == 0:
+        return Ratio(n_a, n_b, *means, exp(shift), nan, nan)
     freedom = variance**2 / (parts[0] ** 2 / (n_a - 1) + parts[1] ** 2 / (n_b - 1))
     half = t_quantile(0.5 + confidence / 2, freedom) * variance**0.5
     return Ratio(n_a, n_b, *means, exp(shift), exp(shift - half), exp(shift + half))
@@ -90,5 +93,6 @@ def _row(a: pd.Series | None, b: pd.Series | None) -> dict[str, object]:
             "reason": f"no valid trial in {missing}",
         }
     found = ratio(a, b)
-    reason = None if found.differs is not None else "one repetition has no interval"
+    why = "one repetition has" if min(found.n_a, found.n_b) < 2 else "copies of one value have"
+    reason = None if found.differs is not None else f"{why} no interval"
     return vars(found) | {"differs": found.differs, "reason": reason}

@@ -10,6 +10,7 @@ from statistics import median
 import numpy as np
 import pandas as pd
 
+from xdplab.analysis.cost_rules import cost_not_resolved, testrun_disagrees
 from xdplab.analysis.findings import Finding, Rule, files_of, points_of
 from xdplab.analysis.fit import fit_line, fits, limited_by_dut
 from xdplab.analysis.intervals import Interval, interval
@@ -289,6 +290,8 @@ NEEDED = (
     "limited_by",
     "forwarded_pps",
     "ns_per_packet",
+    "access_ns",
+    "testrun_ns",
     "latency_mean_ns",
     "queues_reached",
     "dut_cpus",
@@ -301,6 +304,8 @@ NEEDED = (
 RULES: dict[str, Rule] = {
     "rate rises with N": rate_rises,
     "off the line": off_the_line,
+    "test run disagrees": testrun_disagrees,
+    "cost not resolved": cost_not_resolved,
     "repetitions form classes": repetition_classes,
     "program loads form classes": load_classes,
     "latency is a ring's fill": latency_is_a_ring,

@@ -17,7 +17,7 @@ from xdplab.hosts.base import Host
 ANSWER_S = 30.0
 _KERNEL_MODES = {1: "native", 2: "generic", 3: "offload"}  # enum XDP_ATTACHED_* of linux/if_link.h
 _PROGRAM_STEPS = ("open", "rodata", "init", "max-entries", "map", "load")
-_ERRORS = dict.fromkeys(_PROGRAM_STEPS, ProgramError) | {"attach": UnsupportedError}
+_ERRORS = dict.fromkeys((*_PROGRAM_STEPS, "testrun"), ProgramError) | {"attach": UnsupportedError}
 # Offload asks the driver at load already; that the program itself is sound was shown by loading it in another mode.
 _OFFLOAD_ERRORS = _ERRORS | dict.fromkeys(("load", "offload map"), UnsupportedError)
 
@@ -104,7 +104,10 @@ class XdpLoader(JsonSession):
         return typed(Attached, self.read("attached", ANSWER_S))
 
     def testrun(self, frame_bytes: int, repeat: int, runs: int) -> list[float]:
-        """Return ns per run of BPF_PROG_TEST_RUN, ``runs`` values. ``frame_bytes`` includes the FCS."""
+        """Return ns per packet of each of ``runs`` BPF_PROG_TEST_RUN calls; ``frame_bytes`` includes the FCS.
+
+        Raises ProgramError where the kernel refuses to run the program so.
+        """
         answer = self.ask(f"testrun {frame_bytes} {repeat} {runs}", "testrun", ANSWER_S)
         return [float(value) for value in answer["ns"]]
 

@@ -19,6 +19,7 @@ import paramiko
 
 from xdplab.errors import HostError, HostLostError, LabError
 from xdplab.hosts.base import Result
+from xdplab.hosts.lifeline import Lifeline, host_end
 from xdplab.hosts.process import StreamedProcess, guarded
 
 CONNECT_S = 10.0
@@ -42,7 +43,8 @@ class SshAddress:
 
     ``host_key`` is the server's public key (``ssh-ed25519 AAAA…``), ``known_hosts`` a file that holds it; one of
     them is needed. ``key`` is the private key, as text or as the file it lies in. ``connect`` makes the socket where
-    host and port do not lead there (a namespace behind a Unix socket).
+    host and port do not lead there (a namespace behind a Unix socket). ``silence_s``: seconds after which each end
+    takes a silent other one for gone (`Lifeline`); None where both are on this machine and end with it.
     """
 
     host: str
@@ -52,6 +54,7 @@ class SshAddress:
     host_key: str | None = None
     known_hosts: Path | None = None
     connect: Callable[[], socket.socket] | None = None
+    silence_s: float | None = None
 
     def open_socket(self) -> socket.socket:
         if self.connect is not None:
@@ -126,10 +129,25 @@ class SshHost:
     def __init__(self, name: str, address: SshAddress) -> None:
         self.name = name
         self._address = address
-        self._client = _connect(name, address)
+        self._lifeline: Lifeline | None = None
+        self._client = self._connected()
         self._sftp: paramiko.SFTPClient | None = None
         self._sftp_lock = threading.Lock()
         self._closed = False
+
+    def _connected(self) -> paramiko.SSHClient:
+        """Return a new connection, with its lifeline where one is asked for."""
+        client = _connect(self.name, self._address)
+        transport = client.get_transport()
+        if self._address.silence_s is not None and transport is not None:
+            try:
+                line = transport.open_session(timeout=CONNECT_S)
+                line.exec_command(shlex.join(host_end(self._address.silence_s)))
+                self._lifeline = Lifeline(self.name, line, self._address.silence_s)
+            except (LabError, *_LOST) as error:
+                client.close()
+                raise _explained(self.name, self._address, error) from error
+        return client
 
     @property
     def connected(self) -> bool:
@@ -151,7 +169,7 @@ class SshHost:
             raise HostError(f"{self.name}: the connection is closed")
         if not self.connected:
             try:
-                self._client, self._sftp = _connect(self.name, self._address), None
+                self._client, self._sftp = self._connected(), None
             except LabError as error:
                 raise HostLostError(
                     f"{self.name}: the connection is lost, and a new one cannot be made: {error.message}",
@@ -201,6 +219,8 @@ class SshHost:
 
     def close(self) -> None:
         self._closed = True
+        if self._lifeline is not None:
+            self._lifeline.close()
         with contextlib.suppress(*_LOST):
             self._client.close()
 

@@ -10,6 +10,7 @@ from xdplab.errors import HostError, LabError
 from xdplab.formats.ethtool import parse_channels
 from xdplab.hosts import Host
 from xdplab.labs.inventory import Interface
+from xdplab.labs.ssh_route import refuse_ssh_route
 
 VIRTUAL_DRIVERS = frozenset({"veth", "tun", "tap", "virtio_net", "bridge", "dummy", "netdevsim"})
 DPDK_DRIVERS = frozenset({"vfio-pci", "uio_pci_generic", "igb_uio"})
@@ -34,7 +35,7 @@ class Port:
 
 
 def find_port(host: Host, wanted: Interface) -> Port:
-    """Return the port an inventory means. Raises LabError for a wrong MAC and where the SSH route runs over it."""
+    """Return the port an inventory means. Raises LabError for a wrong MAC and where SSH runs over it."""
     name = wanted.name or _name_of(host, str(wanted.pci))
     if name is None:
         return _port_of_dpdk(host, str(wanted.pci))
@@ -52,40 +53,6 @@ def refuse_wrong_mac(host: Host, link: dict[str, Any], wanted: str) -> None:
             f"{host.name}: {link['ifname']} has MAC {found}, the inventory says {wanted}",
             remedy="look which port is cabled (`ip -d link`), then correct `mac` or `pci`",
         )
-
-
-def refuse_ssh_route(host: Host, name: str) -> None:
-    """Raise LabError where our own SSH connection runs over the port, or over what is built on it."""
-    carrying = _devices_of_ssh(host)
-    below = {lower for device in carrying for lower in _with_lowers(host, device)}
-    if name in below:
-        raise LabError(
-            f"{host.name}: {name} carries the SSH connection: its first queue change would cut us off",
-            remedy="measure on another port than the one the host is managed by",
-        )
-
-
-def _devices_of_ssh(host: Host) -> set[str]:
-    """Return the devices of our connection: the one with the server's address, the one the answers leave by."""
-    words = host.run(["sh", "-c", 'echo "$SSH_CONNECTION"']).text.split()
-    if len(words) != 4 or words[0] == "UNKNOWN":
-        return set()  # a socket that is no network connection
-    client, server = words[0], words[2]
-    found = {
-        link["ifname"]
-        for link in json.loads(host.run(["ip", "-j", "addr", "show"]).text)
-        for address in link.get("addr_info", [])
-        if address.get("local") == server.partition("%")[0]
-    }
-    route = host.run(["ip", "-j", "route", "get", client.partition("%")[0]], check=False)
-    return found | {hop["dev"] for hop in json.loads(route.text or "[]") if "dev" in hop}
-
-
-def _with_lowers(host: Host, device: str) -> set[str]:
-    """Return a device and all below it: the ports of a bond or bridge, what a VLAN sits on."""
-    listed = host.run(["sh", "-c", 'ls -d "/sys/class/net/$1"/lower_* 2>/dev/null', "sh", device], check=False).text
-    lowers = {line.rpartition("/lower_")[2] for line in listed.split()}
-    return {device}.union(*(_with_lowers(host, lower) for lower in lowers))
 
 
 def _name_of(host: Host, pci: str) -> str | None:

@@ -12,6 +12,7 @@ import paramiko
 
 from xdplab.errors import HostError
 from xdplab.hosts import SshAddress, SshHost
+from xdplab.hosts.lifeline import SILENCE_S
 from xdplab.labs.inventory import Machine
 
 SUDO = ("sudo", "-n", "--")
@@ -49,6 +50,7 @@ def reach(name: str, machine: Machine) -> SshHost:
         host_key=machine.host_key,
         known_hosts=Path(machine.known_hosts) if machine.known_hosts else None,
         connect=(lambda: _through(name, machine.proxy)) if machine.proxy else None,
+        silence_s=SILENCE_S,
     )
     host = (SudoHost if machine.sudo else SshHost)(name, address)
     if machine.sudo:

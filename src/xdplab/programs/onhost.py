@@ -106,11 +106,20 @@ def testrun(host: Host, xdpload: str, built: BuiltProgram, folder: str, frame_by
         return calibrated_testrun(run, frame_bytes)
 
 
-def calibrated_testrun(run: Callable[[int, int, int], Sequence[float]], frame_bytes: int) -> TestRun:
-    """Measure with ``run(frame_bytes, repeat, runs)``, which returns ns a packet; the repeat fits 20 ms a run."""
+def calibrated_testrun(
+    run: Callable[[int, int, int], Sequence[float]],
+    frame_bytes: int,
+    *,
+    runs: int = TESTRUN_RUNS,
+    seconds: float = TESTRUN_S,
+) -> TestRun:
+    """Measure ``runs`` times with ``run(frame_bytes, repeat, runs)``, which returns ns per packet.
+
+    The number of packets is chosen so that each of the runs takes ``seconds`` of CPU time.
+    """
     probe = min(run(frame_bytes, _PROBE_REPEAT, 1))
-    repeat = max(1, int(TESTRUN_S * 1e9 / max(probe, _LEAST_NS)))
-    return TestRun(frame_bytes, repeat, tuple(run(frame_bytes, repeat, TESTRUN_RUNS)))
+    repeat = max(1, int(seconds * 1e9 / max(probe, _LEAST_NS)))
+    return TestRun(frame_bytes, repeat, tuple(run(frame_bytes, repeat, runs)))
 
 
 def count_in_kernel(

@@ -80,7 +80,8 @@ forwarded_source    | str   |      | state   | whose count forwarded_pps is: tg 
 forwarded_l2_bps    | float | bit/s| rate    | forwarded_pps x frame_bytes x 8
 ns_per_packet       | float | ns   | time    | 1e9 x CPUs that do DUT work / forwarded_pps; null unless the DUT or the shared CPU is the limit
 access_ns           | float | ns   | time    | 1e9/pps(N) - 1e9/pps(0), N = 0 of the same block, repetition, engine and size, per CPU
-testrun_raw_ns      | float | ns   | time    | BPF_PROG_TEST_RUN of the program, least of 5 runs, once a session; null for af_xdp
+testrun_raw_ns      | float | ns   | time    | BPF_PROG_TEST_RUN of the program as this trial loaded it, the least of testrun_all_ns; null for af_xdp
+testrun_all_ns      | json  | ns   | time    | all its runs in this trial, a JSON list
 testrun_ns          | float | ns   | time    | BPF_PROG_TEST_RUN of the same program less that of N = 0
 program_run_ns      | float | ns   | time    | mean run time by BPF statistics, in a pass of its own
 latency_min_ns      | float | ns   | time    | least stamped round trip

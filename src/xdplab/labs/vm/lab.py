@@ -16,7 +16,7 @@ from xdplab.hosts import Host
 from xdplab.labs.base import Arrangement, Clock
 from xdplab.labs.guests import GuestKeepers, native_dir
 from xdplab.labs.netns import NetnsLab
-from xdplab.labs.vm import kernels, kvm, link, qemu
+from xdplab.labs.vm import kernels, link, qemu, tried
 from xdplab.labs.vm.keys import key_pair
 
 DEFAULT = "6.1"
@@ -98,12 +98,11 @@ def up(instance: str, uid: int, *, lease: bool = False) -> bool:
 
 @dataclass(frozen=True)
 class Guest:
-    """A guest to be: its kernel, the way it runs and why that, and the tools that run it."""
+    """A guest to be: its kernel, how it will run, and the tools that run it."""
 
     name: str
     kernel: kernels.Kernel
-    way: qemu.Way
-    why: str
+    choice: tried.Choice
     tools: dict[str, str]
 
     @classmethod
@@ -111,7 +110,7 @@ class Guest:
         """Return a guest of that kernel, run the way asked for. Raises LabError naming what is missing."""
         tools = qemu.require_tools()
         kernel = kernels.kernel(name)
-        return cls(name, kernel, *kvm.choose(asked, kernel, tools["busybox"]), tools)
+        return cls(name, kernel, tried.choose(asked, kernel, tools), tools)
 
 
 def boot(
@@ -126,9 +125,9 @@ def boot(
     devices: Sequence[str] = (),
 ) -> bool:
     """Start a guest's keeper, of which ``scripts`` are itself and what makes the link inside. Returns as `up` does."""
-    kernel, way = guest.kernel, guest.way
+    kernel, way = guest.kernel, guest.choice.way
     own, client = key_pair(), key_pair()
-    argv = [*qemu.argv(way, kernel, guest.tools, native_dir()), *devices]
+    argv = [*qemu.argv(way, guest.choice.cpu, kernel, guest.tools, native_dir()), *devices]
     first_root = qemu.first_root(kernel, guest.tools)
     state = qemu.state(way, kernel, argv, first_root)
     host = {"host_key": own.public, "client_key": client.private}  # which the keeper tells to the owner alone
@@ -142,7 +141,7 @@ def boot(
             lease=lease,
             known={
                 **{"kernel": guest.name, "release": kernel.release, "version": kernel.version},
-                **{"way": way.name, "why": guest.why},
+                **{"way": way.name, "why": guest.choice.why, "cpu": guest.choice.cpu},
             },
             guest={"cpus": list(range(qemu.cpus(way))), "queues": queues, "hosts": {"guest": host}},
             descriptors=(file.fileno(),),

@@ -68,7 +68,7 @@ def up(instance: str, uid: int, *, lease: bool = False) -> bool:
         )
     name, _, way_asked = instance.removesuffix(SUFFIX).partition(":")
     guest = lab.Guest.chosen(name, way_asked)
-    pairs = QUEUES + qemu.cpus(guest.way)
+    pairs = QUEUES + qemu.cpus(guest.choice.way)
     return lab.boot(
         uid,
         instance,

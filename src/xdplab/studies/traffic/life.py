@@ -87,6 +87,7 @@ def measure(context: TrialContext, trial: Trial, raw: Path, facts: dict[str, Any
         running = Running(context.plan, context.dut_probe, context.tg_probe, side, generator, files, facts)
         for name in point.passes:
             PASSES[name](running)
+        facts["testrun"] = side.testrun(point.frame_bytes)
         ending = meanwhile.submit(generator.stop)
         side.stop()
         ending.result()
@@ -96,7 +97,6 @@ def measure(context: TrialContext, trial: Trial, raw: Path, facts: dict[str, Any
 def known_before(context: TrialContext, trial: Trial, prepared: Prepared) -> dict[str, Any]:
     """Return what is known of a trial before anything is attached."""
     cpus = context.lab.cpus(trial.point.arrangement)
-    testrun = None if trial.point.mode == "af_xdp" else prepared.testruns.get(trial.point.frame_bytes)
     return {
         "point": trial.point.factors(),
         "block": trial.block,
@@ -107,7 +107,6 @@ def known_before(context: TrialContext, trial: Trial, prepared: Prepared) -> dic
         "times": context.lab.clock == "time",
         "program_hash": prepared.built.hash,
         "load": asdict(prepared.load),
-        "testrun_ns": None if testrun is None else testrun.runs_ns,
         "settings": context.applied,
         "kernel": context.kernel,
         "rx_ring_entries": context.rx_ring_entries,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -18,14 +18,12 @@ from xdplab.programs import (
     BuiltProgram,
     LoadReport,
     ProgramSpec,
-    TestRun,
     UserProgram,
     build,
     cache_directory,
     load_report,
     prove,
     prove_user,
-    testrun,
 )
 from xdplab.run.rundir import RunDirectory
 from xdplab.studies.traffic.dut import OnDut
@@ -47,15 +45,11 @@ class Tools:
 
 @dataclass(frozen=True)
 class Prepared:
-    """One program, proved, loaded once, test-run by frame size, and lying on the DUT.
-
-    It is test-run here and not in each trial: the kernel waits for all CPUs at every call, which takes 0.3 to 0.7 s.
-    """
+    """One program, proved, loaded once, and lying on the DUT."""
 
     built: BuiltProgram
     load: LoadReport
     on_dut: OnDut
-    testruns: Mapping[int, TestRun]
     frames_on_tg: str | None = None
 
 
@@ -137,10 +131,8 @@ def _prepare(lab: Lab, run: RunDirectory, tools: Tools, factors: ProgramFactors,
     on_dut = _ship(lab, built, folder)
     if any(point.mode == "af_xdp" for point in points):
         on_dut = _ship_twin(lab, built, folder, on_dut)
-    sizes = sorted({point.frame_bytes for point in points if point.mode != "af_xdp"})
-    runs = {n: testrun(lab.dut, tools.xdpload, built, folder, frame_bytes=n) for n in sizes}
     built.copy_to(run.program_dir(built.hash))
-    return Prepared(built, load, on_dut, runs, _ship_frames(lab, factors))
+    return Prepared(built, load, on_dut, _ship_frames(lab, factors))
 
 
 def _ship(lab: Lab, built: BuiltProgram, folder: str) -> OnDut:

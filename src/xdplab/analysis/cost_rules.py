@@ -1,0 +1,103 @@
+"""Rules that hold the cost of the accesses, as the rates show it, against BPF_PROG_TEST_RUN of the same programs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import groupby
+from math import inf, sqrt
+
+import pandas as pd
+
+from xdplab.analysis.findings import Finding, files_of, points_of
+from xdplab.analysis.intervals import CONFIDENCE, t_quantile
+from xdplab.analysis.series import by_series, valid
+
+TESTRUN_TOLERANCE = 0.15
+"""How far access_ns may lie from testrun_ns, as a share of testrun_ns: traffic finds other caches than a test run."""
+
+
+@dataclass(frozen=True)
+class Checked:
+    """access_ns - testrun_ns of one N of a series over its repetitions, in ns; ``freedom`` of its standard error."""
+
+    label: str
+    accesses: int
+    apart: float
+    se: float
+    freedom: int
+    testrun_ns: float
+    rows: pd.DataFrame
+
+    @property
+    def tolerance(self) -> float:
+        return TESTRUN_TOLERANCE * self.testrun_ns
+
+    def half(self, family: int = 1) -> float:
+        """Return the t interval's half-width, by Bonferroni over ``family`` points; infinite for one repetition."""
+        if not self.freedom:
+            return inf
+        return t_quantile(1 - (1 - CONFIDENCE) / 2 / family, self.freedom) * self.se
+
+    def evidence(self) -> dict[str, float]:
+        numbers = {"accesses": float(self.accesses), "testrun_ns": self.testrun_ns}
+        numbers |= {"access_ns": self.testrun_ns + self.apart, "n": float(len(self.rows))}
+        return numbers | ({"half_width_ns": self.half()} if self.freedom else {})
+
+
+def checked(trials: pd.DataFrame) -> list[Checked]:
+    """Compare within each repetition: both values are of the same loaded program.
+
+    A rate's noise is a share of the packet's time, so the spread is pooled over a series as that share; a point that
+    spreads more keeps its own.
+    """
+    known = valid(trials)
+    known = known[known["access_ns"].notna() & known["testrun_ns"].gt(0)]
+    found = []
+    for label, rows in by_series(known):
+        apart = (rows["access_ns"] - rows["testrun_ns"]).astype(float)
+        packet_ns = (1e9 * rows["dut_cpus"].fillna(1) / rows["forwarded_pps"]).astype(float)
+        by_n = [(group, apart[group.index], packet_ns[group.index].mean()) for _, group in rows.groupby("accesses")]
+        freedom = sum(len(values) - 1 for _, values, _ in by_n)
+        squares = sum(((values - values.mean()) ** 2).sum() / scale**2 for _, values, scale in by_n)
+        share = sqrt(squares / freedom) if freedom else inf
+        for group, values, scale in by_n:
+            own = float(values.std(ddof=1)) if len(values) > 1 else 0.0
+            se = max(share * scale, own) / sqrt(len(values))
+            n, alone = int(group["accesses"].iloc[0]), float(group["testrun_ns"].mean())
+            found.append(Checked(label, n, float(values.mean()), se, freedom, alone, group))
+    return found
+
+
+def testrun_disagrees(trials: pd.DataFrame) -> Iterator[Finding]:
+    """access_ns lies outside the tolerance around testrun_ns with its whole interval: one measures something else."""
+    every = checked(trials)
+    far = [one for one in every if abs(one.apart) - one.half(len(every)) > one.tolerance]
+    for label, points in groupby(far, key=lambda one: one.label):
+        those = list(points)
+        one = max(those, key=lambda point: abs(point.apart) / point.tolerance)
+        shown = pd.concat([point.rows for point in those])
+        what = (
+            f"{label}: the rates say that {one.accesses} accesses cost {one.testrun_ns + one.apart:.3g} ns, "
+            f"BPF_PROG_TEST_RUN of the same programs {one.testrun_ns:.3g} ns; {len(those)} N differ by more than "
+            f"{TESTRUN_TOLERANCE:.0%}"
+        )
+        yield Finding("test run disagrees", "warning", what, points_of(shown), one.evidence(), files_of(shown))
+
+
+def cost_not_resolved(trials: pd.DataFrame) -> Iterator[Finding]:
+    """The interval of access_ns is wider than the tolerance: the run cannot tell what so few accesses cost."""
+    every = checked(trials)
+    wide = [one for one in every if one.half() > one.tolerance]
+    if not wide:
+        return
+    one = max(wide, key=lambda point: point.half() / point.tolerance)
+    shown = pd.concat([point.rows for point in wide])
+    width = f"is known to ±{one.half():.3g} ns" if one.freedom else "was measured once"
+    counts = ", ".join(f"{n}" for n in sorted({point.accesses for point in wide}))
+    what = (
+        f"access_ns cannot be checked at {len(wide)} of {len(every)} points (N = {counts}): {one.label}, "
+        f"N = {one.accesses}: it {width}, and BPF_PROG_TEST_RUN says {one.testrun_ns:.3g} ns; more repetitions or more "
+        "accesses would show it"
+    )
+    yield Finding("cost not resolved", "info", what, points_of(shown), one.evidence(), files_of(shown))

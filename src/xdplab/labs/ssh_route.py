@@ -1,0 +1,130 @@
+"""Which ports of a server carry our SSH connection, or its default route: asked of its kernel.
+
+No variable of the environment says it: sudo's `env_reset` drops ``SSH_CONNECTION``. The kernel knows the processes
+above the command that we run, the sockets that these hold, and the addresses and routes of these sockets.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from xdplab.errors import LabError
+from xdplab.hosts import Host
+
+# Each process above this one: its name, and its open files (sockets by their inode).
+_ANCESTORS = """
+pid=$$
+while [ "$pid" -gt 0 ]; do
+    echo "process $(cat "/proc/$pid/comm")"
+    ls -l "/proc/$pid/fd" || echo closed
+    pid=$(awk '$1 == "PPid:" { print $2 }' "/proc/$pid/status")
+done 2>/dev/null
+"""
+_SERVERS = ("sshd", "dropbear")
+_REMEDY = "measure on another port than the one the host is managed by"
+
+
+@dataclass(frozen=True)
+class Connection:
+    """A TCP connection as its host sees it: addresses without a port; ``zone`` is a link-local address's device."""
+
+    local: str
+    peer: str
+    zone: str = ""
+
+
+def refuse_ssh_route(host: Host, name: str) -> None:
+    """Raise LabError where a change of port ``name`` could cut us off.
+
+    That is: it carries our SSH connection or the default route, or shares a port with a device that does: as member of
+    the same bond or bridge, as what a VLAN sits on, or as a VLAN on the same port.
+    """
+    wanted = _with_lowers(host, name)
+    for what, devices in (("SSH connection", _devices_of_ssh(host)), ("default route", _devices_of_default(host))):
+        if shared := next((device for device in sorted(devices) if wanted & _with_lowers(host, device)), None):
+            over = "" if shared == name else f" (by way of {shared})"
+            raise LabError(
+                f"{host.name}: {name} carries the {what}{over}: its first queue change would cut us off", remedy=_REMEDY
+            )
+
+
+def _devices_of_ssh(host: Host) -> set[str]:
+    return {device for connection in ssh_connections(host) for device in _devices_of(host, connection)}
+
+
+def ssh_connections(host: Host) -> set[Connection]:
+    """Return the TCP connections of the processes above our commands; none where our sshd is behind a Unix socket.
+
+    Raises LabError where that cannot be seen.
+    """
+    told = host.run(["sh", "-c", _ANCESTORS], check=False).text
+    parts = [part.partition("\n") for part in told.split("process ")[1:]]
+    inodes = {inode for _, _, files in parts for inode in re.findall(r"socket:\[(\d+)\]", files)}
+    found = {connection for inode, connection in _established(host) if inode in inodes}
+    seen = any(name.startswith(_SERVERS) and "closed\n" not in files for name, _, files in parts)
+    if not found and not seen:
+        raise LabError(
+            f"{host.name}: it cannot be told which port carries the SSH connection: no sshd is seen above our commands "
+            f"(but {', '.join(name for name, _, _ in parts) or 'nothing'})",
+            remedy="log in as root or with sudo, to an sshd of the same PID namespace, without hidepid on /proc",
+        )
+    return found
+
+
+def _established(host: Host) -> list[tuple[str, Connection]]:
+    """Return the inode and the addresses of each established TCP socket."""
+    listed = host.run(["ss", "-Htne", "state", "established"]).text
+    found = []
+    for line in listed.splitlines():
+        if inode := re.search(r"\bino:(\d+)", line):
+            local, peer = (_address(word) for word in line.split()[2:4])
+            found.append((inode[1], Connection(local[0], peer[0], local[1] or peer[1])))
+    return found
+
+
+def _address(word: str) -> tuple[str, str]:
+    """Return address and zone; a word is ``10.0.0.2:22``, ``[::ffff:10.0.0.2]:22`` or ``[fe80::1%eth0]:22``."""
+    text, _, zone = re.sub(r"[\[\]]", "", word.rpartition(":")[0]).partition("%")
+    address = ipaddress.ip_address(text)
+    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+    return str(mapped or address), zone
+
+
+def _devices_of(host: Host, connection: Connection) -> set[str]:
+    """Return the devices of a connection: the one with its own address, and the one that its answers leave by."""
+    links = json.loads(host.run(["ip", "-j", "addr", "show"]).text)
+    found = {
+        link["ifname"]
+        for link in links
+        if any(address.get("local") == connection.local for address in link.get("addr_info", []))
+    }
+    if connection.zone:
+        return {connection.zone}
+    route = ["ip", "-j", "route", "get", connection.peer, "from", connection.local]
+    return found | _hops(json.loads(host.run(route, check=False).text or "[]"))
+
+
+def _devices_of_default(host: Host) -> set[str]:
+    found: set[str] = set()
+    for family in ("-4", "-6"):
+        listed = host.run(["ip", "-j", family, "route", "show", "table", "all", "default"], check=False).text
+        routes = [route for route in json.loads(listed or "[]") if route.get("type", "unicast") == "unicast"]
+        found |= _hops(routes)
+    return found
+
+
+def _hops(routes: Iterable[dict[str, Any]]) -> set[str]:
+    hops = [hop for route in routes for hop in (route, *route.get("nexthops", []))]
+    return {hop["dev"] for hop in hops if "dev" in hop}
+
+
+def _with_lowers(host: Host, device: str) -> set[str]:
+    """Return a device and all below it: the ports of a bond or bridge, what a VLAN sits on."""
+    listed = host.run(["sh", "-c", 'ls -d "/sys/class/net/$1"/lower_* 2>/dev/null', "sh", device], check=False).text
+    lowers = {line.rpartition("/lower_")[2] for line in listed.split()}
+    return {device}.union(*(_with_lowers(host, lower) for lower in lowers))

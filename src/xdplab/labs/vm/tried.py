@@ -1,0 +1,145 @@
+"""Which way a guest runs and which CPU it gets: what a guest has just proved to work with the QEMU at hand.
+
+A guest that boots to its first process is the proof. It is asked once per boot of this machine, version of QEMU and
+kernel, and remembered: KVM may be there and not work, and a CPU that one QEMU emulates well hangs a kernel on the next.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+from xdplab.errors import LabError
+from xdplab.labs.cache import cache_dir
+from xdplab.labs.vm import initramfs, qemu
+from xdplab.labs.vm.kernels import Kernel
+from xdplab.labs.vm.qemu import WAYS, Way
+
+DEVICE = Path("/dev/kvm")
+
+_MARK = b"xdplab: a process runs"
+_INIT = b"#!/bin/busybox sh\necho '" + _MARK + b"'\nexec /bin/busybox reboot -f\n"
+
+
+@dataclass(frozen=True)
+class Choice:
+    """How a guest will run: the way, QEMU's name of the CPU that it gets, and why it is this way."""
+
+    way: Way
+    cpu: str
+    why: str
+
+
+def choose(asked: str, kernel: Kernel, tools: dict[str, str]) -> Choice:
+    """Return the way asked for, or KVM where it works and else functional, and the CPU with which a guest boots.
+
+    Raises LabError for a way that does not exist, KVM where it does not work, or a kernel that boots with no CPU.
+    """
+    if asked and asked not in WAYS:
+        raise LabError(f"a guest cannot be run {asked!r}", remedy=f"the ways are {', '.join(WAYS)}")
+    if asked in ("count", "functional"):
+        return _emulated(WAYS[asked], "asked for", kernel, tools)
+    cpu, refused = kvm(kernel, tools)
+    if cpu is not None:
+        return Choice(WAYS["kvm"], cpu, "asked for" if asked else "KVM works here")
+    if asked:
+        raise LabError(
+            f"KVM does not work here: {refused}", remedy="leave the way away, or ask for functional or count"
+        )
+    return _emulated(WAYS["functional"], f"KVM does not work here: {refused}", kernel, tools)
+
+
+def kvm(kernel: Kernel, tools: dict[str, str]) -> tuple[str | None, str]:
+    """Return the CPU with which a guest of that kernel boots under KVM; None, and why, if it does not."""
+    if not DEVICE.exists():
+        return None, f"there is no {DEVICE}"
+    if not os.access(DEVICE, os.R_OK | os.W_OK):
+        return None, f"{DEVICE} is not yours to use (group kvm)"
+    return _remembered(WAYS["kvm"], kernel, tools)[:2]
+
+
+def _emulated(way: Way, why: str, kernel: Kernel, tools: dict[str, str]) -> Choice:
+    cpu, refused, memory = _remembered(way, kernel, tools)
+    if cpu is None:
+        raise LabError(
+            f"no guest of kernel {kernel.name} boots with {_version(tools)}: {refused}",
+            remedy=f"another kernel or QEMU may do; remove {memory} to try this one again",
+        )
+    return Choice(way, cpu, why)
+
+
+def _remembered(way: Way, kernel: Kernel, tools: dict[str, str]) -> tuple[str | None, str, Path]:
+    """Return the CPU that boots (None: none does), why each one before it does not, and the file that keeps both."""
+    memory = cache_dir() / "vm" / "tried" / f"{kernel.release}-{way.name}.json"
+    asked = {
+        "boot_id": Path("/proc/sys/kernel/random/boot_id").read_text().strip(),
+        "qemu": _version(tools),
+        "kernel": kernel.sha256["vmlinux"],
+        "models": list(way.models),
+    }
+    try:
+        known = json.loads(memory.read_text())
+    except (OSError, ValueError):
+        known = {}
+    if {name: known.get(name) for name in asked} != asked:
+        cpu, refused = _first_that_boots(way, kernel, tools)
+        known = asked | {"cpu": cpu, "refused": refused}
+        memory.parent.mkdir(parents=True, exist_ok=True)
+        memory.write_text(json.dumps(known) + "\n")
+    return known["cpu"], known["refused"], memory
+
+
+def _first_that_boots(way: Way, kernel: Kernel, tools: dict[str, str]) -> tuple[str | None, str]:
+    refusals: list[str] = []
+    for model in way.models:
+        refused = _boot(way, model, kernel, tools)
+        if refused is None:
+            return model, "; ".join(refusals)
+        refusals.append(f"-cpu {model}: {refused}")
+    return None, "; ".join(refusals)
+
+
+def _boot(way: Way, model: str, kernel: Kernel, tools: dict[str, str]) -> str | None:
+    """Boot to a first process that says so and ends the guest; return what went wrong."""
+    first_root = initramfs.shell(Path(tools["busybox"]), _INIT)
+    with os.fdopen(os.memfd_create("xdplab-probe"), "wb") as file:
+        file.write(first_root)
+        file.flush()
+        argv = [
+            *(tools[qemu.QEMU], "-M", "q35", *way.accelerator, "-cpu", model, "-m", "256", "-nodefaults"),
+            *("-no-user-config", "-no-reboot", "-display", "none", "-serial", "stdio"),
+            *("-kernel", str(kernel.file("vmlinux")), "-initrd", f"/proc/self/fd/{file.fileno()}"),
+            *("-append", qemu.COMMAND_LINE.replace("quiet ", "")),  # a kernel that hangs shall say where
+        ]
+        try:
+            done = subprocess.run(
+                ["setpriv", "--pdeathsig", "KILL", *argv],
+                capture_output=True,
+                stdin=subprocess.DEVNULL,
+                timeout=way.first_process_s,
+                check=False,
+                pass_fds=(file.fileno(),),
+            )
+        except subprocess.TimeoutExpired as error:
+            words = _last_line(error.stdout)
+            said = f"; its console's last line: {words}" if words else ", and its console said nothing"
+            return f"a guest had not started after {way.first_process_s:g} s{said}"
+    if _MARK in done.stdout:
+        return None
+    return _last_line(done.stderr) or _last_line(done.stdout) or "a guest ended without a word"
+
+
+def _last_line(output: bytes | None) -> str:
+    lines = (output or b"").decode(errors="replace").strip().splitlines()
+    return lines[-1][:200] if lines else ""
+
+
+def _version(tools: dict[str, str]) -> str:
+    """Return the first line of what QEMU says of its version, its package's included."""
+    done = subprocess.run([tools[qemu.QEMU], "--version"], capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise LabError(f"`{tools[qemu.QEMU]} --version`: {done.stderr.strip()[-300:]}", remedy="install it again")
+    return done.stdout.splitlines()[0]

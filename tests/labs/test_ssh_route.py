@@ -1,0 +1,166 @@
+"""The port that carries the SSH connection, or the default route, is refused, with real sudo too, and below a bridge."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from accounts import SUDO, USER, account, over_tcp
+from rack import rack, written
+
+from xdplab import labs
+from xdplab.errors import LabError
+from xdplab.hosts import Result
+from xdplab.labs import Lab
+from xdplab.labs.ssh_route import _ANCESTORS, Connection, refuse_ssh_route, ssh_connections
+
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root: the servers are namespaces")
+needs_sudo = pytest.mark.skipif(not SUDO.exists(), reason="needs the real sudo: apt install sudo")
+
+
+@pytest.fixture(scope="module")
+def servers() -> Iterator[Lab]:
+    with labs.use_lab(f"netns:route-{os.getpid()}") as lab, account(lab.dut):
+        yield lab
+
+
+@pytest.fixture
+def content(servers: Lab, tmp_path: Path) -> dict[str, Any]:
+    return rack(servers, tmp_path)
+
+
+@pytest.mark.root
+@needs_root
+@needs_sudo
+@pytest.mark.parametrize("device", ["vd0", "br0"])
+@pytest.mark.parametrize("user", ["root", USER])
+def test_the_port_that_carries_ssh_is_refused(
+    content: dict[str, Any], tmp_path: Path, servers: Lab, user: str, device: str
+) -> None:
+    with over_tcp(servers, content, user=user, device=device):
+        lab = labs.open_lab(written(content, tmp_path))
+        with contextlib.closing(lab):
+            environment = lab.dut.run(["sh", "-c", 'echo "$SSH_CONNECTION"']).text
+            assert bool(environment.strip()) == (user == "root"), "sudo's env_reset drops it"
+            assert ssh_connections(lab.dut) == {Connection("198.51.100.1", "198.51.100.2")}
+            with pytest.raises(LabError, match="vd0 carries the SSH connection"):
+                _ = lab.dut_interface
+
+
+@pytest.mark.root
+@needs_root
+def test_the_port_of_the_default_route_is_refused(content: dict[str, Any], tmp_path: Path, servers: Lab) -> None:
+    servers.tg.run(["ip", "route", "add", "default", "dev", "vg0"])
+    try:
+        lab = labs.open_lab(written(content, tmp_path))
+        with contextlib.closing(lab), pytest.raises(LabError, match="vg0 carries the default route"):
+            _ = lab.tg_interface
+    finally:
+        servers.tg.run(["ip", "route", "del", "default"])
+
+
+@pytest.mark.root
+@needs_root
+def test_an_sshd_behind_a_unix_socket_is_on_no_port(servers: Lab) -> None:
+    assert ssh_connections(servers.dut) == set()
+
+
+# --- words of servers that there are not here ---
+
+SOCKETS = "lrwx------ 1 root root 64 Nov 22 14:00 4 -> 'socket:[4711]'\n"
+ABOVE = f"process sh\nl-wx------ 1 root root 64 Nov 22 14:00 1 -> 'pipe:[1]'\nprocess sshd\n{SOCKETS}process systemd\n"
+DEFAULT_4, DEFAULT_6 = (f"ip -j {family} route show table all default" for family in ("-4", "-6"))
+
+
+class Server:
+    """A host of prepared answers; ``lowers``: which device lies on which."""
+
+    name = "dut"
+
+    def __init__(self, lowers: dict[str, list[str]], **answers: object) -> None:
+        self.answers = {
+            "sh -c " + _ANCESTORS: ABOVE,
+            "ss -Htne state established": established("10.0.0.2:22", "10.9.0.1:50000"),
+            "ip -j addr show": json.dumps([{"ifname": "bond0", "addr_info": [{"local": "10.0.0.2"}]}]),
+            "ip -j route get 10.9.0.1 from 10.0.0.2": json.dumps([{"dst": "10.9.0.1", "dev": "bond0"}]),
+            DEFAULT_4: "[]",
+            DEFAULT_6: "[]",
+        }
+        self.answers |= {
+            key: answer if isinstance(answer, str) else json.dumps(answer) for key, answer in answers.items()
+        }
+        self.lowers = lowers
+
+    def run(self, argv: list[str], *, check: bool = True, **_: Any) -> Result:
+        if argv[-2] == "sh":  # what lies below the device
+            text: str | None = "".join(f"/sys/class/net/{argv[-1]}/lower_{n}\n" for n in self.lowers.get(argv[-1], []))
+        else:
+            text = self.answers.get(" ".join(argv))
+        result = Result("dut", tuple(argv), 0 if text is not None else 1, (text or "").encode(), b"no", 0.0)
+        return result.require() if check else result
+
+
+def established(local: str, peer: str) -> str:
+    return f"0      0      {local} {peer} uid:1000 ino:4711 sk:1 cgroup:/ <->\n0 0 127.0.0.1:1 127.0.0.1:2 ino:9 sk:2\n"
+
+
+def refused(server: Server, port: str) -> str | None:
+    try:
+        refuse_ssh_route(server, port)  # type: ignore[arg-type]
+    except LabError as error:
+        return error.message
+    return None
+
+
+@pytest.mark.parametrize("port", ["bond0", "eth0", "eth1", "bond0.7", "br3"])
+def test_members_and_what_shares_a_port_with_it_are_refused(port: str) -> None:
+    lowers = {"bond0": ["eth0", "eth1"], "bond0.7": ["bond0"], "br3": ["eth2", "bond0.7"]}
+    message = refused(Server(lowers), port)
+    assert message is not None
+    assert f"{port} carries the SSH connection" in message
+
+
+def test_another_port_is_not_refused() -> None:
+    assert refused(Server({"bond0": ["eth0", "eth1"]}), "eth2") is None
+
+
+def test_the_ports_of_the_default_route_are_refused_each_hop() -> None:
+    hops = [{"dst": "default", "nexthops": [{"dev": "eth4"}, {"dev": "eth5.2"}]}]
+    server = Server({"eth5.2": ["eth5"]}, **{DEFAULT_6: hops})
+    assert [refused(server, port) is not None for port in ("eth4", "eth5", "eth6")] == [True, True, False]
+    blocked = [{"type": "unreachable", "dst": "default", "dev": "lo"}]
+    assert refused(Server({}, **{DEFAULT_4: blocked}), "lo") is None
+
+
+@pytest.mark.parametrize(
+    ("local", "peer", "found"),
+    [
+        ("[::ffff:10.0.0.2]:22", "[::ffff:10.9.0.1]:5", Connection("10.0.0.2", "10.9.0.1")),
+        ("[fe80::2]%eth7:22", "[fe80::1]:5", Connection("fe80::2", "fe80::1", "eth7")),
+        ("[fe80::2%eth7]:22", "[fe80::1%eth7]:5", Connection("fe80::2", "fe80::1", "eth7")),
+        ("[2001:db8::2]:22", "[2001:db8::1]:5", Connection("2001:db8::2", "2001:db8::1")),
+    ],
+)
+def test_addresses_of_each_kind_are_read(local: str, peer: str, found: Connection) -> None:
+    server = Server({}, **{"ss -Htne state established": established(local, peer)})
+    assert ssh_connections(server) == {found}  # type: ignore[arg-type]
+    assert (refused(server, "eth7") is not None) == (found.zone == "eth7")
+
+
+@pytest.mark.parametrize(
+    "above",
+    [
+        "process sh\nprocess bash\n",
+        "process sh\nprocess sshd\nclosed\n",
+        "",
+    ],
+)
+def test_where_it_cannot_be_told_it_is_refused(above: str) -> None:
+    message = refused(Server({}, **{"sh -c " + _ANCESTORS: above}), "eth9")
+    assert message is not None
+    assert "cannot be told which port carries the SSH connection" in message

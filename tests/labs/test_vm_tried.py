@@ -1,0 +1,102 @@
+"""The CPU of a guest: the first of its way's that boots with the QEMU at hand, tried once and remembered."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from xdplab.errors import LabError
+from xdplab.labs.vm import kernels, qemu, tried
+
+MODELS = qemu.WAYS["functional"].models
+
+
+class FakeQemu:
+    """A QEMU of which each CPU boots, hangs at a line, or ends at once with an error."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.path = folder / "qemu"
+        self.version = "7.2.22"
+        self.does = dict.fromkeys(MODELS, "boots")
+
+    def write(self) -> None:
+        does = {
+            "boots": f"echo '{tried._MARK.decode()}'",
+            "hangs": "echo 'LSM: Security Framework initializing'; exec sleep 60",
+            "ends": "echo 'unable to find CPU model' >&2; exit 1",
+        }
+        cases = "".join(f"'{model}') {does[what]} ;;\n" for model, what in self.does.items())
+        self.path.write_text(
+            f'#!/bin/sh\n[ "$1" = --version ] && {{ echo "QEMU emulator version {self.version}"; exit; }}\n'
+            f'while [ "$1" != -cpu ]; do shift; done\necho "$2" >>{self.folder}/asked\ncase $2 in {cases} esac\n'
+        )
+        self.path.chmod(0o755)
+
+    @property
+    def asked(self) -> list[str]:
+        """The CPUs that a guest was booted with, one after the other."""
+        asked = self.folder / "asked"
+        return asked.read_text().split() if asked.exists() else []
+
+    def choose(self) -> tried.Choice:
+        self.write()
+        busybox = self.folder / "busybox"
+        busybox.write_bytes(b"a shell")
+        kernel = kernels.Kernel("6.1", "6.1.0-9-amd64", "6.1.9-1", (), {"vmlinux": "00"}, self.folder)
+        return tried.choose("functional", kernel, {qemu.QEMU: str(self.path), "busybox": str(busybox)})
+
+
+@pytest.fixture
+def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeQemu:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setitem(qemu.WAYS, "functional", replace(qemu.WAYS["functional"], first_process_s=2.0))
+    return FakeQemu(tmp_path)
+
+
+def test_the_first_cpu_that_boots_is_taken_and_remembered(fake: FakeQemu) -> None:
+    assert fake.choose().cpu == MODELS[0]
+    assert fake.choose().cpu == MODELS[0]
+    assert fake.asked == [MODELS[0]]
+
+
+def test_a_cpu_that_hangs_is_followed_by_the_next_one(fake: FakeQemu) -> None:
+    fake.does[MODELS[0]] = "hangs"
+    assert fake.choose().cpu == MODELS[1]
+    assert fake.choose().cpu == MODELS[1]
+    assert fake.asked == list(MODELS)
+
+
+def test_another_qemu_is_tried_anew(fake: FakeQemu) -> None:
+    fake.choose()
+    fake.version, fake.does[MODELS[0]] = "10.0.2", "ends"
+    assert fake.choose().cpu == MODELS[1]
+    assert fake.asked == [MODELS[0], *MODELS]
+
+
+def test_where_no_cpu_boots_each_ones_last_words_are_told_and_remembered(fake: FakeQemu) -> None:
+    fake.does = {MODELS[0]: "hangs", MODELS[1]: "ends"}
+    for _ in range(2):
+        with pytest.raises(LabError) as told:
+            fake.choose()
+        said = str(told.value)
+        assert "no guest of kernel 6.1 boots with QEMU emulator version 7.2.22" in said
+        assert f"-cpu {MODELS[0]}: a guest had not started after 2 s; its console's last line: LSM: Security" in said
+        assert f"-cpu {MODELS[1]}: unable to find CPU model" in said
+    assert fake.asked == list(MODELS)
+
+
+def test_a_torn_memory_is_made_anew(fake: FakeQemu) -> None:
+    fake.choose()
+    (memory,) = (fake.folder / "cache/xdplab/vm/tried").iterdir()
+    assert json.loads(memory.read_text())["cpu"] == MODELS[0]
+    memory.write_text('{"boot_id": "')
+    assert fake.choose().cpu == MODELS[0]
+    assert len(fake.asked) == 2
+
+
+@pytest.mark.parametrize("way", ["functional", "count"])
+def test_no_cpu_of_an_emulated_way_has_fsrm_alone(way: str) -> None:
+    """QEMU 10 hangs kernel 6.1 with it; `max` has both."""
+    assert all(("-erms" in model) <= ("-fsrm" in model) for model in qemu.WAYS[way].models)
