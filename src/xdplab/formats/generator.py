@@ -61,7 +61,7 @@ class Summary:
     the received ones without ``duplicates``. ``reordered`` ones came behind a higher number of their flow (of their
     stream in outputs without ``rx_window_packets``). ``rx_window_packets`` were there ``rx_window_s`` after the burst's
     begin, its end: those that ``rx_packets`` has beyond them drained from rings later. At maximum load the sender stood
-    still for ``tx_pause_max_ns`` at most and ``tx_paused_ns`` in all. ``tx_busy_cores``: CPUs that its threads kept busy.
+    still for ``tx_pause_max_ns`` at most, ``tx_paused_ns`` in all. ``tx_busy_cores``: CPUs that its threads kept busy.
     """
 
     burst: str
