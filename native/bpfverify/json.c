@@ -57,7 +57,10 @@ void json_integers(struct json *json, const char *key, const long long *values, 
     FILE *stream = key_of(json, key);
     fputc('[', stream);
     for (size_t i = 0; i < count; i++)
-        fprintf(stream, "%s%lld", i ? "," : "", values[i]);
+        if (values[i] < 0)
+            fprintf(stream, "%snull", i ? "," : "");
+        else
+            fprintf(stream, "%s%lld", i ? "," : "", values[i]);
     fputc(']', stream);
 }
 

@@ -17,5 +17,6 @@ void json_string(struct json *json, const char *key, const char *value); // NULL
 void json_integer(struct json *json, const char *key, long long value);
 void json_known(struct json *json, const char *key, long long value); // negative becomes null
 void json_hex(struct json *json, const char *key, unsigned long long value);
+// Those below zero are null.
 void json_integers(struct json *json, const char *key, const long long *values, size_t count);
 void json_end(struct json *json); // closes the object and prints it

@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
@@ -34,6 +35,15 @@ static unsigned long long hash_of(const struct bpf_insn *insns, size_t count) {
     return hash;
 }
 
+// The log of a load ends with `verification time N usec`.
+static long long verify_us_of(const char *log) {
+    static const char WORDS[] = "verification time ";
+    const char *last = NULL;
+    for (const char *at = log; (at = strstr(at, WORDS)); at += sizeof(WORDS) - 1)
+        last = at;
+    return last ? strtoll(last + sizeof(WORDS) - 1, NULL, 10) : UNKNOWN;
+}
+
 static int load_once(struct record *record, union bpf_attr *attributes, unsigned int size) {
     long fd = -1;
     for (int tries = 0; tries < MOST_RETRIES; tries++) {
@@ -46,6 +56,7 @@ static int load_once(struct record *record, union bpf_attr *attributes, unsigned
         if (record->error != EAGAIN)
             break;
     }
+    record->verify_us[record->loads] = verify_us_of(record->log);
     record->loads++;
     return fd;
 }

@@ -22,8 +22,9 @@ void record_begin(struct record *record, const char *object, const char *loader)
     record->loader = loader;
     record->verdict = LOADER;
     record->xlated_bytes = record->jited_bytes = record->verified_insns = UNKNOWN;
-    record->peak_bytes = record->cgroup_peak_bytes = record->branches = UNKNOWN;
-    record->peak_reason = record->cgroup_reason = record->branches_reason = "no load of it was watched";
+    record->kmalloc_peak_bytes = record->peak_bytes = record->cgroup_peak_bytes = record->branches = UNKNOWN;
+    record->kmalloc_reason = record->peak_reason = record->cgroup_reason = record->branches_reason =
+        "no load of it was watched";
 }
 
 static const char *last_words(const char *log) {
@@ -32,6 +33,8 @@ static const char *last_words(const char *log) {
 }
 
 static void print_watched(struct json *json, const struct record *record) {
+    json_known(json, "kmalloc_peak_bytes", record->kmalloc_peak_bytes);
+    json_string(json, "kmalloc_reason", record->kmalloc_reason);
     json_known(json, "peak_bytes", record->peak_bytes);
     json_string(json, "peak_reason", record->peak_reason);
     json_known(json, "cgroup_peak_bytes", record->cgroup_peak_bytes);
@@ -58,6 +61,7 @@ void record_print(const struct record *record) {
     json_string(&json, "cause", record->cause);
     json_string(&json, "error", record->error ? strerrorname_np(record->error) : NULL);
     json_integers(&json, "load_ns", record->load_ns, record->loads);
+    json_integers(&json, "verify_us", record->verify_us, record->loads);
     json_known(&json, "verified_insns", record->verified_insns);
     json_known(&json, "xlated_bytes", record->xlated_bytes);
     json_known(&json, "jited_bytes", record->jited_bytes);

@@ -23,13 +23,14 @@ struct record {
     const char *cause; // in words, NULL where accepted
     int error;         // errno of BPF_PROG_LOAD
     size_t loads;
-    long long load_ns[MOST_LOADS]; // BPF_PROG_LOAD alone
-    char log[LOG_BYTES];           // of the last load
-    char words[1024];              // the loader's own, or libbpf's
+    long long load_ns[MOST_LOADS];   // BPF_PROG_LOAD alone
+    long long verify_us[MOST_LOADS]; // of the same load, in the kernel's own words; UNKNOWN without any
+    char log[LOG_BYTES];             // of the last load
+    char words[1024];                // the loader's own, or libbpf's
     long long xlated_bytes, jited_bytes, verified_insns;
     // Of one load with watching on; UNKNOWN with a reason otherwise.
-    long long peak_bytes, cgroup_peak_bytes, branches;
-    const char *peak_reason, *cgroup_reason, *branches_reason;
+    long long kmalloc_peak_bytes, peak_bytes, cgroup_peak_bytes, branches;
+    const char *kmalloc_reason, *peak_reason, *cgroup_reason, *branches_reason;
 };
 
 // An empty record; call before any other field is set.

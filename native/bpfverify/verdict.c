@@ -22,8 +22,12 @@ static const struct rule LOAD_RULES[] = {
     {0, "jumps is too complex", COMPLEXITY, "more pending branches than the limit"},
     {E2BIG, "", COMPLEXITY, "more instructions than the kernel takes"},
     {0, "unknown#195896080", ENVIRONMENT, "a type or field this kernel does not have (CO-RE)"},
-    {0, "unknown func bpf_", ENVIRONMENT, "helper not available"},
-    {0, "program of this type cannot use helper", ENVIRONMENT, "helper not available"},
+    {0, "helper bpf_probe_", ENVIRONMENT, "helper not available (lockdown takes it away)"},
+    {0, "unknown func bpf_probe_", ENVIRONMENT, "helper not available (lockdown takes it away)"},
+    // The same refusal, in the words of 6.8 and later and in those before: this type does not have the
+    // helper.
+    {0, "program of this type cannot use helper", REJECTED, "helper not available to this type"},
+    {0, "unknown func bpf_", REJECTED, "helper not available to this type"},
     {0, "invalid func unknown", ENVIRONMENT, "helper not available"},
     {0, "GPL-restricted", REJECTED, "helper reserved to GPL programs"},
     {0, "kernel function call", ENVIRONMENT, "kernel function not available"},

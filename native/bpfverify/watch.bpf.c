@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pages and branches of one BPF_PROG_LOAD. Needs no BTF and no kernel header, so that it loads from 5.10 on.
+// Memory and branches of one BPF_PROG_LOAD. Needs no BTF and no kernel header, so that it loads from 5.10 on.
 #include "watch.h"
 
 #include <linux/bpf.h>
@@ -36,6 +36,50 @@ SEC("raw_tp/mm_page_free")
 int page_free(struct bpf_raw_tracepoint_args *context) {
     if (is_watched())
         watch.pages -= 1LL << (context->args[1] & 31);
+    return 0;
+}
+
+// What kmalloc gave out and kfree has not taken back yet, by its address.
+struct allocation {
+    unsigned long long bytes;
+    unsigned long long epoch;
+};
+
+struct {
+    __uint(type, BPF_MAP_TYPE_HASH);
+    __uint(max_entries, 1 << 19);
+    __type(key, unsigned long long);
+    __type(value, struct allocation);
+} live SEC(".maps");
+
+// Arguments: call site, address, bytes asked for, bytes given, flags (and a node, from 6.1 on).
+SEC("raw_tp/kmalloc")
+int slab_alloc(struct bpf_raw_tracepoint_args *context) {
+    unsigned long long address = context->args[1];
+    struct allocation made = {context->args[3], watch.epoch};
+    if (!is_watched() || !address)
+        return 0;
+    if (bpf_map_update_elem(&live, &address, &made, BPF_ANY)) {
+        watch.slab_lost++;
+        return 0;
+    }
+    watch.slab_bytes += made.bytes;
+    if (watch.slab_bytes > watch.peak_slab_bytes)
+        watch.peak_slab_bytes = watch.slab_bytes;
+    return 0;
+}
+
+// Arguments: call site, address. Who frees does not matter: memory of a load may be freed after a grace
+// period.
+SEC("raw_tp/kfree")
+int slab_free(struct bpf_raw_tracepoint_args *context) {
+    unsigned long long address = context->args[1];
+    struct allocation *made = bpf_map_lookup_elem(&live, &address);
+    if (!made)
+        return 0;
+    if (made->epoch == watch.epoch)
+        watch.slab_bytes -= made->bytes;
+    bpf_map_delete_elem(&live, &address);
     return 0;
 }
 

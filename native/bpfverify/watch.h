@@ -5,7 +5,11 @@
 struct watch {
     unsigned int tgid; // whose work counts; learnt by the program `whoami`
     unsigned int armed;
-    long long pages; // allocated less freed since armed
+    unsigned int epoch; // of the load: what an earlier one left allocated is not this one's to free
+    long long pages;    // allocated less freed since armed
     long long peak_pages;
-    unsigned long long branches; // calls of the verifier's push_stack()
+    long long slab_bytes; // kmalloc less kfree, in the bytes that the allocator hands out
+    long long peak_slab_bytes;
+    unsigned long long slab_lost; // allocations that the table of live ones had no space for
+    unsigned long long branches;  // calls of the verifier's push_stack()
 };

@@ -59,7 +59,9 @@ void watch_setup(void) {
     cgroup_setup();
     struct bpf_object *object = load_best();
     if (!object || !bpf_program__attach(program(object, "page_alloc")) ||
-        !bpf_program__attach(program(object, "page_free")) || learn_tgid(object)) {
+        !bpf_program__attach(program(object, "page_free")) ||
+        !bpf_program__attach(program(object, "slab_alloc")) ||
+        !bpf_program__attach(program(object, "slab_free")) || learn_tgid(object)) {
         snprintf(pages_reason, sizeof(pages_reason), "the tracepoints cannot be used: %s", strerror(errno));
         snprintf(branches_reason, sizeof(branches_reason), "%.200s", pages_reason);
         return;
@@ -77,6 +79,9 @@ void watch_begin(void) {
     if (!shared)
         return;
     shared->pages = shared->peak_pages = 0;
+    shared->slab_bytes = shared->peak_slab_bytes = 0;
+    shared->slab_lost = 0;
+    shared->epoch++;
     shared->branches = 0;
     __atomic_store_n(&shared->armed, 1, __ATOMIC_SEQ_CST);
 }
@@ -85,11 +90,15 @@ void watch_end(struct record *record) {
     if (shared)
         __atomic_store_n(&shared->armed, 0, __ATOMIC_SEQ_CST);
     record->cgroup_reason = cgroup_leave(&record->cgroup_peak_bytes);
-    record->peak_reason = shared ? NULL : pages_reason;
+    record->peak_reason = record->kmalloc_reason = shared ? NULL : pages_reason;
     record->branches_reason = branches_reason[0] ? branches_reason : NULL;
     if (!shared)
         return;
     record->peak_bytes = shared->peak_pages * sysconf(_SC_PAGESIZE);
+    if (shared->slab_lost)
+        record->kmalloc_reason = "more allocations were alive than can be followed";
+    else
+        record->kmalloc_peak_bytes = shared->peak_slab_bytes;
     if (!branches_reason[0])
         record->branches = shared->branches;
 }

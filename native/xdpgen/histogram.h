@@ -25,6 +25,23 @@ struct histogram {
 
 #define HISTOGRAM_EMPTY ((struct histogram){.min = ~0ULL})
 
+#ifdef __bpf__
+/*
+ * These instructions bound the index for the verifier, however the compiler has compared it before: clang 19
+ * and newer compare one register and index by another. The compiler cannot see through the asm. It can
+ * neither drop the bound nor use an older copy of the index.
+ */
+static inline __attribute__((always_inline)) __u64 at_most(__u64 index, const __u64 last) {
+    asm volatile("if %[index] <= %[last] goto +1\n\t"
+                 "%[index] = %[last]"
+                 : [index] "+r"(index)
+                 : [last] "i"(last));
+    return index;
+}
+#else
+#define at_most(index, last) (index)
+#endif
+
 static inline __attribute__((always_inline)) __u32 log2_floor(__u64 value) {
     __u32 result = 0;
 
@@ -61,7 +78,7 @@ static inline __attribute__((always_inline)) bool histogram_record(struct histog
 
     if (bucket >= HISTOGRAM_BUCKETS)
         return false;
-    histogram->buckets[bucket]++;
+    histogram->buckets[at_most(bucket, HISTOGRAM_BUCKETS - 1)]++;
     histogram->sum += ns;
     if (ns < histogram->min)
         histogram->min = ns;

@@ -66,6 +66,7 @@ def test_what_is_not_to_be_believed(change: dict[str, object], words: str) -> No
         ({"rx_packets": None}, "one count only: the DUT's"),
         ({"rx_packets": 0, "dut_tx_packets": 0}, "the DUT forwarded nothing"),
         ({"duplicate_packets": 12}, "12 duplicates"),
+        ({"absent_counters": "sar (sadc: not found)"}, "asked for and not there: sar (sadc: not found)"),
         ({"queues": 8, "queues_reached": 2}, "traffic reached 2 of 8 queues"),
         (PACED, "25.00% of this paced load was lost"),
         (PACED | LATE_AT_P99, "its lateness is 132.0 µs where the latency from the due time is 134.0 µs (p99)"),

@@ -175,6 +175,34 @@ def test_perf_without_a_pmu_says_so() -> None:
     assert derive(files, mode="native", shared=False)["ipc"].reason == "perf: cycles <not supported>"
 
 
+def test_what_was_asked_for_and_is_absent_is_told_with_its_reason() -> None:
+    """On Debian 13 sar had recorded nothing and perf's context switches were not understood: no trial said so."""
+    files = {
+        "dut.perf.out": perf_file("cycles", "<not supported>")
+        + perf_file("branches", "<not supported>")
+        + perf_file("context-switches", "7.0"),
+        "dut.perf.run.json": perf_run(
+            "-a", "-A", "-j", "-e", "cycles,branches,context-switches,cpu-clock", "--", "cat"
+        ),
+        "dut.sar.run.json": b'{"argv": ["sh", "sar.sh"], "exit_code": 127}',
+        "dut.sar.err": b"sysstat's sar, sadf or sadc: not found",
+        "dut.metric_queues.before.txt": b"4\n",
+        "dut.metric_heat.before.err": b"no sensor\n",
+    }
+    values = derive(files, mode="native", shared=True)
+    assert values["absent_counters"].value == (
+        "cycles, branches (perf says <not supported>); cpu-clock (perf printed no count of cpu-clock); "
+        "sar (sysstat's sar, sadf or sadc: not found); heat (no sensor)"
+    )
+    assert values["host_context_switches"].value == 7
+
+
+def test_nothing_asked_for_is_nothing_absent() -> None:
+    assert derive(readings(), mode="native", shared=False)["absent_counters"] == Value(
+        None, "every counter that was asked for is there"
+    )
+
+
 def notes(*packets: int) -> bytes:
     """Return sample.sh's notes: one CPU that is busy for one tick in ten."""
     return "".join(

@@ -68,7 +68,7 @@ def test_ten_kills_and_resumes_end_as_an_undisturbed_run(lab: Lab, lab_name: str
     (tmp_path / "kills.yaml").write_text(PLAN)
     subprocess_argv = [sys.executable, "-m", "xdplab", "--lab", lab_name]
     first = subprocess.Popen([*subprocess_argv, "run", str(tmp_path / "kills.yaml"), "--out", str(tmp_path / "out")])
-    while not (journals := list((tmp_path / "out").glob("*/journal.jsonl"))):
+    while not (journals := list((tmp_path / "out").glob("[0-9]*/journal.jsonl"))):
         time.sleep(0.02)
     time.sleep(0.3)
     os.kill(first.pid, signal.SIGKILL)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import platform
 import shutil
 from pathlib import Path
 from typing import Any
@@ -111,6 +112,16 @@ def test_each_trial_runs_its_own_program_by_itself(trials: pd.DataFrame) -> None
     sockets = trials[trials["mode"].eq("af_xdp") & trials["verdict"].eq("valid")]
     assert sockets["testrun_raw_ns"].isna().all()
     assert all("user space" in json.loads(reasons)["testrun_raw_ns"] for reasons in sockets["null_reasons"])
+
+
+def test_an_access_is_recorded_as_the_machine_sees_it(trials: pd.DataFrame) -> None:
+    many = trials[trials["verdict"].eq("valid") & trials["accesses"].eq(1600)]
+    assert set(many["mode"]) == {"native", "generic", "af_xdp"}
+    assert many["access_loads"].between(0.98, 1.05).all(), many[["mode", "workload", "access_loads"]]
+    assert many["access_stores"].between(0, 0.05).all()
+    assert many["access_bytes"].between(7.9, 8.5).all()
+    if platform.machine() == "x86_64":
+        assert set(many.loc[many["workload"] == "chase", "access_chain"]) == {"and shl add load"}
 
 
 def test_what_is_missing_is_null_with_a_reason(trials: pd.DataFrame) -> None:

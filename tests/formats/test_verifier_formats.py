@@ -123,8 +123,13 @@ def test_what_prevail_cannot_read_is_no_verdict_on_the_program(name, words):
     assert ".o" not in answer.cause  # where the object lay is this machine's business
 
 
+def test_a_source_line_behind_the_complaint_does_not_hide_it():
+    log = "0: R1=ctx()\nR2 invalid mem access 'scalar'\n; return *data; @ a.c:9\nprocessed 2 insns (limit 1)\n"
+    assert last_words(log) == "R2 invalid mem access 'scalar'"
+
+
 def test_both_list_the_same_programs():
-    old, new = (parse_list((RECORDED / f"{name}_list.stdout").read_text()) for name in ("check", "prevail"))
+    old, new = (parse_list(name, (RECORDED / f"{name}_list.stdout").read_text()) for name in ("check", "prevail"))
     assert len(old) == 8
     assert set(old) == {(section, section) for section, _ in new} or set(old) == set(new)
 

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from xdplab.errors import HostError
-from xdplab.hosts import Host
+from xdplab.hosts import Host, ssh
+from xdplab.labs import Lab
 
 STUBBORN = "trap '' TERM; sh -c 'trap \"\" TERM; exec sleep 60' & exec sleep 60"
 
@@ -95,6 +96,15 @@ def test_kill_ends_it_now(host: Host) -> None:
     assert time.monotonic() - started < 1.0
     assert not result.ok
     assert not result.timed_out
+
+
+@pytest.mark.root
+def test_kill_over_ssh_ends_what_has_no_group_yet(ssh_lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The far side tells its process id before `timeout` makes it a group: a kill in between found no group to end."""
+    monkeypatch.setattr(ssh, "_TELL_GROUP", 'echo "xdplab-group $$" >&2; while :; do :; done')
+    process = ssh_lab.dut.start(["true"], deadline_s=30)
+    process.kill()
+    assert not process.wait(10).timed_out
 
 
 def test_writing_to_what_has_ended_is_an_error(host: Host) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import subprocess
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
@@ -9,7 +10,7 @@ import pytest
 
 from xdplab import labs
 from xdplab.errors import HostError
-from xdplab.hosts import Host, Result
+from xdplab.hosts import Host, LocalHost, Result
 from xdplab.labs import doctor
 from xdplab.labs.doctor import Patient, Row, examine, examine_here, examine_interface, examine_machine
 
@@ -46,6 +47,29 @@ def probes(**outcomes: bool) -> dict[str, Answer]:
     return {"python3 -I -": "\n".join(lines)}
 
 
+LOCKED: dict[str, Answer] = {
+    "python3 -I -": json.dumps({"probe": "lockdown", "ok": True, "found": "none [integrity] confidentiality"})
+}
+
+
+def test_a_lockdown_that_cannot_be_read_is_unknown_with_the_reason() -> None:
+    refused = json.dumps({"probe": "lockdown", "ok": False, "found": "mount: permission denied"})
+    row = doctor.lockdown(played({"python3 -I -": refused}))
+    assert (row.found, row.verdict) == ("unknown: mount: permission denied", "warn")
+    assert doctor.lockdown(played(LOCKED)).found == "integrity"
+
+
+@pytest.mark.root
+@root
+def test_lockdown_is_what_the_kernel_says_where_securityfs_is_not_mounted_too() -> None:
+    read = "mount -t securityfs none /sys/kernel/security && cat /sys/kernel/security/lockdown"
+    done = subprocess.run(["unshare", "--mount", "sh", "-c", read], capture_output=True, text=True, check=False)
+    if done.returncode:
+        pytest.skip(f"securityfs cannot be mounted here: {done.stderr.strip()}")
+    found = doctor.lockdown(Patient(LocalHost(), "here")).found
+    assert f"[{found}]" in done.stdout
+
+
 @pytest.mark.parametrize(
     ("check", "answers", "files", "verdict"),
     [
@@ -54,7 +78,9 @@ def probes(**outcomes: bool) -> dict[str, Answer]:
         (doctor.kernel, {"uname": "4.19.0"}, {}, "missing"),
         (doctor.btf, {"test -r": ""}, {}, "ok"),
         (doctor.btf, {}, {}, "warn"),
-        (doctor.lockdown, {}, {}, "ok"),
+        (doctor.lockdown, {}, {}, "warn"),  # unknown is not none
+        (doctor.lockdown, LOCKED, {}, "ok"),
+        (doctor.lockdown, {}, {"/sys/kernel/security/lockdown": "[none] integrity confidentiality"}, "ok"),
         (doctor.lockdown, {}, {"/sys/kernel/security/lockdown": "none integrity [confidentiality]"}, "warn"),
         (doctor.lockdown, {}, {"/sys/kernel/security/lockdown": "none [integrity] confidentiality"}, "ok"),
         (doctor.compiler, {"clang": "Debian clang version 14.0.6\nTarget: x86_64"}, {}, "ok"),

@@ -14,7 +14,7 @@ import pytest
 
 from xdplab import labs
 from xdplab.errors import LabError
-from xdplab.labs import Lab, control, netns
+from xdplab.labs import Lab, control, netns, netns_keeper
 
 pytestmark = [
     pytest.mark.root,
@@ -35,6 +35,19 @@ def name() -> Iterator[str]:
 def lab() -> Iterator[Lab]:
     with labs.use_lab(f"netns:shared-{os.getpid()}") as lab:
         yield lab
+
+
+@pytest.mark.parametrize(
+    ("code", "stderr", "told"),
+    [
+        (-9, "", "`ip link add …` was killed by signal 9 (Killed)"),
+        (2, "", "`ip link add …` exited with 2 and said nothing"),
+        (2, "RTNETLINK answers: File exists\n", "RTNETLINK answers: File exists"),
+    ],
+)
+def test_a_link_that_cannot_be_made_has_a_reason(code: int, stderr: str, told: str) -> None:
+    done = subprocess.CompletedProcess(["ip", "link", "add", "vd0"], code, "", stderr)
+    assert netns_keeper._why(done) == told
 
 
 def row(name: str) -> dict[str, object]:

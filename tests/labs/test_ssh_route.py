@@ -1,4 +1,4 @@
-"""The port that carries the SSH connection, or the default route, is refused, with real sudo too, and below a bridge."""
+"""The port that carries the SSH connection, or the default route, is refused: with real sudo, and below a bridge."""
 
 from __future__ import annotations
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
+import shutil
 import subprocess
 import sys
 import textwrap
@@ -12,6 +15,7 @@ import pandas as pd
 import pytest
 
 from xdplab.errors import ResultsError
+from xdplab.run.disk import disk_errors
 from xdplab.run.metrics import METRICS, frame
 from xdplab.run.rundir import RunDirectory
 
@@ -24,6 +28,69 @@ def run(tmp_path: Path) -> RunDirectory:
 def test_names_do_not_collide(tmp_path: Path, run: RunDirectory) -> None:
     again = RunDirectory.create(tmp_path, "t", run_id="cd34", plan_yaml="")
     assert again.path.name == run.path.name + "-2"
+
+
+def killed_while_made(parent: Path, after: str) -> None:
+    """Make a run in another process that is killed once it has written the line ``after`` of its journal."""
+    code = """
+        import os, pathlib, sys
+        from xdplab.run.journal import Journal
+        from xdplab.run.rundir import RunDirectory
+        append = Journal.append
+        def kill(self, event, **facts):
+            if sys.argv[2] != "nothing":
+                append(self, event, **facts)
+            if sys.argv[2] in ("nothing", event):
+                os.kill(os.getpid(), 9)
+        Journal.append = kill
+        RunDirectory.create(pathlib.Path(sys.argv[1]), "t", run_id="ab12", plan_yaml="name: t\\n",
+                            fill=lambda run: run.record("planned", trials=["x-r1"]))
+    """
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(code), str(parent), after], check=False)
+    assert done.returncode == -9
+
+
+@pytest.mark.parametrize("after", ["nothing", "created", "planned"])
+def test_a_run_that_was_killed_before_it_was_whole_is_none_and_in_no_ones_way(tmp_path: Path, after: str) -> None:
+    killed_while_made(tmp_path, after)
+    assert [p for p in tmp_path.iterdir() if not p.name.startswith(".")] == []
+    run = RunDirectory.create(tmp_path, "t", run_id="cd34", plan_yaml="")
+    assert list(tmp_path.iterdir()) == [run.path], "what the kill left is swept"
+    assert not run.path.name.endswith("-2")
+
+
+def test_a_run_that_is_being_made_is_not_swept_by_another(tmp_path: Path) -> None:
+    def fill(_run: RunDirectory) -> None:
+        RunDirectory.create(tmp_path, "other", run_id="cd34", plan_yaml="")
+
+    run = RunDirectory.create(tmp_path, "t", run_id="ab12", plan_yaml="", fill=fill)
+    assert run.run_id == "ab12"
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_a_run_that_cannot_be_filled_leaves_nothing(tmp_path: Path) -> None:
+    def fill(_run: RunDirectory) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with pytest.raises(ResultsError, match="No space left"):
+        RunDirectory.create(tmp_path, "t", run_id="ab12", plan_yaml="", fill=fill)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_empty_folder_of_that_name_is_used(tmp_path: Path, run: RunDirectory) -> None:
+    """What an earlier version left when it was killed before its journal was begun."""
+    shutil.rmtree(run.path)
+    run.path.mkdir()
+    assert RunDirectory.create(tmp_path, "t", run_id="cd34", plan_yaml="").path == run.path
+
+
+@pytest.mark.parametrize("journal", [b"", b'{"event":"created","ti'])
+def test_an_empty_journal_is_said(run: RunDirectory, journal: bytes) -> None:
+    """What an earlier version left when it was killed at its journal's first line."""
+    run.journal.path.write_bytes(journal)
+    with pytest.raises(ResultsError, match="killed before its plan was written") as told:
+        RunDirectory.open(run.path)
+    assert "remove it" in str(told.value)
 
 
 @pytest.mark.parametrize("cut", range(1, 20))
@@ -67,6 +134,48 @@ def test_a_killed_attempt_is_swept_by_the_next_writer(run: RunDirectory) -> None
     assert list((run.path / "raw").glob("*/.*")) != []
     with run.writer():
         assert list((run.path / "raw").glob("*/.*")) == []
+
+
+HALF = (
+    "manifest.json.0a1b2c3d",  # as earlier versions named them
+    "trials.parquet.0a1b2c3d.partial",
+    "figures/.throughput.svg.partial",
+    "programs/ab/.x.o.0a1b2c3d.partial",
+)
+
+
+def test_half_written_files_are_swept_and_a_persons_own_hidden_files_stay(run: RunDirectory) -> None:
+    half = [run.path / (name if "/" in name else f".{name}") for name in HALF]
+    own = [run.path / ".ipynb_checkpoints" / "notes.ipynb", run.path / ".DS_Store", run.path / ".gitignore"]
+    for path in (*half, *own):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("x")
+    with run.writer():
+        assert [p for p in half if p.exists()] == []
+        assert all(p.exists() for p in own)
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO, errno.EDQUOT])
+def test_a_disk_that_fails_in_an_attempt_is_one_error_and_the_attempt_absent(run: RunDirectory, number: int) -> None:
+    def failing() -> None:
+        with run.attempt("t-r1", 1) as raw:
+            (raw / "whole").write_text("x")
+            raise OSError(number, os.strerror(number))
+
+    with pytest.raises(ResultsError, match=os.strerror(number)) as told:
+        failing()
+    assert told.value.exit_code == 7
+    assert list((run.path / "raw" / "t-r1").iterdir()) == []
+
+
+def test_a_copy_that_fails_says_why(tmp_path: Path) -> None:
+    with pytest.raises(ResultsError, match="No space left"), disk_errors(tmp_path / "programs"):
+        raise shutil.Error([("a", "b", "[Errno 28] No space left on device: 'b'")])
+
+
+def test_an_error_that_is_not_the_disks_stays_what_it_is(tmp_path: Path) -> None:
+    with pytest.raises(ConnectionResetError), disk_errors(tmp_path):
+        raise ConnectionResetError(errno.ECONNRESET, "Connection reset by peer")
 
 
 def test_a_second_writer_is_refused(run: RunDirectory) -> None:

@@ -45,7 +45,7 @@ def test_budget_ends_the_repetition_of_a_slow_program(verify, compile_member):
     ("text", "verdict", "cause"),
     [
         (OUT_OF_BOUNDS, "rejected", "verifier's own"),
-        (HELPER, "environment", "helper"),
+        (HELPER, "rejected", "helper not available to this type"),
         (HELPER.replace('SEC("xdp")', 'SEC("2/1")'), "no_type", "type"),
     ],
 )
@@ -122,8 +122,25 @@ def test_memory_grows_with_the_program_and_is_not_timed(verify, compile_member):
         pytest.skip(large.peak_reason)
     assert large.peak_bytes > 4 * max(small.peak_bytes, 1)
     assert large.peak_bytes > 4_000_000
+    assert large.kmalloc_peak_bytes > 4 * small.kmalloc_peak_bytes > 0
+    if large.cgroup_peak_bytes is not None:  # what was allocated, followed one by one, against what was charged
+        assert large.kmalloc_peak_bytes == pytest.approx(large.cgroup_peak_bytes, rel=0.25)
     if large.cgroup_peak_bytes is not None:  # two ways to count; interrupts free others' pages meanwhile
         assert large.peak_bytes == pytest.approx(large.cgroup_peak_bytes, rel=0.3)
+
+
+def test_memory_of_a_rolled_loop_is_what_is_charged_where_pages_hide_it(verify, compile_member):
+    """Its states come from slabs that are half empty when the load begins."""
+    (program,) = verify(compile_member("double_strcmp", 100), "--watch")
+    if program.cgroup_peak_bytes is None:
+        pytest.skip(program.cgroup_reason)
+    assert program.kmalloc_peak_bytes == pytest.approx(program.cgroup_peak_bytes, rel=0.25)
+
+
+def test_each_load_has_the_kernels_own_time_and_none_is_longer_than_its_load(verify, compile_member):
+    (program,) = verify(compile_member("double_strcmp", 20), "--loads", "5")
+    assert len(program.verify_us) == len(program.load_ns) == 5
+    assert all(0 < us * 1000 <= ns for us, ns in zip(program.verify_us, program.load_ns, strict=True))
 
 
 def test_nothing_stays_loaded(verify, compile_member):

@@ -23,7 +23,7 @@ from xdplab.studies.verifier.families import FAMILIES, Member, source
 from xdplab.studies.verifier.largest import Probe, answer, search
 from xdplab.studies.verifier.points import VerifierPoint
 from xdplab.studies.verifier.prevail import Limits, Runner, find_prevails
-from xdplab.studies.verifier.rows import COLUMNS
+from xdplab.studies.verifier.rows import COLUMNS, joined
 from xdplab.studies.verifier.runs import Request, searches
 from xdplab.studies.verifier.views import FIGURES, VIEWS, view_of
 
@@ -36,13 +36,13 @@ def row(**fields: object) -> dict[str, object]:
         "run_id": "r", "trial_id": "p-r1", "repetition": 1, "verifier": "linux", "kernel": "host", "label": "Linux 6",
         "clock": "time", "corpus": "c", "object": "o", "sha256": "s", "section": "xdp", "program": "p",
         "verdict": "accepted", "insns": 10, "insns_hash": "h", "verify_ns": 1e6, "load_ns": 2e6, "loads": 3,
-        "processed_insns": 100, "peak_bytes": 1e5,
+        "processed_insns": 100, "memory_bytes": 1e5,
     }  # fmt: skip
     return base | known | fields
 
 
 def table(*rows: dict[str, object]) -> pd.DataFrame:
-    return pd.DataFrame(list(rows)).astype({c.name: c.dtype for c in COLUMNS})
+    return joined(pd.DataFrame(list(rows)).astype({c.name: c.dtype for c in COLUMNS}))
 
 
 LIMIT = 1_000_000
@@ -110,7 +110,10 @@ def test_corpora_of_folders_archives_and_executables(compile_member, tmp_path):
         archive.add(folder / "same.o", "x/same.o")
     with zipfile.ZipFile(tmp_path / "c.zip", "w") as archive:
         archive.writestr("same.o", content)
-    assert [s.name for s in collect([str(folder)])] == ["deep/a.o"]  # the same bytes once, no other machine's
+    assert [s.name for s in collect([str(folder)])] == [
+        "deep/a.o",
+        "x86.o",
+    ]  # the same bytes once; what is called .o gets a verdict
     assert [s.name for s in collect([str(tmp_path / "c.tar.gz")])] == ["x/same.o"]
     assert [s.name for s in collect([str(tmp_path / "c.zip")])] == ["same.o"]
     assert list(carve((folder / "tool").read_bytes())) == [content[: len(next(carve((folder / "tool").read_bytes())))]]
@@ -190,7 +193,7 @@ def test_acceptance_sets_the_environment_apart():
     ).set_index("programs")
     assert made.loc["accepted"].tolist() == [1, 0]
     assert made.loc["programs"].tolist() == [3, 1]
-    assert made.loc["accepted, environment apart"].tolist() == [2, 0]
+    assert made.loc["reached the verifier"].tolist() == [2, 1]
     assert made.loc["environment: helper not available"].tolist() == [1, 0]
     assert made.loc["verifier: no good"].tolist() == [0, 1]
 
@@ -209,6 +212,29 @@ def test_confusion_counts_only_what_both_judged():
     assert made.loc["PREVAIL", "Linux 6"] == 1
     assert made.loc["Linux 6", "PREVAIL"] == 0
     assert pd.isna(made.loc["Linux 6", "Linux 6"])
+
+
+def prevails(**fields: object) -> dict[str, object]:
+    return row(**{"label": "PREVAIL", "verifier": "p", "insns": None} | fields)
+
+
+def test_verifiers_that_name_a_program_differently_are_joined_by_its_section():
+    """The kernel says function, PREVAIL says section, of every object from before sections held several programs."""
+    made = table(
+        row(sha256="1", section="classifier", program="cls_main", verdict="rejected", insns=33),
+        row(sha256="2", section="xdp", program="one", verdict="rejected"),
+        row(sha256="2", section="xdp", program="two", insns=None),  # two in one section: its name alone says not which
+        row(sha256="3", section="socket", program="s", verdict="rejected"),
+        prevails(sha256="1", section="classifier", program="classifier"),
+        prevails(sha256="2", section="xdp", program="xdp"),
+        prevails(sha256="3", section="socket", program=None),
+    )
+    counts = summaries.confusion(made).set_index("refused by → accepted by")
+    assert counts.loc["Linux 6", "PREVAIL"] == 2
+    together = summaries.judged_together(made).set_index("judged by")
+    assert together.loc["Linux 6"].tolist() == [4, 2, 2]  # its own, with PREVAIL, with no other
+    assert together.loc["PREVAIL"].tolist() == [2, 3, 1]
+    assert made[made["verifier"] == "p"]["insns"].tolist() == [33, pd.NA, 10]
 
 
 def test_the_instruction_table_has_percentages_against_the_first():
@@ -251,13 +277,17 @@ def test_figures_are_drawn_or_say_why_not(tmp_path):
         view_of(FIGURES[0], table(*rows).iloc[:0])
 
 
+HELP = {
+    "section": "A new eBPF verifier\nUsage: check [OPTIONS] path [section]\n  -d,--dom,--domain DOMAIN",
+    "check": "PREVAIL is a new eBPF verifier\nUsage: check [OPTIONS] path [section] [function]\n  --domain DOMAIN",
+    "prevail": "PREVAIL is a new eBPF verifier\nUsage: prevail [OPTIONS] path [section] [function]",
+}
+
+
 def stand_in(folder: Path, name: str, body: str) -> str:
     """A command that answers as recorded: what is under test is the adapter, not PREVAIL."""
     path = folder / name
-    old = "--domain" if name == "check" else ""
-    path.write_text(
-        f'#!/bin/sh\ncase "$*" in *--help) echo "PREVAIL is a new eBPF verifier {old}"; exit 0;; esac\n{body}\n'
-    )
+    path.write_text(f"#!/bin/sh\ncase \"$*\" in *--help) echo '{HELP[name]}'; exit 0;; esac\n{body}\n")
     path.chmod(path.stat().st_mode | stat.S_IXUSR)
     return str(path)
 
@@ -282,6 +312,23 @@ def test_the_adapter_with_recorded_output_of_both_generations(bpfverify, tmp_pat
     assert 0 < passed.wall_s < 20
     assert 100_000 < passed.peak_bytes < 20_000_000  # a shell's, not the controller's
     assert (passed.analysis_s is None) == (name == "prevail")
+
+
+def test_the_generation_of_its_paper_knows_sections_alone(bpfverify, tmp_path):
+    """As of 2019: `-l` prints the sections on one line; a run takes no function."""
+    body = r'case "$*" in *-l) echo "xdp classifier ";; *xdp\ --domain=zoneCrab) echo 1,0.25,9000;; *) exit 3;; esac'
+    (prevail,) = find_prevails([f"pldi={stand_in(tmp_path, 'section', body)}"])
+    assert prevail.generation == "section"
+    runner = Runner(bpfverify, Limits(wall_s=20))
+    assert runner.programs(prevail, tmp_path / "a.o") == (("xdp", ""), ("classifier", ""))
+    run = runner.verify(prevail, tmp_path / "a.o", "xdp", "")
+    assert (run.verdict, run.analysis_s, run.resident_bytes) == ("accepted", 0.25, 9000 * 1024)
+
+
+def test_two_prevails_of_one_name_are_refused(tmp_path):
+    paths = [stand_in(tmp_path, name, "exit 0") for name in ("check", "prevail")]
+    with pytest.raises(PlanError, match="mine is named twice"):
+        find_prevails([f"mine={path}" for path in paths])
 
 
 def test_prevail_is_held_to_its_limits(bpfverify, tmp_path):

@@ -10,7 +10,7 @@ from statistics import median
 import numpy as np
 import pandas as pd
 
-from xdplab.analysis.cost_rules import cost_not_resolved, testrun_disagrees
+from xdplab.analysis.cost_rules import cost_not_resolved, testrun_disagrees, work_differs
 from xdplab.analysis.findings import Finding, Rule, files_of, points_of
 from xdplab.analysis.fit import fit_line, fits, limited_by_dut
 from xdplab.analysis.intervals import Interval, interval
@@ -292,6 +292,10 @@ NEEDED = (
     "ns_per_packet",
     "access_ns",
     "testrun_ns",
+    "access_loads",
+    "access_stores",
+    "access_chain",
+    "null_reasons",
     "latency_mean_ns",
     "queues_reached",
     "dut_cpus",
@@ -306,6 +310,7 @@ RULES: dict[str, Rule] = {
     "off the line": off_the_line,
     "test run disagrees": testrun_disagrees,
     "cost not resolved": cost_not_resolved,
+    "unequal work": work_differs,
     "repetitions form classes": repetition_classes,
     "program loads form classes": load_classes,
     "latency is a ring's fill": latency_is_a_ring,

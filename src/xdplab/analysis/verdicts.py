@@ -331,6 +331,11 @@ def say_slow_clock(row: Row) -> str | None:
     return None if known else f"time stamps come from the clock source {source}: each takes long to read"
 
 
+def say_absent_counters(row: Row) -> str | None:
+    absent = text(row, "absent_counters")
+    return f"asked for and not there: {absent}" if absent else None
+
+
 REMARKS = (
     say_who_counted,
     say_nothing_forwarded,
@@ -347,6 +352,7 @@ REMARKS = (
     say_stolen,
     say_other_work,
     say_slow_clock,
+    say_absent_counters,
 )
 
 

@@ -11,7 +11,8 @@ from types import FrameType
 import click
 
 from xdplab.cli.common import fail
-from xdplab.errors import XdplabError
+from xdplab.errors import ResultsError, XdplabError
+from xdplab.run.disk import is_of_the_disk, reason
 
 INTERRUPTED = 130
 
@@ -80,4 +81,9 @@ def main() -> None:
         sys.exit(INTERRUPTED)
     except BrokenPipeError:
         sys.exit(1)
+    except OSError as error:
+        if not is_of_the_disk(error):
+            raise
+        where = error.filename or "a file"
+        sys.exit(fail(ResultsError(f"{where} cannot be written: {reason(error)}", remedy="free some space")))
     sys.exit(result if isinstance(result, int) else 0)

@@ -102,6 +102,7 @@ DERIVED = (
     Derived("tg_rx_by_queue", partial(packets.rx_by_queue, role="tg")),
     Derived("cpu_source", partial(cpu.source, role="dut")),
     Derived("dut_cpus", cpu.at_work),
+    Derived("absent_counters", lambda readings: _absent_counters(readings)),
     *_interface_rows("dut"),
     *_interface_rows("tg"),
     *_machine_rows("", DUT_CPUS),
@@ -202,7 +203,8 @@ def _perf_rows(readings: Readings) -> list[Derived]:
 def _perf_sum(readings: Readings, event: str, scope: Scope) -> float:
     counts = [count for count in readings.perf("dut") if count.event == event]
     if not counts:
-        raise Absent(f"perf was not asked for {event}")
+        asked = event in readings.perf_events("dut")
+        raise Absent(f"perf printed no count of {event}" if asked else f"perf was not asked for {event}")
     if readings.own_cpus(scope) is not None and any(count.cpu is None for count in counts):
         raise Absent("perf summed over all CPUs, the DUT has some of them only")
     chosen = [count for count in counts if count.cpu is None or readings.chosen(scope, count.cpu)]
@@ -219,6 +221,26 @@ def _ipc(readings: Readings, scope: Scope) -> float:
     if cycles == 0:
         raise Absent("no cycle was counted")
     return _perf_sum(readings, "instructions", scope) / cycles
+
+
+def _absent_counters(readings: Readings) -> str:
+    """Return what was asked for on the DUT's machine and is not there, with the reason; alike ones told once."""
+    asked: dict[str, Callable[[], object]] = {}
+    if readings.was_asked("dut", "perf"):
+        events = readings.perf_events("dut")
+        asked |= {event: partial(_perf_sum, readings, event=event, scope=ALL_CPUS) for event in events}
+    if readings.was_asked("dut", "sar"):
+        asked["sar"] = partial(readings.sar, "dut")
+    asked |= {row.name.removeprefix("metric_"): partial(row.compute, readings) for row in _metric_rows(readings.files)}
+    names_by_reason: dict[str, list[str]] = {}
+    for name, read in asked.items():
+        try:
+            read()
+        except Absent as absent:
+            names_by_reason.setdefault(str(absent).replace(f"perf: {name} ", "perf says "), []).append(name)
+    if not names_by_reason:
+        raise Absent("every counter that was asked for is there")
+    return "; ".join(f"{', '.join(names)} ({reason})" for reason, names in names_by_reason.items())
 
 
 def _slug(event: str) -> str:

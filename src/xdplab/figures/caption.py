@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import pandas as pd
 
+from xdplab.analysis.cost_rules import unequal_work
 from xdplab.analysis.series import same_reason
 from xdplab.figures.factors import ARRANGEMENTS, FACTORS, levels
 
@@ -78,6 +79,12 @@ def _few_cpus(shown: pd.DataFrame) -> str:
     return f"More queues than the {cpus} CPU{'s' if cpus > 1 else ''} at work show the mechanism, not the scaling."
 
 
+def _unequal_work(shown: pd.DataFrame) -> str:
+    """Modes side by side whose accesses are not the same to the machine."""
+    phrases = unequal_work(shown) if {"access_loads", "accesses"} <= set(shown) else []
+    return f"Not the same work: {'; '.join(phrases)}." if phrases else ""
+
+
 def caption(
     trials: pd.DataFrame, marks: pd.DataFrame, used: Sequence[str], *more: str, interval: str = "95 % t interval"
 ) -> tuple[str, ...]:
@@ -87,5 +94,5 @@ def caption(
     """
     shown = trials[trials["verdict"].isin(["valid", "invalid"]).fillna(False).astype(bool)]
     first = "; ".join(part for part in (_lab(shown), _held(shown, used), _repetitions(marks, interval)) if part)
-    parts = (f"{first}.", *more, _few_cpus(shown), *_not_shown(trials))
+    parts = (f"{first}.", *more, _few_cpus(shown), _unequal_work(shown), *_not_shown(trials))
     return tuple(part for part in parts if part)

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from itertools import takewhile
+from itertools import dropwhile, takewhile
+from typing import Any
 
 from xdplab.formats.reading import as_object, json_of, lines_of, refuse, text_field
 
@@ -48,7 +49,8 @@ class VerifierStats:
 
 @dataclass(frozen=True)
 class VerifiedProgram:
-    """One program of one object, as bpfverify saw it. ``load_ns``: each BPF_PROG_LOAD, nanoseconds of its clock.
+    """One program of one object, as bpfverify saw it. ``load_ns``: each BPF_PROG_LOAD, nanoseconds of its clock;
+    ``verify_us``: the kernel's own word on verifying in the same loads, microseconds, None where its log has none.
 
     ``insns`` and ``insns_hash`` are null where it never came to a load; memory is in bytes, with the reason where
     null. ``complaint`` is what the log says before its statistics, or the loader's words.
@@ -65,8 +67,11 @@ class VerifiedProgram:
     cause: str | None
     error: str | None
     load_ns: tuple[int, ...]
+    verify_us: tuple[int | None, ...]
     xlated_bytes: int | None
     jited_bytes: int | None
+    kmalloc_peak_bytes: int | None
+    kmalloc_reason: str | None
     peak_bytes: int | None
     peak_reason: str | None
     cgroup_peak_bytes: int | None
@@ -91,11 +96,13 @@ _KERNEL = "libbpf: Kernel error message: "
 def last_words(log: str) -> str:
     """Return why a load failed, from the log of verifier, driver or libbpf: its last three lines at most, on one.
 
-    What comes before the last instruction is the way there; statistics and the error number said again are left out.
+    What comes before the last instruction is the way there; statistics and the error number said again are left out,
+    and so is a source line that follows the complaint.
     """
     lines = [line.strip().removeprefix(_KERNEL) for line in log.splitlines() if line.strip()]
     told = [line for line in lines if not _STATISTIC.match(line) and not _REPEATED.match(line)]
-    ending = list(takewhile(lambda line: not _INSTRUCTION.match(line), reversed(told)))
+    backwards = dropwhile(lambda line: line.startswith("; "), reversed(told))
+    ending = list(takewhile(lambda line: not _INSTRUCTION.match(line), backwards))
     return "; ".join(reversed(ending[:MOST_WORDS]))
 
 
@@ -136,8 +143,11 @@ def _program(line: str, number: int) -> VerifiedProgram:
         cause=words("cause"),
         error=words("error"),
         load_ns=_times(fields.get("load_ns", []), number),
+        verify_us=_verify_times(fields, number),
         xlated_bytes=count("xlated_bytes"),
         jited_bytes=count("jited_bytes"),
+        kmalloc_peak_bytes=count("kmalloc_peak_bytes"),
+        kmalloc_reason=words("kmalloc_reason"),
         peak_bytes=count("peak_bytes"),
         peak_reason=words("peak_reason"),
         cgroup_peak_bytes=count("cgroup_peak_bytes"),
@@ -153,3 +163,15 @@ def _times(value: object, number: int) -> tuple[int, ...]:
     if not isinstance(value, list) or not all(isinstance(t, int) and not isinstance(t, bool) for t in value):
         refuse(TOOL, "times that are no counts", line=number, text=repr(value))
     return tuple(value)
+
+
+def _verify_times(fields: dict[str, Any], number: int) -> tuple[int | None, ...]:
+    """One value per load; of a run made before bpfverify printed them, only the last load's log says one."""
+    loads = len(_times(fields.get("load_ns", []), number))
+    if "verify_us" not in fields:
+        last = parse_stats(fields.get("log") or "").verify_us
+        return (*(None for _ in range(loads - 1)), last) if loads else ()
+    values = fields["verify_us"]
+    if not isinstance(values, list) or len(values) != loads:
+        refuse(TOOL, "not one verifying time per load", line=number, text=repr(values))
+    return tuple(None if value is None else _times([value], number)[0] for value in values)

@@ -103,11 +103,13 @@ class SshProcess(StreamedProcess):
         self._channel.shutdown_write()
 
     def _kill_group(self) -> None:
-        self._group_told.wait(1.0)
+        self._group_told.wait(CONNECT_S)
         if self._group is None or self._channel.closed:
             return
+        # The leader first, by its own id: until ``timeout`` has made the group there is none, and nothing else runs.
+        # Once it has ended it starts nothing more, and the group is all that it did start.
         with contextlib.suppress(HostError):  # a dead connection: the host's own timeout ends the group
-            killer = self._owner.channel(["kill", "-s", "KILL", "--", f"-{self._group}"])
+            killer = self._owner.channel(["kill", "-s", "KILL", "--", f"{self._group}", f"-{self._group}"])
             killer.status_event.wait(1.0)
             killer.close()
 

@@ -101,8 +101,16 @@ def btf(patient: Patient) -> Row:
 
 
 def lockdown(patient: Patient) -> Row:
-    text = patient.read("/sys/kernel/security/lockdown") or "[none]"
-    mode = (re.findall(r"\[(\w+)\]", text) or ["none"])[0]
+    """What the kernel forbids even to root; unknown is not none."""
+    told = patient.read("/sys/kernel/security/lockdown")
+    tried = patient.probes.get("lockdown")
+    if told is None and tried is not None and tried["ok"]:
+        told = str(tried["found"])
+    if told is None:
+        why = "python3 is missing here" if tried is None else tried["found"]
+        remedy = "as root: `mount -t securityfs none /sys/kernel/security`, then ask again"
+        return patient.row("lockdown", f"unknown: {why}", "warn", remedy)
+    mode = (re.findall(r"\[(\w+)\]", told) or ["none"])[0]
     remedy = "boot with lockdown=integrity or none: confidentiality forbids what BPF and perf read"
     return patient.row("lockdown", mode, "warn" if mode == "confidentiality" else "ok", remedy)
 
@@ -201,6 +209,12 @@ CHECKS: tuple[Callable[[Patient], Row], ...] = (
 HOST_PROBES: tuple[tuple[str, str, Verdict, str], ...] = (
     ("jit", "BPF JIT", "missing", "`sysctl net.core.bpf_jit_enable=1`: interpreted programs are not worth measuring"),
     ("live_frames", "live frames (xdpgen's engine live)", "warn", "kernel 5.18 or newer; until then use engine afxdp"),
+    (
+        "tracing",
+        "tracing programs (fentry, fexit)",
+        "warn",
+        "nothing here needs them; lockdown or a security module may",
+    ),
     ("real_time", "real-time scheduling", "warn", "measure as root with CAP_SYS_NICE: without it ksoftirqd takes over"),
 )
 DEVICE_PROBES: tuple[tuple[str, str, Verdict, str], ...] = (

@@ -109,6 +109,16 @@ class NetnsHost:
         return self.process.stderr.read().strip()[-300:] if self.process.stderr else "ended without a word"
 
 
+def _why(done: "subprocess.CompletedProcess[str]") -> str:
+    """Return why a command failed: its own words, or how it ended where it said nothing."""
+    if words := done.stderr.strip():
+        return words
+    command = f"`{' '.join(done.args[:3])} …`"
+    if done.returncode < 0:
+        return f"{command} was killed by signal {-done.returncode} ({signal.strsignal(-done.returncode)})"
+    return f"{command} exited with {done.returncode} and said nothing"
+
+
 def _remedy(words: str) -> str | None:
     """Return the way out for the failures that are known."""
     known = {
@@ -180,7 +190,7 @@ class Keeper:
         argv = ["ip", "link", "add", *dut, "type", "veth", "peer", *tg]
         done = subprocess.run(argv, capture_output=True, text=True, check=False)
         if done.returncode:
-            raise KeeperError(f"no veth pair: {done.stderr.strip()}", _remedy(done.stderr))
+            raise KeeperError(f"no veth pair: {_why(done)}", _remedy(done.stderr))
 
     def serve(self) -> None:
         """Answer the owner until someone says ``down``, the lease ends, or a host is gone."""

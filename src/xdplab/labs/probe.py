@@ -20,8 +20,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 SYS_BPF = {"x86_64": 321, "aarch64": 280}
-PROG_LOAD, TEST_RUN, INFO_BY_FD, LINK_CREATE = 5, 10, 15, 28
+PROG_LOAD, TEST_RUN, INFO_BY_FD, RAW_TRACEPOINT_OPEN, LINK_CREATE = 5, 10, 15, 17, 28
 TYPE_XDP, ATTACH_XDP, LIVE_FRAMES = 6, 37, 1 << 1
+TYPE_TRACING, ATTACH_FENTRY = 26, 24
 MODES = {"native": 1 << 2, "generic": 1 << 1}
 XDP_DROP, XDP_PASS = 1, 2
 
@@ -130,6 +131,64 @@ def real_time(_index: int) -> str:
     return "SCHED_FIFO 5 given"
 
 
+SECURITY = Path("/sys/kernel/security")
+READ_LOCKDOWN = f"mount -t securityfs none {SECURITY} && cat {SECURITY}/lockdown"
+
+
+def lockdown(_index: int) -> str:
+    """Read the kernel's lockdown; where securityfs is not mounted, in a mount namespace of its own that has it."""
+    file = SECURITY / "lockdown"
+    if file.exists():
+        return file.read_text().strip()
+    if any(SECURITY.iterdir()):
+        return "[none]"  # securityfs is there, without lockdown: the kernel has none
+    done = subprocess.run(
+        ["unshare", "--mount", "sh", "-c", READ_LOCKDOWN], capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        words = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
+        raise OSError(0, words[-1][:120])
+    return done.stdout.strip()
+
+
+BTF = Path("/sys/kernel/btf/vmlinux")
+BTF_FUNC = 12
+# Bytes behind the 12 of each type, by kind: a fixed number, and a number a member (include/uapi/linux/btf.h).
+BTF_SIZES = {1: (4, 0), 3: (12, 0), 4: (0, 12), 5: (0, 12), 6: (0, 8), 13: (0, 8), 14: (4, 0), 15: (0, 12),
+             17: (4, 0), 19: (0, 12)}  # fmt: skip
+NEVER_CALLED = b"bpf_fentry_test1"
+
+
+def btf_function(name: bytes) -> int:
+    """Return the BTF id of a kernel function."""
+    data = BTF.read_bytes()
+    header, types, types_bytes, strings = struct.unpack_from("=4xIIII", data)
+    at, end, number = header + types, header + types + types_bytes, 0
+    while at < end:
+        number += 1
+        name_at, info, _ = struct.unpack_from("=III", data, at)
+        kind = info >> 24 & 31
+        start = header + strings + name_at
+        if kind == BTF_FUNC and data[start : start + len(name) + 1] == name + b"\0":
+            return number
+        fixed, each = BTF_SIZES.get(kind, (0, 0))
+        at += 12 + fixed + each * (info & 0xFFFF)
+    raise OSError(0, f"the kernel's BTF has no {name.decode()}")
+
+
+def tracing_program(_index: int) -> str:
+    """Attach a program to the entry of a function that nothing calls."""
+    instructions = ctypes.create_string_buffer(struct.pack("<BBhi", 0xB7, 0, 0, 0) + b"\x95" + bytes(7), 16)
+    license = ctypes.create_string_buffer(b"Dual BSD/GPL")
+    head = struct.pack("=IIQQ", TYPE_TRACING, 2, address(instructions), address(license))
+    attributes = struct.pack("=I", ATTACH_FENTRY) + bytes(36) + struct.pack("=I", btf_function(NEVER_CALLED))
+    with (
+        closing(bpf(PROG_LOAD, head.ljust(68, b"\0") + attributes)) as descriptor,
+        closing(bpf(RAW_TRACEPOINT_OPEN, struct.pack("=QI", 0, descriptor))),
+    ):
+        return "attached to a function's entry"
+
+
 @contextlib.contextmanager
 def written(path: Path, value: str, after: str | None = None) -> Iterator[None]:
     """Have a setting of the kernel's in this block; then it is as before, or ``after``."""
@@ -198,7 +257,13 @@ KERNEL_PROBES: dict[str, Callable[[int], str]] = {
     "test_bpf": module("test_bpf", "test_id=0"),
     "pktgen": module("pktgen"),
 }
-HOST_PROBES: dict[str, Callable[[int], str]] = {"jit": jit, "live_frames": live_frames, "real_time": real_time}
+HOST_PROBES: dict[str, Callable[[int], str]] = {
+    "jit": jit,
+    "live_frames": live_frames,
+    "real_time": real_time,
+    "lockdown": lockdown,
+    "tracing": tracing_program,
+}
 DEVICE_PROBES: dict[str, Callable[[int], str]] = {
     "native": attach("native"),
     "generic": attach("generic"),

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Protocol, TypeVar
 
 from xdplab.errors import HostLostError
+from xdplab.run.disk import disk_errors
 from xdplab.run.engine import in_rounds
 from xdplab.run.progress import AnyTrial, Observer
 from xdplab.run.rundir import RunDirectory
@@ -112,8 +113,8 @@ def pack(folder: Path) -> bytes:
 
 
 def unpack(data: bytes, folder: Path) -> None:
-    """Write what `pack` returned into ``folder``."""
-    with tarfile.open(fileobj=io.BytesIO(data), mode="r:gz") as archive:
+    """Write what `pack` returned into ``folder``. Raises ResultsError where the disk fails."""
+    with disk_errors(folder), tarfile.open(fileobj=io.BytesIO(data), mode="r:gz") as archive:
         archive.extractall(folder, filter="data")
 
 

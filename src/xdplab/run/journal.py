@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from xdplab.errors import ResultsError
+from xdplab.run.disk import REMEDY, reason
 
 
 class Journal:
@@ -28,10 +29,7 @@ class Journal:
                 os.fsync(file.fileno())
         except OSError as error:
             self._cut(before)
-            raise ResultsError(
-                f"{self.path} cannot be written: {error.strerror}",
-                remedy="free some space, then `xdplab resume`; what was measured is kept",
-            ) from error
+            raise ResultsError(f"{self.path} cannot be written: {reason(error)}", remedy=REMEDY) from error
 
     def _cut(self, size: int) -> None:
         if self.path.exists() and self.path.stat().st_size > size:
@@ -45,15 +43,30 @@ class Journal:
         if data and not data.endswith(b"\n"):
             os.truncate(self.path, data.rfind(b"\n") + 1)
 
-    def events(self) -> Iterator[dict[str, Any]]:
-        """Yield every whole line. Raises ResultsError for a line in the middle that is not JSON."""
-        if not self.path.exists():
-            raise ResultsError(f"{self.path} is absent", remedy="name a run directory")
-        lines = self.path.read_bytes().split(b"\n")
-        for number, line in enumerate(lines[:-1], 1):
+    def events(self, *kinds: str) -> Iterator[dict[str, Any]]:
+        """Yield every whole line, or those of these ``kinds``; the others are not parsed.
+
+        Raises ResultsError for a line in the middle that is not JSON.
+        """
+        wanted = tuple(f'{{"event":"{kind}",'.encode() for kind in kinds)
+        for number, line in enumerate(self._lines(), 1):
+            if wanted and not line.startswith(wanted):
+                continue
             try:
                 yield json.loads(line)
             except ValueError:
                 raise ResultsError(
                     f"{self.path}: line {number} is not JSON: the journal was edited or damaged"
                 ) from None
+
+    def count(self, kind: str) -> int:
+        """Return how many whole lines are of this kind."""
+        start = f'{{"event":"{kind}",'.encode()
+        return sum(line.startswith(start) for line in self._lines())
+
+    def _lines(self) -> Iterator[bytes]:
+        try:
+            with self.path.open("rb") as file:
+                yield from (line for line in file if line.endswith(b"\n"))
+        except FileNotFoundError:
+            raise ResultsError(f"{self.path} is absent", remedy="name a run directory") from None

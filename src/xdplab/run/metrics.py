@@ -87,6 +87,10 @@ forwarded_source    | str   |      | state   | whose count forwarded_pps is: tg 
 forwarded_l2_bps    | float | bit/s| rate    | forwarded_pps x frame_bytes x 8
 ns_per_packet       | float | ns   | time    | 1e9 x CPUs that do DUT work / forwarded_pps; null unless the DUT or the shared CPU is the limit
 access_ns           | float | ns   | time    | 1e9/pps(N) - 1e9/pps(0), N = 0 of the same block, repetition, engine and size, per CPU
+access_loads        | float |      | state   | machine loads per access, in the kernel's JIT image or in the user-space twin; the walk's own and the stack's among them
+access_stores       | float |      | state   | machine stores per access
+access_bytes        | float | B    | state   | bytes that these loads and stores move per access
+access_chain        | str   |      | state   | chase on x86-64 only: the operations from one load to the next, which needs it, in the machine code
 testrun_raw_ns      | float | ns   | time    | BPF_PROG_TEST_RUN of the program as this trial loaded it, the least of testrun_all_ns; null for af_xdp
 testrun_all_ns      | json  | ns   | time    | all its runs in this trial, a JSON list
 testrun_ns          | float | ns   | time    | BPF_PROG_TEST_RUN of the same program less that of N = 0
@@ -153,6 +157,7 @@ counters_missing    | str   |      | state   | readings of the DUT that are not 
 overhead_s          | float | s    | time    | wall time of the attempt beyond warm-up and windows
 kernel              | str   |      | state   | the DUT's kernel release
 metrics             | json  |      | state   | the plan's own metrics, a JSON object
+absent_counters     | str   |      | state   | counters that the plan asks for and this machine did not give, each with the reason
 null_reasons        | json  |      | state   | why a column is null, a JSON object: column to reason
 verdict             | str   |      | verdict | valid, invalid, unsupported or failed
 reason              | str   |      | verdict | why

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
-import fcntl
+import errno
 import json
+import os
+import re
 import shutil
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from datetime import date
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 import pandas as pd
 
 from xdplab.errors import ResultsError
+from xdplab.run.disk import disk_errors, locked, reason, replacing, sync
 from xdplab.run.journal import Journal
+
+_UNFINISHED = ".new"
+# Earlier versions wrote `.NAME.XXXXXXXX` where this one writes `.NAME.XXXXXXXX.partial`.
+_TEMPORARY = re.compile(r"\..+\.(partial|[0-9a-f]{8})")
+_FOLDERS = ("", "raw/*", "programs", "programs/*", "files/*", "figures", "tables")
 
 
 class RunDirectory:
@@ -24,31 +31,57 @@ class RunDirectory:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.journal = Journal(path / "journal.jsonl")
+        self._created: dict[str, Any] | None = None
 
     @classmethod
-    def create(cls, parent: Path, name: str, *, run_id: str, plan_yaml: str, **facts: Any) -> RunDirectory:
+    def create(
+        cls,
+        parent: Path,
+        name: str,
+        *,
+        run_id: str,
+        plan_yaml: str,
+        fill: Callable[[RunDirectory], None] | None = None,
+        **facts: Any,
+    ) -> RunDirectory:
         """Make ``parent/<date>-<name>`` (``-2``, ``-3`` … where it exists). Raises ResultsError.
 
+        ``fill`` writes what else the run must have, such as the line of the journal that says what it owes. The run
+        appears under its name when all of this is on the disk: a kill or a full disk before that leaves no run.
         ``facts`` go to the journal's first line; ``kind="import"`` marks a run whose tables are not derived from raw
         files of its own.
         """
-        base = f"{date.today().isoformat()}-{name}"
         try:
             parent.mkdir(parents=True, exist_ok=True)
-            path = _new_folder(parent, base)
-            (path / "plan.yaml").write_text(plan_yaml)
+            with _hidden(parent) as path:
+                run = cls(path)
+                (path / "plan.yaml").write_text(plan_yaml)
+                run.journal.append("created", run_id=run_id, **facts)
+                if fill is not None:
+                    fill(run)
+                sync(path)
+                return cls(_named(path, f"{date.today().isoformat()}-{name}"))
         except OSError as error:
-            raise ResultsError(f"no run directory can be made in {parent}: {error.strerror}") from error
-        run = cls(path)
-        run.journal.append("created", run_id=run_id, **facts)
-        return run
+            raise ResultsError(f"no run directory can be made in {parent}: {reason(error)}") from error
 
     @classmethod
     def open(cls, path: Path) -> RunDirectory:
-        """Open an existing run. Raises ResultsError where ``path`` is none."""
+        """Open an existing run. Raises ResultsError where ``path`` is none, or was killed before it had a plan."""
         if not (path / "journal.jsonl").is_file():
             raise ResultsError(f"{path} is no run directory (it has no journal.jsonl)")
-        return cls(path)
+        run = cls(path)
+        run._first()
+        return run
+
+    def _first(self) -> dict[str, Any]:
+        if self._created is None:
+            self._created = next(self.journal.events(), None)
+        if self._created is None or "run_id" not in self._created:
+            raise ResultsError(
+                f"{self.path} is no run: it was killed before its plan was written, and nothing was measured",
+                remedy=f"remove it (`rm -r {self.path}`) and start again",
+            )
+        return self._created
 
     @property
     def name(self) -> str:
@@ -56,12 +89,12 @@ class RunDirectory:
 
     @property
     def run_id(self) -> str:
-        return str(next(self.journal.events())["run_id"])
+        return str(self._first()["run_id"])
 
     @property
     def imported(self) -> bool:
         """True where the tables came from logs of others: they are read as they are, never rebuilt."""
-        return next(self.journal.events()).get("kind") == "import"
+        return self._first().get("kind") == "import"
 
     @property
     def figures(self) -> Path:
@@ -77,65 +110,115 @@ class RunDirectory:
     def attempt(self, trial_id: str, attempt: int) -> Iterator[Path]:
         """Give a scratch folder that becomes ``raw/<trial>/<attempt>`` in one step when the block ends without error.
 
-        A kill at any instant leaves the attempt's raw files whole or absent.
+        A kill at any instant leaves the attempt's raw files whole or absent; they are on the disk when this returns,
+        so that a journal line written after it never names files that a power cut took. Raises ResultsError where the
+        disk fails.
         """
         final = self.raw_dir(trial_id, attempt)
         scratch = final.with_name(f".{attempt}.partial")
-        shutil.rmtree(scratch, ignore_errors=True)
-        shutil.rmtree(final, ignore_errors=True)  # whole, but never journalled: killed between the two
-        scratch.mkdir(parents=True)
-        try:
-            yield scratch
-            scratch.rename(final)
-        finally:
+        with disk_errors(final):
             shutil.rmtree(scratch, ignore_errors=True)
+            shutil.rmtree(final, ignore_errors=True)  # whole, but never journalled: killed between the two
+            scratch.mkdir(parents=True)
+            try:
+                yield scratch
+                scratch.rename(final)
+                sync(final)
+            except BaseException:
+                shutil.rmtree(final, ignore_errors=True)
+                raise
+            finally:
+                shutil.rmtree(scratch, ignore_errors=True)
+
+    def record(self, event: str, **facts: Any) -> None:
+        """Write a journal line about files of the run: they are on the disk before it is. Raises ResultsError."""
+        sync(self.path)
+        self.journal.append(event, **facts)
 
     def write_json(self, relative: str, data: Mapping[str, Any]) -> None:
         self.write_bytes(relative, (json.dumps(data, indent=1, sort_keys=True) + "\n").encode())
 
     def write_bytes(self, relative: str, data: bytes) -> None:
         """Replace a file in one step. Raises ResultsError (full disk)."""
-        with self._replacing(relative) as scratch:
+        with replacing(self.path / relative) as scratch:
             scratch.write_bytes(data)
 
     def write_table(self, relative: str, table: pd.DataFrame) -> None:
         """Replace a parquet file in one step."""
-        with self._replacing(relative) as scratch:
+        with replacing(self.path / relative) as scratch:
             table.to_parquet(scratch, index=False, compression="zstd")
-
-    @contextmanager
-    def _replacing(self, relative: str) -> Iterator[Path]:
-        target = self.path / relative
-        scratch = target.with_name(f".{target.name}.{uuid4().hex[:8]}")
-        try:
-            target.parent.mkdir(parents=True, exist_ok=True)
-            yield scratch
-            scratch.replace(target)
-        except OSError as error:
-            raise ResultsError(f"{target} cannot be written: {error.strerror}") from error
-        finally:
-            scratch.unlink(missing_ok=True)
 
     @contextmanager
     def writer(self) -> Iterator[None]:
         """Be the only writer: mend what a kill left, refuse where another process measures into this run."""
-        with self.journal.path.open("rb") as held:
-            try:
-                fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
-                raise ResultsError(f"{self.path} is being measured by another process") from None
-            self.journal.mend()
-            for partial in self.path.glob("raw/*/.*.partial"):
-                shutil.rmtree(partial, ignore_errors=True)
+        with locked(self.journal.path) as alone:
+            if not alone:
+                raise ResultsError(f"{self.path} is being measured by another process")
+            with disk_errors(self.path):
+                self.journal.mend()
+                for temporary in _temporaries(self.path):
+                    _remove(temporary)
             yield
 
 
-def _new_folder(parent: Path, base: str) -> Path:
+def _temporaries(run: Path) -> Iterator[Path]:
+    """Yield what a kill left: half-written files and attempts."""
+    for folder in _FOLDERS:
+        for path in run.glob(f"{folder}/.*" if folder else ".*"):
+            if _TEMPORARY.fullmatch(path.name):
+                yield path
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
+
+
+@contextmanager
+def _hidden(parent: Path) -> Iterator[Path]:
+    """Give a new hidden folder in ``parent``, which is gone when the block ends, unless it was given a name.
+
+    Folders that killed processes left are removed; a living process holds its own.
+    """
+    for left in parent.glob(f".*{_UNFINISHED}"):
+        _sweep(left)
+    with ExitStack() as stack:
+        while (path := _held(parent, stack)) is None:
+            pass  # another process took it for abandoned before it was held
+        stack.callback(shutil.rmtree, path, ignore_errors=True)
+        yield path
+
+
+def _held(parent: Path, stack: ExitStack) -> Path | None:
+    path = parent / f".{os.urandom(8).hex()}{_UNFINISHED}"
+    path.mkdir()
+    try:
+        ours = stack.enter_context(locked(path))
+    except FileNotFoundError:
+        return None
+    return path if ours and path.exists() else None
+
+
+def _sweep(unfinished: Path) -> None:
+    try:
+        with locked(unfinished) as abandoned:
+            if abandoned:
+                shutil.rmtree(unfinished, ignore_errors=True)
+    except FileNotFoundError:
+        return  # its process has just given it a name
+
+
+def _named(path: Path, base: str) -> Path:
+    """Rename a folder to the first free name; an empty folder, which a kill may have left, is as good as none."""
     for number in range(1, 10_000):
-        path = parent / (base if number == 1 else f"{base}-{number}")
+        target = path.with_name(base if number == 1 else f"{base}-{number}")
         try:
-            path.mkdir()
-        except FileExistsError:
+            return path.rename(target)
+        except (FileExistsError, NotADirectoryError):
             continue
-        return path
-    raise ResultsError(f"{parent} already holds 9,999 runs named {base}")
+        except OSError as error:
+            if error.errno != errno.ENOTEMPTY:
+                raise
+    raise ResultsError(f"{path.parent} already holds 9,999 runs named {base}")

@@ -113,13 +113,19 @@ class Kind(Generic[R, P]):
         found = self.gather(request)
         plan = {"study": self.name} | json.loads(json.dumps(asdict(request)))
         text = yaml.safe_dump(plan, sort_keys=False)
-        directory = RunDirectory.create(parent, name or self.name, run_id=secrets.token_hex(4), plan_yaml=text)
-        for relative, content in found.files.items():
-            directory.write_bytes(relative, content)
-        directory.write_json("points.json", {"points": [asdict(p) for p in found.points], "notes": list(found.notes)})
-        run = StudyRun(self, directory, request, tuple(found.points), tuple(found.notes))
-        directory.journal.append("planned", trials=[t.trial_id for t in run.trials])
-        return run
+        points, notes = tuple(found.points), tuple(found.notes)
+
+        def fill(directory: RunDirectory) -> None:
+            for relative, content in found.files.items():
+                directory.write_bytes(relative, content)
+            directory.write_json("points.json", {"points": [asdict(p) for p in points], "notes": notes})
+            trials = schedule(points, request.repetitions, request.seed)
+            directory.record("planned", trials=[trial.trial_id for trial in trials])
+
+        directory = RunDirectory.create(
+            parent, name or self.name, run_id=secrets.token_hex(4), plan_yaml=text, fill=fill
+        )
+        return StudyRun(self, directory, request, points, notes)
 
     def open(self, path: Path) -> StudyRun[R, P]:
         """Open a run of this study. Raises ResultsError where ``path`` is none."""

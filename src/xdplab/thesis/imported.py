@@ -54,13 +54,17 @@ def import_thesis(
     trials = judged_import(frame(found.rows, TRIAL_COLUMNS))
     sources = sorted({path.name for path in paths})
     plan = {"name": name, "imported": "thesis", "sources": sources}
-    run = RunDirectory.create(parent, name, run_id=run_id, plan_yaml=yaml.safe_dump(plan), kind="import")
-    run.write_table(SAMPLES, found.samples)
-    run.write_table(TRIALS, trials)
-    run.write_json("anomalies.json", {"problems": [vars(problem) for problem in found.problems]})
     counts = {"logs": found.logs, "twins": found.twins, "others": found.others, "problems": len(found.problems)}
-    run.journal.append("imported", format="thesis", sources=sources, trials=len(trials), **counts)
-    run.journal.append("ended", how="imported")
+
+    def fill(run: RunDirectory) -> None:
+        run.write_table(SAMPLES, found.samples)
+        run.write_table(TRIALS, trials)
+        run.write_json("anomalies.json", {"problems": [vars(problem) for problem in found.problems]})
+        run.journal.append("imported", format="thesis", sources=sources, trials=len(trials), **counts)
+        run.journal.append("ended", how="imported")
+
+    text = yaml.safe_dump(plan)
+    run = RunDirectory.create(parent, name, run_id=run_id, plan_yaml=text, fill=fill, kind="import")
     return ImportedRun(run, found, trials)
 
 

@@ -126,6 +126,7 @@ def known_before(context: TrialContext, trial: Trial, prepared: Prepared) -> dic
         "times": context.lab.clock == "time",
         "program_hash": prepared.built.hash,
         "load": asdict(prepared.load),
+        "work": _work(trial.point, prepared),
         "settings": context.applied,
         "kernel": context.kernel,
         "rx_ring_entries": context.rx_ring_entries,
@@ -136,6 +137,11 @@ def known_before(context: TrialContext, trial: Trial, prepared: Prepared) -> dic
         "rate_requested_pps": offered_rate(trial.point, context.pdr),
         "cpus": {"dut": cpus.dut, "tg": cpus.tg, "working": working_cpus(context.lab, trial.point)},
     }
+
+
+def _work(point: Point, prepared: Prepared) -> dict[str, Any] | None:
+    found = prepared.work.get("user" if point.mode == "af_xdp" else "kernel")
+    return None if found is None else asdict(found)
 
 
 def attach(context: TrialContext, point: Point, prepared: Prepared) -> DutSide:

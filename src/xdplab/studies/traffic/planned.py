@@ -13,6 +13,7 @@ from typing import Any
 from xdplab.errors import PlanError, ResultsError
 from xdplab.plan import Arrangement, Plan, Trial, load_plan, parse_plan, points_of, schedule
 from xdplab.plan.points import select
+from xdplab.run.disk import disk_errors
 from xdplab.run.rundir import RunDirectory
 
 
@@ -27,9 +28,11 @@ def create_run(
 ) -> RunDirectory:
     """Make the run directory of ``plan`` and write down what it owes. Raises PlanError before anything is made."""
     trials = plan_trials(plan, arrangement, only)
-    run = RunDirectory.create(parent, plan.name, run_id=secrets.token_hex(4), plan_yaml="")
-    _add(run, "plan.yaml", plan, trials, lab=lab, arrangement=arrangement, only=only)
-    return run
+
+    def fill(run: RunDirectory) -> None:
+        _add(run, "plan.yaml", plan, trials, lab=lab, arrangement=arrangement, only=only)
+
+    return RunDirectory.create(parent, plan.name, run_id=secrets.token_hex(4), plan_yaml="", fill=fill)
 
 
 def extend_run(run: RunDirectory, plan: Plan, *, only: Mapping[str, str] | None = None) -> None:
@@ -76,9 +79,7 @@ def run_trials_of(run: RunDirectory) -> list[Trial]:
 
 def _add(run: RunDirectory, name: str, plan: Plan, trials: list[Trial], **facts: Any) -> None:
     run.write_bytes(name, _with_own_files(run, plan).to_yaml().encode())
-    run.journal.append(
-        "planned", plan=name, sha256=_sha256(run.path / name), trials=[t.trial_id for t in trials], **facts
-    )
+    run.record("planned", plan=name, sha256=_sha256(run.path / name), trials=[t.trial_id for t in trials], **facts)
 
 
 def _with_own_files(run: RunDirectory, plan: Plan) -> Plan:
@@ -94,9 +95,10 @@ def _with_own_files(run: RunDirectory, plan: Plan) -> Plan:
 
 def _copy(run: RunDirectory, source: Path) -> str:
     folder = run.path / "files" / _sha256(source)[:12]
-    folder.mkdir(parents=True, exist_ok=True)
-    for path in (source, *source.parent.glob("*.h")):
-        shutil.copyfile(path, folder / path.name)
+    with disk_errors(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        for path in (source, *source.parent.glob("*.h")):
+            shutil.copyfile(path, folder / path.name)
     return (folder / source.name).relative_to(run.path).as_posix()
 
 

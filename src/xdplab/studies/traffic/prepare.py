@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 from xdplab.deploy.native import build_tool, build_workload
+from xdplab.errors import HostError, HostLostError
 from xdplab.generators import XDPGEN, Adapter, moongen
 from xdplab.generators.moongen import install
 from xdplab.hosts import Host, LocalHost
@@ -19,14 +22,20 @@ from xdplab.programs import (
     LoadReport,
     ProgramSpec,
     UserProgram,
+    Work,
     build,
     cache_directory,
+    kernel_work,
     load_report,
     prove,
     prove_user,
+    user_work,
 )
+from xdplab.run.disk import disk_errors
 from xdplab.run.rundir import RunDirectory
 from xdplab.studies.traffic.dut import OnDut
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -45,11 +54,12 @@ class Tools:
 
 @dataclass(frozen=True)
 class Prepared:
-    """One program, proved, loaded once, and lying on the DUT."""
+    """One program, proved, loaded once, and lying on the DUT; ``work``: what an access is to the machine, by side."""
 
     built: BuiltProgram
     load: LoadReport
     on_dut: OnDut
+    work: Mapping[str, Work]
     frames_on_tg: str | None = None
 
 
@@ -110,29 +120,49 @@ def native_dir(lab: Lab) -> str:
 
 
 def prepare_programs(
-    lab: Lab, run: RunDirectory, tools: Tools, trials: Iterable[Trial]
+    lab: Lab, run: RunDirectory, tools: Tools, trials: Iterable[Trial], *, retries: int = 0
 ) -> dict[ProgramFactors, Prepared]:
     """Build, prove and load every program of ``trials`` before any is measured.
 
-    Raises ProgramError: in the compiler's words, in the verifier's, or because a proof found another N.
+    A tool that dies on its host is started again, up to ``retries`` times per program. Raises ProgramError: in the
+    compiler's words, in the verifier's, or because a proof found another N.
     """
     points: dict[ProgramFactors, list[Point]] = {}
     for trial in trials:
         points.setdefault(trial.point.program, []).append(trial.point)
-    return {factors: _prepare(lab, run, tools, factors, used) for factors, used in points.items()}
+    return {
+        factors: tried_again(retries, partial(_prepare, lab, run, tools, factors, used))
+        for factors, used in points.items()
+    }
+
+
+def tried_again(retries: int, work: Callable[[], T]) -> T:
+    """Return what ``work`` returns; a host's failure, unless the host is gone, costs one of ``retries``."""
+    for _ in range(retries):
+        try:
+            return work()
+        except HostLostError:
+            raise
+        except HostError:
+            continue
+    return work()
 
 
 def _prepare(lab: Lab, run: RunDirectory, tools: Tools, factors: ProgramFactors, points: Sequence[Point]) -> Prepared:
     built = build(program_of(factors), cache_directory())
     folder = f"{lab.work_dir(lab.dut)}/programs/{built.hash}"
     load = load_report(lab.dut, tools.xdpload, built, folder)
+    work: dict[str, Work] = {}
     if isinstance(built.program, ProgramSpec):
         prove(built, lab.dut, xdpload=tools.xdpload, folder=folder)
+        work["kernel"] = kernel_work(built, jit=load.jit, machine=lab.dut.run(["uname", "-m"]).text.strip())
     on_dut = _ship(lab, built, folder)
-    if any(point.mode == "af_xdp" for point in points):
-        on_dut = _ship_twin(lab, built, folder, on_dut)
-    built.copy_to(run.program_dir(built.hash))
-    return Prepared(built, load, on_dut, _ship_frames(lab, factors))
+    if isinstance(built.program, ProgramSpec) and any(point.mode == "af_xdp" for point in points):
+        on_dut, work["user"] = _ship_twin(lab, built, built.program, folder, on_dut)
+    built.add("work.json", json.dumps({side: asdict(one) for side, one in work.items()}, indent=1) + "\n")
+    with disk_errors(run.program_dir(built.hash)):
+        built.copy_to(run.program_dir(built.hash))
+    return Prepared(built, load, on_dut, work, _ship_frames(lab, factors))
 
 
 def _ship(lab: Lab, built: BuiltProgram, folder: str) -> OnDut:
@@ -151,16 +181,14 @@ def _ship_frames(lab: Lab, factors: ProgramFactors) -> str | None:
     return there
 
 
-def _ship_twin(lab: Lab, built: BuiltProgram, folder: str, on_dut: OnDut) -> OnDut:
+def _ship_twin(lab: Lab, built: BuiltProgram, spec: ProgramSpec, folder: str, on_dut: OnDut) -> tuple[OnDut, Work]:
     """Compile the same workload for the DUT's user space, and prove the machine code that came out of it."""
-    if not isinstance(built.program, ProgramSpec):
-        return on_dut
-    source = built.user_source.read_text()
-    workload = build_workload(lab.dut, source, native_dir(lab), flags=USER_FLAGS)
-    counts = prove_user(lab.dut.get(workload), built.program)
+    workload = build_workload(lab.dut, built.user_source.read_text(), native_dir(lab), flags=USER_FLAGS)
+    library = lab.dut.get(workload)
+    counts = prove_user(library, spec)
     built.add("proof_user.json", json.dumps([asdict(count) for count in counts], indent=1) + "\n")
     state = None
     if built.user_state is not None:
         state = f"{folder}/{built.user_state.name}"
         lab.dut.put(built.user_state, state)
-    return replace(on_dut, workload=workload, workload_init=state)
+    return replace(on_dut, workload=workload, workload_init=state), user_work(library, spec)

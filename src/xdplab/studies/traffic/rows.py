@@ -47,6 +47,7 @@ _SAME = (
     "dut_rx_packets",
     "dut_tx_packets",
     "dut_cpus",
+    "absent_counters",
 )
 _PERF = ("cycles", "instructions", "ipc", "branches", "branch_misses", "l1d_loads", "l1d_misses")
 
@@ -74,6 +75,7 @@ def attempt_rows(run: RunDirectory, trial: Trial, attempt: Attempt) -> AttemptRo
         **trial.point.factors(),
         **_rate_asked(facts),
         **_program(facts),
+        **_work(facts, reasons),
         **_deployment(facts),
         **_limits(facts, reasons),
     }
@@ -128,6 +130,15 @@ def _program(facts: Mapping[str, Any]) -> Row:
     names = {"program_insns": "xlated_insns", "helper_inlined": "lookup_inlined"}
     names |= {"verified_insns": "verified_insns", "jited_bytes": "jited_bytes"}
     return known | {column: load.get(name) for column, name in names.items()}
+
+
+def _work(facts: Mapping[str, Any], reasons: dict[str, str]) -> Row:
+    """What one access is to the machine; runs of older versions and users' programs do not tell."""
+    work = facts.get("work") or {"missing": "not recorded"}
+    if work["missing"] is not None:
+        reasons["access_loads"] = work["missing"]
+        return {}
+    return {f"access_{name}": work[name] for name in ("loads", "stores", "bytes", "chain")}
 
 
 def _deployment(facts: Mapping[str, Any]) -> Row:

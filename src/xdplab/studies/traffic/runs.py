@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pandas as pd
@@ -74,7 +74,7 @@ def discarded_if_nothing_began(run: RunDirectory) -> Iterator[None]:
         yield
     except XdplabError:
         if not any(event["event"] in ("started", "finished") for event in run.journal.events()):
-            shutil.rmtree(run.path)
+            shutil.rmtree(run.path, ignore_errors=True)
         raise
 
 
@@ -88,8 +88,11 @@ def execute(run: RunDirectory, lab: Lab, observer: Observer) -> RunState:
                 _write_manifest(run, lab, "before")
                 state = run_trials(run, trials, study, observer, retries=plan.trial.retries, pause_s=plan.trial.pause_s)
                 _write_manifest(run, lab, "after")
-        finally:
-            derive_tables(run)
+        except BaseException:
+            with suppress(XdplabError):  # a full disk must not hide what happened first
+                derive_tables(run)
+            raise
+        derive_tables(run)
     return state
 
 

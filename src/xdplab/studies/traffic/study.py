@@ -100,7 +100,7 @@ class TrialStudy:
                 lab=lab,
                 plan=self._plan,
                 tools=tools,
-                programs=prepare_programs(lab, run, tools, self._trials),
+                programs=prepare_programs(lab, run, tools, self._trials, retries=self._plan.trial.retries),
                 dut_probe=counters.install(lab.dut, "dut", lab.dut_interface, f"{lab.work_dir(lab.dut)}/counters"),
                 tg_probe=counters.install(lab.tg, "tg", lab.tg_interface, f"{lab.work_dir(lab.tg)}/counters"),
                 run_id=run.run_id,
@@ -129,7 +129,8 @@ class TrialStudy:
         _take_port(self._lab, stack)
 
     def _prepared(self, trials: Sequence[Trial]) -> dict[ProgramFactors, Prepared]:
-        return prepare_programs(self._lab, self._run, self._context.tools, trials)
+        retries = self._plan.trial.retries
+        return prepare_programs(self._lab, self._run, self._context.tools, trials, retries=retries)
 
     def enter_block(self, trials: Sequence[Trial]) -> None:
         ends = endpoints(self._lab)

@@ -17,6 +17,8 @@ from xdplab.studies.verifier.families import Member, source
 
 SYSTEM_FOLDERS = ("/usr/lib/bpf", "/usr/lib/*/bpf", "/usr/libexec/bpf", "/usr/local/lib/bpf", "/usr/share/bpf")
 SYSTEM = "system"
+TESTBED = "testbed"
+"""The corpus of the XDP lab's own programs."""
 SYSTEM_TOOLS = ("/usr/sbin", "/usr/lib/systemd")
 """Whose executables carry objects: bpfcc's libbpf-tools, systemd."""
 
@@ -64,19 +66,20 @@ def is_bpf(content: bytes) -> bool:
 
 def _of_path(path: Path) -> Iterator[Subject]:
     if path.is_dir():
-        yield from _kept(path.name or str(path), _files(path))
+        yield from _subjects(path.name or str(path), _files(path))
     elif path.is_file() and path.suffix != ".o" and tarfile.is_tarfile(path):
-        yield from _kept(path.name, _of_tar(path))
+        yield from _subjects(path.name, _of_tar(path))
     elif path.is_file() and path.suffix != ".o" and zipfile.is_zipfile(path):
-        yield from _kept(path.name, _of_zip(path))
+        yield from _subjects(path.name, _of_zip(path))
     elif path.is_file():
         yield Subject("files", path.name, path.read_bytes())  # what it is, its verdict will say
     else:
         raise PlanError(f"{path}: no such file or directory")
 
 
-def _kept(corpus: str, files: Iterable[tuple[str, bytes]]) -> Iterator[Subject]:
-    return (Subject(corpus, name, content) for name, content in files if is_bpf(content))
+def _subjects(corpus: str, files: Iterable[tuple[str, bytes]]) -> Iterator[Subject]:
+    """Every file that is called an object: a damaged one gets a verdict too."""
+    return (Subject(corpus, name, content) for name, content in files)
 
 
 def carve(content: bytes) -> Iterator[bytes]:
@@ -129,7 +132,8 @@ def _system() -> Iterator[Subject]:
     """Return the objects that packages of this system brought."""
     for pattern in (*SYSTEM_FOLDERS, *SYSTEM_TOOLS):
         for folder in sorted(Path("/").glob(pattern.lstrip("/"))):
-            yield from _kept(SYSTEM, ((f"{folder.name}/{name}", content) for name, content in _files(folder)))
+            found = ((f"{folder.name}/{name}", content) for name, content in _files(folder) if is_bpf(content))
+            yield from _subjects(SYSTEM, found)
 
 
 def generated(
@@ -151,4 +155,4 @@ def testbed(accesses: Iterable[int], cache_dir: Path) -> Iterator[Subject]:
         for n in accesses:
             spec = ProgramSpec(workload, n)
             content = build(spec, cache_dir).object.read_bytes()
-            yield Subject("testbed", f"{workload}-{spec.op} N={n}", content)
+            yield Subject(TESTBED, f"{workload}-{spec.op} N={n}", content)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 from collections.abc import Sequence
@@ -14,9 +15,10 @@ from xdplab.formats.reading import as_object, json_of
 from xdplab.hosts.local import LocalHost
 from xdplab.studies.verifier.prevail_output import TOOL, Generation, PrevailAnswer, parse_answer, parse_list
 
-COMMANDS: tuple[Generation, ...] = ("prevail", "check")
-_HELP = "PREVAIL is a new eBPF verifier"
+COMMANDS = ("prevail", "check")
+_HELP = "eBPF verifier"
 _OLD_OPTION = "--domain"
+_BY_FUNCTION = re.compile(r"\bfunction\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -59,7 +61,11 @@ class PrevailRun:
 def find_prevails(given: Sequence[str] = ()) -> list[Prevail]:
     """Return those named (PATH or NAME=PATH), else those on PATH. Raises PlanError for a name that is none."""
     if given:
-        return [_named(text) for text in given]
+        named = [_named(text) for text in given]
+        twice = sorted({p.name for p in named if sum(q.name == p.name for q in named) > 1})
+        if twice:
+            raise PlanError(f"--prevail: {', '.join(twice)} is named twice", remedy="write NAME=PATH for each")
+        return named
     found = [(command, shutil.which(command)) for command in COMMANDS]
     answers = [_identify(command, path) for command, path in found if path]
     return [prevail for prevail in answers if prevail is not None]
@@ -75,14 +81,16 @@ def _named(text: str) -> Prevail:
 
 
 def _identify(name: str, path: str) -> Prevail | None:
-    """``check`` is also the name of other tools: what says it is PREVAIL is its help."""
+    """``check`` is also the name of other tools. Its help says what it is, and what it can do says how it is asked."""
     try:
         done = subprocess.run([path, "--help"], capture_output=True, text=True, timeout=10, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return None
     if _HELP not in done.stdout:
         return None
-    generation: Generation = "check" if _OLD_OPTION in done.stdout else "prevail"
+    generation: Generation = "prevail"
+    if _OLD_OPTION in done.stdout:
+        generation = "check" if _BY_FUNCTION.search(done.stdout) else "section"
     return Prevail(name or f"PREVAIL ({Path(path).name})", path, generation)
 
 
@@ -94,13 +102,16 @@ class Runner:
         self._limits = limits
 
     def programs(self, prevail: Prevail, path: Path) -> tuple[tuple[str, str], ...]:
-        """Return the (section, function) pairs that PREVAIL finds in an object; none where it cannot read it."""
-        return parse_list(self._run([prevail.path, str(path), "-l"])[0])
+        """Return the (section, function) pairs that PREVAIL finds in an object; none where it cannot read it.
+
+        The first generation knows sections alone: its functions are empty.
+        """
+        return parse_list(prevail.generation, self._run([prevail.path, str(path), "-l"])[0])
 
     def verify(self, prevail: Prevail, path: Path, section: str, function: str) -> PrevailRun:
         """Run PREVAIL on one program. A run over its limits is a verdict, ``complexity``, not an error."""
-        argv = [prevail.path, str(path), section, function]
-        argv += [f"{_OLD_OPTION}=zoneCrab"] if prevail.generation == "check" else []
+        argv = [prevail.path, str(path), section, *([function] if function else [])]
+        argv += [] if prevail.generation == "prevail" else [f"{_OLD_OPTION}=zoneCrab"]
         stdout, stderr, used = self._run(argv)
         over = self._over(stderr, used)
         answer = over or parse_answer(prevail.generation, stdout, stderr, used["exit_code"])

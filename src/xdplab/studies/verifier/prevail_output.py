@@ -1,7 +1,8 @@
-"""What PREVAIL prints, in both generations of its command line.
+"""What PREVAIL prints, in the three generations of its command line.
 
-* ``check FILE SECTION [FUNCTION] --domain=zoneCrab`` (until 2025): one line ``1,0.012,4512``: accepted or not,
-  seconds of the analysis, resident kB. ``-l`` lists ``section=… function=…`` lines.
+* ``check FILE SECTION --domain=zoneCrab`` (2019, as in its paper, until May 2024): one line ``1,0.012,4512``: accepted
+  or not, seconds of the analysis, resident kB. ``-l`` lists the sections on one line, with blanks between.
+* ``check FILE SECTION [FUNCTION] --domain=zoneCrab`` (until 2025): the same; ``-l`` lists ``section=… function=…``.
 * ``prevail FILE SECTION FUNCTION`` (2026): ``PASS: section/function`` or ``FAIL: …`` and the first error; exit codes
   0 passed, 1 failed or not readable, 2 its own bug, 64 no such program. Neither time nor memory.
 """
@@ -15,7 +16,7 @@ from typing import Literal
 from xdplab.formats.reading import refuse
 
 TOOL = "PREVAIL"
-Generation = Literal["check", "prevail"]
+Generation = Literal["section", "check", "prevail"]
 Answer = Literal["accepted", "rejected", "complexity", "loader"]
 
 _ROW = re.compile(r"^([01]),([0-9.eE+-]+),(\d+)$", re.MULTILINE)
@@ -36,14 +37,16 @@ class PrevailAnswer:
     resident_kb: int | None
 
 
-def parse_list(text: str) -> tuple[tuple[str, str], ...]:
-    """Return the (section, function) pairs of an object, as ``-l`` prints them in both generations."""
+def parse_list(generation: Generation, text: str) -> tuple[tuple[str, str], ...]:
+    """Return the (section, function) pairs that ``-l`` prints; the first generation has no functions."""
+    if generation == "section":
+        return tuple((section, "") for section in text.split())
     return tuple((section, function) for section, function in _LISTED.findall(text))
 
 
 def parse_answer(generation: Generation, stdout: str, stderr: str, exit_code: int) -> PrevailAnswer:
     """Return what one run said. Raises FormatError where it is nothing PREVAIL says."""
-    reader = {"check": _old_answer, "prevail": _new_answer}[generation]
+    reader = {"section": _old_answer, "check": _old_answer, "prevail": _new_answer}[generation]
     return reader(stdout, stderr, exit_code)
 
 

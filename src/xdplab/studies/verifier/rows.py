@@ -20,6 +20,7 @@ from xdplab.studies.verifier.largest import Probe, answer
 from xdplab.studies.verifier.points import LINUX, VerifierTrial
 from xdplab.studies.verifier.study import PREVAIL_RAW, PROBES, TIMED, WATCHED
 
+PROGRAM_ID = "program_id"
 NOT_TIME = "a guest that counts instructions has no time"
 NOT_COUNTED = "time, not instructions"
 
@@ -38,6 +39,7 @@ COLUMNS = (
     Column("sha256", "string", "of the object's bytes", "factor"),
     Column("section", "string", "ELF section of the program", "factor"),
     Column("program", "string", "its function", "factor"),
+    Column("program_id", "string", "object, section and function as the kernel has them: joins verifiers", "factor"),
     Column("program_type", "string", "as libbpf names it", "factor"),
     Column("loader", "string", "libbpf or raw (objects that libbpf 1.0 does not take)", "factor"),
     Column("family", "string", "of a generated program", "factor"),
@@ -53,19 +55,31 @@ COLUMNS = (
     Column("cause", "string", "why not accepted", "verdict"),
     Column("complaint", "string", "the verifier's or loader's own last words", "verdict"),
     Column("loads", "Int64", "loads (or PREVAIL runs) behind the times", "count"),
-    Column("load_ns", "Float64", "median of BPF_PROG_LOAD; of PREVAIL's process, wall", "time"),
+    Column("load_ns", "Float64", "median over the loads of BPF_PROG_LOAD; of PREVAIL's process, wall", "time"),
     Column("load_instructions", "Float64", "the same where the clock counts instructions", "count"),
-    Column("verify_ns", "Float64", "the kernel's own word (µs steps); PREVAIL (old): of its analysis", "time"),
+    Column(
+        "verify_ns",
+        "Float64",
+        "median of the kernel's word on the same loads (µs steps); PREVAIL (old): its analysis",
+        "time",
+    ),
     Column("verify_instructions", "Float64", "the same where the clock counts instructions", "count"),
-    Column("rest_ns", "Float64", "load less verifying: JIT, allocation, the system call (null from 7.2 on)", "time"),
+    Column(
+        "rest_ns",
+        "Float64",
+        "median of load less verifying: JIT, allocation, system call (null from 7.2 on)",
+        "time",
+    ),
     Column("user_ns", "Float64", "PREVAIL: user time of its process", "time"),
     Column("processed_insns", "Int64", "instructions the verifier looked at", "count"),
     Column("total_states", "Int64", "states it made", "count"),
     Column("peak_states", "Int64", "states it held at once", "count"),
     Column("max_states_per_insn", "Int64", "of one instruction", "count"),
     Column("branches", "Int64", "calls of push_stack(); null where the compiler inlined it", "count"),
-    Column("peak_bytes", "Float64", "page tracepoints; PREVAIL: of its process", "memory"),
+    Column("memory_bytes", "Float64", "most held at once: by kmalloc less kfree; PREVAIL: by its process", "memory"),
+    Column("peak_bytes", "Float64", "page tracepoints: slabs that are filled later are missing", "memory"),
     Column("cgroup_peak_bytes", "Float64", "memory control group", "memory"),
+    Column("memory_reason", "string", "why memory_bytes is null", "verdict"),
     Column("peak_reason", "string", "why peak_bytes is null", "verdict"),
     Column("cgroup_reason", "string", "why cgroup_peak_bytes is null", "verdict"),
     Column("branches_reason", "string", "why branches is null", "verdict"),
@@ -84,19 +98,28 @@ def table_of(run: RunDirectory, trials: Iterable[VerifierTrial]) -> pd.DataFrame
         for attempt in read_state(run).last.values()
         for row in _rows(run, by_id[attempt.trial_id], attempt)
     ]
-    return _with_sizes(typed(rows, COLUMNS))
+    return joined(typed(rows, COLUMNS))
 
 
-def _with_sizes(table: pd.DataFrame) -> pd.DataFrame:
-    """PREVAIL tells no program's size: it is the one the kernel was handed, of the same object and section."""
-    known = table[table["insns"].notna()].drop_duplicates(["sha256", "section", "program"])
-    by_name = known.set_index(["sha256", "section", "program"])["insns"].to_dict()
-    alone = known[~known.duplicated(["sha256", "section"], keep=False)]
-    by_section = alone.set_index(["sha256", "section"])["insns"].to_dict()
-    for at in table.index[table["insns"].isna() & table["verifier"].ne(LINUX)]:
-        sha, section, program = table.loc[at, ["sha256", "section", "program"]]
-        table.loc[at, "insns"] = by_name.get((sha, section, program), by_section.get((sha, section), pd.NA))
-    return table
+def joined(table: pd.DataFrame) -> pd.DataFrame:
+    """Return the table with `PROGRAM_ID`, and with the kernel's instruction count for PREVAIL, which tells none.
+
+    The kernel knows a program by its function; PREVAIL calls old programs after their section. Where the kernel sees
+    one program in the section of an object, that is the one.
+    """
+    names = ["sha256", "section", "program"]
+    linux = table[table["verifier"] == LINUX].drop_duplicates(names)
+    alone = linux[~linux.duplicated(["sha256", "section"], keep=False)]
+    by_section = alone.set_index(["sha256", "section"])["program"].to_dict()
+    by_name = set(linux[names].itertuples(index=False, name=None))
+    keys = [
+        key if key in by_name else (*key[:2], by_section.get(key[:2], key[2]))
+        for key in table[names].itertuples(index=False, name=None)
+    ]
+    ids = pd.array(["/".join("" if pd.isna(part) else part for part in key) for key in keys], dtype="string")
+    named = table.assign(**{PROGRAM_ID: ids})
+    sizes = named[named["insns"].notna()].drop_duplicates(PROGRAM_ID).set_index(PROGRAM_ID)["insns"]
+    return named.assign(insns=named["insns"].fillna(named[PROGRAM_ID].map(sizes).astype("Int64")))
 
 
 def largest_of(run: RunDirectory, trials: Iterable[VerifierTrial]) -> pd.DataFrame:
@@ -148,10 +171,13 @@ def _median(values: Iterable[int]) -> float | None:
 
 def _program(program: VerifiedProgram, clock: str, release: str) -> dict[str, Any]:
     stats, load = program.stats, _median(program.load_ns)
-    verify = None if stats.verify_us is None else stats.verify_us * 1000.0
+    verifying = [None if us is None else us * 1000 for us in program.verify_us]
+    known = [ns for ns in verifying if ns is not None]
+    verify = _median(known) if len(known) == len(program.load_ns) else None  # of the same loads as load_ns, or null
     timed = clock == "time"
     together = _version(release) >= JIT_INSIDE_SINCE
-    rest = None if load is None or verify is None or together else max(load - verify, 0.0)
+    whole = zip(program.load_ns, known, strict=True) if verify is not None and not together else ()
+    rest = _median(ns - own for ns, own in whole)
     return {
         "section": program.section,
         "program": program.name,
@@ -183,21 +209,23 @@ def _version(release: str) -> tuple[int, ...]:
 
 def _watched(program: VerifiedProgram | None) -> dict[str, Any]:
     if program is None:
-        return dict.fromkeys(("peak_reason", "cgroup_reason"), "the watched load did not come to it")
+        reasons = ("memory_reason", "peak_reason", "cgroup_reason")
+        return dict.fromkeys(reasons, "the watched load did not come to it")
     names = ("peak_bytes", "peak_reason", "cgroup_peak_bytes", "cgroup_reason", "branches", "branches_reason")
-    return {name: getattr(program, name) for name in names}
+    found = {name: getattr(program, name) for name in names}
+    return found | {"memory_bytes": program.kmalloc_peak_bytes, "memory_reason": program.kmalloc_reason}
 
 
 def _prevail(run: Mapping[str, Any]) -> dict[str, Any]:
     analysis = run["analysis_s"]
     return {
         "section": run["section"],
-        "program": run["name"],
+        "program": run["name"] or None,
         "verdict": run["verdict"],
         "cause": run["cause"],
         "loads": 1,
         "load_ns": run["wall_s"] * 1e9,
         "verify_ns": None if analysis is None else analysis * 1e9,
         "user_ns": run["user_s"] * 1e9,
-        "peak_bytes": run["peak_bytes"],
+        "memory_bytes": run["peak_bytes"],
     }

@@ -8,6 +8,7 @@ from collections.abc import Callable
 import pandas as pd
 
 from xdplab.studies.tables import Table
+from xdplab.studies.verifier.corpora import TESTBED
 from xdplab.studies.verifier.points import LINUX
 
 PROGRAM = ["sha256", "section", "program"]
@@ -35,15 +36,20 @@ def corpora(table: pd.DataFrame) -> pd.DataFrame:
 def acceptance(table: pd.DataFrame) -> pd.DataFrame:
     """Return a column a verifier: programs accepted of those it saw, then each cause of refusal with its count.
 
-    Environment apart from verifier: the last row counts what would be accepted if only the machine were another.
+    Environment apart from verifier: ``reached the verifier`` leaves out what the machine or the loader stopped before.
     """
     rows = first_of_each(table)
     labels = list(dict.fromkeys(rows["label"]))
     out = {label: _one_column(rows[rows["label"] == label]) for label in labels}
     frame = pd.DataFrame(out)
-    first, last = ["accepted", "programs"], ["accepted, environment apart"]
-    middle = sorted(set(frame.index) - {*first, *last})
-    return frame.loc[[*first, *middle, *last]].fillna(0).astype(int).rename_axis("programs").reset_index()
+    first = ["accepted", "reached the verifier", "programs"]
+    return (
+        frame.loc[[*first, *sorted(set(frame.index) - set(first))]]
+        .fillna(0)
+        .astype(int)
+        .rename_axis("programs")
+        .reset_index()
+    )
 
 
 def _one_column(rows: pd.DataFrame) -> dict[str, int]:
@@ -51,8 +57,8 @@ def _one_column(rows: pd.DataFrame) -> dict[str, int]:
     kind = refused["verdict"].isin(ENVIRONMENT).map({True: "environment", False: "verifier"})
     causes = (kind + ": " + refused["cause"].fillna("?").map(general)).value_counts().to_dict()
     accepted = int((rows["verdict"] == "accepted").sum())
-    beside = int(refused["verdict"].isin(ENVIRONMENT).sum())
-    whole = {"accepted": accepted, "programs": len(rows), "accepted, environment apart": accepted + beside}
+    stopped = int(refused["verdict"].isin(ENVIRONMENT).sum())
+    whole = {"accepted": accepted, "reached the verifier": len(rows) - stopped, "programs": len(rows)}
     return whole | {str(cause): int(count) for cause, count in causes.items()}
 
 
@@ -79,14 +85,10 @@ def general(cause: str) -> str:
 def confusion(table: pd.DataFrame) -> pd.DataFrame:
     """Return how many programs the verifier of a row refuses that the verifier of a column accepts; empty for one.
 
-    Only what both judged counts: what a machine lacks is no verdict of its verifier.
+    Only what both judged counts: what a machine lacks is no verdict of its verifier. `judged_together` says how many
+    programs that are.
     """
-    rows = first_of_each(table)
-    judged = rows[~rows["verdict"].isin(ENVIRONMENT)]
-    wide = judged.assign(key=_program_key(judged)).pivot_table(
-        index="key", columns="label", values="verdict", aggfunc="first"
-    )
-    labels = [label for label in dict.fromkeys(rows["label"]) if label in wide]
+    wide, labels = _judged(table)
     if len(labels) < 2:
         return pd.DataFrame()
     refused = {label: wide[label].notna() & wide[label].ne("accepted") for label in labels}
@@ -97,8 +99,24 @@ def confusion(table: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(counts, index=pd.Index(labels, name="refused by → accepted by"), dtype="Int64").reset_index()
 
 
-def _program_key(rows: pd.DataFrame) -> pd.Series:
-    return rows["sha256"] + "/" + rows["section"].fillna("") + "/" + rows["program"].fillna("")
+def _judged(table: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
+    """Return the verdicts, a row per program and a column per verifier, and the verifiers in their order."""
+    rows = first_of_each(table)
+    judged = rows[~rows["verdict"].isin(ENVIRONMENT)]
+    wide = judged.pivot_table(index="program_id", columns="label", values="verdict", aggfunc="first")
+    return wide, [label for label in dict.fromkeys(rows["label"]) if label in wide]
+
+
+def judged_together(table: pd.DataFrame) -> pd.DataFrame:
+    """Return how many programs the verifiers of row and column both judged; ``alone``: those that no other judged."""
+    wide, labels = _judged(table)
+    if len(labels) < 2:
+        return pd.DataFrame()
+    there = wide[labels].notna()
+    counts = {column: [int((there[row] & there[column]).sum()) for row in labels] for column in labels}
+    alone = [int((there[row] & (there.sum(axis=1) == 1)).sum()) for row in labels]
+    frame = pd.DataFrame(counts | {"alone": alone}, index=pd.Index(labels, name="judged by"), dtype="Int64")
+    return frame.reset_index()
 
 
 def instruction_counts(table: pd.DataFrame) -> pd.DataFrame:
@@ -135,17 +153,38 @@ def headline(largest: pd.DataFrame) -> pd.DataFrame:
     return wide.astype("Int64").rename_axis("compiled by", axis=0).rename_axis(None, axis=1).reset_index()
 
 
+def is_generated(table: pd.DataFrame) -> pd.Series:
+    """Return which rows are of programs that this project wrote: families and the testbed's, not somebody's corpus."""
+    return (table["family"].notna() | table["corpus"].eq(TESTBED)).astype(bool)
+
+
 TABLES: dict[str, tuple[str, Callable[[pd.DataFrame], pd.DataFrame]]] = {
     "corpora": ("What was verified", corpora),
     "acceptance": ("Programs accepted, and the causes of refusal", acceptance),
     "confusion": ("Programs that the verifier of a row refuses and that of a column accepts", confusion),
+    "judged": ("Programs that two verifiers both judged: what the table before counts among", judged_together),
     "instructions": ("Instructions of double_strcmp by compiler and instruction set", instruction_counts),
 }
 
 
+APART = ("acceptance", "confusion", "judged")
+
+
 def tables_of(table: pd.DataFrame, largest: pd.DataFrame) -> dict[str, Table]:
-    """Return every table; one without content is empty."""
-    made = {name: Table(title, build(table)) for name, (title, build) in TABLES.items()} if len(table) else {}
+    """Return every table; one without content is empty.
+
+    What was accepted is told of corpora and of generated programs apart: sizes are chosen to reach the limits.
+    """
+    own = is_generated(table)
+    made = {}
+    for name, (title, build) in TABLES.items() if len(table) else ():
+        if name not in APART:
+            made[name] = Table(title, build(table))
+            continue
+        if not own.all():
+            made[name] = Table(title, build(table[~own]))
+        if own.any():
+            made[f"{name}-generated"] = Table(f"{title}: generated programs", build(table[own]))
     return made | {
         "largest": Table(
             "Largest N of double_strcmp that is accepted (limit of processed instructions)", headline(largest)

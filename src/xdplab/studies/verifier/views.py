@@ -14,10 +14,13 @@ from xdplab.figures import Look, View, marks_frame
 from xdplab.figures.factors import NotApplicableError
 from xdplab.studies.frame import MakeView
 from xdplab.studies.verifier.points import LINUX
-from xdplab.studies.verifier.summaries import ENVIRONMENT
+from xdplab.studies.verifier.summaries import ENVIRONMENT, is_generated
 
 FEWEST_FOR_TREND = 8
-REASONS = {"peak_bytes": "peak_reason", "cgroup_peak_bytes": "cgroup_reason", "branches": "branches_reason"}
+MOST_OFF = 2.0
+"""A trend is drawn where nine of ten programs are within this factor of it."""
+
+REASONS = {"memory_bytes": "memory_reason", "cgroup_peak_bytes": "cgroup_reason", "branches": "branches_reason"}
 Choose = Callable[[pd.DataFrame], pd.DataFrame]
 
 
@@ -118,7 +121,7 @@ def _versus_loops(table: pd.DataFrame) -> pd.DataFrame:
 
 FIGURES = (
     Figure("time", "insns", "verify_ns", INSNS, TIME, MS, choose=_sized, note=TIMED),
-    Figure("memory", "insns", "peak_bytes", INSNS, MEMORY, KB, choose=_sized),
+    Figure("memory", "insns", "memory_bytes", INSNS, MEMORY, KB, choose=_sized),
     Figure("memory-cgroup", "insns", "cgroup_peak_bytes", INSNS, "peak charged memory, kB", KB, choose=_sized),
     Figure("processed", "insns", "processed_insns", INSNS, PROCESSED, choose=_sized),
     Figure("states", "insns", "total_states", INSNS, "states made", choose=_sized),
@@ -126,13 +129,13 @@ FIGURES = (
     Figure("counted", "insns", "verify_instructions", INSNS, COUNTED_INSNS, MILLION, choose=_sized, note=COUNTED),
     Figure("loads", "insns", "loads", INSNS, "loads behind a time", choose=_native_sized),
     Figure("loops-time", "n", "verify_ns", ITERATIONS, TIME, MS, COMPILER, FORM_SET, "line", _native_loops, TIMED),
-    Figure("loops-memory", "n", "peak_bytes", ITERATIONS, MEMORY, KB, COMPILER, FORM_SET, "line", _native_loops),
+    Figure("loops-memory", "n", "memory_bytes", ITERATIONS, MEMORY, KB, COMPILER, FORM_SET, "line", _native_loops),
     Figure("compilers", "n", "processed_insns", ITERATIONS, PROCESSED, 1, COMPILER, FORM_SET, "line", _native_loops),
     Figure("kernels", "n", "processed_insns", ITERATIONS, PROCESSED, 1, LABEL, FORM, "line", _one_built),
-    Figure("kernels-memory", "n", "peak_bytes", ITERATIONS, MEMORY, KB, LABEL, FORM, "line", _one_built),
+    Figure("kernels-memory", "n", "memory_bytes", ITERATIONS, MEMORY, KB, LABEL, FORM, "line", _one_built),
     Figure("kernels-branches", "n", "branches", ITERATIONS, BRANCHES, 1, LABEL, FORM, "line", _one_built),
     Figure("prevail-time", "insns", "load_ns", INSNS, LOADING, MS, choose=_versus_sized),
-    Figure("prevail-memory", "insns", "peak_bytes", INSNS, MEMORY, KB, choose=_versus_sized),
+    Figure("prevail-memory", "insns", "memory_bytes", INSNS, MEMORY, KB, choose=_versus_sized),
     Figure("prevail-loops", "n", "load_ns", ITERATIONS, LOADING, MS, LABEL, FORM, "line", _versus_loops),
 )  # fmt: skip
 
@@ -146,7 +149,7 @@ def view_of(figure: Figure, table: pd.DataFrame) -> View:
     if shown.empty:
         raise NotApplicableError(f"no program has both {figure.x} and {figure.y}{_because(figure, chosen)}")
     labelled = shown.assign(
-        panel=_joined(shown, figure.panel), hue=_joined(shown, figure.hue), mark=_verdicts(shown["verdict"])
+        panel=_panels(figure, shown), hue=_joined(shown, figure.hue), mark=_verdicts(shown["verdict"])
     )
     marks = [*_marks(figure, labelled), *(_trends(figure, labelled) if figure.kind == "point" else [])]
     return View(marks_frame(marks), _look(figure, shown))
@@ -157,6 +160,14 @@ def _because(figure: Figure, chosen: pd.DataFrame) -> str:
     column = REASONS.get(figure.y, "")
     said = chosen[column].dropna() if column in chosen else chosen.iloc[:0]
     return f": {said.mode().iloc[0]}" if len(said) else ""
+
+
+def _panels(figure: Figure, rows: pd.DataFrame) -> pd.Series:
+    """Points of corpora and of generated programs stand in panels of their own: their sizes were chosen, not found."""
+    if figure.kind != "point":
+        return _joined(rows, figure.panel)
+    own = is_generated(rows)
+    return own.map({True: "generated programs", False: "corpora"}) if own.nunique() > 1 else _joined(rows, figure.panel)
 
 
 def _joined(rows: pd.DataFrame, names: Sequence[str]) -> pd.Series:
@@ -189,6 +200,8 @@ def _trends(figure: Figure, rows: pd.DataFrame) -> list[dict[str, object]]:
         if x.nunique() < FEWEST_FOR_TREND:
             continue
         slope, offset = np.polyfit(np.log(x), np.log(y), 1)
+        if np.quantile(np.abs(np.log(y) - offset - slope * np.log(x)), 0.9) > np.log(MOST_OFF):
+            continue  # one power of the size does not describe these programs
         place = {"figure": figure.name, "file": figure.name, "kind": "fit", "panel": panel, "hue": hue}
         for end in (x.min(), x.max()):
             marks.append(place | {"x": end, "value": float(np.exp(offset + slope * np.log(end))), "verdict": "valid"})
@@ -212,7 +225,9 @@ def _caption(figure: Figure, shown: pd.DataFrame) -> tuple[str, ...]:
     words = f"{repetitions} repetition" + ("s" if repetitions > 1 else "")
     first = f"{len(programs)} programs, {' and '.join(dict.fromkeys(shown['label']))}; n = {words}."
     trend = (
-        "Lines: fits of a power law to what is accepted. Rolled loops are left out." if figure.kind == "point" else ""
+        f"Lines: power laws, where nine of ten accepted programs are within a factor of {MOST_OFF:g}. No rolled loops."
+        if figure.kind == "point"
+        else ""
     )
     return tuple(part for part in (first, figure.note, trend) if part)
 

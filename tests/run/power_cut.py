@@ -1,0 +1,110 @@
+"""Measures into a file system on a loop device, and looks at what a power cut would have left. `power_cut.py FOLDER`
+
+The backing file of the loop device is the disk: a copy of it, made without a sync, holds what had reached the disk.
+Prints one JSON line per cut. Runs in a mount namespace of its own: nothing stays mounted.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from xdplab.errors import XdplabError
+from xdplab.plan import Trial, parse_plan
+from xdplab.run.engine import run_trials
+from xdplab.run.progress import PlainObserver
+from xdplab.run.rundir import RunDirectory
+from xdplab.run.state import read_state
+from xdplab.studies.traffic.planned import create_run, run_trials_of
+
+PLAN = parse_plan({"name": "cut", "repetitions": 2, "blocks": [{"points": {"accesses": [0, 1, 2]}}]})
+FILES, BYTES = 21, 3000
+QUIET = PlainObserver(Console(quiet=True))
+
+
+class Writing:
+    """A study whose trial leaves as many raw files as a trial of the testbed."""
+
+    def enter_block(self, trials: Sequence[Trial]) -> None:
+        pass
+
+    def measure(self, trial: Trial, raw: Path, facts: dict[str, Any]) -> None:
+        (raw / "counters").mkdir()
+        for number in range(FILES):
+            (raw / ("counters" if number % 2 else "") / f"{number}.txt").write_text(trial.trial_id[0] * BYTES)
+
+    def leave_block(self) -> None:
+        pass
+
+
+class Cutting(PlainObserver):
+    """Copies the disk as each trial is begun and as its journal line has been written."""
+
+    def __init__(self, disk: Path, cuts: list[Path]) -> None:
+        super().__init__(Console(quiet=True))
+        self._disk, self._cuts = disk, cuts
+
+    def _cut(self) -> None:
+        copy = self._disk.with_name(f"cut-{len(self._cuts)}")
+        shutil.copyfile(self._disk, copy)
+        self._cuts.append(copy)
+
+    def started(self, *_: Any) -> None:
+        self._cut()
+
+    def finished(self, *_: Any) -> None:
+        self._cut()
+
+
+def mounted(image: Path, there: Path) -> None:
+    there.mkdir()
+    subprocess.run(["mount", "-o", "loop", str(image), str(there)], check=True)
+
+
+def look(image: Path, there: Path) -> dict[str, Any]:
+    """What is on a disk: trials whose raw files are not whole though the journal has them, and whether it resumes."""
+    mounted(image, there)
+    try:
+        (path,) = (p for p in there.iterdir() if (p / "journal.jsonl").exists())
+        run = RunDirectory.open(path)
+        trials, state = run_trials_of(run), read_state(run)
+        lost = []
+        for attempt in state.attempts:
+            files = [
+                p for p in run.raw_dir(attempt.trial_id, attempt.attempt).rglob("*.txt") if p.stat().st_size == BYTES
+            ]
+            if len(files) != FILES:
+                lost.append(attempt.trial_id)
+        finished = len(state.attempts)
+        with run.writer():
+            again = run_trials(run, trials, Writing(), QUIET, retries=0, pause_s=0)
+        return {"finished": finished, "lost": lost, "owed": len(again.owed), "planned": len(again.planned)}
+    except XdplabError as error:
+        return {"error": str(error)}
+    finally:
+        subprocess.run(["umount", str(there)], check=True)
+
+
+def main(folder: Path) -> None:
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=500m", "xdplab-cut", str(folder)], check=True)
+    disk, there, cuts = folder / "disk", folder / "there", []
+    subprocess.run(["truncate", "-s", "16m", str(disk)], check=True)
+    subprocess.run(["mkfs.ext4", "-q", str(disk)], check=True)
+    mounted(disk, there)
+    run = create_run(PLAN, there, lab="netns", arrangement="shared")
+    with run.writer():
+        run_trials(run, run_trials_of(run), Writing(), Cutting(disk, cuts), retries=0, pause_s=0)
+    for number, cut in enumerate(cuts):
+        print(json.dumps(look(cut, folder / f"there-{number}")))  # noqa: T201
+        cut.unlink()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
