@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import platform
 import shutil
@@ -141,7 +140,7 @@ def lines_of(run: Path, row: Any, kind: str, burst: str = "rate", of: str | None
 
 def quantile(histogram: dict[str, Any], share: float) -> float:
     """Nearest rank, the middle of its bucket."""
-    rank, seen = max(1, math.ceil(share * histogram["count"])), 0
+    rank, seen = max(1, -(-round(1000 * share) * histogram["count"] // 1000)), 0
     for lower, count in histogram["buckets"]:
         seen += count
         if seen >= rank:

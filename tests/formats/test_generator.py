@@ -2,6 +2,7 @@
 
 import json
 import math
+from fractions import Fraction
 
 import pytest
 from hypothesis import given
@@ -157,11 +158,15 @@ values = st.lists(st.integers(0, 2**36 - 1), min_size=1, max_size=200)
 
 @given(values, st.floats(0, 100))
 def test_percentile_is_within_half_a_bucket(data: list[int], q: float) -> None:
-    exact = sorted(data)[max(1, math.ceil(q / 100 * len(data))) - 1]
+    exact = sorted(data)[max(1, math.ceil(Fraction(str(q)) * len(data) / 100)) - 1]
     found = histogram(data).percentile(q)
     assert found is not None
     assert abs(found - exact) <= exact * 2 ** -(SUB_BITS + 1)
     assert min(data) <= found <= max(data)
+
+
+def test_a_rank_is_exact() -> None:
+    assert histogram(list(range(4000))).percentile(99.9) == lower_bound(3995) + 7.5
 
 
 @given(values)
