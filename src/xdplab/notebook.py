@@ -24,7 +24,7 @@ from xdplab.labs import Lab, use_lab
 from xdplab.labs.doctor import examine
 from xdplab.plan import Plan, estimate_s, parse_plan
 from xdplab.programs import Program, ProgramSpec, UserProgram
-from xdplab.run.progress import ending
+from xdplab.run.progress import ending, to_go
 from xdplab.run.rundir import RunDirectory
 from xdplab.run.state import RunState, read_state
 from xdplab.studies.traffic import runs
@@ -207,7 +207,7 @@ class Run:
 
     def _print_state(self, end: str = "") -> None:
         state = self.state
-        eta = "" if not state.owed or state.eta_s is None else f", {state.eta_s:.0f} s to go"
+        eta = f", {to_go(state)}" if state.owed and to_go(state) else ""
         sys.stdout.write(f"\r{ending(state)}{eta}      {end}")
         sys.stdout.flush()
 

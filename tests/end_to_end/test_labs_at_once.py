@@ -20,7 +20,7 @@ from xdplab import labs
 from xdplab.deploy.xdp import attached_program
 from xdplab.errors import LabError
 from xdplab.run.rundir import RunDirectory
-from xdplab.run.state import read_state
+from xdplab.run.state import attempts_of, read_state
 from xdplab.studies.traffic.fleet import joined
 from xdplab.studies.traffic.runs import shared_by
 
@@ -112,7 +112,7 @@ def test_a_cluster_that_runs_already_measures_and_resumes(cluster: str, three: l
     xdplab("run", "shared.yaml", *options, cwd=tmp_path)
     (path,) = (tmp_path / "out").iterdir()
     run = RunDirectory(path)
-    assert {attempt.facts["lab"] for attempt in read_state(run).attempts} == set(three[:2])
+    assert {attempt.facts["lab"] for attempt in attempts_of(run)} == set(three[:2])
     assert shared_by(run) == (tuple(three[:2]), cluster)
 
     journal = run.journal.path.read_text().splitlines(keepends=True)

@@ -145,11 +145,10 @@ def _measure(directory: RunDirectory, execute: Execute, draw: bool) -> int:
 def status(directory: Path, as_json: bool) -> None:
     """How far RUN is, what failed, and how long the rest will take."""
     state = read_state(RunDirectory.open(directory))
-    counts = {s: sum(a.status == s for a in state.last.values()) for s in ("measured", "unsupported", "failed")}
     row = {
         "run": directory.name,
-        "trials": len(state.planned),
-        **counts,
+        "trials": state.total,
+        **state.counts,
         "owed": len(state.owed),
         "state": state.ended or "under way, or killed",
         "eta_s": None if state.eta_s is None else round(state.eta_s),

@@ -2,7 +2,7 @@
 
 from xdplab.plan.model import Arrangement, Block, Plan, Traffic, TrialSettings, UserMetric, load_plan, parse_plan
 from xdplab.plan.points import Point, ProgramFactors, points_of
-from xdplab.plan.schedule import Trial, estimate_s, schedule
+from xdplab.plan.schedule import Trial, estimate_s, schedule, trial_s
 
 __all__ = [
     "Arrangement",
@@ -19,4 +19,5 @@ __all__ = [
     "parse_plan",
     "points_of",
     "schedule",
+    "trial_s",
 ]

@@ -7,6 +7,7 @@ import itertools
 import json
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -78,7 +79,7 @@ class Point:
         """Hash of what a PDR belongs to: the factors without the load and without the stamps."""
         return replace(self, load="max", stamp="").point_id
 
-    @property
+    @cached_property
     def point_id(self) -> str:
         """Hash of the factors, without the lab, the passes, and the folder of a user's file."""
         factors = asdict(self)

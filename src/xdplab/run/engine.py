@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from xdplab.errors import HostLostError, ResultsError, UnsupportedError, XdplabError
-from xdplab.run.progress import AnyTrial, Observer
-from xdplab.run.rundir import RunDirectory
-from xdplab.run.state import Attempt, RunState, Status, read_state
+from xdplab.run.progress import Observer
+from xdplab.run.rundir import RunDirectory, sizes
+from xdplab.run.state import AnyTrial, Attempt, RunState, Status, read_state
 
 # A full disk or a lab that is gone: the attempt stays absent, `resume` measures it later.
 _ENDS_THE_RUN = (ResultsError, HostLostError)
@@ -81,12 +81,13 @@ def in_rounds(
 def _one_round(
     run: RunDirectory, state: RunState, trials: Sequence[T], study: Study[T], observer: Observer, pause_s: float
 ) -> None:
+    since = time.monotonic()
     for _, group in groupby(trials, key=lambda t: (t.repetition, t.block)):
         block = list(group)
         try:
             broken = _enter(study, block)
             for trial in block:
-                _attempt(run, state, trial, study, observer, broken)
+                since = _attempt(run, state, trial, study, observer, broken, since)
                 time.sleep(pause_s)
         finally:
             study.leave_block()
@@ -110,9 +111,11 @@ def _attempt(
     study: Study[T],
     observer: Observer,
     broken: XdplabError | None,
-) -> None:
+    since: float,
+) -> float:
+    """Try one trial and return when it ended; ``since`` is when the one before it did."""
     number = state.next_attempt(trial.trial_id)
-    run.journal.append("started", trial_id=trial.trial_id, attempt=number)
+    run.journal.append("started", wait=False, trial_id=trial.trial_id, attempt=number)
     observer.started(state, trial)
     began = time.monotonic()
     facts: dict[str, Any] = {}
@@ -129,8 +132,11 @@ def _attempt(
             status, reason = "unsupported", str(error)
         except XdplabError as error:
             status, reason = "failed", str(error)
-    took = round(time.monotonic() - began, 4)
-    ended = Attempt(trial.trial_id, number, status, reason, took, facts)
-    run.journal.append("finished", **vars(ended))
-    state.attempts.append(ended)
-    observer.finished(trial, ended)
+        files = sizes(raw)
+    now = time.monotonic()
+    took, wall = round(now - began, 4), round(now - since, 4)
+    attempt = Attempt(trial.trial_id, number, status, reason, took, facts, wall_s=wall, files=files)
+    run.journal.append("finished", **vars(attempt))
+    state.add(attempt.ended)
+    observer.finished(trial, attempt)
+    return now

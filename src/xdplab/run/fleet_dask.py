@@ -15,7 +15,7 @@ from distributed.security import Security
 
 from xdplab.errors import LabError
 from xdplab.run.fleet import NOTHING, Part
-from xdplab.run.progress import AnyTrial
+from xdplab.run.state import AnyTrial
 
 START_S = 60.0
 LOOK_S = 5.0

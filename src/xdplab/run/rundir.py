@@ -161,6 +161,12 @@ class RunDirectory:
             yield
 
 
+def sizes(folder: Path) -> dict[str, int]:
+    """Return the files below a folder with their bytes, by their paths in it."""
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    return {path.relative_to(folder).as_posix(): path.stat().st_size for path in files}
+
+
 def _temporaries(run: Path) -> Iterator[Path]:
     """Yield what a kill left: half-written files and attempts."""
     for folder in _FOLDERS:

@@ -28,7 +28,7 @@ from xdplab.figures.save import write_whole
 from xdplab.run.engine import Study, run_trials
 from xdplab.run.progress import Observer, PlainObserver
 from xdplab.run.rundir import RunDirectory
-from xdplab.run.state import Attempt, RunState, read_state
+from xdplab.run.state import Attempt, RunState, last_attempts, read_state, record_planned
 from xdplab.studies.tables import Table, markdown, write_tables
 
 
@@ -119,8 +119,7 @@ class Kind(Generic[R, P]):
             for relative, content in found.files.items():
                 directory.write_bytes(relative, content)
             directory.write_json("points.json", {"points": [asdict(p) for p in points], "notes": notes})
-            trials = schedule(points, request.repetitions, request.seed)
-            directory.record("planned", trials=[trial.trial_id for trial in trials])
+            record_planned(directory, schedule(points, request.repetitions, request.seed))
 
         directory = RunDirectory.create(
             parent, name or self.name, run_id=secrets.token_hex(4), plan_yaml=text, fill=fill
@@ -160,7 +159,7 @@ class StudyRun(Generic[R, P]):
     def attempts(self) -> Iterator[tuple[Trial[P], Attempt, Path]]:
         """Give each tried trial with its last attempt and the folder of that attempt's raw files."""
         by_id = {trial.trial_id: trial for trial in self.trials}
-        for attempt in self.state.last.values():
+        for attempt in last_attempts(self.directory).values():
             yield by_id[attempt.trial_id], attempt, self.directory.raw_dir(attempt.trial_id, attempt.attempt)
 
     def execute(self, observer: Observer | None = None) -> RunState:

@@ -9,7 +9,7 @@ import pandas as pd
 
 from xdplab.plan import Trial
 from xdplab.run.rundir import RunDirectory
-from xdplab.run.state import Attempt, read_state
+from xdplab.run.state import Attempt, attempts_of
 
 COLUMNS = (
     *("ndr_pps", "ndr_upper_pps", "pdr_pps", "pdr_upper_pps"),
@@ -51,7 +51,7 @@ def _latencies(found: Mapping[str, Any]) -> dict[str, Any]:
 
 def search_table(run: RunDirectory, trials: Mapping[str, Trial]) -> pd.DataFrame:
     """Rebuild and write the table of a search's run."""
-    table = pd.DataFrame([row_of(trials[a.trial_id], a) for a in read_state(run).attempts])
+    table = pd.DataFrame([row_of(trials[a.trial_id], a) for a in attempts_of(run)])
     run.write_table(TABLE, table)
     return table
 

@@ -21,7 +21,7 @@ from xdplab.run.fleet import Part, pack, run_on_fleet
 from xdplab.run.fleet_dask import DaskFleet, connected, submit
 from xdplab.run.progress import Observer, PlainObserver
 from xdplab.run.rundir import RunDirectory
-from xdplab.run.state import RunState, read_state
+from xdplab.run.state import RunState, attempts_of, record_planned
 from xdplab.studies.traffic.manifest import host_states
 from xdplab.studies.traffic.pdr import FILE, known_pdr
 from xdplab.studies.traffic.planned import create_run, extend_run, run_plan, run_trials_of
@@ -36,7 +36,7 @@ def measure_block(run_id: str, plan: Plan, pdr: Mapping[str, Any], lab_name: str
     """
     with tempfile.TemporaryDirectory(prefix="xdplab-block-") as folder:
         run = RunDirectory.create(Path(folder), "block", run_id=run_id, plan_yaml="")
-        run.journal.append("planned", trials=[trial.trial_id for trial in block])
+        record_planned(run, block)
         run.write_json(FILE, {"pdr_pps": pdr})
         lost = None
         try:
@@ -46,7 +46,7 @@ def measure_block(run_id: str, plan: Plan, pdr: Mapping[str, Any], lab_name: str
         except (HostLostError, LabError) as error:
             lost = str(error)
         # What failed while its lab was going down failed because of that: it is given back, and costs no retry.
-        attempts = [a for a in read_state(run).attempts if lost is None or a.status != "failed"]
+        attempts = [a for a in attempts_of(run) if lost is None or a.status != "failed"]
         measured = tuple((a, pack(run.raw_dir(a.trial_id, a.attempt))) for a in attempts)
         _keep_host_states(run, lab_name)
         return Part(measured, pack(run.path / "programs"), lost)

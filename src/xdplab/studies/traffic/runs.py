@@ -20,7 +20,7 @@ from xdplab.run.engine import run_trials
 from xdplab.run.metrics import SAMPLES, frame
 from xdplab.run.progress import Observer, PlainObserver
 from xdplab.run.rundir import RunDirectory
-from xdplab.run.state import RunState, read_state
+from xdplab.run.state import RunState, attempts_of, read_state
 from xdplab.studies.traffic import audits
 from xdplab.studies.traffic.audits import Audit
 from xdplab.studies.traffic.manifest import host_states
@@ -44,12 +44,12 @@ def lab_for(name: str) -> Iterator[Lab]:
 
 def lab_of(run: RunDirectory) -> str:
     """The lab a run was planned for."""
-    return str(next(e for e in run.journal.events() if e["event"] == "planned")["lab"])
+    return str(next(run.journal.events("planned"))["lab"])
 
 
 def shared_by(run: RunDirectory) -> tuple[tuple[str, ...], str | None]:
     """Return the labs that last shared ``run``, and their scheduler; no lab where one lab alone measured it."""
-    last = [event for event in run.journal.events() if event["event"] == "shared"][-1:]
+    last = list(run.journal.events("shared"))[-1:]
     return (tuple(last[0]["labs"]), last[0]["scheduler"]) if last else ((), None)
 
 
@@ -73,7 +73,7 @@ def discarded_if_nothing_began(run: RunDirectory) -> Iterator[None]:
     try:
         yield
     except XdplabError:
-        if not any(event["event"] in ("started", "finished") for event in run.journal.events()):
+        if next(run.journal.events("started", "finished"), None) is None:
             shutil.rmtree(run.path, ignore_errors=True)
         raise
 
@@ -98,9 +98,9 @@ def execute(run: RunDirectory, lab: Lab, observer: Observer) -> RunState:
 
 def _write_manifest(run: RunDirectory, lab: Lab, when: str) -> None:
     """``manifest.json``: the state of both hosts before the first and after the last trial of each session."""
-    session = sum(e["event"] == "hosts" and e["when"] == "before" for e in run.journal.events())
+    session = sum(event["when"] == "before" for event in run.journal.events("hosts"))
     run.journal.append("hosts", when=when, session=session, state=host_states(lab))
-    sessions = [e for e in run.journal.events() if e["event"] == "hosts"]
+    sessions = list(run.journal.events("hosts"))
     run.write_json("manifest.json", {"run_id": run.run_id, "sessions": sessions, "seed": run_plan(run).seed})
 
 
@@ -113,7 +113,7 @@ def derive_tables(run: RunDirectory) -> pd.DataFrame:
         return imported_trials(run)
     rows, samples = [], []
     trials = {t.trial_id: t for t in run_trials_of(run)}
-    for attempt in read_state(run).attempts:
+    for attempt in attempts_of(run):
         trial = trials[attempt.trial_id]
         derived = attempt_rows(run, trial, attempt)
         rows.append(derived.row)
