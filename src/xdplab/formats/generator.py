@@ -28,7 +28,7 @@ TOOL = "generator"
 UNIT = "ns"
 SCHEME = "log-linear"
 MAX_SUB_BITS = 16
-SENT, DUE, LATENESS = "from_sent", "from_due", "lateness"
+SENT, DUE, LATENESS, PROBES = "from_sent", "from_due", "lateness", "probes"
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ class Histogram:
     """Times in ns: (smallest value, count) of each bucket that holds any, ascending.
 
     ``of`` says which: latencies ``from_sent`` or, at a paced load, ``from_due`` (when the frame should have been sent),
-    or the sender's ``lateness``, from the one to the other.
+    the sender's ``lateness``, from the one to the other, or latencies of ``probes`` that a NIC sent and stamped itself.
 
     Values below 2**sub_bits have a bucket each; above it every octave has 2**sub_bits buckets. Counts, ``min``, ``max``
     and ``sum`` are exact.
@@ -179,7 +179,7 @@ class Detached:
 class Burst:
     """One burst with everything that was printed about it.
 
-    ``histogram`` has the latencies from sending. Those from the due time, and the sender's ``lateness``, are None at
+    ``histogram`` has the latencies from sending, of frames or of a NIC's probes. Those from the due time, and the sender's ``lateness``, are None at
     maximum load, where nothing is due, and where the generator did not record them.
     """
 
@@ -192,8 +192,12 @@ class Burst:
 
     @property
     def latency(self) -> Histogram | None:
-        """The headline: at a paced load from the due time (None where that was not recorded), else from sending."""
-        return self.histogram if self.summary.rate_requested_pps is None else self.from_due
+        """The headline: at a paced load from the due time (None where that was not recorded), else from sending.
+
+        No schedule says when a NIC's probes were due.
+        """
+        unpaced = self.summary.rate_requested_pps is None or self.histogram.of == PROBES
+        return self.histogram if unpaced else self.from_due
 
 
 @dataclass(frozen=True)
@@ -288,7 +292,7 @@ class BurstBuilder:
 
     def _take_histogram(self, record: Histogram, summary: Summary) -> Burst | None:
         """The latencies from sending come last."""
-        if record.of != SENT:
+        if record.of not in (SENT, PROBES):
             self._others[record.of] = record
             return None
         others = self._others
@@ -420,7 +424,7 @@ def _histogram(line: _Fields) -> Histogram:
         buckets=tuple(_pair(line, item) for item in as_list(line.all.get("buckets"), TOOL)),
         of=line.text_or_none("of") or SENT,
     )
-    if histogram.of not in (SENT, DUE, LATENESS):
+    if histogram.of not in (SENT, DUE, LATENESS, PROBES):
         line.refuse(f"a histogram of something else: {histogram.of}")
     if (line.text("unit"), line.text("scheme")) != (UNIT, SCHEME) or histogram.sub_bits > MAX_SUB_BITS:
         line.refuse("a histogram of another kind")

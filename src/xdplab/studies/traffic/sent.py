@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from xdplab.analysis.steady import LEAST_INTERVALS, Course, course
-from xdplab.formats.generator import Burst, Histogram, Interval
+from xdplab.formats.generator import PROBES, Burst, Histogram, Interval
 
 Row = dict[str, Any]
 Reasons = dict[str, str]
@@ -58,6 +58,8 @@ def _latency(burst: Burst, reasons: Reasons) -> Row:
 
 
 def _counted_from(burst: Burst) -> str | None:
+    if burst.histogram.of == PROBES:
+        return "sent"
     paced = burst.summary.rate_requested_pps is not None
     return ("due" if burst.from_due is not None else None) if paced else "sent"
 
