@@ -194,10 +194,12 @@ def test_a_users_program_has_a_figure() -> None:
     assert set(marks["hue"]) == {"native", "generic"}
 
 
-def test_baseline_takes_every_n0_for_one_program() -> None:
+def test_baseline_keeps_the_programs_apart() -> None:
+    """N = 0 of two workloads are two points, and no average joins two."""
     trials = synthetic.run(vary={"frame_bytes": [64, 1500], "workload": ["chase", "array"], "accesses": [0, 100]})
     marks = view("baseline", trials, value="forwarded_l2_bps")
-    assert marks.marks["n"].tolist() == [6, 6]
+    assert marks.marks["n"].tolist() == [3, 3, 3, 3]
+    assert set(marks.marks["panel"]) == {"array read", "chase read"}
     assert marks.look.y_label == "throughput (Gbit/s)"
 
 

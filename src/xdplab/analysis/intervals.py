@@ -10,6 +10,8 @@ import numpy as np
 import pandas as pd
 from scipy.special import stdtrit
 
+from xdplab.errors import XdplabError
+
 CONFIDENCE = 0.95
 
 
@@ -54,12 +56,33 @@ def interval(values: Iterable[float], confidence: float = CONFIDENCE) -> Interva
     return Interval(n, mean, median, sd, mean - half, mean + half, sd / mean if mean else nan)
 
 
+class MixedPointsError(XdplabError):
+    """An average would join two points, which is none of either."""
+
+    exit_code = 2
+
+
+def of_one_point(rows: pd.DataFrame, value: str, scale: float = 1.0) -> Interval:
+    """Return the interval of ``value`` / ``scale`` over the repetitions of one point: the one way to a mean.
+
+    Raises MixedPointsError where the rows are of several points, ValueError where there is none.
+    """
+    points = rows["point_id"].dropna().unique()
+    if len(points) > 1:
+        names = ", ".join(sorted(map(str, points))[:4])
+        raise MixedPointsError(
+            f"{len(points)} points would become one mean of {value}: {names}",
+            remedy="put what they differ in on a hue or a panel, or choose with where=",
+        )
+    return interval(rows[value].astype(float) / scale)
+
+
 def summarise(trials: pd.DataFrame, value: str, by: str | list[str] = "point_id") -> pd.DataFrame:
     """Return one row a group with n, mean, median, sd, low, high, cv of ``value``; groups without any are left out."""
     known = trials[trials[value].notna()]
     names = [by] if isinstance(by, str) else list(by)
     rows = []
     for key, group in known.groupby(names, sort=False, dropna=False):
-        found = interval(group[value].astype(float))
+        found = of_one_point(group, value)
         rows.append(dict(zip(names, key, strict=True)) | vars(found))
     return pd.DataFrame(rows, columns=[*names, "n", "mean", "median", "sd", "low", "high", "cv"])

@@ -8,7 +8,7 @@ from typing import Literal
 
 import pandas as pd
 
-from xdplab.analysis.intervals import interval
+from xdplab.analysis.intervals import of_one_point
 
 COLUMNS = (
     "figure",
@@ -88,13 +88,14 @@ def collect(labelled: pd.DataFrame, figure: str, kind: str, scale: float = 1.0) 
     """Return one mark a (panel, hue, x) and validity: mean over the repetitions, with its interval.
 
     ``labelled`` has the columns panel, hue, x, value, verdict, limited_by, point_id; ``value`` is divided by ``scale``.
-    Invalid repetitions make a mark of their own: they are neither averaged in nor dropped.
+    Invalid repetitions make a mark of their own: they are neither averaged in nor dropped. Raises MixedPointsError
+    where a mark would be of two points: every view goes through here.
     """
     shown = labelled[labelled["value"].notna()]
     rows: list[dict[str, object]] = []
     for key, group in shown.groupby(["panel", "hue", "x", "verdict"], sort=False, dropna=False):
         panel, hue, x, verdict = key
-        found = interval(group["value"].astype(float) / scale)
+        found = of_one_point(group, "value", scale)
         place = {"figure": figure, "file": figure, "kind": kind, "panel": panel, "hue": hue, "x": x}
         size = {"value": found.mean, "low": found.low, "high": found.high, "n": found.n}
         points = ",".join(sorted(set(group["point_id"].dropna().astype(str))))

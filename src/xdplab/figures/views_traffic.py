@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 
 import pandas as pd
 
@@ -24,14 +25,25 @@ def load_labels(trials: pd.DataFrame) -> tuple[pd.Series, str]:
     """Return each row's load (``20``, ``50 % PDR``, ``max``) and the unit of the paced rates."""
     rates = trials["rate_requested_pps"].astype("Float64")
     size, unit = unit_of(rates.dropna(), "pps") if rates.notna().any() else (1.0, "")
-    labels = [_load_label(str(load), rate, size) for load, rate in zip(trials["load"], rates, strict=True)]
-    return pd.Series(labels, index=trials.index), unit
+    paced = {str(load): rate / size for load, rate in zip(trials["load"], rates, strict=True) if not pd.isna(rate)}
+    words = _apart(paced)
+    return pd.Series([_load_label(str(load), words) for load in trials["load"]], index=trials.index), unit
 
 
-def _load_label(load: str, rate: float, size: float) -> str:
-    if load.endswith("%"):
-        return f"{load[:-1].strip()} % PDR"
-    return load if pd.isna(rate) else f"{rate / size:.3g}"
+ENOUGH_DIGITS, ALL_DIGITS = 3, 17
+
+
+def _apart(rates: Mapping[str, float]) -> dict[str, str]:
+    """Return a label for each load, with as many digits as tell the loads of this figure apart."""
+    for digits in range(ENOUGH_DIGITS, ALL_DIGITS + 1):
+        labels = {load: f"{rate:.{digits}g}" for load, rate in rates.items()}
+        if len(set(labels.values())) == len(labels):
+            return labels
+    return {load: f"{rate:.{ENOUGH_DIGITS}g} ({load})" for load, rate in rates.items()}  # one rate, spelled twice
+
+
+def _load_label(load: str, paced: Mapping[str, str]) -> str:
+    return f"{load[:-1].strip()} % PDR" if load.endswith("%") else paced.get(load, load)
 
 
 def latency(request: Request) -> View:

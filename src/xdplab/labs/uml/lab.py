@@ -50,7 +50,7 @@ def label(known: dict[str, Any]) -> str:
     return f"virtual lab, uml {known['kernel']}, user-mode Linux: times of its interpreter and modules"
 
 
-KEEPERS = GuestKeepers("uml", "@xdplab-uml", full_name, label, START_S)
+KEEPERS = GuestKeepers("uml", full_name, label, START_S)
 
 
 class UmlLab(KeptLab):
@@ -137,7 +137,8 @@ def up(instance: str, uid: int, *, lease: bool = False) -> bool:
         instance,
         lease=lease,
         known=known | {"why": WITHOUT_AVX if xstate.is_too_long() else OWN_SPEED},
-        argv=_argv(kernel, _own_dir(instance)),
+        argv=_argv(kernel, own := _own_dir(instance)),
+        own_dir=str(own),
     )
 
 
