@@ -179,8 +179,8 @@ class Detached:
 class Burst:
     """One burst with everything that was printed about it.
 
-    ``histogram`` has the latencies from sending, of frames or of a NIC's probes. Those from the due time, and the sender's ``lateness``, are None at
-    maximum load, where nothing is due, and where the generator did not record them.
+    ``histogram`` has the latencies from sending, of frames or of a NIC's probes. Those from the due time, and the
+    sender's ``lateness``, are None at maximum load, where nothing is due, and where the generator did not record them.
     """
 
     name: str
