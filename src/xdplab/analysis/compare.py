@@ -11,7 +11,7 @@ import pandas as pd
 from xdplab.analysis.intervals import CONFIDENCE, t_quantile
 from xdplab.analysis.series import PROGRAM, SETTING, valid
 
-POINT = (*SETTING, *PROGRAM, "accesses", "kernel", "dut_cpus")
+POINT = (*SETTING, *PROGRAM, "accesses", "dut_cpus")
 COLUMNS = ("n_a", "n_b", "mean_a", "mean_b", "ratio", "low", "high", "differs", "reason")
 
 

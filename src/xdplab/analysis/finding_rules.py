@@ -13,7 +13,7 @@ import pandas as pd
 from xdplab.analysis.cost_rules import cost_not_resolved, testrun_disagrees, work_differs
 from xdplab.analysis.findings import Finding, Rule, files_of, points_of
 from xdplab.analysis.fit import fit_line, fits, limited_by_dut
-from xdplab.analysis.intervals import Interval, interval
+from xdplab.analysis.intervals import Interval, interval, of_one_point
 from xdplab.analysis.labs import labs_differ
 from xdplab.analysis.load_rules import held_back, nothing_forwarded, paced_loss
 from xdplab.analysis.series import SERIES, by_series, first_label, key_of, plain, same_reason, settled, valid
@@ -50,7 +50,7 @@ def places(rows: pd.DataFrame, value: str) -> list[Place]:
     pooled = pooled_cv(known, value)
     result = []
     for accesses, group in known.groupby("accesses"):
-        found = interval(group[value].astype(float))
+        found = of_one_point(group, value)
         cv = max((c for c in (found.cv, pooled) if not isnan(c)), default=nan)
         result.append(Place(int(float(str(accesses))), found, found.mean * cv / sqrt(found.n), group))
     return result

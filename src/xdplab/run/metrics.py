@@ -8,6 +8,8 @@ from typing import Literal
 
 import pandas as pd
 
+from xdplab.plan.factors import FACTORS
+
 Kind = Literal["id", "factor", "state", "count", "rate", "time", "share", "verdict"]
 DTYPES = {"str": "string", "int": "Int64", "float": "Float64", "bool": "boolean", "json": "string"}
 
@@ -31,7 +33,8 @@ def _table(text: str) -> tuple[Metric, ...]:
     return tuple(rows)
 
 
-METRICS = _table("""
+METRICS = (
+    *_table("""
 run_id              | str   |      | id      | the run directory's identity, also in the payload of its frames
 point_id            | str   |      | id      | hash of the point's factors, without the lab: equal points of two runs join
 trial_id            | str   |      | id      | point and repetition
@@ -39,29 +42,11 @@ attempt             | int   |      | id      | 1 for the first try of a trial
 block               | int   |      | id      | trials that share settings which are expensive to change
 order               | int   |      | id      | place of the trial in the run's seeded order
 repetition          | int   |      | id      | independent trial of the same point, from 1: the unit of statistics
-lab                 | str   |      | factor  | which lab measured
-arrangement         | str   |      | factor  | shared, split or hosts: who shares a CPU with whom
-mode                | str   |      | factor  | native, generic, offload or af_xdp, as requested
+"""),  # noqa: E501
+    *(Metric(factor.column, factor.dtype, factor.unit, "factor", factor.text) for factor in FACTORS),
+    *_table("""
 mode_obtained       | str   |      | state   | the attach mode the kernel reports
-xsk_attach          | str   |      | factor  | af_xdp only: attach mode of the redirecting program
-xsk_bind            | str   |      | factor  | af_xdp only: copy or zerocopy, as requested and obtained
-queues              | int   |      | factor  | receive queues of the DUT
 queues_reached      | int   |      | state   | queues that received at least one test frame
-program_name        | str   |      | factor  | workload-op, or the file of a user's program
-workload            | str   |      | factor  | array, packet, chase, lookup; null for a user's program
-op                  | str   |      | factor  | read or write
-form                | str   |      | factor  | bounded (loop around unrolled accesses), loop or unrolled
-map_type            | str   |      | factor  | lookup only: percpu_array or hash
-accesses            | int   |      | factor  | N, memory accesses a packet, proved; null for a user's program
-working_set_bytes   | int   | B    | factor  | bytes the accesses walk through
-action              | str   |      | factor  | what the program does with a frame: tx, drop or pass
-frame_bytes         | int   | B    | factor  | L2 bytes including the 4-byte FCS
-flows               | int   |      | factor  | distinct flows the generator cycles through
-dst_ip_stride       | str   |      | factor  | from one flow's destination address to the next one's
-dst_port            | int   |      | factor  | UDP destination port
-engine              | str   |      | factor  | how the generator sends: live, afxdp or moongen
-load                | str   |      | factor  | max, a rate, or a share of the PDR
-rate_requested_pps  | float | 1/s  | factor  | the paced rate; null at max
 window_s            | float | s    | time    | measured length of the window
 tx_packets          | int   |      | count   | test frames the TG sent in the window
 rx_packets          | int   |      | count   | test frames of this run the TG received
@@ -130,7 +115,6 @@ link_bps            | float | bit/s| state   | rate of the physical link; null o
 rx_ring_entries     | int   |      | state   | entries of one receive ring of the DUT
 sched_policy        | str   |      | state   | the sender's scheduling as obtained
 overhead_s          | float | s    | time    | wall time of the attempt beyond warm-up and windows
-kernel              | str   |      | state   | the DUT's kernel release
 metrics             | json  |      | state   | the plan's own metrics, a JSON object
 absent_counters     | str   |      | state   | counters that the plan asks for and this machine did not give, each with the reason
 null_reasons        | json  |      | state   | why a column is null, a JSON object: column to reason
@@ -138,7 +122,8 @@ verdict             | str   |      | verdict | valid, invalid, unsupported or fa
 reason              | str   |      | verdict | why
 limited_by          | str   |      | verdict | dut, shared_cpu, generator, link or none
 rules_version       | str   |      | verdict | version of the rules that judged
-""")  # noqa: E501
+"""),  # noqa: E501
+)
 BY_NAME = {metric.name: metric for metric in METRICS}
 
 SAMPLES = _table("""

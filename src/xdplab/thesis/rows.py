@@ -21,6 +21,7 @@ from xdplab.thesis.names import Kind, Measured
 from xdplab.thesis.window import Busy, Counted, busy_samples, counted
 
 Row = dict[str, Any]
+UNKNOWN = ("src_ip", "dst_ip", "src_ip_stride", "src_port", "stamp")  # of its traffic: the logs do not say
 D = TypeVar("D", GeneratorDigest, SarDigest, PerfDigest)
 LINK_BPS = 10e9  # both ports of the Agilio CX 2x10GbE
 PUBLISHED_CPUS = 8
@@ -102,6 +103,7 @@ def _row(
         "repetition": measured.repetition,
         "lab": "thesis",
         **point_of(measured).factors(),
+        **dict.fromkeys(UNKNOWN),
         "link_bps": LINK_BPS,
         # One socket and one thread, whatever the queue count; the XDP modes have a CPU a queue.
         "dut_cpus": 1 if measured.mode == "af_xdp" else measured.queues,

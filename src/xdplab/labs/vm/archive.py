@@ -12,7 +12,7 @@ from fnmatch import fnmatch
 from functools import cache
 from pathlib import Path
 
-from xdplab.errors import LabError
+from xdplab.errors import LabError, MissingToolError
 
 MAIN, SECURITY = "debian", "debian-security"
 # suite → archive, which every Debian mirror holds under these names
@@ -240,6 +240,6 @@ def _require_apt() -> None:
     if not KEYRING.is_file():
         missing.add("debian-archive-keyring")
     if missing:
-        raise LabError(
+        raise MissingToolError(
             f"no kernel can be fetched without {', '.join(sorted(missing))}", remedy="install what is missing"
         )

@@ -8,6 +8,7 @@ from typing import Any
 import pandas as pd
 
 from xdplab.plan import Trial
+from xdplab.plan.factors import changed
 from xdplab.run.rundir import RunDirectory
 from xdplab.run.state import Attempt, attempts_of
 
@@ -82,7 +83,9 @@ def _rows(table: pd.DataFrame) -> list[dict[Hashable, Any]]:
 
 def _point(row: Mapping[Hashable, Any]) -> str:
     accesses = "" if row["accesses"] is None else f" N={row['accesses']:g}"
-    return f"{row['program_name']}{accesses} {row['mode']} {row['queues']}q {row['frame_bytes']} B"
+    place = f"{row['program_name']}{accesses} {row['mode']} {row['queues']}q {row['frame_bytes']} B"
+    known = {str(name): value for name, value in row.items() if value is not None}
+    return ", ".join([place, *changed(known, "program_name", "accesses", "mode", "queues", "frame_bytes", "load")])
 
 
 def _kpps(rate: float | None) -> str:

@@ -15,7 +15,7 @@ import pandas as pd
 from xdplab.analysis.finding_rules import RULES, find
 from xdplab.analysis.findings import Finding
 from xdplab.analysis.fit import fit_line, limited_by_dut
-from xdplab.analysis.series import key_of, plain, settled, with_baselines
+from xdplab.analysis.series import SERIES, key_of, plain, settled, with_baselines
 from xdplab.run.disk import replacing
 from xdplab.run.rundir import RunDirectory
 from xdplab.studies.traffic.audit_labs import LabsCompared, labs_compared
@@ -23,7 +23,7 @@ from xdplab.thesis.findings import RULES as IMPORT_RULES
 from xdplab.thesis.findings import find_import
 from xdplab.thesis.rules import corrected
 
-FIT_GROUP = ("mode", "queues", "repetition", "program_name", "working_set_bytes", "engine", "arrangement", "load")
+FIT_GROUP = (*(name for name in SERIES if name != "frame_bytes"), "repetition")
 MOST_LISTED = 6
 _RAW = re.compile(r"raw/(?P<trial>[^/]+)/[0-9]+")
 

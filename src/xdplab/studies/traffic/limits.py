@@ -8,8 +8,9 @@ from xdplab.formats.ethtool import parse_link
 from xdplab.hosts import Host
 from xdplab.labs import Lab
 from xdplab.plan import Point
+from xdplab.plan.factors import in_plan
 
-FrameKey = tuple[str, int, str, int]
+FrameKey = tuple[object, ...]
 
 
 @dataclass(frozen=True)
@@ -22,7 +23,8 @@ class Limit:
 
 def frame_key(point: Point) -> FrameKey:
     """Return what a generator's own limit depends on."""
-    return (point.arrangement, point.queues, point.engine, point.frame_bytes)
+    sent = tuple(getattr(point, factor.name) for factor in in_plan("traffic") if factor.name != "load")
+    return (point.arrangement, point.queues, point.frame_bytes, point.program.frames_sha256, *sent)
 
 
 def link_rate(lab: Lab) -> Limit:

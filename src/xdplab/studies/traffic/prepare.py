@@ -183,7 +183,10 @@ def _ship_frames(lab: Lab, factors: ProgramFactors) -> str | None:
 
 def _ship_twin(lab: Lab, built: BuiltProgram, spec: ProgramSpec, folder: str, on_dut: OnDut) -> tuple[OnDut, Work]:
     """Compile the same workload for the DUT's user space, and prove the machine code that came out of it."""
-    workload = build_workload(lab.dut, built.user_source.read_text(), native_dir(lab), flags=USER_FLAGS)
+    source = built.user_source.read_text()
+    if lab.native_dir is not None:
+        build_workload(LocalHost(), source, str(lab.native_dir), flags=USER_FLAGS)
+    workload = build_workload(lab.dut, source, native_dir(lab), flags=USER_FLAGS)
     library = lab.dut.get(workload)
     counts = prove_user(library, spec)
     built.add("proof_user.json", json.dumps([asdict(count) for count in counts], indent=1) + "\n")
