@@ -17,7 +17,7 @@ SOURCE = """
 #define SEC(name) __attribute__((section(name), used))
 const volatile unsigned int chosen = 1;
 SEC("xdp") int main_program(struct xdp_md *context) { return chosen ? 2 : 1; }
-char license[] SEC("license") = "GPL";
+char words[] SEC("license") = "GPL";
 """
 OBJCOPY = next(
     (found for n in ("", "-14", "-15", "-16") if (found := shutil.which(f"llvm-objcopy{n}"))), "llvm-objcopy"
