@@ -97,8 +97,9 @@ static void write_constant(const struct constant *constant, long long number) {
     const void *values = bpf_map__initial_value(constant->map, &size);
     // BTF is the object's word on itself: the section's own size counts.
     if (!values || constant->offset > size || constant->bytes > size - constant->offset)
-        fail("rodata", EINVAL, NULL, "the object's BTF has %u bytes at %u of %s, which has %zu: it is damaged",
-             constant->bytes, constant->offset, bpf_map__name(constant->map), values ? size : 0);
+        fail("rodata", EINVAL, NULL,
+             "the object's BTF has %u bytes at %u of %s, which has %zu: it is damaged", constant->bytes,
+             constant->offset, bpf_map__name(constant->map), values ? size : 0);
     char *changed = malloc(size);
     if (!changed)
         fail("rodata", ENOMEM, NULL, "no memory for the program's constants");
