@@ -48,6 +48,7 @@ make_root() { # SUITE ROOT
     fi
     trust_what_this_machine_trusts "$2"
     chroot "$2" useradd -m -s /bin/bash user
+    echo "127.0.0.1 localhost $(hostname)" >"$2/etc/hosts" # or sudo waits for a name server
     echo 'user ALL=(ALL) NOPASSWD: ALL' >"$2/etc/sudoers.d/user"
     touch "$2/made"
 }

@@ -32,6 +32,10 @@ class LabError(XdplabError):
     exit_code = 3
 
 
+class MissingToolError(LabError):
+    """A program that this machine lacks: every trial that needs it would fail alike, so a run ends here."""
+
+
 class HostError(LabError):
     """A command on a host failed, or the host cannot be reached."""
 
@@ -56,6 +60,10 @@ class FormatError(XdplabError):
     """A tool's output is not what its parser expects; carries the file and line where known."""
 
     exit_code = 6
+
+
+class StoppedError(XdplabError):
+    """A run was stopped: nothing could be measured, for one reason."""
 
 
 class ResultsError(XdplabError):

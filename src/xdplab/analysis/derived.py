@@ -13,6 +13,7 @@ import pandas as pd
 
 from xdplab.analysis.series import PROGRAM, SETTING, key_of, valid
 from xdplab.analysis.values import Row, number, records, text
+from xdplab.analysis.verdicts import forwarded
 
 Answer = float | str  # the value, or the reason why there is none
 BASELINE_KEY = ("block", "repetition", *SETTING)
@@ -82,11 +83,11 @@ def _kept_back(row: Row) -> str | None:
     What it received is known where no frame is lost between the counter and the program: in the closed loop of a shared
     CPU, and by the driver's own count.
     """
-    received, window = number(row, "dut_rx_packets"), number(row, "window_s")
+    received, done = number(row, "dut_rx_packets"), forwarded(row)
     counted = text(row, "arrangement") == "shared" or text(row, "mode") == "native"
-    if number(row, "accesses") is not None or text(row, "action") != "tx" or not counted or not received or not window:
+    if number(row, "accesses") is not None or text(row, "action") != "tx" or not counted or not received:
         return None
-    share = (number(row, "forwarded_pps") or 0.0) * window / received
+    share = (done or 0.0) / received
     if share >= SENT_BACK:
         return None
     return f"the program sent back {share:.1%} of the frames that it received: the rate is its rule's, not its cost"

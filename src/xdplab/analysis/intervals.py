@@ -8,7 +8,7 @@ from math import nan, sqrt
 
 import numpy as np
 import pandas as pd
-from scipy.special import stdtrit
+from scipy.special import bdtr, stdtrit
 
 from xdplab.errors import XdplabError
 
@@ -56,16 +56,28 @@ def interval(values: Iterable[float], confidence: float = CONFIDENCE) -> Interva
     return Interval(n, mean, median, sd, mean - half, mean + half, sd / mean if mean else nan)
 
 
+def median_interval(values: Iterable[float], confidence: float = CONFIDENCE) -> tuple[float, float]:
+    """Return the median's interval by order statistics, (NaN, NaN) where none holds: 95 % needs six repetitions.
+
+    The narrowest symmetric pair x(k), x(n+1-k) with 1 - 2 P(Bin(n, 1/2) < k) >= confidence: Thompson (1936); it holds
+    whatever the distribution.
+    """
+    ordered = np.sort(np.asarray(list(values), dtype=float))
+    n = len(ordered)
+    held = [k for k in range(1, n // 2 + 1) if 1 - 2 * float(bdtr(k - 1, n, 0.5)) >= confidence]
+    return (float(ordered[held[-1] - 1]), float(ordered[n - held[-1]])) if held else (nan, nan)
+
+
 class MixedPointsError(XdplabError):
     """An average would join two points, which is none of either."""
 
     exit_code = 2
 
 
-def of_one_point(rows: pd.DataFrame, value: str, scale: float = 1.0) -> Interval:
-    """Return the interval of ``value`` / ``scale`` over the repetitions of one point: the one way to a mean.
+def values_of_one_point(rows: pd.DataFrame, value: str, scale: float = 1.0) -> pd.Series:
+    """Return ``value`` / ``scale`` of each repetition of one point: what any average is made of.
 
-    Raises MixedPointsError where the rows are of several points, ValueError where there is none.
+    Raises MixedPointsError where the rows are of several points.
     """
     points = rows["point_id"].dropna().unique()
     if len(points) > 1:
@@ -74,7 +86,15 @@ def of_one_point(rows: pd.DataFrame, value: str, scale: float = 1.0) -> Interval
             f"{len(points)} points would become one mean of {value}: {names}",
             remedy="put what they differ in on a hue or a panel, or choose with where=",
         )
-    return interval(rows[value].astype(float) / scale)
+    return rows[value].astype(float) / scale
+
+
+def of_one_point(rows: pd.DataFrame, value: str, scale: float = 1.0) -> Interval:
+    """Return the interval of ``value`` / ``scale`` over the repetitions of one point: the one way to a mean.
+
+    Raises MixedPointsError where the rows are of several points, ValueError where there is none.
+    """
+    return interval(values_of_one_point(rows, value, scale))
 
 
 def summarise(trials: pd.DataFrame, value: str, by: str | list[str] = "point_id") -> pd.DataFrame:

@@ -14,8 +14,9 @@ from pathlib import Path
 
 from xdplab.counters import cpu, packets
 from xdplab.counters.readings import Readings, Scope
-from xdplab.counters.table import Role
+from xdplab.counters.table import COLLECTORS, Collector, Role, When, snapshot_file
 from xdplab.counters.value import Absent, Measured, Value, jain_index
+from xdplab.errors import FormatError
 
 DUT_CPUS, TG_CPUS, ALL_CPUS = Scope("dut", "dut"), Scope("tg", "tg"), Scope("dut", None)
 SHARED = "TG and DUT share CPUs: see the host_ columns"
@@ -79,6 +80,7 @@ def _machine_rows(prefix: str, scope: Scope) -> list[Derived]:
     rows: dict[str, Callable[[Readings], Measured]] = {
         f"{cpu_prefix}busy_cores": partial(cpu.cores, scope=scope, kind="busy"),
         f"{cpu_prefix}softirq_cores": partial(cpu.cores, scope=scope, kind="softirq"),
+        f"{cpu_prefix}steal_cores": partial(cpu.cores, scope=scope, kind="steal"),
         f"{cpu_prefix}busy_by_cpu": partial(cpu.share_by_cpu, scope=scope, kind="busy"),
         f"{cpu_prefix}softirq_by_cpu": partial(cpu.share_by_cpu, scope=scope, kind="softirq"),
         f"{cpu_prefix}sar_busy_cores": partial(cpu.sar_cores, scope=scope, kind="busy"),
@@ -99,6 +101,7 @@ DERIVED = (
     Derived("evenness", lambda readings: jain_index(packets.rx_by_queue(readings, "dut"))),
     Derived("tg_rx_by_queue", partial(packets.rx_by_queue, role="tg")),
     Derived("cpu_source", partial(cpu.source, role="dut")),
+    Derived("dut_cpus", cpu.at_work),
     Derived("absent_counters", lambda readings: _absent_counters(readings)),
     *_interface_rows("dut"),
     *_interface_rows("tg"),
@@ -114,11 +117,12 @@ def derive(
     shared: bool,
     dut_cpus: Collection[int] | None = None,
     tg_cpus: Collection[int] | None = None,
+    working: Collection[int] = (),
 ) -> dict[str, Value]:
     """Return every value that ``files`` (before, after, recorded: names as in a run's `counters/`) give.
 
     ``mode`` says which count of the DUT makes the verdict; ``shared`` that TG and DUT share CPUs. A role with CPUs of
-    its own on a shared machine names them. The user's metrics come as `metric_NAME`.
+    its own on a shared machine names them; ``working`` may do the DUT's work. The user's metrics come as `metric_NAME`.
     """
     cpus: dict[Role, Collection[int]] = {}
     if dut_cpus is not None:
@@ -126,7 +130,7 @@ def derive(
     if tg_cpus is not None:
         cpus["tg"] = tg_cpus
     merged = {name: data for mapping in files for name, data in mapping.items()}
-    readings = Readings(merged, mode, shared, cpus)
+    readings = Readings(merged, mode, shared, cpus, working)
     rows = [*DERIVED, *_perf_rows(readings), *_metric_rows(merged)]
     return {row.name: row.value(readings) for row in rows}
 
@@ -138,10 +142,36 @@ def derive_from_directory(
     shared: bool,
     dut_cpus: Collection[int] | None = None,
     tg_cpus: Collection[int] | None = None,
+    working: Collection[int] = (),
 ) -> dict[str, Value]:
     """Return `derive` of the files in ``path``, an attempt's `counters/`; an absent folder gives absent values."""
     files = {entry.name: entry.read_bytes() for entry in sorted(path.glob("*")) if entry.is_file()}
-    return derive(files, mode=mode, shared=shared, dut_cpus=dut_cpus, tg_cpus=tg_cpus)
+    return derive(files, mode=mode, shared=shared, dut_cpus=dut_cpus, tg_cpus=tg_cpus, working=working)
+
+
+def unreadable(path: Path) -> str | None:
+    """Return which readings of the DUT in ``path`` are not there or not whole; None where all are.
+
+    A tool that failed has left its words in place of its output: that is an answer too, unless it is empty.
+    """
+    found = (_unreadable(path, row, when) for row in COLLECTORS for when in ("before", "after"))
+    return "; ".join(words for words in found if words) or None
+
+
+def _unreadable(path: Path, row: Collector, when: When) -> str | None:
+    names = [snapshot_file("dut", row.name, when, extension) for extension in (row.extension, "err")]
+    there = {name: (path / name).read_bytes() for name in names if (path / name).is_file()}
+    if not there:
+        return f"{names[0]} is missing"
+    (name, data), *_ = there.items()
+    if not data.strip():
+        return f"{name} is empty"
+    try:
+        if name == names[0]:
+            row.parser(data)
+    except FormatError as error:
+        return f"{name}: {error.message}"
+    return None
 
 
 def intervals(*files: Mapping[str, bytes], role: Role = "dut") -> list[cpu.Interval]:

@@ -33,6 +33,7 @@ class Readings:
     """What was read, and how the point was measured: all that a derived value may use.
 
     ``cpus`` names the CPUs of a role where it has some of its machine's only; a role that is not in it has all.
+    ``working`` are those that may do the DUT's work.
     Every method raises Absent where there is nothing, with the tool's own words if it had any.
     """
 
@@ -40,6 +41,7 @@ class Readings:
     mode: str
     shared: bool
     cpus: Mapping[Role, Collection[int]] = field(default_factory=dict)
+    working: Collection[int] = ()
     _parsed: dict[str, object] = field(default_factory=dict, repr=False)
 
     def link(self, role: Role, when: When) -> Link:

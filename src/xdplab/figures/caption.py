@@ -35,7 +35,7 @@ def _repetitions(marks: pd.DataFrame, interval: str) -> str:
         return ""
     low, high = int(counts.min()), int(counts.max())
     words = f"n = {low} repetition{'s' if low > 1 else ''}" if low == high else f"n = {low} to {high} repetitions"
-    if high < 2:
+    if high < 2 or (interval and marks["low"].isna().all()):
         return f"{words}, no interval"
     return f"{words}, error bars: {interval}" if interval else words
 

@@ -70,6 +70,7 @@ def labelled(request: Request, x: pd.Series | None = None) -> pd.DataFrame:
             "verdict": rows["verdict"].astype("object"),
             "limited_by": rows["limited_by"].astype("object"),
             "point_id": rows["point_id"].astype("object"),
+            "repetition": rows.get("repetition"),  # a ratio of two runs has none
         }
     )
 

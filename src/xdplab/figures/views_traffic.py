@@ -12,6 +12,7 @@ from xdplab.figures.factors import NotApplicableError
 from xdplab.figures.marks import Look, View, collect, marks_frame
 from xdplab.figures.views import Request, labelled, orders, unit_of, unlimited
 
+MEDIANS = "Each mark is the median of the repetitions' quantiles; from six repetitions on it has an interval."
 QUANTILES = {"p50": "latency_p50_ns", "p99": "latency_p99_ns", "p99.9": "latency_p999_ns"}
 
 
@@ -54,14 +55,16 @@ def latency(request: Request) -> View:
     rows = unlimited(labelled(request, labels))
     size, unit = (1e3, "µs") if rows["value"].max() > 1e3 else (1.0, "ns")
     paced = trials.loc[rows.index, "rate_requested_pps"].notna()
-    marks = collect(rows[paced], request.figure, "line", size) + collect(rows[~paced], request.figure, "point", size)
+    marks = collect(rows[paced], request.figure, "line", size, middle="median")
+    marks += collect(rows[~paced], request.figure, "point", size, middle="median")
     table = marks_frame(marks)
     quantiles = trials["quantile"].unique()
     which = f"{quantiles[0]} " if len(quantiles) == 1 else ""
     look = Look(
         f"offered load ({load_unit})" if load_unit else "offered load", f"{which}round trip ({unit})", y_scale="log",
         x_values=tuple(dict.fromkeys(labels.loc[ordered])), point_words="max load: queueing, not latency",
-        caption=caption(trials, table, request.used), **orders(request),
+        caption=caption(trials, table, request.used, MEDIANS, interval="95 % interval of the median"),
+        **orders(request),
     )  # fmt: skip
     return View(table, look)
 

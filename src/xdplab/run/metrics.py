@@ -48,19 +48,26 @@ mode_obtained       | str   |      | state   | the attach mode the kernel report
 queues_reached      | int   |      | state   | queues that received at least one test frame
 frame_mean_bytes    | float | B    | state   | mean L2 bytes of the frames sent, with FCS: frame_bytes, or the mean over a pcap's frames
 window_s            | float | s    | time    | measured length of the window
+warmup_s            | float | s    | time    | how long frames were sent before the window, until the rate was steady or the limit of five bursts reached
+warmup_steady       | bool  |      | state   | the rate was steady when the warm-up ended; null where it was not asked
 tx_packets          | int   |      | count   | test frames the TG sent in the window
 rx_packets          | int   |      | count   | test frames of this run the TG received
+drained_packets     | int   |      | count   | those of rx_packets that came after the window had ended: what was still in rings. They do not count into rates
 dut_rx_packets      | int   |      | count   | frames the DUT received, by its own counters
 dut_tx_packets      | int   |      | count   | frames the DUT sent back, by its own counters
-lost_packets        | int   |      | count   | tx_packets less the frames that came back, rewritten ones among them
+lost_packets        | int   |      | count   | tx_packets less the frames that came back, each counted once, rewritten ones among them
 loss_ratio          | float |      | share   | lost_packets / tx_packets
 duplicate_packets   | int   |      | count   | test frames received more than once
-reordered_packets   | int   |      | count   | test frames received behind a later one of their stream
+reordered_packets   | int   |      | count   | test frames received behind a later one of their flow (RFC 4737); in runs of older generators, of their stream
 foreign_packets     | int   |      | count   | frames received without the run's magic and id
 offered_pps         | float | 1/s  | rate    | tx_packets / window
+rate_change         | float |      | share   | by which share of its mean the rate changed within the window, in one step or one trend; 0 where it was steady
+rate_change_kind    | str   |      | state   | steady, step or trend
 generator_pps       | float | 1/s  | rate    | what the generator alone offered over this link, the DUT without a program; null where CPUs are shared
-tx_late_packets     | int   |      | count   | frames of a paced load that the sender sent late, and then too close together
+tx_late_packets     | int   |      | count   | frames of a paced load that were sent more than 100 us after they were due, and then too close together
 tx_pause_ms         | float | ms   | time    | the longest time the sender stood still or fell behind in the window
+tx_paused_ms        | float | ms   | time    | how long the sender stood still in all; null at a paced load, where lateness tells it
+tx_busy_cores       | float |      | share   | CPUs that the sending threads kept busy, softirqs in them included
 forwarded_pps       | float | 1/s  | rate    | frames forwarded (or, for drop and pass, processed) a second
 forwarded_source    | str   |      | state   | whose count forwarded_pps is: tg or dut
 forwarded_l2_bps    | float | bit/s| rate    | forwarded_pps x frame_mean_bytes x 8
@@ -73,21 +80,35 @@ access_chain        | str   |      | state   | chase on x86-64 only: the operati
 testrun_raw_ns      | float | ns   | time    | BPF_PROG_TEST_RUN of the program as this trial loaded it, the least of testrun_all_ns; null for af_xdp
 testrun_all_ns      | json  | ns   | time    | all its runs in this trial, a JSON list
 testrun_ns          | float | ns   | time    | BPF_PROG_TEST_RUN of the same program less that of N = 0
-program_run_ns      | float | ns   | time    | mean run time by BPF statistics, in a pass of its own
-latency_min_ns      | float | ns   | time    | least stamped round trip
-latency_mean_ns     | float | ns   | time    | mean of the stamped round trips
+program_run_raw_ns  | float | ns   | time    | mean run time as BPF statistics say it, in a pass of its own
+program_run_ns      | float | ns   | time    | mean run time by BPF statistics less what these take themselves, in a pass of its own
+stats_cost_ns       | float | ns   | time    | what BPF statistics say of a program that does nothing: their own cost, measured beside
+latency_min_ns      | float | ns   | time    | least round trip of the stamped frames; at a paced load from the time the frame was due, at max from sending (latency_from)
+latency_mean_ns     | float | ns   | time    | mean of the round trips
 latency_p50_ns      | float | ns   | time    | median
 latency_p90_ns      | float | ns   | time    | 90th percentile
 latency_p99_ns      | float | ns   | time    | 99th percentile
 latency_p999_ns     | float | ns   | time    | 99.9th percentile
-latency_max_ns      | float | ns   | time    | greatest stamped round trip
+latency_max_ns      | float | ns   | time    | greatest round trip
 latency_samples     | int   |      | count   | stamped frames received
+latency_from        | str   |      | state   | due or sent: from when the latencies count
+latency_sent_p50_ns | float | ns   | time    | the median counted from sending, at every load
+latency_sent_p90_ns | float | ns   | time    | the 90th percentile counted from sending, at every load
+latency_sent_p99_ns | float | ns   | time    | the 99th percentile counted from sending, at every load
+latency_sent_p999_ns | float | ns   | time    | the 99.9th percentile counted from sending, at every load
+latency_sent_max_ns | float | ns   | time    | the greatest round trip counted from sending, at every load
+late_p50_ns         | float | ns   | time    | median of the sender's lateness: from the time a frame was due to its sending; null at max
+late_p99_ns         | float | ns   | time    | 99th percentile of the sender's lateness: from the time a frame was due to its sending; null at max
+late_p999_ns         | float | ns   | time    | 99.9th percentile of the sender's lateness: from the time a frame was due to its sending; null at max
+late_max_ns         | float | ns   | time    | greatest of the sender's lateness: from the time a frame was due to its sending; null at max
 rx_by_queue         | json  |      | count   | frames by DUT receive queue, a JSON list
 evenness            | float |      | share   | Jain's fairness index of rx_by_queue over the queues requested: 1 is even
 cpu_busy_cores      | float |      | share   | busy CPUs of the DUT in the window; null where TG and DUT share CPUs
 cpu_softirq_cores   | float |      | share   | of them in softirq
 host_busy_cores     | float |      | share   | busy CPUs of the whole machine in the window
 host_softirq_cores  | float |      | share   | of them in softirq
+host_steal_cores    | float |      | share   | CPUs that the hypervisor ran something else on while they had work
+other_busy_cores    | float |      | share   | busy CPUs of the whole machine that neither the sender, the DUT's work nor the AF_XDP application kept busy; null where they have CPUs of their own
 cycles              | float |      | count   | DUT cycles in the perf pass; null where TG and DUT share CPUs
 instructions        | float |      | count   | DUT instructions in the perf pass
 ipc                 | float |      | share   | instructions / cycles
@@ -95,10 +116,11 @@ branches            | float |      | count   | DUT branches in the perf pass
 branch_misses       | float |      | count   | DUT branch misses in the perf pass
 l1d_loads           | float |      | count   | DUT L1 data loads in the perf pass
 l1d_misses          | float |      | count   | DUT L1 data load misses in the perf pass
-perf_packets        | int   |      | count   | frames forwarded in the perf pass: what its counts are divided by
+perf_packets        | int   |      | count   | frames the DUT processed while perf counted: what its counts are divided by
 host_cycles         | float |      | count   | cycles of the whole machine in the perf pass
 host_instructions   | float |      | count   | instructions of the whole machine in the perf pass
 host_context_switches | float |    | count   | context switches of the whole machine in the perf pass
+cycles_per_ns       | float | 1/ns | rate    | cycles of the whole machine in the perf pass by its busy time: the clock at which it worked; null without a PMU
 softnet_dropped     | int   |      | count   | frames the DUT's backlog dropped; null where TG and DUT share CPUs
 softnet_squeezed    | int   |      | count   | times the DUT's NAPI ran out of budget; null where they share CPUs
 xsk_dropped         | int   |      | count   | af_xdp only: frames dropped for a full or empty ring
@@ -110,10 +132,14 @@ jited_bytes         | int   | B    | count   | bytes of the JIT image; null with
 helper_inlined      | bool  |      | state   | lookup only: the kernel inlined the map lookup
 load_ms             | float | ms   | time    | BPF_PROG_LOAD alone
 attach_ms           | float | ms   | time    | attaching alone
-dut_cpus            | int   |      | state   | CPUs that do the DUT's work: what ns_per_packet and access_ns are multiplied by
+dut_cpus            | int   |      | state   | CPUs that did the DUT's work, by their busy time in the window: what ns_per_packet and access_ns are multiplied by
 link_bps            | float | bit/s| state   | rate of the physical link; null on veth, tap and virtio, which have none
 rx_ring_entries     | int   |      | state   | entries of one receive ring of the DUT
 sched_policy        | str   |      | state   | the sender's scheduling as obtained
+clocksource         | str   |      | state   | the TG's clock source: what stamps are read from
+rt_runtime_us       | int   | us   | state   | of each second, how long real-time tasks may run on a CPU of the TG; -1: for ever
+xps                 | json  |      | state   | CPUs (hexadecimal mask) that send by each transmit queue of the DUT, a JSON object; null where it has no such setting
+counters_missing    | str   |      | state   | readings of the DUT that are not there or not whole
 overhead_s          | float | s    | time    | wall time of the attempt beyond warm-up and windows
 metrics             | json  |      | state   | the plan's own metrics, a JSON object
 absent_counters     | str   |      | state   | counters that the plan asks for and this machine did not give, each with the reason

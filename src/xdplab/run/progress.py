@@ -15,7 +15,8 @@ class Observer(Protocol):
 
     def finished(self, trial: AnyTrial, attempt: Attempt) -> None: ...
 
-    def interrupted(self) -> None: ...
+    def interrupted(self, how: str) -> None:
+        """The run ends before its end: ``interrupted``, or ``stopped`` since nothing could be measured."""
 
     def ended(self, state: RunState) -> None: ...
 
@@ -48,6 +49,7 @@ class PlainObserver:
     def __init__(self, console: Console) -> None:
         self._console = console
         self._place = ""
+        self._last: str | None = None
 
     def _print(self, text: str) -> None:
         self._console.print(text, markup=False, highlight=False, soft_wrap=True)
@@ -57,11 +59,17 @@ class PlainObserver:
         self._place = f"[{', '.join(filter(None, (f'{number}/{state.total}', to_go(state))))}]"
 
     def finished(self, trial: AnyTrial, attempt: Attempt) -> None:
-        said = attempt.status if attempt.reason is None else f"{attempt.status}: {attempt.reason}"
+        said = attempt.status if attempt.reason is None else f"{attempt.status}: {self._once(attempt.reason)}"
         self._print(f"{self._place} {trial.point}, repetition {trial.repetition}: {said} ({attempt.duration_s:.2f} s)")
 
-    def interrupted(self) -> None:
-        self._print("interrupted; what was measured is kept: `xdplab resume` goes on")
+    def _once(self, reason: str) -> str:
+        """A reason of many lines' worth is told once, not after every trial that has it."""
+        again, self._last = reason == self._last, reason
+        return "as the one before" if again else reason
+
+    def interrupted(self, how: str) -> None:
+        if how == "interrupted":  # where it was stopped the error says why, and that nothing was measured
+            self._print("interrupted; what was measured is kept: `xdplab resume` goes on")
 
     def ended(self, state: RunState) -> None:
         self._print(ending(state))
@@ -92,9 +100,9 @@ class RichObserver(PlainObserver):
         if attempt.status == "failed":
             super().finished(trial, attempt)
 
-    def interrupted(self) -> None:
+    def interrupted(self, how: str) -> None:
         self._progress.stop()
-        super().interrupted()
+        super().interrupted(how)
 
     def ended(self, state: RunState) -> None:
         self._progress.stop()

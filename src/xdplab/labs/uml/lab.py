@@ -11,7 +11,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, NoReturn
 
-from xdplab.errors import LabError
+from xdplab.errors import LabError, MissingToolError
 from xdplab.hosts import Host
 from xdplab.labs.base import Arrangement, Clock, Cpus, GeneratorPlace
 from xdplab.labs.cache import cache_dir
@@ -165,7 +165,7 @@ def _require_tools() -> None:
     path = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
     missing = sorted({package for tool, package in _NEEDED.items() if shutil.which(tool, path=path) is None})
     if missing:
-        raise LabError(f"no lab uml without {', '.join(missing)}", remedy=f"apt install {' '.join(missing)}")
+        raise MissingToolError(f"no lab uml without {', '.join(missing)}", remedy=f"apt install {' '.join(missing)}")
 
 
 def _require_namespaces() -> None:

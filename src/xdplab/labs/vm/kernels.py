@@ -17,7 +17,7 @@ import subprocess
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from xdplab.errors import LabError
+from xdplab.errors import LabError, MissingToolError
 from xdplab.labs.cache import cache_dir, locked, make, require_space
 from xdplab.labs.vm import archive, image, initramfs
 
@@ -141,7 +141,7 @@ def _tool(*argv: str) -> None:
     path = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
     tool = shutil.which(argv[0], path=path)
     if tool is None:
-        raise LabError(f"`{argv[0]}` is not installed", remedy="install kmod")
+        raise MissingToolError(f"`{argv[0]}` is not installed", remedy="install kmod")
     done = subprocess.run([tool, *argv[1:]], capture_output=True, text=True, check=False)
     if done.returncode:
         raise LabError(f"`{' '.join(argv)}`: {done.stderr.strip()[-300:]}")

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from xdplab.errors import LabError
+from xdplab.errors import MissingToolError
 from xdplab.labs import netns_host
 from xdplab.labs.base import Clock
 from xdplab.labs.cache import cache_dir
@@ -108,7 +108,9 @@ def require_tools() -> dict[str, str]:
     packages |= _INSIDE
     missing = sorted({packages[tool] for tool, path in found.items() if path is None})
     if missing:
-        raise LabError(f"no virtual lab without {', '.join(missing)}", remedy=f"apt install {' '.join(missing)}")
+        raise MissingToolError(
+            f"no virtual lab without {', '.join(missing)}", remedy=f"apt install {' '.join(missing)}"
+        )
     return {tool: path for tool, path in found.items() if path is not None}
 
 

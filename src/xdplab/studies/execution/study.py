@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from xdplab.deploy.native import build_tool
-from xdplab.errors import LabError, ProgramError, UnsupportedError, XdplabError
+from xdplab.errors import LabError, MissingToolError, ProgramError, UnsupportedError, XdplabError
 from xdplab.hosts.local import LocalHost
 from xdplab.labs import modules
 from xdplab.programs import cache_directory
@@ -117,6 +117,8 @@ class ExecutionStudy:
             raise self._no_module[place.name]
         try:
             return self._built_module(place)
+        except MissingToolError:
+            raise
         except LabError as error:  # such as headers made by a newer compiler than this machine has
             self._no_module[place.name] = UnsupportedError(error.message, remedy=error.remedy)
         except XdplabError as error:

@@ -27,6 +27,33 @@ def frame_key(point: Point) -> FrameKey:
     return (point.arrangement, point.queues, point.frame_bytes, point.program.frames_sha256, *sent)
 
 
+@dataclass(frozen=True)
+class Machine:
+    """What the times of a generator rest on: its clock source, and how long of each second real-time tasks may run.
+
+    ``rt_runtime_us`` is -1 for ever. None where the kernel does not say.
+    """
+
+    clocksource: str | None
+    rt_runtime_us: int | None
+
+
+def machine_of(host: Host) -> Machine:
+    """Return what the kernel of ``host`` says of itself."""
+    source, runtime, period = (host.run(["cat", path], check=False).text.strip() for path in MACHINE_FILES)
+    each_second = None if not runtime or not period else int(runtime)
+    if each_second is not None and each_second >= 0:
+        each_second = round(1e6 * each_second / int(period))
+    return Machine(source or None, each_second)
+
+
+MACHINE_FILES = (
+    "/sys/devices/system/clocksource/clocksource0/current_clocksource",
+    "/proc/sys/kernel/sched_rt_runtime_us",
+    "/proc/sys/kernel/sched_rt_period_us",
+)
+
+
 def link_rate(lab: Lab) -> Limit:
     """Return the link's L1 rate in bit/s: the slower of the ends that the kernel has (DPDK's is of the same cable)."""
     if lab.virtual:
