@@ -223,8 +223,7 @@ class Run:
     @property
     def samples(self) -> pd.DataFrame:
         """One row an interval of 100 ms."""
-        runs.derive_tables(self.directory)
-        return pd.read_parquet(self.path / "samples.parquet")
+        return runs.samples_table(self.directory)
 
     def watch(self) -> Run:
         """Print how far it is until it ends. An interrupt stops the watching only: the run goes on.

@@ -1,4 +1,4 @@
-"""`figures`, `compare` and `audit`: they need no lab and no root, only a run directory."""
+"""`tables`, `figures`, `compare` and `audit`: they need no lab and no root, only a run directory."""
 
 from __future__ import annotations
 
@@ -17,6 +17,20 @@ from xdplab.studies.traffic import runs
 from xdplab.studies.traffic.explain import explain
 
 RUN = click.argument("directory", metavar="RUN", type=click.Path(path_type=Path))
+
+
+@click.command()
+@RUN
+def tables(directory: Path) -> None:
+    """Derive RUN's tables from its journal and raw files, where they are absent, older than these, or of older rules.
+
+    They go into RUN, or where it cannot be written into the cache directory. Rows whose raw files are gone stay.
+    """
+    run = RunDirectory.open(directory)
+    kind = kind_of(run)
+    folder = kind.open(directory).keep_tables() if kind else runs.keep_tables(run)
+    runs.check_raw(run)
+    console.print(f"tables: {folder}", markup=False, highlight=False, soft_wrap=True)
 
 
 @click.command()
@@ -68,13 +82,14 @@ def compare(directory: Path, other: Path, metric: str, as_json: bool) -> None:
 def audit(directory: Path, as_json: bool) -> None:
     """What in RUN is not to be believed: each finding, where, how it was found; and the fits of t0 + c N.
 
-    Also written into RUN, as audit.md and audit.json.
+    Also written into RUN, as audit.md and audit.json (into the cache directory, where RUN is read-only).
     """
     run = RunDirectory.open(directory)
+    runs.check_raw(run)
     found = runs.full_audit(run)
     written = found.write(run)
     if as_json:
         click.echo(json.dumps(found.to_json(), indent=1))
         return
     console.print(found.to_markdown(), markup=False, highlight=False, soft_wrap=True)
-    console.print(f"written: {', '.join(str(directory / name) for name in written)}", soft_wrap=True, highlight=False)
+    console.print(f"written: {', '.join(map(str, written))}", soft_wrap=True, highlight=False)

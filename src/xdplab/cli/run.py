@@ -89,7 +89,9 @@ def resume(lab_name: str | None, directory: Path, draw: bool, labs: str | None, 
     if kind := kind_of(run_directory):
         return go_on(kind.open(directory))
     if not read_state(run_directory).owed:
-        console.print(f"{directory}: {ending(read_state(run_directory))}; nothing is owed", highlight=False)
+        done = runs.complete(run_directory)
+        words = f"{directory}: {ending(read_state(run_directory))}; nothing is owed"
+        console.print("; ".join([words, *done]), markup=False, highlight=False, soft_wrap=True)
         return 0
     several = _several(labs, scheduler)
     if not several and lab_name is None:

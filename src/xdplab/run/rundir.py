@@ -11,13 +11,15 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from datetime import date
 from pathlib import Path
-from typing import Any
-
-import pandas as pd
+from typing import TYPE_CHECKING, Any
 
 from xdplab.errors import ResultsError
+from xdplab.resources import cache_root
 from xdplab.run.disk import disk_errors, locked, reason, replacing, sync
 from xdplab.run.journal import Journal
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 _UNFINISHED = ".new"
 # Earlier versions wrote `.NAME.XXXXXXXX` where this one writes `.NAME.XXXXXXXX.partial`.
@@ -97,8 +99,19 @@ class RunDirectory:
         return self._first().get("kind") == "import"
 
     @property
+    def cache(self) -> Path:
+        """Where the user keeps what is derived of a run that is not theirs to write."""
+        created = self._first()
+        return cache_root() / "runs" / f"{created['run_id']}-{int(created['time'])}"
+
+    @property
+    def outputs(self) -> Path:
+        """Where tables, figures and findings go: the run, or the user's cache where the run cannot be written."""
+        return self.path if os.access(self.path, os.W_OK) else self.cache
+
+    @property
     def figures(self) -> Path:
-        return self.path / "figures"
+        return self.outputs / "figures"
 
     def program_dir(self, program_hash: str) -> Path:
         return self.path / "programs" / program_hash
