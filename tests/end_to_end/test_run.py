@@ -15,7 +15,9 @@ import pytest
 from tests.end_to_end.conftest import needs_root, xdplab
 from xdplab.labs import Lab
 from xdplab.run.rundir import RunDirectory
-from xdplab.studies.traffic.runs import derive_tables
+from xdplab.run.state import attempts_of
+from xdplab.studies.traffic.planned import run_trials_of
+from xdplab.studies.traffic.rows import attempt_rows
 
 pytestmark = [pytest.mark.root, pytest.mark.lab, needs_root]
 
@@ -213,7 +215,9 @@ def test_no_trial_is_valid_without_the_readings_that_it_rests_on(measured: Path,
     shutil.copytree(measured, tmp_path / "run")
     for file in (tmp_path / "run" / "raw").glob("*/*/counters/dut.*"):
         file.write_bytes(b"")
-    table = derive_tables(RunDirectory.open(tmp_path / "run"))
+    run = RunDirectory.open(tmp_path / "run")
+    trials = {trial.trial_id: trial for trial in run_trials_of(run)}
+    table = pd.DataFrame([attempt_rows(run, trials[a.trial_id], a).row for a in attempts_of(run)])
     judged = table[table["verdict"] != "unsupported"]
     assert set(judged["verdict"]) == {"invalid"}
     assert judged["reason"].str.contains("is empty|neither TG nor DUT").all(), judged["reason"]
@@ -294,7 +298,7 @@ def test_a_users_own_frames_are_sent_as_they_are(lab_name: str, tmp_path: Path) 
     (run,) = (tmp_path / "out").iterdir()
     table = pd.read_parquet(run / "trials.parquet")
     assert list(table["verdict"]) == ["valid"], table["reason"]
-    assert abs(table["forwarded_pps"][0] - 10e3) < 500
+    assert table["forwarded_pps"][0] == pytest.approx(table["offered_pps"][0], rel=0.05)
     assert table["frame_mean_bytes"][0] == (104 + 204) / 2
     assert table["forwarded_l2_bps"][0] == table["forwarded_pps"][0] * 154 * 8
     assert table["flows"][0] == 2
