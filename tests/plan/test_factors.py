@@ -107,7 +107,7 @@ def measured(points: list[Point], scale: float) -> list[synthetic.Row]:
     rng, rows = np.random.default_rng(3), []
     for repetition in (1, 2, 3):
         for point in points:
-            facts = {"block": 1, "program_tag": None, **point.factors()}
+            facts = {"block": 1, "program_tag": None, **point.factors()} | {"frame_bytes": point.frame_bytes}
             row = synthetic.measured(synthetic.point(**facts) | facts, rng, repetition)
             rows.append(row | {"forwarded_pps": row["forwarded_pps"] * scale})  # type: ignore[operator]
     return rows
