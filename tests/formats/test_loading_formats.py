@@ -146,7 +146,9 @@ def test_stacks_of_the_kernel():
         parse_kernel_stacks("no frame\n")
 
 
-@pytest.mark.parametrize("line", [" 0)" + " " * 60_000 + "x\n", " " * 60_000 + "0) x\n", " 0) $" + " " * 60_000 + "1 us\n"])
+@pytest.mark.parametrize(
+    "line", [" 0)" + " " * 60_000 + "x\n", " " * 60_000 + "0) x\n", " 0) $" + " " * 60_000 + "1 us\n"]
+)
 def test_a_line_of_spaces_is_refused_at_once(line):
     """Each split of the spaces was tried: 4 kB took 43 s, and this would take days."""
     began = time.monotonic()
