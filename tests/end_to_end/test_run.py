@@ -207,6 +207,8 @@ def test_what_the_times_rest_on_is_in_each_row(trials: pd.DataFrame) -> None:
     assert valid["clocksource"].notna().all()
     assert valid["rt_runtime_us"].notna().all()
     assert (valid["dut_cpus"].isna() | valid["dut_cpus"].between(1, 4)).all()
+    assert set(valid[valid["load"] == "max"]["batch"]) == {60}  # live
+    assert set(valid[valid["load"] == "20kpps"]["batch"]) == {32}  # AF_XDP
 
 
 def test_no_trial_is_valid_without_the_readings_that_it_rests_on(measured: Path, tmp_path: Path) -> None:
