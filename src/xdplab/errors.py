@@ -70,3 +70,7 @@ class ResultsError(XdplabError):
     """A run directory cannot be written, read or resumed."""
 
     exit_code = 7
+
+
+class ResultsWarning(UserWarning):
+    """Something about a run that a reader must know and that does not keep it from being read."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 from typing import Literal
 
@@ -181,3 +182,9 @@ def completed(table: pd.DataFrame) -> pd.DataFrame:
     """Return a table of an older version with the columns it does not know yet, null."""
     missing = [metric for metric in METRICS if metric.name not in table]
     return table.assign(**{m.name: pd.array([None] * len(table), dtype=DTYPES[m.dtype]) for m in missing})  # type: ignore[call-overload]
+
+
+def columns_version() -> str:
+    """Return a word that changes with the columns: tables of other columns are derived anew."""
+    names = [f"{metric.name} {metric.dtype}" for metric in (*METRICS, *SAMPLES)]
+    return hashlib.sha256("\n".join(names).encode()).hexdigest()[:8]

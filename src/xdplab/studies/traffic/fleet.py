@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -13,7 +13,7 @@ from typing import Any
 from distributed import Client
 from rich.console import Console
 
-from xdplab.errors import HostLostError, LabError, PlanError
+from xdplab.errors import HostLostError, LabError, PlanError, XdplabError
 from xdplab.labs import Arrangement, use_lab
 from xdplab.plan import Plan, Trial
 from xdplab.run.engine import run_trials
@@ -25,7 +25,7 @@ from xdplab.run.state import RunState, attempts_of, record_planned
 from xdplab.studies.traffic.manifest import host_states
 from xdplab.studies.traffic.pdr import FILE, known_pdr
 from xdplab.studies.traffic.planned import create_run, extend_run, run_plan, run_trials_of
-from xdplab.studies.traffic.runs import derive_tables
+from xdplab.studies.traffic.runs import keep_tables
 from xdplab.studies.traffic.study import TrialStudy, check_plan
 
 
@@ -107,8 +107,11 @@ class JoinedLabs:
             try:
                 fleet = DaskFleet(self._client, self._labs, partial(measure_block, run.run_id, plan, known_pdr(run)))
                 state = run_on_fleet(run, trials, fleet, observer, retries=plan.trial.retries)
-            finally:
-                derive_tables(run)
+            except BaseException:
+                with suppress(XdplabError):  # a full disk must not hide what happened first
+                    keep_tables(run)
+                raise
+            keep_tables(run)
         return state
 
     def _look(self, plan: Plan) -> list[Looked]:
