@@ -15,7 +15,9 @@ import pytest
 from tests.end_to_end.conftest import needs_root, xdplab
 from xdplab.labs import Lab
 from xdplab.run.rundir import RunDirectory
-from xdplab.studies.traffic.runs import derive_tables
+from xdplab.run.state import attempts_of
+from xdplab.studies.traffic.planned import run_trials_of
+from xdplab.studies.traffic.rows import attempt_rows
 
 pytestmark = [pytest.mark.root, pytest.mark.lab, needs_root]
 
@@ -212,13 +214,18 @@ def test_what_the_times_rest_on_is_in_each_row(trials: pd.DataFrame) -> None:
 
 
 def test_no_trial_is_valid_without_the_readings_that_it_rests_on(measured: Path, tmp_path: Path) -> None:
+    """As if the tools had printed nothing: what the verdicts rest on is not there."""
     shutil.copytree(measured, tmp_path / "run")
     for file in (tmp_path / "run" / "raw").glob("*/*/counters/dut.*"):
         file.write_bytes(b"")
-    table = derive_tables(RunDirectory.open(tmp_path / "run"))
-    judged = table[table["verdict"] != "unsupported"]
-    assert set(judged["verdict"]) == {"invalid"}
-    assert judged["reason"].str.contains("is empty|neither TG nor DUT").all(), judged["reason"]
+    run = RunDirectory.open(tmp_path / "run")
+    trials = {trial.trial_id: trial for trial in run_trials_of(run)}
+    rows = [attempt_rows(run, trials[attempt.trial_id], attempt).row for attempt in attempts_of(run)]
+    found = [row for row in rows if row["verdict"] != "unsupported"]
+    assert {row["verdict"] for row in found} == {"invalid"}
+    assert all("is empty" in row["reason"] or "no count of the DUT" in row["reason"] for row in found), found[0][
+        "reason"
+    ]
 
 
 def test_the_plans_own_metric_is_a_column(trials: pd.DataFrame) -> None:
