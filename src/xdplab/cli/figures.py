@@ -7,12 +7,12 @@ from pathlib import Path
 
 import click
 
-from xdplab.analysis.compare import compare as compare_runs
-from xdplab.cli.common import console, show
-from xdplab.cli.conduct import draw as draw_study
-from xdplab.figures import CATALOGUE, STYLES
-from xdplab.run.rundir import RunDirectory
-from xdplab.studies.catalogue import kind_of
+from xdplab.cli.common import show
+from xdplab.cli.conduct import tell
+from xdplab.figures import STYLES
+from xdplab.figures.factors import FigureError
+from xdplab.studies.catalogue import open_run
+from xdplab.studies.every import write_audit
 from xdplab.studies.traffic import runs
 from xdplab.studies.traffic.explain import explain
 
@@ -26,16 +26,15 @@ def tables(directory: Path) -> None:
 
     They go into RUN, or where it cannot be written into the cache directory. Rows whose raw files are gone stay.
     """
-    run = RunDirectory.open(directory)
-    kind = kind_of(run)
-    folder = kind.open(directory).keep_tables() if kind else runs.keep_tables(run)
-    runs.check_raw(run)
-    console.print(f"tables: {folder}", markup=False, highlight=False, soft_wrap=True)
+    run = open_run(directory)
+    folder = run.keep_tables()
+    run.check_raw()
+    tell(f"tables: {folder}")
 
 
 @click.command()
 @RUN
-@click.option("--only", "name", type=click.Choice(sorted(CATALOGUE)), help="One figure; all that apply by default.")
+@click.option("--only", "name", help="One figure; all that apply by default.")
 @click.option("--style", type=click.Choice(sorted(STYLES)), default="paper-1col", show_default=True)
 @click.option("--out", type=click.Path(path_type=Path), help="Folder; RUN/figures by default.")
 @click.option("--explain", "mark", nargs=2, metavar="FIGURE MARK", help="From a mark (PANEL|HUE|X) to files and lines.")
@@ -50,29 +49,27 @@ def figures(
 ) -> None:
     """Draw RUN's figures as SVG, PDF and PNG, each with the table of its marks.
 
-    A study's run takes --style only: all of its figures and tables are written into it.
+    RUN is of any kind: XDP traffic, a search, a study. --explain is for XDP traffic.
     """
-    run = RunDirectory.open(directory)
-    if kind := kind_of(run):
-        draw_study(kind.open(directory), style)
-        return
+    run = open_run(directory)
     if mark is not None:
-        for line in explain(run, runs.trials_table(run), *mark, data):
-            console.print(line, markup=False, highlight=False, soft_wrap=True)
+        if run.kind_name != "traffic":
+            raise FigureError(f"--explain is for XDP traffic: {directory} is of kind {run.kind_name}")
+        for line in explain(run.directory, runs.trials_table(run.directory), *mark, data):
+            tell(line)
         return
-    for line in runs.draw_figures(run, names=[name] if name else [], style=style, out=out):
-        console.print(line, markup=False, highlight=False, soft_wrap=True)
+    for line in run.draw_figures(names=[name] if name else [], style=style, out=out):
+        tell(line)
 
 
 @click.command()
 @RUN
 @click.argument("other", type=click.Path(path_type=Path))
-@click.option("--metric", default="forwarded_pps", show_default=True, help="Column to compare.")
+@click.option("--metric", help="Column to compare; forwarded_pps, pdr_pps, or a study's first column of numbers.")
 @click.option("--json", "as_json", is_flag=True, help="For a script.")
-def compare(directory: Path, other: Path, metric: str, as_json: bool) -> None:
-    """Ratio of OTHER to RUN, point by point, with its 95 % interval over repetitions."""
-    old, new = (runs.settled_trials(RunDirectory.open(path)) for path in (directory, other))
-    joined = compare_runs(old, new, metric)
+def compare(directory: Path, other: Path, metric: str | None, as_json: bool) -> None:
+    """Ratio of OTHER to RUN, two runs of one kind, point by point, with its 95 % interval over repetitions."""
+    joined = open_run(directory).compare(open_run(other), metric)
     show(json.loads(joined.to_json(orient="records")), as_json=as_json)
 
 
@@ -80,16 +77,16 @@ def compare(directory: Path, other: Path, metric: str, as_json: bool) -> None:
 @RUN
 @click.option("--json", "as_json", is_flag=True, help="For a script.")
 def audit(directory: Path, as_json: bool) -> None:
-    """What in RUN is not to be believed: each finding, where, how it was found; and the fits of t0 + c N.
+    """What in RUN is not to be believed: each finding, where, how it was found; for XDP traffic, the fits of t0 + c N.
 
     Also written into RUN, as audit.md and audit.json (into the cache directory, where RUN is read-only).
     """
-    run = RunDirectory.open(directory)
-    runs.check_raw(run)
-    found = runs.full_audit(run)
-    written = found.write(run)
+    run = open_run(directory)
+    run.check_raw()
+    found = run.audit()
+    written = write_audit(run.directory, found)
     if as_json:
         click.echo(json.dumps(found.to_json(), indent=1))
         return
-    console.print(found.to_markdown(), markup=False, highlight=False, soft_wrap=True)
-    console.print(f"written: {', '.join(map(str, written))}", soft_wrap=True, highlight=False)
+    tell(found.to_markdown())
+    tell(f"written: {', '.join(map(str, written))}")
