@@ -18,6 +18,7 @@ from typing import Any
 import pandas as pd
 
 from xdplab import figures, programs
+from xdplab.analysis.compare import MARGIN
 from xdplab.analysis.findings import to_frame
 from xdplab.errors import PlanError, ResultsError
 from xdplab.figures.factors import FigureError
@@ -30,6 +31,7 @@ from xdplab.programs.spec import WORKLOADS
 from xdplab.run.progress import ending, to_go
 from xdplab.run.state import RunState
 from xdplab.studies.catalogue import open_run
+from xdplab.studies.comparing import Comparison as TwoRuns
 from xdplab.studies.every import AnyRun
 from xdplab.studies.plan_runs import Asked, PlanRun, start_search
 from xdplab.studies.search.profile import profile as profile_named
@@ -81,13 +83,17 @@ def open(path: str | Path) -> Run:
     return Run(open_run(Path(path)))
 
 
-def compare(run: Run, other: Run, metric: str | None = None) -> Comparison:
-    """Join two runs of one kind by their points; ratios are ``other`` to ``run``.
+def compare(
+    run: Run, other: Run, metric: str | None = None, *, equal: Sequence[Run] = (), margin: float = MARGIN
+) -> Comparison:
+    """Say whether ``other`` is faster than, slower than or equivalent to ``run`` within ``margin``, or undecided.
 
-    ``metric`` is a column of ``run.trials``: forwarded_pps by default, pdr_pps for searches. Raises ResultsError,
-    PlanError where there is no such column.
+    The two are of one kind. ``metric`` is a column of ``run.trials``: forwarded_pps by default, pdr_pps for searches.
+    ``equal``: two or more runs that measured the same as each other show how far equal runs lie apart. Raises
+    ResultsError, PlanError where there is no such column.
     """
-    return Comparison(run.kind.compare(other.kind, metric), metric or run.kind.metric)
+    same = [one.kind for one in equal]
+    return Comparison(run.kind.compare(other.kind, metric, equal=same, margin=margin))
 
 
 def _plan(name: str, chosen: Sequence[Program | str | None], given: Mapping[str, Any]) -> Plan:
@@ -302,10 +308,26 @@ class Run:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Two runs joined by their points: ratios with 95 % intervals over repetitions."""
+    """Two runs joined by their points, with the answer: what differed around them, what is to be doubted, ratios."""
 
-    table: pd.DataFrame
-    metric: str
+    found: TwoRuns
+
+    @property
+    def table(self) -> pd.DataFrame:
+        """One row per point: factors, n, geometric means, ratio with interval, verdict, detectable difference."""
+        return self.found.decision.points
+
+    @property
+    def metric(self) -> str:
+        return self.found.metric
+
+    @property
+    def verdict(self) -> str:
+        """``equivalent``, ``differs`` or ``undecided``."""
+        return self.found.decision.verdict
+
+    def __repr__(self) -> str:
+        return "\n".join(self.found.lines())
 
     def figure(self, style: str = "paper-1col") -> Any:
         """Draw the ratios. Returns matplotlib axes."""
@@ -315,4 +337,4 @@ class Comparison:
 
     def _repr_html_(self) -> str:
         shown: str = self.table.to_html(index=False, max_rows=40)
-        return shown
+        return f"<pre>{html.escape(repr(self))}</pre>{shown}"

@@ -126,10 +126,12 @@ def test_the_command_line_asks_each_the_same(run: AnyRun) -> None:
 
 def test_each_is_compared_with_another_of_its_kind(run: AnyRun) -> None:
     path = str(run.directory.path)
-    rows = json.loads(spoken("compare", path, path, "--json").output)
-    ratios = [row["ratio"] for row in rows]
+    found = json.loads(spoken("compare", path, path, "--json").output)
+    assert found["metric"] == run.metric
+    ratios = [row["ratio"] for row in found["points"]]
     assert ratios
     assert ratios == pytest.approx([1.0] * len(ratios))
+    assert "Answer: undecided" in spoken("compare", path, path).output, "copies of one value say nothing"
 
 
 def test_a_column_that_is_not_there_is_said_with_those_that_are(run: AnyRun) -> None:

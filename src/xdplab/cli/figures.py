@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import click
 
+from xdplab.analysis.compare import MARGIN, POINT
 from xdplab.cli.common import show
 from xdplab.cli.conduct import tell
 from xdplab.figures import STYLES
 from xdplab.figures.factors import FigureError
 from xdplab.studies.catalogue import open_run
+from xdplab.studies.comparing import Comparison
 from xdplab.studies.every import write_audit
 from xdplab.studies.traffic import runs
 from xdplab.studies.traffic.explain import explain
@@ -66,11 +69,46 @@ def figures(
 @RUN
 @click.argument("other", type=click.Path(path_type=Path))
 @click.option("--metric", help="Column to compare; forwarded_pps, pdr_pps, or a study's first column of numbers.")
+@click.option(
+    "--margin",
+    default=MARGIN,
+    show_default=True,
+    type=click.FloatRange(0, 1, min_open=True),
+    help="Share within which two runs are the same.",
+)
+@click.option(
+    "--equal",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    metavar="RUN",
+    help="Give it twice or more: runs that measured the same as each other show how far equal runs lie apart.",
+)
 @click.option("--json", "as_json", is_flag=True, help="For a script.")
-def compare(directory: Path, other: Path, metric: str | None, as_json: bool) -> None:
-    """Ratio of OTHER to RUN, two runs of one kind, point by point, with its 95 % interval over repetitions."""
-    joined = open_run(directory).compare(open_run(other), metric)
-    show(json.loads(joined.to_json(orient="records")), as_json=as_json)
+def compare(
+    directory: Path, other: Path, metric: str | None, margin: float, equal: tuple[Path, ...], as_json: bool
+) -> None:
+    """Did it change? OTHER over RUN, of one kind, by point and over all: faster, slower, equivalent or undecided.
+
+    Ends with exit code 0 (equivalent), 1 (differs) or 2 (undecided).
+    """
+    old, new, *same = (open_run(path) for path in (directory, other, *equal))
+    found = old.compare(new, metric, equal=same, margin=margin)
+    if as_json:
+        click.echo(json.dumps(found.to_json(), indent=1, default=str))
+    else:
+        _show_comparison(found)
+    sys.exit(found.exit_code)
+
+
+def _show_comparison(found: Comparison) -> None:
+    for line in found.lines():
+        tell(line)
+    points = found.decision.points
+    told = [name for name in points if name in TOLD or (name in POINT and points[name].nunique() > 1)]
+    show(json.loads(points[told].to_json(orient="records")), as_json=False)
+
+
+TOLD = ("n_a", "n_b", "ratio", "low", "high", "verdict", "detectable", "needed", "reason")
 
 
 @click.command()

@@ -10,7 +10,8 @@ import click
 from xdplab.cli.common import parse_only, show
 from xdplab.cli.conduct import conduct, go_on, tell
 from xdplab.errors import LabError, PlanError
-from xdplab.plan import load_plan
+from xdplab.own import require_own
+from xdplab.plan import Block, Plan, load_plan
 from xdplab.resources import shipped
 from xdplab.run.progress import ending
 from xdplab.run.rundir import RunDirectory
@@ -28,6 +29,19 @@ if TYPE_CHECKING:
 LABS = click.option("--labs", metavar="A,B,…", help="Share the blocks among equal labs, all at once.")
 SCHEDULER = click.option("--scheduler", metavar="ADDRESS", help="With --labs: a Dask scheduler that has workers there.")
 PLAN_OR_NAME = click.argument("plan", metavar="PLAN", default="quick")
+
+
+def own_plan(path: Path) -> Plan:
+    """Read a plan to be measured. Raises PlanError, StrangersFileError where it names commands and is not one's own."""
+    plan = load_plan(path)
+    commands = [metric.name for metric in plan.metrics] + ["setup" for block in plan.blocks if _has_setup(block)]
+    if commands:
+        require_own(path, f"commands that run as root on the DUT ({', '.join(dict.fromkeys(commands))})")
+    return plan
+
+
+def _has_setup(block: Block) -> bool:
+    return any(program.setup for program in block.points.program or [])
 
 
 def find_plan(name: str) -> Path:
@@ -67,7 +81,7 @@ def run(
         if only or extend or pdr_from or labs or scheduler:
             raise PlanError(f"{file} is a plan of study {kind.name}: it takes --name, --out and --no-figures only")
         return conduct(kind, lambda: request, out=out, name=name, resume=None, as_json=False, figures=draw)
-    chosen = load_plan(file)
+    chosen = own_plan(file)
     if name is not None:
         chosen = chosen.model_copy(update={"name": name})
     wanted, old = parse_only(only), RunDirectory.open(extend) if extend else None
@@ -98,6 +112,8 @@ def resume(lab_name: str | None, directory: Path, draw: bool, labs: str | None, 
     It goes on in the lab, or the labs, where it was; --lab or --labs choose others. A study's places are its plan's.
     """
     run = open_run(directory)
+    for part in (directory, run.directory.journal.path, directory / "plan.yaml"):
+        require_own(part, "commands, programs and labs that are used")
     where = Where(lab_name, labs_named(labs, scheduler), scheduler)
     if not run.state.owed:
         done = run.complete()

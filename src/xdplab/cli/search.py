@@ -9,9 +9,8 @@ import click
 
 from xdplab.cli.common import parse_only
 from xdplab.cli.conduct import Execute, go_on, tell
-from xdplab.cli.run import LABS, PLAN_OR_NAME, SCHEDULER, find_plan, labs_named
+from xdplab.cli.run import LABS, PLAN_OR_NAME, SCHEDULER, find_plan, labs_named, own_plan
 from xdplab.errors import ResultsError
-from xdplab.plan import load_plan
 from xdplab.studies.catalogue import open_run
 from xdplab.studies.every import AnyRun, Where
 from xdplab.studies.plan_runs import Asked, start_search
@@ -56,7 +55,7 @@ def search(
             raise ResultsError(f"{run.directory.path} is no search", remedy="`xdplab resume` goes on with a run")
         return _search(run, lambda _, seen: run.measure(seen, Where(lab_name)), as_json)
     chosen = profile(name) if latency else replace(profile(name), latency_repeats=0)
-    asked, wanted = Asked(chosen, share), load_plan(find_plan(plan))
+    asked, wanted = Asked(chosen, share), own_plan(find_plan(plan))
     several = labs_named(labs, scheduler)
     with runs.lab_for(several[0] if several else lab_name or wanted.lab) as lab:
         run = start_search(wanted, asked, lab, out, only=parse_only(only))

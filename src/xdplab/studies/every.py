@@ -10,13 +10,14 @@ from typing import Any, Protocol
 
 import pandas as pd
 
-from xdplab.analysis.compare import ratio
+from xdplab.analysis.compare import MARGIN
 from xdplab.analysis.findings import Finding, to_markdown
-from xdplab.errors import PlanError, ResultsError
+from xdplab.errors import ResultsError
 from xdplab.run.disk import replacing
 from xdplab.run.progress import Observer
 from xdplab.run.rundir import RunDirectory
 from xdplab.run.state import Attempt, RunState
+from xdplab.studies.comparing import Comparison
 from xdplab.studies.tables import Table
 
 
@@ -85,8 +86,14 @@ class AnyRun(Protocol):
 
     def audit(self) -> AnyAudit: ...
 
-    def compare(self, other: AnyRun, metric: str | None = None) -> pd.DataFrame:
-        """Return the ratios of ``other`` to this run, point by point. Raises ResultsError for another kind of run."""
+    def compare(
+        self, other: AnyRun, metric: str | None = None, *, equal: Sequence[AnyRun] = (), margin: float = MARGIN
+    ) -> Comparison:
+        """Say whether ``other`` is the same as this run, point by point and over all.
+
+        ``equal``: runs that measured the same as each other. Raises ResultsError for another kind of run, PlanError
+        where there is no such column.
+        """
 
 
 class AnyKind(Protocol):
@@ -145,60 +152,11 @@ def not_measured(attempts: Iterable[Attempt], state: RunState) -> list[Finding]:
     return found
 
 
-def check_metric(table: pd.DataFrame, metric: str) -> None:
-    """Raise PlanError where ``table`` has no such column of numbers."""
-    numbers = [str(name) for name in table.columns if pd.api.types.is_numeric_dtype(table[name])]
-    if metric not in numbers:
-        raise PlanError(f"--metric {metric}: no column of numbers", remedy=f"there are {', '.join(numbers)}")
-
-
-def require_same_kind(run: AnyRun, other: AnyRun) -> None:
-    if run.kind_name != other.kind_name:
-        raise ResultsError(
-            f"{run.directory.name} is a run of kind {run.kind_name}, {other.directory.name} of {other.kind_name}",
-            remedy="compare two runs of one kind",
-        )
-
-
-def compare_rows(a: pd.DataFrame, b: pd.DataFrame, metric: str, words: dict[str, str]) -> pd.DataFrame:
-    """Return one row per point and place in its trials' tables: means, n, and the ratio b/a with its 95 % interval.
-
-    ``words`` names the points. A trial may leave several rows: rows are the same one where they stand at the same place
-    of trials of one point. Only positive values count.
-    """
-    sides = [_values(table, metric) for table in (a, b)]
-    rows: list[dict[str, Any]] = []
-    for key in dict.fromkeys([*sides[0], *sides[1]]):
-        place = {"point_id": key[0], "point": words.get(key[0], key[0]), "row": key[1]}
-        first, second = (side.get(key) for side in sides)
-        if first is None or second is None:
-            missing = "first" if first is None else "second"
-            n_a, n_b = (0 if side is None else len(side) for side in (first, second))
-            rows.append({**place, "n_a": n_a, "n_b": n_b, "reason": f"no value in the {missing} run"})
-            continue
-        found = ratio(first, second)
-        why = None if found.differs is not None else "too few repetitions for an interval, or copies of one value"
-        rows.append({**place, **vars(found), "differs": found.differs, "reason": why})
-    columns = [
-        "point_id",
-        "point",
-        "row",
-        "n_a",
-        "n_b",
-        "mean_a",
-        "mean_b",
-        "ratio",
-        "low",
-        "high",
-        "differs",
-        "reason",
-    ]
-    return pd.DataFrame(rows, columns=columns)
-
-
-def _values(table: pd.DataFrame, metric: str) -> dict[tuple[str, int], pd.Series]:
-    point = table["trial_id"].str.rpartition("-r")[0]
-    keyed = table.assign(_point=point, _row=table.groupby("trial_id").cumcount() + 1)
-    known = keyed[keyed[metric].gt(0).fillna(False).astype(bool)]
-    groups = known.groupby(["_point", "_row"], sort=False)[metric]
-    return {(str(point), int(str(row))): values.astype(float) for (point, row), values in groups}
+def require_same_kind(run: AnyRun, *others: AnyRun) -> None:
+    """Raise ResultsError where the runs are not of one kind."""
+    for other in others:
+        if run.kind_name != other.kind_name:
+            raise ResultsError(
+                f"{run.directory.name} is a run of kind {run.kind_name}, {other.directory.name} of {other.kind_name}",
+                remedy="compare two runs of one kind",
+            )

@@ -21,6 +21,7 @@ import yaml
 from matplotlib.axes import Axes
 from rich.console import Console
 
+from xdplab.analysis.compare import MARGIN
 from xdplab.analysis.findings import Finding
 from xdplab.errors import LabError, ResultsError, XdplabError
 from xdplab.figures import Drawn, FigureError, NotApplicableError, View, save
@@ -32,15 +33,8 @@ from xdplab.run.engine import Study, run_trials
 from xdplab.run.progress import Observer, PlainObserver, ending
 from xdplab.run.rundir import RunDirectory
 from xdplab.run.state import Attempt, RunState, last_attempts, read_state, record_planned
-from xdplab.studies.every import (
-    AnyRun,
-    PlainAudit,
-    Where,
-    check_metric,
-    compare_rows,
-    not_measured,
-    require_same_kind,
-)
+from xdplab.studies.comparing import Comparison, compared_rows
+from xdplab.studies.every import AnyRun, PlainAudit, Where, not_measured, require_same_kind
 from xdplab.studies.tables import Table, markdown, write_tables
 
 
@@ -290,15 +284,15 @@ class StudyRun(Generic[R, P]):
     def audit(self) -> PlainAudit:
         return PlainAudit(self.directory.name, tuple(self.findings()))
 
-    def compare(self, other: AnyRun, metric: str | None = None) -> pd.DataFrame:
-        """Return the ratios of ``other`` to this run, point by point. Raises ResultsError for another kind of run."""
-        require_same_kind(self, other)
-        first, second, column = self.rows(), other.rows(), metric or self.metric
-        for rows in (first, second):
-            check_metric(rows, column)
-            if "trial_id" not in rows:
-                raise ResultsError(f"study {self.kind.name} has no repetitions to compare")
-        return compare_rows(first, second, column, {point.point_id: str(point) for point in self.points})
+    def compare(
+        self, other: AnyRun, metric: str | None = None, *, equal: Sequence[AnyRun] = (), margin: float = MARGIN
+    ) -> Comparison:
+        """Say whether ``other`` is the same as this run, row by row of its table and over all."""
+        every: tuple[AnyRun, ...] = (self, other, *equal)
+        require_same_kind(*every)
+        words = {point.point_id: str(point) for point in self.points}
+        directories, tables = [run.directory for run in every], [run.rows() for run in every]
+        return compared_rows(directories, tables, metric or self.metric, words, margin)
 
 
 def said(drawn: Sequence[Drawn]) -> list[str]:

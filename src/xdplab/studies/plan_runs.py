@@ -15,7 +15,7 @@ from typing import Any
 
 import pandas as pd
 
-from xdplab.analysis.compare import compare as compare_trials
+from xdplab.analysis.compare import MARGIN
 from xdplab.analysis.findings import Finding
 from xdplab.errors import ResultsError
 from xdplab.figures import draw as draw_view
@@ -24,19 +24,20 @@ from xdplab.figures.factors import FigureError
 from xdplab.labs import Lab, use_lab
 from xdplab.plan import Plan, Trial
 from xdplab.run.derived import Recipe, Tables, table
-from xdplab.run.metrics import completed
 from xdplab.run.progress import Observer
 from xdplab.run.rundir import RunDirectory
 from xdplab.run.state import RunState, last_attempts, read_state
-from xdplab.studies.every import AnyAudit, AnyRun, PlainAudit, Where, check_metric, not_measured, require_same_kind
+from xdplab.studies.comparing import Comparison, compared_rows
+from xdplab.studies.every import AnyAudit, AnyRun, PlainAudit, Where, not_measured, require_same_kind
 from xdplab.studies.frame import draw_views, said
 from xdplab.studies.search.profile import Profile
-from xdplab.studies.search.rows import TABLE, remarks, search_table, shown
+from xdplab.studies.search.rows import TABLE, point_words, remarks, search_table, shown
 from xdplab.studies.search.study import SearchStudy
 from xdplab.studies.search.views import VIEWS
 from xdplab.studies.tables import Table
 from xdplab.studies.traffic import pdr, runs
 from xdplab.studies.traffic.bench import TrialBench
+from xdplab.studies.traffic.comparison import compared
 from xdplab.studies.traffic.planned import Files, run_trials_of
 from xdplab.studies.traffic.runs import MEASURED, Way
 
@@ -63,13 +64,13 @@ class PlanRun:
 
     def measure(self, observer: Observer, where: Where) -> RunState:
         """Measure what the run owes where it was, or in the lab or labs that ``where`` names."""
-        labs, scheduler = where.labs, where.scheduler
+        labs = where.labs
         if not labs and where.lab is None:
-            labs, scheduler = runs.shared_by(self.directory)
+            labs = runs.shared_by(self.directory)
         if labs:
             from xdplab.studies.traffic.fleet import joined  # Dask takes a second to load
 
-            with joined(labs, scheduler) as together:
+            with joined(labs, where.scheduler) as together:
                 return together.execute(self.directory, observer, self.way)
         with use_lab(where.lab or runs.lab_of(self.directory)) as lab:
             return runs.execute(self.directory, lab, observer, self.way)
@@ -112,13 +113,13 @@ class PlanRun:
     def audit(self) -> AnyAudit:
         return runs.full_audit(self.directory)
 
-    def compare(self, other: AnyRun, metric: str | None = None) -> pd.DataFrame:
-        """Return the ratios of ``other`` to this run, point by point."""
-        require_same_kind(self, other)
-        first, second = (completed(run.rows()) for run in (self, other))
-        for rows in (first, second):
-            check_metric(rows, metric or self.metric)
-        return compare_trials(first, second, metric or self.metric)
+    def compare(
+        self, other: AnyRun, metric: str | None = None, *, equal: Sequence[AnyRun] = (), margin: float = MARGIN
+    ) -> Comparison:
+        """Say whether ``other`` is faster than, slower than or the same as this run, point by point and over all."""
+        require_same_kind(self, other, *equal)
+        same = [run.directory for run in equal]
+        return compared(self.directory, other.directory, metric or self.metric, equal=same, margin=margin)
 
 
 @dataclass(frozen=True)
@@ -189,23 +190,20 @@ class SearchRun(PlanRun):
     def audit(self) -> AnyAudit:
         return PlainAudit(self.directory.name, tuple(self.findings()))
 
-    def compare(self, other: AnyRun, metric: str | None = None) -> pd.DataFrame:
-        """Return the ratios of ``other`` to this search, point by point; a search that ended is a valid one."""
-        require_same_kind(self, other)
-        first, second = (_judged(run.rows()) for run in (self, other))
-        for rows in (first, second):
-            check_metric(rows, metric or self.metric)
-        return compare_trials(first, second, metric or self.metric)
+    def compare(
+        self, other: AnyRun, metric: str | None = None, *, equal: Sequence[AnyRun] = (), margin: float = MARGIN
+    ) -> Comparison:
+        """Say whether ``other`` found the same as this search, point by point and over all."""
+        every: tuple[AnyRun, ...] = (self, other, *equal)
+        require_same_kind(*every)
+        tables = [run.rows() for run in every]
+        words = {str(row["point_id"]): point_words(row) for table in tables for row in table.to_dict("records")}
+        return compared_rows([run.directory for run in every], tables, metric or self.metric, words, margin)
 
 
 def _require(name: str) -> None:
     if name not in VIEWS:
         raise FigureError(f"no figure {name!r}", remedy=f"figures of a search are {', '.join(VIEWS)}")
-
-
-def _judged(rows: pd.DataFrame) -> pd.DataFrame:
-    verdict = rows["status"].replace({"measured": "valid"}).astype("string")
-    return completed(rows.assign(verdict=verdict).convert_dtypes())
 
 
 def _searched(run: RunDirectory, _before: Tables) -> Tables:

@@ -1,0 +1,101 @@
+"""Two runs side by side: what was not the same around them, what is to be doubted, then what their values say."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+import pandas as pd
+
+from xdplab.analysis.compare import MARGIN, Drift, decide, drift
+from xdplab.run.rundir import RunDirectory
+from xdplab.studies.comparing import Comparison, Unlike, check_metric, check_runs, names_of
+from xdplab.studies.traffic import audits, runs
+from xdplab.studies.traffic.planned import run_plan
+
+DRIFT_P, DRIFT_SHARE = 0.01, 0.01
+"""A drift is said where chance makes it once in a hundred runs, and it moves the rates by 1 % or more."""
+
+
+def compared(
+    first: RunDirectory,
+    second: RunDirectory,
+    metric: str = "forwarded_pps",
+    *,
+    equal: Sequence[RunDirectory] = (),
+    margin: float = MARGIN,
+) -> Comparison:
+    """Compare ``second`` to ``first``; ``equal`` are two or more runs that measured the same as each other.
+
+    Raises ResultsError where one of them is also compared, or is alone: a run has no spread by itself.
+    """
+    check_runs(first, second, equal)
+    tables = [runs.trials_table(run) for run in (first, second)]
+    settled = [table.drop_duplicates("trial_id", keep="last", ignore_index=True) for table in tables]
+    for run, table in zip((first, second), settled, strict=True):
+        check_metric(table, metric, run)
+    names = names_of(first, second)
+    doubts = {
+        name: tuple(_doubts(run, table, metric))
+        for name, run, table in zip(names, (first, second), tables, strict=True)
+    }
+    decision = decide(settled[0], settled[1], metric, equal=[runs.settled_trials(run) for run in equal], margin=margin)
+    return Comparison(metric, names, tuple(_unlike(first, second, *settled)), doubts, decision)
+
+
+def _doubts(run: RunDirectory, table: pd.DataFrame, metric: str) -> list[str]:
+    found = [f"{one.rule}: {one.what}" for one in audits.findings(run, table) if one.severity == "warning"]
+    moved: Drift | None = drift(table, metric)
+    if moved is not None and moved.p < DRIFT_P and abs(moved.share) >= DRIFT_SHARE:
+        found.append(
+            f"drift: {metric} changed by {moved.share:+.1%} from the first to the last trial (p = {moved.p:.1g})"
+        )
+    return found
+
+
+def _unlike(first: RunDirectory, second: RunDirectory, a: pd.DataFrame, b: pd.DataFrame) -> list[Unlike]:
+    before, after = (_around(run) for run in (first, second))
+    known = [
+        Unlike(name, before.get(name), after.get(name))
+        for name in dict.fromkeys([*before, *after])
+        if before.get(name) != after.get(name)
+    ]
+    both = a.drop_duplicates("point_id").merge(b.drop_duplicates("point_id"), on="point_id")
+    changed = int((both["program_hash_x"] != both["program_hash_y"]).fillna(False).sum())
+    if changed:
+        known.append(Unlike("program bytes", None, f"others at {changed} of {len(both)} points"))
+    return known
+
+
+def _around(run: RunDirectory) -> dict[str, str]:
+    """Return the hosts' state before the last session, line by line, and the plan's times."""
+    facts = {} if run.imported else {f"trial.{k}": str(v) for k, v in run_plan(run).trial.model_dump().items()}
+    path = run.path / "manifest.json"
+    sessions = json.loads(path.read_text())["sessions"] if path.is_file() else []
+    before = [event["state"] for event in sessions if event["when"] == "before"]
+    if not before:
+        return facts
+    state = before[-1]
+    facts["lab"] = str(state["lab"])
+    facts |= {f"xdplab.{name}": str(value) for name, value in state["xdplab"].items()}
+    for host in ("dut", "tg"):
+        for name, answer in state[host].items():
+            if name not in _COUNTERS:
+                facts |= _flat(f"{host} {name}", str(answer.get("value", f"absent: {answer.get('absent')}")))
+    return facts
+
+
+_COUNTERS = ("link", "memory")
+"""What differs between any two runs: interface numbers, counters, free memory."""
+
+
+def _flat(name: str, value: str) -> dict[str, str]:
+    """Split ``key: value`` lines, so that a difference names the one line that differs."""
+    if value.startswith("{"):  # lscpu -J
+        fields = json.loads(value).get("lscpu", [])
+        return {f"{name} {f['field'].rstrip(':')}": str(f["data"]) for f in fields if "MHz" not in f["field"]}
+    lines = value.splitlines()
+    if len(lines) < 2 or not all(":" in line for line in lines[1:]):
+        return {name: value}
+    parts = [line.rsplit(":", 1) if line.startswith("/") else line.split(":", 1) for line in lines]
+    return {f"{name} {part[0].strip()}": part[-1].strip() for part in parts}
