@@ -67,7 +67,7 @@ def _middle(values: pd.Series) -> dict[str, Any]:
 
 def _view(name: str, kind: str, marks: list[dict[str, Any]], look: Look) -> View:
     if not marks:
-        raise NotApplicableError("no point was searched to its end")
+        raise NotApplicableError(f"no point has {name}: it was not asked for, or no search came to its end")
     same = {"figure": name, "file": name, "kind": kind, "verdict": "valid"}
     return View(marks_frame({**same, **mark} for mark in marks), look)
 
