@@ -39,20 +39,20 @@ def number(version: str) -> Number:
 
 
 def untried(tool: str, version: str) -> str | None:
-    """Return what to tell of a version, such as ``newer than any tried (clang 14 to 23)``; None where it was tried.
+    """Return what to tell of a version, such as ``newer than any tried (14 to 23)``; None where it was tried.
 
     Versions are compared as exactly as the table names them: 19.1.7 is clang's 19, and 12.6.1 is sysstat's 12.6.
+    Raises ValueError for a tool without a line, and for a version that does not begin with a number.
     """
     table = tried(tool)
     if not table or not number(version):
-        return None
+        raise ValueError(f"{tool} {version}: the table has no line of it, or it is no version")
     found = number(version)[: len(table[0].number)]
-    numbers = [line.number for line in table]
-    if found in numbers:
+    older = [line.version for line in table if line.number < found]
+    newer = [line.version for line in table if line.number > found]
+    if len(older) + len(newer) < len(table):
         return None
-    if len(table) == 1:
-        return f"not the one tried ({tool} {table[0].version})"
-    kind = "untried"
-    if found > numbers[-1] or found < numbers[0]:
-        kind = f"{'newer' if found > numbers[-1] else 'older'} than any tried"
-    return f"{kind} ({tool} {table[0].version} to {table[-1].version})"
+    if older and newer:
+        return f"between {older[-1]} and {newer[0]}, which were tried"
+    span = " to ".join(dict.fromkeys([table[0].version, table[-1].version]))
+    return f"{'newer' if older else 'older'} than any tried ({span})"
