@@ -6,7 +6,6 @@ import json
 import os
 import platform
 import shutil
-from itertools import product
 from pathlib import Path
 from typing import Any
 
