@@ -445,3 +445,35 @@ def test_a_second_run_in_the_same_lab_is_refused(lab: Lab, lab_name: str, tmp_pa
         done = xdplab("--lab", lab_name, "run", "one.yaml", "--out", "out", cwd=tmp_path, check=False)
     assert done.returncode == 3
     assert "the first run" in done.stderr
+
+
+RETURNS = """#include <linux/bpf.h>
+#include <bpf/bpf_helpers.h>
+SEC("xdp") int returns(struct xdp_md *ctx) { return XDP_%s; }
+char _license[] SEC("license") = "GPL";
+"""
+
+
+def test_a_program_that_does_not_do_what_the_plan_says_is_invalid(lab_name: str, tmp_path: Path) -> None:
+    """Native, by the driver's counters: every action said of every program; generic, where frames come back or not."""
+    for name in ("drop", "pass", "tx"):
+        (tmp_path / f"{name}.bpf.c").write_text(RETURNS % name.upper())
+    programs = [
+        f"{{file: {does}.bpf.c, action: {said}}}" for does in ("drop", "pass", "tx") for said in ("drop", "pass", "tx")
+    ]
+    (tmp_path / "said.yaml").write_text(
+        "name: said\nrepetitions: 1\ntrial: {warmup_s: 0.05, window_s: 0.1, pause_s: 0.02}\n"
+        f"blocks: [{{points: {{mode: [native, generic], program: [{', '.join(programs)}]}}}}]\n"
+    )
+    xdplab("--lab", lab_name, "run", "said.yaml", "--out", "out", "--no-figures", cwd=tmp_path)
+    (run,) = (tmp_path / "out").iterdir()
+    table = pd.read_parquet(run / "trials.parquet")
+    table["does"] = table["program_name"].str.split(".").str[0]
+    native = table[table["mode"] == "native"]
+    as_said = native["does"].eq(native["action"])
+    assert set(native[as_said]["verdict"]) == {"valid"}, native["reason"]
+    assert set(native[~as_said]["verdict"]) == {"invalid"}, native["reason"]
+    counts = [json.loads(text) for text in native["xdp_actions"]]
+    assert all(max(c, key=c.get) == does for c, does in zip(counts, native["does"], strict=True))
+    generic = table[(table["mode"] == "generic") & table["does"].eq("tx").ne(table["action"].eq("tx"))]
+    assert set(generic["verdict"]) == {"invalid"}, generic["reason"]

@@ -19,7 +19,7 @@ from pydantic import BeforeValidator, Field
 
 Mode = Literal["native", "generic", "offload", "af_xdp"]
 Arrangement = Literal["shared", "split", "hosts"]
-Action = Literal["tx", "drop", "pass"]
+Action = Literal["tx", "drop", "pass", "redirect", "mixed"]
 FrameBytes = Annotated[int, Field(ge=64, le=1518)]
 Address = Annotated[str, Field(pattern=r"^\d{1,3}(\.\d{1,3}){3}$")]
 Port = Annotated[int, Field(ge=0, le=65535)]
@@ -217,7 +217,8 @@ FACTORS: tuple[Factor, ...] = (
     Factor("map_type", "program", "points", Literal["percpu_array", "hash"], "percpu_array",
            "lookup only: percpu_array or hash", title="map", full=str, caption="own",
            applies=lambda values: values["workload"] == "lookup"),
-    Factor("action", "program", "program", Action, "tx", "what the program does with a frame: tx, drop or pass",
+    Factor("action", "program", "program", Action, "tx",
+           "what the program decides for a frame: tx, drop, pass or redirect; mixed: one or another",
            absent="tx"),
     Factor("file", "program", "program", str, ..., "a user's program: the name of its file",
            path=True, applies=_own_file, caption="own"),

@@ -50,6 +50,7 @@ _SAME = (
     "dut_rx_packets",
     "dut_tx_packets",
     "dut_cpus",
+    "xdp_actions",
     "absent_counters",
 )
 _PERF = ("cycles", "instructions", "ipc", "branches", "branch_misses", "l1d_loads", "l1d_misses")
