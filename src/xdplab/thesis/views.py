@@ -6,15 +6,15 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import cast
 
 import numpy as np
 import pandas as pd
 
-from xdplab.analysis.intervals import interval
+from xdplab.analysis.intervals import Interval, interval_on
 from xdplab.figures.marks import COLUMNS, Look, View, marks_frame
-from xdplab.thesis.classes import like_for_like
+from xdplab.thesis.classes import like_for_like, ring_depths, rings_of
 from xdplab.thesis.published import (
     FAMILIES,
     MARK_COLUMNS,
@@ -33,17 +33,20 @@ from xdplab.thesis.published import (
     ranked,
     selected,
 )
-from xdplab.thesis.rules import corrected
+from xdplab.thesis.rules import clock_ratio, corrected
 from xdplab.thesis.words import (
     ABSENT,
     AS_PUBLISHED,
     BY_DUT,
+    CLOCK,
     CORRECTED,
     CORRECTED_Y,
     HUE_TITLES,
     LEFT_OUT,
     POINTS,
     PUBLISHED_Y,
+    RING,
+    SCALES,
     WHAT,
     X_LABELS,
     Language,
@@ -61,18 +64,21 @@ ORIGINAL_REPETITIONS = {"native": 3, "generic": 3, "af_xdp": 3}
 class Source:
     """One imported run, prepared once for all figures.
 
-    ``printed``: what was printed; ``better``: trials as the better counter tells them, with ``value`` by family.
+    ``printed``: what was printed; ``better``: trials as the better counter tells them, with ``ring_share``, the frames
+    in flight over the ring's entries; ``clock``: the generator's seconds in the DUT's.
     """
 
     run_id: str
     printed: pd.DataFrame
     better: pd.DataFrame
     alike: dict[str, tuple[int, ...]]
+    clock: float = 1.0
 
 
 CORRECTED_COLUMNS = (
     "forwarded_pps",
     "latency_mean_ns",
+    "dut_cpus",
     "softirq_by_cpu_percent",
     "user_percent",
     "verdict",
@@ -91,8 +97,17 @@ def source_of(trials: pd.DataFrame) -> Source:
     better = corrected(trials)
     rows = lean(better, CORRECTED_COLUMNS)
     rows = rows.assign(forwarded_l2_bps=rows["forwarded_pps"] * rows["frame_bytes"] * 8)
+    rows = rows.assign(ring_share=_ring_share(rows, ring_depths(better)))
     run_id = str(trials["run_id"].iloc[0]) if len(trials) else ""
-    return Source(run_id, printed_rows(trials), rows, like_for_like(better, ORIGINAL_REPETITIONS))
+    alike = like_for_like(better, ORIGINAL_REPETITIONS)
+    return Source(run_id, printed_rows(trials), rows, alike, clock_ratio(trials)[0])
+
+
+def _ring_share(rows: pd.DataFrame, depths: dict[tuple[str, int], int]) -> pd.Series:
+    """Return latency × rate a CPU at work over the entries of the repetition's ring; NaN where that is not known."""
+    places = [(rings_of(mode), int(number)) for mode, number in zip(rows["mode"], rows["repetition"], strict=True)]
+    entries = pd.Series([depths.get(place, np.nan) for place in places], index=rows.index, dtype=float)
+    return rows["latency_mean_ns"] * 1e-9 * rows["forwarded_pps"] / rows["dut_cpus"] / entries
 
 
 # --- as published ---
@@ -228,7 +243,7 @@ def _means(rows: pd.DataFrame, spec: Spec, hue: str | None) -> Iterator[dict[str
     repetitions = at.groupby([*RANKS, "mode", "repetition"])["value"].mean().groupby(RANKS)
     limits, points = (at.groupby(RANKS)[name].unique().to_dict() for name in ("limited_by", "point_id"))
     for key, values in repetitions:
-        found = interval(values / unit)
+        found = _on_its_scale(values, spec, unit)
         panel, own, x = place_names(spec, key)
         yield {
             "figure": spec.figure, "file": spec.file, "kind": spec.kind, "panel": panel, "hue": hue or own, "x": x,
@@ -236,6 +251,14 @@ def _means(rows: pd.DataFrame, spec: Spec, hue: str | None) -> Iterator[dict[str
             "limited_by": _limit(limits[key]) if spec.family == "throughput" else None,
             "points": ",".join(sorted(points[key])),
         }  # fmt: skip
+
+
+def _on_its_scale(values: pd.Series, spec: Spec, unit: float) -> Interval:
+    """Shares of a CPU lie between 0 and 100 %, everything else above 0; user time may be of several CPUs."""
+    if spec.family == "softirq" and values.between(0, 100).all():
+        found = interval_on("logit", values / 100)
+        return replace(found, mean=100 * found.mean, low=100 * found.low, high=100 * found.high)
+    return interval_on("log", values / unit)
 
 
 def _limit(limits: Sequence[object]) -> str | None:
@@ -247,7 +270,8 @@ def corrected_view(source: Source, spec: Spec, language: Language = "en") -> Vie
     """Return what the data really say of a published figure; its caption says what they cannot."""
     rows = corrected_rows(source, spec)
     marks = corrected_marks(rows, spec)
-    caption = [part for part in (_what(source, spec, language), _by_dut(rows, language)) if part]
+    said = (_what(source, spec, language), _of_the_ring(rows, spec, language), _by_dut(rows, language))
+    caption = [part for part in said if part]
     caption += [
         part
         for part in (
@@ -272,7 +296,24 @@ def _what(source: Source, spec: Spec, language: Language) -> str:
     if spec.family not in WHAT:
         return ""
     what, numbers = WHAT[spec.family].of(language), _repetitions(source.alike, spec)
-    return CORRECTED.of(language).format(what=what, repetitions=numbers)
+    if spec.family == "throughput" and source.clock != 1:
+        what += CLOCK.of(language).format(percent=100 * (source.clock - 1))
+    scale = SCALES["logit" if spec.family == "softirq" else "log"].of(language)
+    return CORRECTED.of(language).format(what=what, repetitions=numbers, scale=scale)
+
+
+RING_FULL = 0.5
+
+
+def _of_the_ring(rows: pd.DataFrame, spec: Spec, language: Language) -> str:
+    """Say at how many points the latency is a ring's fill, and at how many the ring stays less than half full."""
+    shares = (
+        rows.loc[rows["value"].notna(), "ring_share"].dropna() if spec.family == "latency" else pd.Series(dtype=float)
+    )
+    if shares.empty:
+        return ""
+    below = int((shares < RING_FULL).sum())
+    return RING.of(language).format(full=len(shares) - below, below=below)
 
 
 def _by_dut(rows: pd.DataFrame, language: Language) -> str:

@@ -42,7 +42,7 @@ PUBLISHED_Y = {
     "l1_load_misses": Words("L1 data load misses{power}", "Erros de acesso à cache L1{power}"),
 }
 CORRECTED_Y = PUBLISHED_Y | {
-    "latency": Words("round trip in a full ring (µs)", "Tempo em um anel cheio (µs)"),
+    "latency": Words("round trip at maximum load (µs)", "Latência em carga máxima (µs)"),
     "softirq": Words("softirq, steady mean (%)", "Uso de CPU em softirq, média estável (%)"),
 }
 _LABELS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], str]], ...] = (
@@ -68,8 +68,23 @@ AS_PUBLISHED = Words(
     "A figura corrigida mostra o que os dados dizem.",
 )
 CORRECTED = Words(
-    "Corrected: {what}; mean over like-for-like repetitions ({repetitions}), error bars: 95 % t interval.",
-    "Corrigido: {what}; média das repetições equivalentes ({repetitions}), barras de erro: intervalo t de 95 %.",
+    "Corrected: {what}; mean over like-for-like repetitions ({repetitions}), error bars: 95 % t interval {scale}.",
+    "Corrigido: {what}; média das repetições equivalentes ({repetitions}), barras de erro: intervalo t de 95 % "
+    "{scale}.",
+)
+SCALES = {
+    "log": Words("on the logarithmic scale", "na escala logarítmica"),
+    "logit": Words("on the logit scale", "na escala logit"),
+}
+CLOCK = Words(
+    ", over the DUT's seconds: the generator's count is {percent:+.2f} % off",
+    ", nos segundos do DUT: a contagem do gerador difere em {percent:+.2f} %",
+)
+RING = Words(
+    "In {full} trials the latency is the fill of a ring (latency × rate is at least half of its entries), in {below} "
+    "it is not: the DUT kept up.",
+    "Em {full} medições a latência é o enchimento de um anel (latência × taxa é pelo menos metade das entradas), em "
+    "{below} não é: o DUT deu conta.",
 )
 WHAT = {
     "throughput": Words(
@@ -77,10 +92,8 @@ WHAT = {
         "taxa do melhor de dois contadores (gerador, interface do DUT)",
     ),
     "latency": Words(
-        "running mean undone where its digits allow. At maximum load it is the fill of a ring: latency × rate is the "
-        "frames in flight",
-        "média acumulada desfeita onde as casas decimais permitem. Em carga máxima é o enchimento de um anel: "
-        "latência × taxa é o número de pacotes em trânsito",
+        "running mean undone where its digits allow 5 %",
+        "média acumulada desfeita onde as casas decimais permitem 5 %",
     ),
     "softirq": Words(
         "mean of the steady samples; `user` is the user and system time of all CPUs, AF_XDP's own core",
