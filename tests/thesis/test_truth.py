@@ -21,9 +21,11 @@ from xdplab.thesis.generator_log import parse_generator_log
 from xdplab.thesis.imported import import_thesis
 from xdplab.thesis.latency import Latency, latency, two_levels
 from xdplab.thesis.logs import read_thesis
+from xdplab.thesis.printed import page_of, printed_sheet
+from xdplab.thesis.programs import count
 from xdplab.thesis.published import figure_named, published_figures
 from xdplab.thesis.rules import clock_ratio, corrected, judged_import
-from xdplab.thesis.views import corrected_view, source_of
+from xdplab.thesis.views import corrected_view, pools_sizes, published_view, source_of
 
 
 def judged(folder: Path, files: dict[str, str]) -> pd.DataFrame:
@@ -94,19 +96,17 @@ def test_a_count_of_nothing_that_is_not_believed_is_no_rate_of_0(tmp_path: Path)
 
 def test_a_rate_is_of_the_whole_run_and_its_step_is_said(tmp_path: Path) -> None:
     """sar ends 20 s before the run: a rate that changes after it is not seen by both hosts."""
-    slow, fast = generator(1e5).split("\n"), generator(2e5).split("\n")
-    text, packets = slow[:91], 0
-    for line in slow[91:]:
+    lines = generator(1e5).split("\n")
+    for at, line in enumerate(lines):
         words = line.split(", ")
-        if len(words) > 9 and int(words[-2]) == 2:
-            packets = int(45.5e5 / 10 + (float(words[0]) - 45.5) * 2e5) if float(words[0]) > 45.5 else int(words[4])
-            words[4] = str(packets)
-        text.append(", ".join(words))
-    assert len(text) == len(fast)
+        if words[-2:-1] and words[-2].strip() == "2":
+            second = float(words[0])
+            words[4] = f"{round(1e5 * second + 1e5 * max(0.0, second - 45.5)):12d}"
+            lines[at] = ", ".join(words)
     place = names("resultados3", "xdpdrv", 1, 3200, 64)
-    files = {place["generator"]: "\n".join(text), place["sar"]: sar(1e5, 1e5, {0: 100.0})}
+    files = {place["generator"]: "\n".join(lines), place["sar"]: sar(1e5, 1e5, {0: 100.0})}
     row = judged(tmp_path, files).iloc[0]
-    assert row["forwarded_pps"] == pytest.approx(packets / 59.5, rel=0.02)
+    assert row["forwarded_pps"] == pytest.approx((1e5 * 58.5 + 1e5 * 14) / 58.5, rel=0.02)
     assert row["tg_count_pps"] == pytest.approx(1e5, rel=0.01)
     assert row["rate_step_share"] == pytest.approx(1.0, rel=0.05)
     assert row["rate_step_s"] == pytest.approx(45.5, abs=1.5)
@@ -251,3 +251,114 @@ def test_the_socket_ring_of_af_xdp_is_what_fits_where_the_accesses_make_the_time
     (ring,) = [e for e in audit.entries if e.rule == "ring-bound latency" and e.what.startswith("af_xdp")]
     assert ring.numbers["entries"] == 2048
     assert ring.numbers["frames_median"] == pytest.approx(2330, rel=0.05)
+
+
+@needs_data
+def test_af_xdp_is_two_cores_and_a_plateau_of_the_link_is_the_links(audit: audits.Audit, trials: pd.DataFrame) -> None:
+    said = [entry.what for entry in audit.entries if entry.rule == "plateau"]
+    assert said
+    assert not any("something other" in what for what in said), [w for w in said if "something other" in w]
+    assert any("the softirq core" in what for what in said)
+    waiting = trials[trials["dut_stage"].notna()]
+    assert set(waiting["mode"]) == {"af_xdp"}
+    assert waiting["accesses"].max() < 800
+
+
+@needs_data
+def test_the_c_files_beside_the_logs_are_compiled_and_counted(audit: audits.Audit, trials: pd.DataFrame) -> None:
+    rules = {entry.rule: entry for entry in audit.entries}
+    assert "N+1 lookups" in rules["accesses not as labelled"].what
+    said = " ".join(e.what for e in audit.entries if e.rule == "other program, by its source")
+    assert "empty loop" in said
+    assert "N more stores of the source MAC address" in said
+    assert trials.loc[trials["mode"].eq("af_xdp"), ["workload", "op", "map_type"]].isna().all().all()
+    assert trials.loc[trials["mode"].ne("af_xdp"), "workload"].eq("lookup").all()
+
+
+def test_an_old_program_is_executed_and_its_lookups_are_counted() -> None:
+    text = """
+#include <linux/bpf.h>
+#include <bpf/bpf_helpers.h>
+struct bpf_map_def SEC("maps") table = {
+  .type = BPF_MAP_TYPE_PERCPU_ARRAY, .key_size = 4, .value_size = 4, .max_entries = 8,
+};
+SEC("some_section") int program(struct xdp_md *ctx)
+{
+  int key = ctx->rx_queue_index;
+  for (int i = 0; i < 7; i++) bpf_map_lookup_elem(&table, &key);
+  return XDP_TX;
+}
+"""
+    counts = count(text)
+    assert (counts.lookups, counts.value_accesses, counts.frame_stores) == (7, 0, 0)
+
+
+def test_an_applications_own_function_is_executed_and_its_stores_are_counted() -> None:
+    text = """
+static bool process_packet(struct xsk_socket_info *xsk, uint64_t addr, uint32_t len)
+{
+  uint8_t *packet = xsk_umem__get_data(xsk->umem->buffer, addr);
+  for (int i = 0; i < 5; i++) packet[20] = i;
+  return len > 0;
+}
+int main(void) { return 0; }
+"""
+    counts = count(text)
+    assert (counts.lookups, counts.frame_loads, counts.frame_stores, counts.repeated_stores) == (None, 0, 5, 4)
+
+
+# --- the printed figures ---
+
+
+@needs_data
+def test_panels_stand_where_they_were_printed() -> None:
+    boxes = pd.read_csv(DATA / "figures-dev-geometry.csv", comment="#")
+    for file, rows in boxes.groupby("file"):
+        page = page_of(figure_named(str(file)))
+        assert (page.width, page.height) == (rows["page_width_pt"].iloc[0], rows["page_height_pt"].iloc[0])
+        for row in rows.itertuples():
+            assert page.box(int(str(row.panel))) == pytest.approx((row.x0, row.y0, row.x1, row.y1), abs=0.5)
+
+
+@needs_data
+def test_a_sheet_has_its_panels_in_these_boxes_whatever_is_noted_below(trials: pd.DataFrame) -> None:
+    spec = figure_named("22")
+    view = published_view(source_of(trials), spec)
+    sheet, page = printed_sheet(view, spec, view.look.caption), page_of(spec)
+    height = sheet.get_figheight() * 72
+    assert height > page.height
+    for at, ax in enumerate(sheet.axes):
+        box = ax.get_position()
+        found = (box.x0 * page.width, height * (1 - box.y1), box.x1 * page.width, height * (1 - box.y0))
+        assert found == pytest.approx(page.box(at), abs=0.1)
+
+
+@needs_data
+def test_pooled_bars_have_the_bootstrap_interval_that_was_printed_and_others_none(trials: pd.DataFrame) -> None:
+    source = source_of(trials)
+    pooled = [spec for spec in published_figures() if pools_sizes(spec)]
+    assert len(pooled) == 14
+    view = published_view(source, pooled[0])
+    known = view.marks[view.marks["low"].notna()]
+    assert len(known) > 20
+    assert (known["low"] <= known["value"] + 1e-9).all()
+    assert (known["value"] <= known["high"] + 1e-9).all()
+    assert published_view(source, pooled[0]).marks.equals(view.marks)
+    assert "2022" in " ".join(view.look.caption)
+    assert published_view(source, figure_named("25")).marks["low"].isna().all()
+
+
+ENGLISH = re.compile(r"\b(the|of|no|with|too|few|was|not|frames?|printed|by|mean|counts?)\b")
+
+
+@needs_data
+def test_portuguese_figures_are_in_portuguese_and_the_printed_unit_is_kept(trials: pd.DataFrame) -> None:
+    source = source_of(trials)
+    for spec in published_figures()[::4]:
+        for view in (published_view(source, spec, "pt"), corrected_view(source, spec, "pt")):
+            words = " ".join((view.look.x_label, view.look.y_label, *view.look.caption))
+            assert not ENGLISH.search(words.replace("`sleep 5`", "")), (spec.file, words)
+    latency = published_view(source, figure_named("23"), "pt").look
+    assert latency.y_label == "Latência (nanosegundos)"
+    assert "segundos" in " ".join(latency.caption)
+    assert "Taxa de transferência" in published_view(source, figure_named("19"), "pt").look.y_label

@@ -69,10 +69,15 @@ def _solve(
     return solution, np.asarray(inverse * np.outer(unscale, unscale), dtype=np.float64)
 
 
+STAGE = "dut_stage"
+"""Column of runs whose DUT works in stages: the one that limits a trial where it is not the one that does the work."""
+
+
 def limited_by_dut(trials: pd.DataFrame) -> pd.DataFrame:
-    """Return the valid trials whose rate is the DUT's: those that have a service time."""
+    """Return the valid trials whose rate is the DUT's: those that have a service time, of the stage that works."""
     believed = valid(trials)
-    return believed[believed["ns_per_packet"].notna()]
+    found = believed[believed["ns_per_packet"].notna()]
+    return found[found[STAGE].isna()] if STAGE in found else found
 
 
 def fits(trials: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame, Line]]:

@@ -28,6 +28,7 @@ TRIAL_EXTRAS = (
     Metric("latency_decimals", "int", "", "state", "imported: digits behind the point of the printed latency in s"),
     Metric("softirq_by_cpu_percent", "json", "%", "share", "imported: softirq of each CPU, mean of the steady samples"),
     Metric("user_percent", "float", "%", "share", "imported: user and system time of all CPUs; 100 is one core"),
+    Metric("dut_stage", "str", "", "state", "imported: AF_XDP's stage that limits, where it is not the application"),
     Metric("perf_target", "str", "", "state", "imported: whom perf counted, by its header"),
     Metric("published_rx_mean_pps", "float", "1/s", "rate", "imported: the printed mean receive rate in the last row"),
     Metric("published_latency_s", "float", "s", "time", "imported: the printed running mean in the last row"),

@@ -111,7 +111,37 @@ def judged_import(trials: pd.DataFrame) -> pd.DataFrame:
     columns = {name: [getattr(v, name) for v in found] for name in ("verdict", "reason", "limited_by")}
     columns["rules_version"] = [RULES_VERSION] * len(found)
     table = trials.assign(**{name: pd.array(cells, dtype="string") for name, cells in columns.items()})
-    return with_derived(_without_unknown_rates(_with_signature(_with_ceiling(table))))
+    return _with_stage(with_derived(_without_unknown_rates(_with_signature(_with_ceiling(table)))))
+
+
+FULL_CORE_PERCENT = 95.0
+STAGE_FLAT = 0.10  # of a series' highest rate
+STAGE_WORK = 0.10  # of the time at the highest rate: what the accesses must add before a rate that stays says something
+SOFTIRQ_STAGE = "softirq core: AF_XDP is two cores in a pipeline, and the application waits for it"
+
+
+def _with_stage(trials: pd.DataFrame) -> pd.DataFrame:
+    """AF_XDP is a pipeline: a softirq core hands frames to the application's core, and the slower one makes the rate.
+
+    While the rate stays near its highest although the accesses, by their cost at the largest N, should have lowered
+    it, and a softirq core has no time left, that core is the slower.
+    """
+    af_xdp = trials["mode"].eq("af_xdp") & trials["verdict"].eq("valid") & trials["limited_by"].eq("dut")
+    own = plain(trials[af_xdp.fillna(False).astype(bool)], (*SERIES_AND_REPETITION, "accesses", "forwarded_pps"))
+    stage = pd.Series(None, index=trials.index, dtype="object")
+    for _, rows in own[own["forwarded_pps"] > 0].groupby(list(SERIES_AND_REPETITION)):
+        time_ns, n = 1e9 / rows["forwarded_pps"], rows["accesses"]
+        least = float(time_ns.min())
+        cost = float((time_ns[n.idxmax()] - least) / n.max()) if n.max() > 0 else 0.0
+        near = time_ns <= least / (1 - STAGE_FLAT)
+        if cost * float(n[near].max()) >= STAGE_WORK * least:
+            full = trials.loc[rows.index[near], "softirq_by_cpu_percent"].map(_a_core_is_full).astype(bool)
+            stage[full.index[full]] = SOFTIRQ_STAGE
+    return trials.assign(dut_stage=stage.astype("string"))
+
+
+def _a_core_is_full(shares: object) -> bool:
+    return isinstance(shares, str) and max((s or 0.0 for s in json.loads(shares)), default=0.0) >= FULL_CORE_PERCENT
 
 
 RATE_COLUMNS = ("forwarded_pps", "forwarded_source", "forwarded_l2_bps", "forwarded_window_s")

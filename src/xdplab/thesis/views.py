@@ -22,6 +22,7 @@ from xdplab.thesis.published import (
     RANKS,
     Axis,
     Spec,
+    as_printed,
     axis,
     axis_power,
     by_cpu,
@@ -43,13 +44,17 @@ from xdplab.thesis.words import (
     CORRECTED_Y,
     HUE_TITLES,
     LEFT_OUT,
+    NO_INTERVAL,
     POINTS,
+    POOLED,
+    PRINTED_ERRORS,
     PUBLISHED_Y,
     RING,
     SCALES,
     WHAT,
     X_LABELS,
     Language,
+    reason_in,
     shown_label,
 )
 
@@ -117,7 +122,13 @@ def published_view(source: Source, spec: Spec, language: Language = "en") -> Vie
     """Return what the published figure shows: marks of published_marks, words in ``language``."""
     marks = published_marks(source.printed, spec)
     words = PUBLISHED_Y[spec.family].of(language)
-    caption = AS_PUBLISHED.of(language).format(folders=", ".join(folders(spec)))
+    pooled = pools_sizes(spec)
+    if pooled:
+        marks = marks.merge(bootstrap(as_printed(source.printed, spec), spec), on=["panel", "hue", "x"], how="left")
+    interval = POOLED if pooled else NO_INTERVAL
+    notes = (AS_PUBLISHED, interval, *([PRINTED_ERRORS[spec.family]] if spec.family in PRINTED_ERRORS else []))
+    numbers = {"folders": ", ".join(folders(spec)), "seed": SEED, "resamples": RESAMPLES}
+    caption = " ".join(note.of(language).format(**numbers) for note in notes)
     # `marks` hold the axis' power of ten already; the words need it.
     power = _power_of(source, spec) if FAMILIES[spec.family].unit is None else 1.0
     label = words.format(power="" if power == 1 else f" (×10{_superscript(int(np.log10(power)))})")
@@ -125,6 +136,30 @@ def published_view(source: Source, spec: Spec, language: Language = "en") -> Vie
         marks_frame(cast(list[dict[str, object]], marks.to_dict("records"))),
         _look(spec, language, label, (caption,)),
     )
+
+
+SEED = 2022
+RESAMPLES = 1000  # seaborn's own number
+
+
+def pools_sizes(spec: Spec) -> bool:
+    """True where a bar is a mean over frame sizes: seaborn then drew an interval by itself."""
+    return spec.family == "softirq" and not spec.frame_bytes
+
+
+def bootstrap(rows: pd.DataFrame, spec: Spec) -> pd.DataFrame:
+    """Return low and high of each bar: the 95 % percentile interval of the mean over resampled frame sizes.
+
+    As seaborn's barplot draws it by default (Efron 1979), which uses no seed: this is one draw of it, with SEED.
+    """
+    rng = np.random.default_rng(SEED)
+    found = []
+    for key, values in ranked(rows, spec).groupby(RANKS, sort=True)["printed"]:
+        own = values.to_numpy(dtype=float)
+        means = own[rng.integers(0, len(own), (RESAMPLES, len(own)))].mean(axis=1)
+        low, high = np.percentile(means, (2.5, 97.5)) if len(own) > 1 else (np.nan, np.nan)
+        found.append((*place_names(spec, key), low, high))
+    return pd.DataFrame(found, columns=["panel", "hue", "x", "low", "high"])
 
 
 def _power_of(source: Source, spec: Spec) -> float:
@@ -337,7 +372,7 @@ def _absent(rows: pd.DataFrame, spec: Spec, language: Language) -> str:
     shown = rows[rows["cpu"] != USER] if spec.hue == "cpu" else rows
     places = ranked(shown, spec).groupby(RANKS)
     empty = places["why"].first()[places["value"].count() == 0]
-    missing = Counter(_brief(str(reason)) for reason in empty)
+    missing = Counter(_brief(reason_in(language, str(reason))) for reason in empty)
     parts = [POINTS.of(language).format(count=n, reason=reason) for reason, n in missing.most_common(MOST_REASONS)]
     return ABSENT.of(language).format(parts="; ".join(parts)) if parts else ""
 
@@ -349,8 +384,9 @@ def _brief(reason: str) -> str:
 
 
 def published_table(view: View) -> pd.DataFrame:
-    """Return a published view's marks with the columns of the reference tables."""
-    return view.marks[list(MARK_COLUMNS)]
+    """Return a published view's marks with the columns of the reference tables, and intervals where there were some."""
+    drawn = ["low", "high"] if view.marks["low"].notna().any() else []
+    return view.marks[[*MARK_COLUMNS, *drawn]]
 
 
 def corrected_table(view: View) -> pd.DataFrame:

@@ -192,7 +192,7 @@ def _or_none(value: float) -> float | None:
 def _entry_lines(entry: Entry, *, named: bool) -> list[str]:
     """``named``: the entry before is of the same rule, which need not be explained again."""
     lines = [] if named else [f"### {entry.rule} ({entry.severity})", ""]
-    lines += [f"Found by: {entry.how}.", ""] if entry.how and not named else []
+    lines += [f"found by: {entry.how}", ""] if entry.how and not named else []
     lines += [f"- {entry.what}"]
     numbers = ", ".join(f"{name} = {value:.4g}" for name, value in entry.numbers.items())
     lines += [f"  - numbers: {numbers}"] if numbers else []
