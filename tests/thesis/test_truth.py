@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 
@@ -16,9 +17,10 @@ from xdplab.analysis.stationary import step_in
 from xdplab.run.metrics import frame
 from xdplab.run.rundir import RunDirectory
 from xdplab.studies.traffic import audits
+from xdplab.studies.traffic.explain import explain
 from xdplab.thesis.columns import TRIAL_COLUMNS
 from xdplab.thesis.generator_log import parse_generator_log
-from xdplab.thesis.imported import import_thesis
+from xdplab.thesis.imported import import_thesis, imported_trials
 from xdplab.thesis.latency import Latency, latency, two_levels
 from xdplab.thesis.logs import read_thesis
 from xdplab.thesis.printed import page_of, printed_sheet
@@ -165,8 +167,6 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
 
 @pytest.fixture(scope="module")
 def trials(run: RunDirectory) -> pd.DataFrame:
-    from xdplab.thesis.imported import imported_trials
-
     return imported_trials(run)
 
 
@@ -362,3 +362,42 @@ def test_portuguese_figures_are_in_portuguese_and_the_printed_unit_is_kept(trial
     assert latency.y_label == "Latência (nanosegundos)"
     assert "segundos" in " ".join(latency.caption)
     assert "Taxa de transferência" in published_view(source, figure_named("19"), "pt").look.y_label
+
+
+# --- odd files, and the way from a mark to its numbers ---
+
+
+def test_a_fifo_a_folder_with_a_logs_name_and_crlf_stop_no_import(tmp_path: Path) -> None:
+    place = names("resultados3", "xdpdrv", 1, 800, 64)
+    rate = rate_pps(800)
+    unix = {place["generator"]: generator(rate), place["sar"]: sar(rate, rate, {0: 100.0})}
+    folder = write(tmp_path, {name: text.replace("\n", "\r\n") for name, text in unix.items()})
+    fifo = names("resultados3", "xdpdrv", 1, 100, 64)["generator"]
+    (folder / "experimentos" / fifo).parent.mkdir(parents=True)
+    os.mkfifo(folder / "experimentos" / fifo)
+    (folder / "experimentos" / names("resultados3", "xdpdrv", 1, 200, 64)["generator"]).mkdir(parents=True)
+    found = read_thesis([folder], "0a0b", processes=1)
+    said = sorted(problem.text for problem in found.problems if "for_0_a_800" not in problem.file)
+    assert said == ["a folder with the name of a log", "neither a file nor a folder"]
+    (row,) = found.rows
+    assert row["forwarded_pps"] == pytest.approx(rate, rel=1e-3)
+    assert row["dut_count_pps"] == pytest.approx(rate, rel=1e-3)
+
+
+def test_a_corrected_mark_is_explained_by_its_formula_and_in_english(tmp_path: Path) -> None:
+    place, rate = names("resultados3", "xdpdrv", 1, 800, 64), rate_pps(800)
+    folder = write(tmp_path / "clone", {place["generator"]: generator(rate), place["sar"]: sar(rate, rate, {0: 100.0})})
+    run = import_thesis([folder], tmp_path / "results", processes=1).run
+    judged_trials = imported_trials(run)
+    printed, english = (explain(run, judged_trials, "19", f"XDP {mode}|1|800") for mode in ("Native", "native"))
+    assert printed == english
+    (formula,) = [line for line in english if "× 8 / 10⁹" in line]
+    assert f"{place['generator']}:119" in formula
+    numbers = re.search(r": ([\d.]+) frames a second .* × (\d+) B .* = ([\d.]+) Gbit/s", formula)
+    assert numbers is not None
+    assert float(numbers[1]) * int(numbers[2]) * 8 / 1e9 == pytest.approx(float(numbers[3]), rel=1e-4)
+
+
+def test_the_perf_figures_of_the_text_are_found_by_their_numbers() -> None:
+    families = [figure_named(str(number)).family for number in range(28, 34)]
+    assert families == ["instructions", "instructions", "branches", "branches", "l1_loads", "l1_load_misses"]

@@ -332,6 +332,6 @@ RULES: dict[str, Rule] = {
 
 def find(trials: pd.DataFrame, rules: Mapping[str, Rule] = RULES) -> list[Finding]:
     """Apply every rule to judged and derived trials; warnings first, then in the table's order."""
-    lean = plain(trials, NEEDED)
+    lean = plain(trials, [*NEEDED, *([STAGE] if STAGE in trials else [])])
     found = [finding for rule in rules.values() for finding in rule(lean)]
     return sorted(found, key=lambda finding: finding.severity != "warning")

@@ -117,7 +117,7 @@ def judged_import(trials: pd.DataFrame) -> pd.DataFrame:
 FULL_CORE_PERCENT = 95.0
 STAGE_FLAT = 0.10  # of a series' highest rate
 STAGE_WORK = 0.10  # of the time at the highest rate: what the accesses must add before a rate that stays says something
-SOFTIRQ_STAGE = "softirq core: AF_XDP is two cores in a pipeline, and the application waits for it"
+SOFTIRQ_STAGE = "softirq core, for which the application waits (AF_XDP is two cores in a pipeline),"
 
 
 def _with_stage(trials: pd.DataFrame) -> pd.DataFrame:
@@ -130,10 +130,10 @@ def _with_stage(trials: pd.DataFrame) -> pd.DataFrame:
     own = plain(trials[af_xdp.fillna(False).astype(bool)], (*SERIES_AND_REPETITION, "accesses", "forwarded_pps"))
     stage = pd.Series(None, index=trials.index, dtype="object")
     for _, rows in own[own["forwarded_pps"] > 0].groupby(list(SERIES_AND_REPETITION)):
-        time_ns, n = 1e9 / rows["forwarded_pps"], rows["accesses"]
-        least = float(time_ns.min())
-        cost = float((time_ns[n.idxmax()] - least) / n.max()) if n.max() > 0 else 0.0
-        near = time_ns <= least / (1 - STAGE_FLAT)
+        times, n = 1e9 / rows["forwarded_pps"].to_numpy(), rows["accesses"].to_numpy()
+        least = float(times.min())
+        cost = float((times[n.argmax()] - least) / n.max()) if n.max() > 0 else 0.0
+        near = times <= least / (1 - STAGE_FLAT)
         if cost * float(n[near].max()) >= STAGE_WORK * least:
             full = trials.loc[rows.index[near], "softirq_by_cpu_percent"].map(_a_core_is_full).astype(bool)
             stage[full.index[full]] = SOFTIRQ_STAGE

@@ -73,9 +73,17 @@ def _of_folder(folder: Path, found: Found) -> Iterator[RawLog]:
     archives = []
     for parent, folders, names in os.walk(folder):
         folders.sort()
+        for name in folders:
+            path = below_folder((Path(parent) / name).absolute().as_posix())
+            if path is not None and parse_name(path):
+                found.problems.append(Problem(path, "foreign", "a folder with the name of a log"))
         for name in sorted(names):
             file = Path(parent) / name
-            if name.endswith(ARCHIVES):
+            if not file.is_file():  # a FIFO or a device would be waited for
+                found.others += 1
+                if (path := below_folder(file.absolute().as_posix())) is not None:
+                    found.problems.append(Problem(path, "foreign", "neither a file nor a folder"))
+            elif name.endswith(ARCHIVES):
                 archives.append(file)
             # A path given may itself be a repetition's folder, or lie inside one.
             elif (path := below_folder(file.absolute().as_posix())) is not None:
