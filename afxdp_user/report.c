@@ -5,6 +5,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 static void print_sched_policy(unsigned int fifo, int refused) {
     char text[64];
@@ -45,6 +46,12 @@ static void print_queue_stats(const struct queue *queue) {
     printf("}");
 }
 
+static unsigned long long cpu_time_ns(void) {
+    struct timespec spent = {0};
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &spent);
+    return spent.tv_sec * 1000000000ULL + spent.tv_nsec;
+}
+
 void report_stats(const struct queue *queues, unsigned int count, const struct redirect *redirect) {
     printf("{\"type\":\"stats\",\"queues\":[");
     for (unsigned int i = 0; i < count; i++) {
@@ -54,6 +61,7 @@ void report_stats(const struct queue *queues, unsigned int count, const struct r
     }
     printf("]");
     print_number("unbound_packets", redirect_unbound_packets(redirect));
+    print_number("cpu_ns", cpu_time_ns());
     end_line();
 }
 

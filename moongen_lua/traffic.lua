@@ -65,7 +65,7 @@ local function plan_of(given, session, seconds)
 		seconds = seconds, settle_s = given.settle, bytes = given.frame_bytes - frame.FCS_BYTES, flows = given.flows,
 		streams = given.queues, rate_pps = given.rate_pps, batch = given.batch, max_frames = given.max_frames,
 		magic = frame.magic_of(given.run_id), stamp_every = session.stamp_every, first = session.first,
-		longest_ns = (seconds + given.settle + 1) * 1e9,
+		interval_s = math.min(0.1, seconds / 4), longest_ns = (seconds + given.settle + 1) * 1e9,
 		src_mac = frame.mac(given.src_mac), dst_mac = frame.mac(given.dst_mac), src_ip = frame.ip(given.src_ip),
 		dst_ip = frame.ip(given.dst_ip), src_ip_stride = frame.ip(given.src_ip_stride),
 		dst_ip_stride = frame.ip(given.dst_ip_stride), src_port = given.src_port, dst_port = given.dst_port,

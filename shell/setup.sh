@@ -39,6 +39,7 @@ as_root() {
 
 # ---- packages ----
 
+# The first Python that is new enough; nothing where there is none yet: the packages bring it.
 python() {
     local candidate
     for candidate in python3 python3.14 python3.13 python3.12 python3.11; do
@@ -47,7 +48,7 @@ python() {
             return
         fi
     done
-    die "Python 3.11 or newer is needed (Debian 12, Ubuntu 24.04 and Fedora 37 have it)"
+    ! command -v python3 >/dev/null || die "Python 3.11 or newer is needed (Debian 12, Ubuntu 24.04 and Fedora 37 have it)"
 }
 
 # is_there LOOK NAME: whether a line of the table is met
@@ -55,7 +56,7 @@ is_there() {
     case $1 in
     command) command -v "$2" >/dev/null ;;
     header) [ -e "/usr/include/$2" ] ;;
-    python) [ -d "$ENVIRONMENT/conda-meta" ] || "$PYTHON" -c "import ensurepip, $2" 2>/dev/null ;;
+    python) [ -d "$ENVIRONMENT/conda-meta" ] || "${PYTHON:-python3}" -c "import ensurepip, $2" 2>/dev/null ;;
     *) die "$XDPLAB_PACKAGES: nobody knows how to look for a $1" ;;
     esac
 }
@@ -174,4 +175,5 @@ esac
 trap give_back EXIT
 PYTHON=$(python)
 install_packages "$uses"
+[ -n "$PYTHON" ] || PYTHON=$(python)
 make_environment

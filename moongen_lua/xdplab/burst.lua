@@ -39,8 +39,8 @@ end
 
 local function add_shared(into, from)
 	for key, value in pairs(from) do
-		if key == "latencies" then
-			latencies.merge(into.latencies, value)
+		if type(value) == "table" then
+			latencies.merge(into[key], value)
 		else
 			into[key] = (into[key] or 0) + value
 		end
@@ -48,7 +48,8 @@ local function add_shared(into, from)
 end
 
 local function collect(tasks)
-	local whole = { tx = {}, rx = {}, sent = {}, received = {}, next = {}, shared = { latencies = latencies.new() } }
+	local whole = { tx = {}, rx = {}, sent = {}, received = {}, next = {}, shared = {
+		latencies = latencies.new(), from_due = latencies.new(), lateness = latencies.new() } }
 	for _, task in ipairs(tasks) do
 		local part = task:wait()
 		if type(part) ~= "table" then
@@ -60,6 +61,7 @@ local function collect(tasks)
 		add_shared(whole.shared, part.shared)
 		whole.interrupted = whole.interrupted or part.interrupted
 		whole.sent_s = part.sent_s or whole.sent_s
+		whole.window = part.window or whole.window
 	end
 	return whole
 end

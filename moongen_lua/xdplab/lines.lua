@@ -29,7 +29,7 @@ function lines.ready(session, given)
 		{ "src_ip", given.src_ip }, { "dst_ip", given.dst_ip }, { "src_ip_stride", given.src_ip_stride },
 		{ "dst_ip_stride", given.dst_ip_stride }, { "src_port", given.src_port }, { "dst_port", given.dst_port },
 		{ "port_stride", given.port_stride }, { "stamps", session.stamps }, { "stamp_every", session.stamp_every },
-		{ "settle_s", given.settle }, { "receives", true },
+		{ "settle_s", given.settle }, { "batch", given.batch }, { "receives", true },
 	}
 end
 
@@ -37,7 +37,7 @@ local function intervals(name, plan, found)
 	local text = {}
 	for i, tx in ipairs(found.tx) do
 		text[i] = json.line {
-			{ "type", "interval" }, { "burst", name }, { "t_s", math.min(i * 0.1, plan.seconds) },
+			{ "type", "interval" }, { "burst", name }, { "t_s", math.min(i * plan.interval_s, plan.seconds) },
 			{ "tx_packets", tx }, { "rx_packets", found.rx[i] },
 		}
 	end
@@ -61,6 +61,11 @@ local function summary(name, plan, found)
 		{ "lost_packets", math.max(0, sent - (received - shared.duplicates)) }, { "duplicates", shared.duplicates },
 		{ "reordered", shared.reordered }, { "stale_packets", shared.stale }, { "foreign_packets", shared.foreign },
 		{ "bad_run_id", shared.bad_run_id }, { "bad_stamps", shared.bad_stamps }, { "rx_by_queue", found.received },
+		{ "rx_window_packets", found.window and found.window.packets or null },
+		{ "rx_window_s", found.window and found.window.s or null },
+		{ "tx_pause_max_ns", null }, { "tx_paused_ns", null }, { "tx_busy_cores", null },
+		{ "tx_late_packets", or_null(plan.rate_pps and shared.late) },
+		{ "tx_late_max_ns", or_null(plan.rate_pps and shared.lateness.max) },
 		{ "limited", or_null(limit(plan, sent)) }, { "interrupted", found.interrupted },
 		{ "device_tx_packets", found.device.tx }, { "device_rx_packets", found.device.rx },
 		{ "device_rx_missed", found.device.rx_missed },
@@ -69,17 +74,27 @@ local function summary(name, plan, found)
 	}
 end
 
-local function histogram(name, found)
-	local l = found.shared.latencies
+local function histogram(name, of, l)
 	return json.line {
-		{ "type", "histogram" }, { "burst", name }, { "unit", "ns" }, { "scheme", "log-linear" },
+		{ "type", "histogram" }, { "burst", name }, { "of", of }, { "unit", "ns" }, { "scheme", "log-linear" },
 		{ "sub_bits", latencies.SUB_BITS }, { "count", l.count }, { "min", or_null(l.min) }, { "max", or_null(l.max) },
 		{ "sum", l.sum }, { "buckets", latencies.pairs(l) },
 	}
 end
 
+-- A NIC stamps probes of its own: no schedule says when these were due.
+local function histograms(name, plan, found)
+	local shared = found.shared
+	local text = plan.rate_pps and histogram(name, "lateness", shared.lateness) or ""
+	if found.probes then
+		return text .. histogram(name, "probes", shared.latencies)
+	end
+	return text .. (plan.rate_pps and histogram(name, "from_due", shared.from_due) or "")
+		.. histogram(name, "from_sent", shared.latencies)
+end
+
 function lines.burst(name, plan, found)
-	return intervals(name, plan, found) .. summary(name, plan, found) .. histogram(name, found)
+	return intervals(name, plan, found) .. summary(name, plan, found) .. histograms(name, plan, found)
 end
 
 function lines.detached(bursts)

@@ -12,33 +12,36 @@ receiver.__index = receiver
 local REMEMBERED = 65536 -- sequence numbers of a stream among which a second arrival is recognised
 local NS = 1e9
 
-local function memory_of(streams)
+local function memory_of(plan)
 	local seen = {}
-	for stream = 0, streams - 1 do
-		seen[stream] = { next = 0, slots = ffi.new("uint32_t[?]", REMEMBERED) }
-		ffi.fill(seen[stream].slots, 4 * REMEMBERED, 0xff)
+	for stream = 0, plan.streams - 1 do
+		local slots = ffi.new("uint32_t[?]", REMEMBERED)
+		for slot = 0, REMEMBERED - 1 do
+			slots[slot] = slot == 0 and 1 or 0 -- no number of this slot
+		end
+		seen[stream] = { next = plan.first[stream + 1], slots = slots }
 	end
 	return seen
 end
 
 -- What all receivers of one task know together: an answer may come back by any queue.
 function receiver.shared(plan)
-	return { seen = memory_of(plan.streams), duplicates = 0, reordered = 0, stale = 0, foreign = 0, bad_run_id = 0,
-		bad_stamps = 0, latencies = latencies.new() }
+	return { seen = memory_of(plan), flow_next = {}, duplicates = 0, reordered = 0, stale = 0, foreign = 0, bad_run_id = 0,
+		bad_stamps = 0, latencies = latencies.new(), from_due = latencies.new() }
 end
 
 function receiver.new(plan, queue, shared)
 	return setmetatable({ plan = plan, queue = queue, shared = shared, bufs = memory.bufArray(), packets = 0,
-		ns = NS / mg.getCyclesFrequency() }, receiver)
+		rate = plan.rate_pps and plan.rate_pps / plan.streams, ns = NS / mg.getCyclesFrequency() }, receiver)
 end
 
 -- Take what has arrived; return how many of them were this burst's frames.
 function receiver:step()
 	local n = self.queue:tryRecv(self.bufs, 0)
-	local now, ours = n > 0 and mg.getCycles(), 0
+	local now, elapsed, ours = n > 0 and mg.getCycles(), n > 0 and mg.getTime() - self.plan.begin, 0
 	for i = 1, n do
 		local buf = self.bufs[i]
-		if self:take(buf:getBytes(), buf:getSize(), now) then
+		if self:take(buf:getBytes(), buf:getSize(), now, elapsed) then
 			ours = ours + 1
 		end
 	end
@@ -47,7 +50,7 @@ function receiver:step()
 	return ours
 end
 
-function receiver:take(bytes, size, now)
+function receiver:take(bytes, size, now, elapsed)
 	local shared = self.shared
 	local magic = size >= frame.SHORTEST and frame.magic(bytes) or 0
 	if magic ~= self.plan.magic then
@@ -56,39 +59,52 @@ function receiver:take(bytes, size, now)
 		return false
 	end
 	local flow, stamp = frame.flow(bytes)
-	if not self:record(flow % self.plan.streams, frame.sequence(bytes)) then
+	local stream = flow % self.plan.streams
+	local number = self:whole_number(stream, frame.sequence(bytes))
+	if not self:record(stream, flow, number) then
 		return false
 	end
-	if stamp then
-		self:latency(tonumber(now - stamp) * self.ns)
+	if stamp and self:latency(tonumber(now - stamp) * self.ns) and self.rate then
+		local due = (number - self.plan.first[stream + 1]) / self.rate
+		latencies.add(self.shared.from_due, math.max(0, (elapsed - due) * NS))
 	end
 	return true
 end
 
--- Whether it is this burst's: one that was under way for longer than the settling is stale.
-function receiver:record(stream, sequence)
+-- The number of which a frame carries the low half: the one next to the highest seen.
+function receiver:whole_number(stream, low)
+	local next = self.shared.seen[stream].next
+	local ahead = (low - next) % 2 ^ 32
+	return next + (ahead < 2 ^ 31 and ahead or ahead - 2 ^ 32)
+end
+
+-- Whether it is this burst's: one that was under way for longer than the settling is stale. Order is a flow's own.
+function receiver:record(stream, flow, number)
 	local shared, seen = self.shared, self.shared.seen[stream]
-	if sequence < self.plan.first[stream + 1] then
+	if number < self.plan.first[stream + 1] then
 		shared.stale = shared.stale + 1
 		return false
 	end
-	local slot = sequence % REMEMBERED
-	if seen.slots[slot] == sequence then
+	local slot, low = number % REMEMBERED, number % 2 ^ 32
+	if seen.slots[slot] == low then
 		shared.duplicates = shared.duplicates + 1
-	elseif sequence < seen.next then
+	elseif number < (shared.flow_next[flow] or 0) then
 		shared.reordered = shared.reordered + 1
 	end
-	seen.slots[slot] = sequence
-	seen.next = math.max(seen.next, sequence + 1)
+	seen.slots[slot] = low
+	seen.next = math.max(seen.next, number + 1)
+	shared.flow_next[flow] = math.max(shared.flow_next[flow] or 0, number + 1)
 	return true
 end
 
+-- Whether a frame can have been under way for so long.
 function receiver:latency(ns)
 	if ns < 0 or ns > self.plan.longest_ns then
 		self.shared.bad_stamps = self.shared.bad_stamps + 1
-	else
-		latencies.add(self.shared.latencies, ns)
+		return false
 	end
+	latencies.add(self.shared.latencies, ns)
+	return true
 end
 
 return receiver

@@ -3,17 +3,20 @@
 local memory = require "memory"
 local mg = require "moongen"
 local frame = require "xdplab.frame"
+local latencies = require "xdplab.latencies"
 
 local sender = {}
 sender.__index = sender
+
+local LATE_S = 100e-6 -- frames sent later than this after they were due are counted
 
 -- `rate` is this queue's share in frames a second, nil as fast as possible.
 function sender.new(plan, queue, stream)
 	local heads, flows = frame.heads(plan, stream, plan.streams)
 	local pool = memory.createMemPool(function(buf) end)
 	return setmetatable({ plan = plan, queue = queue, pool = pool, bufs = pool:bufArray(plan.batch), heads = heads,
-		flows = flows, flow = 0, sequence = plan.first[stream + 1], sent = 0, late_max = 0,
-		rate = plan.rate_pps and plan.rate_pps / plan.streams,
+		flows = flows, flow = 0, sequence = plan.first[stream + 1], sent = 0, late = 0,
+		lateness = latencies.new(), rate = plan.rate_pps and plan.rate_pps / plan.streams,
 		most = plan.max_frames and math.ceil(plan.max_frames / plan.streams) or math.huge }, sender)
 end
 
@@ -31,10 +34,21 @@ function sender:step(elapsed)
 	self.bufs:allocN(self.plan.bytes, n)
 	for i = 1, n do
 		self:write(self.bufs[i]:getBytes())
+		if self.rate then
+			self:keep_schedule(elapsed - (self.sent + i - 1) / self.rate)
+		end
 	end
 	self.queue:send(self.bufs)
 	self.sent = self.sent + n
 	return n
+end
+
+-- `seconds` after it was due a frame is sent.
+function sender:keep_schedule(seconds)
+	latencies.add(self.lateness, math.max(0, seconds * 1e9))
+	if seconds > LATE_S then
+		self.late = self.late + 1
+	end
 end
 
 function sender:write(bytes)
@@ -42,7 +56,7 @@ function sender:write(bytes)
 	local stamp = every > 0 and self.sequence % every == 0 and mg.getCycles() or nil
 	frame.write(bytes, self.heads, self.flow, self.sequence, stamp)
 	self.flow = (self.flow + 1) % self.flows
-	self.sequence = (self.sequence + 1) % 2 ^ 32
+	self.sequence = self.sequence + 1 -- its low 32 bits are sent
 end
 
 return sender

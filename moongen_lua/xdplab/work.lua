@@ -2,10 +2,9 @@
 -- What a task does in one burst: it sends on some queues and drains some, both, or one of the two.
 -- With two cores there is room for one task, and it does everything.
 local mg = require "moongen"
+local latencies = require "xdplab.latencies"
 local receiver = require "xdplab.receiver"
 local sender = require "xdplab.sender"
-
-local INTERVAL_S = 0.1
 
 local function each(queues, make)
 	local made = {}
@@ -15,24 +14,37 @@ local function each(queues, make)
 	return made
 end
 
--- Counts by tenth of a second; what comes while the burst settles belongs to the last one.
-local function counts(seconds)
-	local last = math.max(1, math.ceil(seconds / INTERVAL_S - 1e-9))
+-- Counts by interval; what comes while the burst settles belongs to the last one.
+local function counts(plan)
+	local last = math.max(1, math.ceil(plan.seconds / plan.interval_s - 1e-9))
 	local found = {}
 	for i = 1, last do
 		found[i] = 0
 	end
 	return found, function(elapsed, n)
-		local at = math.min(math.floor(elapsed / INTERVAL_S) + 1, last)
+		local at = math.min(math.floor(elapsed / plan.interval_s) + 1, last)
 		found[at] = found[at] + n
 	end
+end
+
+local function packets(receivers)
+	local sum = 0
+	for _, one in ipairs(receivers) do
+		sum = sum + one.packets
+	end
+	return sum
 end
 
 local function results(senders, receivers, shared, tx, rx)
 	local function numbers(list, key)
 		return each(list, function(one) return one[key] end)
 	end
-	shared.seen = nil -- the tasks' own
+	shared.seen, shared.flow_next = nil, nil -- the tasks' own
+	shared.late, shared.lateness = 0, latencies.new()
+	for _, one in ipairs(senders) do
+		shared.late = shared.late + one.late
+		latencies.merge(shared.lateness, one.lateness)
+	end
 	return { tx = tx, rx = rx, sent = numbers(senders, "sent"), next = numbers(senders, "sequence"),
 		received = numbers(receivers, "packets"), shared = shared, sent_s = senders.ended_s }
 end
@@ -42,15 +54,19 @@ return function(plan, txQueues, streams, rxQueues)
 	local shared = receiver.shared(plan)
 	local senders = each(txQueues, function(queue, i) return sender.new(plan, queue, streams[i]) end)
 	local receivers = each(rxQueues, function(queue) return receiver.new(plan, queue, shared) end)
-	local tx, count_tx = counts(plan.seconds)
-	local rx, count_rx = counts(plan.seconds)
+	local tx, count_tx = counts(plan)
+	local rx, count_rx = counts(plan)
 	local elapsed = mg.getTime() - plan.begin
+	local window -- what had come when the window ended, and when that was
 	while elapsed < plan.seconds + plan.settle_s and mg.running() do
 		if elapsed >= 0 and elapsed < plan.seconds then
 			for _, one in ipairs(senders) do
 				count_tx(elapsed, one:step(elapsed))
 			end
 			senders.ended_s = mg.getTime() - plan.begin
+		end
+		if elapsed >= plan.seconds and #receivers > 0 and not window then
+			window = { packets = packets(receivers), s = elapsed }
 		end
 		for _, one in ipairs(receivers) do
 			count_rx(math.max(elapsed, 0), one:step())
@@ -61,6 +77,6 @@ return function(plan, txQueues, streams, rxQueues)
 		end
 	end
 	local done = results(senders, receivers, shared, tx, rx)
-	done.interrupted = not mg.running()
+	done.interrupted, done.window = not mg.running(), window
 	return done
 end

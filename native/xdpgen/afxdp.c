@@ -7,6 +7,7 @@
 #include "clock.h"
 #include "engine.h"
 #include "error.h"
+#include "histograms.h"
 #include "link.h"
 #include "pcap.h"
 #include "workers.h"
@@ -35,6 +36,8 @@ struct queue {
     unsigned flow, until_stamp;
     unsigned frame; /* of the pcap */
     volatile struct stream_counts counts;
+    struct looks looks;
+    struct histogram late;
 };
 
 static struct {
@@ -125,6 +128,7 @@ static void keep_schedule(struct queue *queue, uint64_t elapsed) {
     if (late > queue->counts.latest_ns)
         queue->counts.latest_ns = late;
     queue->counts.late_packets += late > LATE_NS;
+    histogram_record_capped(&queue->late, late);
     queue->due += afxdp.interval;
 }
 
@@ -138,6 +142,8 @@ static void serve(struct queue *queue, unsigned stream, uint64_t now) {
 
     if (!wanted)
         return;
+    if (!afxdp.interval)
+        look(&queue->looks, now);
     for (unsigned i = 0; i < frames; i++, queue->sequence++) {
         if (afxdp.pcap.count)
             fill_from_pcap(queue);
@@ -204,6 +210,8 @@ static int afxdp_arm(struct session *session, const uint64_t quotas[MAX_STREAMS]
         queue->flow = stream;
         queue->until_stamp = 1;
         queue->counts = (struct stream_counts){0};
+        queue->looks = (struct looks){0};
+        queue->late = HISTOGRAM_EMPTY;
     }
     return link_tx_failures(session->options.interface, &afxdp.failures_before)
                ?: workers_start(session, afxdp_work);
@@ -217,8 +225,16 @@ static void afxdp_go(const struct send_window *window) {
 static int afxdp_read(const struct session *session, struct stream_counts counts[MAX_STREAMS]) {
     for (unsigned stream = 0; stream < session->streams; stream++) {
         counts[stream] = afxdp.queues[stream].counts;
+        counts[stream].looks = afxdp.queues[stream].looks;
         counts[stream].sent = afxdp.queues[stream].sequence - session->sequences[stream];
     }
+    return 0;
+}
+
+static int afxdp_lateness(const struct session *session, struct histogram *sum) {
+    *sum = HISTOGRAM_EMPTY;
+    for (unsigned stream = 0; stream < session->streams; stream++)
+        histogram_add(sum, &afxdp.queues[stream].late);
     return 0;
 }
 
@@ -253,6 +269,7 @@ const struct engine afxdp_engine = {
     .arm = afxdp_arm,
     .go = afxdp_go,
     .read = afxdp_read,
+    .lateness = afxdp_lateness,
     .stop = afxdp_stop,
     .errors = afxdp_errors,
     .close = afxdp_close,

@@ -13,6 +13,7 @@
     (10 * NS_PER_MS) /* a signal or the end of --max-frames is noticed within                                \
                         this time */
 #define INTERVAL_NS (100 * NS_PER_MS)
+#define INTERVALS 4                /* the least a burst has: whether its rate was steady is asked of them */
 #define SETTLE_INTERRUPTED_S 0.005 /* counters are read at rest even then */
 #define PACED_SHARE 0.999          /* a paced burst that offers less was limited */
 
@@ -21,8 +22,10 @@ struct burst {
     const struct burst_request *request;
     struct send_window window;
     uint64_t quota;
-    uint64_t stopped_ns;             /* told to stop before the window's end; 0: not */
-    uint64_t tx_packets, rx_packets; /* at the last interval */
+    uint64_t stopped_ns;              /* told to stop before the window's end; 0: not */
+    uint64_t tx_packets, rx_packets;  /* at the last interval */
+    uint64_t watched_ns, cpu_ns;      /* how long the senders were watched, and their CPU time in it */
+    uint64_t rx_window, rx_window_ns; /* received when the window ended, and when that was since it began */
     struct stream_counts counts[MAX_STREAMS];
 };
 
@@ -59,16 +62,30 @@ static int print_interval(struct burst *burst, uint64_t now) {
     return 0;
 }
 
+/* What has come back while the window lasts; what comes later is the rings' drain. */
+static int count_window(struct burst *burst) {
+    struct receive_counters rx = {0};
+    uint64_t now = clock_now_ns();
+    int error = burst->session->options.no_receive ? 0 : receive_read(&rx);
+
+    burst->rx_window_ns = now - burst->window.start_ns;
+    burst->rx_window = receive_packets(&rx);
+    return error;
+}
+
 /* Until the window ends, the frames are used up, or a signal comes. */
 static int watch(struct burst *burst) {
     const struct session *session = burst->session;
-    uint64_t next = burst->window.start_ns + INTERVAL_NS, now;
+    const uint64_t length = (burst->window.end_ns - burst->window.start_ns) / INTERVALS;
+    const uint64_t interval = length < INTERVAL_NS ? length : INTERVAL_NS;
+    const uint64_t began = clock_now_ns(), cpu_before = workers_cpu_ns();
+    uint64_t next = burst->window.start_ns + interval, now;
     int error = 0;
 
     while ((now = clock_now_ns()) < burst->window.end_ns && !interrupted && !error) {
         if (now >= next) {
             error = print_interval(burst, now);
-            next += INTERVAL_NS;
+            next += interval;
         }
         error = error ?: workers_check() ?: session->engine->read(session, burst->counts);
         if (sent(burst) >= burst->quota)
@@ -78,6 +95,9 @@ static int watch(struct burst *burst) {
     }
     if (now < burst->window.end_ns)
         burst->stopped_ns = now;
+    error = error ?: count_window(burst);
+    burst->cpu_ns = workers_cpu_ns() - cpu_before;
+    burst->watched_ns = clock_now_ns() - began;
     return error;
 }
 
@@ -106,6 +126,15 @@ static const char *limited(const struct burst *burst) {
     return NULL;
 }
 
+/* A sender that stands still when the window ends has not looked at the clock since. */
+static struct looks looks_until_end(const struct burst *burst, const struct stream_counts *counts) {
+    struct looks looks = counts->looks;
+
+    if (!counts->stopped_ns && !burst->stopped_ns)
+        look(&looks, burst->window.end_ns);
+    return looks;
+}
+
 static void sum_up(const struct burst *burst, struct burst_report *report) {
     const struct session *session = burst->session;
 
@@ -114,12 +143,17 @@ static void sum_up(const struct burst *burst, struct burst_report *report) {
         .duration_s = duration(burst),
         .tx_packets = sent(burst),
         .limited = limited(burst),
+        .rx_window_packets = burst->rx_window,
+        .rx_window_s = (double)burst->rx_window_ns / NS_PER_SECOND,
+        .tx_busy_cores = (double)burst->cpu_ns / burst->watched_ns,
         .interrupted = interrupted,
     };
     for (unsigned stream = 0; stream < session->streams; stream++) {
         const struct stream_counts *counts = &burst->counts[stream];
         report->tx_by_queue[session->engine->queue_of(session, stream)] += counts->sent;
-        report->tx_pause_max_ns = max(report->tx_pause_max_ns, counts->longest_pause_ns);
+        const struct looks looks = looks_until_end(burst, counts);
+        report->tx_pause_max_ns = max(report->tx_pause_max_ns, looks.longest_ns);
+        report->tx_paused_ns = max(report->tx_paused_ns, looks.paused_ns);
         report->tx_late_packets += counts->late_packets;
         report->tx_late_max_ns = max(report->tx_late_max_ns, counts->latest_ns);
     }
@@ -131,19 +165,20 @@ static void sum_up(const struct burst *burst, struct burst_report *report) {
 
 static int print_result(const struct burst *burst) {
     const struct session *session = burst->session;
-    struct burst_report report;
+    static struct burst_report report; /* its histograms are too large for a stack */
     uint64_t errors = 0;
     int error = 0;
 
     sum_up(burst, &report);
     if (!session->options.no_receive)
-        error = receive_read(&report.rx);
+        error = receive_read(&report.rx) ?: receive_read_from_due(&report.from_due);
+    error = error ?: session->engine->lateness(session, &report.late);
     error = error ?: session->engine->errors(session, report.tx_packets, &errors, &report.tx_errors_missing);
     if (error)
         return error;
     report.tx_errors = errors;
     report_summary(session, &report);
-    report_histogram(&report);
+    report_histograms(session, &report);
     return 0;
 }
 
@@ -157,6 +192,8 @@ static int send_frames(struct burst *burst) {
     burst->window.start_ns = clock_now_ns() + LEAD_NS;
     burst->window.end_ns = burst->window.start_ns + burst->request->seconds * NS_PER_SECOND;
     if (!error) {
+        if (!session->options.no_receive)
+            receive_schedule(session, burst->window.start_ns);
         session->engine->go(&burst->window);
         error = watch(burst);
     }

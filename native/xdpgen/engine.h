@@ -5,12 +5,12 @@
 
 struct stream_counts {
     uint64_t sent;
-    uint64_t stopped_ns;       /* when it noticed the burst's end; 0: it did not */
-    uint64_t longest_pause_ns; /* max load: between two looks at the clock */
-    uint64_t latest_ns;        /* paced: how long after its due time a frame was sent, at
-                                  most */
-    uint64_t late_packets;     /* paced: frames sent more than LATE_NS after they were
-                                  due */
+    uint64_t stopped_ns;   /* when it noticed the burst's end; 0: it did not */
+    struct looks looks;    /* max load: at the clock */
+    uint64_t latest_ns;    /* paced: how long after its due time a frame was sent, at
+                              most */
+    uint64_t late_packets; /* paced: frames sent more than LATE_NS after they were
+                              due */
 };
 
 /* One way of sending. All functions return 0 or a negative errno after fail().
@@ -26,6 +26,8 @@ struct engine {
     int (*arm)(struct session *session, const uint64_t quotas[MAX_STREAMS]);
     void (*go)(const struct send_window *window);
     int (*read)(const struct session *session, struct stream_counts counts[MAX_STREAMS]);
+    /* How long after it was due each frame of a paced burst was made; once the threads have ended. */
+    int (*lateness)(const struct session *session, struct histogram *sum);
     /* Ends the threads, whatever they are doing. */
     int (*stop)(struct session *session);
     /* How many of the burst's `sent` frames the device did not take; *why is set where

@@ -9,6 +9,7 @@
 #include "clock.h"
 #include "engine.h"
 #include "error.h"
+#include "histograms.h"
 #include "object.h"
 #include "refused.h"
 #include "workers.h"
@@ -30,10 +31,11 @@ static struct {
     struct bpf_object *object;
     const char *refused_missing; /* why there is no count of refused frames */
     struct send_memory *memory;
-    int program, senders;
+    int program, senders, lateness;
     struct xdp_md context;
     char frame[ETH_FRAME_LEN + 4];
-    struct sender *values; /* one per possible CPU */
+    struct sender *values;         /* one per possible CPU */
+    struct histogram *late_values; /* the same */
 } live;
 
 static unsigned live_streams(const struct options *options) { return options->cpus.count; }
@@ -79,6 +81,7 @@ static int load_sender(const struct session *session) {
         return error;
     live.program = object_program_fd(live.object, "send_frame");
     live.senders = object_map_fd(live.object, "senders");
+    live.lateness = object_map_fd(live.object, "lateness");
     live.memory = object_memory(live.object, sizeof(*live.memory));
     if (!live.memory)
         return -failure.error;
@@ -98,7 +101,8 @@ static int live_open(struct session *session) {
     live.context = (struct xdp_md){.data_end = bytes, .ingress_ifindex = session->ifindex};
     memcpy(live.frame, &session->heads[0], sizeof(session->heads[0]));
     live.values = per_cpu_values(sizeof(*live.values));
-    return live.values ? 0 : fail("load", ENOMEM, "no memory for the senders' state");
+    live.late_values = per_cpu_values(sizeof(*live.late_values));
+    return live.values && live.late_values ? 0 : fail("load", ENOMEM, "no memory for the senders' state");
 }
 
 static void live_work(struct worker *worker) {
@@ -171,6 +175,9 @@ static int live_arm(struct session *session, const uint64_t quotas[MAX_STREAMS])
     set_senders(session, quotas);
     if (bpf_map_update_elem(live.senders, &zero, live.values, 0))
         return fail("send", errno, "the senders' state cannot be set");
+    int error = histograms_reset(live.lateness, live.late_values);
+    if (error)
+        return error;
     if (!live.refused_missing)
         refused_begin();
     return workers_start(session, live_work) ?: wait_until_armed(session);
@@ -184,12 +191,17 @@ static int live_read(const struct session *session, struct stream_counts counts[
         counts[stream] = (struct stream_counts){
             .sent = sender->sequence - session->sequences[stream],
             .stopped_ns = sender->stopped_ns,
-            .longest_pause_ns = sender->longest_pause_ns,
+            .looks = sender->looks,
             .latest_ns = sender->latest_ns,
             .late_packets = sender->late_packets,
         };
     }
     return error;
+}
+
+static int live_lateness(const struct session *session, struct histogram *sum) {
+    (void)session;
+    return histograms_read(live.lateness, live.late_values, sum);
 }
 
 static int live_stop(struct session *session) {
@@ -208,6 +220,7 @@ static void live_close(void) {
     refused_close();
     bpf_object__close(live.object);
     free(live.values);
+    free(live.late_values);
 }
 
 const struct engine live_engine = {
@@ -219,6 +232,7 @@ const struct engine live_engine = {
     .arm = live_arm,
     .go = live_go,
     .read = live_read,
+    .lateness = live_lateness,
     .stop = live_stop,
     .errors = live_errors,
     .close = live_close,

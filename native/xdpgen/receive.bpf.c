@@ -32,82 +32,67 @@ struct {
 
 struct receive_memory memory SEC(".bss");
 
-/*
- * These instructions bound the index for the verifier, however the compiler has compared it before: clang 19
- * and newer compare one register and index by another. The compiler cannot see through the asm. It can
- * neither drop the bound nor use an older copy of the index.
- */
-static __always_inline __u64 at_most(__u64 index, const __u64 last) {
-    asm volatile("if %[index] <= %[last] goto +1\n\t"
-                 "%[index] = %[last]"
-                 : [index] "+r"(index)
-                 : [last] "i"(last));
-    return index;
+/* Paced: from the time each stamped frame was due. */
+struct {
+    __uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+    __uint(max_entries, 1);
+    __type(key, __u32);
+    __type(value, struct histogram);
+} from_due SEC(".maps");
+
+static __always_inline __u32 stream_of(__u32 flow) {
+    return (settings.streams == 1 ? 0 : flow % settings.streams) & (MAX_STREAMS - 1);
 }
 
-static __always_inline __u32 log2_floor(__u64 value) {
-    __u32 result = 0;
-
-#define HALVE(bits)                                                                                          \
-    if (value >> (bits)) {                                                                                   \
-        value >>= (bits);                                                                                    \
-        result += (bits);                                                                                    \
-    }
-    HALVE(32)
-    HALVE(16)
-    HALVE(8)
-    HALVE(4)
-    HALVE(2)
-#undef HALVE
-    return result + (value >> 1);
-}
-
-/* The octave a latency lies in: mostly the one of the latency before. */
-static __always_inline __u32 find_octave(struct receive_counters *counts, __u64 ns) {
-    __u32 octave = counts->octave;
-
-    if (octave && ns >> (octave - 1) >> SUB_BITS == 1)
-        return octave;
-    octave = ns < SUB_BUCKETS ? 0 : log2_floor(ns) - SUB_BITS + 1;
-    counts->octave = octave;
-    return octave;
-}
-
-static __always_inline void record_latency(struct receive_counters *counts, __u64 ns) {
-    __u32 octave = find_octave(counts, ns);
-    __u64 sub = (octave ? ns >> (octave - 1) : ns) & (SUB_BUCKETS - 1);
-    __u64 bucket = (__u64)octave * SUB_BUCKETS + sub;
-
-    if (bucket >= HISTOGRAM_BUCKETS) {
-        counts->bad_stamps++;
-        return;
-    }
-    counts->buckets[at_most(bucket, HISTOGRAM_BUCKETS - 1)]++;
-    counts->latency_sum += ns;
-    if (ns < counts->latency_min)
-        counts->latency_min = ns;
-    if (ns > counts->latency_max)
-        counts->latency_max = ns;
+/* The number of which a frame carries the low half: the one next to the highest seen. */
+static __always_inline __u64 whole_number(const struct receive_stream *stream, __u32 low) {
+    return stream->next + (__s32)(low - (__u32)stream->next);
 }
 
 /* Returns false for a frame of an earlier burst. */
-static __always_inline bool record_sequence(struct receive_counters *counts, __u32 flow, __u32 sequence) {
-    __u32 index = settings.streams == 1 ? 0 : flow % settings.streams;
-    struct receive_stream *stream = &memory.streams[index & (MAX_STREAMS - 1)];
+static __always_inline bool record_sequence(struct receive_counters *counts, __u32 flow, __u64 number) {
+    struct receive_stream *stream = &memory.streams[stream_of(flow)];
 
-    if ((__s32)(sequence - stream->first) < 0)
+    if ((__s64)(number - stream->first) < 0)
         return false;
-    __u32 *seen = &stream->seen[sequence & (SEEN_SLOTS - 1)];
-    if (*seen == sequence + 1) {
+    __u32 *seen = &stream->seen[number & (SEEN_SLOTS - 1)];
+    if (*seen == (__u32)number) {
         counts->duplicates++;
         return true;
     }
-    *seen = sequence + 1; /* 0 means never */
-    if ((__s32)(sequence - stream->next) >= 0)
-        stream->next = sequence + 1;
+    *seen = number;
+    if (number >= stream->next)
+        stream->next = number + 1;
+    __u64 *next = &memory.flow_next[flow & PAYLOAD_FLOW_MASK];
+    if (number >= *next)
+        *next = number + 1;
     else
         counts->reordered++;
     return true;
+}
+
+static __always_inline void record_from_due(__u32 flow, __u64 number, __u64 now) {
+    const struct receive_schedule *schedule = &memory.schedule;
+    const __u32 zero = 0, index = stream_of(flow);
+
+    if (!schedule->interval)
+        return;
+    struct histogram *histogram = bpf_map_lookup_elem(&from_due, &zero);
+    if (!histogram)
+        return;
+    __u64 frames = number - memory.streams[index].first;
+    __u64 due = (index * schedule->stagger + frames * schedule->interval) >> SCHEDULE_SHIFT;
+    histogram_record_capped(histogram, now - schedule->start_ns - due);
+}
+
+static __always_inline void record_times(struct receive_counters *counts, __u32 flow, __u64 number,
+                                         __u64 stamp) {
+    __u64 now = bpf_ktime_get_ns();
+
+    if (histogram_record(&counts->latency, now - stamp))
+        record_from_due(flow, number, now);
+    else
+        counts->bad_stamps++;
 }
 
 static __always_inline bool goes_to_test_port(void *data, void *data_end) {
@@ -148,12 +133,13 @@ int receive_frame(struct xdp_md *ctx) {
     __u32 magic = word >> 16, flow = word & PAYLOAD_FLOW_MASK;
     if (magic != settings.magic)
         return take_other(counts, data, data_end, magic);
-    if (!record_sequence(counts, flow, bpf_ntohl(*sequence))) {
+    __u64 number = whole_number(&memory.streams[stream_of(flow)], bpf_ntohl(*sequence));
+    if (!record_sequence(counts, flow, number)) {
         counts->stale++;
         return XDP_DROP;
     }
     counts->by_queue[ctx->rx_queue_index & (MAX_QUEUES - 1)]++;
     if (word & PAYLOAD_STAMPED)
-        record_latency(counts, bpf_ktime_get_ns() - words[FRAME_STAMP_WORD]);
+        record_times(counts, flow, number, words[FRAME_STAMP_WORD]);
     return XDP_DROP;
 }

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "receive.h"
+#include "engine.h"
 #include "error.h"
 #include "frame.h"
+#include "histograms.h"
 #include "object.h"
 
 #include <errno.h>
 #include <linux/if_link.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -16,8 +19,9 @@
 static struct {
     struct bpf_object *object;
     struct receive_memory *memory;
-    int link, counters;
+    int link, counters, from_due;
     struct receive_counters *values; /* one per possible CPU */
+    struct histogram *due_values;    /* the same */
 } receive = {.link = -1};
 
 static int attach(const struct session *session) {
@@ -51,17 +55,21 @@ int receive_open(const struct session *session) {
     if (error)
         return error;
     receive.counters = object_map_fd(receive.object, "counters");
+    receive.from_due = object_map_fd(receive.object, "from_due");
     receive.memory = object_memory(receive.object, sizeof(*receive.memory));
     receive.values = per_cpu_values(sizeof(*receive.values));
-    if (!receive.memory || !receive.values)
+    receive.due_values = per_cpu_values(sizeof(*receive.due_values));
+    if (!receive.memory || !receive.values || !receive.due_values)
         return fail("load", ENOMEM, "no memory for the counters");
     return attach(session);
 }
 
 static void reset_streams(const struct session *session) {
+    memset(receive.memory->flow_next, 0, session->flows * sizeof(*receive.memory->flow_next));
     for (unsigned index = 0; index < session->streams; index++) {
         struct receive_stream *stream = &receive.memory->streams[index];
-        memset(stream->seen, 0, sizeof(stream->seen));
+        for (unsigned slot = 0; slot < SEEN_SLOTS; slot++)
+            stream->seen[slot] = slot ^ 1; /* no number of this slot */
         stream->first = stream->next = session->sequences[index];
     }
 }
@@ -69,40 +77,52 @@ static void reset_streams(const struct session *session) {
 static int reset_counters(void) {
     const uint32_t zero = 0;
 
-    for (int cpu = 0; cpu < libbpf_num_possible_cpus(); cpu++)
-        receive.values[cpu] = (struct receive_counters){.latency_min = UINT64_MAX};
+    for (int cpu = 0; cpu < libbpf_num_possible_cpus(); cpu++) {
+        memset(&receive.values[cpu], 0, sizeof(receive.values[cpu]));
+        receive.values[cpu].latency.min = UINT64_MAX;
+    }
     if (bpf_map_update_elem(receive.counters, &zero, receive.values, 0))
         return fail("receive", errno, "the counters cannot be reset");
-    return 0;
+    return histograms_reset(receive.from_due, receive.due_values);
 }
 
 int receive_begin(const struct session *session) {
+    receive.memory->schedule = (struct receive_schedule){0};
     reset_streams(session);
     return reset_counters();
 }
 
-/* Every counter is a sum, but for the smallest and the largest latency. */
+void receive_schedule(const struct session *session, uint64_t start_ns) {
+    receive.memory->schedule = (struct receive_schedule){
+        .start_ns = start_ns,
+        .interval = engine_interval(session),
+        .stagger = engine_first_due(session, 1),
+    };
+}
+
 static void add(struct receive_counters *sum, const struct receive_counters *one) {
-    uint64_t min = sum->latency_min < one->latency_min ? sum->latency_min : one->latency_min;
-    uint64_t max = sum->latency_max > one->latency_max ? sum->latency_max : one->latency_max;
     uint64_t *to = (uint64_t *)sum;
     const uint64_t *from = (const uint64_t *)one;
 
-    for (size_t i = 0; i < sizeof(*sum) / sizeof(*to); i++)
+    for (size_t i = 0; i < offsetof(struct receive_counters, latency) / sizeof(*to); i++)
         to[i] += from[i];
-    sum->latency_min = min;
-    sum->latency_max = max;
+    histogram_add(&sum->latency, &one->latency);
 }
 
 int receive_read(struct receive_counters *sum) {
     const uint32_t zero = 0;
 
-    *sum = (struct receive_counters){.latency_min = UINT64_MAX};
+    memset(sum, 0, sizeof(*sum));
+    sum->latency.min = UINT64_MAX;
     if (bpf_map_lookup_elem(receive.counters, &zero, receive.values))
         return fail("receive", errno, "the counters cannot be read");
     for (int cpu = 0; cpu < libbpf_num_possible_cpus(); cpu++)
         add(sum, &receive.values[cpu]);
     return 0;
+}
+
+int receive_read_from_due(struct histogram *sum) {
+    return histograms_read(receive.from_due, receive.due_values, sum);
 }
 
 uint64_t receive_packets(const struct receive_counters *counters) {
@@ -113,15 +133,10 @@ uint64_t receive_packets(const struct receive_counters *counters) {
     return packets;
 }
 
-uint64_t receive_lower_bound(unsigned bucket) {
-    unsigned octave = bucket >> SUB_BITS, sub = bucket & (SUB_BUCKETS - 1);
-
-    return octave ? (uint64_t)(SUB_BUCKETS + sub) << (octave - 1) : sub;
-}
-
 void receive_close(void) {
     if (receive.link >= 0)
         close(receive.link);
     bpf_object__close(receive.object);
     free(receive.values);
+    free(receive.due_values);
 }

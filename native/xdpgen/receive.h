@@ -11,13 +11,16 @@ int receive_open(const struct session *session);
  * earlier burst from now on. */
 int receive_begin(const struct session *session);
 
+/* Tells it when the frames of a paced burst are due, before the first is sent. */
+void receive_schedule(const struct session *session, uint64_t start_ns);
+
 /* The sum over all CPUs. */
 int receive_read(struct receive_counters *sum);
 
+/* Latencies from the time the frames were due, over all CPUs; empty where no pace was asked for. */
+int receive_read_from_due(struct histogram *sum);
+
 /* Test frames, duplicates included. */
 uint64_t receive_packets(const struct receive_counters *counters);
-
-/* The smallest value of a bucket, ns. */
-uint64_t receive_lower_bound(unsigned bucket);
 
 void receive_close(void);

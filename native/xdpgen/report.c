@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "report.h"
 #include "error.h"
+#include "histograms.h"
 
 #include <arpa/inet.h>
 #include <inttypes.h>
@@ -145,6 +146,8 @@ static void summary_rx(const struct session *session, const struct burst_report 
     string_field("rx_missing", report->rx_missing);
     for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++)
         optional_field(fields[i].key, report->rx_missing ? NULL : &fields[i].value);
+    optional_field("rx_window_packets", report->rx_missing ? NULL : &report->rx_window_packets);
+    printf(",\"rx_window_s\":%.9f", report->rx_window_s);
     if (report->rx_missing)
         printf(",\"rx_by_queue\":null");
     else
@@ -164,6 +167,8 @@ void report_summary(const struct session *session, const struct burst_report *re
     list_field("tx_by_queue", report->tx_by_queue, session->options.queues);
     rate_field(session->options.rate_pps);
     optional_field("tx_pause_max_ns", paced ? NULL : &report->tx_pause_max_ns);
+    optional_field("tx_paused_ns", paced ? NULL : &report->tx_paused_ns);
+    printf(",\"tx_busy_cores\":%.6f", report->tx_busy_cores);
     optional_field("tx_late_max_ns", paced ? &report->tx_late_max_ns : NULL);
     optional_field("tx_late_packets", paced ? &report->tx_late_packets : NULL);
     string_field("limited", report->limited);
@@ -177,27 +182,34 @@ static void print_buckets(const __u64 buckets[HISTOGRAM_BUCKETS]) {
     printf(",\"buckets\":[");
     for (unsigned i = 0; i < HISTOGRAM_BUCKETS; i++)
         if (buckets[i]) {
-            printf("%s[%" PRIu64 ",%" PRIu64 "]", separator, receive_lower_bound(i), (uint64_t)buckets[i]);
+            printf("%s[%" PRIu64 ",%" PRIu64 "]", separator, histogram_lower_bound(i), (uint64_t)buckets[i]);
             separator = ",";
         }
     putchar(']');
 }
 
-void report_histogram(const struct burst_report *report) {
-    const struct receive_counters *rx = &report->rx;
-    uint64_t count = 0;
+static void print_histogram(const char *burst, const char *of, const struct histogram *histogram) {
+    const uint64_t count = histogram_count(histogram);
 
-    for (unsigned i = 0; i < HISTOGRAM_BUCKETS; i++)
-        count += rx->buckets[i];
     printf("{\"type\":\"histogram\"");
-    string_field("burst", report->name);
+    string_field("burst", burst);
+    string_field("of", of);
     printf(",\"unit\":\"ns\",\"scheme\":\"log-linear\",\"sub_bits\":%d", SUB_BITS);
     count_field("count", count);
-    optional_field("min", count ? &rx->latency_min : NULL);
-    optional_field("max", count ? &rx->latency_max : NULL);
-    count_field("sum", count ? rx->latency_sum : 0);
-    print_buckets(rx->buckets);
+    optional_field("min", count ? &histogram->min : NULL);
+    optional_field("max", count ? &histogram->max : NULL);
+    count_field("sum", count ? histogram->sum : 0);
+    print_buckets(histogram->buckets);
     end_line();
+}
+
+void report_histograms(const struct session *session, const struct burst_report *report) {
+    if (session->options.rate_pps) {
+        print_histogram(report->name, "lateness", &report->late);
+        if (!report->rx_missing)
+            print_histogram(report->name, "from_due", &report->from_due);
+    }
+    print_histogram(report->name, "from_sent", &report->rx.latency);
 }
 
 void report_detached(unsigned bursts) {

@@ -12,17 +12,21 @@ struct burst_report {
     __u64 tx_by_queue[MAX_QUEUES];
     __u64 tx_errors;
     const char *tx_errors_missing; /* why there is no number */
-    __u64 tx_pause_max_ns, tx_late_max_ns, tx_late_packets;
+    __u64 tx_pause_max_ns, tx_paused_ns, tx_late_max_ns, tx_late_packets;
+    double tx_busy_cores;    /* CPUs that the sending threads kept busy */
+    __u64 rx_window_packets; /* received until rx_window_s, the window's end; the rest are the rings' drain */
+    double rx_window_s;
     const char *limited; /* what kept it from sending all it was asked to */
     bool interrupted;
     const char *rx_missing; /* why nothing is known about received frames */
     struct receive_counters rx;
+    struct histogram from_due, late;
 };
 
 /* Each prints one JSON object on a line of its own and flushes it. */
 void report_ready(const struct session *session);
 void report_interval(const char *burst, double t_s, uint64_t tx_packets, const __u64 *rx_packets);
 void report_summary(const struct session *session, const struct burst_report *report);
-void report_histogram(const struct burst_report *report);
+void report_histograms(const struct session *session, const struct burst_report *report);
 void report_detached(unsigned bursts);
 void report_error(void);

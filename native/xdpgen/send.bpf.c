@@ -26,6 +26,14 @@ struct {
     __type(value, struct sender);
 } senders SEC(".maps");
 
+/* Paced: how long after its due time each frame was made. */
+struct {
+    __uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+    __uint(max_entries, 1);
+    __type(key, __u32);
+    __type(value, struct histogram);
+} lateness SEC(".maps");
+
 static __always_inline bool within_window(struct sender *sender, __u64 now) {
     const volatile struct send_window *window = &memory.window;
 
@@ -38,14 +46,6 @@ static __always_inline bool within_window(struct sender *sender, __u64 now) {
     return false;
 }
 
-static __always_inline void note_pause(struct sender *sender, __u64 now) {
-    __u64 pause = now - sender->checked_ns;
-
-    if (sender->checked_ns && pause > sender->longest_pause_ns)
-        sender->longest_pause_ns = pause;
-    sender->checked_ns = now;
-}
-
 /* At max load one compare decides; the clock is read every 64 frames only. */
 static __always_inline bool may_send(struct sender *sender) {
     if (sender->sequence < sender->check_at)
@@ -55,12 +55,14 @@ static __always_inline bool may_send(struct sender *sender) {
         return false;
     __u64 check_at = sender->sequence + FRAMES_BETWEEN_CHECKS;
     sender->check_at = check_at < sender->end_sequence ? check_at : sender->end_sequence;
-    note_pause(sender, now);
+    look(&sender->looks, now);
     return true;
 }
 
 /* Leaves the time it read in *now. */
 static __always_inline bool is_due(struct sender *sender, __u64 *now) {
+    const __u32 zero = 0;
+
     *now = bpf_ktime_get_ns();
     if (!within_window(sender, *now))
         return false;
@@ -71,6 +73,9 @@ static __always_inline bool is_due(struct sender *sender, __u64 *now) {
     if (late > sender->latest_ns)
         sender->latest_ns = late;
     sender->late_packets += late > LATE_NS;
+    struct histogram *histogram = bpf_map_lookup_elem(&lateness, &zero);
+    if (histogram)
+        histogram_record_capped(histogram, late);
     sender->due += sender->interval;
     return true;
 }

@@ -3,6 +3,7 @@
 
 /* What the BPF programs and user space hand to each other. */
 
+#include "histogram.h"
 #include "payload.h"
 #include <linux/types.h>
 
@@ -35,18 +36,42 @@ struct send_memory {
 
 #define LATE_NS 100000
 
+/* When a sender at max load looked at the clock, and what that tells of the times it stood still. A pause is
+ * longer than PAUSE_NS, and than four of the usual spacings: a slow DUT makes these long too. */
+#define PAUSE_NS 1000000
+
+struct looks {
+    __u64 last_ns;    /* 0: none yet */
+    __u64 spacing_ns; /* between the last two looks with no pause between them */
+    __u64 longest_ns;
+    __u64 paused_ns; /* the sum of the pauses */
+};
+
+static inline __attribute__((always_inline)) void look(struct looks *looks, __u64 now) {
+    __u64 spacing = now - looks->last_ns;
+
+    if (looks->last_ns) {
+        if (spacing > looks->longest_ns)
+            looks->longest_ns = spacing;
+        if (looks->spacing_ns && spacing > PAUSE_NS && spacing > 4 * looks->spacing_ns)
+            looks->paused_ns += spacing;
+        else
+            looks->spacing_ns = spacing;
+    }
+    looks->last_ns = now;
+}
+
 /* One per CPU: written before a burst, read while and after it. */
 struct sender {
     __u64 sequence; /* of the next frame; its low 32 bits are sent */
     __u64 end_sequence;
-    __u64 check_at;   /* at max load: the sequence number at which the clock is read
-                         again */
-    __u64 checked_ns; /* and when it was read last */
-    __u64 interval;   /* paced: 2^-20 ns between two frames, and when the next is
-                         due */
+    __u64 check_at; /* at max load: the sequence number at which the clock is read
+                       again */
+    struct looks looks;
+    __u64 interval; /* paced: 2^-20 ns between two frames, and when the next is
+                       due */
     __u64 due;
-    __u64 stopped_ns; /* when the burst's end was noticed; 0: not yet */
-    __u64 longest_pause_ns;
+    __u64 stopped_ns;   /* when the burst's end was noticed; 0: not yet */
     __u64 latest_ns;    /* paced: how long after its due time a frame was sent, at
                            most */
     __u64 late_packets; /* paced: frames sent more than LATE_NS after they were
@@ -83,21 +108,22 @@ struct receive_settings {
 #define SEEN_SLOTS 8192
 
 struct receive_stream {
-    __u32 first; /* sequence number the burst began with */
-    __u32 next;  /* one more than the highest seen */
-    __u32 seen[SEEN_SLOTS];
+    __u64 first;            /* number the burst began with */
+    __u64 next;             /* one more than the highest seen */
+    __u32 seen[SEEN_SLOTS]; /* low halves of numbers; a slot that holds none has those of another slot */
 };
 
-/* Log-linear: values below 2^SUB_BITS exactly, above it 2^SUB_BITS buckets an
- * octave: 0.8 % wide. */
-#define SUB_BITS 7
-#define SUB_BUCKETS (1 << SUB_BITS)
-#define VALUE_BITS 36 /* 68 s; a stamp older than this is not one */
-#define OCTAVES (VALUE_BITS - SUB_BITS + 1)
-#define HISTOGRAM_BUCKETS (OCTAVES * SUB_BUCKETS)
+/* When the frames of a paced burst were due: its sender's schedule. */
+struct receive_schedule {
+    __u64 start_ns; /* CLOCK_MONOTONIC */
+    __u64 interval; /* 2^-20 ns between two frames of a stream; 0: not paced */
+    __u64 stagger;  /* and between the first ones of two streams */
+};
 
 /* The .bss of receive.bpf.c, mapped by user space. */
 struct receive_memory {
+    struct receive_schedule schedule;
+    __u64 flow_next[MAX_FLOWS]; /* by flow: one more than the highest number seen */
     struct receive_stream streams[MAX_STREAMS];
 };
 
@@ -107,19 +133,15 @@ struct receive_memory {
  * the sum of by_queue.
  */
 struct receive_counters {
-    __u64 duplicates;  /* seen before */
-    __u64 reordered;   /* not duplicates, and behind a higher number of their stream
-                          (RFC 4737) */
-    __u64 stale;       /* of an earlier burst */
-    __u64 bad_run_id;  /* the magic of another run */
-    __u64 foreign;     /* without the magic */
-    __u64 damaged;     /* those of them that go to the test's UDP port: dropped, the
-                          others are passed on */
-    __u64 bad_stamps;  /* stamps from the future or older than a burst can be */
-    __u64 latency_sum; /* ns */
-    __u64 latency_min;
-    __u64 latency_max;
-    __u64 octave; /* of the last latency: the next one is likely to lie there too */
+    __u64 duplicates; /* seen before */
+    __u64 reordered;  /* not duplicates, and behind a higher number of their flow
+                         (RFC 4737) */
+    __u64 stale;      /* of an earlier burst */
+    __u64 bad_run_id; /* the magic of another run */
+    __u64 foreign;    /* without the magic */
+    __u64 damaged;    /* those of them that go to the test's UDP port: dropped, the
+                         others are passed on */
+    __u64 bad_stamps; /* stamps from the future or older than a burst can be */
     __u64 by_queue[MAX_QUEUES];
-    __u64 buckets[HISTOGRAM_BUCKETS];
+    struct histogram latency; /* from the time the frame was made */
 };

@@ -7,11 +7,13 @@
 #include <pthread.h>
 #include <signal.h>
 #include <string.h>
+#include <time.h>
 
 struct slot {
     struct worker worker;
     pthread_t thread;
     unsigned fifo;
+    uint64_t cpu_ns; /* CPU time it had used when it ended */
     void (*work)(struct worker *worker);
 };
 
@@ -32,12 +34,20 @@ static void set_up(struct slot *slot) {
     }
 }
 
+static uint64_t cpu_ns(clockid_t clock) {
+    struct timespec spent = {0};
+
+    clock_gettime(clock, &spent);
+    return spent.tv_sec * NS_PER_SECOND + spent.tv_nsec;
+}
+
 static void *run(void *argument) {
     struct slot *slot = argument;
 
     set_up(slot);
     if (!slot->worker.error)
         slot->work(&slot->worker);
+    slot->cpu_ns = cpu_ns(CLOCK_THREAD_CPUTIME_ID);
     slot->worker.done = true;
     return NULL;
 }
@@ -80,6 +90,18 @@ int workers_check(void) {
             return fail("send", slots[i].worker.error, "the sender on CPU %u %s: %s", slots[i].worker.cpu,
                         slots[i].worker.what, strerror(-slots[i].worker.error));
     return 0;
+}
+
+uint64_t workers_cpu_ns(void) {
+    uint64_t sum = 0;
+    clockid_t clock;
+
+    for (unsigned i = 0; i < count; i++)
+        if (!slots[i].worker.done && !pthread_getcpuclockid(slots[i].thread, &clock))
+            sum += cpu_ns(clock) ?: slots[i].cpu_ns; /* it may end just now */
+        else
+            sum += slots[i].cpu_ns;
+    return sum;
 }
 
 /* Again and again: a signal that comes just before the system call would be

@@ -20,5 +20,8 @@ bool workers_stopping(void);
 /* Negative errno, after fail(), where one has ended early. */
 int workers_check(void);
 
+/* CPU time that those at work have used so far. */
+uint64_t workers_cpu_ns(void);
+
 /* Interrupts and joins them all. */
 int workers_stop(void);

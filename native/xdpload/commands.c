@@ -6,6 +6,7 @@
 
 #include <bpf/bpf.h>
 #include <errno.h>
+#include <linux/if_ether.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -184,6 +185,42 @@ static void runstats(const struct program *program, char *arguments) {
     json_end(&json);
 }
 
+#define COST_RUNS 20000
+
+/* What the statistics say of a program that does nothing. Runs of it count as those of any program. */
+static int run_nothing(int program, struct bpf_prog_info *info) {
+    unsigned char frame[ETH_ZLEN] = {0};
+    unsigned int length = sizeof(*info);
+    LIBBPF_OPTS(bpf_test_run_opts, run, .data_in = frame, .data_size_in = sizeof(frame), .repeat = COST_RUNS);
+    int error = bpf_prog_test_run_opts(program, &run);
+
+    return error ?: bpf_obj_get_info_by_fd(program, info, &length);
+}
+
+static void stats_cost(const struct program *program, char *arguments) {
+    const struct bpf_insn nothing[] = {
+        {.code = BPF_ALU64 | BPF_MOV | BPF_K, .dst_reg = BPF_REG_0, .imm = XDP_PASS},
+        {.code = BPF_JMP | BPF_EXIT},
+    };
+    struct bpf_prog_info info = {};
+
+    (void)program;
+    (void)arguments;
+    int fd = bpf_prog_load(BPF_PROG_TYPE_XDP, "xdplab_nothing", "GPL", nothing, 2, NULL);
+    int error = fd < 0 ? fd : run_nothing(fd, &info);
+    if (fd >= 0)
+        close(fd);
+    if (error || !info.run_cnt) {
+        complain("stats_cost", error ? -error : ENODATA, "the statistics' own cost cannot be measured: %s",
+                 error ? error_words(-error) : "they are not switched on");
+        return;
+    }
+    json_begin(&json, "stats_cost");
+    json_integer(&json, "run_time_ns", info.run_time_ns);
+    json_integer(&json, "run_cnt", info.run_cnt);
+    json_end(&json);
+}
+
 /* ---- dump ---- */
 
 static void write_image(const char *image, const char *path, const void *bytes, size_t length) {
@@ -237,8 +274,8 @@ static const struct {
     const char *name;
     void (*run)(const struct program *program, char *arguments);
 } commands[] = {
-    {"testrun", testrun}, {"count", count},       {"reset", reset},
-    {"dump", dump},       {"runstats", runstats}, {"bpf_stats", bpf_stats},
+    {"testrun", testrun},   {"count", count},         {"reset", reset},           {"dump", dump},
+    {"runstats", runstats}, {"bpf_stats", bpf_stats}, {"stats_cost", stats_cost},
 };
 
 void run_command(const struct program *program, char *line) {

@@ -32,6 +32,10 @@ class LabError(XdplabError):
     exit_code = 3
 
 
+class MissingToolError(LabError):
+    """A program that this machine lacks: every trial that needs it would fail alike, so a run ends here."""
+
+
 class HostError(LabError):
     """A command on a host failed, or the host cannot be reached."""
 
@@ -58,7 +62,15 @@ class FormatError(XdplabError):
     exit_code = 6
 
 
+class StoppedError(XdplabError):
+    """A run was stopped: nothing could be measured, for one reason."""
+
+
 class ResultsError(XdplabError):
     """A run directory cannot be written, read or resumed."""
 
     exit_code = 7
+
+
+class ResultsWarning(UserWarning):
+    """Something about a run that a reader must know and that does not keep it from being read."""

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import atexit
 import html
+import inspect
 import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,22 +18,25 @@ from typing import Any
 import pandas as pd
 
 from xdplab import figures, programs
-from xdplab.analysis.compare import compare as compare_tables
+from xdplab.analysis.compare import MARGIN
 from xdplab.analysis.findings import to_frame
-from xdplab.errors import ResultsError
+from xdplab.errors import PlanError, ResultsError
 from xdplab.labs import Lab, use_lab
 from xdplab.labs.doctor import examine
-from xdplab.plan import Plan, estimate_s, parse_plan
-from xdplab.programs import Program, ProgramSpec, UserProgram
-from xdplab.run.progress import ending
+from xdplab.plan import FACTORS, Plan, estimate_s, parse_plan, reference
+from xdplab.plan.factors import PATHS, Where, in_plan, of_program
+from xdplab.programs import Program, ProgramSpec
+from xdplab.programs.spec import WORKLOADS
+from xdplab.run.progress import ending, to_go
 from xdplab.run.rundir import RunDirectory
 from xdplab.run.state import RunState, read_state
 from xdplab.studies.traffic import runs
+from xdplab.studies.traffic.comparison import Comparison as TwoRuns
+from xdplab.studies.traffic.comparison import compared
 from xdplab.studies.traffic.planned import plan_trials
 
 RESULTS = Path("results")
 POLL_S = 0.5
-_POINT_KEYS = ("mode", "queues", "frame_bytes", "xsk_attach", "xsk_bind")
 _PLAN_KEYS = ("lab", "seed", "repetitions", "trial", "perf_events", "metrics")
 
 Programs = Program | str | Sequence[Program | str]
@@ -53,14 +57,19 @@ def program(what: str, *, accesses: int | None = None, **options: Any) -> Progra
     return programs.program(what, **fields)
 
 
-def plan(name: str = "notebook", program: Programs = "array", **factors: Any) -> PlanInHand:
-    """Cross ``program`` (one or several) with the factors of a plan file, under the same names.
+def plan(name: str = "notebook", program: Programs | None = None, **factors: Any) -> PlanInHand:
+    """Cross ``program`` (one or several; ``"array"`` by default) with factors, under the names of a plan file.
 
-    Factors (mode, queues, frame_bytes, engine, load, flows …) take one value or a list; ``repetitions``, ``seed``,
-    ``trial`` and ``passes`` are the plan's. Raises PlanError naming the field.
+    Each factor takes a value, or a list of values that are crossed; ``repetitions``, ``seed``, ``trial``, ``lab``,
+    ``metrics``, ``perf_events`` and ``passes`` are the plan's own. The factors of a workload (``accesses``, ``op``, …)
+    go with a program given by its word, those of a user's program (``action``, ``rodata``, …) with its file.
+    Raises PlanError naming the field.
     """
     chosen = [program] if isinstance(program, Program | str) else program
-    return PlanInHand(_plan(name, chosen, factors))
+    return PlanInHand(_plan(name, chosen or [None], factors))
+
+
+plan.__doc__ = f"{inspect.cleandoc(plan.__doc__ or '')}\n\nFactors:\n{reference.lines()}"
 
 
 def open(path: str | Path) -> Run:
@@ -68,28 +77,63 @@ def open(path: str | Path) -> Run:
     return Run(RunDirectory.open(Path(path)))
 
 
-def compare(run: Run, other: Run, metric: str = "forwarded_pps") -> Comparison:
-    """Join two runs by their points; ratios are ``other`` to ``run``."""
-    return Comparison(compare_tables(run.trials, other.trials, metric), metric)
+def compare(
+    run: Run, other: Run, metric: str = "forwarded_pps", *, equal: Sequence[Run] = (), margin: float = MARGIN
+) -> Comparison:
+    """Say whether ``other`` is faster than, slower than or equivalent to ``run`` within ``margin``, or undecided.
+
+    ``equal``: two or more runs that measured the same as each other show how far equal runs lie apart. Raises
+    ResultsError.
+    """
+    same = [one.directory for one in equal]
+    return Comparison(compared(run.directory, other.directory, metric, equal=same, margin=margin))
 
 
-def _plan(name: str, chosen: Sequence[Program | str], factors: Mapping[str, Any]) -> Plan:
-    points = {k: v for k, v in factors.items() if k in _POINT_KEYS}
-    top = {k: v for k, v in factors.items() if k in _PLAN_KEYS}
-    block = {k: v for k, v in factors.items() if k in ("passes", "arrangement")}
-    traffic = {k: v for k, v in factors.items() if k not in points and k not in top and k not in block}
-    blocks = [{"points": points | _program_points(p), "traffic": traffic, **block} for p in chosen]
+def _plan(name: str, chosen: Sequence[Program | str | None], given: Mapping[str, Any]) -> Plan:
+    top = {key: value for key, value in given.items() if key in _PLAN_KEYS}
+    passes = {key: value for key, value in given.items() if key == "passes"}
+    _check_names(given.keys() - top.keys() - passes.keys())
+    traffic, block = _written("traffic", given), _written("block", given) | passes
+    points = {f.name: given[f.name] for f in in_plan("points") if f.name in given and not of_program(f)}
+    blocks = [{"points": points | _program_points(p, given), "traffic": traffic, **block} for p in chosen]
     return parse_plan({"name": name, **top, "blocks": blocks})
 
 
-def _program_points(given: Program | str) -> dict[str, Any]:
-    spec = (programs.program(given) if isinstance(given, str) else given).spec
+def _written(where: Where, given: Mapping[str, Any]) -> dict[str, Any]:
+    return {factor.name: given[factor.name] for factor in in_plan(where) if factor.name in given}
+
+
+def _check_names(names: Iterable[str]) -> None:
+    known = [factor.name for factor in FACTORS if factor.where]
+    for name in names:
+        if name not in known:
+            raise PlanError(f"{name} is no factor", remedy=f"factors are {', '.join(known)}")
+
+
+def _program_points(program: Program | str | None, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a block's points say of the program: its own factors, and those given where it came as a word."""
+    of_workload = {f.name: given[f.name] for f in in_plan("points") if f.name in given and of_program(f)}
+    if program is None:
+        return of_workload
+    if isinstance(program, Program):
+        both = of_workload | _written("program", given)
+        if both:
+            raise PlanError(f"{', '.join(both)}: this program is made already", remedy="say it where it is made")
+        return _made(program)
+    if program in WORKLOADS:
+        return {"workload": program} | of_workload
+    if of_workload:
+        raise PlanError(f"{', '.join(of_workload)}: a program of one's own has none", remedy="leave it out")
+    return _made(programs.program(program, **_written("program", given)))
+
+
+def _made(program: Program) -> dict[str, Any]:
+    spec = program.spec
     known = {key: value for key, value in spec.canonical().items() if value is not None}
     if isinstance(spec, ProgramSpec):
         return known
-    files = {key: str(Path(known[key]).resolve()) for key in ("file", "frames") if key in known}
-    setup = [list(argv) for argv in spec.setup] if isinstance(spec, UserProgram) else []
-    return {"program": {**known, **files, "setup": setup}}
+    files = {key: str(Path(known[key]).resolve()) for key in PATHS if key in known}
+    return {"program": {**known, **files, "setup": [list(argv) for argv in spec.setup]}}
 
 
 class LabInUse:
@@ -188,8 +232,7 @@ class Run:
     @property
     def samples(self) -> pd.DataFrame:
         """One row an interval of 100 ms."""
-        runs.derive_tables(self.directory)
-        return pd.read_parquet(self.path / "samples.parquet")
+        return runs.samples_table(self.directory)
 
     def watch(self) -> Run:
         """Print how far it is until it ends. An interrupt stops the watching only: the run goes on.
@@ -207,7 +250,7 @@ class Run:
 
     def _print_state(self, end: str = "") -> None:
         state = self.state
-        eta = "" if not state.owed or state.eta_s is None else f", {state.eta_s:.0f} s to go"
+        eta = f", {to_go(state)}" if state.owed and to_go(state) else ""
         sys.stdout.write(f"\r{ending(state)}{eta}      {end}")
         sys.stdout.flush()
 
@@ -225,10 +268,26 @@ class Run:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Two runs joined by their points: ratios with 95 % intervals over repetitions."""
+    """Two runs joined by their points, with the answer: what differed around them, what is to be doubted, ratios."""
 
-    table: pd.DataFrame
-    metric: str
+    found: TwoRuns
+
+    @property
+    def table(self) -> pd.DataFrame:
+        """One row per point: factors, n, geometric means, ratio with interval, verdict, detectable difference."""
+        return self.found.decision.points
+
+    @property
+    def metric(self) -> str:
+        return self.found.metric
+
+    @property
+    def verdict(self) -> str:
+        """``equivalent``, ``differs`` or ``undecided``."""
+        return self.found.decision.verdict
+
+    def __repr__(self) -> str:
+        return "\n".join(self.found.lines())
 
     def figure(self, style: str = "paper-1col") -> Any:
         """Draw the ratios. Returns matplotlib axes."""
@@ -236,4 +295,4 @@ class Comparison:
 
     def _repr_html_(self) -> str:
         shown: str = self.table.to_html(index=False, max_rows=40)
-        return shown
+        return f"<pre>{html.escape(repr(self))}</pre>{shown}"

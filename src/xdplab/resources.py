@@ -1,7 +1,8 @@
-"""Where the C sources, templates, scripts and plans are: in the checkout, or their copies inside an installed wheel."""
+"""Where the C sources, templates, scripts and plans are (the checkout, or copies in an installed wheel), and caches."""
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 _PACKAGE = Path(__file__).resolve().parent
@@ -17,3 +18,9 @@ def shipped(name: str) -> Path:
         if (place / name).is_dir():
             return place / name
     raise FileNotFoundError(f"{name!r} is neither in the checkout nor in the installed package")
+
+
+def cache_root() -> Path:
+    """Return where the user's cache of this program is: $XDPLAB_CACHE, or xdplab in the user's cache directory."""
+    base = os.environ.get("XDPLAB_CACHE") or Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "xdplab"
+    return Path(base)

@@ -188,3 +188,21 @@ def test_one_repetition_can_neither_confirm_nor_contradict_the_test_run() -> Non
     findings = find(plain(repetitions=1))
     assert named(findings, "test run disagrees") == []
     assert "was measured once" in named(findings, "cost not resolved")[0].what
+
+
+def side_by_side(kernel: dict[str, object], user: dict[str, object]) -> pd.DataFrame:
+    trials = synthetic.run(vary={"mode": ("native", "af_xdp"), "accesses": [0, 100, 1600]}, workload="chase")
+    for mode, work in (("native", kernel), ("af_xdp", user)):
+        for name, value in work.items():
+            trials.loc[trials["mode"].eq(mode) & trials["accesses"].gt(0), name] = value
+    return trials
+
+
+def test_modes_that_do_other_work_are_not_compared_in_silence() -> None:
+    same = {"access_loads": 1.0, "access_stores": 0.0, "access_chain": "and shl add load"}
+    assert named(find(side_by_side(same, same)), "unequal work") == []
+    (longer,) = named(find(side_by_side(same, same | {"access_chain": "and add shl add load"})), "unequal work")
+    assert "for and add shl add load in AF_XDP" in longer.what
+    (more,) = named(find(side_by_side(same | {"access_loads": 4.1, "access_stores": 1.0}, same)), "unequal work")
+    assert "4.1 loads and 1.0 stores in the kernel, 1.0 loads and 0.0 stores in AF_XDP" in more.what
+    assert len(more.points) == 6

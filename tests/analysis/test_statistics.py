@@ -10,9 +10,9 @@ import pytest
 import synthetic
 from scipy import stats
 
-from xdplab.analysis.compare import compare, ratio
-from xdplab.analysis.fit import fit_line, fits
-from xdplab.analysis.intervals import interval, summarise
+from xdplab.analysis.compare import compare
+from xdplab.analysis.fit import fit_line, fits, slope
+from xdplab.analysis.intervals import interval, median_interval, summarise
 
 
 def test_interval_of_three_is_students() -> None:
@@ -66,20 +66,53 @@ def test_standard_errors_are_those_of_repeated_experiments() -> None:
     assert slopes[:, 1].mean() == pytest.approx(slopes[:, 0].std(), rel=0.15)
 
 
+@pytest.mark.parametrize("seed", [11])
+def test_a_slopes_interval_holds_where_repetitions_differ_as_wholes(seed: int) -> None:
+    runs, truth = 600, 2.5
+    rng = np.random.default_rng(seed)
+    n, repetition = np.tile([0, 100, 400, 1600], 5), np.repeat(np.arange(5), 4)
+    whole, pooled = [], []
+    for _ in range(runs):
+        times = (150 + truth * n) * (1 + rng.normal(0, 0.03, 5)[repetition] + rng.normal(0, 0.01, len(n)))
+        found = slope(pd.Series(n), pd.Series(times), pd.Series(repetition))
+        line = fit_line(n, times)
+        assert found is not None
+        assert line is not None
+        whole.append(abs(found.c - truth) <= found.half)
+        pooled.append(abs(line.c - truth) <= stats.t.ppf(0.975, len(n) - 2) * line.c_se)
+    assert 0.93 <= np.mean(whole) <= 0.97
+    assert np.mean(pooled) < 0.90, "20 points of 5 repetitions are not 20 observations"
+
+
+def test_a_slope_of_one_repetition_has_no_interval() -> None:
+    n = pd.Series([0, 100, 400])
+    found = slope(n, 150 + 2.5 * n, pd.Series([1, 1, 1]))
+    assert found is not None
+    assert found.c == pytest.approx(2.5)
+    assert isnan(found.half)
+
+
+@pytest.mark.parametrize("seed", [13])
+@pytest.mark.parametrize(("n", "covered"), [(6, 0.96875), (9, 0.9609), (15, 0.9648)])
+def test_the_medians_interval_holds_for_any_shape(n: int, covered: float, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    slow = rng.random((4000, n)) < 0.1
+    samples = rng.lognormal(0, 0.05, (4000, n)) * np.where(slow, rng.uniform(1.1, 1.3, (4000, n)), 1)
+    truth = float(np.median(rng.lognormal(0, 0.05, 10**6) * np.where(rng.random(10**6) < 0.1, 1.2, 1)))
+    held = np.mean([low <= truth <= high for low, high in map(median_interval, samples)])
+    assert held == pytest.approx(covered, abs=0.012)
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 5])
+def test_so_few_repetitions_have_no_interval_of_the_median(n: int) -> None:
+    assert all(isnan(end) for end in median_interval(range(n)))
+
+
 def test_only_points_that_show_the_dut_are_fitted() -> None:
     trials = synthetic.run(vary={"accesses": [0, 1, 100, 400, 1600]}, workload="chase", arrangement="split")
     ((_, rows, line),) = fits(trials)
     assert set(rows["limited_by"]) == {"dut"}
     assert line.c == pytest.approx(2.4, rel=0.05)
-
-
-def test_ratio_is_welchs_on_logarithms() -> None:
-    a, b = pd.Series([9.8, 10.0, 10.3]), pd.Series([11.9, 12.4, 12.1, 12.2])
-    found = ratio(a, b)
-    theirs = stats.ttest_ind(np.log(b), np.log(a), equal_var=False).confidence_interval(0.95)
-    assert (found.low, found.high) == (pytest.approx(np.exp(theirs.low)), pytest.approx(np.exp(theirs.high)))
-    assert found.differs
-    assert ratio(a, a * 1.001).differs is False
 
 
 def test_compare_joins_by_point_and_says_what_is_without() -> None:

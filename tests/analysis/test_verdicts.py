@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 
-from xdplab.analysis.verdicts import RULES, RULES_VERSION, judge, judged
+from xdplab.analysis.verdicts import RULES, RULES_VERSION, judge, judged, loss_share
 from xdplab.run.metrics import frame
 
 GOOD = {
@@ -16,6 +16,8 @@ GOOD = {
 }  # fmt: skip
 PACED = {"rate_requested_pps": 4e6, "lost_packets": 1_000_000}
 BUNCHED = {"tx_late_packets": 1_000_000, "tx_pause_ms": 52.3}
+LATE = {"latency_p50_ns": 3000.0, "late_p50_ns": 2000.0}
+LATE_AT_P99 = {"latency_p99_ns": 134_000.0, "late_p99_ns": 132_000.0}
 PHYSICAL = {"arrangement": "hosts", "link_bps": 10e9}
 LINE = 14_880_952  # 64-byte frames a second on 10 Gbit/s: 84 bytes each at L1
 
@@ -42,6 +44,11 @@ def test_a_lossy_open_loop_is_valid_and_shows_the_dut() -> None:
         ({"rate_requested_pps": 4.005e6}, "offered 99.88% of the rate asked for"),
         ({"rate_requested_pps": 5e6, "generator_pps": 4.1e6}, "asked for (alone it reaches 4.1e+06 frames a second)"),
         (PHYSICAL | {"tx_packets": 20e6, "rx_packets": LINE * 1.003, "dut_tx_packets": LINE * 1.003}, "100.3% of what"),
+        (
+            {"counters_missing": "dut.iplink.after.json is empty"},
+            "rests on cannot be used: dut.iplink.after.json is empty",
+        ),
+        (PACED | LATE, "the sender had its own core and was late: its lateness is 2.0 µs where the latency"),
     ],
 )
 def test_what_is_not_to_be_believed(change: dict[str, object], words: str) -> None:
@@ -59,8 +66,19 @@ def test_what_is_not_to_be_believed(change: dict[str, object], words: str) -> No
         ({"rx_packets": None}, "one count only: the DUT's"),
         ({"rx_packets": 0, "dut_tx_packets": 0}, "the DUT forwarded nothing"),
         ({"duplicate_packets": 12}, "12 duplicates"),
+        ({"absent_counters": "sar (sadc: not found)"}, "asked for and not there: sar (sadc: not found)"),
         ({"queues": 8, "queues_reached": 2}, "traffic reached 2 of 8 queues"),
         (PACED, "25.00% of this paced load was lost"),
+        (PACED | LATE_AT_P99, "its lateness is 132.0 µs where the latency from the due time is 134.0 µs (p99)"),
+        (
+            {"rate_change": -0.2, "rate_change_kind": "step"},
+            "the rate was not steady: a step of -20% within the window",
+        ),
+        ({"host_steal_cores": 0.11}, "the hypervisor took 0.11 CPUs away"),
+        ({"other_busy_cores": 0.5, "tx_busy_cores": 1.0}, "other work kept 0.5 CPUs busy"),
+        ({"clocksource": "hpet"}, "time stamps come from the clock source hpet"),
+        ({"sched_policy": "SCHED_OTHER (refused: EPERM)"}, "the sender got no real-time priority"),
+        ({"tx_pause_ms": 27.0, "tx_paused_ms": 54.0, "window_s": 4.0}, "the sender stood still for 54 ms of 4000"),
         (PACED | BUNCHED, "25.00% of this paced load was lost, no more than the sender sent late (after up to 52 ms)"),
         (
             {"rx_packets": 4_000_000, "dut_tx_packets": 4_000_000, "frame_bytes": 1518, "window_s": 0.1},
@@ -73,6 +91,66 @@ def test_what_is_believed_and_said(change: dict[str, object], words: str) -> Non
     verdict = judge(GOOD | change)
     assert verdict.verdict == "valid"
     assert words in verdict.reason
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"rate_change": 0.0, "rate_change_kind": "steady"},
+        {"host_steal_cores": 0.03},  # three ticks
+        {"other_busy_cores": 0.09, "tx_busy_cores": 1.0},
+        {"clocksource": "tsc", "sched_policy": "SCHED_FIFO:5"},
+        {"tx_pause_ms": 30.0, "tx_paused_ms": 30.0, "window_s": 4.0},
+        {"tx_pause_ms": 30.0, "window_s": 4.0},  # an older generator's longest
+        {"late_p99_ns": 200.0, "latency_p99_ns": 1400.0, "late_p50_ns": 40.0, "latency_p50_ns": 700.0},
+    ],
+)
+def test_what_is_as_it_should_be_is_not_mentioned(change: dict[str, object]) -> None:
+    assert judge(GOOD | change).reason == "TG and DUT agree within 0.00%"
+
+
+def test_throttling_is_named_where_the_pause_is_its_own() -> None:
+    """A FIFO sender that may run 950 of 1000 ms stands still for the other 50."""
+    throttled = {"tx_pause_ms": 50.0, "tx_paused_ms": 200.0, "window_s": 4.0, "sched_policy": "SCHED_FIFO:5"}
+    words = "real-time throttling has it (950 ms of each second"
+    assert words in judge(GOOD | throttled | {"rt_runtime_us": 950_000}).reason
+    for change in ({"rt_runtime_us": -1}, {"sched_policy": "SCHED_OTHER"}, {"tx_pause_ms": 180.0}):
+        assert words not in judge(GOOD | throttled | {"rt_runtime_us": 950_000} | change).reason
+
+
+@pytest.mark.parametrize("arrangement", ["shared", "split", "hosts"])
+def test_a_load_never_reached_is_named_in_every_arrangement(arrangement: str) -> None:
+    row = SHARED | {"arrangement": arrangement, "offered_pps": 0.28e6, "rate_requested_pps": 1e6}
+    verdict = judge(GOOD | row)
+    assert verdict.verdict == ("valid" if arrangement == "shared" else "invalid")
+    if arrangement == "shared":
+        assert "the load was not reached: 280 kpps were offered, 28.0% of the 1 Mpps asked for" in verdict.reason
+        assert verdict.limited_by == "shared_cpu"
+    else:
+        assert "offered 28.00% of the rate asked for" in verdict.reason
+
+
+def test_a_late_sender_on_a_shared_cpu_may_be_the_duts_doing() -> None:
+    late = SHARED | LATE | {"rate_requested_pps": 4e6}
+    assert judge(GOOD | late).verdict == "valid"
+    assert "the sender was late" in judge(GOOD | late).reason
+
+
+def test_frames_that_came_twice_hide_no_loss() -> None:
+    """1 % lost and 1 % doubled: as many frames came as were sent."""
+    row = {
+        "rx_packets": 4_000_000,
+        "dut_rx_packets": 4_000_000,
+        "dut_tx_packets": 4_000_000,
+        "duplicate_packets": 39_600,
+    }
+    assert loss_share(GOOD | row) == pytest.approx(0.0099)
+    assert judge(GOOD | row).limited_by == "dut"
+
+
+def test_what_drained_after_the_window_bounds_the_duts_own_count() -> None:
+    row = GOOD | USERS | {"action": "drop", "rx_packets": 0, "dut_rx_packets": 100_000, "rx_ring_entries": 1024}
+    assert "up to 1.02% of the frames counted drained" in judge(row).reason
 
 
 USERS = {"workload": None, "accesses": None, "program_name": "lb.bpf.c"}

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
-from xdplab.counters import Value, derive, intervals, jain_index
+from xdplab.counters import Value, derive, intervals, jain_index, unreadable
 from xdplab.counters.probe import _sections
 from xdplab.counters.samples import longest_run, parse_samples, window
 from xdplab.counters.value import Absent, difference
@@ -174,6 +175,34 @@ def test_perf_without_a_pmu_says_so() -> None:
     assert derive(files, mode="native", shared=False)["ipc"].reason == "perf: cycles <not supported>"
 
 
+def test_what_was_asked_for_and_is_absent_is_told_with_its_reason() -> None:
+    """On Debian 13 sar had recorded nothing and perf's context switches were not understood: no trial said so."""
+    files = {
+        "dut.perf.out": perf_file("cycles", "<not supported>")
+        + perf_file("branches", "<not supported>")
+        + perf_file("context-switches", "7.0"),
+        "dut.perf.run.json": perf_run(
+            "-a", "-A", "-j", "-e", "cycles,branches,context-switches,cpu-clock", "--", "cat"
+        ),
+        "dut.sar.run.json": b'{"argv": ["sh", "sar.sh"], "exit_code": 127}',
+        "dut.sar.err": b"sysstat's sar, sadf or sadc: not found",
+        "dut.metric_queues.before.txt": b"4\n",
+        "dut.metric_heat.before.err": b"no sensor\n",
+    }
+    values = derive(files, mode="native", shared=True)
+    assert values["absent_counters"].value == (
+        "cycles, branches (perf says <not supported>); cpu-clock (perf printed no count of cpu-clock); "
+        "sar (sysstat's sar, sadf or sadc: not found); heat (no sensor)"
+    )
+    assert values["host_context_switches"].value == 7
+
+
+def test_nothing_asked_for_is_nothing_absent() -> None:
+    assert derive(readings(), mode="native", shared=False)["absent_counters"] == Value(
+        None, "every counter that was asked for is there"
+    )
+
+
 def notes(*packets: int) -> bytes:
     """Return sample.sh's notes: one CPU that is busy for one tick in ten."""
     return "".join(
@@ -268,3 +297,72 @@ def test_a_snapshot_that_came_back_cut_is_an_error() -> None:
     assert [(s.name, s.output, s.exit_code) for s in _sections(result, "@m")] == [("a", b"out\n", 0)]
     with pytest.raises(HostError, match="cut"):
         list(_sections(Result("dut", ("sh",), 0, whole[:-8], b"", 0.0), "@m"))
+
+
+def ticks(*cpus: tuple[int, int, int]) -> bytes:
+    """Return /proc/stat of CPUs given as ticks of (user, idle, steal)."""
+    return "".join(
+        f"cpu{n} {user} 0 0 {idle} 0 0 0 {steal} 0 0\n" for n, (user, idle, steal) in enumerate(cpus)
+    ).encode()
+
+
+def test_what_the_hypervisor_took_is_not_work() -> None:
+    files = readings() | {
+        "dut.procstat.before.txt": ticks((0, 0, 0), (0, 0, 0)),
+        "dut.procstat.after.txt": ticks((60, 20, 20), (0, 100, 0)),
+    }
+    values = derive(files, mode="native", shared=False)
+    assert values["cpu_busy_cores"].value == pytest.approx(0.6)
+    assert values["host_steal_cores"].value == pytest.approx(0.2)
+
+
+@pytest.mark.parametrize(
+    ("busy", "working", "found"),
+    [
+        ((90, 88, 3), (0, 1, 2), 2),
+        ((90, 88, 3), (0,), 1),  # other work on a CPU that may not do the DUT's is none of its
+        ((90, 30, 3), (0, 1, 2), 1),
+        ((9, 8, 0), (0, 1, 2), 2),  # a paced load keeps no CPU busy, and still two do the work
+        ((3, 2, 1), (0, 1, 2), None),
+        ((90, 88, 3), (), None),
+    ],
+)
+def test_the_cpus_at_work_are_found_by_their_busy_time(
+    busy: tuple[int, ...], working: tuple[int, ...], found: int | None
+) -> None:
+    files = readings() | {
+        "dut.procstat.before.txt": ticks(*[(0, 0, 0)] * 3),
+        "dut.procstat.after.txt": ticks(*[(share, 100 - share, 0) for share in busy]),
+    }
+    value = derive(files, mode="native", shared=True, working=working)["dut_cpus"]
+    assert value.value == found
+    assert (value.reason is None) == (found is not None)
+
+
+def written(folder: Path, files: Files) -> Path:
+    for name, data in files.items():
+        (folder / name).write_bytes(data)
+    return folder
+
+
+def test_whole_readings_are_whole(tmp_path: Path) -> None:
+    assert unreadable(written(tmp_path, readings())) is None
+
+
+@pytest.mark.parametrize("name", sorted(readings()))
+def test_each_reading_that_is_empty_missing_or_cut_is_named(tmp_path: Path, name: str) -> None:
+    file = written(tmp_path, readings()) / name
+    file.write_bytes(b"")
+    assert unreadable(tmp_path) == f"{name} is empty"
+    file.write_bytes(b"\x00garbage")
+    assert (unreadable(tmp_path) or "").startswith(f"{name}: ")
+    file.unlink()
+    assert unreadable(tmp_path) == f"{name} is missing"
+
+
+def test_a_tool_that_failed_in_its_own_words_is_an_answer(tmp_path: Path) -> None:
+    words = {"dut.ethtool.before.err": b"no stats available", "dut.ethtool.after.err": b"no stats available"}
+    files = {name: data for name, data in readings().items() if "ethtool" not in name} | words
+    assert unreadable(written(tmp_path, files)) is None
+    (tmp_path / "dut.ethtool.after.err").write_bytes(b"")
+    assert unreadable(tmp_path) == "dut.ethtool.after.err is empty"

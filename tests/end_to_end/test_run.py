@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import json
 import os
+import platform
+import shutil
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
 
 from tests.end_to_end.conftest import needs_root, xdplab
 from xdplab.labs import Lab
+from xdplab.run.rundir import RunDirectory
+from xdplab.studies.traffic.runs import derive_tables
 
 pytestmark = [pytest.mark.root, pytest.mark.lab, needs_root]
 
@@ -30,12 +35,18 @@ blocks:
 
 
 @pytest.fixture(scope="module")
-def trials(lab_name: str, tmp_path_factory: pytest.TempPathFactory) -> pd.DataFrame:
+def measured(lab_name: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The directory of a run of MODES."""
     folder = tmp_path_factory.mktemp("modes")
     (folder / "modes.yaml").write_text(MODES)
     xdplab("--lab", lab_name, "run", "modes.yaml", "--out", "out", "--no-figures", cwd=folder)
     (run,) = (folder / "out").iterdir()
-    return pd.read_parquet(run / "trials.parquet")
+    return run
+
+
+@pytest.fixture(scope="module")
+def trials(measured: Path) -> pd.DataFrame:
+    return pd.read_parquet(measured / "trials.parquet")
 
 
 def test_every_point_has_a_verdict(trials: pd.DataFrame) -> None:
@@ -102,6 +113,16 @@ def test_each_trial_runs_its_own_program_by_itself(trials: pd.DataFrame) -> None
     assert all("user space" in json.loads(reasons)["testrun_raw_ns"] for reasons in sockets["null_reasons"])
 
 
+def test_an_access_is_recorded_as_the_machine_sees_it(trials: pd.DataFrame) -> None:
+    many = trials[trials["verdict"].eq("valid") & trials["accesses"].eq(1600)]
+    assert set(many["mode"]) == {"native", "generic", "af_xdp"}
+    assert many["access_loads"].between(0.98, 1.05).all(), many[["mode", "workload", "access_loads"]]
+    assert many["access_stores"].between(0, 0.05).all()
+    assert many["access_bytes"].between(7.9, 8.5).all()
+    if platform.machine() == "x86_64":
+        assert set(many.loc[many["workload"] == "chase", "access_chain"]) == {"and shl add load"}
+
+
 def test_what_is_missing_is_null_with_a_reason(trials: pd.DataFrame) -> None:
     row = trials[(trials["verdict"] == "valid") & (trials["load"] == "max")].iloc[0]
     reasons = json.loads(row["null_reasons"])
@@ -109,6 +130,93 @@ def test_what_is_missing_is_null_with_a_reason(trials: pd.DataFrame) -> None:
     assert "share" in reasons["cpu_busy_cores"]
     if row["host_cycles"] is pd.NA:
         assert reasons["host_cycles"]
+
+
+def lines_of(run: Path, row: Any, kind: str, burst: str = "rate", of: str | None = None) -> list[dict[str, Any]]:
+    raw = run / "raw" / row.trial_id / str(row.attempt) / "xdpgen.jsonl"
+    lines = [json.loads(line) for line in raw.read_text().splitlines()]
+    return [x for x in lines if (x["type"], x.get("burst"), x.get("of")) == (kind, burst, of)]
+
+
+def quantile(histogram: dict[str, Any], share: float) -> float:
+    """Nearest rank, the middle of its bucket."""
+    rank, seen = max(1, -(-round(1000 * share) * histogram["count"] // 1000)), 0
+    for lower, count in histogram["buckets"]:
+        seen += count
+        if seen >= rank:
+            width = 1 << max(0, lower.bit_length() - 8)
+            return min(max(lower + (width - 1) / 2, histogram["min"]), histogram["max"])
+    raise AssertionError("no value")
+
+
+def test_the_columns_are_what_the_raw_files_say(measured: Path, trials: pd.DataFrame) -> None:
+    """Computed again from the raw lines, without the code that made the table."""
+    for row in trials[trials["verdict"] == "valid"].itertuples():
+        (s,) = lines_of(measured, row, "summary")
+        assert row.offered_pps == pytest.approx(s["tx_packets"] / s["duration_s"])
+        assert row.drained_packets == s["rx_packets"] - s["rx_window_packets"]
+        rate = s["rx_packets"] / s["duration_s"]
+        if row.drained_packets:
+            rate = s["rx_window_packets"] / s["rx_window_s"]
+        assert row.forwarded_pps == pytest.approx(rate)
+        assert row.lost_packets == s["tx_packets"] - (s["rx_packets"] - s["duplicates"])
+        assert row.reordered_packets == s["reordered"]
+        paced = row.load != "max"
+        assert row.latency_from == ("due" if paced else "sent")
+        (sent,) = lines_of(measured, row, "histogram", of="from_sent")
+        headline = lines_of(measured, row, "histogram", of="from_due")[0] if paced else sent
+        for name, share in (("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p999", 0.999)):
+            assert getattr(row, f"latency_{name}_ns") == pytest.approx(quantile(headline, share))
+            assert getattr(row, f"latency_sent_{name}_ns") == pytest.approx(quantile(sent, share))
+        if paced:
+            (late,) = lines_of(measured, row, "histogram", of="lateness")
+            assert row.late_p99_ns == pytest.approx(quantile(late, 0.99))
+            assert late["count"] == s["tx_packets"]
+        bursts = lines_of(measured, row, "summary", "warmup")
+        assert row.warmup_s == pytest.approx(sum(burst["duration_s"] for burst in bursts))
+        assert 1 <= len(bursts) <= 5
+
+
+def test_the_statistics_own_cost_is_taken_off(trials: pd.DataFrame) -> None:
+    known = trials[trials["program_run_ns"].notna()]
+    assert len(known) >= 8
+    assert known["program_run_ns"].equals(known["program_run_raw_ns"] - known["stats_cost_ns"])
+    assert known["stats_cost_ns"].between(2, 500).all(), known["stats_cost_ns"]
+
+
+def test_perfs_counts_belong_to_the_frames_that_the_dut_received_meanwhile(
+    measured: Path, trials: pd.DataFrame
+) -> None:
+    counted = trials[trials["perf_packets"].notna()]
+    assert len(counted) >= 12
+    for row in counted.itertuples():
+        (s,) = lines_of(measured, row, "summary", "perf")
+        assert row.perf_packets == pytest.approx(s["tx_packets"], rel=0.01)
+
+
+def test_a_cpu_sends_by_the_queue_that_it_receives_by(trials: pd.DataFrame) -> None:
+    several = trials[(trials["queues"] == 4) & (trials["verdict"] == "valid")]
+    for masks in several["xps"].map(json.loads):
+        assert sorted(masks) == ["0", "1", "2", "3"]
+        assert all(bin(int(mask, 16)).count("1") == 1 for mask in masks.values())
+    assert (several["reordered_packets"] == 0).all(), several[["mode", "reordered_packets"]]
+
+
+def test_what_the_times_rest_on_is_in_each_row(trials: pd.DataFrame) -> None:
+    valid = trials[trials["verdict"] == "valid"]
+    assert valid["clocksource"].notna().all()
+    assert valid["rt_runtime_us"].notna().all()
+    assert (valid["dut_cpus"].isna() | valid["dut_cpus"].between(1, 4)).all()
+
+
+def test_no_trial_is_valid_without_the_readings_that_it_rests_on(measured: Path, tmp_path: Path) -> None:
+    shutil.copytree(measured, tmp_path / "run")
+    for file in (tmp_path / "run" / "raw").glob("*/*/counters/dut.*"):
+        file.write_bytes(b"")
+    table = derive_tables(RunDirectory.open(tmp_path / "run"))
+    judged = table[table["verdict"] != "unsupported"]
+    assert set(judged["verdict"]) == {"invalid"}
+    assert judged["reason"].str.contains("is empty|neither TG nor DUT").all(), judged["reason"]
 
 
 def test_the_plans_own_metric_is_a_column(trials: pd.DataFrame) -> None:
@@ -199,8 +307,23 @@ def test_figures_compare_and_audit_need_no_lab(lab_name: str, tmp_path: Path) ->
     for suffix in ("svg", "pdf", "png", "csv"):
         assert (first / "figures" / f"throughput.{suffix}").stat().st_size > 0
     assert "no figure evenness: only one queue was used" in drawn
-    rows = json.loads(xdplab("compare", str(first), str(second), "--json").stdout)
-    assert len(rows) == 3
+    # Not rows alone any more: what differed around the runs and the answer come before them, and the answer ends it.
+    done = xdplab("compare", str(first), str(second), "--json", check=False)
+    found = json.loads(done.stdout)
+    assert len(found["points"]) == 3
+    assert done.returncode == {"equivalent": 0, "differs": 1, "undecided": 2}[found["verdict"]]
+    assert found["environment"] == []
+    manifest = json.loads((second / "manifest.json").read_text())
+    for session in manifest["sessions"]:
+        session["state"]["dut"]["kernel"] = {"value": "9.9.9"}
+    (second / "manifest.json").write_text(json.dumps(manifest))
+    told = xdplab("compare", str(first), str(second), check=False).stdout.splitlines()
+    assert told[0] == "Not the same around the runs:"
+    assert told[1].startswith("  dut kernel: ")
+    assert told[1].endswith("9.9.9")
+    assert any(line.startswith("Answer: ") for line in told)
+    alone = xdplab("compare", str(first), str(second), "--equal", str(first), check=False)
+    assert "one equal run has no spread" in alone.stderr
     json.loads(xdplab("audit", str(first), "--json").stdout)
     state = json.loads(xdplab("status", str(first), "--json").stdout)[0]
     assert (state["trials"], state["measured"], state["owed"], state["state"]) == (6, 6, 0, "complete")

@@ -13,7 +13,7 @@ from xdplab.analysis.compare import compare
 from xdplab.analysis.derived import derive
 from xdplab.analysis.verdicts import judged
 from xdplab.figures import CATALOGUE, FigureError, NotApplicableError, compare_view, draw_all, view
-from xdplab.figures.marks import COLUMNS
+from xdplab.figures.marks import COLUMNS, View
 
 
 @cache
@@ -46,6 +46,11 @@ def users() -> pd.DataFrame:
 WHERE = {"program": "chase-read"}
 
 
+def means(found: View) -> pd.DataFrame:
+    """The marks without the single repetitions that stand beside them."""
+    return found.marks[found.marks["kind"] != "raw"]
+
+
 def caption(found: object) -> str:
     return " ".join(found.look.caption)  # type: ignore[attr-defined]
 
@@ -76,7 +81,7 @@ def test_levels_are_never_averaged_together() -> None:
     assert set(everything.marks["panel"]) == {
         f"{program} read, {mode}" for program in ("chase", "lookup") for mode in ("native", "generic", "AF_XDP")
     }
-    assert set(everything.marks["n"]) == {3}
+    assert set(means(everything)["n"]) == {3}
     sizes = {"frame_bytes": [64, 128, 256, 512, 1024], "flows": [1, 64, 1024], "mode": ["native", "generic"]}
     many = synthetic.run(vary=sizes | {"accesses": [0, 1], "queues": [1, 2]}, repetitions=1)
     with pytest.raises(FigureError, match=r"vary, more than one figure can show \(choose with where="):
@@ -89,7 +94,7 @@ def test_engines_and_arrangements_are_never_mixed(column: str) -> None:
     both = pd.concat([synthetic.run(), synthetic.run(run_id="77aa", **{column: other})], ignore_index=True)
     with pytest.raises(FigureError, match=f"never mixes {column} .*choose with where="):
         view("throughput", both)
-    assert len(view("throughput", both, where={column: other}).marks) == 3
+    assert len(means(view("throughput", both, where={column: other}))) == 3
     assert view("throughput", both, panel=column).marks["panel"].nunique() == 2
 
 
@@ -115,13 +120,13 @@ def test_one_bad_repetition_is_not_averaged_in() -> None:
     trials = synthetic.run(vary={"accesses": [0, 100]}, workload="chase")
     bad = (trials["accesses"] == 100) & (trials["repetition"] == 2)
     trials.loc[bad, "verdict"] = "invalid"
-    marks = view("throughput", trials).marks.query("x == 100").set_index("verdict")
+    marks = means(view("throughput", trials)).query("x == 100").set_index("verdict")
     assert marks["n"].to_dict() == {"valid": 2, "invalid": 1}
 
 
 def test_generator_limited_points_say_so() -> None:
     trials = synthetic.run(arrangement="split", workload="chase", vary={"accesses": [0, 1600]})
-    assert view("throughput", trials).marks.set_index("x")["limited_by"].to_dict() == {0: "generator", 1600: "dut"}
+    assert means(view("throughput", trials)).set_index("x")["limited_by"].to_dict() == {0: "generator", 1600: "dut"}
     assert view("service_time", trials).marks.query("kind == 'point'")["x"].tolist() == [1600]
     assert "Not shown: 1 point whose rate is not the DUT's (limited by generator)" in caption(
         view("service_time", trials)
@@ -139,7 +144,8 @@ def test_every_face_names_lab_arrangement_engine_kernel_and_repetitions() -> Non
         words = caption(view(name, trials, where=WHERE if name == "throughput" else None))
         assert words.startswith("virtual lab: netns · TG and DUT share CPUs · engine ")
         assert "Linux 6.18.44" in words
-        assert "n = 3 repetitions, error bars: 95 % t interval" in words
+        few = name == "latency"  # the median of three has no 95 % interval
+        assert f"n = 3 repetitions, {'no interval' if few else 'error bars: 95 % t interval'}" in words
     hosts = synthetic.run(lab="rack.yaml", arrangement="hosts", repetitions=1)
     assert caption(view("throughput", hosts)).startswith("lab: rack.yaml · two hosts")
     assert "n = 1 repetition, no interval" in caption(view("throughput", hosts))
@@ -152,7 +158,7 @@ def test_more_queues_than_cpus_are_said() -> None:
 
 def test_latency_puts_paced_loads_first_and_max_apart_as_queueing() -> None:
     found = view("latency", loads(), hue="accesses")
-    kinds = found.marks.groupby("x")["kind"].agg(set).to_dict()
+    kinds = means(found).groupby("x")["kind"].agg(set).to_dict()
     assert kinds == {"20": {"line"}, "100": {"line"}, "max": {"point"}}
     assert found.look.x_values == ("20", "100", "max")
     assert "queueing" in found.look.point_words
@@ -160,8 +166,26 @@ def test_latency_puts_paced_loads_first_and_max_apart_as_queueing() -> None:
         view("latency", quick())
 
 
+def test_one_bad_repetition_does_not_make_the_quantile() -> None:
+    trials = loads().copy()
+    paced = trials["load"].eq("20kpps") & trials["accesses"].eq(0)
+    trials.loc[paced, "latency_p99_ns"] = [5000.0, 5200.0, 25600.0]
+    found = view("latency", trials, hue="quantile", where={"N": 0, "load": "20kpps"})
+    p99 = found.marks[found.marks["hue"] == "p99"]
+    (mark,) = p99[p99["kind"] == "line"].to_dict("records")
+    assert (mark["value"], mark["n"]) == (5.2, 3)
+    assert pd.isna(mark["low"])
+    assert p99.loc[p99["kind"] == "raw", "value"].tolist() == [5.0, 5.2, 25.6]
+
+
+@pytest.mark.parametrize(("repetitions", "single"), [(1, 0), (2, 2), (9, 9), (10, 0)])
+def test_few_repetitions_are_shown_one_by_one(repetitions: int, single: int) -> None:
+    found = view("throughput", synthetic.run(repetitions=repetitions))
+    assert found.marks["kind"].eq("raw").groupby(found.marks["x"]).sum().to_list() == [single] * 3
+
+
 def test_capacity_is_shown_at_maximum_load_only() -> None:
-    assert set(view("throughput", loads()).marks["n"]) == {3}
+    assert set(means(view("throughput", loads()))["n"]) == {3}
     assert "maximum load" in caption(view("throughput", loads()))
 
 
@@ -181,7 +205,7 @@ def test_access_cost_stands_beside_the_test_run() -> None:
 
 
 def test_evenness_is_a_share_by_queue() -> None:
-    marks = view("evenness", rings()).marks
+    marks = means(view("evenness", rings()))
     assert marks.groupby("panel")["value"].sum().to_dict() == {
         "2 queues": pytest.approx(100),
         "4 queues": pytest.approx(100),
@@ -194,10 +218,12 @@ def test_a_users_program_has_a_figure() -> None:
     assert set(marks["hue"]) == {"native", "generic"}
 
 
-def test_baseline_takes_every_n0_for_one_program() -> None:
+def test_baseline_keeps_the_programs_apart() -> None:
+    """N = 0 of two workloads are two points, and no average joins two."""
     trials = synthetic.run(vary={"frame_bytes": [64, 1500], "workload": ["chase", "array"], "accesses": [0, 100]})
     marks = view("baseline", trials, value="forwarded_l2_bps")
-    assert marks.marks["n"].tolist() == [6, 6]
+    assert means(marks)["n"].tolist() == [3, 3, 3, 3]
+    assert set(marks.marks["panel"]) == {"array read", "chase read"}
     assert marks.look.y_label == "throughput (Gbit/s)"
 
 

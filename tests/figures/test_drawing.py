@@ -18,6 +18,7 @@ from matplotlib.text import Text
 from xdplab.analysis.verdicts import RULES_VERSION
 from xdplab.errors import ResultsError
 from xdplab.figures import STYLES, FigureError, Look, NotApplicableError, View, draw, figure, marks_frame, save, view
+from xdplab.figures.kinds import CUT
 from xdplab.figures.save import provenance, sheet_of
 
 BUSY = {"mode": synthetic.MODES, "queues": (1, 2), "accesses": (0, 1, 100, 400, 1600, 12800)}
@@ -244,3 +245,19 @@ def test_samples_get_a_box_with_their_median_and_every_one_of_them_is_seen() -> 
         assert any(sorted(y) == sorted(all_of_it) for y in lines)
         assert any(len(y) == 2 and set(y) == {np.median(all_of_it)} for y in lines)
     assert [text.get_text() for text in axes.texts] == ["#3"]
+
+
+def test_an_interval_that_leaves_the_axis_is_marked() -> None:
+    rows = [
+        PLACE | {"x": x, "kind": "line", "value": value, "low": low, "high": 200.0}
+        for x, value, low in (("a", 2.0, -5.0), ("b", 90.0, 60.0))
+    ]
+    ax = draw(View(marks_frame(rows), Look("x", "y", y_scale="log")))
+    heads = [(line.get_xdata()[0], line.get_ydata()[0]) for line in ax.lines if line.get_gid() == CUT]
+    assert (0.0, ax.get_ylim()[0]) in heads
+    assert not any(x == 1.0 and y < 90 for x, y in heads)
+    words = [text.get_text() for legend in ax.figure.legends for text in legend.get_texts()]
+    assert CUT in words
+    whole = [row | {"low": row["value"] * 0.9, "high": row["value"] * 1.1} for row in rows]
+    ax = draw(View(marks_frame(whole), Look("x", "y", y_scale="log")))
+    assert not [line for line in ax.lines if line.get_gid() == CUT]

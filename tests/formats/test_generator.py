@@ -2,6 +2,7 @@
 
 import json
 import math
+from fractions import Fraction
 
 import pytest
 from hypothesis import given
@@ -67,6 +68,33 @@ def test_whole_output() -> None:
     assert burst.histogram.buckets == ((100, 1), (4992, 2))
 
 
+def test_a_paced_burst_has_latencies_from_the_due_time_and_from_sending() -> None:
+    due = histogram_line([300, 9000]) | {"of": "from_due"}
+    late = histogram_line([0, 4000]) | {"of": "lateness"}
+    sent = histogram_line([300, 5000]) | {"of": "from_sent"}
+    summary = SUMMARY | {
+        "rate_requested_pps": 400.0,
+        "rx_window_packets": 38,
+        "rx_window_s": 0.1001,
+        "tx_busy_cores": 0.5,
+    }
+    (burst,) = parse_output(text(READY, summary, late, due, sent, DETACHED)).bursts
+    assert (burst.summary.rx_window_packets, burst.summary.rx_window_s) == (38, 0.1001)
+    assert burst.latency is burst.from_due
+    assert burst.latency is not None
+    assert burst.latency.max == 9000
+    assert burst.lateness is not None
+    assert (burst.lateness.min, burst.lateness.max) == (0, 4000)
+    assert burst.histogram.max == 5000
+
+
+def test_an_older_paced_burst_has_no_latency_from_the_due_time() -> None:
+    (burst,) = parse_output(text(READY, SUMMARY | {"rate_requested_pps": 400.0}, HISTOGRAM, DETACHED)).bursts
+    assert (burst.latency, burst.from_due, burst.lateness) == (None, None, None)
+    (unpaced,) = parse_output(WHOLE).bursts
+    assert unpaced.latency is unpaced.histogram
+
+
 def test_nobody_looked_is_null_and_never_0() -> None:
     unseen = dict.fromkeys(("rx_packets", "lost_packets", "duplicates", "reordered", "foreign_packets", "bad_run_id"))
     summary = SUMMARY | unseen | {"rx_by_queue": None, "rx_missing": "--no-receive"}
@@ -107,6 +135,8 @@ def test_foreign_input_is_refused(data: str | bytes) -> None:
         ((READY, SUMMARY | {"tx_packets": -1}, HISTOGRAM, DETACHED), 2),
         ((READY, {k: v for k, v in SUMMARY.items() if k != "rx_packets"}, HISTOGRAM, DETACHED), 2),
         ((READY, SUMMARY, HISTOGRAM | {"unit": "us"}, DETACHED), 3),
+        ((READY, SUMMARY, HISTOGRAM | {"of": "something"}, DETACHED), 3),
+        ((READY, SUMMARY, HISTOGRAM | {"of": "lateness"}, HISTOGRAM | {"of": "lateness"}, HISTOGRAM, DETACHED), 4),
         ((READY, SUMMARY, HISTOGRAM | {"count": 4}, DETACHED), 3),
         ((READY, SUMMARY, HISTOGRAM | {"min": 99}, DETACHED), 3),
         ((READY, SUMMARY, HISTOGRAM | {"buckets": [[100, 1], [4993, 2]]}, DETACHED), 3),
@@ -128,11 +158,15 @@ values = st.lists(st.integers(0, 2**36 - 1), min_size=1, max_size=200)
 
 @given(values, st.floats(0, 100))
 def test_percentile_is_within_half_a_bucket(data: list[int], q: float) -> None:
-    exact = sorted(data)[max(1, math.ceil(q / 100 * len(data))) - 1]
+    exact = sorted(data)[max(1, math.ceil(Fraction(str(q)) * len(data) / 100)) - 1]
     found = histogram(data).percentile(q)
     assert found is not None
     assert abs(found - exact) <= exact * 2 ** -(SUB_BITS + 1)
     assert min(data) <= found <= max(data)
+
+
+def test_a_rank_is_exact() -> None:
+    assert histogram(list(range(4000))).percentile(99.9) == lower_bound(3995) + 7.5
 
 
 @given(values)
@@ -152,6 +186,8 @@ def test_merge_equals_the_histogram_of_both(one: list[int], other: list[int]) ->
 def test_merge_refuses_other_buckets() -> None:
     with pytest.raises(ValueError, match="do not add up"):
         histogram([1]).merge(Histogram("measure", 5, 0, None, None, 0, ()))
+    with pytest.raises(ValueError, match="from_sent and of lateness do not add up"):
+        histogram([1]).merge(Histogram("measure", SUB_BITS, 0, None, None, 0, (), of="lateness"))
 
 
 def test_ready_of_another_generator_needs_the_common_fields_only() -> None:

@@ -26,9 +26,9 @@ Parser = Callable[[bytes | str], object]
 SAMPLES = b"1581.40 2985.05\n20020\n7994\ncpu0 3168 0 1876 152584 22 0 28 8 0 0\n" * 3
 
 PARSERS: dict[str, tuple[Parser, bytes]] = {
-    "perf": (perf.parse_perf_json, (RECORDED / "perf_by_cpu.jsonl").read_bytes()),
+    "perf": (perf.parse_perf_json, (RECORDED / "perf_by_cpu_6.1.192.jsonl").read_bytes()),
     "perf header": (perf.target_of_header, (RECORDED / "perf_all.txt").read_bytes()),
-    "sadf": (sar.parse_sadf, (RECORDED / "sadf.json").read_bytes()),
+    "sadf": (sar.parse_sadf, (RECORDED / "sadf_12.6.1.json").read_bytes()),
     "ip link": (iplink.parse_link, (RECORDED / "iplink_native.json").read_bytes()),
     "ethtool -S": (ethtool.parse_statistics, (RECORDED / "ethtool_S_2.txt").read_bytes()),
     "ethtool -l": (ethtool.parse_channels, (RECORDED / "ethtool_l.txt").read_bytes()),

@@ -1,7 +1,8 @@
 """A slow DUT in user space with exact faults: returns test frames, and does to frame i what its argument says.
 
 Usage: echo_dut.py INTERFACE FAULTS SECONDS; FAULTS is a JSON object from a fault to the remainders of i modulo 10 that
-suffer it; "late": [a, b] returns frame a with frame b. "print" returns nothing and prints every frame as hex instead.
+suffer it; "late": [a, b] returns frame a with frame b; "advance": n adds i times n to frame i's number, as if so many
+frames more had been sent. "print" returns nothing and prints every frame as hex instead.
 """
 
 import json
@@ -43,6 +44,7 @@ def main() -> None:
     end = time.monotonic() + float(seconds)
     number, held = 0, []
     late_from, late_with = by_fault.pop("late", (-1, -1)) if isinstance(by_fault, dict) else (-1, -1)
+    advance = by_fault.pop("advance", 0) if isinstance(by_fault, dict) else 0
     late: list[bytes] = []
     while (left := end - time.monotonic()) > 0:
         link.settimeout(min(left, 0.02))
@@ -55,6 +57,9 @@ def main() -> None:
         if by_fault == "print":
             say(frame.hex())
             continue
+        if advance:
+            sequence = int.from_bytes(frame[56:60], "big") + number * advance
+            frame = frame[:56] + (sequence % (1 << 32)).to_bytes(4, "big") + frame[60:]
         faults = {name for name, remainders in by_fault.items() if number % 10 in remainders}
         back = returned(frame, faults)
         if number == late_from:

@@ -70,7 +70,7 @@ def ip_sum(header: bytes) -> int:
 def test_exact_faults_are_found_exactly(traffic_bench: Bench, one_burst: Send) -> None:
     faults = {"drop": [3], "duplicate": [5], "swap": [7], "other_run": [1], "no_magic": [2], "foreign": [9]}
     with traffic_bench.echo(faults):
-        summary = one_burst(seconds=1.0, max_frames=500, rate_pps=2000.0, settle_s=0.3).summary
+        summary = one_burst(seconds=1.0, max_frames=500, rate_pps=2000.0, settle_s=0.3, flows=1).summary
     assert summary.tx_packets == 500
     assert summary.duplicates == 50
     assert summary.reordered == 50
@@ -79,6 +79,98 @@ def test_exact_faults_are_found_exactly(traffic_bench: Bench, one_burst: Send) -
     assert summary.damaged_packets == 50
     assert summary.rx_packets == 350
     assert summary.lost_packets == 200  # dropped, and those nobody can recognise any more
+
+
+def test_numbers_go_on_beyond_what_a_frame_has_room_for(traffic_bench: Bench, one_burst: Send) -> None:
+    """As if 2**30 frames were lost between two that come back: a burst of 42 thousand million, over 2**31 and 2**32."""
+    with traffic_bench.echo({"advance": 2**30}):
+        summary = one_burst(seconds=1.0, max_frames=40, rate_pps=1000.0, settle_s=0.3).summary
+    assert (summary.rx_packets, summary.stale_packets, summary.lost_packets) == (40, 0, 0)
+    assert (summary.duplicates, summary.reordered) == (0, 0)
+
+
+def test_faults_are_found_beyond_2_to_the_32_too(traffic_bench: Bench, one_burst: Send) -> None:
+    with traffic_bench.echo({"advance": 2**29, "duplicate": [5], "swap": [7]}):
+        summary = one_burst(seconds=1.0, max_frames=40, rate_pps=1000.0, settle_s=0.3, flows=1).summary
+    assert (summary.duplicates, summary.reordered) == (4, 4)
+
+
+def test_order_is_asked_of_a_flow_and_not_of_several(traffic_bench: Bench, one_burst: Send) -> None:
+    """Frames that change places with a neighbour of another flow are in order; with one of their own they are not."""
+    settings: dict[str, Any] = {"seconds": 1.0, "max_frames": 200, "rate_pps": 2000.0, "settle_s": 0.3}
+    with traffic_bench.echo({"swap": [3, 7]}):
+        assert one_burst(flows=2, **settings).summary.reordered == 0
+    with traffic_bench.echo({"swap": [3, 7]}):
+        assert one_burst(flows=1, **settings).summary.reordered == 40
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_latency_counts_from_the_time_a_frame_was_due(traffic_bench: Bench, one_burst: Send, engine: str) -> None:
+    with traffic_bench.dut("reflect"):
+        burst = one_burst(engine, seconds=0.3, rate_pps=5_000.0)
+    sent, due, late = burst.histogram, burst.from_due, burst.lateness
+    assert due is not None
+    assert late is not None
+    assert burst.latency is due
+    assert sent.count == due.count == late.count == burst.summary.tx_packets
+    # Each frame's own; a schedule rounds down. AF_XDP reads the clock once a batch for lateness, and again for a stamp.
+    apart = due.sum - sent.sum - late.sum
+    assert -2 * due.count <= apart <= (2 if engine == "live" else 10_000) * due.count
+    assert late.max == burst.summary.tx_late_max_ns
+
+
+def test_a_load_that_cannot_be_reached_lags_behind_its_schedule(traffic_bench: Bench, one_burst: Send) -> None:
+    with traffic_bench.dut("reflect"):
+        burst = one_burst(seconds=0.2, rate_pps=50e6)
+    assert burst.from_due is not None
+    assert burst.lateness is not None
+    offered = burst.summary.tx_packets / 0.2
+    assert burst.lateness.max == pytest.approx(0.2e9 * (1 - offered / 50e6), rel=0.05)
+    assert (burst.from_due.percentile(50) or 0) > 10 * (burst.histogram.percentile(50) or 0)
+
+
+def test_at_max_load_nothing_is_due(traffic_bench: Bench, one_burst: Send) -> None:
+    with traffic_bench.dut("reflect"):
+        burst = one_burst()
+    assert (burst.from_due, burst.lateness, burst.summary.tx_late_max_ns) == (None, None, None)
+    assert burst.latency is burst.histogram
+
+
+def test_what_drains_after_the_window_is_told_apart(traffic_bench: Bench, one_burst: Send) -> None:
+    """The echo in user space is far behind when the sender stops, and goes on while the burst settles."""
+    with traffic_bench.echo({}):
+        summary = one_burst(seconds=0.1, settle_s=1.0, rate_pps=100e3).summary
+    assert summary.rx_packets is not None
+    assert summary.rx_window_packets is not None
+    assert summary.rx_window_s == pytest.approx(0.1, abs=0.05)
+    assert summary.rx_window_packets < summary.rx_packets
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_burst_has_four_intervals_and_its_cpu_time(traffic_bench: Bench, one_burst: Send, engine: str) -> None:
+    with traffic_bench.dut("reflect"):
+        burst = one_burst(engine, seconds=0.1)
+    assert len(burst.intervals) in (4, 5)
+    assert 0.1 < (burst.summary.tx_busy_cores or 0) <= 1.01
+    assert burst.summary.tx_paused_ns is not None
+    assert burst.summary.tx_pause_max_ns is not None
+    assert burst.summary.tx_paused_ns >= 0
+
+
+def test_a_sender_that_is_stopped_says_how_long(traffic_bench: Bench) -> None:
+    """Half of a window in SIGSTOP: the sender stood still as long."""
+    lab = traffic_bench.lab
+    argv = [traffic_bench.xdpgen, "--interface", lab.tg_interface, "--bursts", "long:1", "--fifo", str(FIFO)]
+    with traffic_bench.dut("reflect"):
+        process = lab.tg.start(["sh", "-c", 'echo $$; exec "$@"', "sh", *argv], deadline_s=20.0)
+        pid = process.read_line(5.0)
+        while not sends(process.read_line(5.0)):
+            pass
+        lab.tg.run(["sh", "-c", "kill -STOP $1; sleep 0.3; kill -CONT $1", "sh", str(pid)])
+        result = process.wait(10.0)
+    summary = parse_output(result.stdout.split(b"\n", 1)[1]).bursts[0].summary
+    assert 200e6 < (summary.tx_pause_max_ns or 0) < 900e6
+    assert (summary.tx_paused_ns or 0) >= (summary.tx_pause_max_ns or 0)
 
 
 def test_a_frame_of_the_burst_before_is_stale_and_not_counted(traffic_bench: Bench) -> None:

@@ -15,7 +15,7 @@ from xdplab.labs import Lab, control, netns
 PIPE = """
 import os, selectors, socket, sys
 ours = socket.socket(socket.AF_UNIX)
-ours.connect(sys.argv[1].replace("@", chr(0), 1))
+ours.connect(sys.argv[1])
 ours.sendall(b'{"do": "ssh", "host": "%s"}' % sys.argv[2].encode() + bytes([10]))
 while ours.recv(1) != bytes([10]):
     pass
@@ -53,7 +53,7 @@ def rack(lab: Lab, folder: Path, name: str = "rack") -> dict[str, Any]:
             "host": role,
             "key": key.name,
             "host_key": hosts[role]["host_key"],
-            "proxy": [sys.executable, "-I", "-S", "-c", PIPE, netns.KEEPERS.address(uid, instance), role],
+            "proxy": [sys.executable, "-I", "-S", "-c", PIPE, str(netns.KEEPERS.address(uid, instance)), role],
             "interface": {"name": hosts[role]["interface"], "mac": hosts[role]["mac"]},
             "cpus": sorted(os.sched_getaffinity(0)),
         }

@@ -11,8 +11,10 @@ import pytest
 from xdplab import labs
 from xdplab.errors import HostError
 from xdplab.hosts import Host, LocalHost, Result
-from xdplab.labs import doctor
+from xdplab.labs import doctor, versions
 from xdplab.labs.doctor import Patient, Row, examine, examine_here, examine_interface, examine_machine
+from xdplab.labs.versions import tried
+from xdplab.labs.vm import archive
 
 root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root: makes a lab")
 Answer = str | None
@@ -86,6 +88,7 @@ def test_lockdown_is_what_the_kernel_says_where_securityfs_is_not_mounted_too() 
         (doctor.compiler, {"clang": "Debian clang version 14.0.6\nTarget: x86_64"}, {}, "ok"),
         (doctor.compiler, {"clang": "clang version 11.1.0"}, {}, "missing"),
         (doctor.compiler, {}, {}, "missing"),
+        (doctor.compiler, {"clang": "clang version 99.0.1"}, {}, "warn"),
         (doctor.perf_events, {"perf": "12345;;cycles;100;100.00;;\n99;;instructions"}, {}, "ok"),
         (doctor.perf_events, {"perf": "<not supported>;;cycles;0;100.00;;"}, {}, "warn"),
         (doctor.perf_events, {}, {}, "warn"),
@@ -104,6 +107,35 @@ def test_each_check(
     assert row.verdict == verdict
     assert row.found
     assert (row.remedy is None) == (verdict == "ok")
+
+
+def test_a_version_is_compared_with_those_that_were_tried() -> None:
+    newest = tried("QEMU")[-1].version
+    answers: dict[str, Answer] = {
+        "qemu-system-x86_64": "QEMU emulator version 99.1.0 (Debian 1:99.1.0+ds-1)\nCopyright (c) …",
+        "sar": "sysstat version 12.6.1\n(C) Sebastien Godard (sysstat <at> orange.fr)",
+        "python3 --version": "Python 3.2.5",
+        "sh -c": "Version: 1.6.0\nVersion: 1.4.2",
+    }
+    patient = played(answers, {})
+    rows = {row.check: row for row in (*doctor.libraries(patient), *doctor.versions(patient))}
+    assert rows["QEMU version"].found == f"99.1.0, newer than any tried (7.2 to {newest})"
+    assert rows["QEMU version"].remedy == f"`make test` tries it; where something fails with it, take QEMU {newest}"
+    assert (rows["sysstat version"].found, rows["sysstat version"].verdict) == ("12.6.1", "ok")
+    assert rows["Python version"].found.startswith("3.2.5, older than any tried (3.11 to ")
+    assert rows["libbpf version"].found == "1.6.0, between 1.5 and 1.7, which were tried"
+    assert rows["libraries"].found == "libbpf 1.6.0, libxdp 1.4.2"
+    assert "perf version" not in rows, "it is not installed: its row is another"
+
+
+def test_the_table_of_versions_is_in_order_and_its_suites_are_known() -> None:
+    lines = [line for line in versions.TABLE.read_text().splitlines() if not line.startswith("#")]
+    tools = list(dict.fromkeys(line.split("\t")[0] for line in lines))
+    assert lines == ["\t".join((t.tool, t.version, " ".join(t.suites))) for tool in tools for t in tried(tool)]
+    assert {suite for tool in tools for one in tried(tool) for suite in one.suites} <= set(archive.SUITES)
+    assert tried("clang")[0].number == (doctor.OLDEST_CLANG,)
+    with pytest.raises(ValueError, match="no line of it"):
+        versions.untried("tcc", "0.9")
 
 
 def test_a_missing_tool_comes_with_the_distributions_own_words() -> None:

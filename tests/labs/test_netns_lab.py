@@ -7,10 +7,11 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from strangers import Stranger, find_stranger
 
 from xdplab import labs
 from xdplab.errors import LabError
@@ -20,8 +21,6 @@ pytestmark = [
     pytest.mark.root,
     pytest.mark.skipif(os.geteuid() != 0, reason="needs root: makes namespaces"),
 ]
-
-STRANGER = 54321
 
 
 @pytest.fixture
@@ -302,40 +301,9 @@ print(labs.down({name!r}), labs.status())
 """
 
 
-SYSTEM_PYTHON = Path("/usr/bin/python3")
-
-
-def as_user(uid: int, code: str, *, python: Sequence[str] = (), home: str = "/nonexistent") -> list[str]:
-    """Return the vector that runs ``code`` with no right but that of ``uid``."""
-    drop = ["setpriv", f"--reuid={uid}", f"--regid={uid}", "--clear-groups"]
-    clean = ["env", "-u", "SUDO_UID", "-u", "XDG_RUNTIME_DIR", f"HOME={home}"]
-    return [*drop, *clean, *(python or [sys.executable]), "-B", "-c", code]
-
-
-def outcome(argv: list[str]) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(argv, capture_output=True, text=True, check=False, cwd="/")
-
-
-class Stranger:
-    """A user who has nothing to do with the lab's maker, and a Python that this user can run."""
-
-    def __init__(self, python: Sequence[str]) -> None:
-        self.uid, self.python = STRANGER, python
-
-    def argv(self, code: str) -> list[str]:
-        return as_user(self.uid, code, python=self.python)
-
-    def run(self, code: str) -> subprocess.CompletedProcess[str]:
-        return outcome(self.argv(code))
-
-
 @pytest.fixture(scope="module")
 def stranger() -> Stranger:
-    paths = os.pathsep.join(path for path in sys.path if path)
-    for python in ([sys.executable], ["env", f"PYTHONPATH={paths}", str(SYSTEM_PYTHON)]):
-        if outcome(as_user(STRANGER, "import xdplab.labs, paramiko", python=python)).returncode == 0:
-            return Stranger(python)
-    pytest.skip(f"another user can run neither {sys.executable} nor {SYSTEM_PYTHON} with this xdplab")
+    return find_stranger()
 
 
 def test_an_ordinary_user_uses_and_downs_a_lab_that_root_made(stranger: Stranger) -> None:
@@ -349,30 +317,6 @@ def test_an_ordinary_user_uses_and_downs_a_lab_that_root_made(stranger: Stranger
     finally:
         labs.down(name, for_user=str(stranger.uid))
     assert files_of_labs() == files
-
-
-def test_another_user_gets_nothing(stranger: Stranger, name: str) -> None:
-    labs.up(name)
-    code = f"from xdplab.labs import netns; netns.KEEPERS.connect({control.owner()}, {name[6:]!r}).ask('hello')"
-    done = stranger.run(code)
-    assert "belongs to another user" in done.stderr
-    assert "PRIVATE" not in done.stdout + done.stderr
-
-
-def test_an_impostor_on_the_name_is_noticed(stranger: Stranger) -> None:
-    where = netns.KEEPERS.address(control.owner(), "impostor").replace("@", "\\0", 1)
-    code = f"import socket; s = socket.socket(socket.AF_UNIX); s.bind('{where}'); s.listen(); print(1, flush=True)"
-    code += "; input()"
-    pipe = subprocess.PIPE
-    impostor = subprocess.Popen(stranger.argv(code), stdin=pipe, stdout=pipe, text=True, cwd="/")
-    try:
-        assert impostor.stdout is not None
-        impostor.stdout.readline()
-        with pytest.raises(LabError, match="another user's process sits on its name"):
-            labs.open_lab("netns:impostor")
-    finally:
-        impostor.kill()
-        impostor.wait()
 
 
 def test_without_root_and_sudo_it_says_whom_to_ask(stranger: Stranger) -> None:

@@ -76,16 +76,47 @@ def test_two_commands_at_once_and_lines_both_ways(lab: UmlLab) -> None:
     assert other.wait(10.0).ok
 
 
-def test_what_it_writes_stays_in_it_but_for_what_is_compiled(lab: UmlLab) -> None:
+def test_what_it_writes_stays_in_it(lab: UmlLab) -> None:
+    """What is compiled too: this machine runs what lies in that folder. Inside it is seen as it is outside."""
     target = Path.home() / f".xdplab-test-{os.getpid()}"
     lab.guest.run(["touch", str(target)])
     assert not target.exists()
     assert not lab.guest.run(["touch", f"/mnt/before{target}"], check=False).ok
     assert lab.native_dir is not None
-    built = lab.native_dir / INSTANCE
-    lab.guest.run(["touch", f"{lab.work_dir(lab.guest)}/native/{INSTANCE}"])
-    assert built.exists()
-    built.unlink()
+    inside, built = f"{lab.work_dir(lab.guest)}/native", lab.native_dir / INSTANCE
+    lab.guest.run(["touch", f"{inside}/{INSTANCE}"])
+    assert not built.exists()
+    built = built.with_name(f"{INSTANCE}-later")
+    built.touch()
+    try:
+        assert lab.guest.run(["test", "-e", f"{inside}/{built.name}"], check=False).ok
+        assert not lab.guest.run(["rm", f"/mnt/before/lower{built}"], check=False).ok
+        assert built.exists()
+    finally:
+        built.unlink()
+
+
+def test_root_inside_cannot_mount_its_way_out(lab: UmlLab) -> None:
+    """hostfs, mounted anew and writable, is still this machine's files; the kernel's process may not write these."""
+    target = Path.home() / f".xdplab-test-{os.getpid()}"
+    script = (
+        f"mkdir /mnt/out && mount -t hostfs -o / none /mnt/out && ls -d /mnt/out{Path.home()} && touch /mnt/out{target}"
+    )
+    done = lab.guest.run(["sh", "-c", script], check=False)
+    assert done.text == f"/mnt/out{Path.home()}\n", done.error_text
+    assert "Read-only file system" in done.error_text
+    assert not target.exists()
+
+
+def test_the_process_that_it_is_has_no_right_outside(lab: UmlLab) -> None:
+    (row,) = [row for row in labs.status() if row["lab"] == NAME]
+    keeper = f"/proc/{row['pid']}/task/{row['pid']}/children"
+    (space,) = Path(keeper).read_text().split()
+    (shell,) = Path(f"/proc/{space}/task/{space}/children").read_text().split()
+    (kernel, *_) = Path(f"/proc/{shell}/task/{shell}/children").read_text().split()
+    said = dict(line.split(":\t", 1) for line in Path(f"/proc/{kernel}/status").read_text().splitlines())
+    assert {int(said[name], 16) for name in ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb")} == {0}
+    assert said["NoNewPrivs"] == "1"
 
 
 def test_a_module_built_outside_is_loaded(lab: UmlLab) -> None:

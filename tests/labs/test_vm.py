@@ -115,6 +115,26 @@ def test_only_what_is_forwarded_can_be_reached_and_the_guest_reaches_nothing(lab
         assert not lab.guest.run(["python3", "-S", "-c", script, str(port)], check=False).ok
 
 
+def test_what_a_guest_writes_stays_in_it(lab: VmLab) -> None:
+    """What is compiled too: this machine runs what lies in that folder. Inside it is seen as it is outside."""
+    assert lab.native_dir is not None
+    mine, later = (lab.native_dir / f"test-{os.getpid()}-{name}" for name in ("inside", "outside"))
+    inside = f"{lab.work_dir(lab.guest)}/native"
+    lab.guest.run(["touch", f"{inside}/{mine.name}"])
+    assert not mine.exists()
+    later.touch()
+    try:
+        assert lab.guest.run(["test", "-e", f"{inside}/{later.name}"], check=False).ok
+        lab.guest.run(["sh", "-c", f"umount -l {inside}/; mount -o remount,rw /native"], check=False)
+        mounted = "mkdir -p /mnt/out && mount -t 9p -o trans=virtio,version=9p2000.L {tag} /mnt/out"
+        for tag in ("native", "host"):
+            lab.guest.run(["sh", "-c", f"{mounted.format(tag=tag)} && touch /mnt/out/{mine.name}"], check=False)
+        assert not mine.exists()
+        assert not (Path("/") / mine.name).exists()
+    finally:
+        later.unlink()
+
+
 @pytest.mark.parametrize("mode", ["native", "generic"])
 def test_a_program_is_attached_by_a_tool_compiled_outside(lab: VmLab, tmp_path: Path, mode: str) -> None:
     source, program = tmp_path / "tx.bpf.c", tmp_path / "tx.bpf.o"

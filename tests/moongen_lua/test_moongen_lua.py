@@ -102,9 +102,60 @@ def test_every_frame_that_was_sent_comes_back(bench: Bench) -> None:
     assert (s.tx_packets, s.rx_packets, s.lost_packets, s.duplicates, s.foreign_packets) == (4000, 4000, 0, 0, 0)
     assert sum(i.tx_packets for i in burst.intervals) == s.tx_packets
     assert sum(i.rx_packets or 0 for i in burst.intervals) == s.rx_packets
-    assert [i.t_s for i in burst.intervals] == pytest.approx([0.1, 0.2])
+    assert [i.t_s for i in burst.intervals] == pytest.approx([0.05, 0.1, 0.15, 0.2])
     assert burst.histogram.count == 4000
     assert 5e3 <= (burst.histogram.min or 0) <= (burst.histogram.max or 0) < 5e5
+
+
+def test_a_paced_burst_tells_latency_from_the_due_time_and_its_lateness(bench: Bench) -> None:
+    burst = bench.burst()
+    due, late = burst.from_due, burst.lateness
+    assert due is not None
+    assert late is not None
+    assert burst.latency is due
+    assert (due.count, late.count) == (burst.histogram.count, burst.summary.tx_packets)
+    assert due.sum == pytest.approx(
+        burst.histogram.sum + late.sum, abs=5e3 * due.count
+    )  # the double's clock moves by us
+    assert (late.min or 0) < 2e5
+    assert (burst.summary.tx_late_max_ns, burst.summary.tx_late_packets) == (late.max, 0)
+
+
+def test_what_came_until_the_window_ended_is_told(bench: Bench) -> None:
+    s = bench.burst().summary
+    assert s.rx_window_s == pytest.approx(0.2, abs=0.001)
+    assert s.rx_packets is not None
+    assert s.rx_window_packets is not None
+    assert 0 <= s.rx_packets - s.rx_window_packets <= 2
+
+
+def test_at_max_load_nothing_is_due(bench: Bench) -> None:
+    (burst,) = bench.output("--load", "max", commands="burst mrr 0.02\n").bursts
+    assert (burst.from_due, burst.lateness, burst.summary.tx_late_packets) == (None, None, None)
+
+
+def test_numbers_are_made_whole_beyond_32_bits_and_order_is_a_flows_own() -> None:
+    """The receiver is handed numbers as a burst of 2**33 frames would have them."""
+    done = subprocess.run(["luajit", "-e", RECEIVED], capture_output=True, text=True, check=False)
+    assert done.stdout.split() == ["40", "0", "0", "0", "1", "1"], done.stderr
+
+
+RECEIVED = f"""
+package.path = '{SCRIPTS}/?.lua;{DOUBLE}/?.lua;' .. package.path
+local receiver = require 'xdplab.receiver'
+local plan = {{ streams = 1, first = {{ 0 }}, longest_ns = 1e9, begin = 0 }}
+local shared = receiver.shared(plan)
+local one = setmetatable({{ plan = plan, shared = shared }}, receiver)
+local ours = 0
+local function take(flow, number)
+    if one:record(0, flow, one:whole_number(0, number % 2 ^ 32)) then ours = ours + 1 end
+end
+for i = 0, 39 do take(i % 2, i * 2 ^ 29) end
+print(ours, shared.stale, shared.duplicates, shared.reordered)
+take(0, 38 * 2 ^ 29 - 2)    -- behind 38 of its own flow
+take(1, 39 * 2 ^ 29)        -- a second time
+print(shared.reordered, shared.duplicates)
+"""
 
 
 @pytest.mark.parametrize(
@@ -118,7 +169,7 @@ def test_every_frame_that_was_sent_comes_back(bench: Bench) -> None:
     ],
 )
 def test_a_fault_is_counted_as_what_it_is(bench: Bench, fault: str, column: str, share: int) -> None:
-    s = bench.burst("--load", "500000", faults=fault).summary
+    s = bench.burst("--load", "500000", "--flows", "1", faults=fault).summary
     expected = dict.fromkeys(("lost_packets", "duplicates", "reordered", "foreign_packets", "bad_run_id"), 0)
     expected[column] = s.tx_packets // share
     found = {name: getattr(s, name) for name in expected}

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from xdplab.errors import PlanError
 from xdplab.plan import Plan, estimate_s, load_plan, parse_plan, points_of, schedule
-from xdplab.plan.model import parse_load
+from xdplab.plan.factors import parse_load
 from xdplab.plan.points import select
 from xdplab.resources import shipped
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from xdplab.errors import PlanError, ProgramError
+from xdplab.errors import MissingToolError, PlanError, ProgramError
 from xdplab.programs import ProgramSpec, UserProgram, build, load_report, program, prove
 from xdplab.programs.build import find_clang
 
@@ -126,7 +126,7 @@ def test_an_object_file_is_taken_as_it_is(own, cache, tmp_path):
 def test_a_missing_compiler_is_said(monkeypatch):
     find_clang.cache_clear()
     monkeypatch.setenv("PATH", "/nowhere")
-    with pytest.raises(ProgramError, match=r"no clang on this machine.*clang 14 or newer"):
+    with pytest.raises(MissingToolError, match=r"no clang on this machine.*clang 14 or newer"):
         find_clang()
     find_clang.cache_clear()
 

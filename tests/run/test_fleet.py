@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import http.client
 from collections.abc import Sequence
 from pathlib import Path
 
+import psutil
 import pytest
 from rich.console import Console
 
-from xdplab.errors import HostLostError
+from xdplab.errors import HostLostError, LabError
 from xdplab.plan import Trial, parse_plan, points_of, schedule
 from xdplab.run.fleet import NOTHING, Part, pack, run_on_fleet, unpack
+from xdplab.run.fleet_dask import connected
 from xdplab.run.progress import PlainObserver
 from xdplab.run.rundir import RunDirectory
-from xdplab.run.state import Attempt, RunState, read_state
+from xdplab.run.state import Attempt, RunState, attempts_of, read_state
 
 PLAN = parse_plan({"name": "t", "repetitions": 4, "blocks": [{"points": {"queues": [1, 2], "accesses": [0, 1]}}]})
 TRIALS = schedule(PLAN, points_of(PLAN, "shared"))
@@ -69,7 +72,7 @@ def test_every_lab_works_and_every_trial_is_measured_once(run: RunDirectory, tmp
     labs = Labs(["a", "b", "c"], tmp_path)
     state = go(run, labs)
     assert sorted(a.trial_id for a in state.attempts) == sorted(t.trial_id for t in TRIALS)
-    assert {a.facts["lab"] for a in state.attempts} == {"a", "b", "c"}
+    assert {a.facts["lab"] for a in attempts_of(run)} == {"a", "b", "c"}
     assert labs.most_at_once == 3
     assert read_state(run).attempts == state.attempts
     for trial in TRIALS:
@@ -83,7 +86,7 @@ def test_a_lab_that_dies_gives_its_block_back_and_keeps_what_it_measured(
     labs = Labs(["a", "b", "c"], tmp_path, dies={"b": after})
     state = go(run, labs)
     assert sorted(a.trial_id for a in state.attempts) == sorted(t.trial_id for t in TRIALS)
-    assert sum(a.facts["lab"] == "b" for a in state.attempts) == after
+    assert sum(a.facts["lab"] == "b" for a in attempts_of(run)) == after
     (lost,) = [e for e in run.journal.events() if e["event"] == "lab_lost"]
     assert (lost["lab"], lost["reason"]) == ("b", "it went down")
 
@@ -119,3 +122,52 @@ def test_a_tar_that_leads_out_of_its_folder_is_refused(tmp_path: Path) -> None:
         archive.addfile(info)
     with pytest.raises(tarfile.OutsideDestinationError):
         unpack(path.read_bytes(), tmp_path / "inside")
+
+
+def test_our_own_workers_listen_on_this_machine_only_and_show_no_page() -> None:
+    with connected(["a"], None):
+        family = [psutil.Process(), *psutil.Process().children(recursive=True)]
+        places = {c.laddr for p in family for c in p.net_connections("inet") if c.status == psutil.CONN_LISTEN}
+    assert places
+    assert {place.ip for place in places} == {"127.0.0.1"}
+
+
+def pages_of(port: int) -> list[int]:
+    """Return what a port answers to whoever asks it for Dask's pages."""
+    codes = []
+    for page in (
+        "",
+        "info/main/workers.html",
+        "health",
+        "metrics",
+        "json/counts.json",
+        "info/logs.html",
+    ):
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
+        try:
+            connection.request("GET", f"/{page}")
+            codes.append(connection.getresponse().status)
+        except (http.client.HTTPException, OSError):
+            codes.append(0)  # it speaks TLS, and closes
+        finally:
+            connection.close()
+    return codes
+
+
+def test_no_local_user_reads_their_pages() -> None:
+    with connected(["a"], None):
+        family = [psutil.Process(), *psutil.Process().children(recursive=True)]
+        ports = {c.laddr.port for p in family for c in p.net_connections("inet") if c.status == psutil.CONN_LISTEN}
+        answers = {port: pages_of(port) for port in ports}
+    assert {code for codes in answers.values() for code in codes} <= {0, 404}, answers
+
+
+@pytest.mark.parametrize("address", ["tcp://127.0.0.1:8786", "127.0.0.1:8786", "ws://x:1"])
+def test_a_scheduler_is_spoken_to_by_tls_only(address: str) -> None:
+    with pytest.raises(LabError, match="only tls:// is spoken with a scheduler"), connected(["a"], address):
+        pass
+
+
+def test_without_keys_no_scheduler_is_spoken_to() -> None:
+    with pytest.raises(LabError, match="this user has no TLS keys for Dask"), connected(["a"], "tls://127.0.0.1:1"):
+        pass

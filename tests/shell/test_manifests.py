@@ -11,7 +11,11 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
+from xdplab.labs import netns
 from xdplab.labs.packages import INSTALLERS, distribution, needs
+from xdplab.labs.uml import lab as uml_lab
+from xdplab.labs.uml import source as uml_source
+from xdplab.labs.vm import qemu
 
 ROOT = Path(__file__).resolve().parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -49,6 +53,14 @@ def test_every_need_has_a_package_everywhere() -> None:
     assert {need.use for need in table} == {"run", "vm", "dev"}
     assert all(need.packages[name] for need in table for name in INSTALLERS)
     assert len({need.name for need in table}) == len(table)
+
+
+def test_what_commands_look_for_is_in_the_table() -> None:
+    """`bc` was not: set-up left a machine on which no module of uml could be built."""
+    tools = {*netns.TOOLS, *uml_lab._NEEDED, *uml_source.TOOLS, *qemu._INSIDE, qemu.QEMU, "apt-get", "dpkg-deb"}
+    given_with = {"modprobe": "depmod", "insmod": "depmod"}  # kmod's, as depmod is
+    listed = {need.name for need in needs() if need.look == "command"}
+    assert {given_with.get(tool, tool) for tool in tools} <= listed
 
 
 def test_a_need_tells_its_remedy() -> None:

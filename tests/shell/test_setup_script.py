@@ -132,6 +132,35 @@ def test_each_distribution_has_its_own_words(tmp_path: Path, distribution: str, 
     assert machine.calls[0].startswith(expected)
 
 
+def without_python(machine: Machine) -> str:
+    """Return a PATH on which everything is but Python."""
+    bare = machine.folder / "bare"
+    bare.mkdir()
+    for tool in Path("/usr/bin").iterdir():
+        if not tool.name.startswith("python"):
+            (bare / tool.name).symlink_to(tool)
+    return f"{machine.bin}:{bare}"
+
+
+def test_a_machine_without_python_gets_it_with_the_packages(machine: Machine) -> None:
+    """As a fresh root of Debian is, in which the README's command ended with `Python 3.11 or newer is needed`."""
+    (machine.folder / "packages.tsv").write_text(TABLE + "python\tvenv\trun\tdeb-python\tubu\tfed\twhy\n")
+    python = shutil.which("python3")
+    fake = FAKE_APT.replace("*install*)", f'*install*) ln -s {python} "$BIN/python3";')
+    machine.tool(machine.bin / "apt-get", fake)
+    done = machine.run(PATH=without_python(machine))
+    assert "installing deb-python deb-tool" in done.stderr
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_python_that_is_too_old_is_told_before_anything_is_installed(machine: Machine) -> None:
+    machine.tool(machine.bin / "python3", "#!/bin/sh\nexit 1\n")
+    done = machine.run(PATH=without_python(machine))
+    assert done.returncode == 1
+    assert "Python 3.11 or newer is needed" in done.stderr
+    assert machine.calls == []
+
+
 def test_an_unknown_distribution_gets_the_list(tmp_path: Path) -> None:
     machine = Machine(tmp_path, "plan9")
     done = machine.run()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 
@@ -14,8 +15,18 @@ from xdplab.figures import NotApplicableError
 from xdplab.studies.execution import Request, own, points, smallest
 from xdplab.studies.execution.absent import absent, left_out
 from xdplab.studies.execution.caches import largest_cache_bytes
+from xdplab.studies.execution.points import ExecutionPoint, chosen
 from xdplab.studies.execution.rows import COLUMNS
-from xdplab.studies.execution.summaries import clock_steps, medians, primes, rank, tables_of, typical
+from xdplab.studies.execution.summaries import (
+    chains,
+    clock_steps,
+    median_table,
+    medians,
+    primes,
+    rank,
+    tables_of,
+    typical,
+)
 from xdplab.studies.execution.views import VIEWS
 
 LABELS = {"uml": "uml, Linux 6.1, time", "vm:6.1:count": "vm, Linux 6.1, instructions counted"}
@@ -27,7 +38,7 @@ def calls(place: str, backend: str, benchmark: str, repetition: int = 1, **facto
     clock = "instructions" if place.endswith("count") else "time"
     base = {"run_id": "r", "trial_id": f"{place}-{backend}-{benchmark}-{factors}-r{repetition}", "place": place}
     base |= {"label": LABELS[place], "clock": clock, "backend": backend, "benchmark": benchmark, "cold": False}
-    base |= {"repetition": repetition, "own": False, **factors}
+    base |= {"repetition": repetition, "own": False, "pause_us": 0, **factors}
     rows = []
     for index in range(20):
         value = COSTS[backend] * (10 if index < 5 else 20 if index == 19 else 1) + index % 3 + repetition
@@ -225,3 +236,29 @@ def test_the_docs_have_the_columns_of_the_table() -> None:
     page = (Path(__file__).resolve().parents[2] / "docs/execution.md").read_text()
     rows = re.findall(r"^\| `(\w+)` \| (\w+) \| (.*) \|$", page, re.MULTILINE)
     assert rows == [(c.name, c.kind, c.text) for c in COLUMNS]
+
+
+def test_a_pause_is_a_factor_and_warm_means_back_to_back() -> None:
+    """Medians after a pause and without one are two rows, and no table of warm calls takes one for the other."""
+    made = table(
+        *(calls("uml", backend, "chain 32", links=32, pause_us=pause) for backend in COSTS for pause in (0, 1000))
+    )
+    made.loc[made["pause_us"].eq(1000), "elapsed_ns"] *= 3
+    found = medians(made).set_index(["backend", "pause_us"])["value"]
+    assert found["jit", 1000] == pytest.approx(3 * found["jit", 0])
+    assert median_table(made)["measured"].tolist() == ["warm", "after 1,000 µs asleep"]
+    assert chains(made)["jit"].tolist() == [pytest.approx(found["jit", 0], abs=0.05)]
+    marks = VIEWS["pauses"](made).marks
+    assert sorted(set(marks["x"])) == ["0", "1,000"]
+
+
+def test_points_of_pauses_are_apart_and_those_of_earlier_runs_keep_their_name() -> None:
+    request = Request(places=("host",), backends=("user",), pauses_us=(0, 1000), cold=True)
+    made = points.points(request, chosen(replace(request, benchmarks=("empty",))))
+    assert [str(p).partition(": ")[2] for p in made] == ["empty, warm", "empty, after 1,000 µs asleep", "empty, cold"]
+    assert len({p.point_id for p in made}) == 3
+    assert ExecutionPoint("host", "user", "empty").point_id == "026d2f76d309"
+    assert [p.pause_us for p in points.points(replace(request, places=("vm:6.1:count",)), chosen(request))][:2] == [
+        0,
+        0,
+    ]

@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from click.testing import CliRunner
 
+from xdplab.cli import cli
 from xdplab.errors import PlanError, ProgramError, ResultsError, UnsupportedError
 from xdplab.figures import FigureError, Look, NotApplicableError, View, marks_frame
 from xdplab.studies import frame
@@ -158,3 +160,13 @@ def _always_compiled() -> bool:
         return True
     setting.write_text(before)
     return False
+
+
+@pytest.mark.parametrize("study", ["execution", "loading", "jit"])
+@pytest.mark.parametrize("place", ["vm:6.1@arm64", "vm:6.1:cuont", "vm:six", "rack"])
+def test_a_place_that_cannot_exist_is_refused_before_anything_runs(study: str, place: str, tmp_path) -> None:
+    done = CliRunner().invoke(cli, ["study", study, "--place", place, "--out", str(tmp_path / "runs")])
+    assert isinstance(done.exception, PlanError)
+    assert "--place" in str(done.exception)
+    assert place in str(done.exception)
+    assert not (tmp_path / "runs").exists()

@@ -113,6 +113,17 @@ def table(run: LoadingRun) -> pd.DataFrame:
     return run.table()
 
 
+def test_a_profilers_share_is_one_number_with_its_interval_not_one_per_load(table: pd.DataFrame):
+    own = table[table["source"].eq("perf samples") & table["program"].eq("clock")]
+    assert own.groupby("step").size().to_dict() == {"jit": 1, "verify": 1}
+    assert (own["low"] < own["ns"]).all()
+    assert (own["ns"] < own["high"]).all()
+    marks = VIEWS["simple-parts-times"](table).marks
+    shared = marks[marks["x"].eq("jit, perf samples")]
+    assert shared["kind"].tolist() == ["point"]
+    assert shared["low"].notna().all()
+
+
 def test_points_of_a_request():
     found = gather(REQUEST)
     assert {(p.place, p.kind) for p in found.points if p.task == "load"} == {(OWN, BPF), (GUEST, BPF), (GUEST, MODULE)}
@@ -179,7 +190,9 @@ def test_samples_divide_what_the_log_leaves(table: pd.DataFrame):
     assert found["verify"] == pytest.approx(58_000)  # the log's word goes before a share
     assert found["jit"] == pytest.approx(21_000)  # one sample each in the JIT and in the rest
     assert found["rest of load"] == pytest.approx(21_000)
-    assert passes.shares(STACKS.encode()) == {"verify": 0.6, "jit": 0.2}
+    found = passes.shares(STACKS.encode())
+    assert {name: share.value for name, share in found.items()} == {"verify": 0.6, "jit": 0.2}
+    assert found["jit"].interval == pytest.approx((0.0362, 0.6245), abs=1e-3)  # 1 of 5, by Wilson's formula
 
 
 def test_times_of_a_watched_pass_are_shares_of_the_untraced_one(table: pd.DataFrame):

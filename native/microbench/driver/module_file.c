@@ -10,23 +10,34 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-void module_insert(const char *path) {
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+static char name[NAME_MAX + 1];
 
-    if (fd < 0 || syscall(SYS_finit_module, fd, "", 0))
-        fail(errno, "inserting %s", path);
-    close(fd);
-}
-
-void module_remove(const char *path) {
+static void name_module(const char *path) {
     const char *slash = strrchr(path, '/');
-    char name[NAME_MAX + 1];
 
     snprintf(name, sizeof(name), "%s", slash ? slash + 1 : path);
     name[strcspn(name, ".")] = '\0';
     for (char *at = name; *at; at++)
         if (*at == '-')
             *at = '_'; // as the kernel calls it
-    if (syscall(SYS_delete_module, name, O_NONBLOCK))
+}
+
+static long insert(int fd) { return syscall(SYS_finit_module, fd, "", 0); }
+
+static long take_out(void) { return syscall(SYS_delete_module, name, O_NONBLOCK); }
+
+// A driver that was killed has left its module there: it goes first.
+void module_insert(const char *path) {
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+
+    name_module(path);
+    if (fd < 0 || (insert(fd) && (errno != EEXIST || take_out() || insert(fd))))
+        fail(errno, "inserting %s", path);
+    close(fd);
+}
+
+void module_remove(const char *path) {
+    name_module(path);
+    if (take_out())
         fail(errno, "removing module %s", name);
 }

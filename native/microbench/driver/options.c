@@ -8,14 +8,14 @@
 
 #define USAGE_EXIT 2
 
-struct options options = {.benchmark = "", .input = 1, .calls = 100, .pause_us = 1000};
+struct options options = {.benchmark = "", .input = 1, .calls = 100};
 
 static const char usage[] =
     "usage: microbench --backend bpf|module|user --benchmark NAME --object FILE [OPTION]…\n"
     "       microbench --backend own-bpf --object FILE --map NAME -- COMMAND…\n"
     "       microbench --backend own-module --object FILE --file PATH -- COMMAND…\n"
     "  --calls N        calls (100)\n"
-    "  --pause-us N     pause before each call (1000)\n"
+    "  --pause-us N     pause before each call (0: the calls follow each other)\n"
     "  --input N        handed to each call (1): the chain's length, the matrix' seed\n"
     "  --state FILE     first contents of the working set (zeros)\n"
     "  --cold           load anew before each call\n"

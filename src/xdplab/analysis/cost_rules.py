@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import groupby
@@ -12,6 +13,7 @@ import pandas as pd
 from xdplab.analysis.findings import Finding, files_of, points_of
 from xdplab.analysis.intervals import CONFIDENCE, t_quantile
 from xdplab.analysis.series import by_series, valid
+from xdplab.analysis.values import Row, is_null, number, records, text
 
 TESTRUN_TOLERANCE = 0.15
 """How far access_ns may lie from testrun_ns, as a share of testrun_ns: traffic finds other caches than a test run."""
@@ -101,3 +103,55 @@ def cost_not_resolved(trials: pd.DataFrame) -> Iterator[Finding]:
         "accesses would show it"
     )
     yield Finding("cost not resolved", "info", what, points_of(shown), one.evidence(), files_of(shown))
+
+
+BLOCK = 32  # fewer accesses than one unrolled block are mostly the walk's own work
+SAME_WORK = 0.25
+"""Loads or stores per access that differ by more are other work: half of one is less than any workload adds."""
+
+
+def unequal_work(trials: pd.DataFrame) -> list[str]:
+    """Return a phrase for each program whose access is another to the machine in user space (AF_XDP) than in a kernel.
+
+    Runs that recorded neither tell nothing, and a phrase would be a guess.
+    """
+    known = valid(trials)
+    known = known[known["accesses"].ge(BLOCK).fillna(False).astype(bool)]
+    phrases = []
+    for program, rows in known.groupby("program_name", sort=False):
+        is_user = rows["mode"].eq("af_xdp").fillna(False).astype(bool)
+        kernel, user = _widest(rows[~is_user]), _widest(rows[is_user])
+        if kernel is None or user is None or is_null(user["access_loads"]):
+            continue
+        apart = _apart(kernel, user)
+        if apart:
+            phrases.append(f"{str(program).replace('-', ' ')}: {apart}")
+    return phrases
+
+
+def _widest(rows: pd.DataFrame) -> Row | None:
+    return records(rows.sort_values("accesses", kind="stable").tail(1))[0] if len(rows) else None
+
+
+def _apart(kernel: Row, user: Row) -> str | None:
+    if is_null(kernel["access_loads"]):
+        missing = json.loads(text(kernel, "null_reasons") or "{}").get("access_loads", "")
+        return f"{missing}; in AF_XDP's user space it is {_counted(user)}" if "function" in missing else None
+    names = ("access_loads", "access_stores")
+    if any(abs((number(kernel, name) or 0) - (number(user, name) or 0)) > SAME_WORK for name in names):
+        return f"an access is {_counted(kernel)} in the kernel, {_counted(user)} in AF_XDP's user space"
+    chains = text(kernel, "access_chain"), text(user, "access_chain")
+    if None not in chains and chains[0] != chains[1]:
+        return f"each load waits for {chains[0]} in the kernel, for {chains[1]} in AF_XDP's user space"
+    return None
+
+
+def _counted(side: Row) -> str:
+    return f"{number(side, 'access_loads') or 0:.1f} loads and {number(side, 'access_stores') or 0:.1f} stores"
+
+
+def work_differs(trials: pd.DataFrame) -> Iterator[Finding]:
+    """Modes of one program that do other work per access: the difference of their costs is not the modes'."""
+    for _, rows in valid(trials).groupby("program_name", sort=False):
+        for phrase in unequal_work(rows):
+            yield Finding("unequal work", "warning", f"not the same work: {phrase}", points_of(rows))

@@ -124,10 +124,10 @@ def _baselines(trials: pd.DataFrame) -> dict[str, list[tuple[str, Row]]]:
 
 
 def _answers(row: Row, baselines: dict[str, list[tuple[str, Row]]], place: str, program: str) -> dict[str, Answer]:
-    """N = 0 of the same program where the plan measured it, else those of the setting: the code is the same."""
+    """N = 0 of the same program where the plan measured it, else of the setting's first: the code is the same."""
     there = baselines.get(place, [])
-    own = [base for name, base in there if name == program]
-    chosen = own or [base for _, base in there]
+    names = [name for name, _ in there]
+    chosen = [base for name, base in there if name == (program if program in names else names[0])]
     return {name: column(row, chosen) for name, column in COLUMNS.items()}
 
 

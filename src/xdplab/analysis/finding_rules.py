@@ -10,10 +10,10 @@ from statistics import median
 import numpy as np
 import pandas as pd
 
-from xdplab.analysis.cost_rules import cost_not_resolved, testrun_disagrees
+from xdplab.analysis.cost_rules import cost_not_resolved, testrun_disagrees, work_differs
 from xdplab.analysis.findings import Finding, Rule, files_of, points_of
 from xdplab.analysis.fit import STAGE, fit_line, fits, limited_by_dut
-from xdplab.analysis.intervals import Interval, interval
+from xdplab.analysis.intervals import Interval, interval, of_one_point
 from xdplab.analysis.labs import labs_differ
 from xdplab.analysis.load_rules import held_back, nothing_forwarded, paced_loss
 from xdplab.analysis.series import SERIES, by_series, first_label, key_of, plain, same_reason, settled, valid
@@ -51,7 +51,7 @@ def places(rows: pd.DataFrame, value: str) -> list[Place]:
     pooled = pooled_cv(known, value)
     result = []
     for accesses, group in known.groupby("accesses"):
-        found = interval(group[value].astype(float))
+        found = of_one_point(group, value)
         cv = max((c for c in (found.cv, pooled) if not isnan(c)), default=nan)
         result.append(Place(int(float(str(accesses))), found, found.mean * cv / sqrt(found.n), group))
     return result
@@ -302,6 +302,10 @@ NEEDED = (
     "ns_per_packet",
     "access_ns",
     "testrun_ns",
+    "access_loads",
+    "access_stores",
+    "access_chain",
+    "null_reasons",
     "latency_mean_ns",
     "queues_reached",
     "dut_cpus",
@@ -316,6 +320,7 @@ RULES: dict[str, Rule] = {
     "off the line": off_the_line,
     "test run disagrees": testrun_disagrees,
     "cost not resolved": cost_not_resolved,
+    "unequal work": work_differs,
     "repetitions form classes": repetition_classes,
     "program loads form classes": load_classes,
     "latency is a ring's fill": latency_is_a_ring,

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
+from xdplab.analysis.intervals import CONFIDENCE, t_quantile
 from xdplab.analysis.series import by_series, valid
 
 
@@ -71,6 +72,35 @@ def _solve(
 
 STAGE = "dut_stage"
 """Column of runs whose DUT works in stages: the one that limits a trial where it is not the one that does the work."""
+
+
+@dataclass(frozen=True)
+class Slope:
+    """What one more access costs (ns), with the half-width of its 95 % interval (NaN for one repetition)."""
+
+    c: float
+    half: float
+    repetitions: int
+
+
+def slope(accesses: pd.Series, times_ns: pd.Series, repetitions: pd.Series) -> Slope | None:
+    """Return the slope of `fit_line` with an interval from whole repetitions; None with less than two N.
+
+    The points of one repetition share its baseline and its drift, so they are no independent observations. Each
+    repetition is left out once (jackknife by groups: Efron and Tibshirani 1993, ch. 11); t with one degree of freedom
+    less than there are repetitions.
+    """
+    line = fit_line(accesses, times_ns)
+    if line is None:
+        return None
+    groups = repetitions.dropna().unique()
+    without = [fit_line(accesses[repetitions.ne(group)], times_ns[repetitions.ne(group)]) for group in groups]
+    slopes = np.array([one.c for one in without if one is not None])
+    count = len(slopes)
+    if count < 2:
+        return Slope(line.c, nan, len(groups))
+    error = sqrt((count - 1) / count * float(((slopes - slopes.mean()) ** 2).sum()))
+    return Slope(line.c, t_quantile(0.5 + CONFIDENCE / 2, count - 1) * error, count)
 
 
 def limited_by_dut(trials: pd.DataFrame) -> pd.DataFrame:

@@ -9,7 +9,9 @@ from typing import Literal
 
 import numpy as np
 import pandas as pd
-from scipy.special import stdtrit
+from scipy.special import bdtr, stdtrit
+
+from xdplab.errors import XdplabError
 
 CONFIDENCE = 0.95
 
@@ -83,12 +85,53 @@ def interval_on(scale: Scale, values: Iterable[float]) -> Interval:
 _MOST_EXPONENT = 300.0  # beyond it the end is that of the range in any case
 
 
+def median_interval(values: Iterable[float], confidence: float = CONFIDENCE) -> tuple[float, float]:
+    """Return the median's interval by order statistics, (NaN, NaN) where none holds: 95 % needs six repetitions.
+
+    The narrowest symmetric pair x(k), x(n+1-k) with 1 - 2 P(Bin(n, 1/2) < k) >= confidence: Thompson (1936); it holds
+    whatever the distribution.
+    """
+    ordered = np.sort(np.asarray(list(values), dtype=float))
+    n = len(ordered)
+    held = [k for k in range(1, n // 2 + 1) if 1 - 2 * float(bdtr(k - 1, n, 0.5)) >= confidence]
+    return (float(ordered[held[-1] - 1]), float(ordered[n - held[-1]])) if held else (nan, nan)
+
+
+class MixedPointsError(XdplabError):
+    """An average would join two points, which is none of either."""
+
+    exit_code = 2
+
+
+def values_of_one_point(rows: pd.DataFrame, value: str, scale: float = 1.0) -> pd.Series:
+    """Return ``value`` / ``scale`` of each repetition of one point: what any average is made of.
+
+    Raises MixedPointsError where the rows are of several points.
+    """
+    points = rows["point_id"].dropna().unique()
+    if len(points) > 1:
+        names = ", ".join(sorted(map(str, points))[:4])
+        raise MixedPointsError(
+            f"{len(points)} points would become one mean of {value}: {names}",
+            remedy="put what they differ in on a hue or a panel, or choose with where=",
+        )
+    return rows[value].astype(float) / scale
+
+
+def of_one_point(rows: pd.DataFrame, value: str, scale: float = 1.0) -> Interval:
+    """Return the interval of ``value`` / ``scale`` over the repetitions of one point: the one way to a mean.
+
+    Raises MixedPointsError where the rows are of several points, ValueError where there is none.
+    """
+    return interval(values_of_one_point(rows, value, scale))
+
+
 def summarise(trials: pd.DataFrame, value: str, by: str | list[str] = "point_id") -> pd.DataFrame:
     """Return one row a group with n, mean, median, sd, low, high, cv of ``value``; groups without any are left out."""
     known = trials[trials[value].notna()]
     names = [by] if isinstance(by, str) else list(by)
     rows = []
     for key, group in known.groupby(names, sort=False, dropna=False):
-        found = interval(group[value].astype(float))
+        found = of_one_point(group, value)
         rows.append(dict(zip(names, key, strict=True)) | vars(found))
     return pd.DataFrame(rows, columns=[*names, "n", "mean", "median", "sd", "low", "high", "cv"])

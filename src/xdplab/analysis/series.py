@@ -7,25 +7,12 @@ from collections.abc import Iterator, Sequence
 import pandas as pd
 
 from xdplab.analysis.values import Row, is_null, records
+from xdplab.plan.factors import FACTORS, changed, of_program
 from xdplab.run.metrics import METRICS
 
-# What stays the same along a series, apart from the program.
-SETTING = (
-    "lab",
-    "arrangement",
-    "engine",
-    "mode",
-    "xsk_attach",
-    "xsk_bind",
-    "queues",
-    "frame_bytes",
-    "flows",
-    "dst_ip_stride",
-    "dst_port",
-    "load",
-    "rate_requested_pps",
-)
-PROGRAM = ("program_name", "workload", "op", "form", "map_type", "working_set_bytes", "action")
+# What stays the same along a series: the setting, and the program apart from its N.
+SETTING = tuple(factor.column for factor in FACTORS if not of_program(factor))
+PROGRAM = tuple(factor.column for factor in FACTORS if of_program(factor) and factor.name != "accesses")
 SERIES = SETTING + PROGRAM
 
 
@@ -84,6 +71,7 @@ def with_baselines(trials: pd.DataFrame) -> pd.DataFrame:
         heirs = sorted(owners - set(program[there & zero]))
         if len(orphans) and owners:
             parts[0] = parts[0].drop(orphans.index)
+            orphans = orphans[program[orphans.index].eq(program[orphans.index[0]])]  # two programs make no one baseline
         parts += [_lend(orphans, frame[there & counted & program.eq(heir)]) for heir in heirs if len(orphans)]
     return pd.concat(parts, ignore_index=True) if len(parts) > 1 else parts[0]
 
@@ -115,7 +103,9 @@ def label_of(row: Row) -> str:
         _word(row, "engine"),
         _word(row, "load"),
     ]
-    return " ".join(part for part in parts if part)
+    known = {name: value for name, value in row.items() if not is_null(value)}
+    more = changed(known, "mode", "program_name", "queues", "frame_bytes", "working_set_bytes", "accesses", "load")
+    return ", ".join([" ".join(part for part in parts if part), *more])
 
 
 def first_label(rows: pd.DataFrame) -> str:

@@ -12,13 +12,21 @@ import pandas as pd
 
 from xdplab.analysis.values import Row, number, records, text
 
-RULES_VERSION = "2"
+RULES_VERSION = "3"
 
 COUNT_TOLERANCE = 0.01  # two counts of the same frames
 LINE_SLACK = 1.002  # clocks of two NICs
 LINE_FULL = 0.99  # share of the line rate from which the link is the limit
 OFFERED_SHARE = 0.999  # of what was asked of a sender with its own core
 LOSS_FLOOR = 0.001  # loss below it does not show saturation
+LATE_SHARE = 0.5  # of a latency from the due time: a sender that is later makes most of that latency itself
+PAUSE_SHARE = 0.01  # of the window, in which the sender stood still
+STEAL_CORES = 0.01  # CPUs' worth that the hypervisor took
+OTHER_SHARE = 0.1  # of the CPUs at work that other work may keep busy beside them
+TICKS_S = 0.04  # CPU time is printed in ticks of 10 ms: so many seconds of it may be chance
+FAST_CLOCKS = frozenset(
+    {"tsc", "kvm-clock", "hyperv_clocksource_tsc_page", "xen", "arch_sys_counter", "riscv_clocksource"}
+)
 L1_EXTRA_BYTES = 20  # preamble and inter-frame gap
 OPEN_LOOPS = frozenset({"split", "hosts"})
 WITHOUT_MEASUREMENT = frozenset({"unsupported", "failed"})
@@ -56,9 +64,12 @@ def forwarded(row: Row) -> float | None:
 
 
 def loss_share(row: Row) -> float | None:
-    """Share of the frames sent that were not forwarded, or None where a count is missing."""
+    """Share of the frames sent that were not forwarded, each counted once, or None where a count is missing."""
     sent, done = number(row, "tx_packets"), forwarded(row)
-    return 1 - done / sent if sent and done is not None else None
+    if not sent or done is None:
+        return None
+    heard = returns_frames(row) and tg_count(row) is not None
+    return 1 - (done - ((number(row, "duplicate_packets") or 0.0) if heard else 0.0)) / sent
 
 
 def offered_share(row: Row) -> float | None:
@@ -77,6 +88,21 @@ def line_share(row: Row, frames: float | None) -> float | None:
     window, size = number(row, "window_s"), number(row, "frame_bytes")
     most = None if size is None else line_pps(number(row, "link_bps"), size)
     return frames / window / most if most and window and frames is not None else None
+
+
+def late_quantiles(row: Row) -> list[str]:
+    """Return at which of p50 and p99 the sender's lateness is more than half of the latency from the due time."""
+    pairs = ((name, number(row, f"late_{name}_ns"), number(row, f"latency_{name}_ns")) for name in ("p50", "p99"))
+    return [name for name, late, whole in pairs if late and whole and late > LATE_SHARE * whole]
+
+
+def _lateness(row: Row, name: str) -> str:
+    late, whole = number(row, f"late_{name}_ns") or 0.0, number(row, f"latency_{name}_ns") or 0.0
+    return f"its lateness is {late / 1e3:,.1f} µs where the latency from the due time is {whole / 1e3:,.1f} µs ({name})"
+
+
+def _rate(pps: float) -> str:
+    return f"{pps / 1e6:.4g} Mpps" if pps >= 1e6 else f"{pps / 1e3:.4g} kpps"
 
 
 def _apart(a: float, b: float) -> float:
@@ -145,6 +171,18 @@ def no_duplicates(row: Row) -> str | None:
     return f"{twice / got:.1%} of the frames received are duplicates"
 
 
+def readings_are_whole(row: Row) -> str | None:
+    missing = text(row, "counters_missing")
+    return f"readings of the DUT that a verdict rests on cannot be used: {missing}" if missing else None
+
+
+def sender_in_time(row: Row) -> str | None:
+    """Where the DUT does not slow the sender, latency from the due time must not be the sender's own lateness."""
+    if text(row, "arrangement") not in OPEN_LOOPS or "p50" not in late_quantiles(row):
+        return None
+    return f"the sender had its own core and was late: {_lateness(row, 'p50')}"
+
+
 def offered_as_asked(row: Row) -> str | None:
     share, alone = offered_share(row), number(row, "generator_pps")
     if share is None or share >= OFFERED_SHARE or text(row, "arrangement") not in OPEN_LOOPS:
@@ -162,7 +200,9 @@ RULES: tuple[Callable[[Row], str | None], ...] = (
     within_line_rate,
     counts_agree,
     no_duplicates,
+    readings_are_whole,
     offered_as_asked,
+    sender_in_time,
 )
 
 
@@ -212,7 +252,108 @@ def say_paced_loss(row: Row) -> str | None:
     return f"{loss:.2%} of this paced load was lost, no more than the sender sent late (after up to {pause:.0f} ms)"
 
 
-REMARKS = (say_who_counted, say_nothing_forwarded, say_rewritten, say_duplicates, say_queues, say_paced_loss)
+def say_not_reached(row: Row) -> str | None:
+    """Where TG and DUT share a CPU the DUT's work may keep a load from being reached: what was offered counts."""
+    share, asked, offered = offered_share(row), number(row, "rate_requested_pps"), number(row, "offered_pps")
+    if share is None or share >= OFFERED_SHARE or asked is None or offered is None:
+        return None
+    return f"the load was not reached: {_rate(offered)} were offered, {share:.1%} of the {_rate(asked)} asked for"
+
+
+def say_late_sender(row: Row) -> str | None:
+    late = late_quantiles(row)
+    return f"the sender was late: {_lateness(row, late[0])}" if late else None
+
+
+def say_paused(row: Row) -> str | None:
+    """At maximum load a rate is too low by the time in which nothing was sent."""
+    window, longest = number(row, "window_s"), number(row, "tx_pause_ms")
+    paused = number(row, "tx_paused_ms")
+    if number(row, "rate_requested_pps") is not None or not window or longest is None:
+        return None
+    still = longest if paused is None else paused  # older generators know the longest pause only
+    if still / 1e3 < PAUSE_SHARE * window:
+        return None
+    return f"the sender stood still for {still:.0f} ms of {1e3 * window:.0f}{_throttled(row, longest)}"
+
+
+def _throttled(row: Row, longest_ms: float) -> str:
+    runtime = number(row, "rt_runtime_us")
+    policy = text(row, "sched_policy") or ""
+    if runtime is None or runtime < 0 or not policy.startswith("SCHED_FIFO"):
+        return ""
+    rest_ms = (1e6 - runtime) / 1e3
+    if not 0.5 * rest_ms <= longest_ms <= 2 * rest_ms:
+        return ""
+    return f", as real-time throttling has it ({runtime / 1e3:.0f} ms of each second; see `xdplab doctor`)"
+
+
+def say_unsteady(row: Row) -> str | None:
+    change, kind = number(row, "rate_change"), text(row, "rate_change_kind")
+    return f"the rate was not steady: a {kind} of {change:+.0%} within the window" if change else None
+
+
+def say_drained(row: Row) -> str | None:
+    """Only the TG counts as the window ends; the DUT's counts hold what drained from its rings after it."""
+    entries, queues, done = number(row, "rx_ring_entries"), number(row, "queues"), forwarded(row)
+    if returns_frames(row) or not entries or not queues or not done or (loss_share(row) or 0.0) <= LOSS_FLOOR:
+        return None
+    return f"up to {entries * queues / done:.2%} of the frames counted drained from rings after the window"
+
+
+def say_refused(row: Row) -> str | None:
+    policy = text(row, "sched_policy") or ""
+    return f"the sender got no real-time priority: {policy}" if "refused" in policy else None
+
+
+def say_stolen(row: Row) -> str | None:
+    stolen, window = number(row, "host_steal_cores"), number(row, "window_s")
+    if stolen is None or not window or stolen <= max(STEAL_CORES, TICKS_S / window):
+        return None
+    return f"the hypervisor took {stolen:.2f} CPUs away"
+
+
+def other_work(row: Row) -> bool:
+    """True where something else kept more of the CPUs busy than the window's own CPU time explains."""
+    other, own, window = number(row, "other_busy_cores"), number(row, "tx_busy_cores"), number(row, "window_s")
+    if other is None or not own or not window:
+        return False
+    return other > max(OTHER_SHARE * own, TICKS_S / window)
+
+
+def say_other_work(row: Row) -> str | None:
+    return f"other work kept {number(row, 'other_busy_cores'):.1f} CPUs busy" if other_work(row) else None
+
+
+def say_slow_clock(row: Row) -> str | None:
+    source = text(row, "clocksource")
+    known = source is None or source in FAST_CLOCKS
+    return None if known else f"time stamps come from the clock source {source}: each takes long to read"
+
+
+def say_absent_counters(row: Row) -> str | None:
+    absent = text(row, "absent_counters")
+    return f"asked for and not there: {absent}" if absent else None
+
+
+REMARKS = (
+    say_who_counted,
+    say_nothing_forwarded,
+    say_rewritten,
+    say_duplicates,
+    say_queues,
+    say_not_reached,
+    say_paced_loss,
+    say_late_sender,
+    say_paused,
+    say_unsteady,
+    say_drained,
+    say_refused,
+    say_stolen,
+    say_other_work,
+    say_slow_clock,
+    say_absent_counters,
+)
 
 
 # --- what limited a valid trial: the first that holds ---

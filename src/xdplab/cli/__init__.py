@@ -5,13 +5,15 @@ from __future__ import annotations
 import importlib
 import signal
 import sys
+import warnings
 from keyword import iskeyword
 from types import FrameType
+from typing import TextIO
 
 import click
 
-from xdplab.cli.common import fail
-from xdplab.errors import ResultsError, XdplabError
+from xdplab.cli.common import errors, fail
+from xdplab.errors import ResultsError, ResultsWarning, XdplabError
 from xdplab.run.disk import is_of_the_disk, reason
 
 INTERRUPTED = 130
@@ -27,6 +29,7 @@ VERBS = {
     "status": "run",
     "restore": "restore",
     "search": "search",
+    "tables": "figures",
     "figures": "figures",
     "compare": "figures",
     "audit": "figures",
@@ -66,10 +69,30 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
     raise KeyboardInterrupt
 
 
+def _warn(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,
+    line: str | None = None,
+) -> None:
+    """What a reader must know is one line; a warning of a library is shown as Python does."""
+    if issubclass(category, ResultsWarning):
+        errors.print(f"xdplab: {message}", markup=False, highlight=False, soft_wrap=True)
+    else:
+        _PYTHONS_OWN(message, category, filename, lineno, file, line)
+
+
+_PYTHONS_OWN = warnings.showwarning
+
+
 def main() -> None:
     """Entry point: an expected failure is one line and its own exit code; Ctrl-C and SIGTERM clean up and end 130."""
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _interrupt)
+    warnings.showwarning = _warn
+    warnings.simplefilter("once", ResultsWarning)
     try:
         result = cli.main(standalone_mode=False)
     except XdplabError as error:

@@ -49,6 +49,8 @@ def go_on(run: StudyRun[R, P], *, as_json: bool = False) -> int:
     state = run.state
     if state.owed:
         state = run.execute(silent() if as_json else observer_for(console))
+    else:
+        run.complete()
     if as_json:
         run.draw()
         click.echo(run.table().to_json(orient="records"))

@@ -10,7 +10,7 @@ import click
 from xdplab.cli.common import console, parse_only, show
 from xdplab.cli.run import PLAN_OR_NAME, find_plan
 from xdplab.labs import default_arrangement
-from xdplab.plan import Plan, estimate_s, load_plan
+from xdplab.plan import Plan, estimate_s, load_plan, reference
 from xdplab.studies.traffic.planned import plan_trials
 
 
@@ -19,12 +19,18 @@ from xdplab.studies.traffic.planned import plan_trials
 @click.option("--dry-run", is_flag=True, help="List every trial in its order.")
 @click.option("--only", metavar="FACTOR=VALUE,…", help="As for `run`.")
 @click.option("--schema", is_flag=True, help="Print the JSON schema of a plan file.")
+@click.option("--factors", is_flag=True, help="Print every factor: values, default, unit, meaning (Markdown).")
 @click.option("--json", "as_json", is_flag=True, help="For a script.")
 @click.pass_obj
-def plan(lab_name: str | None, plan: str, dry_run: bool, only: str | None, schema: bool, as_json: bool) -> None:
+def plan(
+    lab_name: str | None, plan: str, dry_run: bool, only: str | None, schema: bool, factors: bool, as_json: bool
+) -> None:
     """Show the points of PLAN, its blocks, and the time it will take."""
     if schema:
         click.echo(json.dumps(Plan.model_json_schema(), indent=1))
+        return
+    if factors:
+        click.echo(reference.table())
         return
     chosen = load_plan(find_plan(plan))
     trials = plan_trials(chosen, default_arrangement(lab_name or chosen.lab), parse_only(only))

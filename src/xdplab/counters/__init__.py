@@ -1,7 +1,7 @@
 """Counters of both hosts: read at rest around the window, recorded through it, derived from the files they leave."""
 
 from xdplab.counters.cpu import Interval
-from xdplab.counters.derive import DERIVED, derive, derive_from_directory, intervals
+from xdplab.counters.derive import DERIVED, derive, derive_from_directory, intervals, unreadable
 from xdplab.counters.probe import Probe, Recording, install
 from xdplab.counters.table import COLLECTORS, RECORDERS
 from xdplab.counters.value import Value, jain_index
@@ -19,4 +19,5 @@ __all__ = [
     "install",
     "intervals",
     "jain_index",
+    "unreadable",
 ]

@@ -17,20 +17,42 @@ from xdplab.counters.value import Absent, difference
 from xdplab.formats.procstat import CpuTicks
 from xdplab.formats.sar import CpuLoad, SarSample
 
-FIELDS: dict[str, Callable[[CpuTicks], int]] = {"busy": lambda cpu: cpu.busy, "softirq": lambda cpu: cpu.softirq}
+FIELDS: dict[str, Callable[[CpuTicks], int]] = {
+    "busy": lambda cpu: cpu.busy,
+    "softirq": lambda cpu: cpu.softirq,
+    "steal": lambda cpu: cpu.steal,
+}
+AT_WORK = 0.5
+"""Of the busiest CPU's share: a CPU of the DUT that was as busy did a part of its work."""
+
+IDLE = 0.05
 
 
 def share_by_cpu(readings: Readings, scope: Scope, kind: str) -> tuple[float, ...]:
-    """Return the share (0 to 1) of its time that each CPU of ``scope`` was `busy` or in `softirq`."""
-    before, after = ({row.cpu: row for row in rows} for rows in _bounds(readings, scope.machine))
-    if before.keys() != after.keys():
-        raise Absent("CPUs came or went in the window")
-    return tuple(_share(before[cpu], after[cpu], kind) for cpu in sorted(before) if readings.chosen(scope, cpu))
+    """Return the share (0 to 1) of its time that each CPU of ``scope`` was `busy`, in `softirq`, or had `steal`."""
+    shares = _shares(_bounds(readings, scope.machine), kind)
+    return tuple(share for cpu, share in shares.items() if readings.chosen(scope, cpu))
 
 
 def cores(readings: Readings, scope: Scope, kind: str) -> float:
-    """Return how many CPUs of ``scope`` were `busy` or in `softirq` on average."""
+    """Return how many CPUs of ``scope`` were `busy`, in `softirq`, or had `steal` on average."""
     return sum(share_by_cpu(readings, scope, kind))
+
+
+def at_work(readings: Readings) -> int:
+    """Return how many of the CPUs that may do the DUT's work did some, by their busy time.
+
+    A window too short for samples inside it is judged by the readings around it: what lies beside it is idle for all.
+    """
+    try:
+        bounds = _bounds(readings, "dut")
+    except Absent:
+        bounds = readings.procstat("dut", "before"), readings.procstat("dut", "after")
+    shares = [share for cpu, share in _shares(bounds, "busy").items() if cpu in readings.working]
+    busiest = max(shares, default=0.0)
+    if busiest < IDLE:
+        raise Absent("no CPU that may do the DUT's work was busy")
+    return sum(share >= AT_WORK * busiest for share in shares)
 
 
 def source(readings: Readings, role: Role) -> str:
@@ -50,10 +72,18 @@ def _bounds(readings: Readings, role: Role) -> tuple[tuple[CpuTicks, ...], tuple
     return readings.procstat(role, "before"), readings.procstat(role, "after")
 
 
+def _shares(bounds: tuple[tuple[CpuTicks, ...], tuple[CpuTicks, ...]], kind: str) -> dict[int, float]:
+    before, after = ({row.cpu: row for row in rows} for rows in bounds)
+    if before.keys() != after.keys():
+        raise Absent("CPUs came or went in the window")
+    return {cpu: _share(before[cpu], after[cpu], kind) for cpu in sorted(before)}
+
+
 def _share(before: CpuTicks, after: CpuTicks, kind: str) -> float:
     busy = difference(before.busy, after.busy)
     # proc(5): iowait may go back; a CPU that idles is what it means by that.
-    total = busy + difference(before.idle, after.idle) + max(after.iowait - before.iowait, 0)
+    idle = difference(before.idle, after.idle) + max(after.iowait - before.iowait, 0)
+    total = busy + idle + difference(before.steal, after.steal)
     if total == 0:
         raise Absent("no tick passed in the window")
     return difference(FIELDS[kind](before), FIELDS[kind](after)) / total

@@ -14,8 +14,9 @@ from pathlib import Path
 
 from xdplab.counters import cpu, packets
 from xdplab.counters.readings import Readings, Scope
-from xdplab.counters.table import Role
+from xdplab.counters.table import COLLECTORS, Collector, Role, When, snapshot_file
 from xdplab.counters.value import Absent, Measured, Value, jain_index
+from xdplab.errors import FormatError
 
 DUT_CPUS, TG_CPUS, ALL_CPUS = Scope("dut", "dut"), Scope("tg", "tg"), Scope("dut", None)
 SHARED = "TG and DUT share CPUs: see the host_ columns"
@@ -79,6 +80,7 @@ def _machine_rows(prefix: str, scope: Scope) -> list[Derived]:
     rows: dict[str, Callable[[Readings], Measured]] = {
         f"{cpu_prefix}busy_cores": partial(cpu.cores, scope=scope, kind="busy"),
         f"{cpu_prefix}softirq_cores": partial(cpu.cores, scope=scope, kind="softirq"),
+        f"{cpu_prefix}steal_cores": partial(cpu.cores, scope=scope, kind="steal"),
         f"{cpu_prefix}busy_by_cpu": partial(cpu.share_by_cpu, scope=scope, kind="busy"),
         f"{cpu_prefix}softirq_by_cpu": partial(cpu.share_by_cpu, scope=scope, kind="softirq"),
         f"{cpu_prefix}sar_busy_cores": partial(cpu.sar_cores, scope=scope, kind="busy"),
@@ -99,6 +101,8 @@ DERIVED = (
     Derived("evenness", lambda readings: jain_index(packets.rx_by_queue(readings, "dut"))),
     Derived("tg_rx_by_queue", partial(packets.rx_by_queue, role="tg")),
     Derived("cpu_source", partial(cpu.source, role="dut")),
+    Derived("dut_cpus", cpu.at_work),
+    Derived("absent_counters", lambda readings: _absent_counters(readings)),
     *_interface_rows("dut"),
     *_interface_rows("tg"),
     *_machine_rows("", DUT_CPUS),
@@ -113,11 +117,12 @@ def derive(
     shared: bool,
     dut_cpus: Collection[int] | None = None,
     tg_cpus: Collection[int] | None = None,
+    working: Collection[int] = (),
 ) -> dict[str, Value]:
     """Return every value that ``files`` (before, after, recorded: names as in a run's `counters/`) give.
 
     ``mode`` says which count of the DUT makes the verdict; ``shared`` that TG and DUT share CPUs. A role with CPUs of
-    its own on a shared machine names them. The user's metrics come as `metric_NAME`.
+    its own on a shared machine names them; ``working`` may do the DUT's work. The user's metrics come as `metric_NAME`.
     """
     cpus: dict[Role, Collection[int]] = {}
     if dut_cpus is not None:
@@ -125,7 +130,7 @@ def derive(
     if tg_cpus is not None:
         cpus["tg"] = tg_cpus
     merged = {name: data for mapping in files for name, data in mapping.items()}
-    readings = Readings(merged, mode, shared, cpus)
+    readings = Readings(merged, mode, shared, cpus, working)
     rows = [*DERIVED, *_perf_rows(readings), *_metric_rows(merged)]
     return {row.name: row.value(readings) for row in rows}
 
@@ -137,10 +142,36 @@ def derive_from_directory(
     shared: bool,
     dut_cpus: Collection[int] | None = None,
     tg_cpus: Collection[int] | None = None,
+    working: Collection[int] = (),
 ) -> dict[str, Value]:
     """Return `derive` of the files in ``path``, an attempt's `counters/`; an absent folder gives absent values."""
     files = {entry.name: entry.read_bytes() for entry in sorted(path.glob("*")) if entry.is_file()}
-    return derive(files, mode=mode, shared=shared, dut_cpus=dut_cpus, tg_cpus=tg_cpus)
+    return derive(files, mode=mode, shared=shared, dut_cpus=dut_cpus, tg_cpus=tg_cpus, working=working)
+
+
+def unreadable(path: Path) -> str | None:
+    """Return which readings of the DUT in ``path`` are not there or not whole; None where all are.
+
+    A tool that failed has left its words in place of its output: that is an answer too, unless it is empty.
+    """
+    found = (_unreadable(path, row, when) for row in COLLECTORS for when in ("before", "after"))
+    return "; ".join(words for words in found if words) or None
+
+
+def _unreadable(path: Path, row: Collector, when: When) -> str | None:
+    names = [snapshot_file("dut", row.name, when, extension) for extension in (row.extension, "err")]
+    there = {name: (path / name).read_bytes() for name in names if (path / name).is_file()}
+    if not there:
+        return f"{names[0]} is missing"
+    (name, data), *_ = there.items()
+    if not data.strip():
+        return f"{name} is empty"
+    try:
+        if name == names[0]:
+            row.parser(data)
+    except FormatError as error:
+        return f"{name}: {error.message}"
+    return None
 
 
 def intervals(*files: Mapping[str, bytes], role: Role = "dut") -> list[cpu.Interval]:
@@ -172,7 +203,8 @@ def _perf_rows(readings: Readings) -> list[Derived]:
 def _perf_sum(readings: Readings, event: str, scope: Scope) -> float:
     counts = [count for count in readings.perf("dut") if count.event == event]
     if not counts:
-        raise Absent(f"perf was not asked for {event}")
+        asked = event in readings.perf_events("dut")
+        raise Absent(f"perf printed no count of {event}" if asked else f"perf was not asked for {event}")
     if readings.own_cpus(scope) is not None and any(count.cpu is None for count in counts):
         raise Absent("perf summed over all CPUs, the DUT has some of them only")
     chosen = [count for count in counts if count.cpu is None or readings.chosen(scope, count.cpu)]
@@ -189,6 +221,26 @@ def _ipc(readings: Readings, scope: Scope) -> float:
     if cycles == 0:
         raise Absent("no cycle was counted")
     return _perf_sum(readings, "instructions", scope) / cycles
+
+
+def _absent_counters(readings: Readings) -> str:
+    """Return what was asked for on the DUT's machine and is not there, with the reason; alike ones told once."""
+    asked: dict[str, Callable[[], object]] = {}
+    if readings.was_asked("dut", "perf"):
+        events = readings.perf_events("dut")
+        asked |= {event: partial(_perf_sum, readings, event=event, scope=ALL_CPUS) for event in events}
+    if readings.was_asked("dut", "sar"):
+        asked["sar"] = partial(readings.sar, "dut")
+    asked |= {row.name.removeprefix("metric_"): partial(row.compute, readings) for row in _metric_rows(readings.files)}
+    names_by_reason: dict[str, list[str]] = {}
+    for name, read in asked.items():
+        try:
+            read()
+        except Absent as absent:
+            names_by_reason.setdefault(str(absent).replace(f"perf: {name} ", "perf says "), []).append(name)
+    if not names_by_reason:
+        raise Absent("every counter that was asked for is there")
+    return "; ".join(f"{', '.join(names)} ({reason})" for reason, names in names_by_reason.items())
 
 
 def _slug(event: str) -> str:

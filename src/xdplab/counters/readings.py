@@ -12,7 +12,7 @@ from xdplab.counters.table import Role, When, collector, record_file, recorder, 
 from xdplab.counters.value import Absent
 from xdplab.errors import FormatError
 from xdplab.formats.iplink import Link
-from xdplab.formats.perf import PerfCount, require_system_wide, target_of_argv
+from xdplab.formats.perf import PerfCount, events_of_argv, require_system_wide, target_of_argv
 from xdplab.formats.procstat import CpuTicks
 from xdplab.formats.sar import SarSample
 from xdplab.formats.softnet import SoftnetCpu
@@ -33,6 +33,7 @@ class Readings:
     """What was read, and how the point was measured: all that a derived value may use.
 
     ``cpus`` names the CPUs of a role where it has some of its machine's only; a role that is not in it has all.
+    ``working`` are those that may do the DUT's work.
     Every method raises Absent where there is nothing, with the tool's own words if it had any.
     """
 
@@ -40,6 +41,7 @@ class Readings:
     mode: str
     shared: bool
     cpus: Mapping[Role, Collection[int]] = field(default_factory=dict)
+    working: Collection[int] = ()
     _parsed: dict[str, object] = field(default_factory=dict, repr=False)
 
     def link(self, role: Role, when: When) -> Link:
@@ -63,8 +65,19 @@ class Readings:
     def perf(self, role: Role) -> tuple[PerfCount, ...]:
         """Return perf's counts, once its recorded argument vector has shown that it counted whole CPUs."""
         counts = cast("tuple[PerfCount, ...]", self._record(role, "perf", recorder("perf").parser))
-        self._parse(record_file(role, "perf", "run.json"), _require_whole_cpus)
+        try:
+            require_system_wide(target_of_argv(self._perf_argv(role)))
+        except FormatError as error:
+            raise Absent(f"{record_file(role, 'perf', 'run.json')}: {error.message}") from error
         return counts
+
+    def perf_events(self, role: Role) -> tuple[str, ...]:
+        """Return the events that perf was asked for."""
+        return events_of_argv(self._perf_argv(role))
+
+    def was_asked(self, role: Role, recorder_name: str) -> bool:
+        """Whether that recorder was to record, and be it that it could not."""
+        return record_file(role, recorder_name, "run.json") in self.files
 
     def text(self, name: str) -> str:
         """Return a file as text."""
@@ -78,6 +91,9 @@ class Readings:
     def own_cpus(self, scope: Scope) -> Collection[int] | None:
         """Return the CPUs that the scope is restricted to, or None where it has all of its machine."""
         return None if scope.owner is None else self.cpus.get(scope.owner)
+
+    def _perf_argv(self, role: Role) -> list[str]:
+        return self._parse(record_file(role, "perf", "run.json"), _argv)
 
     def _snapshot(self, role: Role, name: str, when: When) -> object:
         row = collector(name)
@@ -106,10 +122,9 @@ class Readings:
         return cast("T", self._parsed[name])
 
 
-def _require_whole_cpus(data: bytes) -> bool:
+def _argv(data: bytes) -> list[str]:
+    """Return the argument vector in a `run.json`. Raises FormatError where there is none."""
     try:
-        argv = [str(word) for word in json.loads(data)["argv"]]
+        return [str(word) for word in json.loads(data)["argv"]]
     except (ValueError, KeyError, TypeError) as error:
         raise FormatError(f"no recorded argument vector: {error}") from error
-    require_system_wide(target_of_argv(argv))
-    return True

@@ -10,13 +10,14 @@ packets=/sys/class/net/$1/statistics
     exit 1
 }
 notes=$(mktemp "$(dirname "$0")/samples.XXXXXX") || exit 1
-trap 'rm -f "$notes"' EXIT
-trap 'exit 1' HUP INT TERM
 
 while :; do
     grep -h '^cpu[0-9]\|^[0-9]' /proc/uptime "$packets/rx_packets" "$packets/tx_packets" /proc/stat
     sleep "$2"
 done >"$notes" 2>/dev/null </dev/null &
+# After the fork: a child that has not yet put its parent's traps aside loses a signal that comes then, and stays.
+trap 'rm -f "$notes"' EXIT
+trap 'exit 1' HUP INT TERM
 
 read -r word && echo "$word"
 cat >/dev/null

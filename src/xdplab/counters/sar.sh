@@ -3,18 +3,21 @@
 # sar.sh: let sar's collector write one sample a second to a file until standard input ends; then print it as JSON.
 
 export LC_ALL=C
-PATH=$PATH:/usr/lib/sysstat:/usr/lib64/sa:/usr/lib/sa # Debian, Fedora, Arch: sadc is on nobody's PATH
+# The collector is on no PATH, and each distribution has it elsewhere, Debian 12 and 13 too. sar knows where its own is.
+collector() {
+    sar=$(command -v sar) && command -v sadf >/dev/null || return
+    command -v sadc || grep -aom1 '/[[:alnum:]/_.-]*/sadc' "$sar"
+}
+
+sadc=$(collector) && [ -x "$sadc" ] || {
+    echo "sysstat's ${sadc:-sar, sadf or sadc}: not found" >&2
+    exit 127
+}
 record=$(mktemp -d "$(dirname "$0")/sar.XXXXXX") || exit 1
+"$sadc" -S XALL 1 "$record/sar" </dev/null >/dev/null 2>"$record/errors" &
+# After the fork: a child that has not yet put its parent's traps aside loses a signal that comes then, and stays.
 trap 'rm -rf "$record"' EXIT
 trap 'exit 1' HUP INT TERM
-
-for tool in sadc sadf; do
-    command -v "$tool" >/dev/null || {
-        echo "$tool: not found" >&2
-        exit 127
-    }
-done
-sadc -S XALL 1 "$record/sar" </dev/null >/dev/null 2>"$record/errors" &
 
 read -r word && echo "$word"
 cat >/dev/null

@@ -96,10 +96,11 @@ class QueueStats:
 
 @dataclass(frozen=True)
 class Stats:
-    """All queues, and the frames that came by queues without a socket (dropped)."""
+    """All queues, the frames that came by queues without a socket (dropped), and the application's CPU time."""
 
     queues: tuple[QueueStats, ...]
     unbound_packets: int
+    cpu_ns: int
 
     def total(self, name: str) -> int:
         """Return one counter's sum over the queues."""

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pandas as pd
 
+from xdplab.analysis.intervals import MixedPointsError
 from xdplab.figures.catalogue import CATALOGUE, entry_named, prepared
 from xdplab.figures.factors import FACTORS, MAX_HUES, NEVER_MIXED, FigureError, Layout, levels
 from xdplab.figures.marks import View
@@ -75,7 +76,10 @@ def _view(name: str, request: Request, rows: pd.DataFrame) -> View | str:
     shown = believable(rows, request.value)
     if layout.hue and len(shown[list(layout.hue)].drop_duplicates()) > MAX_HUES:
         return f"more than {MAX_HUES} levels of {' and '.join(layout.hue)}: choose with where="
-    return entry_named(name).build(Request(name, rows, layout, request.value))
+    try:
+        return entry_named(name).build(Request(name, rows, layout, request.value))
+    except MixedPointsError as error:
+        return str(error)
 
 
 def split(

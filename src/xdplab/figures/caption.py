@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 import pandas as pd
 
+from xdplab.analysis.cost_rules import unequal_work
 from xdplab.analysis.series import same_reason
-from xdplab.figures.factors import ARRANGEMENTS, FACTORS, levels
+from xdplab.figures.factors import FACTORS, levels
 
 VIRTUAL = ("netns", "vm")
-HELD = ("mode", "program_name", "working_set_bytes", "queues", "frame_bytes", "accesses", "flows", "load", "xsk_attach")
 REASON_CHARS, MOST_REASONS = 80, 3
 
 
@@ -22,7 +22,7 @@ def lab_words(lab: str) -> str:
 
 def _lab(trials: pd.DataFrame) -> str:
     parts = [" and ".join(lab_words(str(lab)) for lab in levels(trials, "lab"))]
-    parts += [" and ".join(ARRANGEMENTS.get(str(v), str(v)) for v in levels(trials, "arrangement"))]
+    parts += [" and ".join(FACTORS["arrangement"].words(v) for v in levels(trials, "arrangement"))]
     engines, kernels = levels(trials, "engine"), levels(trials, "kernel")
     parts += ["engine " + " and ".join(map(str, engines))] if engines else []
     parts += ["Linux " + " and ".join(map(str, kernels))] if kernels else []
@@ -35,17 +35,17 @@ def _repetitions(marks: pd.DataFrame, interval: str) -> str:
         return ""
     low, high = int(counts.min()), int(counts.max())
     words = f"n = {low} repetition{'s' if low > 1 else ''}" if low == high else f"n = {low} to {high} repetitions"
-    if high < 2:
+    if high < 2 or (interval and marks["low"].isna().all()):
         return f"{words}, no interval"
     return f"{words}, error bars: {interval}" if interval else words
 
 
 def _held(shown: pd.DataFrame, used: Sequence[str]) -> str:
     words = []
-    for name in HELD:
-        found = levels(shown, name) if name in shown and name not in used else []
-        if len(found) == 1:
-            words.append("maximum load" if found[0] == "max" else FACTORS[name].full(str(found[0])))
+    for name, factor in FACTORS.items():
+        found = levels(shown, name) if name in shown and name not in used and factor.caption != "own" else []
+        if len(found) == 1 and (factor.caption == "always" or str(found[0]) != factor.level):
+            words.append(factor.words(found[0]))
     return ", ".join(words)
 
 
@@ -57,7 +57,7 @@ def _reasons(rows: pd.DataFrame, verdict: str) -> list[str]:
     for _, group in chosen.groupby(keys, dropna=False, sort=False):
         count, words = group["point_id"].nunique(), str(group["reason"].iloc[0])
         words = words if len(words) <= REASON_CHARS else words[: REASON_CHARS - 1].rstrip(" :;,.") + " …"
-        mode = FACTORS["mode"].full(str(group["mode"].iloc[0]))
+        mode = FACTORS["mode"].words(group["mode"].iloc[0])
         phrases.append(f"{mode} ({count} point{'s' if count > 1 else ''}): {words}")
     more = len(phrases) - MOST_REASONS
     return phrases[:MOST_REASONS] + ([f"and {more} more in trials.parquet"] if more > 0 else [])
@@ -78,6 +78,12 @@ def _few_cpus(shown: pd.DataFrame) -> str:
     return f"More queues than the {cpus} CPU{'s' if cpus > 1 else ''} at work show the mechanism, not the scaling."
 
 
+def _unequal_work(shown: pd.DataFrame) -> str:
+    """Modes side by side whose accesses are not the same to the machine."""
+    phrases = unequal_work(shown) if {"access_loads", "accesses"} <= set(shown) else []
+    return f"Not the same work: {'; '.join(phrases)}." if phrases else ""
+
+
 def caption(
     trials: pd.DataFrame, marks: pd.DataFrame, used: Sequence[str], *more: str, interval: str = "95 % t interval"
 ) -> tuple[str, ...]:
@@ -87,5 +93,5 @@ def caption(
     """
     shown = trials[trials["verdict"].isin(["valid", "invalid"]).fillna(False).astype(bool)]
     first = "; ".join(part for part in (_lab(shown), _held(shown, used), _repetitions(marks, interval)) if part)
-    parts = (f"{first}.", *more, _few_cpus(shown), *_not_shown(trials))
+    parts = (f"{first}.", *more, _few_cpus(shown), _unequal_work(shown), *_not_shown(trials))
     return tuple(part for part in parts if part)

@@ -71,13 +71,7 @@ def _throughput(trials: pd.DataFrame, value: str | None) -> tuple[pd.DataFrame, 
 def _baseline(trials: pd.DataFrame, value: str | None) -> tuple[pd.DataFrame, str]:
     value = value or "forwarded_pps"
     rows = only(_at_max(trials), _at_max(trials)["accesses"].eq(0), "N = 0 was not measured")
-    return need(_without_program(rows), value, f"no trial of N = 0 has {value}"), value
-
-
-def _without_program(zeros: pd.DataFrame) -> pd.DataFrame:
-    """N = 0 does no access: whichever program it belongs to, the code is the same."""
-    program = ("program_name", "form", "map_type", "working_set_bytes")
-    return zeros.astype(dict.fromkeys(program, "object")).assign(**dict.fromkeys(program, None))
+    return need(rows, value, f"no trial of N = 0 has {value}"), value
 
 
 def _at_max(trials: pd.DataFrame) -> pd.DataFrame:
@@ -141,11 +135,11 @@ def _counters(trials: pd.DataFrame, value: str | None) -> tuple[pd.DataFrame, st
 
 
 def _evenness(trials: pd.DataFrame, value: str | None) -> tuple[pd.DataFrame, str]:
-    """The least N shows the steering best; which program ran then makes no difference."""
+    """The least N shows the steering best."""
     several = only(trials, trials["queues"].gt(1), "only one queue was used")
     least = several["accesses"].min()
     rows = several if pd.isna(least) else several[several["accesses"].eq(least).fillna(False).astype(bool)]
-    queues = views_traffic.melted_queues(_without_program(rows) if least == 0 else rows)
+    queues = views_traffic.melted_queues(rows)
     return need(queues, "queue_share", "frames by queue were not counted"), "queue_share"
 
 
@@ -200,7 +194,7 @@ def entry_named(name: str) -> Entry:
 def chosen(trials: pd.DataFrame, where: Mapping[str, object] | None) -> pd.DataFrame:
     """Return the rows where each named column has the value, or one of the values, asked for. Raises FigureError."""
     for word, wanted in (where or {}).items():
-        name = ALIASES.get(word, word)
+        name = word if word in trials else ALIASES.get(word, word)
         if name not in trials:
             raise FigureError(f"where: no column {word!r}", remedy=f"for example {', '.join(FACTORS)}")
         wanted_all = list(wanted) if isinstance(wanted, list | tuple | set) else [wanted]

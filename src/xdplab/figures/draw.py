@@ -76,15 +76,17 @@ def draw(view: View, style: str | Style = "paper-1col") -> Axes | Panels:
         axes = _grid(len(panels), style, look)
         titles = {panel: "\n".join(wrap(panel, _panel_width(axes.shape[1], style), style.font_pt)) for panel in panels}
         hues = kinds.paint(_order(look.hues, marks["hue"]), look.palette)
+        cut = False
         for ax, panel in zip(axes.flat, panels, strict=False):
             own = marks[marks["panel"].fillna("") == panel]
             _panel(ax, own, panel, look, hues, _places(marks if look.share_x else own, look))
             _scale_y(ax, marks if look.share_y else own, look)
+            cut |= kinds.mark_cut_intervals(ax)
             if panel:
                 ax.set_title(titles[panel])
         sheet = axes.flat[0].figure
         label_axes(sheet, axes, look.x_label, look.y_label, style)
-        place_legend(sheet, kinds.legend_entries(marks, look, hues), look.hue_title, style)
+        place_legend(sheet, kinds.legend_entries(marks, look, hues, cut=cut), look.hue_title, style)
         place_caption(sheet, look.caption, style)
         settle(sheet, list(axes.flat)[: len(panels)], categorical=look.x_scale == "category")
     return axes.view(Panels) if axes.size > 1 else axes.flat[0]

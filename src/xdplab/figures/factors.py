@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import pandas as pd
 
 from xdplab.errors import XdplabError
-
-Label = Callable[[str], str]
+from xdplab.plan import factors as table
+from xdplab.plan.factors import Factor
 
 
 class FigureError(XdplabError):
@@ -22,73 +23,22 @@ class NotApplicableError(FigureError):
     """These trials hold nothing for this figure."""
 
 
-def _bytes(value: str) -> str:
-    count = int(value)
-    for unit, size in (("MiB", 1 << 20), ("KiB", 1 << 10)):
-        if count >= size and count % size == 0:
-            return f"{count // size} {unit}"
-    return f"{count} B"
-
-
-def _words(table: Mapping[str, str]) -> Label:
-    return lambda value: table.get(value, value)
-
-
-MODES = {"native": "native", "generic": "generic", "af_xdp": "AF_XDP", "offload": "offload"}
-ARRANGEMENTS = {"shared": "TG and DUT share CPUs", "split": "TG and DUT on own CPUs", "hosts": "two hosts"}
-
-
-@dataclass(frozen=True)
-class Factor:
-    """``short`` labels a legend entry below ``title``; ``full`` stands alone, as on a panel or in a caption."""
-
-    name: str
-    title: str
-    short: Label
-    full: Label
-
-
-def _plural(word: str) -> Label:
-    return lambda value: f"{value} {word}" + ("" if value == "1" else "s")
-
-
+# Factors of the trials, and those that a view makes of their columns.
 FACTORS: dict[str, Factor] = {
-    factor.name: factor
-    for factor in (
-        Factor("mode", "mode", _words(MODES), _words(MODES)),
-        Factor("program_name", "program", lambda v: v.replace("-", " "), lambda v: v.replace("-", " ")),
-        Factor("queues", "queues", str, _plural("queue")),
-        Factor("frame_bytes", "frame size", lambda v: f"{v} B", lambda v: f"{v} B frames"),
-        Factor("working_set_bytes", "working set", _bytes, lambda v: f"{_bytes(v)} working set"),
-        Factor("accesses", "accesses N", str, lambda v: f"N = {v}"),
-        Factor("load", "load", str, lambda v: f"load {v}"),
-        Factor("quantile", "quantile", str, str),
-        Factor("counter", "counter", str, str),
-        Factor("xsk_attach", "AF_XDP attach", str, lambda v: f"AF_XDP on {v}"),
-        Factor("xsk_bind", "AF_XDP bind", str, lambda v: f"AF_XDP {v}"),
-        Factor("form", "form", str, lambda v: f"form {v}"),
-        Factor("map_type", "map", str, str),
-        Factor("action", "action", str, lambda v: f"action {v}"),
-        Factor("flows", "flows", str, _plural("flow")),
-        Factor("dst_ip_stride", "address stride", str, lambda v: f"address stride {v}"),
-        Factor("dst_port", "UDP port", str, lambda v: f"UDP port {v}"),
-        Factor("engine", "engine", str, lambda v: f"engine {v}"),
-        Factor("arrangement", "arrangement", _words(ARRANGEMENTS), _words(ARRANGEMENTS)),
-        Factor("lab", "lab", str, lambda v: f"lab {v}"),
-        Factor("kernel", "kernel", str, lambda v: f"Linux {v}"),
-    )
-}
+    factor.column: factor for factor in table.FACTORS if "hue" in factor.uses or "panel" in factor.uses
+} | {name: Factor(name, "run", "", identity=False, full=str) for name in ("quantile", "counter")}
 ALIASES = {"workload": "program_name", "program": "program_name", "size": "frame_bytes", "N": "accesses"}
-NEVER_MIXED = ("lab", "kernel", "arrangement", "engine")
-ORDERS = {"mode": tuple(MODES), "quantile": ("p50", "p90", "p99", "p99.9")}
+NEVER_MIXED = tuple(column for column, factor in FACTORS.items() if factor.apart)
+ORDERS = {"mode": tuple(table.MODES), "quantile": ("p50", "p90", "p99", "p99.9")}
 MAX_HUES, MAX_PANELS = 8, 9
 
 
-def factor_name(name: str) -> str:
-    """Return the column a reader's word stands for. Raises FigureError for an unknown one."""
+def factor_name(name: str, use: Literal["hue", "panel", "axis"]) -> str:
+    """Return the column a reader's word stands for. Raises FigureError for one that is unknown or has no such use."""
     column = ALIASES.get(name, name)
-    if column not in FACTORS:
-        raise FigureError(f"unknown factor {name!r}", remedy=f"one of {', '.join(FACTORS)}")
+    known = [column for column, factor in FACTORS.items() if use in factor.uses]
+    if column not in known:
+        raise FigureError(f"unknown factor {name!r} for a {use}", remedy=f"one of {', '.join(known)}")
     return column
 
 
@@ -118,9 +68,11 @@ class Layout:
     rest: tuple[str, ...] = ()
 
 
-def _prefer(trials: pd.DataFrame, wanted: str | None, order: Sequence[str], held: Sequence[str]) -> tuple[str, ...]:
+def _prefer(
+    trials: pd.DataFrame, use: Literal["hue", "panel"], wanted: str | None, order: Sequence[str], held: Sequence[str]
+) -> tuple[str, ...]:
     if wanted is not None:
-        return (factor_name(wanted),) if wanted else ()
+        return (factor_name(wanted, use),) if wanted else ()
     free = free_factors(trials, held)
     return next(((name,) for name in order if name in free), ())
 
@@ -129,9 +81,12 @@ def arrange(
     trials: pd.DataFrame, x: str, hue: str | None, panel: str | None, hues: Sequence[str], panels: Sequence[str]
 ) -> Layout:
     """Choose hue and panel where the reader did not (``""`` means none), by the figure's order of preference."""
-    chosen_panel = _prefer(trials, panel, panels, [x] + ([factor_name(hue)] if hue else []))
-    chosen_hue = _prefer(trials, hue, hues, [x, *chosen_panel])
-    rest = free_factors(trials, list(dict.fromkeys([x, *chosen_hue, *chosen_panel])))
+    chosen_panel = _prefer(trials, "panel", panel, panels, [x] + ([factor_name(hue, "hue")] if hue else []))
+    chosen_hue = _prefer(trials, "hue", hue, hues, [x, *chosen_panel])
+    held = list(dict.fromkeys([x, *chosen_hue, *chosen_panel]))
+    rest: list[str] = []
+    for name in free_factors(trials, held):  # one that another factor of the rest settles needs nothing of its own
+        rest += [name] if name in free_factors(trials, [*held, *rest]) else []
     return Layout(x, chosen_hue, chosen_panel, tuple(rest))
 
 
@@ -177,7 +132,7 @@ def label_column(trials: pd.DataFrame, names: Sequence[str], *, alone: bool) -> 
     full = alone or len(names) > 1
     for name in names:
         factor = FACTORS[name]
-        label = factor.full if full else factor.short
+        label = factor.words if full else factor.short
         words = trials[name].map(lambda v, label=label: "" if pd.isna(v) else label(str(v))).astype("object")
         joint = [f"{a}, {b}" if a and b else a or b for a, b in zip(labels, words, strict=True)]
         labels = pd.Series(joint, index=trials.index, dtype="object")

@@ -11,7 +11,9 @@ import numpy as np
 import pandas as pd
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
+from matplotlib.container import ErrorbarContainer
 from matplotlib.lines import Line2D
+from matplotlib.markers import CARETDOWNBASE, CARETUPBASE
 from matplotlib.patches import Patch
 from numpy.typing import NDArray
 
@@ -20,6 +22,7 @@ from xdplab.figures.marks import Look
 Array = NDArray[np.float64]
 Color = Any
 BAR_VALUE = "bar value"
+CUT = "interval goes on"
 SIDE_BY_SIDE = ("bar", "sample")
 """Kinds whose hues share a place on the axis, each with a width of its own."""
 
@@ -169,6 +172,18 @@ def dots(ax: Axes, x: Array, marks: pd.DataFrame, paint: Paint, slot: tuple[floa
     ax.plot(x, marks["value"].to_numpy(), linestyle="none", marker="o", markersize=size, color=paint.color, zorder=2)
 
 
+def raw(ax: Axes, x: Array, marks: pd.DataFrame, paint: Paint, slot: tuple[float, float], look: Look) -> None:
+    """Each repetition as a small ring, spread a little where there is room beside a bar."""
+    spread = 0.5 * slot[1] * ((np.arange(len(marks)) * 0.618034) % 1.0 - 0.5)
+    size = mpl.rcParams["lines.markersize"] * 0.45
+    color = "0.15" if slot[1] else paint.color
+    values, thin = marks["value"].to_numpy(), mpl.rcParams["lines.linewidth"] * 0.5
+    ax.plot(
+        x + slot[0] + spread, values, linestyle="none", marker="o", markersize=size, markeredgewidth=thin,
+        markeredgecolor=color, markerfacecolor="none", zorder=2.5,
+    )  # fmt: skip
+
+
 def samples(ax: Axes, x: Array, marks: pd.DataFrame, paint: Paint, slot: tuple[float, float], look: Look) -> None:
     """A box of each place's samples (quartiles, median, whiskers to 1.5 times their distance) over every sample."""
     offset, width = slot
@@ -213,11 +228,31 @@ KINDS: dict[str, Callable[[Axes, Array, pd.DataFrame, Paint, tuple[float, float]
     "fit": fit,
     "stack": stack,
     "sample": samples,
+    "raw": raw,
 }
 
 
-def legend_entries(marks: pd.DataFrame, look: Look, hues: dict[str, Paint]) -> list[tuple[Artist, str]]:
-    """Return (handle, words) for the hues, then for each status and kind that the figure shows."""
+def mark_cut_intervals(ax: Axes) -> bool:
+    """Put an arrow head where an interval goes on beyond the axis; return whether any does."""
+    low, high = ax.get_ylim()
+    cut = False
+    for container in ax.containers:
+        for bars in container.lines[2] if isinstance(container, ErrorbarContainer) else ():
+            for (x, bottom), (_, top) in bars.get_segments():
+                for end, beyond, marker in ((low, bottom < low, CARETDOWNBASE), (high, top > high, CARETUPBASE)):
+                    if beyond:
+                        ax.plot(x, end, marker=marker, color=bars.get_color()[0], clip_on=False, zorder=4, gid=CUT)
+                        cut = True
+    return cut
+
+
+def legend_entries(
+    marks: pd.DataFrame, look: Look, hues: dict[str, Paint], *, cut: bool = False
+) -> list[tuple[Artist, str]]:
+    """Return (handle, words) for the hues, then for each status and kind that the figure shows.
+
+    ``cut``: an interval leaves an axis.
+    """
     barred = marks["kind"].isin((*SIDE_BY_SIDE, "stack")).any()
     named = [(hue, paint) for hue, paint in hues.items() if hue]
     entries = [(_handle(paint, bool(barred)), hue) for hue, paint in named]
@@ -227,6 +262,10 @@ def legend_entries(marks: pd.DataFrame, look: Look, hues: dict[str, Paint]) -> l
             entries.append((_status_handle(STATUSES[name], bool(barred)), look.words.get(name, STATUSES[name].words)))
     if look.point_words and marks["kind"].eq("point").any():
         entries.append((_loose("D"), look.point_words))
+    if marks["kind"].eq("raw").any():
+        entries.append((_loose("o", 0.45), "one repetition"))
+    if cut:
+        entries.append((_loose(CARETDOWNBASE), CUT))
     return entries
 
 
@@ -242,5 +281,6 @@ def _status_handle(status: Status, barred: bool) -> Artist:
     return _loose(status.marker)
 
 
-def _loose(marker: str) -> Line2D:
-    return Line2D([], [], color="0.3", linestyle="none", marker=marker, markerfacecolor="white")
+def _loose(marker: Any, size: float = 1.0) -> Line2D:
+    points = mpl.rcParams["lines.markersize"] * size
+    return Line2D([], [], color="0.3", linestyle="none", marker=marker, markerfacecolor="white", markersize=points)

@@ -8,18 +8,18 @@ from typing import Literal
 
 import pandas as pd
 
-from xdplab.analysis.intervals import interval
+from xdplab.analysis.intervals import interval, median_interval, values_of_one_point
 
 COLUMNS = (
     "figure",
     "file",
     "kind",  # bar; line: connected; point, dot: by itself; fit: a model's line; sample: one of those a box is drawn of;
-    # stack: a piece of a bar, from low to value
+    # stack: a piece of a bar, from low to value; raw: one repetition
     "panel",
     "hue",
     "x",
     "value",
-    "low",  # 95 % t interval over repetitions, null for one
+    "low",  # 95 % interval over repetitions, null for one
     "high",
     "n",  # repetitions
     "verdict",
@@ -28,6 +28,7 @@ COLUMNS = (
     "label",  # words beside the mark
 )
 Scale = Literal["category", "linear", "log", "symlog"]
+Middle = Literal["mean", "median"]
 
 
 @dataclass(frozen=True)
@@ -84,19 +85,38 @@ def _limit(limits: pd.Series) -> str | None:
     return next((name for name in order if name in found), None)
 
 
-def collect(labelled: pd.DataFrame, figure: str, kind: str, scale: float = 1.0) -> list[dict[str, object]]:
-    """Return one mark a (panel, hue, x) and validity: mean over the repetitions, with its interval.
+FEW = 10
+"""Below so many repetitions each of them is drawn: an interval of so few says little about their shape."""
+
+
+def collect(
+    labelled: pd.DataFrame, figure: str, kind: str, scale: float = 1.0, *, middle: Middle = "mean"
+) -> list[dict[str, object]]:
+    """Return one mark per (panel, hue, x) and validity: the repetitions' middle with its interval; few also one by one.
 
     ``labelled`` has the columns panel, hue, x, value, verdict, limited_by, point_id; ``value`` is divided by ``scale``.
-    Invalid repetitions make a mark of their own: they are neither averaged in nor dropped.
+    ``middle``: the mean with its t interval, or the median with that of order statistics. Invalid repetitions make a
+    mark of their own: they are neither averaged in nor dropped. Raises MixedPointsError where a mark would be of two
+    points: every view goes through here.
     """
     shown = labelled[labelled["value"].notna()]
     rows: list[dict[str, object]] = []
     for key, group in shown.groupby(["panel", "hue", "x", "verdict"], sort=False, dropna=False):
         panel, hue, x, verdict = key
-        found = interval(group["value"].astype(float) / scale)
-        place = {"figure": figure, "file": figure, "kind": kind, "panel": panel, "hue": hue, "x": x}
-        size = {"value": found.mean, "low": found.low, "high": found.high, "n": found.n}
+        values = values_of_one_point(group, "value", scale)
+        place = {"figure": figure, "file": figure, "panel": panel, "hue": hue, "x": x, "verdict": verdict}
         points = ",".join(sorted(set(group["point_id"].dropna().astype(str))))
-        rows.append(place | size | {"verdict": verdict, "limited_by": _limit(group["limited_by"]), "points": points})
+        rows.append(
+            place | _size(values, middle) | {"kind": kind, "limited_by": _limit(group["limited_by"]), "points": points}
+        )
+        if 1 < len(values) < FEW:
+            rows += [place | {"kind": "raw", "value": value, "points": points} for value in values]
     return rows
+
+
+def _size(values: pd.Series, middle: Middle) -> dict[str, object]:
+    if middle == "median":
+        low, high = median_interval(values)
+        return {"value": float(values.median()), "low": low, "high": high, "n": len(values)}
+    found = interval(values)
+    return {"value": found.mean, "low": found.low, "high": found.high, "n": found.n}

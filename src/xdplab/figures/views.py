@@ -9,8 +9,17 @@ from typing import Any
 import pandas as pd
 
 from xdplab.figures.caption import caption
-from xdplab.figures.factors import Layout, NotApplicableError, label_column, label_order, title_of
+from xdplab.figures.factors import (
+    FACTORS,
+    Layout,
+    NotApplicableError,
+    free_factors,
+    label_column,
+    label_order,
+    title_of,
+)
 from xdplab.figures.marks import Look, View, collect, marks_frame
+from xdplab.plan.factors import of_program
 
 UNITS: dict[str, tuple[tuple[float, str], ...]] = {
     "pps": ((1e6, "Mpps"), (1e3, "kpps"), (1.0, "pps")),
@@ -61,6 +70,7 @@ def labelled(request: Request, x: pd.Series | None = None) -> pd.DataFrame:
             "verdict": rows["verdict"].astype("object"),
             "limited_by": rows["limited_by"].astype("object"),
             "point_id": rows["point_id"].astype("object"),
+            "repetition": rows.get("repetition"),  # a ratio of two runs has none
         }
     )
 
@@ -119,13 +129,21 @@ def baseline(request: Request) -> View:
 def programs(request: Request) -> View:
     """Forwarding rate by program, the user's own among them."""
     names = request.trials["program"]
-    order = tuple(dict.fromkeys(names.loc[request.trials.sort_values(["program_name", "accesses"]).index]))
+    order = tuple(
+        dict.fromkeys(names.loc[request.trials.sort_values(["program_name", "accesses"], kind="stable").index])
+    )
     return _rate_view(request, "bar", "program", x_values=order)
 
 
 def program_labels(trials: pd.DataFrame) -> pd.Series:
-    """Return ``chase read, N = 100`` for generated programs and the file's name for a user's."""
-    return label_column(trials, ("program_name", "accesses"), alone=True)
+    """Return ``chase read, N = 100`` for generated programs and the file's name for a user's.
+
+    What else distinguishes programs of one name, such as their ``rodata``, stands behind it.
+    """
+    named = ["program_name", "accesses"]
+    for name in free_factors(trials, named):
+        named += [name] if of_program(FACTORS[name]) and name in free_factors(trials, named) else []
+    return label_column(trials, named, alone=True)
 
 
 def busy(request: Request) -> View:

@@ -7,7 +7,7 @@ from math import isnan
 
 import pandas as pd
 
-from xdplab.analysis.fit import Line, fit_line
+from xdplab.analysis.fit import Line, Slope, fit_line, slope
 from xdplab.figures.caption import caption
 from xdplab.figures.factors import label_order
 from xdplab.figures.marks import Look, View, collect, marks_frame
@@ -15,19 +15,20 @@ from xdplab.figures.views import ACCESSES, Request, labelled, orders, unlimited
 
 
 def service_time(request: Request) -> View:
-    """CPU time a packet against N, with the line t0 + c N of each hue and panel, and c with its standard error."""
+    """CPU time per packet against N, with the line t0 + c N of each hue and panel, and c with its interval."""
     rows = labelled(request)
     marks = collect(rows, request.figure, "point")
     notes: dict[str, list[tuple[str, str]]] = {}
     believed = rows[rows["verdict"] == "valid"]
     for (panel, hue), group in believed.groupby(["panel", "hue"], sort=False):
-        line = fit_line(group["x"].astype(float), group["value"])
-        if line is None:
+        x = group["x"].astype(float)
+        line, cost = fit_line(x, group["value"]), slope(x, group["value"], group["repetition"])
+        if line is None or cost is None:
             continue
         marks += _line_marks(request.figure, str(panel), str(hue), line, float(group["x"].max()))
-        notes.setdefault(str(panel), []).append((str(hue), line_words(line)))
+        notes.setdefault(str(panel), []).append((str(hue), cost_words(cost)))
     table = marks_frame(marks)
-    model = "Lines: t = t0 + c·N, least squares weighted by 1/t² over repetitions; c with its standard error."
+    model = "Lines: t = t0 + c·N, least squares weighted by 1/t²; c with its 95 % interval over repetitions."
     small = caption(request.trials, table, request.used, model, *_left_out(request))
     ordered = {panel: _by_order(lines, request) for panel, lines in notes.items()}
     return View(
@@ -40,12 +41,12 @@ def _by_order(lines: list[tuple[str, str]], request: Request) -> tuple[tuple[str
     return tuple(sorted(lines, key=lambda line: order.index(line[0])))
 
 
-def line_words(line: Line) -> str:
-    """Return ``c = 2.41 ± 0.02 ns`` with the digits that the error allows."""
-    if isnan(line.c_se):
-        return f"c = {line.c:.3g} ns"
-    digits = max(0, min(4, -int(f"{line.c_se:.0e}".split("e")[1]))) if line.c_se > 0 else 3
-    return f"c = {round(line.c, digits) + 0.0:.{digits}f} ± {line.c_se:.{digits}f} ns"
+def cost_words(cost: Slope) -> str:
+    """Return ``c = 2.41 ± 0.02 ns`` with the digits that the interval allows."""
+    if isnan(cost.half):
+        return f"c = {cost.c:.3g} ns"
+    digits = max(0, min(4, -int(f"{cost.half:.0e}".split("e")[1]))) if cost.half > 0 else 3
+    return f"c = {round(cost.c, digits) + 0.0:.{digits}f} ± {cost.half:.{digits}f} ns"
 
 
 def _line_marks(figure: str, panel: str, hue: str, line: Line, last: float) -> list[dict[str, object]]:

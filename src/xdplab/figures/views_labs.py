@@ -22,8 +22,10 @@ def relative_rates(trials: pd.DataFrame) -> pd.DataFrame:
 
 def labs(request: Request) -> View:
     """Rate by lab, relative to the mean of the same point over all labs."""
-    marks = marks_frame(collect(unlimited(labelled(request)), request.figure, "point"))
-    note = "Each trial's rate over the mean of its point in all labs: 1 where the labs are equal."
+    rows = unlimited(labelled(request))
+    points = [own for _, own in rows.groupby("point_id", sort=False)]
+    marks = marks_frame(mark for own in points for mark in collect(own, request.figure, "point"))
+    note = "One mark per point and lab: its rate over the mean of the point in all labs, 1 where the labs are equal."
     look = Look(
         "lab", "rate / mean of all labs", "category", from_zero=False, rules={"": 1.0},
         x_values=tuple(sorted(request.trials["lab"].dropna().unique())),

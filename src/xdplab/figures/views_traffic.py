@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 
 import pandas as pd
 
@@ -11,6 +12,7 @@ from xdplab.figures.factors import NotApplicableError
 from xdplab.figures.marks import Look, View, collect, marks_frame
 from xdplab.figures.views import Request, labelled, orders, unit_of, unlimited
 
+MEDIANS = "Each mark is the median of the repetitions' quantiles; from six repetitions on it has an interval."
 QUANTILES = {"p50": "latency_p50_ns", "p99": "latency_p99_ns", "p99.9": "latency_p999_ns"}
 
 
@@ -24,14 +26,25 @@ def load_labels(trials: pd.DataFrame) -> tuple[pd.Series, str]:
     """Return each row's load (``20``, ``50 % PDR``, ``max``) and the unit of the paced rates."""
     rates = trials["rate_requested_pps"].astype("Float64")
     size, unit = unit_of(rates.dropna(), "pps") if rates.notna().any() else (1.0, "")
-    labels = [_load_label(str(load), rate, size) for load, rate in zip(trials["load"], rates, strict=True)]
-    return pd.Series(labels, index=trials.index), unit
+    paced = {str(load): rate / size for load, rate in zip(trials["load"], rates, strict=True) if not pd.isna(rate)}
+    words = _apart(paced)
+    return pd.Series([_load_label(str(load), words) for load in trials["load"]], index=trials.index), unit
 
 
-def _load_label(load: str, rate: float, size: float) -> str:
-    if load.endswith("%"):
-        return f"{load[:-1].strip()} % PDR"
-    return load if pd.isna(rate) else f"{rate / size:.3g}"
+ENOUGH_DIGITS, ALL_DIGITS = 3, 17
+
+
+def _apart(rates: Mapping[str, float]) -> dict[str, str]:
+    """Return a label for each load, with as many digits as tell the loads of this figure apart."""
+    for digits in range(ENOUGH_DIGITS, ALL_DIGITS + 1):
+        labels = {load: f"{rate:.{digits}g}" for load, rate in rates.items()}
+        if len(set(labels.values())) == len(labels):
+            return labels
+    return {load: f"{rate:.{ENOUGH_DIGITS}g} ({load})" for load, rate in rates.items()}  # one rate, spelled twice
+
+
+def _load_label(load: str, paced: Mapping[str, str]) -> str:
+    return f"{load[:-1].strip()} % PDR" if load.endswith("%") else paced.get(load, load)
 
 
 def latency(request: Request) -> View:
@@ -42,14 +55,16 @@ def latency(request: Request) -> View:
     rows = unlimited(labelled(request, labels))
     size, unit = (1e3, "µs") if rows["value"].max() > 1e3 else (1.0, "ns")
     paced = trials.loc[rows.index, "rate_requested_pps"].notna()
-    marks = collect(rows[paced], request.figure, "line", size) + collect(rows[~paced], request.figure, "point", size)
+    marks = collect(rows[paced], request.figure, "line", size, middle="median")
+    marks += collect(rows[~paced], request.figure, "point", size, middle="median")
     table = marks_frame(marks)
     quantiles = trials["quantile"].unique()
     which = f"{quantiles[0]} " if len(quantiles) == 1 else ""
     look = Look(
         f"offered load ({load_unit})" if load_unit else "offered load", f"{which}round trip ({unit})", y_scale="log",
         x_values=tuple(dict.fromkeys(labels.loc[ordered])), point_words="max load: queueing, not latency",
-        caption=caption(trials, table, request.used), **orders(request),
+        caption=caption(trials, table, request.used, MEDIANS, interval="95 % interval of the median"),
+        **orders(request),
     )  # fmt: skip
     return View(table, look)
 

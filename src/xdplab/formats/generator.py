@@ -9,6 +9,7 @@ import math
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from fractions import Fraction
 from itertools import accumulate
 from typing import Any
 
@@ -27,6 +28,7 @@ TOOL = "generator"
 UNIT = "ns"
 SCHEME = "log-linear"
 MAX_SUB_BITS = 16
+SENT, DUE, LATENESS, PROBES = "from_sent", "from_due", "lateness", "probes"
 
 
 @dataclass(frozen=True)
@@ -57,7 +59,10 @@ class Summary:
     """One burst, at rest. Received counts are None where nobody looked, and ``rx_missing`` says why.
 
     ``tx_packets`` were handed to the device; ``tx_errors`` of them it did not take. ``lost_packets`` is tx_packets less
-    the received ones without ``duplicates``. ``reordered`` ones came behind a higher number of their stream.
+    the received ones without ``duplicates``. ``reordered`` ones came behind a higher number of their flow (of their
+    stream in outputs without ``rx_window_packets``). ``rx_window_packets`` were there ``rx_window_s`` after the burst's
+    begin, its end: those that ``rx_packets`` has beyond them drained from rings later. At maximum load the sender stood
+    still for ``tx_pause_max_ns`` at most, ``tx_paused_ns`` in all. ``tx_busy_cores``: CPUs that its threads kept busy.
     """
 
     burst: str
@@ -79,7 +84,11 @@ class Summary:
     stale_packets: int | None = None
     damaged_packets: int | None = None
     bad_stamps: int | None = None
+    rx_window_packets: int | None = None
+    rx_window_s: float | None = None
     tx_pause_max_ns: int | None = None
+    tx_paused_ns: int | None = None
+    tx_busy_cores: float | None = None
     tx_late_max_ns: int | None = None
     tx_late_packets: int | None = None
     interrupted: bool = False
@@ -87,7 +96,10 @@ class Summary:
 
 @dataclass(frozen=True)
 class Histogram:
-    """Latencies in ns: (smallest value, count) of each bucket that holds any, ascending.
+    """Times in ns: (smallest value, count) of each bucket that holds any, ascending.
+
+    ``of`` says which: latencies ``from_sent`` or, at a paced load, ``from_due`` (when the frame should have been sent),
+    the sender's ``lateness``, from the one to the other, or latencies of ``probes`` that a NIC sent and stamped itself.
 
     Values below 2**sub_bits have a bucket each; above it every octave has 2**sub_bits buckets. Counts, ``min``, ``max``
     and ``sum`` are exact.
@@ -100,6 +112,7 @@ class Histogram:
     max: int | None
     sum: int
     buckets: tuple[tuple[int, int], ...]
+    of: str = SENT
 
     @property
     def mean(self) -> float | None:
@@ -116,7 +129,8 @@ class Histogram:
             raise ValueError(f"a percentile lies between 0 and 100: {q}")
         if self.min is None or self.max is None:
             return None
-        rank = max(1, math.ceil(q / 100 * self.count))
+        # As it is written: 99.9 % of 4,000 are 3,996, which binary fractions make 3,997.
+        rank = max(1, math.ceil(Fraction(str(q)) * self.count / 100))
         if rank == self.count:
             return float(self.max)
         index = bisect_left(list(accumulate(count for _, count in self.buckets)), rank)
@@ -125,7 +139,9 @@ class Histogram:
         return float(min(max(middle, self.min), self.max))
 
     def merge(self, other: Histogram) -> Histogram:
-        """Return the histogram of both. Raises ValueError where their buckets differ in width."""
+        """Return the histogram of both. Raises ValueError where they are of different things or widths."""
+        if self.of != other.of:
+            raise ValueError(f"histograms of {self.of} and of {other.of} do not add up")
         if self.sub_bits != other.sub_bits:
             raise ValueError(f"histograms of {self.sub_bits} and {other.sub_bits} bits do not add up")
         counts = dict(self.buckets)
@@ -139,6 +155,7 @@ class Histogram:
             max=max((h.max for h in (self, other) if h.max is not None), default=None),
             sum=self.sum + other.sum,
             buckets=tuple(sorted(counts.items())),
+            of=self.of,
         )
 
 
@@ -160,12 +177,27 @@ class Detached:
 
 @dataclass(frozen=True)
 class Burst:
-    """One burst with everything that was printed about it."""
+    """One burst with everything that was printed about it.
+
+    ``histogram`` has the latencies from sending, of frames or of a NIC's probes. Those from the due time, and the
+    sender's ``lateness``, are None at maximum load, where nothing is due, and where the generator did not record them.
+    """
 
     name: str
     intervals: tuple[Interval, ...]
     summary: Summary
     histogram: Histogram
+    from_due: Histogram | None = None
+    lateness: Histogram | None = None
+
+    @property
+    def latency(self) -> Histogram | None:
+        """The headline: at a paced load from the due time (None where that was not recorded), else from sending.
+
+        No schedule says when a NIC's probes were due.
+        """
+        unpaced = self.summary.rate_requested_pps is None or self.histogram.of == PROBES
+        return self.histogram if unpaced else self.from_due
 
 
 @dataclass(frozen=True)
@@ -238,6 +270,7 @@ class BurstBuilder:
     def __init__(self) -> None:
         self._intervals: list[Interval] = []
         self._summary: Summary | None = None
+        self._others: dict[str, Histogram] = {}
 
     @property
     def begun(self) -> bool:
@@ -247,10 +280,8 @@ class BurstBuilder:
     def take(self, record: Interval | Summary | Histogram, number: int | None = None) -> Burst | None:
         """Take one line in; return the burst that it completes. Raises FormatError where it does not come next."""
         self._require_same_burst(record.burst, number)
-        if isinstance(record, Histogram) and self._summary is not None:
-            burst = Burst(record.burst, tuple(self._intervals), self._summary, record)
-            self._intervals, self._summary = [], None
-            return burst
+        if isinstance(record, Histogram) and self._summary is not None and record.of not in self._others:
+            return self._take_histogram(record, self._summary)
         if isinstance(record, Histogram) or self._summary is not None:
             refuse(TOOL, f"a {type(record).__name__.lower()} line out of order", line=number)
         if isinstance(record, Summary):
@@ -258,6 +289,16 @@ class BurstBuilder:
         else:
             self._intervals.append(record)
         return None
+
+    def _take_histogram(self, record: Histogram, summary: Summary) -> Burst | None:
+        """The latencies from sending come last."""
+        if record.of not in (SENT, PROBES):
+            self._others[record.of] = record
+            return None
+        others = self._others
+        burst = Burst(record.burst, tuple(self._intervals), summary, record, others.get(DUE), others.get(LATENESS))
+        self._intervals, self._summary, self._others = [], None, {}
+        return burst
 
     def _require_same_burst(self, name: str, number: int | None) -> None:
         before = self._summary or (self._intervals[0] if self._intervals else None)
@@ -311,6 +352,9 @@ class _Fields:
     def count_or_none(self, key: str) -> int | None:
         return self.count(key) if self.all.get(key) is not None else None
 
+    def number_or_none(self, key: str) -> float | None:
+        return self.number(key) if self.all.get(key) is not None else None
+
     def known_count(self, key: str) -> int | None:
         """Return the count, or None where the line itself says null."""
         return self.count(key) if self._known(key) else None
@@ -343,7 +387,8 @@ def _interval(line: _Fields) -> Interval:
 
 
 _RECEIVED = ("rx_packets", "lost_packets", "duplicates", "reordered", "foreign_packets", "bad_run_id")
-_EXTRA = ("stale_packets", "damaged_packets", "bad_stamps", "tx_pause_max_ns", "tx_late_max_ns", "tx_late_packets")
+_EXTRA = ("stale_packets", "damaged_packets", "bad_stamps", "rx_window_packets", "tx_pause_max_ns", "tx_paused_ns",
+          "tx_late_max_ns", "tx_late_packets")  # fmt: skip
 
 
 def _summary(line: _Fields) -> Summary:
@@ -360,6 +405,8 @@ def _summary(line: _Fields) -> Summary:
         limited=line.text_or_none("limited"),
         rx_missing=line.text_or_none("rx_missing"),
         tx_errors_missing=line.text_or_none("tx_errors_missing"),
+        rx_window_s=line.number_or_none("rx_window_s"),
+        tx_busy_cores=line.number_or_none("tx_busy_cores"),
         interrupted=line.all.get("interrupted") is True,
         **received,
         **extra,
@@ -375,7 +422,10 @@ def _histogram(line: _Fields) -> Histogram:
         max=line.known_count("max"),
         sum=line.count("sum"),
         buckets=tuple(_pair(line, item) for item in as_list(line.all.get("buckets"), TOOL)),
+        of=line.text_or_none("of") or SENT,
     )
+    if histogram.of not in (SENT, DUE, LATENESS, PROBES):
+        line.refuse(f"a histogram of something else: {histogram.of}")
     if (line.text("unit"), line.text("scheme")) != (UNIT, SCHEME) or histogram.sub_bits > MAX_SUB_BITS:
         line.refuse("a histogram of another kind")
     if wrong := _contradiction(histogram):

@@ -1,7 +1,8 @@
 """`perf stat -j`: one JSON object a line; and the check that perf counted the machine, not the command it ran.
 
 perf writes values as strings, and `<not supported>` or `<not counted>` where it has none. Its JSON carries no header,
-so that the target is known from the recorded argument vector only (its text form says it in the first line).
+so that the target is known from the recorded argument vector only (its text form says it in the first line). With -A
+some versions (6.12) add the PMU to an event's name, `context-switches [software]`; others (6.1, 7.2) do not.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Literal, get_args
 
 from xdplab.errors import FormatError
@@ -35,13 +37,15 @@ _LONG_WITH_VALUE = re.compile(
     "interval-count|timeout|delay|metrics|td-level|cputype|control"
 )
 _HEADER = re.compile(r"Performance counter stats for (.+?):?\s*$")
+_PMU = re.compile(r" \[[^][]+\]$")
 _BARE_NAN = re.compile(r":\s*-?(?:nan|inf)\b")
 
 
 @dataclass(frozen=True)
 class PerfCount:
-    """One event of one interval and CPU. ``value`` is None for ``reason`` (perf's own words).
+    """One event, named as it was asked for, of one interval and CPU.
 
+    ``value`` is None for ``reason`` (perf's own words).
     ``running_percent`` below 100 means that events shared a hardware counter and perf scaled ``value``. ``running_ns``
     is None in perf's text form.
     ``interval_end_s`` counts from perf's start; None without -I. ``cpu`` is None where perf summed over them (no -A).
@@ -84,7 +88,7 @@ def _count(text: str, line: int) -> PerfCount | None:
     value, reason = _value(text_field(fields, "counter-value", TOOL, line=line), line)
     cpu = text_field(fields, "cpu", TOOL, line=line) if "cpu" in fields else None
     return PerfCount(
-        event=text_field(fields, "event", TOOL, line=line),
+        event=_PMU.sub("", text_field(fields, "event", TOOL, line=line)),
         value=value,
         reason=reason,
         unit=text_field(fields, "unit", TOOL, line=line),
@@ -124,6 +128,11 @@ def target_of_argv(argv: Sequence[str]) -> Target:
     if options & {"a", "all-cpus"} or not command:
         return Target("system", "system wide")
     return Target("command", " ".join(command))
+
+
+def events_of_argv(argv: Sequence[str]) -> tuple[str, ...]:
+    """Return the events that `perf stat` with these arguments is asked for by `-e LIST` words of their own."""
+    return tuple(event for option, events in pairwise(argv) if option == "-e" for event in events.split(","))
 
 
 def _split_options(words: list[str]) -> tuple[set[str], list[str]]:

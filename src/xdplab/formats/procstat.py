@@ -27,11 +27,12 @@ class CpuTicks:
 
     @property
     def total(self) -> int:
-        return self.busy + self.idle + self.iowait
+        return self.busy + self.idle + self.iowait + self.steal
 
     @property
     def busy(self) -> int:
-        return self.user + self.nice + self.system + self.irq + self.softirq + self.steal
+        """Ticks in which it worked: not those in which it wanted to and the hypervisor ran somebody else (steal)."""
+        return self.user + self.nice + self.system + self.irq + self.softirq
 
 
 def parse_procstat(data: bytes | str) -> tuple[CpuTicks, ...]:

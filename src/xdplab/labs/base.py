@@ -98,7 +98,10 @@ class Lab(Protocol):
 
     @property
     def native_dir(self) -> Path | None:
-        """The folder of this machine that both hosts see as ``native`` in their work directory, where there is one."""
+        """The folder of this machine that both hosts see as ``native`` in their work directory, where there is one.
+
+        What they write there stays with them.
+        """
 
     @property
     def label(self) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import pwd
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from xdplab.errors import LabError
+from xdplab.labs import keeper_socket
 
 ANSWER_S = 15.0
 """Seconds to wait for an answer; ``down`` takes longest, a few tenths."""
@@ -35,19 +37,6 @@ def _uid(user: str) -> int:
         raise LabError(f"--for-user: no user is called {user!r} here") from None
 
 
-def address(uid: int, instance: str, prefix: str) -> str:
-    """Return the abstract socket address of a lab, with @ for its leading zero."""
-    return f"{prefix}/{uid}/{instance}"
-
-
-def instances(uid: int, prefix: str) -> list[str]:
-    """Return the names of a user's labs of one kind that are up, or coming up."""
-    lead = address(uid, "", prefix)
-    lines = Path("/proc/net/unix").read_text().splitlines()
-    found = {line.rsplit(" ", 1)[-1] for line in lines}
-    return sorted(name.removeprefix(lead) for name in found if name.startswith(lead))
-
-
 class Control:
     """One connection to a keeper. What it holds (a lease, a lock) ends with it."""
 
@@ -59,13 +48,17 @@ class Control:
         """Send one request and return its answer. Raises LabError with the keeper's words."""
         self._connection.settimeout(within_s)
         try:
-            self._connection.sendall(json.dumps({"do": do, **more}).encode() + b"\n")
+            with contextlib.suppress(BrokenPipeError):  # it may have refused us already, and closed: its words say why
+                self._connection.sendall(json.dumps({"do": do, **more}).encode() + b"\n")
             line = self._read_line()
         except OSError as error:
             raise LabError(f"{self._where}: its keeper does not answer `{do}`: {error}") from error
         if not line:
             raise LabError(f"{self._where}: it went down while asked to `{do}`")
-        answer: dict[str, Any] = json.loads(line)
+        try:
+            answer: dict[str, Any] = json.loads(line)
+        except ValueError:
+            raise LabError(f"{self._where}: its keeper answers `{do}` with {line[:80]!r}") from None
         if "error" in answer:
             raise LabError(f"{self._where}: {answer['error']}")
         return answer
@@ -91,17 +84,17 @@ class Control:
         return bytes(line)
 
 
-def connect_to(keeper: str, where: str, keepers: Container[int]) -> Control | None:
-    """Return a connection to the keeper at an address, or None. Raises LabError unless one of ``keepers`` runs it."""
+def connect_to(keeper: Path, where: str, keepers: Container[int]) -> Control | None:
+    """Return a connection to the keeper at a socket, or None. Raises LabError unless one of ``keepers`` runs it."""
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    connection.settimeout(ANSWER_S)
+    # With Python's own timeout a keeper whose queue is full for a moment would be taken for none.
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", int(ANSWER_S), 0))
     try:
-        connection.connect(keeper.replace("@", "\0", 1))
+        connection.connect(str(keeper))
     except OSError:
         connection.close()
         return None
-    peer = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
-    if struct.unpack("3i", peer)[1] not in keepers:  # anyone may take a name
+    if keeper_socket.peer(connection)[1] not in keepers:
         connection.close()
-        raise LabError(f"{where}: another user's process sits on its name", remedy="choose another name")
+        raise LabError(f"{where}: another user's process is at its socket {keeper}", remedy="choose another name")
     return Control(connection, where)

@@ -17,6 +17,7 @@ from xdplab.errors import HostError, LabError
 from xdplab.hosts import Host, LocalHost
 from xdplab.labs.base import Lab, arrangement_for
 from xdplab.labs.packages import Need, distribution, needs
+from xdplab.labs.versions import tried, untried
 
 Verdict = Literal["ok", "warn", "missing"]
 
@@ -120,17 +121,45 @@ def compiler(patient: Patient) -> Row:
     found = re.search(r"version (\d+)(\.[\d.]+)?", words)
     if not found:
         return patient.row("clang version", "none", "missing", _install(patient, "clang"))
-    good = int(found[1]) >= OLDEST_CLANG
-    return patient.row("clang version", found[0][8:], "ok" if good else "missing", f"clang {OLDEST_CLANG} or newer")
+    if int(found[1]) < OLDEST_CLANG:
+        return patient.row("clang version", found[0][8:], "missing", f"clang {OLDEST_CLANG} or newer")
+    return _version(patient, "clang", found[0][8:])
 
 
-def libraries(patient: Patient) -> Row:
+def libraries(patient: Patient) -> Iterator[Row]:
     """Their versions, as pkg-config's files say; that they are there at all is a row of `tools`."""
     folders = "/usr/lib/*/pkgconfig /usr/lib64/pkgconfig /usr/lib/pkgconfig /usr/local/lib/pkgconfig"
     script = f"for name; do grep -hs ^Version: $(ls -d {folders} 2>/dev/null | sed s,$,/$name.pc,); done; true"
     versions = (patient.words("sh", "-c", script, "sh", "libbpf", "libxdp") or "").replace("Version: ", "").split()
     found = "libbpf {}, libxdp {}".format(*versions) if len(versions) == 2 else "versions not told"
-    return patient.row("libraries", found)
+    yield patient.row("libraries", found)
+    if len(versions) == 2:
+        yield _version(patient, "libbpf", versions[0])
+
+
+# tool, what tells its version, and where it stands in the answer
+_TELL_VERSION = (
+    ("QEMU", ("qemu-system-x86_64", "--version"), r"version (\d[\d.]*)"),
+    ("sysstat", ("sar", "-V"), r"version (\d[\d.]*)"),
+    ("perf", ("perf", "--version"), r"version (\d[\d.]*)"),
+    ("Python", ("python3", "--version"), r"Python (\d[\d.]*)"),
+)
+
+
+def versions(patient: Patient) -> Iterator[Row]:
+    """The tools whose versions have made a difference, where they are there; a missing one is a row of `tools`."""
+    for tool, argv, pattern in _TELL_VERSION:
+        found = re.search(pattern, patient.words(*argv) or "")
+        if found:
+            yield _version(patient, tool, found[1])
+
+
+def _version(patient: Patient, tool: str, version: str) -> Row:
+    """Compare a version with those that were tried."""
+    told = untried(tool, version)
+    found = f"{version}, {told}" if told else version
+    remedy = f"`make test` tries it; where something fails with it, take {tool} {tried(tool)[-1].version}"
+    return patient.row(f"{tool} version", found, "warn" if told else "ok", remedy)
 
 
 def perf_events(patient: Patient) -> Row:
@@ -197,7 +226,6 @@ CHECKS: tuple[Callable[[Patient], Row], ...] = (
     btf,
     lockdown,
     compiler,
-    libraries,
     perf_events,
     cpus,
     governor,
@@ -242,7 +270,13 @@ def examine_kernel(patient: Patient) -> list[Row]:
 
 def examine_machine(patient: Patient) -> list[Row]:
     """Return the rows of a machine, without touching a network interface."""
-    return [*(check(patient) for check in CHECKS), *_probed(patient, HOST_PROBES), *tools(patient)]
+    return [
+        *(check(patient) for check in CHECKS),
+        *_probed(patient, HOST_PROBES),
+        *libraries(patient),
+        *versions(patient),
+        *tools(patient),
+    ]
 
 
 def examine_interface(patient: Patient) -> list[Row]:

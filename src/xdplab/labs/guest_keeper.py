@@ -73,7 +73,7 @@ class GuestKeeper(netns_keeper.Keeper):
     """Where the guest answers what it is sent."""
 
     def __init__(self, wanted: Answer) -> None:
-        lab = {key: wanted[key] for key in ("address", "uid", "lease")}
+        lab = {key: wanted[key] for key in ("socket", "uid", "lease")}
         super().__init__(argparse.Namespace(**lab, queues=0))
         self.wanted = wanted
         self.known: Answer = {}
@@ -169,7 +169,7 @@ class GuestKeeper(netns_keeper.Keeper):
             time.sleep(self.wanted["ping_s"])
 
     def end(self) -> None:
-        self.listener.close()
+        self.close_listener()
         if self.guest is not None:
             self.guest.process.kill()
             self.guest.process.wait()

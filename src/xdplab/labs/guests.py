@@ -1,4 +1,4 @@
-"""What labs in guests of this machine have in common: keepers, consoles, and the folder they may write to."""
+"""What labs in guests of this machine have in common: keepers, consoles, and the folder of tools they share."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class GuestKeepers(Keepers):
         """
         console = str(self.console(instance))
         more = {"ping_s": self.ping_s} | wanted
-        lab = {"address": self.address(uid, instance), "uid": uid, "lease": lease, "start_s": self.coming_up_s}
+        lab = {"socket": str(self.address(uid, instance)), "uid": uid, "lease": lease, "start_s": self.coming_up_s}
         with ThreadPoolExecutor(1) as beside:
             beside.submit(importlib.import_module, "xdplab.hosts.ssh")  # its users will want it as soon as it is up
             done = subprocess.run(
@@ -73,7 +73,7 @@ class GuestKeepers(Keepers):
 
 
 def native_dir() -> Path:
-    """Return the one folder of this machine that guests may write to: what is compiled is kept there."""
+    """Return the folder of this machine's compiled tools, which guests read, and put a memory of their own over."""
     folder = cache_dir() / "native"
     try:
         folder.mkdir(parents=True, exist_ok=True)

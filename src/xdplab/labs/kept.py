@@ -10,11 +10,12 @@ import subprocess
 import time
 from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from xdplab import hosts
 from xdplab.errors import LabError
-from xdplab.labs import control
+from xdplab.labs import control, keeper_socket
 
 LOOK_S = 0.05
 """Seconds between two looks at a lab that someone else is just making."""
@@ -24,13 +25,12 @@ LOOK_S = 0.05
 class Keepers:
     """The keepers of one kind of lab.
 
-    ``prefix`` begins their sockets' names, ``title`` gives what a person calls an instance, ``label`` what figures say
+    ``kind`` begins their sockets' names, ``title`` gives what a person calls an instance, ``label`` what figures say
     of a lab of which this is known; ``coming_up_s`` is the most one may take to come up; ``users`` (none: its owner and
     root) may run one.
     """
 
     kind: str
-    prefix: str
     title: Callable[[str], str]
     label: Callable[[dict[str, Any]], str]
     coming_up_s: float
@@ -40,13 +40,15 @@ class Keepers:
         """Tell how the last lab of that name ended, where that is known."""
         return ""
 
-    def address(self, uid: int, instance: str) -> str:
-        return control.address(uid, instance, self.prefix)
+    def address(self, uid: int, instance: str) -> Path:
+        """Return where a keeper that is started now shall put its socket."""
+        return keeper_socket.place_for(uid, self.kind, instance)
 
     def connect(self, uid: int, instance: str) -> control.Control | None:
         """Return a connection to a keeper, or None where no such lab is up. Raises LabError for an impostor."""
+        place = keeper_socket.found(uid, self.kind).get(instance)
         trusted = (uid, 0) if self.users is None else self.users
-        return control.connect_to(self.address(uid, instance), f"lab {self.title(instance)}", keepers=trusted)
+        return None if place is None else control.connect_to(place, f"lab {self.title(instance)}", keepers=trusted)
 
     def connected(self, uid: int, instance: str) -> control.Control:
         """Return a connection to the keeper of a lab that is up. Raises LabError where it is not, and why if it was."""
@@ -68,7 +70,7 @@ class Keepers:
             if (connection := self.connect(uid, instance)) is not None:
                 connection.close()
                 return True
-            if instance not in control.instances(uid, self.prefix):
+            if instance not in keeper_socket.found(uid, self.kind):
                 return False
             time.sleep(LOOK_S)
         raise LabError(f"lab {self.title(instance)}: it has been coming up for {self.coming_up_s:g} s and still is not")
@@ -102,7 +104,7 @@ class Keepers:
     def status(self, uid: int) -> list[dict[str, Any]]:
         """Return a row for each of a user's labs of this kind that are up."""
         rows = []
-        for instance in control.instances(uid, self.prefix):
+        for instance in keeper_socket.found(uid, self.kind):
             if (connection := self.connect(uid, instance)) is not None:
                 with contextlib.closing(connection):
                     rows.append(self._row(instance, connection.ask("hello")))

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from xdplab.errors import LabError, ProgramError
+from xdplab.errors import LabError, MissingToolError, ProgramError
 from xdplab.labs.cache import locked, require_space
 
 BUILD_S = 120.0
@@ -50,12 +50,12 @@ def compiler_for(kernel: str, config: str) -> str:
     if shutil.which(f"gcc-{wanted}"):
         return f"gcc-{wanted}"
     here = _gcc_version()
-    if here is None or here < wanted:
-        has = f"gcc here is {here}, which lacks options it uses" if here else "there is no gcc here"
-        raise LabError(
-            f"kernel {kernel}: its modules cannot be built here: it was built by gcc {wanted}, and {has}",
-            remedy=f"install gcc-{wanted} or newer; its Debian release has it",
-        )
+    what = f"kernel {kernel}: its modules cannot be built here: it was built by gcc {wanted}, and "
+    remedy = f"install gcc-{wanted} or newer; its Debian release has it"
+    if here is None:
+        raise MissingToolError(f"{what}there is no gcc here", remedy=remedy)
+    if here < wanted:
+        raise LabError(f"{what}gcc here is {here}, which lacks options it uses", remedy=remedy)
     return f"gcc-{here}" if shutil.which(f"gcc-{here}") else "gcc"
 
 
@@ -112,7 +112,7 @@ def _write(folder: Path, name: str, sources: Mapping[str, bytes]) -> None:
 
 def _make(tree: BuildTree, name: str, folder: Path) -> None:
     if shutil.which("make") is None:
-        raise LabError("no module can be built without make", remedy="apt install make")
+        raise MissingToolError("no module can be built without make", remedy="apt install make")
     argv = ["make", "-C", str(tree.path), f"M={folder}", f"ARCH={tree.arch}", f"CC={tree.compiler}", "modules"]
     clean = {key: os.environ[key] for key in ("PATH", "HOME", "TMPDIR") if key in os.environ} | {"LC_ALL": "C"}
     try:

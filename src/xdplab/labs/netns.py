@@ -40,7 +40,7 @@ def label(known: dict[str, Any]) -> str:
     return f"virtual lab, netns, {cpus} CPUs, {arrangement_for(cpus)}"
 
 
-KEEPERS = Keepers("netns", "@xdplab", full_name, label, COMING_UP_S, users=(0,))  # only root can make such a lab
+KEEPERS = Keepers("netns", full_name, label, COMING_UP_S, users=(0,))  # only root can make such a lab
 
 
 down, status = KEEPERS.down, KEEPERS.status
@@ -147,7 +147,7 @@ def up(instance: str, uid: int, *, lease: bool = False) -> bool:
         return False
     _require_tools()
     script = Path(__file__).with_name("netns_keeper.py")
-    keeper = [sys.executable, "-I", "-B", str(script), "--address", KEEPERS.address(uid, instance), f"--uid={uid}"]
+    keeper = [sys.executable, "-I", "-B", str(script), "--socket", str(KEEPERS.address(uid, instance)), f"--uid={uid}"]
     return KEEPERS.made(uid, instance, _start(keeper + ["--lease"] * lease))
 
 

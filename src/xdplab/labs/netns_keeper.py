@@ -1,30 +1,36 @@
 """The keeper of one netns lab: two hosts, the link between them, and a socket for their owner.
 
-Runs as root and as a script, standard library only. Nothing of a lab has a name on disk: hosts are namespaces of
-processes, the socket is an abstract one, keys live in memory. So when the keeper ends, however it ends, the kernel
-removes all of it. One JSON line on standard output says ``{"ready": …}`` or ``{"error": …}``; the keeper then goes on
-in the background.
+Runs as root and as a script, standard library only. Hosts are namespaces of processes, keys live in memory: when the
+keeper ends, however it ends, the kernel removes all of it. Only the socket has a name, in a folder of the owner alone
+(`keeper_socket`); who comes next removes that of a killed keeper. One JSON line on standard output says
+``{"ready": …}`` or ``{"error": …}``; the keeper then goes on in the background.
 
-A client sends one JSON line and gets one back: ``hello`` (all there is to know), ``ssh`` (from then on the connection
-is that host's sshd), ``lease`` (the lab ends with the last of these connections), ``release`` (end it now, and say when
-it is gone), ``lock`` (held until the connection closes), ``pin`` (an interface's softirq threads to CPUs),
-``down``.
+A client is the owner or root, in the keeper's own PID namespace. It sends one JSON line and gets one back: ``hello``
+(all there is to know), ``ssh`` (from then on the connection is that host's sshd), ``lease`` (the lab ends with the last
+of these connections), ``release`` (end it now, and say when it is gone), ``lock`` (held until the connection closes),
+``pin`` (an interface's softirq threads to CPUs), ``down``.
 """
 
 import argparse
+import contextlib
 import json
 import os
 import selectors
 import shutil
 import signal
 import socket
-import struct
 import subprocess
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from xdplab.labs import keeper_socket
+else:  # the package itself would bring in all of pandas
+    sys.path.insert(0, str(Path(__file__).parent))
+    import keeper_socket
 
 HOSTS = {"dut": "vd0", "tg": "vg0"}
 ISOLATED = (
@@ -36,6 +42,10 @@ START_S = 20
 LEASE_S = 5.0
 """Seconds a leased lab waits for its first lease."""
 REQUEST_BYTES = 4096
+MOST_CLIENTS = 256
+"""Connections at a time; more are told so and closed."""
+SILENT_S = 10.0
+"""Seconds after which a connection that has not asked anything is closed."""
 
 Answer = dict[str, Any]
 
@@ -54,6 +64,29 @@ class NameTakenError(KeeperError):
     def __init__(self, message: str) -> None:
         super().__init__(message)
         self.answer["taken"] = True
+
+
+class Client:
+    """A connection, what it has said of its first request, and when it is dropped if it says no more."""
+
+    def __init__(self) -> None:
+        self.said = b""
+        self.until: float | None = time.monotonic() + SILENT_S
+
+    def request(self, data: bytes) -> Answer | None:
+        """Take in what came; return the request once it is whole. Raises KeeperError for what is none."""
+        self.said += data
+        if b"\n" not in self.said and len(self.said) < REQUEST_BYTES:
+            return None
+        self.until = None
+        try:
+            asked = json.loads(self.said)
+        except (ValueError, RecursionError):
+            asked = None
+        self.said = b""
+        if not isinstance(asked, dict):
+            raise KeeperError("a request is one JSON object on one line")
+        return asked
 
 
 def find_sshd() -> str:
@@ -138,6 +171,8 @@ class Keeper:
         self.listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self.hosts: dict[str, NetnsHost] = {}
         self.selector = selectors.DefaultSelector()
+        self.clients: dict[socket.socket, Client] = {}
+        self.place: keeper_socket.Place | None = None
         self.leases: set[socket.socket] = set()
         self.lock: tuple[socket.socket, str] | None = None
         self.since = time.time()
@@ -160,11 +195,21 @@ class Keeper:
         self.listener.listen(64)
 
     def take_name(self) -> None:
-        """Bind, but do not listen yet: the name is taken at once, and nobody can come in too early."""
+        """Bind, but do not listen yet: the name is taken at once, and no one can come in too early."""
         try:
-            self.listener.bind(self.options.address.replace("@", "\0", 1))
+            self.place = keeper_socket.Place(Path(self.options.socket), self.options.uid)
+            self.place.bind(self.listener)
+        except FileExistsError as error:
+            raise NameTakenError(f"the lab's name is taken: {error}") from error
         except OSError as error:
-            raise NameTakenError(f"the lab's name is taken: {error.strerror}") from error
+            raise KeeperError(f"no socket can be made at {self.options.socket}: {error}") from error
+
+    def close_listener(self) -> None:
+        """Let no one in any more, and give the name back."""
+        self.listener.close()
+        if self.place is not None:
+            self.place.leave()
+            self.place = None
 
     def make_hosts(self) -> None:
         """Make the two hosts and the link between them."""
@@ -198,49 +243,79 @@ class Keeper:
         for host in self.hosts.values():
             self.selector.register(host.socket, selectors.EVENT_READ, self.stop)
         while self.going:
-            patience = None if self.lease_until is None else max(self.lease_until - time.monotonic(), 0.0)
-            ready = self.selector.select(patience)
-            if not ready and self.lease_until is not None:
+            ends = [client.until for client in self.clients.values() if client.until is not None]
+            ends += [self.lease_until] if self.lease_until is not None else []
+            ready = self.selector.select(max(min(ends) - time.monotonic(), 0.0) if ends else None)
+            now = time.monotonic()
+            if not ready and self.lease_until is not None and self.lease_until <= now:
                 return
             for key, _ in ready:
                 key.data(key.fileobj)
+            for connection in [c for c, client in self.clients.items() if client.until and client.until <= now]:
+                self.forget(connection)
 
     def stop(self, _socket: socket.socket) -> None:
         self.going = False
 
     def end(self) -> None:
-        self.listener.close()
+        self.close_listener()
         self.each(lambda host: host.socket.close())
         self.each(NetnsHost.wait_end)
         if self.asked_down is not None:
             self.reply(self.asked_down, {"ok": True})
 
     def accept(self, listener: socket.socket) -> None:
-        connection, _ = listener.accept()
-        peer = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
-        owned = struct.unpack("3i", peer)[1] in (0, self.options.uid)
+        try:
+            connection, _ = listener.accept()
+        except OSError:  # who came is gone, or no descriptor is left: then those who wait must wait
+            time.sleep(0.01)
+            return
         connection.setblocking(False)
-        self.selector.register(connection, selectors.EVENT_READ, self.request if owned else self.refuse)
-
-    def refuse(self, connection: socket.socket) -> None:
-        self.reply(connection, {"error": "this lab belongs to another user"})
-        connection.recv(REQUEST_BYTES)  # closing with something unread would lose the answer
-        self.forget(connection)
+        pid, uid = keeper_socket.peer(connection)
+        refusal = None
+        if uid not in (0, self.options.uid):
+            refusal = "this lab belongs to another user"
+        elif not keeper_socket.in_our_pid_namespace(pid):
+            refusal = "whoever asks must be in the PID namespace of the lab's keeper, not in a container"
+        elif len(self.clients) >= MOST_CLIENTS and not self.forget_closed():
+            refusal = f"it has {MOST_CLIENTS} connections already"
+        if refusal is not None:
+            self.reply(connection, {"error": refusal})
+            _discard(connection)
+            return
+        self.clients[connection] = Client()
+        self.selector.register(connection, selectors.EVENT_READ, self.request)
 
     def request(self, connection: socket.socket) -> None:
-        """Answer one request; a connection that was answered is only waited for to close."""
+        """Answer one request; a connection that was answered is only waited for to close, or to ask again."""
+        if connection not in self.clients:
+            return  # it was forgotten in this same round
         try:
-            line = connection.recv(REQUEST_BYTES)
-            asked: Answer = json.loads(line) if line else {}
-        except (OSError, ValueError):
-            line, asked = b"", {}
-        action = self.actions.get(asked.get("do", ""))
-        if not line or action is None:
+            data = connection.recv(REQUEST_BYTES)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if not data:
             self.forget(connection)
             return
-        answer = action(connection, asked)
+        try:
+            asked = self.clients[connection].request(data)
+            answer = None if asked is None else self.act(connection, asked)
+        except KeeperError as error:
+            answer = error.answer
         if answer is not None:
             self.reply(connection, answer)
+
+    def act(self, connection: socket.socket, asked: Answer) -> Answer | None:
+        """Return the answer to a request, or None where it comes later. Raises KeeperError for one without sense."""
+        action = self.actions.get(str(asked.get("do")))
+        if action is None:
+            raise KeeperError(f"no request is called {asked.get('do')!r}")
+        try:
+            return action(connection, asked)
+        except (LookupError, TypeError, ValueError, ArithmeticError) as error:
+            raise KeeperError(f"the request `{asked['do']}` lacks something, or has it wrong: {error!r}") from error
 
     def reply(self, connection: socket.socket, answer: Answer) -> None:
         try:
@@ -249,13 +324,25 @@ class Keeper:
             return  # whoever asked is gone
 
     def forget(self, connection: socket.socket) -> None:
-        self.selector.unregister(connection)
+        self.hand_off(connection)
         if self.lock and self.lock[0] is connection:
             self.lock = None
         if connection in self.leases:
             self.leases.discard(connection)
             self.going = self.going and bool(self.leases)
         connection.close()
+
+    def forget_closed(self) -> bool:
+        """Forget the connections whose other end is gone, before their turn. Returns whether there were any."""
+        closed = [connection for connection in self.clients if _closed(connection)]
+        for connection in closed:
+            self.forget(connection)
+        return bool(closed)
+
+    def hand_off(self, connection: socket.socket) -> None:
+        """Listen to a connection no more: it is another's now."""
+        self.selector.unregister(connection)
+        del self.clients[connection]
 
     def hello(self, _connection: socket.socket, _asked: Answer) -> Answer:
         return {
@@ -270,7 +357,7 @@ class Keeper:
         }
 
     def ssh(self, connection: socket.socket, asked: Answer) -> Answer | None:
-        host = self.hosts.get(asked.get("host", ""))
+        host = self.hosts.get(str(asked.get("host")))
         if host is None:
             return {"error": f"this lab has no host {asked.get('host')!r}; it has {' and '.join(HOSTS)}"}
         self.reply(connection, {"ok": True})
@@ -329,6 +416,13 @@ def _napi_threads(interface: str) -> list[int]:
     return [thread for _, thread in sorted(found)]
 
 
+def _discard(connection: socket.socket) -> None:
+    """Close a connection; closing with something unread would lose the answer."""
+    with contextlib.suppress(OSError):
+        connection.recv(REQUEST_BYTES)
+    connection.close()
+
+
 def _closed(connection: socket.socket) -> bool:
     """Tell whether the other end is gone, though its end was not read yet."""
     try:
@@ -378,7 +472,7 @@ def in_background(work: Callable[[Callable[[Answer], None]], None]) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Keep one netns lab (started by `xdplab lab up`).")
-    parser.add_argument("--address", required=True, help="abstract socket, @ for the leading zero")
+    parser.add_argument("--socket", required=True, help="the path of its socket")
     parser.add_argument("--uid", type=int, required=True, help="whose lab it is")
     parser.add_argument("--queues", type=int, default=8)
     parser.add_argument("--lease", action="store_true", help="end with the last lease, or when none comes")

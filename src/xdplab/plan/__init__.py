@@ -1,12 +1,15 @@
 """What to measure: factors in, points and trials in a seeded order out. Knows no host and no lab."""
 
-from xdplab.plan.model import Arrangement, Block, Plan, Traffic, TrialSettings, UserMetric, load_plan, parse_plan
+from xdplab.plan.factors import FACTORS, Arrangement, Factor
+from xdplab.plan.model import Block, Plan, Traffic, TrialSettings, UserMetric, load_plan, parse_plan
 from xdplab.plan.points import Point, ProgramFactors, points_of
-from xdplab.plan.schedule import Trial, estimate_s, schedule
+from xdplab.plan.schedule import Trial, estimate_s, schedule, trial_s
 
 __all__ = [
+    "FACTORS",
     "Arrangement",
     "Block",
+    "Factor",
     "Plan",
     "Point",
     "ProgramFactors",
@@ -19,4 +22,5 @@ __all__ = [
     "parse_plan",
     "points_of",
     "schedule",
+    "trial_s",
 ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -14,102 +14,57 @@ from pydantic import (
     Field,
     SerializerFunctionWrapHandler,
     ValidationError,
+    create_model,
     field_validator,
     model_serializer,
     model_validator,
 )
 
 from xdplab.errors import PlanError
+from xdplab.plan.factors import PATHS, Factor, Where, in_plan, of_program
 
-Mode = Literal["native", "generic", "offload", "af_xdp"]
-Workload = Literal["array", "packet", "chase", "lookup"]
-Op = Literal["read", "write"]
-Form = Literal["bounded", "loop", "unrolled"]
-MapType = Literal["percpu_array", "hash"]
-Engine = Literal["live", "afxdp", "moongen", "moongen-hw"]
 Pass = Literal["rate", "bpf_stats", "perf"]
-Arrangement = Literal["shared", "split", "hosts"]
-Action = Literal["tx", "drop", "pass"]
-
-_RATE = re.compile(r"(\d+(?:\.\d+)?)([kM]?)pps")
-_SHARE = re.compile(r"(\d+(?:\.\d+)?)%")
-_WORKLOAD_FACTORS = {"workload", "op", "accesses", "form", "working_set_bytes", "map_type"}
-_SCALE = {"": 1.0, "k": 1e3, "M": 1e6}
-
-
-def parse_load(load: str) -> float | None:
-    """Return the paced rate of a load in frames a second, None for ``max`` and for a share. Raises ValueError."""
-    if load == "max" or parse_share(load) is not None:
-        return None
-    match = _RATE.fullmatch(load)
-    if match is None or float(match[1]) == 0:
-        raise ValueError(f"{load!r} is not a load: write `max`, a rate such as `20kpps` or `1.5Mpps`, or `50%`")
-    return float(match[1]) * _SCALE[match[2]]
-
-
-def parse_share(load: str) -> float | None:
-    """Return the share of the PDR that a load such as ``50%`` is, or None. Raises ValueError for 0."""
-    match = _SHARE.fullmatch(load)
-    if match is None:
-        return None
-    if float(match[1]) == 0:
-        raise ValueError(f"{load!r} is not a load: nothing is sent")
-    return float(match[1]) / 100
-
-
-def _checked_load(load: object) -> object:
-    parse_load(str(load))
-    return str(load)
 
 
 def _as_list(value: object) -> object:
     return list(value) if isinstance(value, list | tuple) else [value]
 
 
-Load = Annotated[str, BeforeValidator(_checked_load)]
-FrameBytes = Annotated[int, Field(ge=64, le=1518)]
-Queues = Annotated[int, Field(ge=1, le=64)]
-Accesses = Annotated[int, Field(ge=0, le=1_000_000)]
-WorkingSet = Annotated[int, Field(ge=16, le=1 << 30)]
-Flows = Annotated[int, Field(ge=1, le=65536)]
-Address = Annotated[str, Field(pattern=r"^\d{1,3}(\.\d{1,3}){3}$")]
-Port = Annotated[int, Field(ge=0, le=65535)]
-
-
 class _Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class UserProgramFile(_Strict):
+def _one(factor: Factor) -> tuple[Any, Any]:
+    return factor.type, factor.default
+
+
+def _several(factor: Factor) -> tuple[Any, Any]:
+    """A list of values, of which one may stand alone."""
+    values = Annotated[list[factor.type], BeforeValidator(_as_list), Field(min_length=1)]  # type: ignore[name-defined]
+    return values, [factor.default]
+
+
+def _given(where: Where, field: Callable[[Factor], tuple[Any, Any]]) -> Any:
+    """Return the model whose fields are the factors that a plan has at ``where``."""
+    fields: dict[str, Any] = {factor.name: field(factor) for factor in in_plan(where)}
+    return create_model(f"{where}_factors", __base__=_Strict, **fields)
+
+
+class UserProgramFile(_given("program", _one)):  # type: ignore[misc]
     """A reader's own XDP program: ``action`` says which counters make the verdict."""
 
-    file: str
-    section: str = "xdp"
-    action: Action = "tx"
-    rodata: dict[str, int | bool] = {}
-    setup: list[list[str]] = []
-    frames: str | None = None
+
+_WORKLOAD = {factor.name for factor in in_plan("points") if of_program(factor)}
 
 
-class Points(_Strict):
+class Points(_given("points", _several)):  # type: ignore[misc]
     """The factors of a block; every list is crossed with every other."""
 
-    mode: Annotated[list[Mode], BeforeValidator(_as_list), Field(min_length=1)] = ["native"]
-    queues: Annotated[list[Queues], BeforeValidator(_as_list), Field(min_length=1)] = [1]
-    frame_bytes: Annotated[list[FrameBytes], BeforeValidator(_as_list), Field(min_length=1)] = [64]
-    workload: Annotated[list[Workload], BeforeValidator(_as_list), Field(min_length=1)] = ["array"]
-    op: Annotated[list[Op], BeforeValidator(_as_list), Field(min_length=1)] = ["read"]
-    accesses: Annotated[list[Accesses], BeforeValidator(_as_list), Field(min_length=1)] = [0]
-    form: Annotated[list[Form], BeforeValidator(_as_list), Field(min_length=1)] = ["bounded"]
-    working_set_bytes: Annotated[list[WorkingSet], BeforeValidator(_as_list), Field(min_length=1)] = [32768]
-    map_type: Annotated[list[MapType], BeforeValidator(_as_list), Field(min_length=1)] = ["percpu_array"]
-    xsk_attach: Annotated[list[Literal["native", "generic"]], BeforeValidator(_as_list)] = ["native"]
-    xsk_bind: Annotated[list[Literal["copy", "zerocopy"]], BeforeValidator(_as_list)] = ["copy"]
     program: Annotated[list[UserProgramFile], BeforeValidator(_as_list)] | None = None
 
     @model_validator(mode="after")
     def _program_or_workload(self) -> Points:
-        given = self.model_fields_set & _WORKLOAD_FACTORS
+        given = self.model_fields_set & _WORKLOAD
         if self.program and given:
             raise ValueError(f"`program` is measured as it is: drop {', '.join(sorted(given))} from these points")
         if self.program and "af_xdp" in self.mode:
@@ -120,22 +75,11 @@ class Points(_Strict):
     def _what_applies(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """A user's program has no workload: its factors are left out, so that a resolved plan reads back."""
         data: dict[str, Any] = dump(self)
-        return {k: v for k, v in data.items() if not (self.program and k in _WORKLOAD_FACTORS)}
+        return {k: v for k, v in data.items() if not (self.program and k in _WORKLOAD)}
 
 
-class Traffic(_Strict):
+class Traffic(_given("traffic", _several)):  # type: ignore[misc]
     """What is offered. Lists are factors like those of the points."""
-
-    engine: Annotated[list[Engine], BeforeValidator(_as_list), Field(min_length=1)] = ["live"]
-    load: Annotated[list[Load], BeforeValidator(_as_list), Field(min_length=1)] = ["max"]
-    flows: Annotated[list[Flows], BeforeValidator(_as_list), Field(min_length=1)] = [64]
-    src_ip: Address = "198.18.0.1"
-    dst_ip: Address = "198.19.0.1"
-    src_ip_stride: Address = "0.0.0.0"
-    dst_ip_stride: Annotated[list[Address], BeforeValidator(_as_list), Field(min_length=1)] = ["0.0.0.1"]
-    src_port: Port = 1024
-    dst_port: Annotated[list[Port], BeforeValidator(_as_list), Field(min_length=1)] = [50220]
-    stamp: Literal["all", "none"] | Annotated[int, Field(ge=1, le=1 << 20)] = 16
 
 
 class TrialSettings(_Strict):
@@ -148,11 +92,12 @@ class TrialSettings(_Strict):
     retries: Annotated[int, Field(ge=0, le=10)] = 1
 
 
-class Block(_Strict):
+class Block(_given("block", _one)):  # type: ignore[misc]
+    """Points that are crossed with each other, and the passes that each trial of them makes."""
+
     points: Points = Points()
     traffic: Traffic = Traffic()
-    arrangement: Literal["auto"] | Arrangement = "auto"
-    passes: list[Pass] = ["rate"]
+    passes: list[Pass] = Field(default=["rate"])
 
     @field_validator("passes")
     @classmethod
@@ -221,7 +166,7 @@ def _relative_files(plan: Plan, folder: Path) -> Plan:
     data = plan.model_dump(mode="json")
     for block in data["blocks"]:
         for program in block["points"]["program"] or []:
-            for key in ("file", "frames"):
+            for key in PATHS:
                 if program[key] is not None:
                     program[key] = str((folder / program[key]).resolve())
     return parse_plan(data)

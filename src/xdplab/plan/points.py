@@ -5,33 +5,34 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import fields, make_dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from xdplab.errors import PlanError
-from xdplab.plan.model import Arrangement, Block, Plan, UserProgramFile, parse_load, parse_share
+from xdplab.plan import factors
+from xdplab.plan.factors import FACTORS, Arrangement, Factor, of_program, parse_load, parse_share
+from xdplab.plan.model import Block, Plan, UserProgramFile
+
+_PROGRAM = [factor for factor in FACTORS if factor.identity and of_program(factor)]
+_SETTING = [factor for factor in FACTORS if factor.identity and not of_program(factor)]
 
 
-@dataclass(frozen=True)
-class ProgramFactors:
-    """What a DUT does with each frame: a workload with N accesses, or a user's own file (then N is null)."""
+def _record(name: str, *rows: tuple[str, Any, Any]) -> Any:
+    return make_dataclass(name, rows, frozen=True, kw_only=True)
 
-    workload: str | None = None
-    op: str | None = None
-    accesses: int | None = None
-    form: str | None = None
-    working_set_bytes: int | None = None
-    map_type: str | None = None
-    file: str | None = None
-    file_sha256: str | None = None
-    section: str = "xdp"
-    action: str = "tx"
-    rodata: tuple[tuple[str, int], ...] = ()
-    setup: tuple[tuple[str, ...], ...] = ()
-    frames: str | None = None
-    frames_sha256: str | None = None
+
+def _values(record: Any) -> dict[str, Any]:
+    return {field.name: getattr(record, field.name) for field in fields(record)}
+
+
+class ProgramFactors(_record("ProgramFactors", *((f.name, Any, f.absent) for f in _PROGRAM))):  # type: ignore[misc]
+    """What a DUT does with each frame: a workload with N accesses, or a user's own file (then N is null).
+
+    Its fields are the program's factors of the table; what is not given is as where the factor does not apply.
+    """
 
     @property
     def name(self) -> str:
@@ -39,29 +40,24 @@ class ProgramFactors:
             return Path(self.file).name
         return f"{self.workload}-{self.op}" + ("-hash" if self.map_type == "hash" else "")
 
+    @property
+    def values(self) -> dict[str, Any]:
+        """The factors' canonical values by name."""
+        return _values(self)
 
-@dataclass(frozen=True)
-class Point:
-    """One combination of factors, canonical: what does not apply is null, so that equal points are equal."""
 
-    program: ProgramFactors
-    mode: str
-    xsk_attach: str | None
-    xsk_bind: str | None
-    queues: int
-    frame_bytes: int
-    engine: str
-    load: str
-    flows: int
-    src_ip: str
-    dst_ip: str
-    src_ip_stride: str
-    dst_ip_stride: str
-    src_port: int
-    dst_port: int
-    stamp: str
-    arrangement: Arrangement
-    passes: tuple[str, ...]
+class Point(
+    _record(  # type: ignore[misc]
+        "Point",
+        ("program", ProgramFactors, ProgramFactors()),
+        ("passes", tuple[str, ...], ("rate",)),
+        *((f.name, Any, f.canonical(f.default)) for f in _SETTING),
+    )
+):
+    """One combination of factors, canonical: what does not apply is null, so that equal points are equal.
+
+    Its fields are the program, the passes, and all other factors of the table.
+    """
 
     @property
     def rate_pps(self) -> float | None:
@@ -79,46 +75,32 @@ class Point:
         return replace(self, load="max", stamp="").point_id
 
     @property
+    def values(self) -> dict[str, Any]:
+        """The canonical values of all factors, the program's among them, by name."""
+        own = {name: value for name, value in _values(self).items() if name not in ("program", "passes")}
+        return {**self.program.values, **own}
+
+    @cached_property
     def point_id(self) -> str:
         """Hash of the factors, without the lab, the passes, and the folder of a user's file."""
-        factors = asdict(self)
-        del factors["passes"]
-        for key in ("file", "frames"):
-            if factors["program"][key] is not None:
-                factors["program"][key] = Path(factors["program"][key]).name
-        return hashlib.sha256(json.dumps(factors, sort_keys=True).encode()).hexdigest()[:12]
+        program = self.program.values
+        own = {name: value for name, value in self.values.items() if name not in program}
+        hashed = {"program": factors.identity(program), **factors.identity(own)}
+        return hashlib.sha256(json.dumps(hashed, sort_keys=True).encode()).hexdigest()[:12]
 
     def factors(self) -> dict[str, Any]:
         """The point's columns of the trials table."""
-        p = self.program
-        return {
-            "point_id": self.point_id,
-            "mode": self.mode,
-            "xsk_attach": self.xsk_attach,
-            "xsk_bind": self.xsk_bind,
-            "queues": self.queues,
-            "frame_bytes": self.frame_bytes,
-            "engine": self.engine,
-            "load": self.load,
-            "rate_requested_pps": self.rate_pps,
-            "flows": self.flows,
-            "dst_ip_stride": self.dst_ip_stride,
-            "dst_port": self.dst_port,
-            "arrangement": self.arrangement,
-            "program_name": p.name,
-            "workload": p.workload,
-            "op": p.op,
-            "form": p.form,
-            "map_type": p.map_type,
-            "accesses": p.accesses,
-            "working_set_bytes": p.working_set_bytes,
-            "action": p.action,
-        }
+        derived = {"program_name": self.program.name, "rate_requested_pps": self.rate_pps}
+        return {"point_id": self.point_id, **derived, **factors.cells(self.values)}
 
     def __str__(self) -> str:
         n = "" if self.program.accesses is None else f" N={self.program.accesses}"
         size = f"{self.frame_bytes} B, {self.queues} queue{'s' if self.queues > 1 else ''}"
-        return f"{self.program.name}{n}, {self.mode}, {size}, {self.engine} {self.load}"
+        row = {name: value for name, value in self.factors().items() if value is not None}
+        more = factors.changed(row, "mode", "program_name", "queues", "frame_bytes", "accesses", "load")
+        return ", ".join(
+            [f"{self.program.name}{n}", self.mode, size, f"{self.engine} {self.load}", self.arrangement, *more]
+        )
 
 
 def points_of(plan: Plan, arrangement: Arrangement) -> list[Point]:
@@ -136,66 +118,40 @@ def points_of(plan: Plan, arrangement: Arrangement) -> list[Point]:
 
 
 def _block_points(block: Block, arrangement: Arrangement) -> Iterator[Point]:
-    p, t = block.points, block.traffic
     where = arrangement if block.arrangement == "auto" else block.arrangement
-    factors = (p.mode, p.queues, p.frame_bytes, t.engine, t.load, t.flows, t.dst_ip_stride, t.dst_port)
-    for program in _programs(block):
-        for mode, queues, size, engine, load, flows, stride, port in itertools.product(*factors):
-            sockets = itertools.product(p.xsk_attach, p.xsk_bind) if mode == "af_xdp" else [(None, None)]
-            for attach, bind in sockets:
-                yield Point(
-                    program=program,
-                    mode=mode,
-                    xsk_attach=attach,
-                    xsk_bind=bind,
-                    queues=queues,
-                    frame_bytes=size,
-                    engine=engine,
-                    load=load,
-                    flows=flows,
-                    src_ip=t.src_ip,
-                    dst_ip=t.dst_ip,
-                    src_ip_stride=t.src_ip_stride,
-                    dst_ip_stride=stride,
-                    src_port=t.src_port,
-                    dst_port=port,
-                    stamp=str(t.stamp),
-                    arrangement=where,
-                    passes=tuple(block.passes),
-                )
+    crossed = _crossed({**dict(block.points), **dict(block.traffic)}, _SETTING)
+    given = {f.name: f.canonical(getattr(block, f.name)) for f in factors.in_plan("block")} | {"arrangement": where}
+    for program, setting in itertools.product(_programs(block), crossed):
+        yield Point(program=program, passes=tuple(block.passes), **given, **setting)
+
+
+def _crossed(given: Mapping[str, Any], among: Iterable[Factor]) -> list[dict[str, Any]]:
+    """Return every combination of the lists in ``given``, each once; what does not apply is absent."""
+    loops = factors.crossed(factor for factor in among if factor.where in ("points", "traffic"))
+    levels = [[factor.canonical(value) for value in given[factor.name]] for factor in loops]
+    found: dict[tuple[Any, ...], dict[str, Any]] = {}
+    for combination in itertools.product(*levels):
+        values = dict(zip((factor.name for factor in loops), combination, strict=True))
+        applied = {f.name: values[f.name] if f.applies(values) else f.absent for f in loops}
+        found.setdefault(tuple(applied.values()), applied)
+    return list(found.values())
 
 
 def _programs(block: Block) -> Iterator[ProgramFactors]:
-    p = block.points
-    if p.program:
-        yield from map(_user_program, p.program)
+    points = block.points
+    if points.program:
+        yield from map(_user_program, points.program)
         return
     # Without its baseline a point has no access cost: N = 0 is measured beside every N.
-    accesses = sorted({0, *p.accesses})
-    for workload, op, form, size, map_type, n in itertools.product(
-        p.workload, p.op, p.form, p.working_set_bytes, p.map_type, accesses
-    ):
-        yield ProgramFactors(
-            workload=workload,
-            op=op,
-            accesses=n,
-            form=form,
-            working_set_bytes=None if workload == "packet" else size,
-            map_type=map_type if workload == "lookup" else None,
-        )
+    given = {**dict(points), "accesses": sorted({0, *points.accesses})}
+    for values in _crossed(given, _PROGRAM):
+        yield ProgramFactors(**values)
 
 
 def _user_program(given: UserProgramFile) -> ProgramFactors:
-    return ProgramFactors(
-        file=given.file,
-        file_sha256=_sha256(given.file, "program.file"),
-        section=given.section,
-        action=given.action,
-        rodata=tuple(sorted((name, int(value)) for name, value in given.rodata.items())),
-        setup=tuple(tuple(argv) for argv in given.setup),
-        frames=given.frames,
-        frames_sha256=_sha256(given.frames, "program.frames") if given.frames else None,
-    )
+    values = {f.name: f.canonical(getattr(given, f.name)) for f in factors.in_plan("program")}
+    hashes = {f"{name}_sha256": _sha256(values[name], f"program.{name}") for name in factors.PATHS if values[name]}
+    return ProgramFactors(**values, **hashes)
 
 
 def _sha256(path: str, field: str) -> str:

@@ -50,10 +50,12 @@ def schedule(plan: Plan, points: Sequence[Point]) -> list[Trial]:
 OVERHEAD_S = 0.3
 
 
+def trial_s(plan: Plan, trial: Trial) -> float:
+    """Seconds one trial will take: bursts, settling, its pause and the measured overhead."""
+    times, passes = plan.trial, len(trial.point.passes)
+    return times.warmup_s + times.pause_s + OVERHEAD_S + passes * (times.window_s + times.settle_s)
+
+
 def estimate_s(plan: Plan, trials: Sequence[Trial]) -> float:
-    """Seconds the trials will take: bursts, settling, pauses and the measured overhead."""
-    times = plan.trial
-    return sum(
-        times.warmup_s + times.pause_s + OVERHEAD_S + len(t.point.passes) * (times.window_s + times.settle_s)
-        for t in trials
-    )
+    """Seconds the trials will take."""
+    return sum(trial_s(plan, trial) for trial in trials)

@@ -11,6 +11,8 @@ from xdplab.programs.program import Program, cache_directory, program
 from xdplab.programs.proof import Proof, prove, prove_user
 from xdplab.programs.source import USER_FLAGS, source, user_source
 from xdplab.programs.spec import ProgramSpec, UserProgram
+from xdplab.programs.userspace import user_work
+from xdplab.programs.work import Work, kernel_work
 
 __all__ = [
     "USER_FLAGS",
@@ -21,9 +23,11 @@ __all__ = [
     "Proof",
     "TestRun",
     "UserProgram",
+    "Work",
     "build",
     "cache_directory",
     "calibrated_testrun",
+    "kernel_work",
     "load_report",
     "program",
     "prove",
@@ -31,4 +35,5 @@ __all__ = [
     "source",
     "testrun",
     "user_source",
+    "user_work",
 ]

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from xdplab.errors import ProgramError
+from xdplab.errors import MissingToolError, ProgramError
 from xdplab.programs.contents import map_contents, user_state
 from xdplab.programs.disassembly import disassemble
 from xdplab.programs.image import Image, read_image
@@ -122,11 +122,11 @@ def bpf_include_flags() -> list[str]:
 
 @cache
 def find_clang() -> str:
-    """Return $CLANG, ``clang``, or the newest ``clang-N`` from 14 on. Raises ProgramError where there is none."""
+    """Return $CLANG, ``clang``, or the newest ``clang-N`` from 14 on. Raises MissingToolError where there is none."""
     candidates = [os.environ.get("CLANG", "clang"), *(f"clang-{version}" for version in _CLANG_VERSIONS)]
     found = next((name for name in candidates if shutil.which(name)), None)
     if found is None:
-        raise ProgramError("there is no clang on this machine", remedy="install clang 14 or newer")
+        raise MissingToolError("there is no clang on this machine", remedy="install clang 14 or newer")
     return found
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import html
-import os
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -12,14 +11,14 @@ from xdplab.errors import PlanError
 from xdplab.programs.build import BuiltProgram, build
 from xdplab.programs.proof import Proof, prove
 from xdplab.programs.spec import WORKLOADS, ProgramSpec, UserProgram
+from xdplab.resources import cache_root
 
 _SHOWN_LINES = 400
 
 
 def cache_directory() -> Path:
-    """Return where compiled programs are kept: $XDPLAB_CACHE, or xdplab in the user's cache directory."""
-    base = os.environ.get("XDPLAB_CACHE") or Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "xdplab"
-    return Path(base) / "programs"
+    """Return where compiled programs are kept."""
+    return cache_root() / "programs"
 
 
 class Text(str):

@@ -36,6 +36,7 @@ from xdplab.programs.counting import (
 )
 from xdplab.programs.source import USER_FLAGS, user_source
 from xdplab.programs.spec import WORD_BYTES, ProgramSpec
+from xdplab.programs.work import Work, chain_of, work_of
 
 _PAGE = 4096
 _LIBRARY, _STATE, _FRAME, _STACK, _RETURN = 0x1000_0000, 0x10_0000_0000, 0x20_0000_0000, 0x30_0000_0000, 0x40_0000_0000
@@ -120,6 +121,21 @@ def frame_accesses(library: bytes, frame: bytes) -> list[Access]:
     return [access for base, access in trace if base == _FRAME]
 
 
+def user_work(library: bytes, spec: ProgramSpec) -> Work:
+    """Return what one access of a compiled twin is to its machine, from one emulated packet."""
+    emulator = _Emulator(library, user_state(spec))
+    accesses = emulator.every_access(sample_frame(FRAME_LENGTHS[0]))
+    is_x86 = emulator.cpu.arch == unicorn.UC_ARCH_X86
+    chain = chain_of(_listing(library)) if spec.workload == "chase" and is_x86 else None
+    return work_of(spec, accesses, chain)
+
+
+def _listing(library: bytes) -> str:
+    with tempfile.TemporaryDirectory(prefix="xdplab-user-") as name:
+        (Path(name) / "workload.so").write_bytes(library)
+        return disassemble_user(Path(name) / "workload.so")
+
+
 def count_natively(spec: ProgramSpec, packets: int = 3, cc: str = "cc") -> int:
     """Run a counting build of the twin on this machine and return the accesses it counted in ``packets`` packets."""
     with tempfile.TemporaryDirectory(prefix="xdplab-count-") as name:
@@ -197,6 +213,19 @@ class _Emulator:
         except unicorn.unicorn.UcError as error:
             raise ProgramError(f"{_WHERE}: the emulated workload fails: {error}") from None
         return list(self.trace), bytes(self.uc.mem_read(_FRAME, len(frame)))
+
+    def every_access(self, frame: bytes) -> list[Access]:
+        """Run one packet; return every access of its machine code, but those of the frame's header."""
+        found: list[Access] = []
+
+        def note(uc: object, kind: int, address: int, size: int, value: int, data: object) -> None:
+            if not _FRAME <= address < _FRAME + ETHERNET_BYTES:
+                found.append((address, size, kind == unicorn.UC_MEM_WRITE))
+
+        hook = self.uc.hook_add(unicorn.UC_HOOK_MEM_READ | unicorn.UC_HOOK_MEM_WRITE, note)
+        self.packet(frame)
+        self.uc.hook_del(hook)
+        return found
 
     def _note(self, uc: object, kind: int, address: int, size: int, value: int, base: int) -> None:
         self.trace.append((base, (address - base, size, kind == unicorn.UC_MEM_WRITE)))

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from itertools import groupby
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-from xdplab.errors import HostLostError, ResultsError, UnsupportedError, XdplabError
-from xdplab.run.progress import AnyTrial, Observer
-from xdplab.run.rundir import RunDirectory
-from xdplab.run.state import Attempt, RunState, Status, read_state
+from xdplab.errors import HostLostError, MissingToolError, ResultsError, StoppedError, UnsupportedError, XdplabError
+from xdplab.run.progress import Observer
+from xdplab.run.rundir import RunDirectory, sizes
+from xdplab.run.state import AnyTrial, Attempt, Ended, RunState, Status, read_state
 
-# A full disk or a lab that is gone: the attempt stays absent, `resume` measures it later.
-_ENDS_THE_RUN = (ResultsError, HostLostError)
+# A full disk, a lab that is gone, a tool that this machine lacks: the attempt stays absent, `resume` measures it later.
+_ENDS_THE_RUN = (ResultsError, HostLostError, MissingToolError)
 
 T = TypeVar("T", bound=AnyTrial)
 OfT = TypeVar("OfT", bound=AnyTrial, contravariant=True)
@@ -37,6 +38,48 @@ class Study(Protocol[OfT]):
         """Undo ``enter_block``; called after an error too."""
 
 
+class AllAlike:
+    """Stops a run in which nothing can be measured: it sees each attempt of a session as it ends.
+
+    What one block or a few points cannot be is theirs, and the run goes on. So `A_FEW` trials of each block must have
+    failed (or have been found unsupported), all for one and the same reason, and nothing may have been measured.
+    """
+
+    A_FEW = 3
+
+    def __init__(self, owed: Iterable[AnyTrial]) -> None:
+        blocks = Counter(trial.block for trial in owed)
+        self._wanted = {block: min(count, self.A_FEW) for block, count in blocks.items()}
+        self._asked: Counter[int] = Counter()
+        self._failed = 0
+        self._groups: set[tuple[int, int]] = set()
+        self._reason: str | None = None
+        self.over = False
+        """Whether a trial was measured, or failed for another reason: the run goes on to its end."""
+
+    def ended(self, trial: AnyTrial, attempt: Ended) -> None:
+        """Take in an attempt. Raises StoppedError with the reason where the run is to end."""
+        if self.over:
+            return
+        self._asked[trial.block] += 1
+        if attempt.status == "failed":
+            self.over |= attempt.reason != (self._reason or attempt.reason)
+            self._reason = attempt.reason
+            self._failed += 1
+            self._groups.add((trial.repetition, trial.block))
+        self.over |= attempt.status == "measured"
+        asked = all(self._asked[block] >= count for block, count in self._wanted.items())
+        if asked and len(self._groups) > 1 and not self.over:
+            raise StoppedError(
+                f"stopped: nothing could be measured, each of {self._failed} trials failed alike: {self._reason}",
+                remedy="mend that, then `xdplab resume`",
+            )
+
+    def enough(self, trial: AnyTrial) -> bool:
+        """Whether so much of the trial's block has failed that other blocks should be asked before the rest of it."""
+        return not self.over and self._failed > 0 and self._asked[trial.block] >= self.A_FEW
+
+
 def run_trials(
     run: RunDirectory, trials: Sequence[T], study: Study[T], observer: Observer, *, retries: int, pause_s: float
 ) -> RunState:
@@ -45,8 +88,8 @@ def run_trials(
     KeyboardInterrupt (Ctrl-C, SIGTERM) leaves the attempt under way absent, everything before it kept.
     """
 
-    def one_round(state: RunState, owed: list[T]) -> None:
-        _one_round(run, state, owed, study, observer, pause_s)
+    def one_round(state: RunState, owed: list[T], alike: AllAlike) -> None:
+        _one_round(run, state, owed, study, observer, alike, pause_s)
 
     return in_rounds(run, trials, one_round, observer, retries=retries)
 
@@ -54,24 +97,28 @@ def run_trials(
 def in_rounds(
     run: RunDirectory,
     trials: Sequence[T],
-    one_round: Callable[[RunState, list[T]], None],
+    one_round: Callable[[RunState, list[T], AllAlike], None],
     observer: Observer,
     *,
     retries: int,
 ) -> RunState:
     """Call ``one_round`` with the trials that are owed, ``retries`` more times with those that failed.
 
-    However it ends, the journal says so. Returns the run's state, which ``one_round`` keeps up to date.
+    However it ends, the journal says so. Returns the run's state, which ``one_round`` keeps up to date. Raises
+    StoppedError where nothing can be measured (`AllAlike`).
     """
     state = read_state(run)
+    owed = set(state.owed)
+    alike = AllAlike(t for t in trials if t.trial_id in owed)
     try:
         for _ in range(retries + 1):
             owed = set(state.owed)
-            one_round(state, [t for t in trials if t.trial_id in owed])
-    except BaseException:
-        observer.interrupted()
+            one_round(state, [t for t in trials if t.trial_id in owed], alike)
+    except BaseException as error:
+        how = "stopped" if isinstance(error, StoppedError) else "interrupted"
+        observer.interrupted(how)
         with suppress(ResultsError):  # a full disk must not hide what happened first
-            run.journal.append("ended", how="interrupted")
+            run.journal.append("ended", how=how)
         raise
     run.journal.append("ended", how="complete")
     observer.ended(state)
@@ -79,17 +126,33 @@ def in_rounds(
 
 
 def _one_round(
-    run: RunDirectory, state: RunState, trials: Sequence[T], study: Study[T], observer: Observer, pause_s: float
+    run: RunDirectory,
+    state: RunState,
+    trials: Sequence[T],
+    study: Study[T],
+    observer: Observer,
+    alike: AllAlike,
+    pause_s: float,
 ) -> None:
-    for _, group in groupby(trials, key=lambda t: (t.repetition, t.block)):
-        block = list(group)
+    since = time.monotonic()
+    waiting = deque(list(group) for _, group in groupby(trials, key=lambda t: (t.repetition, t.block)))
+    put_off: list[list[T]] = []
+    while waiting:
+        block = waiting.popleft()
         try:
             broken = _enter(study, block)
-            for trial in block:
-                _attempt(run, state, trial, study, observer, broken)
+            while block:
+                trial = block.pop(0)
+                since = _attempt(run, state, trial, study, observer, broken, alike, since)
                 time.sleep(pause_s)
+                if block and waiting and alike.enough(trial):
+                    put_off.append(block)
+                    break
         finally:
             study.leave_block()
+        if alike.over or not waiting:
+            waiting.extendleft(reversed(put_off))
+            put_off = []
 
 
 def _enter(study: Study[T], block: Sequence[T]) -> XdplabError | None:
@@ -110,9 +173,12 @@ def _attempt(
     study: Study[T],
     observer: Observer,
     broken: XdplabError | None,
-) -> None:
+    alike: AllAlike,
+    since: float,
+) -> float:
+    """Try one trial and return when it ended; ``since`` is when the one before it did."""
     number = state.next_attempt(trial.trial_id)
-    run.journal.append("started", trial_id=trial.trial_id, attempt=number)
+    run.journal.append("started", wait=False, trial_id=trial.trial_id, attempt=number)
     observer.started(state, trial)
     began = time.monotonic()
     facts: dict[str, Any] = {}
@@ -129,8 +195,12 @@ def _attempt(
             status, reason = "unsupported", str(error)
         except XdplabError as error:
             status, reason = "failed", str(error)
-    took = round(time.monotonic() - began, 4)
-    ended = Attempt(trial.trial_id, number, status, reason, took, facts)
-    run.journal.append("finished", **vars(ended))
-    state.attempts.append(ended)
-    observer.finished(trial, ended)
+        files = sizes(raw)
+    now = time.monotonic()
+    took, wall = round(now - began, 4), round(now - since, 4)
+    attempt = Attempt(trial.trial_id, number, status, reason, took, facts, wall_s=wall, files=files)
+    run.journal.append("finished", **vars(attempt))
+    state.add(attempt.ended)
+    observer.finished(trial, attempt)
+    alike.ended(trial, attempt)
+    return now

@@ -17,10 +17,10 @@ from typing import Protocol, TypeVar
 
 from xdplab.errors import HostLostError
 from xdplab.run.disk import disk_errors
-from xdplab.run.engine import in_rounds
-from xdplab.run.progress import AnyTrial, Observer
+from xdplab.run.engine import AllAlike, in_rounds
+from xdplab.run.progress import Observer
 from xdplab.run.rundir import RunDirectory
-from xdplab.run.state import Attempt, RunState
+from xdplab.run.state import AnyTrial, Attempt, RunState
 
 T = TypeVar("T", bound=AnyTrial)
 OfT = TypeVar("OfT", bound=AnyTrial, contravariant=True)
@@ -60,14 +60,21 @@ def run_on_fleet(
     """
     alive = list(fleet.labs)
 
-    def one_round(state: RunState, owed: list[T]) -> None:
-        _one_round(run, state, owed, fleet, alive, observer)
+    def one_round(state: RunState, owed: list[T], alike: AllAlike) -> None:
+        state.labs = len(alive)
+        _one_round(run, state, owed, fleet, alive, observer, alike)
 
     return in_rounds(run, trials, one_round, observer, retries=retries)
 
 
 def _one_round(
-    run: RunDirectory, state: RunState, trials: Sequence[T], fleet: Fleet[T], alive: list[str], observer: Observer
+    run: RunDirectory,
+    state: RunState,
+    trials: Sequence[T],
+    fleet: Fleet[T],
+    alive: list[str],
+    observer: Observer,
+    alike: AllAlike,
 ) -> None:
     waiting = deque(list(group) for _, group in groupby(trials, key=lambda t: (t.repetition, t.block)))
     busy: dict[str, list[T]] = {}
@@ -83,9 +90,13 @@ def _one_round(
         done = _keep(run, state, block, part, observer)
         if part.lost is not None:
             alive.remove(lab)
+            state.labs = len(alive)
             run.journal.append("lab_lost", lab=lab, reason=part.lost)
             if left := [trial for trial in block if trial.trial_id not in done]:
                 waiting.appendleft(left)
+        for trial in block:
+            if trial.trial_id in done:
+                alike.ended(trial, state.last[trial.trial_id])
 
 
 def _keep(run: RunDirectory, state: RunState, block: Sequence[T], part: Part, observer: Observer) -> set[str]:
@@ -98,7 +109,7 @@ def _keep(run: RunDirectory, state: RunState, block: Sequence[T], part: Part, ob
         with run.attempt(ended.trial_id, ended.attempt) as folder:
             unpack(raw, folder)
         run.journal.append("finished", **vars(ended))
-        state.attempts.append(ended)
+        state.add(ended.ended)
         observer.finished(trials[ended.trial_id], ended)
     return {attempt.trial_id for attempt, _ in part.measured}
 

@@ -19,14 +19,18 @@ class Journal:
     def __init__(self, path: Path) -> None:
         self.path = path
 
-    def append(self, event: str, **facts: Any) -> None:
-        """Write one line ``{"event", "time", …}`` and wait until it is on disk. Raises ResultsError (full disk)."""
+    def append(self, event: str, *, wait: bool = True, **facts: Any) -> None:
+        """Write one line ``{"event", "time", …}`` and wait until it is on disk. Raises ResultsError (full disk).
+
+        A line that no later reader relies on needs no ``wait``, which takes milliseconds.
+        """
         line = json.dumps({"event": event, "time": time.time(), **facts}, separators=(",", ":")) + "\n"
         before = self.path.stat().st_size if self.path.exists() else 0
         try:
             with self.path.open("ab", buffering=0) as file:
                 file.write(line.encode())
-                os.fsync(file.fileno())
+                if wait:
+                    os.fsync(file.fileno())
         except OSError as error:
             self._cut(before)
             raise ResultsError(f"{self.path} cannot be written: {reason(error)}", remedy=REMEDY) from error

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 from typing import Literal
 
 import pandas as pd
+
+from xdplab.plan.factors import FACTORS
 
 Kind = Literal["id", "factor", "state", "count", "rate", "time", "share", "verdict"]
 DTYPES = {"str": "string", "int": "Int64", "float": "Float64", "bool": "boolean", "json": "string"}
@@ -30,7 +33,8 @@ def _table(text: str) -> tuple[Metric, ...]:
     return tuple(rows)
 
 
-METRICS = _table("""
+METRICS = (
+    *_table("""
 run_id              | str   |      | id      | the run directory's identity, also in the payload of its frames
 point_id            | str   |      | id      | hash of the point's factors, without the lab: equal points of two runs join
 trial_id            | str   |      | id      | point and repetition
@@ -38,66 +42,73 @@ attempt             | int   |      | id      | 1 for the first try of a trial
 block               | int   |      | id      | trials that share settings which are expensive to change
 order               | int   |      | id      | place of the trial in the run's seeded order
 repetition          | int   |      | id      | independent trial of the same point, from 1: the unit of statistics
-lab                 | str   |      | factor  | which lab measured
-arrangement         | str   |      | factor  | shared, split or hosts: who shares a CPU with whom
-mode                | str   |      | factor  | native, generic, offload or af_xdp, as requested
+"""),  # noqa: E501
+    *(Metric(factor.column, factor.dtype, factor.unit, "factor", factor.text) for factor in FACTORS),
+    *_table("""
 mode_obtained       | str   |      | state   | the attach mode the kernel reports
-xsk_attach          | str   |      | factor  | af_xdp only: attach mode of the redirecting program
-xsk_bind            | str   |      | factor  | af_xdp only: copy or zerocopy, as requested and obtained
-queues              | int   |      | factor  | receive queues of the DUT
 queues_reached      | int   |      | state   | queues that received at least one test frame
-program_name        | str   |      | factor  | workload-op, or the file of a user's program
-workload            | str   |      | factor  | array, packet, chase, lookup; null for a user's program
-op                  | str   |      | factor  | read or write
-form                | str   |      | factor  | bounded (loop around unrolled accesses), loop or unrolled
-map_type            | str   |      | factor  | lookup only: percpu_array or hash
-accesses            | int   |      | factor  | N, memory accesses a packet, proved; null for a user's program
-working_set_bytes   | int   | B    | factor  | bytes the accesses walk through
-action              | str   |      | factor  | what the program does with a frame: tx, drop or pass
-frame_bytes         | int   | B    | factor  | L2 bytes including the 4-byte FCS
-flows               | int   |      | factor  | distinct flows the generator cycles through
-dst_ip_stride       | str   |      | factor  | from one flow's destination address to the next one's
-dst_port            | int   |      | factor  | UDP destination port
-engine              | str   |      | factor  | how the generator sends: live, afxdp or moongen
-load                | str   |      | factor  | max, a rate, or a share of the PDR
-rate_requested_pps  | float | 1/s  | factor  | the paced rate; null at max
 window_s            | float | s    | time    | measured length of the window
+warmup_s            | float | s    | time    | how long frames were sent before the window, until the rate was steady or the limit of five bursts reached
+warmup_steady       | bool  |      | state   | the rate was steady when the warm-up ended; null where it was not asked
 tx_packets          | int   |      | count   | test frames the TG sent in the window
 rx_packets          | int   |      | count   | test frames of this run the TG received
+drained_packets     | int   |      | count   | those of rx_packets that came after the window had ended: what was still in rings. They do not count into rates
 dut_rx_packets      | int   |      | count   | frames the DUT received, by its own counters
 dut_tx_packets      | int   |      | count   | frames the DUT sent back, by its own counters
-lost_packets        | int   |      | count   | tx_packets less rx_packets
+lost_packets        | int   |      | count   | tx_packets less the frames that came back, each counted once
 loss_ratio          | float |      | share   | lost_packets / tx_packets
 duplicate_packets   | int   |      | count   | test frames received more than once
-reordered_packets   | int   |      | count   | test frames received behind a later one of their stream
+reordered_packets   | int   |      | count   | test frames received behind a later one of their flow (RFC 4737); in runs of older generators, of their stream
 foreign_packets     | int   |      | count   | frames received without the run's magic and id
 offered_pps         | float | 1/s  | rate    | tx_packets / window
+rate_change         | float |      | share   | by which share of its mean the rate changed within the window, in one step or one trend; 0 where it was steady
+rate_change_kind    | str   |      | state   | steady, step or trend
 generator_pps       | float | 1/s  | rate    | what the generator alone offered over this link, the DUT without a program; null where CPUs are shared
-tx_late_packets     | int   |      | count   | frames of a paced load that the sender sent late, and then too close together
+tx_late_packets     | int   |      | count   | frames of a paced load that were sent more than 100 us after they were due, and then too close together
 tx_pause_ms         | float | ms   | time    | the longest time the sender stood still or fell behind in the window
+tx_paused_ms        | float | ms   | time    | how long the sender stood still in all; null at a paced load, where lateness tells it
+tx_busy_cores       | float |      | share   | CPUs that the sending threads kept busy, softirqs in them included
 forwarded_pps       | float | 1/s  | rate    | frames forwarded (or, for drop and pass, processed) a second
 forwarded_source    | str   |      | state   | whose count forwarded_pps is: tg or dut
 forwarded_l2_bps    | float | bit/s| rate    | forwarded_pps x frame_bytes x 8
 ns_per_packet       | float | ns   | time    | 1e9 x CPUs that do DUT work / forwarded_pps; null unless the DUT or the shared CPU is the limit
 access_ns           | float | ns   | time    | 1e9/pps(N) - 1e9/pps(0), N = 0 of the same block, repetition, engine and size, per CPU
+access_loads        | float |      | state   | machine loads per access, in the kernel's JIT image or in the user-space twin; the walk's own and the stack's among them
+access_stores       | float |      | state   | machine stores per access
+access_bytes        | float | B    | state   | bytes that these loads and stores move per access
+access_chain        | str   |      | state   | chase on x86-64 only: the operations from one load to the next, which needs it, in the machine code
 testrun_raw_ns      | float | ns   | time    | BPF_PROG_TEST_RUN of the program as this trial loaded it, the least of testrun_all_ns; null for af_xdp
 testrun_all_ns      | json  | ns   | time    | all its runs in this trial, a JSON list
 testrun_ns          | float | ns   | time    | BPF_PROG_TEST_RUN of the same program less that of N = 0
-program_run_ns      | float | ns   | time    | mean run time by BPF statistics, in a pass of its own
-latency_min_ns      | float | ns   | time    | least stamped round trip
-latency_mean_ns     | float | ns   | time    | mean of the stamped round trips
+program_run_raw_ns  | float | ns   | time    | mean run time as BPF statistics say it, in a pass of its own
+program_run_ns      | float | ns   | time    | mean run time by BPF statistics less what these take themselves, in a pass of its own
+stats_cost_ns       | float | ns   | time    | what BPF statistics say of a program that does nothing: their own cost, measured beside
+latency_min_ns      | float | ns   | time    | least round trip of the stamped frames; at a paced load from the time the frame was due, at max from sending (latency_from)
+latency_mean_ns     | float | ns   | time    | mean of the round trips
 latency_p50_ns      | float | ns   | time    | median
 latency_p90_ns      | float | ns   | time    | 90th percentile
 latency_p99_ns      | float | ns   | time    | 99th percentile
 latency_p999_ns     | float | ns   | time    | 99.9th percentile
-latency_max_ns      | float | ns   | time    | greatest stamped round trip
+latency_max_ns      | float | ns   | time    | greatest round trip
 latency_samples     | int   |      | count   | stamped frames received
+latency_from        | str   |      | state   | due or sent: from when the latencies count
+latency_sent_p50_ns | float | ns   | time    | the median counted from sending, at every load
+latency_sent_p90_ns | float | ns   | time    | the 90th percentile counted from sending, at every load
+latency_sent_p99_ns | float | ns   | time    | the 99th percentile counted from sending, at every load
+latency_sent_p999_ns | float | ns   | time    | the 99.9th percentile counted from sending, at every load
+latency_sent_max_ns | float | ns   | time    | the greatest round trip counted from sending, at every load
+late_p50_ns         | float | ns   | time    | median of the sender's lateness: from the time a frame was due to its sending; null at max
+late_p99_ns         | float | ns   | time    | 99th percentile of the sender's lateness: from the time a frame was due to its sending; null at max
+late_p999_ns         | float | ns   | time    | 99.9th percentile of the sender's lateness: from the time a frame was due to its sending; null at max
+late_max_ns         | float | ns   | time    | greatest of the sender's lateness: from the time a frame was due to its sending; null at max
 rx_by_queue         | json  |      | count   | frames by DUT receive queue, a JSON list
 evenness            | float |      | share   | Jain's fairness index of rx_by_queue over the queues requested: 1 is even
 cpu_busy_cores      | float |      | share   | busy CPUs of the DUT in the window; null where TG and DUT share CPUs
 cpu_softirq_cores   | float |      | share   | of them in softirq
 host_busy_cores     | float |      | share   | busy CPUs of the whole machine in the window
 host_softirq_cores  | float |      | share   | of them in softirq
+host_steal_cores    | float |      | share   | CPUs that the hypervisor ran something else on while they had work
+other_busy_cores    | float |      | share   | busy CPUs of the whole machine that neither the sender, the DUT's work nor the AF_XDP application kept busy; null where they have CPUs of their own
 cycles              | float |      | count   | DUT cycles in the perf pass; null where TG and DUT share CPUs
 instructions        | float |      | count   | DUT instructions in the perf pass
 ipc                 | float |      | share   | instructions / cycles
@@ -105,10 +116,11 @@ branches            | float |      | count   | DUT branches in the perf pass
 branch_misses       | float |      | count   | DUT branch misses in the perf pass
 l1d_loads           | float |      | count   | DUT L1 data loads in the perf pass
 l1d_misses          | float |      | count   | DUT L1 data load misses in the perf pass
-perf_packets        | int   |      | count   | frames forwarded in the perf pass: what its counts are divided by
+perf_packets        | int   |      | count   | frames the DUT processed while perf counted: what its counts are divided by
 host_cycles         | float |      | count   | cycles of the whole machine in the perf pass
 host_instructions   | float |      | count   | instructions of the whole machine in the perf pass
 host_context_switches | float |    | count   | context switches of the whole machine in the perf pass
+cycles_per_ns       | float | 1/ns | rate    | cycles of the whole machine in the perf pass by its busy time: the clock at which it worked; null without a PMU
 softnet_dropped     | int   |      | count   | frames the DUT's backlog dropped; null where TG and DUT share CPUs
 softnet_squeezed    | int   |      | count   | times the DUT's NAPI ran out of budget; null where they share CPUs
 xsk_dropped         | int   |      | count   | af_xdp only: frames dropped for a full or empty ring
@@ -120,19 +132,24 @@ jited_bytes         | int   | B    | count   | bytes of the JIT image; null with
 helper_inlined      | bool  |      | state   | lookup only: the kernel inlined the map lookup
 load_ms             | float | ms   | time    | BPF_PROG_LOAD alone
 attach_ms           | float | ms   | time    | attaching alone
-dut_cpus            | int   |      | state   | CPUs that do the DUT's work: what ns_per_packet and access_ns are multiplied by
+dut_cpus            | int   |      | state   | CPUs that did the DUT's work, by their busy time in the window: what ns_per_packet and access_ns are multiplied by
 link_bps            | float | bit/s| state   | rate of the physical link; null on veth, tap and virtio, which have none
 rx_ring_entries     | int   |      | state   | entries of one receive ring of the DUT
 sched_policy        | str   |      | state   | the sender's scheduling as obtained
+clocksource         | str   |      | state   | the TG's clock source: what stamps are read from
+rt_runtime_us       | int   | us   | state   | of each second, how long real-time tasks may run on a CPU of the TG; -1: for ever
+xps                 | json  |      | state   | CPUs (hexadecimal mask) that send by each transmit queue of the DUT, a JSON object; null where it has no such setting
+counters_missing    | str   |      | state   | readings of the DUT that are not there or not whole
 overhead_s          | float | s    | time    | wall time of the attempt beyond warm-up and windows
-kernel              | str   |      | state   | the DUT's kernel release
 metrics             | json  |      | state   | the plan's own metrics, a JSON object
+absent_counters     | str   |      | state   | counters that the plan asks for and this machine did not give, each with the reason
 null_reasons        | json  |      | state   | why a column is null, a JSON object: column to reason
 verdict             | str   |      | verdict | valid, invalid, unsupported or failed
 reason              | str   |      | verdict | why
 limited_by          | str   |      | verdict | dut, shared_cpu, generator, link or none
 rules_version       | str   |      | verdict | version of the rules that judged
-""")  # noqa: E501
+"""),  # noqa: E501
+)
 BY_NAME = {metric.name: metric for metric in METRICS}
 
 SAMPLES = _table("""
@@ -165,3 +182,9 @@ def completed(table: pd.DataFrame) -> pd.DataFrame:
     """Return a table of an older version with the columns it does not know yet, null."""
     missing = [metric for metric in METRICS if metric.name not in table]
     return table.assign(**{m.name: pd.array([None] * len(table), dtype=DTYPES[m.dtype]) for m in missing})  # type: ignore[call-overload]
+
+
+def columns_version() -> str:
+    """Return a word that changes with the columns: tables of other columns are derived anew."""
+    names = [f"{metric.name} {metric.dtype}" for metric in (*METRICS, *SAMPLES)]
+    return hashlib.sha256("\n".join(names).encode()).hexdigest()[:8]

@@ -5,25 +5,9 @@ from __future__ import annotations
 from typing import Protocol
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-from xdplab.run.state import Attempt, RunState
-
-
-class AnyTrial(Protocol):
-    """What the runner must know of a trial; `xdplab.plan.Trial` is one. ``point`` is told by its ``str()``."""
-
-    @property
-    def trial_id(self) -> str: ...
-
-    @property
-    def point(self) -> object: ...
-
-    @property
-    def repetition(self) -> int: ...
-
-    @property
-    def block(self) -> int: ...
+from xdplab.run.state import AnyTrial, Attempt, RunState
 
 
 class Observer(Protocol):
@@ -31,17 +15,32 @@ class Observer(Protocol):
 
     def finished(self, trial: AnyTrial, attempt: Attempt) -> None: ...
 
-    def interrupted(self) -> None: ...
+    def interrupted(self, how: str) -> None:
+        """The run ends before its end: ``interrupted``, or ``stopped`` since nothing could be measured."""
 
     def ended(self, state: RunState) -> None: ...
 
 
 def ending(state: RunState) -> str:
     """One line on how a run stands."""
-    counts = {s: sum(a.status == s for a in state.last.values()) for s in ("measured", "unsupported", "failed")}
-    words = ", ".join(f"{n} {s}" for s, n in counts.items() if n)
-    owed = len([t for t in state.planned if t not in state.last])
-    return f"{len(state.planned)} trials: {words or 'none measured'}" + (f", {owed} still owed" if owed else "")
+    words = ", ".join(f"{n} {status}" for status, n in state.counts.items() if n)
+    owed = state.total - len(state.last)
+    return f"{state.total} trials: {words or 'none measured'}" + (f", {owed} still owed" if owed else "")
+
+
+def to_go(state: RunState) -> str:
+    """How long the rest will take, in words; empty before the first trial has ended."""
+    if state.eta_s is None:
+        return ""
+    seconds = round(state.eta_s)
+    minutes, hours = divmod(seconds, 60), divmod(seconds // 60, 60)
+    return (
+        f"{seconds} s to go"
+        if seconds < 120
+        else f"{minutes[0]} min to go"
+        if hours[0] < 2
+        else f"{hours[0]} h {hours[1]} min to go"
+    )
 
 
 class PlainObserver:
@@ -50,21 +49,27 @@ class PlainObserver:
     def __init__(self, console: Console) -> None:
         self._console = console
         self._place = ""
+        self._last: str | None = None
 
     def _print(self, text: str) -> None:
         self._console.print(text, markup=False, highlight=False, soft_wrap=True)
 
     def started(self, state: RunState, trial: AnyTrial) -> None:
-        number = len(state.last.keys() & set(state.planned) | {trial.trial_id})
-        eta = "" if state.eta_s is None else f", {state.eta_s:.0f} s to go"
-        self._place = f"[{number}/{len(state.planned)}{eta}]"
+        number = len(state.last) + (trial.trial_id not in state.last)
+        self._place = f"[{', '.join(filter(None, (f'{number}/{state.total}', to_go(state))))}]"
 
     def finished(self, trial: AnyTrial, attempt: Attempt) -> None:
-        said = attempt.status if attempt.reason is None else f"{attempt.status}: {attempt.reason}"
+        said = attempt.status if attempt.reason is None else f"{attempt.status}: {self._once(attempt.reason)}"
         self._print(f"{self._place} {trial.point}, repetition {trial.repetition}: {said} ({attempt.duration_s:.2f} s)")
 
-    def interrupted(self) -> None:
-        self._print("interrupted; what was measured is kept: `xdplab resume` goes on")
+    def _once(self, reason: str) -> str:
+        """A reason of many lines' worth is told once, not after every trial that has it."""
+        again, self._last = reason == self._last, reason
+        return "as the one before" if again else reason
+
+    def interrupted(self, how: str) -> None:
+        if how == "interrupted":  # where it was stopped the error says why, and that nothing was measured
+            self._print("interrupted; what was measured is kept: `xdplab resume` goes on")
 
     def ended(self, state: RunState) -> None:
         self._print(ending(state))
@@ -75,24 +80,29 @@ class RichObserver(PlainObserver):
 
     def __init__(self, console: Console) -> None:
         super().__init__(console)
-        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+        columns = (
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[left]}"),
+        )
         self._progress = Progress(*columns, console=console, transient=True)
-        self._task = self._progress.add_task("", total=None)
+        self._task = self._progress.add_task("", total=None, left="")
 
     def started(self, state: RunState, trial: AnyTrial) -> None:
         super().started(state, trial)
         self._progress.start()
-        done = len(state.last.keys() & set(state.planned))
-        self._progress.update(self._task, description=str(trial.point), completed=done, total=len(state.planned))
+        words, done = str(trial.point), len(state.last)
+        self._progress.update(self._task, description=words, completed=done, total=state.total, left=to_go(state))
 
     def finished(self, trial: AnyTrial, attempt: Attempt) -> None:
         self._progress.advance(self._task)
         if attempt.status == "failed":
             super().finished(trial, attempt)
 
-    def interrupted(self) -> None:
+    def interrupted(self, how: str) -> None:
         self._progress.stop()
-        super().interrupted()
+        super().interrupted(how)
 
     def ended(self, state: RunState) -> None:
         self._progress.stop()

@@ -2,40 +2,128 @@
 
 from __future__ import annotations
 
-import statistics
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 from xdplab.run.rundir import RunDirectory
 
 Status = Literal["measured", "unsupported", "failed"]
+Block = tuple[int, int]
+"""A block of one of the plans that a run has: an old run may be extended."""
+
+
+class AnyTrial(Protocol):
+    """What a run must know of a trial; `xdplab.plan.Trial` is one. ``point`` is told by its ``str()``."""
+
+    @property
+    def trial_id(self) -> str: ...
+
+    @property
+    def point(self) -> object: ...
+
+    @property
+    def repetition(self) -> int: ...
+
+    @property
+    def block(self) -> int: ...
 
 
 @dataclass(frozen=True)
-class Attempt:
-    """One try of a trial that ended; ``facts`` are what its study recorded."""
+class Ended:
+    """One try of a trial that ended. ``duration_s`` is its own time.
+
+    ``wall_s`` is the time since the try before it ended, with the pause and the settings of its block; None in runs
+    of earlier versions.
+    """
 
     trial_id: str
     attempt: int
     status: Status
     reason: str | None
     duration_s: float
+    wall_s: float | None = field(default=None, kw_only=True)
+
+
+@dataclass(frozen=True)
+class Attempt(Ended):
+    """A try with all that is known of it: ``facts`` are what its study recorded.
+
+    ``files`` are the raw files it left, by path, with their bytes; None in runs of earlier versions.
+    """
+
     facts: dict[str, Any]
-
-
-@dataclass
-class RunState:
-    """``planned``: trial ids in order; ``attempts``: those that ended, in the order they ended."""
-
-    run_id: str
-    planned: list[str] = field(default_factory=list)
-    attempts: list[Attempt] = field(default_factory=list)
-    ended: str | None = None
+    files: dict[str, int] | None = field(default=None, kw_only=True)
 
     @property
-    def last(self) -> dict[str, Attempt]:
-        """The last attempt of each trial: the one that counts."""
-        return {a.trial_id: a for a in self.attempts}
+    def ended(self) -> Ended:
+        return Ended(self.trial_id, self.attempt, self.status, self.reason, self.duration_s, wall_s=self.wall_s)
+
+
+class RunState:
+    """How a run stands. A trial that ends costs the same however many the run has.
+
+    ``attempts`` are those that ended, in that order, ``last`` the one that counts of each trial. ``labs`` is how many
+    labs measure at once.
+    """
+
+    def __init__(self, run_id: str) -> None:
+        self.run_id = run_id
+        self.attempts: list[Ended] = []
+        self.last: dict[str, Ended] = {}
+        self.ended: str | None = None
+        self.labs = 1
+        self._planned: dict[str, tuple[Block, float]] = {}
+        self._owed: set[str] = set()
+        self._costs = Costs()
+        self._counts: Counter[str] = Counter()
+        self._plans = 0
+
+    @property
+    def planned(self) -> list[str]:
+        """Trial ids, in order."""
+        return list(self._planned)
+
+    def plan(self, trials: Sequence[str], blocks: Sequence[int] = (), costs_s: Sequence[float] = ()) -> None:
+        """Owe these trials too, but those that are known. ``costs_s`` is what each should take, where that is known."""
+        for number, trial_id in enumerate(trials):
+            if trial_id not in self._planned:
+                block = (self._plans, blocks[number] if blocks else 0)
+                cost = costs_s[number] if costs_s else 0.0
+                self._planned[trial_id] = block, cost
+                self._owed.add(trial_id)
+                self._costs.owe(block, cost)
+        self._plans += 1
+        self.ended = None
+
+    def add(self, ended: Ended) -> None:
+        """Take in a try that ended. A trial whose last try failed is still owed."""
+        if before := self.last.get(ended.trial_id):
+            self._counts[before.status] -= 1
+        self._counts[ended.status] += 1
+        self.attempts.append(ended)
+        self.last[ended.trial_id] = ended
+        self.ended = None
+        if ended.trial_id in self._planned:
+            self._count_cost(ended)
+
+    def _count_cost(self, ended: Ended) -> None:
+        block, cost = self._planned[ended.trial_id]
+        self._costs.spend(block, cost, ended.duration_s if ended.wall_s is None else ended.wall_s)
+        owed = ended.status == "failed"
+        self._costs.owe(block, cost, trials=owed - (ended.trial_id in self._owed))
+        (self._owed.add if owed else self._owed.discard)(ended.trial_id)
+
+    @property
+    def total(self) -> int:
+        """How many trials are planned."""
+        return len(self._planned)
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many trials were measured, are unsupported, and failed, by their last try."""
+        return {status: self._counts[status] for status in ("measured", "unsupported", "failed")}
 
     @property
     def failed(self) -> list[str]:
@@ -47,36 +135,101 @@ class RunState:
 
     @property
     def owed(self) -> list[str]:
-        """Trials that have no attempt, or whose last one failed."""
-        return [t for t in self.planned if t not in self.settled]
+        """Trials that have no attempt, or whose last one failed, in the order they are planned."""
+        return [trial_id for trial_id in self._planned if trial_id in self._owed]
 
     @property
     def eta_s(self) -> float | None:
-        """Seconds the owed trials will take at the median of those measured; None before the first."""
-        took = [a.duration_s for a in self.attempts if a.status == "measured"]
-        return statistics.median(took) * len(self.owed) if took else None
+        """Seconds the owed trials will take; None before the first was measured."""
+        left = self._costs.left_s
+        return None if left is None else left / max(self.labs, 1)
 
     def next_attempt(self, trial_id: str) -> int:
-        return 1 + sum(a.trial_id == trial_id for a in self.attempts)
+        return 1 + self.last[trial_id].attempt if trial_id in self.last else 1
+
+
+@dataclass
+class BlockCosts:
+    """What is left of a block, and how much longer than planned each of its trials took; in seconds."""
+
+    left: int = 0
+    left_s: float = 0.0
+    ended: int = 0
+    longer_s: float = 0.0
+
+
+class Costs:
+    """What the trials that are left will take: what the plan says of each, and what they take beyond that.
+
+    A mean of the trials so far would be wrong wherever blocks differ, so each block has its own; a block that no trial
+    has seen yet takes as much longer as the others did.
+    """
+
+    def __init__(self) -> None:
+        self._blocks: defaultdict[Block, BlockCosts] = defaultdict(BlockCosts)
+        self._all = BlockCosts()
+
+    def owe(self, block: Block, cost_s: float, *, trials: int = 1) -> None:
+        self._blocks[block].left += trials
+        self._blocks[block].left_s += trials * cost_s
+
+    def spend(self, block: Block, cost_s: float, took_s: float) -> None:
+        for costs in (self._blocks[block], self._all):
+            costs.ended += 1
+            costs.longer_s += took_s - cost_s
+
+    @property
+    def left_s(self) -> float | None:
+        """Seconds that what is left will take in one lab; None before any trial ended."""
+        if not self._all.ended:
+            return None
+        return max(0.0, sum(self._left_of(block) for block in self._blocks.values()))
+
+    def _left_of(self, block: BlockCosts) -> float:
+        known = block if block.ended else self._all
+        return block.left_s + block.left * known.longer_s / known.ended
+
+
+def record_planned(
+    run: RunDirectory, trials: Sequence[AnyTrial], *, costs_s: Sequence[float] = (), **facts: Any
+) -> None:
+    """Write down that ``run`` owes these trials. ``costs_s`` is what each should take, in seconds, where known."""
+    costs = {"costs_s": [round(cost, 3) for cost in costs_s]} if costs_s else {}
+    ids, blocks = [trial.trial_id for trial in trials], [trial.block for trial in trials]
+    run.record("planned", trials=ids, blocks=blocks, **costs, **facts)
 
 
 def read_state(run: RunDirectory) -> RunState:
     """Read the journal of ``run``. Raises ResultsError where it is damaged."""
     state = RunState(run_id=run.run_id)
-    for event in run.journal.events():
+    for event in run.journal.events("planned", "finished", "ended", "hosts", "shared", "lab_lost"):
         match event["event"]:
             case "planned":
-                known = set(state.planned)
-                state.planned += [t for t in event["trials"] if t not in known]
-                state.ended = None
+                state.plan(event["trials"], event.get("blocks", ()), event.get("costs_s", ()))
             case "finished":
-                state.attempts.append(_attempt(event))
-                state.ended = None
+                state.add(_attempt(event).ended)
             case "ended":
                 state.ended = event["how"]
+            case "hosts":
+                state.labs = 1
+            case "shared":
+                state.labs = len(event["labs"])
+            case "lab_lost":
+                state.labs -= 1
     return state
+
+
+def attempts_of(run: RunDirectory) -> Iterator[Attempt]:
+    """Yield every attempt that ended, in that order, with its facts."""
+    return map(_attempt, run.journal.events("finished"))
+
+
+def last_attempts(run: RunDirectory) -> dict[str, Attempt]:
+    """Return the attempt that counts of each trial, with its facts."""
+    return {attempt.trial_id: attempt for attempt in attempts_of(run)}
 
 
 def _attempt(event: dict[str, Any]) -> Attempt:
     keys = ("trial_id", "attempt", "status", "reason", "duration_s", "facts")
-    return Attempt(**{key: event[key] for key in keys})
+    known: dict[str, Any] = {key: event[key] for key in keys}
+    return Attempt(**known, wall_s=event.get("wall_s"), files=event.get("files"))

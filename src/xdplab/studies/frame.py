@@ -11,6 +11,7 @@ import json
 import random
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -20,15 +21,16 @@ import yaml
 from matplotlib.axes import Axes
 from rich.console import Console
 
-from xdplab.errors import ResultsError
+from xdplab.errors import ResultsError, XdplabError
 from xdplab.figures import Drawn, FigureError, NotApplicableError, View, save
 from xdplab.figures import draw as draw_view
 from xdplab.figures.draw import Panels
 from xdplab.figures.save import write_whole
+from xdplab.run.derived import Recipe, Tables, all_gone, derive, is_owed, table, warn_gone
 from xdplab.run.engine import Study, run_trials
 from xdplab.run.progress import Observer, PlainObserver
 from xdplab.run.rundir import RunDirectory
-from xdplab.run.state import Attempt, RunState, read_state
+from xdplab.run.state import Attempt, RunState, last_attempts, read_state, record_planned
 from xdplab.studies.tables import Table, markdown, write_tables
 
 
@@ -104,6 +106,8 @@ class Kind(Generic[R, P]):
     table: Callable[[StudyRun[R, P]], pd.DataFrame]
     tables: Callable[[StudyRun[R, P], pd.DataFrame], dict[str, Table]]
     views: Mapping[str, MakeView]
+    version: str = "1"
+    """Of its table: it changes whenever the same raw files would give another one."""
 
     def start(self, request: R, parent: Path, name: str | None = None) -> StudyRun[R, P]:
         """Gather what is to be measured and make a run directory in ``parent``; nothing is measured yet.
@@ -119,8 +123,7 @@ class Kind(Generic[R, P]):
             for relative, content in found.files.items():
                 directory.write_bytes(relative, content)
             directory.write_json("points.json", {"points": [asdict(p) for p in points], "notes": notes})
-            trials = schedule(points, request.repetitions, request.seed)
-            directory.record("planned", trials=[trial.trial_id for trial in trials])
+            record_planned(directory, schedule(points, request.repetitions, request.seed))
 
         directory = RunDirectory.create(
             parent, name or self.name, run_id=secrets.token_hex(4), plan_yaml=text, fill=fill
@@ -160,20 +163,52 @@ class StudyRun(Generic[R, P]):
     def attempts(self) -> Iterator[tuple[Trial[P], Attempt, Path]]:
         """Give each tried trial with its last attempt and the folder of that attempt's raw files."""
         by_id = {trial.trial_id: trial for trial in self.trials}
-        for attempt in self.state.last.values():
+        for attempt in last_attempts(self.directory).values():
             yield by_id[attempt.trial_id], attempt, self.directory.raw_dir(attempt.trial_id, attempt.attempt)
 
     def execute(self, observer: Observer | None = None) -> RunState:
         """Measure what the run owes. What cannot be is the verdict of its trials; the rest goes on."""
         with self.directory.writer():
             seen = observer or silent()
-            return run_trials(self.directory, self.trials, self.kind.measurer(self), seen, retries=0, pause_s=0.0)
+            try:
+                state = run_trials(self.directory, self.trials, self.kind.measurer(self), seen, retries=0, pause_s=0.0)
+            except BaseException:
+                with suppress(XdplabError):  # a full disk must not hide what happened first
+                    self.keep_tables()
+                raise
+            self.keep_tables()
+        return state
+
+    @property
+    def _recipe(self) -> Recipe:
+        return Recipe((f"{self.kind.name}.parquet",), self.kind.version, self._derived)
+
+    def _derived(self, directory: RunDirectory, before: Tables) -> Tables:
+        """Where raw files are gone, the table that the run has stays as it is."""
+        gone = all_gone(directory)
+        warn_gone(directory, gone)
+        if gone and before:
+            return before
+        return {f"{self.kind.name}.parquet": self.kind.table(self)}
 
     def table(self) -> pd.DataFrame:
-        """Return one row a measurement, and keep them as ``STUDY.parquet``."""
-        found = self.kind.table(self)
-        self.directory.write_table(f"{self.kind.name}.parquet", found)
-        return found
+        """Return one row a measurement. Writes nothing into the run."""
+        return table(self.directory, self._recipe, f"{self.kind.name}.parquet")
+
+    def keep_tables(self) -> Path:
+        """Derive the table, ``STUDY.parquet``, where it is not current; return the folder that holds it."""
+        return derive(self.directory, self._recipe)
+
+    def complete(self) -> list[str]:
+        """Do what a kill after the last trial left undone, and return what that was, in words."""
+        done = []
+        with self.directory.writer():
+            if is_owed(self.directory, self._recipe):
+                done.append(f"the tables were derived: {self.keep_tables()}")
+            state = self.state
+            if not state.owed and state.ended != "complete":
+                self.directory.journal.append("ended", how="complete")
+        return done
 
     def tables(self) -> dict[str, Table]:
         """Return title and content of every table that has content."""
@@ -182,7 +217,7 @@ class StudyRun(Generic[R, P]):
 
     def draw(self, style: str = "paper-1col") -> list[Drawn]:
         """Write every table and draw every figure there is data for; return the figures, and why others are not."""
-        write_tables(self.tables(), self.directory.path / "tables")
+        write_tables(self.tables(), self.directory.outputs / "tables")
         return draw_views(self.kind.views, self.table(), self.directory.figures, style=style, run=self.directory.run_id)
 
     def figure(self, name: str, style: str = "paper-1col") -> Axes | Panels:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from xdplab.errors import HostError, UnsupportedError
+from xdplab.errors import HostError, LabError, PlanError, UnsupportedError
 from xdplab.hosts import Host
 from xdplab.hosts.local import LocalHost
-from xdplab.labs import Lab, use_lab
+from xdplab.labs import Lab, default_arrangement, use_lab
 from xdplab.labs.base import Clock
 
 HOST = "host"
@@ -77,6 +77,16 @@ class Place:
 
 
 _NO_CHOICE = {False: "its kernel has no interpreter (CONFIG_BPF_JIT_ALWAYS_ON)", True: "its kernel has no JIT"}
+
+
+def require_places(names: Iterable[str]) -> None:
+    """Raise PlanError for a place that cannot exist: before anything runs, not once per trial."""
+    for name in names:
+        try:
+            if name != HOST:
+                default_arrangement(name)
+        except LabError as error:
+            raise PlanError(f"--place {name}: {error.message}", remedy=error.remedy) from error
 
 
 @contextmanager

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import yaml
@@ -54,7 +55,12 @@ def import_thesis(
     trials = judged_import(frame(found.rows, TRIAL_COLUMNS))
     sources = sorted({path.name for path in paths})
     plan = {"name": name, "imported": "thesis", "sources": sources}
-    counts = {"logs": found.logs, "twins": found.twins, "others": found.others, "problems": len(found.problems)}
+    counts: dict[str, Any] = {
+        "logs": found.logs,
+        "twins": found.twins,
+        "others": found.others,
+        "problems": len(found.problems),
+    }
 
     def fill(run: RunDirectory) -> None:
         run.write_table(SAMPLES, found.samples)

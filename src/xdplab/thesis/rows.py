@@ -23,6 +23,7 @@ from xdplab.thesis.programs import Counted as ProgramCounts
 from xdplab.thesis.window import Busy, Counted, busy_samples, counted, whole_run
 
 Row = dict[str, Any]
+UNKNOWN = ("src_ip", "dst_ip", "src_ip_stride", "src_port", "stamp")  # of its traffic: the logs do not say
 D = TypeVar("D", GeneratorDigest, SarDigest, PerfDigest)
 LINK_BPS = 10e9  # both ports of the Agilio CX 2x10GbE
 PUBLISHED_CPUS = 8
@@ -115,6 +116,7 @@ def _row(
         "repetition": measured.repetition,
         "lab": "thesis",
         **point_of(measured).factors(),
+        **dict.fromkeys(UNKNOWN),
         "link_bps": LINK_BPS,
         # One socket and one thread, whatever the queue count; the XDP modes have a CPU a queue.
         "dut_cpus": 1 if measured.mode == "af_xdp" else measured.queues,

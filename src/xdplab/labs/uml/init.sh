@@ -26,7 +26,10 @@ cd /mnt/root || die "no root"
 release=$(uname -r)
 mkdir -p "lib/modules/$release" mnt/xdplab-native mnt/before
 mount --bind "/mnt/lower$modules" "lib/modules/$release" || die "the kernel's modules are not on the share"
-mount -t hostfs -o "$native" native mnt/xdplab-native || die "no share for what is compiled"
+mkdir /mnt/native /mnt/built /mnt/built/upper /mnt/built/work
+mount -t hostfs -o "$native" native /mnt/native && mount -o remount,ro,nosuid /mnt/native || die "no share of what is compiled"
+mount -t overlay -o nosuid,lowerdir=/mnt/native,upperdir=/mnt/built/upper,workdir=/mnt/built/work built mnt/xdplab-native ||
+    die "no memory for what is compiled here"
 mount -t proc proc proc && mount -t devtmpfs dev dev || die "no /proc or /dev"
 # Root's home may be closed to the user who runs this kernel, and sshd would complain with each command.
 (cd root) 2>/dev/null || mount -t tmpfs -o mode=700 home root || die "no home"

@@ -27,16 +27,19 @@ FIRST = ("sh", "-c", 'ulimit -c 0; "$@"; exit', "sh")
 """The namespace's first process: the kernel itself, being it, could not abort, and would hang after a panic."""
 
 
+CONFINED = (sys.executable, "-I", "-S", "-B", str(Path(__file__).with_name("confined.py")))
+
+
 class Uml:
-    """The kernel as a process, in a PID namespace of its own: its helpers would outlive it."""
+    """The kernel as a process, in namespaces of its own: its helpers would outlive it, and it could write our files."""
 
     def __init__(self, wanted: guest_keeper.Answer) -> None:
         self.socket, line = socket.socketpair()
         argv = [word.replace("{line}", str(line.fileno())) for word in wanted["argv"]]
         user = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
-        space = ["setpriv", "--pdeathsig", "KILL", "unshare", *user, "--pid", "--fork", "--kill-child"]
+        space = ["setpriv", "--pdeathsig", "KILL", "unshare", *user, "--mount", "--pid", "--fork", "--kill-child"]
         self.process = subprocess.Popen(
-            [*space, *FIRST, *argv],
+            [*space, *FIRST, *CONFINED, wanted["own_dir"], *argv],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -65,10 +68,10 @@ class UmlKeeper(guest_keeper.GuestKeeper):
         return ours
 
     def ssh(self, connection: socket.socket, asked: guest_keeper.Answer) -> guest_keeper.Answer | None:
-        if asked.get("host") not in self.known["hosts"]:
+        if str(asked.get("host")) not in self.known["hosts"]:
             return {"error": f"this lab has no host {asked.get('host')!r}"}
         self.reply(connection, {"ok": True})
-        self.selector.unregister(connection)
+        self.hand_off(connection)
         self.line.attach(next(self.numbers), connection)
         return None
 

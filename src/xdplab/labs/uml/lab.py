@@ -11,7 +11,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, NoReturn
 
-from xdplab.errors import LabError
+from xdplab.errors import LabError, MissingToolError
 from xdplab.hosts import Host
 from xdplab.labs.base import Arrangement, Clock, Cpus, GeneratorPlace
 from xdplab.labs.cache import cache_dir
@@ -50,7 +50,7 @@ def label(known: dict[str, Any]) -> str:
     return f"virtual lab, uml {known['kernel']}, user-mode Linux: times of its interpreter and modules"
 
 
-KEEPERS = GuestKeepers("uml", "@xdplab-uml", full_name, label, START_S)
+KEEPERS = GuestKeepers("uml", full_name, label, START_S)
 
 
 class UmlLab(KeptLab):
@@ -137,7 +137,8 @@ def up(instance: str, uid: int, *, lease: bool = False) -> bool:
         instance,
         lease=lease,
         known=known | {"why": WITHOUT_AVX if xstate.is_too_long() else OWN_SPEED},
-        argv=_argv(kernel, _own_dir(instance)),
+        argv=_argv(kernel, own := _own_dir(instance)),
+        own_dir=str(own),
     )
 
 
@@ -164,7 +165,7 @@ def _require_tools() -> None:
     path = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
     missing = sorted({package for tool, package in _NEEDED.items() if shutil.which(tool, path=path) is None})
     if missing:
-        raise LabError(f"no lab uml without {', '.join(missing)}", remedy=f"apt install {' '.join(missing)}")
+        raise MissingToolError(f"no lab uml without {', '.join(missing)}", remedy=f"apt install {' '.join(missing)}")
 
 
 def _require_namespaces() -> None:

@@ -7,6 +7,7 @@ with) is not needed; its exported symbols are read from the kernel's own table.
 from __future__ import annotations
 
 import re
+import shutil
 import struct
 import subprocess
 import tarfile
@@ -16,7 +17,7 @@ from typing import Any
 
 from elftools.elf.elffile import ELFFile
 
-from xdplab.errors import LabError
+from xdplab.errors import LabError, MissingToolError
 from xdplab.labs.cache import locked, make
 from xdplab.labs.modules import BuildTree, compiler_for
 from xdplab.labs.uml.package import SUITES, Package, package
@@ -25,6 +26,9 @@ from xdplab.labs.vm import archive
 ARCH = "um"
 PREPARE_S = 300.0
 """Seconds the source may take to be prepared; it takes five, on a busy machine twenty."""
+
+TOOLS = ("bc", "make")
+"""What its build calls besides the compiler; each is a package of that name."""
 
 _SPACE_MB = 400
 # Of 1.3 GB of source what a module's build reads.
@@ -39,8 +43,10 @@ _SYMBOL = struct.Struct("<QQQ")
 def tree() -> BuildTree:
     """Return the build tree of the lab `uml`, fetched and prepared if it is not in the cache.
 
-    Raises LabError where the archive no longer has that source, or this machine no compiler for it.
+    Raises MissingToolError naming the packages that are missing, LabError where the archive no longer has that source,
+    or this machine no compiler for it.
     """
+    _require_tools()
     found = package()
     config = _words(str(found.kernel), "--showconfig")
     compiler = compiler_for(f"uml {found.release}", config)
@@ -61,6 +67,14 @@ def tree() -> BuildTree:
         if not path.exists():
             make(path, fill, what=f"the source of uml {found.release}", space_mb=_SPACE_MB)
     return BuildTree(found.release, found.source, path, ARCH, compiler)
+
+
+def _require_tools() -> None:
+    missing = [tool for tool in TOOLS if shutil.which(tool) is None]
+    if missing:
+        raise MissingToolError(
+            f"no module can be built for uml without {', '.join(missing)}", remedy=f"apt install {' '.join(missing)}"
+        )
 
 
 def _unpack(source: Path, folder: Path) -> None:

@@ -1,12 +1,23 @@
 """Labs in QEMU guests: real kernels of a distribution, the netns lab inside, or a guest as the DUT behind a tap."""
 
-from xdplab.labs.guests import arrangement
-from xdplab.labs.vm import lab, tap
+from xdplab.errors import LabError
+from xdplab.labs import guests
+from xdplab.labs.base import Arrangement
+from xdplab.labs.vm import kernels, lab, qemu, tap
 from xdplab.labs.vm.lab import DEFAULT, KEEPERS, VmLab
 
 __all__ = ["DEFAULT", "KEEPERS", "VmLab", "arrangement", "down", "open_lab", "status", "up"]
 
 down, status = KEEPERS.down, KEEPERS.status
+
+
+def arrangement(instance: str) -> Arrangement:
+    """Return the arrangement a guest has. Raises LabError for a name that no guest can have."""
+    kernel, _, way = instance.removesuffix(tap.SUFFIX).partition(":")
+    kernels.require_name(kernel)
+    if way and way not in qemu.WAYS:
+        raise LabError(f"vm:{instance}: no guest runs {way!r}", remedy=f"write {', '.join(qemu.WAYS)}, or none of them")
+    return guests.arrangement(instance)
 
 
 def open_lab(instance: str, uid: int) -> VmLab:

@@ -1,4 +1,4 @@
-"""Kernel packages in Debian's archive, through apt with a root of its own: nothing of the machine is touched."""
+"""Packages of Debian's archive, through apt with a root of its own: nothing of the machine is touched."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fnmatch import fnmatch
 from functools import cache
 from pathlib import Path
 
-from xdplab.errors import LabError
+from xdplab.errors import LabError, MissingToolError
 
 MAIN, SECURITY = "debian", "debian-security"
 # suite → archive, which every Debian mirror holds under these names
@@ -21,6 +21,7 @@ SUITES: dict[str, str] = {
     "bookworm-security": SECURITY,
     "bookworm": MAIN,
     "trixie-security": SECURITY,
+    "trixie": MAIN,
     "trixie-backports": MAIN,
     "sid": MAIN,
     "experimental": MAIN,
@@ -119,6 +120,22 @@ def needed(options: Sequence[str], package: str) -> list[str]:
     shown = _apt("apt-cache", options, "show", "--no-all-versions", package)
     line = next((line for line in shown.splitlines() if line.startswith("Depends:")), "")
     return [words.split()[0] for words in line.removeprefix("Depends:").split(",") if words.strip()]
+
+
+def dependencies(options: Sequence[str], packages: Sequence[str]) -> dict[str, list[str]]:
+    """Return the names of the packages that each of these depends on, and so on to the last one; no virtual ones."""
+    kinds = ("recommends", "suggests", "conflicts", "breaks", "replaces", "enhances")
+    argv = ("depends", "--recurse", *(f"--no-{kind}" for kind in kinds), *packages)
+    found: dict[str, list[str]] = {}
+    needs: list[str] = []
+    for line in _apt("apt-cache", options, *argv).splitlines():
+        if not line.startswith((" ", "<")):
+            found[line] = needs = []
+        elif line.startswith("<"):
+            needs = []
+        elif "Depends: " in line and not line.endswith(">"):
+            needs.append(line.rpartition(": ")[2])
+    return found
 
 
 def download(packages: Sequence[str], options: Sequence[str], folder: Path) -> list[Path]:
@@ -240,6 +257,6 @@ def _require_apt() -> None:
     if not KEYRING.is_file():
         missing.add("debian-archive-keyring")
     if missing:
-        raise LabError(
+        raise MissingToolError(
             f"no kernel can be fetched without {', '.join(sorted(missing))}", remedy="install what is missing"
         )

@@ -17,7 +17,7 @@ import subprocess
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from xdplab.errors import LabError
+from xdplab.errors import LabError, MissingToolError
 from xdplab.labs.cache import cache_dir, locked, make, require_space
 from xdplab.labs.vm import archive, image, initramfs
 
@@ -72,7 +72,7 @@ def cached() -> list[Kernel]:
 
 def kernel(name: str) -> Kernel:
     """Return a kernel by name (``6.1``, or more exactly ``6.1.0-56``), fetched if it is not in the cache, checked."""
-    _require_name(name)
+    require_name(name)
     have = [kernel for kernel in cached() if re.match(re.escape(name) + r"(?![0-9])", kernel.release)]
     found = have[-1] if have else fetch(name)
     found.check()
@@ -84,7 +84,7 @@ def fetch(name: str, *, again: bool = False) -> Kernel:
 
     Raises LabError naming what is missing: the package, apt, space.
     """
-    _require_name(name)
+    require_name(name)
     with locked("kernels") as root:
         require_space(root, f"kernel {name}", _SPACE_MB)  # before apt is asked: that takes seconds
         offer = archive.find(root / "apt", name, suites(name))
@@ -132,7 +132,8 @@ def _read(folder: Path) -> Kernel:
     return Kernel(said["name"], said["release"], said["version"], tuple(said["packages"]), said["sha256"], folder)
 
 
-def _require_name(name: str) -> None:
+def require_name(name: str) -> None:
+    """Raise LabError for a name that no kernel has."""
     if not _NAME.fullmatch(name):
         raise LabError(f"{name!r} is not a kernel's name", remedy=f"such as {', '.join(KNOWN)}")
 
@@ -141,7 +142,7 @@ def _tool(*argv: str) -> None:
     path = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
     tool = shutil.which(argv[0], path=path)
     if tool is None:
-        raise LabError(f"`{argv[0]}` is not installed", remedy="install kmod")
+        raise MissingToolError(f"`{argv[0]}` is not installed", remedy="install kmod")
     done = subprocess.run([tool, *argv[1:]], capture_output=True, text=True, check=False)
     if done.returncode:
         raise LabError(f"`{' '.join(argv)}`: {done.stderr.strip()[-300:]}")

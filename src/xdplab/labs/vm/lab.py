@@ -37,7 +37,7 @@ def label(known: dict[str, Any]) -> str:
     return f"virtual lab, vm {known['kernel']}, {known['way']}: {qemu.WAYS[known['way']].says}{link}"
 
 
-KEEPERS = GuestKeepers("vm", "@xdplab-vm", full_name, label, START_S)
+KEEPERS = GuestKeepers("vm", full_name, label, START_S)
 
 
 class VmLab(NetnsLab):

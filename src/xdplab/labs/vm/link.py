@@ -26,6 +26,8 @@ else:  # the package itself would bring in all of pandas
 ADDRESS = "10.0.2.15"
 """The guest's, the one that QEMU's user network forwards to."""
 INTERFACE = "eth0"
+SOCKET = "/run/xdplab/0/guest/netns-guest"
+"""The keeper's own; in the guest no one asks for it."""
 QUEUES = 8
 SOFTIRQ_FIFO = 10
 """Priority of the kernel's softirq threads, above the sender's (5) and the AF_XDP application's (6)."""
@@ -37,7 +39,7 @@ class LinkKeeper(netns_keeper.Keeper):
     """The keeper of the lab in the guest."""
 
     def __init__(self, ports: dict[str, int]) -> None:
-        super().__init__(argparse.Namespace(address="@xdplab/0/guest", uid=0, queues=QUEUES, lease=False))
+        super().__init__(argparse.Namespace(socket=SOCKET, uid=0, queues=QUEUES, lease=False))
         self.ports = ports
 
     def make(self) -> None:

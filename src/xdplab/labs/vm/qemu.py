@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from xdplab.errors import LabError
+from xdplab.errors import MissingToolError
 from xdplab.labs import netns_host
 from xdplab.labs.base import Clock
 from xdplab.labs.cache import cache_dir
@@ -30,7 +30,7 @@ COMMAND_LINE = (
     "random.trust_cpu=on rcupdate.rcu_expedited=1 cryptomgr.notests nohpet noreplace-smp"
 )
 _SHARE = "trans=virtio,version=9p2000.L,ro,cache=loose,msize=262144"
-_BUILT_SHARE = "trans=virtio,version=9p2000.L,cache=mmap,msize=262144"
+_BUILT_SHARE = "trans=virtio,version=9p2000.L,ro,cache=none,msize=262144"
 _HERE = Path(__file__).parent
 _ACCOUNT_MODES = {"/etc/passwd": "644", "/etc/shadow": "640"}
 _SSHD_LISTENS = f"""\
@@ -108,7 +108,9 @@ def require_tools() -> dict[str, str]:
     packages |= _INSIDE
     missing = sorted({packages[tool] for tool, path in found.items() if path is None})
     if missing:
-        raise LabError(f"no virtual lab without {', '.join(missing)}", remedy=f"apt install {' '.join(missing)}")
+        raise MissingToolError(
+            f"no virtual lab without {', '.join(missing)}", remedy=f"apt install {' '.join(missing)}"
+        )
     return {tool: path for tool, path in found.items() if path is not None}
 
 
@@ -125,12 +127,12 @@ def _static_busybox() -> str | None:
 def argv(way: Way, cpu: str, kernel: Kernel, tools: dict[str, str], native: Path) -> list[str]:
     """Return QEMU's argument vector, with `CONTROL`, `MONITOR` and `INITRD` to be filled in.
 
-    ``cpu`` is QEMU's name of the guest's CPU. ``native`` is the one folder the guest may write to: what it compiles is
-    kept there.
+    ``cpu`` is QEMU's name of the guest's CPU. ``native`` is the folder of compiled tools. The guest reads both it and
+    this machine's root, and writes to neither: what it wrote could be run out here.
     """
     forwards = ",".join(f"hostfwd=tcp:127.0.0.1:0-:{port}" for port in PORTS.values())
     root = "local,id=host,path=/,mount_tag=host,security_model=none,readonly=on,multidevs=remap"
-    built = f"local,id=native,path={native},mount_tag=native,security_model=none,multidevs=remap"
+    built = f"local,id=native,path={native},mount_tag=native,security_model=none,readonly=on,multidevs=remap"
     return [
         *(tools[QEMU], "-M", "q35", "-nodefaults", "-no-user-config", "-no-reboot", "-display", "none"),
         *(*way.accelerator, *way.clock_options, "-cpu", cpu, "-smp", str(cpus(way)), "-m", str(MEMORY_MB)),

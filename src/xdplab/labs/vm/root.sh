@@ -10,7 +10,10 @@ mount -t overlay -o lowerdir=/host,upperdir=/mnt/upper,workdir=/mnt/work root /r
 
 mkdir -p "/root/lib/modules/$RELEASE" "/root$BUILT" || die "no room for modules"
 mount --bind "/root$MODULES" "/root/lib/modules/$RELEASE" || die "the kernel's modules are not on the share"
-mount -t 9p -o "$BUILT_SHARE" native "/root$BUILT" || die "no share for what is compiled"
+mkdir /native /mnt/built /mnt/built/upper /mnt/built/work
+mount -t 9p -o "$BUILT_SHARE" native /native || die "no share of what is compiled"
+mount -t overlay -o lowerdir=/native,upperdir=/mnt/built/upper,workdir=/mnt/built/work built "/root$BUILT" ||
+    die "no memory for what is compiled here"
 
 # What a distribution's init would have done, as far as a host needs it.
 umount /sys

@@ -58,8 +58,7 @@ def _unpack(package: Path, inner: str, wanted: str, folder: Path) -> None:
 def _write(members: tarfile.TarFile, wanted: str, folder: Path) -> None:
     for member in members:
         path = Path(member.name)
-        inside = str(path.parent) == wanted
-        if inside and member.isfile() and (content := members.extractfile(member)):
+        if str(path.parent) == wanted and member.isfile() and (content := members.extractfile(member)):
             (folder / path.name).write_bytes(content.read())
-        if not inside and any(folder.iterdir()):
-            return
+        if not path.is_relative_to(wanted) and any(folder.iterdir()):
+            return  # its own folders lie among its files

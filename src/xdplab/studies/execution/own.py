@@ -13,7 +13,7 @@ from typing import Annotated
 import yaml
 from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
 
-from xdplab.errors import PlanError, ProgramError
+from xdplab.errors import MissingToolError, PlanError, ProgramError
 from xdplab.programs.build import find_clang
 
 PAIR, EVENT, BPF_OBJECT, MODULE_FOLDER = "own.json", "event", "own.bpf.o", "own-module"
@@ -107,7 +107,7 @@ def _make(folder: Path, product: str) -> bytes:
             (work / relative).parent.mkdir(parents=True, exist_ok=True)
             (work / relative).write_bytes(content)
         if shutil.which("make") is None:
-            raise ProgramError("there is no make on this machine", remedy="apt install make")
+            raise MissingToolError("there is no make on this machine", remedy="apt install make")
         argv = ["timeout", "--kill-after=5", f"{MAKE_S:g}", "make", f"CLANG={find_clang()}", product]
         done = subprocess.run(argv, cwd=work, capture_output=True, text=True, errors="replace")
         if done.returncode or not (work / product).is_file():

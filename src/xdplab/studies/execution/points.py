@@ -1,8 +1,10 @@
-"""What is asked for, and the points it comes to: one benchmark, one backend, one place, warm or cold."""
+"""What is asked for, and the points it comes to: one benchmark, backend and place; warm, after a pause, or cold."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import hashlib
+import json
+from dataclasses import asdict, dataclass, replace
 
 from xdplab.errors import PlanError
 from xdplab.studies import frame
@@ -28,7 +30,8 @@ class Request(frame.Request):
     """What is asked for. ``benchmarks`` by name, none of them: all; ``accesses``: N of the testbed's workloads.
 
     ``calls``: of a trial, warm; a tenth of them cold. Where instructions are counted they are few, since they repeat.
-    ``host_module``: insert the module into this machine's own kernel too.
+    ``pauses_us``: asleep before each call, in µs; 0 is back to back, which is what warm means. ``pause_us``: that of
+    runs made when a pause was no factor. ``host_module``: insert the module into this machine's own kernel too.
     """
 
     repetitions: int = 5
@@ -37,6 +40,7 @@ class Request(frame.Request):
     benchmarks: tuple[str, ...] = ()
     accesses: tuple[int, ...] = (100,)
     calls: int = 100
+    pauses_us: tuple[int, ...] = (0,)
     pause_us: int = 1000
     cold: bool = True
     host_module: bool = False
@@ -45,13 +49,23 @@ class Request(frame.Request):
 
 @dataclass(frozen=True)
 class ExecutionPoint(frame.Point):
-    """``benchmark`` by name; ``own``: a user's own pair, of that name."""
+    """``benchmark`` by name; ``own``: a user's own pair, of that name; ``pause_us``: asleep before each call.
+
+    A point of a run made when a pause was no factor has none: that run's request has it.
+    """
 
     place: str
     backend: str
     benchmark: str
     cold: bool = False
     own: bool = False
+    pause_us: int | None = None
+
+    @property
+    def point_id(self) -> str:
+        """Hash of the factors; one that has no pause of its own is called as it was before there were any."""
+        factors = {name: value for name, value in asdict(self).items() if (name, value) != ("pause_us", None)}
+        return hashlib.sha256(json.dumps(factors, sort_keys=True).encode()).hexdigest()[:12]
 
     @property
     def block(self) -> tuple[str, ...]:
@@ -63,10 +77,17 @@ class ExecutionPoint(frame.Point):
         return counts(self.place)
 
     def __str__(self) -> str:
-        return f"{self.place}, {self.backend}: {self.benchmark}, {'cold' if self.cold else 'warm'}"
+        return f"{self.place}, {self.backend}: {self.benchmark}, {state_words(self.cold, self.pause_us)}"
 
 
 Trial = frame.Trial[ExecutionPoint]
+
+
+def state_words(cold: bool, pause_us: int | None) -> str:
+    """Return what a call finds: warm, cold, or what a pause of so many µs leaves."""
+    if cold:
+        return "cold"
+    return f"after {pause_us:,} µs asleep" if pause_us else "warm"
 
 
 def counts(place: str) -> bool:
@@ -95,7 +116,7 @@ def points(request: Request, benchmarks: dict[str, Benchmark]) -> list[Execution
         for benchmark in benchmarks.values():
             for backend in _backends(request, place):
                 if BACKENDS[backend] in benchmark.wrappers:
-                    made += [ExecutionPoint(place, backend, benchmark.name, cold) for cold in _temperatures(request)]
+                    made += [_point(place, backend, benchmark.name, *state) for state in _states(request, place)]
     return made
 
 
@@ -120,5 +141,11 @@ def _backends(request: Request, place: str) -> list[str]:
     return [backend for backend in request.backends if backend not in absent(place, request.host_module)]
 
 
-def _temperatures(request: Request) -> tuple[bool, ...]:
-    return (False, True) if request.cold else (False,)
+def _point(place: str, backend: str, benchmark: str, cold: bool, pause_us: int) -> ExecutionPoint:
+    return ExecutionPoint(place, backend, benchmark, cold, pause_us=pause_us)
+
+
+def _states(request: Request, place: str) -> list[tuple[bool, int]]:
+    """Return (cold, pause in µs): a cold call finds nothing to cool, and a guest that counts has no caches."""
+    pauses = (0,) if counts(place) else request.pauses_us
+    return [*((False, pause) for pause in dict.fromkeys(pauses)), *([(True, 0)] if request.cold else [])]

@@ -31,6 +31,7 @@ COLUMNS = (
     Column("trap", "string", "why it compares with nothing; null for all others", "factor"),
     Column("links", "Int64", "length of a chain; null for other benchmarks", "factor"),
     Column("cold", "boolean", "loaded anew and caches evicted before each call", "factor"),
+    Column("pause_us", "Int64", "asleep before each call; 0: the calls follow each other", "factor"),
     Column("evicted_bytes", "Int64", "how much was walked through before each cold call", "factor"),
     Column("jited_bytes", "Int64", "size as machine code; 0: interpreted; null: no BPF", "count"),
     Column("xlated_bytes", "Int64", "size after the verifier's rewriting; null: no BPF", "count"),
@@ -75,5 +76,6 @@ def _factors(request: Request, trial: Trial, attempt: Attempt) -> dict[str, Any]
         "trap": benchmark.trap if benchmark else None,
         "links": benchmark.input if benchmark and benchmark.kernel == "chain" else None,
         "cold": point.cold,
+        "pause_us": request.pause_us if point.pause_us is None else point.pause_us,
         **{name: attempt.facts.get(name) for name in known},
     }

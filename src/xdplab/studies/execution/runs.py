@@ -24,6 +24,7 @@ from xdplab.studies.execution.study import OBJECTS, REFERENCE, ExecutionStudy, r
 from xdplab.studies.execution.summaries import tables_of
 from xdplab.studies.execution.views import VIEWS
 from xdplab.studies.frame import Gathered, Kind, StudyRun
+from xdplab.studies.places import require_places
 
 ExecutionRun = StudyRun[Request, ExecutionPoint]
 
@@ -35,6 +36,7 @@ def gather(request: Request) -> Gathered[ExecutionPoint]:
     """
     if unknown := set(request.backends) - set(BACKENDS):
         raise PlanError(f"--backend: there is no {', '.join(sorted(unknown))}", remedy=f"{', '.join(BACKENDS)}")
+    require_places(request.places)
     notes = left_out(request.places, request.backends, request.host_module)
     if request.config:
         pair, files = own.load(Path(request.config))

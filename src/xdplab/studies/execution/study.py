@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from xdplab.deploy.native import build_tool
-from xdplab.errors import LabError, ProgramError, UnsupportedError, XdplabError
+from xdplab.errors import LabError, MissingToolError, ProgramError, UnsupportedError, XdplabError
 from xdplab.hosts.local import LocalHost
 from xdplab.labs import modules
 from xdplab.programs import cache_directory
@@ -90,7 +90,8 @@ class ExecutionStudy:
         state = self._objects / f"{benchmark.kernel}.state"
         argv = ["--backend", wrapper, "--benchmark", benchmark.kernel, "--object", place.put(path)]
         argv += ["--input", str(benchmark.input), "--calls", str(calls_of(self._run.request, point))]
-        argv += ["--pause-us", str(self._run.request.pause_us)]
+        pause_us = self._run.request.pause_us if point.pause_us is None else point.pause_us
+        argv += ["--pause-us", str(pause_us)]
         argv += ["--state", place.put(state)] if state.exists() else []
         return argv + (self._cold(place, facts) if point.cold else [])
 
@@ -116,6 +117,8 @@ class ExecutionStudy:
             raise self._no_module[place.name]
         try:
             return self._built_module(place)
+        except MissingToolError:
+            raise
         except LabError as error:  # such as headers made by a newer compiler than this machine has
             self._no_module[place.name] = UnsupportedError(error.message, remedy=error.remedy)
         except XdplabError as error:

@@ -10,7 +10,7 @@ import pandas as pd
 
 from xdplab.analysis.intervals import interval
 from xdplab.studies.execution.benchmarks import all_benchmarks
-from xdplab.studies.execution.points import BACKENDS, REFERENCE
+from xdplab.studies.execution.points import BACKENDS, REFERENCE, state_words
 from xdplab.studies.tables import Table
 
 DROPPED = 5
@@ -21,7 +21,7 @@ FINE = 20
 
 PRIME_CALLS = 15
 Row = Mapping[Any, Any]
-POINT = ["place", "label", "clock", "benchmark", "cold"]
+POINT = ["place", "label", "clock", "benchmark", "cold", "pause_us"]
 BACKEND_ORDER = {name: rank for rank, name in enumerate(BACKENDS)}
 
 THEIRS = {
@@ -37,6 +37,12 @@ THEIRS = {
 def values(table: pd.DataFrame) -> pd.DataFrame:
     """Return the table with ``value``: nanoseconds or instructions, whichever the place's clock is."""
     return table.assign(value=table["elapsed_ns"].fillna(table["instructions"]).astype(float))
+
+
+def is_warm(table: pd.DataFrame) -> pd.Series:
+    """Return which calls follow each other. A guest that counts has no caches: there a pause changes nothing."""
+    back_to_back = table["pause_us"].fillna(0).eq(0) | table["clock"].eq("instructions")
+    return ~table["cold"].astype(bool) & back_to_back.astype(bool)
 
 
 def settled(table: pd.DataFrame) -> pd.DataFrame:
@@ -86,7 +92,9 @@ def medians(table: pd.DataFrame) -> pd.DataFrame:
     for key, group in each.reset_index().groupby([*POINT, "backend"], sort=False, dropna=False):
         rows.append(_row(dict(zip([*POINT, "backend"], key, strict=True)), group, wide))
     order = pd.DataFrame(rows)
-    return order.sort_values(["place", "benchmark", "cold", "backend"], key=_sorted_by).reset_index(drop=True)
+    return order.sort_values(["place", "benchmark", "cold", "pause_us", "backend"], key=_sorted_by).reset_index(
+        drop=True
+    )
 
 
 def rank(benchmark: str) -> tuple[int, int, str]:
@@ -144,7 +152,7 @@ def median_table(table: pd.DataFrame) -> pd.DataFrame:
             "unit": _unit(place["clock"], steps[str(place["label"])]),
             "benchmark": place["benchmark"],
         }
-        row["measured"] = "cold" if place["cold"] else "warm"
+        row["measured"] = state_words(bool(place["cold"]), int(str(place["pause_us"])))
         cells = {str(r["backend"]): r for r in group.to_dict("records")}
         row |= {name: _cell(cells.get(name)) for name in BACKENDS}
         rows.append(row | {"ratios to": next(iter(cells.values()))["reference"]})
@@ -181,7 +189,7 @@ def primes(table: pd.DataFrame) -> pd.DataFrame:
     As the published table has it, which is the last row; places with fewer than fifteen calls are left out.
     """
     known = values(table)
-    known = known[known["benchmark"].eq("primes") & ~known["cold"].astype(bool) & known["repetition"].eq(1)]
+    known = known[known["benchmark"].eq("primes") & is_warm(known) & known["repetition"].eq(1)]
     rows = []
     for label, group in known.groupby("label", sort=False):
         cells = {backend: _ten(group[group["backend"] == backend]) for backend in BACKENDS}
@@ -205,7 +213,7 @@ def _prime_row(label: str, clock: str, cells: dict[str, pd.Series]) -> dict[str,
 
 def chains(table: pd.DataFrame) -> pd.DataFrame:
     """Return a row a place and length: tail calls of BPF beside the recursion of module and user space, warm."""
-    found = medians(table[table["links"].notna() & ~table["cold"].astype(bool)])
+    found = medians(table[table["links"].notna() & is_warm(table)])
     if found.empty:
         return found
     links = table.drop_duplicates("benchmark").set_index("benchmark")["links"]
@@ -217,7 +225,7 @@ def chains(table: pd.DataFrame) -> pd.DataFrame:
 
 def traps(table: pd.DataFrame) -> pd.DataFrame:
     """Return what the random source alone does to one benchmark: each beside our own source, warm, without a ratio."""
-    warm = table[~table["cold"].astype(bool)]
+    warm = table[is_warm(table)]
     places = set(warm.loc[warm["trap"].notna(), "label"])
     found = medians(warm[warm["label"].isin(places) & warm["benchmark"].astype(str).str.startswith("matrix")])
     if found.empty:

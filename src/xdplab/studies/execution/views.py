@@ -10,7 +10,7 @@ import pandas as pd
 
 from xdplab.figures import Look, NotApplicableError, View, marks_frame
 from xdplab.studies.execution.points import BACKENDS
-from xdplab.studies.execution.summaries import Row, medians, rank, values
+from xdplab.studies.execution.summaries import Row, is_warm, medians, rank, values
 
 BACKEND_WORDS = {"interpreter": "interpreter", "jit": "JIT", "module": "module", "user": "user space"}
 KINDS = {"host": "host", "uml": "uml", "kvm": "vm"}
@@ -28,7 +28,8 @@ def _of_kind(table: pd.DataFrame, kind: str) -> pd.DataFrame:
 def times(kind: str, cold: bool, table: pd.DataFrame) -> View:
     """Return every call of each backend, a panel a benchmark; each backend's maximum is labelled with its index."""
     shown = values(_of_kind(table, kind))
-    shown = shown[shown["cold"].astype(bool).eq(cold) & (shown["links"].isna() | shown["links"].eq(32))]
+    chosen = shown["cold"].astype(bool) if cold else is_warm(shown)
+    shown = shown[chosen & (shown["links"].isna() | shown["links"].eq(32))]
     known = shown[shown["trap"].isna()]
     shown = known[known["value"].gt(0)]  # the axis is logarithmic
     if shown.empty:
@@ -53,7 +54,7 @@ def _sample(at: int, row: Row, words: dict[int, str]) -> dict[str, object]:
 
 def counts(table: pd.DataFrame) -> View:
     """Return a bar a backend and benchmark: the median of counted instructions, a panel a place."""
-    counted = table[table["clock"].eq("instructions") & ~table["cold"].astype(bool) & table["trap"].isna()]
+    counted = table[table["clock"].eq("instructions") & is_warm(table) & table["trap"].isna()]
     counted = counted[counted["links"].isna() | counted["links"].eq(32)]
     if counted.empty:
         raise NotApplicableError("nothing was counted")
@@ -64,7 +65,7 @@ def counts(table: pd.DataFrame) -> View:
 
 def chains(clock: str, table: pd.DataFrame) -> View:
     """Return the medians of a chain by its length, a panel a place, of places with that clock."""
-    shown = table[table["clock"].eq(clock) & table["links"].notna() & ~table["cold"].astype(bool)]
+    shown = table[table["clock"].eq(clock) & table["links"].notna() & is_warm(table)]
     if shown["links"].nunique() < 2:
         raise NotApplicableError("chains of at least two lengths are needed")
     links = shown.drop_duplicates("benchmark").set_index("benchmark")["links"]
@@ -72,6 +73,23 @@ def chains(clock: str, table: pd.DataFrame) -> View:
     marks = [_mark("chains", "line", row, int(links[row["benchmark"]])) for row in found.to_dict("records")]
     look = _look(shown, _NS if clock == "time" else _INSTRUCTIONS, False)
     return View(marks_frame(marks), look)
+
+
+def pauses(table: pd.DataFrame) -> View:
+    """Return the medians of timed calls by the pause before each, a panel a benchmark: what idling costs."""
+    shown = table[table["clock"].eq("time") & ~table["cold"].astype(bool) & table["trap"].isna()]
+    if shown["pause_us"].nunique() < 2:
+        raise NotApplicableError("calls after at least two pauses are needed")
+    found = medians(shown)
+    found = found[found["value"].notna()]
+    marks = [
+        _mark("pauses", "line", row | {"label": row["benchmark"]}, f"{row['pause_us']:,}")
+        for row in found.to_dict("records")
+    ]
+    order = tuple(f"{pause:,}" for pause in sorted(found["pause_us"].unique()))
+    cause = "After a pause the CPU comes out of an idle state, and others have used its caches."
+    look = replace(_look(shown, _NS, False, share_y=False), x_label="asleep before each call, µs", x_values=order)
+    return View(marks_frame(marks), replace(look, caption=(*look.caption[1:], cause)))
 
 
 def _mark(figure: str, kind: str, row: Row, x: object) -> dict[str, object]:
@@ -111,6 +129,7 @@ VIEWS: dict[str, Callable[[pd.DataFrame], View]] = {
         for end, cold in TEMPERATURES.items()
     },
     "counts": counts,
+    "pauses": pauses,
     "chains-counts": partial(chains, "instructions"),
     "chains-times": partial(chains, "time"),
 }

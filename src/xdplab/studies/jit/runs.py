@@ -27,6 +27,7 @@ from xdplab.studies.jit.points import (
 )
 from xdplab.studies.jit.rows import table_of
 from xdplab.studies.jit.study import JitStudy
+from xdplab.studies.places import require_places
 from xdplab.studies.tables import Table
 
 FILTERS_FILE = "filters.json"
@@ -34,6 +35,7 @@ JitRun = StudyRun[JitRequest, JitPoint]
 
 
 def _gather(request: JitRequest) -> Gathered[JitPoint]:
+    require_places(request.places)
     _check(request)
     filters, notes = _filters(request)
     points = [

@@ -110,14 +110,33 @@ def _by_samples(bench: Bench, raw: Path) -> str | None:
     return None if shares(stacks) else "no sample shows bpf_prog_load(): the kernel hides its symbols, or inlined it"
 
 
-def shares(stacks: bytes) -> dict[str, float]:
+@dataclass(frozen=True)
+class Share:
+    """How many samples of a whole's show a part, and the share they are of, with its 95 % interval (Wilson's)."""
+
+    samples: int
+    of: int
+
+    @property
+    def value(self) -> float:
+        return self.samples / self.of
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        from scipy.stats import binomtest  # only here: it takes a second to load
+
+        found = binomtest(self.samples, self.of).proportion_ci(method="wilson")
+        return float(found.low), float(found.high)
+
+
+def shares(stacks: bytes) -> dict[str, Share]:
     """Return the shares of BPF_PROG_LOAD that are ``verify`` (the JIT left out) and ``jit``; empty where unknown."""
     loads = [stack for stack in parse_kernel_stacks(stacks) if "bpf_prog_load" in stack] if stacks.strip() else []
     if not loads:
         return {}
     jit = sum("bpf_int_jit_compile" in stack for stack in loads)
     check = sum("bpf_check" in stack and "bpf_int_jit_compile" not in stack for stack in loads)
-    return {"verify": check / len(loads), "jit": jit / len(loads)}
+    return {"verify": Share(check, len(loads)), "jit": Share(jit, len(loads))}
 
 
 WAYS: dict[str, Watch] = {"function_graph": _by_graph, "fentry": _by_fentry, "perf samples": _by_samples}

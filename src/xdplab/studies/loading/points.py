@@ -10,7 +10,7 @@ from xdplab.errors import PlanError
 from xdplab.programs.spec import FORMS, WORKLOADS
 from xdplab.studies import frame
 from xdplab.studies.frame import Gathered
-from xdplab.studies.places import HOST
+from xdplab.studies.places import HOST, require_places
 
 BPF, MODULE, LOADER = "bpf", "module", "loader"
 CLOCK = "clock"
@@ -84,6 +84,7 @@ class LoadingPoint(frame.Point):
 def gather(request: LoadingRequest) -> Gathered[LoadingPoint]:
     """Return the points of a request. Raises PlanError."""
     _require(request)
+    require_places(request.places)
     programs: list[tuple[str, str | None, int | None]] = [(CLOCK, None, None)]
     programs += [(request.workload, form, n) for form in request.forms for n in request.accesses]
     points = [point for place in request.places for point in _loads(place, programs)]

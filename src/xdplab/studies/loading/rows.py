@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import statistics
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -41,6 +42,8 @@ COLUMNS = (
     Column("repetition", "Int64", "1 … within its pass; null for sizes"),
     Column("ns", "Float64", "time; null where the clock counts instructions"),
     Column("instructions", "Float64", "instructions executed; null where the clock is time"),
+    Column("low", "Float64", "of a share of samples: lower end of its 95 % interval, in the unit of the value"),
+    Column("high", "Float64", "of a share of samples: upper end of its 95 % interval"),
     Column("bytes", "Float64", "of a size"),
     Column("reason", "string", "why a value is null"),
 )
@@ -86,6 +89,8 @@ def _trial_rows(point: LoadingPoint, attempt: Attempt, raw: Path) -> Iterator[Ro
     unit = "instructions" if base["clock"] == "instructions" else "ns"
     for step, source, repetition, value in _values(point, attempt, raw):
         yield base | {"step": step, "source": source, "repetition": repetition, unit: value}
+    if attempt.facts.get("split_by") == SAMPLES:
+        yield from (base | row for row in _sampled(_cycles(raw / PLAIN), raw))
     for step, source, size in _sizes(raw):
         yield base | {"step": step, "source": source, "bytes": size}
     if reason := attempt.facts.get("split_reason"):
@@ -109,7 +114,7 @@ def _values(point: LoadingPoint, attempt: Attempt, raw: Path) -> Iterator[Value]
         yield from ((*steps[key], rank, ns) for key, ns in cycle.items() if key in steps and ns is not None)
     if (raw / LOGGED).exists():
         yield from _logged(_cycles(raw / LOGGED))
-    yield from _parts(attempt.facts.get("split_by"), plain, raw)
+    yield from _parts(attempt.facts.get("split_by"), raw)
 
 
 def _cycles(path: Path) -> tuple[Counts, ...]:
@@ -124,7 +129,7 @@ def _logged(cycles: Iterable[Counts]) -> Iterator[Value]:
             yield ("load", LOG, rank, whole)
 
 
-def _parts(way: str | None, plain: Iterable[Counts], raw: Path) -> Iterator[Value]:
+def _parts(way: str | None, raw: Path) -> Iterator[Value]:
     if way == GRAPH:
         yield from _graph_parts(raw)
     elif way == FENTRY:
@@ -132,12 +137,15 @@ def _parts(way: str | None, plain: Iterable[Counts], raw: Path) -> Iterator[Valu
             yield from _known(
                 FENTRY, rank, {"load": cycle["load_ns"], "verify": _verifying(cycle), "jit": cycle["jit_ns"]}
             )
-    elif way == SAMPLES:
-        found = shares((raw / STACKS).read_bytes())
-        for rank, cycle in enumerate(plain, start=1):
-            whole = cycle["load_ns"]
-            parts = {step: None if whole is None else share * whole for step, share in found.items()}
-            yield from _known(SAMPLES, rank, parts)
+
+
+def _sampled(plain: Iterable[Counts], raw: Path) -> Iterator[Row]:
+    """A profiler sees all loads together: one share of each part, times the median load, with the share's interval."""
+    whole = statistics.median(ns for cycle in plain if (ns := cycle["load_ns"]) is not None)
+    for step, share in shares((raw / STACKS).read_bytes()).items():
+        low, high = share.interval
+        known = {"step": step, "source": SAMPLES, "repetition": 1}
+        yield known | {"ns": share.value * whole, "low": low * whole, "high": high * whole}
 
 
 def _known(source: str, rank: int, told: Mapping[str, float | None]) -> Iterator[Value]:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from xdplab.deploy.native import build_tool
-from xdplab.errors import LabError, UnsupportedError
+from xdplab.errors import LabError, MissingToolError, UnsupportedError
 from xdplab.hosts.local import LocalHost
 from xdplab.labs.modules import BuildTree
 from xdplab.labs.vm import headers
@@ -87,5 +87,7 @@ def _tree(kernel: str) -> BuildTree:
     """Return a guest's build tree. Raises UnsupportedError where this machine cannot build for that kernel."""
     try:
         return headers.tree(kernel)
+    except MissingToolError:
+        raise
     except LabError as error:
         raise UnsupportedError(str(error)) from error

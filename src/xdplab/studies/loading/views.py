@@ -57,8 +57,16 @@ def simple_parts(clock: str, table: pd.DataFrame) -> View:
         (step, source): f"{step}, {source}" for step in ("verify", "jit") for source in (GRAPH, FENTRY, LOG, SAMPLES)
     }
     named = shown.assign(step=[words[key] for key in zip(shown["step"], shown["source"], strict=True)])
-    marks = _samples("simple-parts", named, {}, named["label"])
-    return _boxes(marks, shown, clock)
+    each, shared = named.loc[named["low"].isna()], named.loc[named["low"].notna()]
+    marks = [*_samples("simple-parts", each, {}, each["label"]), *map(_shared, shared.to_dict("records"))]
+    return _boxes([mark | {"x": mark["hue"], "hue": ""} for mark in marks], shown, clock)
+
+
+def _shared(row: Row) -> dict[str, object]:
+    """A profiler's share is one number with its interval, not one per load."""
+    place = {"figure": "simple-parts", "file": "simple-parts", "kind": "point", "verdict": "valid", "n": 1, "x": ""}
+    size = {name: row[key] / 1000 for name, key in (("value", "value"), ("low", "low"), ("high", "high"))}
+    return place | size | {"hue": row["step"], "panel": row["label"]}
 
 
 def _simple(table: pd.DataFrame, clock: str) -> pd.DataFrame:

@@ -7,7 +7,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from xdplab.errors import HostError, LabError, UnsupportedError
+from xdplab.errors import HostError, LabError, MissingToolError, UnsupportedError
 from xdplab.hosts import Host
 from xdplab.labs import modules
 from xdplab.labs.vm import headers, kernels, sources
@@ -39,6 +39,8 @@ def build(kernel: str) -> Path:
     kernels.kernel(kernel)
     try:
         tree = headers.tree(kernel)
+    except MissingToolError:
+        raise
     except LabError as error:
         raise UnsupportedError(f"{NAME}: {error.message}", remedy=error.remedy) from error
     files = sources.folder_of(kernel, _FOLDER)

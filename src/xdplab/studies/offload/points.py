@@ -8,6 +8,7 @@ from xdplab.errors import PlanError
 from xdplab.studies import frame
 from xdplab.studies.frame import Gathered, Point
 from xdplab.studies.offload.questions import QUESTIONS
+from xdplab.studies.places import require_places
 
 PLACES = ("vm:5.10", "vm:6.1", "vm:6.12", "vm:7.2")
 
@@ -43,6 +44,7 @@ def gather(request: Request) -> Gathered[OffloadPoint]:
     """Return every question for every place. Raises PlanError for a place that is no guest."""
     for place in request.places:
         kernel_of(place)
+    require_places(request.places)
     asked = [question.name for question in QUESTIONS.values() if question.smallest or not request.smallest]
     return Gathered([OffloadPoint(place, name) for place in request.places for name in asked])
 

@@ -11,7 +11,8 @@ from xdplab.formats.generator import Burst, Histogram
 
 @dataclass(frozen=True)
 class Offered:
-    """One burst: frames sent and received, its length in s, and the latencies of the stamped ones.
+    """One burst: frames sent and received, its length in s, and the latencies of the stamped ones, at a rate from the
+    time each was due.
 
     ``late`` frames were sent behind their time and then in a bunch; None where the generator does not count them.
     """
@@ -28,7 +29,7 @@ class Offered:
         s = burst.summary
         if s.rx_packets is None:
             raise HostError(f"a search needs what came back, and the generator does not know: {s.rx_missing}")
-        stamped = burst.histogram if burst.histogram.count else None
+        stamped = burst.latency if burst.latency is not None and burst.latency.count else None
         return cls(s.tx_packets, s.rx_packets - (s.duplicates or 0), s.duration_s, stamped, s.tx_late_packets)
 
     @property

@@ -8,8 +8,9 @@ from typing import Any
 import pandas as pd
 
 from xdplab.plan import Trial
+from xdplab.plan.factors import changed
 from xdplab.run.rundir import RunDirectory
-from xdplab.run.state import Attempt, read_state
+from xdplab.run.state import Attempt, attempts_of
 
 COLUMNS = (
     *("ndr_pps", "ndr_upper_pps", "pdr_pps", "pdr_upper_pps"),
@@ -51,7 +52,7 @@ def _latencies(found: Mapping[str, Any]) -> dict[str, Any]:
 
 def search_table(run: RunDirectory, trials: Mapping[str, Trial]) -> pd.DataFrame:
     """Rebuild and write the table of a search's run."""
-    table = pd.DataFrame([row_of(trials[a.trial_id], a) for a in read_state(run).attempts])
+    table = pd.DataFrame([row_of(trials[a.trial_id], a) for a in attempts_of(run)])
     run.write_table(TABLE, table)
     return table
 
@@ -82,7 +83,9 @@ def _rows(table: pd.DataFrame) -> list[dict[Hashable, Any]]:
 
 def _point(row: Mapping[Hashable, Any]) -> str:
     accesses = "" if row["accesses"] is None else f" N={row['accesses']:g}"
-    return f"{row['program_name']}{accesses} {row['mode']} {row['queues']}q {row['frame_bytes']} B"
+    place = f"{row['program_name']}{accesses} {row['mode']} {row['queues']}q {row['frame_bytes']} B"
+    known = {str(name): value for name, value in row.items() if value is not None}
+    return ", ".join([place, *changed(known, "program_name", "accesses", "mode", "queues", "frame_bytes", "load")])
 
 
 def _kpps(rate: float | None) -> str:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from math import isnan
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -13,7 +15,8 @@ import pandas as pd
 from xdplab.analysis.finding_rules import RULES, find
 from xdplab.analysis.findings import Finding
 from xdplab.analysis.fit import fit_line, limited_by_dut
-from xdplab.analysis.series import key_of, plain, settled, with_baselines
+from xdplab.analysis.series import SERIES, key_of, plain, settled, with_baselines
+from xdplab.run.disk import replacing
 from xdplab.run.rundir import RunDirectory
 from xdplab.studies.traffic.audit_labs import LabsCompared, labs_compared
 from xdplab.thesis import audit_page
@@ -22,7 +25,7 @@ from xdplab.thesis.findings import RULES as IMPORT_RULES
 from xdplab.thesis.findings import find_import
 from xdplab.thesis.rules import corrected
 
-FIT_GROUP = ("mode", "queues", "repetition", "program_name", "working_set_bytes", "engine", "arrangement", "load")
+FIT_GROUP = (*(name for name in SERIES if name != "frame_bytes"), "repetition")
 MOST_LISTED = 3
 _RAW = re.compile(r"raw/(?P<trial>[^/]+)/[0-9]+")
 
@@ -88,11 +91,16 @@ class Audit:
         lines += [] if self.entries else ["No finding.", ""]
         return "\n".join([*lines, *_fit_lines(self.fits), *self.labs.lines()]) + "\n"
 
-    def write(self, run: RunDirectory) -> list[str]:
-        """Write audit.md and audit.json into the run; return their names."""
-        run.write_bytes("audit.md", self.to_markdown().encode())
-        run.write_json("audit.json", self.to_json())
-        return ["audit.md", "audit.json"]
+    def write(self, run: RunDirectory) -> list[Path]:
+        """Write audit.md and audit.json where the outputs of the run go; return their paths."""
+        texts = {
+            "audit.md": self.to_markdown(),
+            "audit.json": json.dumps(self.to_json(), indent=1, sort_keys=True) + "\n",
+        }
+        for name, text in texts.items():
+            with replacing(run.outputs / name) as scratch:
+                scratch.write_text(text)
+        return [run.outputs / name for name in texts]
 
 
 def findings(run: RunDirectory, trials: pd.DataFrame) -> list[Finding]:

@@ -28,6 +28,9 @@ class DutSide(Protocol):
 
     def bpf_stats(self, enabled: bool) -> None: ...
 
+    def stats_cost(self) -> float | None:
+        """Return what BPF statistics, switched on, say of a program that does nothing, in ns a run."""
+
     def runstats(self) -> dict[str, int] | None:
         """Return run_time_ns and run_cnt of the kernel program."""
 
@@ -61,6 +64,9 @@ class KernelSide:
 
     def bpf_stats(self, enabled: bool) -> None:
         self._loader.bpf_stats(enabled)
+
+    def stats_cost(self) -> float | None:
+        return self._loader.stats_cost()
 
     def runstats(self) -> dict[str, int] | None:
         return asdict(self._loader.runstats())
@@ -102,6 +108,9 @@ class AfxdpSide:
 
     def bpf_stats(self, enabled: bool) -> None:
         """The kernel's program here only redirects: its run time is not the workload's."""
+
+    def stats_cost(self) -> float | None:
+        return None
 
     def runstats(self) -> dict[str, int] | None:
         return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -13,7 +13,7 @@ from typing import Any
 from distributed import Client
 from rich.console import Console
 
-from xdplab.errors import HostLostError, LabError, PlanError
+from xdplab.errors import HostLostError, LabError, PlanError, XdplabError
 from xdplab.labs import Arrangement, use_lab
 from xdplab.plan import Plan, Trial
 from xdplab.run.engine import run_trials
@@ -21,11 +21,11 @@ from xdplab.run.fleet import Part, pack, run_on_fleet
 from xdplab.run.fleet_dask import DaskFleet, connected, submit
 from xdplab.run.progress import Observer, PlainObserver
 from xdplab.run.rundir import RunDirectory
-from xdplab.run.state import RunState, read_state
+from xdplab.run.state import RunState, attempts_of, record_planned
 from xdplab.studies.traffic.manifest import host_states
 from xdplab.studies.traffic.pdr import FILE, known_pdr
 from xdplab.studies.traffic.planned import create_run, extend_run, run_plan, run_trials_of
-from xdplab.studies.traffic.runs import derive_tables
+from xdplab.studies.traffic.runs import keep_tables
 from xdplab.studies.traffic.study import TrialStudy, check_plan
 
 
@@ -36,7 +36,7 @@ def measure_block(run_id: str, plan: Plan, pdr: Mapping[str, Any], lab_name: str
     """
     with tempfile.TemporaryDirectory(prefix="xdplab-block-") as folder:
         run = RunDirectory.create(Path(folder), "block", run_id=run_id, plan_yaml="")
-        run.journal.append("planned", trials=[trial.trial_id for trial in block])
+        record_planned(run, block)
         run.write_json(FILE, {"pdr_pps": pdr})
         lost = None
         try:
@@ -46,7 +46,7 @@ def measure_block(run_id: str, plan: Plan, pdr: Mapping[str, Any], lab_name: str
         except (HostLostError, LabError) as error:
             lost = str(error)
         # What failed while its lab was going down failed because of that: it is given back, and costs no retry.
-        attempts = [a for a in read_state(run).attempts if lost is None or a.status != "failed"]
+        attempts = [a for a in attempts_of(run) if lost is None or a.status != "failed"]
         measured = tuple((a, pack(run.raw_dir(a.trial_id, a.attempt))) for a in attempts)
         _keep_host_states(run, lab_name)
         return Part(measured, pack(run.path / "programs"), lost)
@@ -107,8 +107,11 @@ class JoinedLabs:
             try:
                 fleet = DaskFleet(self._client, self._labs, partial(measure_block, run.run_id, plan, known_pdr(run)))
                 state = run_on_fleet(run, trials, fleet, observer, retries=plan.trial.retries)
-            finally:
-                derive_tables(run)
+            except BaseException:
+                with suppress(XdplabError):  # a full disk must not hide what happened first
+                    keep_tables(run)
+                raise
+            keep_tables(run)
         return state
 
     def _look(self, plan: Plan) -> list[Looked]:

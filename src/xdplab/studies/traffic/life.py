@@ -21,8 +21,8 @@ from xdplab.generators import Generator, GeneratorSettings
 from xdplab.labs import Lab
 from xdplab.plan import Plan, Point, ProgramFactors, Trial
 from xdplab.studies.traffic.dut import SESSION_S, AfxdpSide, DutSide, KernelSide
-from xdplab.studies.traffic.limits import FrameKey, Limit, frame_key
-from xdplab.studies.traffic.passes import PASSES, RawFiles, Running
+from xdplab.studies.traffic.limits import FrameKey, Limit, Machine, frame_key
+from xdplab.studies.traffic.passes import PASSES, RawFiles, Running, warm_up
 from xdplab.studies.traffic.pdr import offered_rate
 from xdplab.studies.traffic.prepare import Prepared, Tools
 
@@ -46,6 +46,8 @@ class TrialContext:
     kernel: str
     rx_ring_entries: int | None
     link: Limit
+    tg_machine: Machine
+    xps: dict[str, str] | None = None
     pdr: Mapping[str, float] = field(default_factory=dict)
     applied: list[dict[str, Any]] = field(default_factory=list)
     alone: dict[FrameKey, Limit] = field(default_factory=dict)
@@ -61,6 +63,24 @@ def working_cpus(lab: Lab, point: Point) -> tuple[int, ...]:
     if point.arrangement == "shared":
         return sending_cpus(lab, point)
     return lab.cpus(point.arrangement).dut[: point.queues]
+
+
+def serving_cpus(lab: Lab, point: Point) -> tuple[tuple[int, ...], ...] | None:
+    """The CPUs that receive by each of the DUT's queues; None where its interrupts decide that.
+
+    Where CPUs are shared a frame is received where it was sent: live frames on CPU c reach queue c modulo the queues,
+    an AF_XDP sender's threads take the queues in turn. Threads of arrangement ``split`` are pinned in turn.
+    """
+    if not lab.virtual:
+        return None
+    if point.arrangement == "split":
+        return tuple((cpu,) for cpu in _spread(lab.cpus("split").dut, point.queues))
+    cpus = sending_cpus(lab, point)
+    in_turn = _spread(cpus, point.queues)
+    if point.engine != "live":
+        return tuple((cpu,) for cpu in in_turn)
+    reached = [tuple(cpu for cpu in cpus if cpu % point.queues == queue) for queue in range(point.queues)]
+    return tuple(own or (cpu,) for own, cpu in zip(reached, in_turn, strict=True))
 
 
 def measure(context: TrialContext, trial: Trial, raw: Path, facts: dict[str, Any]) -> None:
@@ -82,8 +102,7 @@ def measure(context: TrialContext, trial: Trial, raw: Path, facts: dict[str, Any
         _run_setup(context, point)
         facts["generator"] = asdict(starting.result())
         facts["placed"] = context.lab.place(point.arrangement, point.queues)
-        if context.plan.trial.warmup_s:
-            generator.burst("warmup", context.plan.trial.warmup_s)
+        facts["warmup"] = warm_up(generator, context.plan.trial.warmup_s)
         running = Running(context.plan, context.dut_probe, context.tg_probe, side, generator, files, facts)
         for name in point.passes:
             PASSES[name](running)
@@ -107,14 +126,22 @@ def known_before(context: TrialContext, trial: Trial, prepared: Prepared) -> dic
         "times": context.lab.clock == "time",
         "program_hash": prepared.built.hash,
         "load": asdict(prepared.load),
+        "work": _work(trial.point, prepared),
         "settings": context.applied,
         "kernel": context.kernel,
         "rx_ring_entries": context.rx_ring_entries,
         "link": asdict(context.link),
+        "tg_machine": asdict(context.tg_machine),
+        "xps": context.xps,
         "generator_alone": asdict(context.alone[frame_key(trial.point)]),
         "rate_requested_pps": offered_rate(trial.point, context.pdr),
         "cpus": {"dut": cpus.dut, "tg": cpus.tg, "working": working_cpus(context.lab, trial.point)},
     }
+
+
+def _work(point: Point, prepared: Prepared) -> dict[str, Any] | None:
+    found = prepared.work.get("user" if point.mode == "af_xdp" else "kernel")
+    return None if found is None else asdict(found)
 
 
 def attach(context: TrialContext, point: Point, prepared: Prepared) -> DutSide:

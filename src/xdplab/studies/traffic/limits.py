@@ -8,8 +8,9 @@ from xdplab.formats.ethtool import parse_link
 from xdplab.hosts import Host
 from xdplab.labs import Lab
 from xdplab.plan import Point
+from xdplab.plan.factors import in_plan
 
-FrameKey = tuple[str, int, str, int]
+FrameKey = tuple[object, ...]
 
 
 @dataclass(frozen=True)
@@ -22,7 +23,35 @@ class Limit:
 
 def frame_key(point: Point) -> FrameKey:
     """Return what a generator's own limit depends on."""
-    return (point.arrangement, point.queues, point.engine, point.frame_bytes)
+    sent = tuple(getattr(point, factor.name) for factor in in_plan("traffic") if factor.name != "load")
+    return (point.arrangement, point.queues, point.frame_bytes, point.program.frames_sha256, *sent)
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What the times of a generator rest on: its clock source, and how long of each second real-time tasks may run.
+
+    ``rt_runtime_us`` is -1 for ever. None where the kernel does not say.
+    """
+
+    clocksource: str | None
+    rt_runtime_us: int | None
+
+
+def machine_of(host: Host) -> Machine:
+    """Return what the kernel of ``host`` says of itself."""
+    source, runtime, period = (host.run(["cat", path], check=False).text.strip() for path in MACHINE_FILES)
+    each_second = None if not runtime or not period else int(runtime)
+    if each_second is not None and each_second >= 0:
+        each_second = round(1e6 * each_second / int(period))
+    return Machine(source or None, each_second)
+
+
+MACHINE_FILES = (
+    "/sys/devices/system/clocksource/clocksource0/current_clocksource",
+    "/proc/sys/kernel/sched_rt_runtime_us",
+    "/proc/sys/kernel/sched_rt_period_us",
+)
 
 
 def link_rate(lab: Lab) -> Limit:

@@ -13,8 +13,10 @@ from xdplab.counters.table import When
 from xdplab.generators import Generator
 from xdplab.plan import Plan
 from xdplab.studies.traffic.dut import DutSide
+from xdplab.studies.traffic.sent import burst_course
 
 RECORDER_MARGIN_S = 30.0
+PERF_FOLDER = "counters_perf"
 
 
 class RawFiles:
@@ -53,6 +55,24 @@ class Running:
             return self.dut_probe.snapshot(when, self.plan.metrics) | tg.result()
 
 
+WARMUPS = 5
+"""Bursts of the plan's warm-up that a rate has to become steady in."""
+
+
+def warm_up(generator: Generator, seconds: float) -> dict[str, Any] | None:
+    """Send bursts of so many seconds until the rate is steady through one, five at most; return how it went."""
+    if not seconds:
+        return None
+    sent: list[float] = []
+    steady: bool | None = False
+    while steady is False and len(sent) < WARMUPS:
+        burst = generator.burst("warmup", seconds)
+        sent.append(burst.summary.duration_s)
+        found = burst_course(burst)
+        steady = None if found is None else found.kind == "steady"
+    return {"bursts": len(sent), "seconds": sum(sent), "steady": steady}
+
+
 def rate(trial: Running) -> None:
     """The headline: counters at rest before and after, CPU time sampled from inside the window."""
     with trial.dut_probe.start(["samples"], deadline_s=trial.window_s + RECORDER_MARGIN_S) as recording:
@@ -66,20 +86,29 @@ def rate(trial: Running) -> None:
 def bpf_stats(trial: Running) -> None:
     """The program's mean run time; it can halve the rate, so it never touches the headline."""
     trial.side.bpf_stats(True)
+    cost_ns = trial.side.stats_cost()
     before = trial.side.runstats()
     trial.generator.burst("bpf_stats", trial.window_s)
     after = trial.side.runstats()
     trial.side.bpf_stats(False)
-    trial.facts["runstats"] = None if before is None or after is None else {"before": before, "after": after}
+    trial.facts["runstats"] = (
+        None if before is None or after is None else {"before": before, "after": after, "cost_ns": cost_ns}
+    )
 
 
 def perf(trial: Running) -> None:
-    """perf's events, system-wide, and sar's samples, through a burst of their own."""
+    """perf's events, system-wide, and sar's samples, through a burst of their own.
+
+    The DUT's counters are read before perf begins and after it has ended: what they gained is what perf saw.
+    """
     deadline_s = trial.window_s + RECORDER_MARGIN_S
     events = trial.plan.perf_events
+    before, trial.facts["perf_before"] = trial.snapshot("before"), trial.side.counts()
     with trial.dut_probe.start(["perf", "sar"], events=events, deadline_s=deadline_s) as recording:
         trial.generator.burst("perf", trial.window_s)
         trial.files.add(recording.stop(), "counters")
+    trial.facts["perf_after"] = trial.side.counts()
+    trial.files.add(before | trial.snapshot("after"), PERF_FOLDER)
 
 
 PASSES: dict[str, Callable[[Running], None]] = {"rate": rate, "bpf_stats": bpf_stats, "perf": perf}

@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from xdplab.errors import PlanError, ResultsError
-from xdplab.plan import Arrangement, Plan, Trial, load_plan, parse_plan, points_of, schedule
+from xdplab.plan import Arrangement, Plan, Trial, load_plan, parse_plan, points_of, schedule, trial_s
 from xdplab.plan.points import select
 from xdplab.run.disk import disk_errors
 from xdplab.run.rundir import RunDirectory
+from xdplab.run.state import record_planned
 
 
 def plan_trials(plan: Plan, arrangement: Arrangement, only: Mapping[str, str] | None = None) -> list[Trial]:
@@ -37,8 +38,8 @@ def create_run(
 
 def extend_run(run: RunDirectory, plan: Plan, *, only: Mapping[str, str] | None = None) -> None:
     """Let an old run owe the points of ``plan`` too; points that it has already are measured once."""
-    first = next(e for e in run.journal.events() if e["event"] == "planned")
-    number = 1 + sum(e["event"] == "planned" for e in run.journal.events())
+    first = next(run.journal.events("planned"))
+    number = 1 + run.journal.count("planned")
     trials = plan_trials(plan, first["arrangement"], only)
     _add(run, f"plan-{number}.yaml", plan, trials, lab=first["lab"], arrangement=first["arrangement"], only=only)
 
@@ -54,9 +55,7 @@ def run_trials_of(run: RunDirectory) -> list[Trial]:
     Raises PlanError where a plan in it was edited, ResultsError for a run that has none of the testbed's trials.
     """
     trials: dict[str, Trial] = {}
-    for event in run.journal.events():
-        if event["event"] != "planned":
-            continue
+    for event in run.journal.events("planned"):
         if "plan" not in event:
             raise ResultsError(
                 f"{run.path} is a study's run, with no XDP trials", remedy=f"`xdplab figures {run.path}` shows it"
@@ -79,7 +78,8 @@ def run_trials_of(run: RunDirectory) -> list[Trial]:
 
 def _add(run: RunDirectory, name: str, plan: Plan, trials: list[Trial], **facts: Any) -> None:
     run.write_bytes(name, _with_own_files(run, plan).to_yaml().encode())
-    run.record("planned", plan=name, sha256=_sha256(run.path / name), trials=[t.trial_id for t in trials], **facts)
+    costs = [trial_s(plan, trial) for trial in trials]
+    record_planned(run, trials, costs_s=costs, plan=name, sha256=_sha256(run.path / name), **facts)
 
 
 def _with_own_files(run: RunDirectory, plan: Plan) -> Plan:

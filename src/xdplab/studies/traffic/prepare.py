@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -22,11 +22,14 @@ from xdplab.programs import (
     LoadReport,
     ProgramSpec,
     UserProgram,
+    Work,
     build,
     cache_directory,
+    kernel_work,
     load_report,
     prove,
     prove_user,
+    user_work,
 )
 from xdplab.run.disk import disk_errors
 from xdplab.run.rundir import RunDirectory
@@ -51,11 +54,12 @@ class Tools:
 
 @dataclass(frozen=True)
 class Prepared:
-    """One program, proved, loaded once, and lying on the DUT."""
+    """One program, proved, loaded once, and lying on the DUT; ``work``: what an access is to the machine, by side."""
 
     built: BuiltProgram
     load: LoadReport
     on_dut: OnDut
+    work: Mapping[str, Work]
     frames_on_tg: str | None = None
 
 
@@ -148,14 +152,17 @@ def _prepare(lab: Lab, run: RunDirectory, tools: Tools, factors: ProgramFactors,
     built = build(program_of(factors), cache_directory())
     folder = f"{lab.work_dir(lab.dut)}/programs/{built.hash}"
     load = load_report(lab.dut, tools.xdpload, built, folder)
+    work: dict[str, Work] = {}
     if isinstance(built.program, ProgramSpec):
         prove(built, lab.dut, xdpload=tools.xdpload, folder=folder)
+        work["kernel"] = kernel_work(built, jit=load.jit, machine=lab.dut.run(["uname", "-m"]).text.strip())
     on_dut = _ship(lab, built, folder)
-    if any(point.mode == "af_xdp" for point in points):
-        on_dut = _ship_twin(lab, built, folder, on_dut)
+    if isinstance(built.program, ProgramSpec) and any(point.mode == "af_xdp" for point in points):
+        on_dut, work["user"] = _ship_twin(lab, built, built.program, folder, on_dut)
+    built.add("work.json", json.dumps({side: asdict(one) for side, one in work.items()}, indent=1) + "\n")
     with disk_errors(run.program_dir(built.hash)):
         built.copy_to(run.program_dir(built.hash))
-    return Prepared(built, load, on_dut, _ship_frames(lab, factors))
+    return Prepared(built, load, on_dut, work, _ship_frames(lab, factors))
 
 
 def _ship(lab: Lab, built: BuiltProgram, folder: str) -> OnDut:
@@ -174,16 +181,17 @@ def _ship_frames(lab: Lab, factors: ProgramFactors) -> str | None:
     return there
 
 
-def _ship_twin(lab: Lab, built: BuiltProgram, folder: str, on_dut: OnDut) -> OnDut:
+def _ship_twin(lab: Lab, built: BuiltProgram, spec: ProgramSpec, folder: str, on_dut: OnDut) -> tuple[OnDut, Work]:
     """Compile the same workload for the DUT's user space, and prove the machine code that came out of it."""
-    if not isinstance(built.program, ProgramSpec):
-        return on_dut
     source = built.user_source.read_text()
+    if lab.native_dir is not None:
+        build_workload(LocalHost(), source, str(lab.native_dir), flags=USER_FLAGS)
     workload = build_workload(lab.dut, source, native_dir(lab), flags=USER_FLAGS)
-    counts = prove_user(lab.dut.get(workload), built.program)
+    library = lab.dut.get(workload)
+    counts = prove_user(library, spec)
     built.add("proof_user.json", json.dumps([asdict(count) for count in counts], indent=1) + "\n")
     state = None
     if built.user_state is not None:
         state = f"{folder}/{built.user_state.name}"
         lab.dut.put(built.user_state, state)
-    return replace(on_dut, workload=workload, workload_init=state)
+    return replace(on_dut, workload=workload, workload_init=state), user_work(library, spec)

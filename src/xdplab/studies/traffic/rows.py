@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from xdplab.analysis.verdicts import RULES_VERSION, forwarded, judge, returns_frames
-from xdplab.counters import derive_from_directory
+from xdplab.counters import derive_from_directory, unreadable
 from xdplab.counters.derive import intervals
 from xdplab.counters.value import jain_index
 from xdplab.errors import FormatError
@@ -18,6 +18,8 @@ from xdplab.plan import Trial
 from xdplab.run.metrics import BY_NAME, METRICS
 from xdplab.run.rundir import RunDirectory
 from xdplab.run.state import Attempt
+from xdplab.studies.traffic.passes import PERF_FOLDER
+from xdplab.studies.traffic.sent import in_window, traffic
 
 Row = dict[str, Any]
 
@@ -27,6 +29,7 @@ _SAME = (
     "cpu_softirq_cores",
     "host_busy_cores",
     "host_softirq_cores",
+    "host_steal_cores",
     "cycles",
     "instructions",
     "ipc",
@@ -43,9 +46,10 @@ _SAME = (
     "evenness",
     "dut_rx_packets",
     "dut_tx_packets",
+    "dut_cpus",
+    "absent_counters",
 )
 _PERF = ("cycles", "instructions", "ipc", "branches", "branch_misses", "l1d_loads", "l1d_misses")
-_QUANTILES = {"latency_p50_ns": 50, "latency_p90_ns": 90, "latency_p99_ns": 99, "latency_p999_ns": 99.9}
 
 
 @dataclass(frozen=True)
@@ -71,6 +75,7 @@ def attempt_rows(run: RunDirectory, trial: Trial, attempt: Attempt) -> AttemptRo
         **trial.point.factors(),
         **_rate_asked(facts),
         **_program(facts),
+        **_work(facts, reasons),
         **_deployment(facts),
         **_limits(facts, reasons),
     }
@@ -79,11 +84,12 @@ def attempt_rows(run: RunDirectory, trial: Trial, attempt: Attempt) -> AttemptRo
         return AttemptRows(row, [])
     bursts = _bursts(raw, reasons)
     if "rate" in bursts:
-        row |= _traffic(bursts["rate"], reasons)
+        row |= traffic(bursts["rate"], reasons)
         row |= _counted(raw, trial, facts, reasons)
-        row |= _rates(row)
+        row |= _rates(row, bursts["rate"])
+        row |= _other_work(row, facts, reasons)
         row["overhead_s"] = attempt.duration_s - sum(b.summary.duration_s for b in bursts.values())
-    row |= _passes(bursts, facts, reasons)
+    row |= _passes(bursts, raw, trial, facts, reasons)
     verdict = judge(row)
     row |= {"verdict": verdict.verdict, "reason": verdict.reason, "limited_by": verdict.limited_by}
     if not facts.get("times", True):
@@ -126,6 +132,15 @@ def _program(facts: Mapping[str, Any]) -> Row:
     return known | {column: load.get(name) for column, name in names.items()}
 
 
+def _work(facts: Mapping[str, Any], reasons: dict[str, str]) -> Row:
+    """What one access is to the machine; runs of older versions and users' programs do not tell."""
+    work = facts.get("work") or {"missing": "not recorded"}
+    if work["missing"] is not None:
+        reasons["access_loads"] = work["missing"]
+        return {}
+    return {f"access_{name}": work[name] for name in ("loads", "stores", "bytes", "chain")}
+
+
 def _deployment(facts: Mapping[str, Any]) -> Row:
     """What the kernel says of the attached program; load times are of the workload's own program."""
     found = facts.get("deployment")
@@ -134,10 +149,22 @@ def _deployment(facts: Mapping[str, Any]) -> Row:
     row = {"mode_obtained": found["mode_obtained"], "program_tag": found["tag"]}
     row["sched_policy"] = (facts.get("generator") or {}).get("sched_policy")
     row["rx_ring_entries"] = facts.get("rx_ring_entries")
-    row["dut_cpus"] = len(set((facts.get("cpus") or {}).get("working") or ())) or None
+    row |= _machine(facts)
     for column, key in (("load_ms", "load_ns"), ("attach_ms", "attach_ns")):
         row[column] = None if found[key] is None else found[key] / 1e6
     return row
+
+
+def _machine(facts: Mapping[str, Any]) -> Row:
+    """What of the TG's machine the times rest on, and which CPUs send by which of the DUT's queues."""
+    tg, warmup, xps = facts.get("tg_machine") or {}, facts.get("warmup") or {}, facts.get("xps")
+    return {
+        "clocksource": tg.get("clocksource"),
+        "rt_runtime_us": tg.get("rt_runtime_us"),
+        "warmup_s": warmup.get("seconds"),
+        "warmup_steady": warmup.get("steady"),
+        "xps": None if xps is None else json.dumps(xps),
+    }
 
 
 def _bursts(raw: Path, reasons: dict[str, str]) -> dict[str, Burst]:
@@ -149,36 +176,6 @@ def _bursts(raw: Path, reasons: dict[str, str]) -> dict[str, Burst]:
     return {burst.name: burst for burst in output.bursts}
 
 
-def _traffic(burst: Burst, reasons: dict[str, str]) -> Row:
-    s = burst.summary
-    row: Row = {
-        "window_s": s.duration_s,
-        "tx_packets": s.tx_packets,
-        "rx_packets": s.rx_packets,
-        "duplicate_packets": s.duplicates,
-        "reordered_packets": s.reordered,
-        "foreign_packets": s.foreign_packets,
-        "tx_late_packets": s.tx_late_packets,
-        "tx_pause_ms": _pause_ms(burst),
-    }
-    row |= _latency(burst, reasons)
-    return row
-
-
-def _pause_ms(burst: Burst) -> float | None:
-    known = [ns for ns in (burst.summary.tx_pause_max_ns, burst.summary.tx_late_max_ns) if ns is not None]
-    return max(known) / 1e6 if known else None
-
-
-def _latency(burst: Burst, reasons: dict[str, str]) -> Row:
-    h = burst.histogram
-    if h is None or not h.count:
-        reasons["latency_p50_ns"] = "no stamped frame came back"
-        return {"latency_samples": 0 if h is not None else None}
-    row: Row = {"latency_min_ns": h.min, "latency_mean_ns": h.mean, "latency_max_ns": h.max}
-    return row | {name: h.percentile(q) for name, q in _QUANTILES.items()} | {"latency_samples": h.count}
-
-
 def _counted(raw: Path, trial: Trial, facts: Mapping[str, Any], reasons: dict[str, str]) -> Row:
     cpus = facts["cpus"]
     shared = trial.point.arrangement == "shared"
@@ -188,8 +185,9 @@ def _counted(raw: Path, trial: Trial, facts: Mapping[str, Any], reasons: dict[st
         shared=shared,
         dut_cpus=None if shared else cpus["dut"],
         tg_cpus=None if shared else cpus["tg"],
+        working=cpus["working"] if shared else cpus["dut"],
     )
-    row: Row = {}
+    row: Row = {"counters_missing": unreadable(raw / "counters")}
     for name in _SAME:
         value = found.get(name)
         if value is None:
@@ -198,7 +196,9 @@ def _counted(raw: Path, trial: Trial, facts: Mapping[str, Any], reasons: dict[st
         if value.reason is not None:
             reasons[name] = value.reason
     if trial.point.mode == "af_xdp":
-        row |= _rings(facts, reasons)
+        row |= _rings(facts["dut_before"], facts["dut_after"])
+        for name in ("dut_rx_packets", "dut_tx_packets", "rx_by_queue", "evenness"):
+            reasons.pop(name, None)
     if row.get("rx_by_queue") is not None:
         row["queues_reached"] = sum(count > 0 for count in row["rx_by_queue"])
         row["rx_by_queue"] = json.dumps(row["rx_by_queue"])
@@ -209,17 +209,14 @@ def _counted(raw: Path, trial: Trial, facts: Mapping[str, Any], reasons: dict[st
     return row
 
 
-def _rings(facts: Mapping[str, Any], reasons: dict[str, str]) -> Row:
+def _rings(before: Mapping[str, Any], after: Mapping[str, Any]) -> Row:
     """The AF_XDP application's own counts. rx_dropped contains the frames of a full or an empty ring already."""
-    before, after = facts["dut_before"], facts["dut_after"]
 
     def gained(name: str) -> list[int]:
         return [b[name] - a[name] for a, b in zip(before["queues"], after["queues"], strict=True)]
 
     received, dropped = gained("rx"), gained("rx_dropped")
     arrived = [r + d for r, d in zip(received, dropped, strict=True)]
-    for name in ("dut_rx_packets", "dut_tx_packets", "rx_by_queue", "evenness"):
-        reasons.pop(name, None)
     return {
         "dut_rx_packets": sum(arrived) + after["unbound_packets"] - before["unbound_packets"],
         "dut_tx_packets": sum(gained("tx")),
@@ -229,36 +226,86 @@ def _rings(facts: Mapping[str, Any], reasons: dict[str, str]) -> Row:
     }
 
 
-def _rates(row: Row) -> Row:
+def _rates(row: Row, burst: Burst) -> Row:
     window, sent, done = row["window_s"], row["tx_packets"], forwarded(row)
     rates: Row = {"offered_pps": sent / window}
     if row.get("action") == "tx" and row["rx_packets"] is not None:
-        rates["lost_packets"] = sent - row["rx_packets"]
+        rates["lost_packets"] = sent - (row["rx_packets"] - (row["duplicate_packets"] or 0))
         rates["loss_ratio"] = rates["lost_packets"] / sent if sent else None
     if done is not None:
         heard = returns_frames(row) and row["rx_packets"] is not None
-        rates["forwarded_pps"] = done / window
-        rates["forwarded_l2_bps"] = done / window * row["frame_bytes"] * 8
+        rates["forwarded_pps"] = in_window(row, burst, done)
+        rates["forwarded_l2_bps"] = rates["forwarded_pps"] * row["frame_bytes"] * 8
         rates["forwarded_source"] = "tg" if heard else "dut"
     return rates
 
 
-def _passes(bursts: Mapping[str, Burst], facts: Mapping[str, Any], reasons: dict[str, str]) -> Row:
+def _other_work(row: Row, facts: Mapping[str, Any], reasons: dict[str, str]) -> Row:
+    """Busy CPUs of the machine less the trial's own: senders with the softirqs in them, and an AF_XDP application.
+
+    Kernels that account softirqs apart leave them out of a thread's time; more than its CPU no sender is busy.
+    """
+    busy, own, softirq = row.get("host_busy_cores"), row.get("tx_busy_cores"), row.get("host_softirq_cores")
+    if row["arrangement"] != "shared":
+        reasons["other_busy_cores"] = "TG and DUT have CPUs of their own: their softirqs cannot be told from other work"
+    elif busy is None or own is None or softirq is None:
+        reasons["other_busy_cores"] = reasons.get("host_busy_cores", "this generator did not measure its CPU time")
+    else:
+        most = len(set(facts["cpus"]["working"]))
+        application = _application_ns(facts) / 1e9 / row["window_s"]
+        return {"other_busy_cores": max(0.0, busy - min(own + softirq + application, most))}
+    return {}
+
+
+def _application_ns(facts: Mapping[str, Any]) -> int:
+    before, after = ((facts.get(when) or {}).get("cpu_ns", 0) for when in ("dut_before", "dut_after"))
+    return int(after - before)
+
+
+def _passes(
+    bursts: Mapping[str, Burst], raw: Path, trial: Trial, facts: Mapping[str, Any], reasons: dict[str, str]
+) -> Row:
     row = _testrun(facts, reasons)
     runs = facts.get("runstats")
     if runs:
-        count = runs["after"]["run_cnt"] - runs["before"]["run_cnt"]
-        spent = runs["after"]["run_time_ns"] - runs["before"]["run_time_ns"]
-        row["program_run_ns"] = spent / count if count else None
+        row |= _run_time(runs, reasons)
     elif "bpf_stats" in bursts:
         reasons["program_run_ns"] = "no kernel program does this mode's work"
     else:
         reasons["program_run_ns"] = "the plan asks for no bpf_stats pass"
     if "perf" in bursts:
-        row["perf_packets"] = bursts["perf"].summary.rx_packets
+        row |= _perf_packets(raw, trial, facts, reasons)
     else:
         reasons |= dict.fromkeys((*_PERF, "host_cycles", "host_instructions"), "the plan asks for no perf pass")
     return row
+
+
+def _perf_packets(raw: Path, trial: Trial, facts: Mapping[str, Any], reasons: dict[str, str]) -> Row:
+    """The frames that the DUT received between the readings before perf began and after it had ended."""
+    if "perf_before" not in facts:
+        reasons["perf_packets"] = "the DUT's counters were not read around perf"
+        return {}
+    if trial.point.mode == "af_xdp":
+        return {"perf_packets": _rings(facts["perf_before"], facts["perf_after"])["dut_rx_packets"]}
+    found = derive_from_directory(raw / PERF_FOLDER, mode=trial.point.mode, shared=True)["dut_rx_packets"]
+    if found.reason is not None:
+        reasons["perf_packets"] = found.reason
+    return {"perf_packets": found.value}
+
+
+def _run_time(runs: Mapping[str, Any], reasons: dict[str, str]) -> Row:
+    """The program's time by BPF statistics, and less what they say of a program that does nothing."""
+    count = runs["after"]["run_cnt"] - runs["before"]["run_cnt"]
+    spent = runs["after"]["run_time_ns"] - runs["before"]["run_time_ns"]
+    cost = runs.get("cost_ns")
+    if not count:
+        reasons["program_run_ns"] = "the program did not run in the bpf_stats pass"
+        return {"stats_cost_ns": cost}
+    if cost is None:
+        reasons["program_run_ns"] = "what BPF statistics cost themselves was not measured: see program_run_raw_ns"
+        return {"program_run_raw_ns": spent / count}
+    raw = spent / count
+    return {"program_run_raw_ns": raw, "stats_cost_ns": cost, "program_run_ns": raw - cost}
 
 
 def _testrun(facts: Mapping[str, Any], reasons: dict[str, str]) -> Row:
@@ -290,4 +337,4 @@ def _samples(bursts: Mapping[str, Burst], raw: Path, attempt: Attempt) -> list[R
     return rows
 
 
-assert all(name in BY_NAME for name in (*_SAME, *_QUANTILES))
+assert all(name in BY_NAME for name in _SAME)

@@ -13,21 +13,26 @@ from rich.console import Console
 
 from xdplab.analysis.derived import derive
 from xdplab.analysis.findings import Finding
-from xdplab.errors import XdplabError
+from xdplab.analysis.verdicts import RULES_VERSION
+from xdplab.errors import LabError, XdplabError
 from xdplab.labs import Lab, use_lab
 from xdplab.plan import Plan
+from xdplab.run.derived import Recipe, Tables, all_gone, is_owed, table, warn_gone
+from xdplab.run.derived import derive as derive_into
 from xdplab.run.engine import run_trials
-from xdplab.run.metrics import SAMPLES, frame
+from xdplab.run.metrics import BY_NAME, SAMPLES, columns_version, frame
 from xdplab.run.progress import Observer, PlainObserver
 from xdplab.run.rundir import RunDirectory
-from xdplab.run.state import RunState, read_state
+from xdplab.run.state import RunState, attempts_of, read_state
 from xdplab.studies.traffic import audits
 from xdplab.studies.traffic.audits import Audit
 from xdplab.studies.traffic.manifest import host_states
 from xdplab.studies.traffic.planned import create_run, extend_run, run_plan, run_trials_of
-from xdplab.studies.traffic.rows import attempt_rows
+from xdplab.studies.traffic.rows import Row, attempt_rows
 from xdplab.studies.traffic.study import TrialStudy, check_plan
 from xdplab.thesis.imported import imported_trials
+
+MANIFEST = "manifest.json"
 
 
 def quiet() -> Observer:
@@ -44,13 +49,21 @@ def lab_for(name: str) -> Iterator[Lab]:
 
 def lab_of(run: RunDirectory) -> str:
     """The lab a run was planned for."""
-    return str(next(e for e in run.journal.events() if e["event"] == "planned")["lab"])
+    return str(next(run.journal.events("planned"))["lab"])
 
 
-def shared_by(run: RunDirectory) -> tuple[tuple[str, ...], str | None]:
-    """Return the labs that last shared ``run``, and their scheduler; no lab where one lab alone measured it."""
-    last = [event for event in run.journal.events() if event["event"] == "shared"][-1:]
-    return (tuple(last[0]["labs"]), last[0]["scheduler"]) if last else ((), None)
+def shared_by(run: RunDirectory) -> tuple[str, ...]:
+    """Return the labs that last shared ``run``; none where one lab alone measured it.
+
+    Raises LabError where they were reached through a scheduler: its address is the user's to name, never a journal's.
+    """
+    last = list(run.journal.events("shared"))[-1:]
+    if last and last[0]["scheduler"] is not None:
+        raise LabError(
+            f"{run.path}: its labs were reached through a Dask scheduler, at {last[0]['scheduler']}",
+            remedy=f"name it: `--labs {','.join(last[0]['labs'])} --scheduler tls://…`",
+        )
+    return tuple(last[0]["labs"]) if last else ()
 
 
 def start(
@@ -73,7 +86,7 @@ def discarded_if_nothing_began(run: RunDirectory) -> Iterator[None]:
     try:
         yield
     except XdplabError:
-        if not any(event["event"] in ("started", "finished") for event in run.journal.events()):
+        if next(run.journal.events("started", "finished"), None) is None:
             shutil.rmtree(run.path, ignore_errors=True)
         raise
 
@@ -90,38 +103,72 @@ def execute(run: RunDirectory, lab: Lab, observer: Observer) -> RunState:
                 _write_manifest(run, lab, "after")
         except BaseException:
             with suppress(XdplabError):  # a full disk must not hide what happened first
-                derive_tables(run)
+                keep_tables(run)
             raise
-        derive_tables(run)
+        keep_tables(run)
     return state
 
 
 def _write_manifest(run: RunDirectory, lab: Lab, when: str) -> None:
     """``manifest.json``: the state of both hosts before the first and after the last trial of each session."""
-    session = sum(e["event"] == "hosts" and e["when"] == "before" for e in run.journal.events())
+    session = sum(event["when"] == "before" for event in run.journal.events("hosts"))
     run.journal.append("hosts", when=when, session=session, state=host_states(lab))
-    sessions = [e for e in run.journal.events() if e["event"] == "hosts"]
-    run.write_json("manifest.json", {"run_id": run.run_id, "sessions": sessions, "seed": run_plan(run).seed})
+    _save_manifest(run)
 
 
-def derive_tables(run: RunDirectory) -> pd.DataFrame:
-    """Rebuild trials.parquet and samples.parquet from the journal and the raw files; return the former.
+def _save_manifest(run: RunDirectory) -> None:
+    sessions = list(run.journal.events("hosts"))
+    run.write_json(MANIFEST, {"run_id": run.run_id, "sessions": sessions, "seed": run_plan(run).seed})
 
-    An import has no raw files of its own: its tables stay as they are, its trials are judged anew.
+
+def _manifest_is_old(run: RunDirectory) -> bool:
+    try:
+        known = len(json.loads((run.path / MANIFEST).read_bytes())["sessions"])
+    except (OSError, ValueError):  # absent, or cut short by a power cut
+        known = 0
+    return known < run.journal.count("hosts")
+
+
+def _derive(run: RunDirectory, before: Tables) -> Tables:
+    """Make the rows of every attempt from the journal and the raw files.
+
+    Where raw files are gone, the rows that the run has stay as they are.
     """
-    if run.imported:
-        return imported_trials(run)
-    rows, samples = [], []
     trials = {t.trial_id: t for t in run_trials_of(run)}
-    for attempt in read_state(run).attempts:
-        trial = trials[attempt.trial_id]
-        derived = attempt_rows(run, trial, attempt)
-        rows.append(derived.row)
-        samples += derived.samples
-    table = with_own_metrics(derive(frame(rows)))
-    run.write_table("trials.parquet", table)
-    run.write_table("samples.parquet", frame(samples, SAMPLES))
-    return table
+    gone = all_gone(run, RAW_NEEDED)
+    warn_gone(run, gone)
+    kept = {(attempt.trial_id, attempt.attempt) for attempt in gone}
+    old_rows, old_samples = (_by_attempt(before.get(name), kept) for name in (TRIALS, SAMPLES_FILE))
+    rows: list[Row] = []
+    samples: list[Row] = []
+    for attempt in attempts_of(run):
+        key = (attempt.trial_id, attempt.attempt)
+        if key in old_rows:
+            rows += old_rows[key]
+            samples += old_samples.get(key, [])
+        else:
+            derived = attempt_rows(run, trials[attempt.trial_id], attempt)
+            rows.append(derived.row)
+            samples += derived.samples
+    return {TRIALS: with_own_metrics(derive(frame(rows))), SAMPLES_FILE: frame(samples, SAMPLES)}
+
+
+def _by_attempt(table: pd.DataFrame | None, kept: set[tuple[str, int]]) -> dict[tuple[str, int], list[Row]]:
+    """Return the rows of these attempts, nulls as None, without columns of the plan's own."""
+    found: dict[tuple[str, int], list[Row]] = {}
+    if table is None or not kept:
+        return found
+    known = [name for name in table.columns if name in BY_NAME or name in SAMPLE_NAMES]
+    for row in table[known].astype(object).where(table[known].notna(), None).to_dict("records"):
+        if (key := (row["trial_id"], row["attempt"])) in kept:
+            found.setdefault(key, []).append({str(name): value for name, value in row.items()})
+    return found
+
+
+TRIALS, SAMPLES_FILE = "trials.parquet", "samples.parquet"
+RAW_NEEDED = ("xdpgen.jsonl", "counters")
+SAMPLE_NAMES = {metric.name for metric in SAMPLES}
+RECIPE = Recipe((TRIALS, SAMPLES_FILE), f"rules {RULES_VERSION}, columns {columns_version()}", _derive)
 
 
 def with_own_metrics(table: pd.DataFrame) -> pd.DataFrame:
@@ -132,8 +179,45 @@ def with_own_metrics(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def trials_table(run: RunDirectory) -> pd.DataFrame:
-    """Every attempt that ended, one row each, judged by today's rules."""
-    return derive_tables(run)
+    """Every attempt that ended, one row each, judged by today's rules. Writes nothing into the run.
+
+    An import has no raw files of its own: its tables stay as they are, its trials are judged anew.
+    """
+    return imported_trials(run) if run.imported else table(run, RECIPE, TRIALS)
+
+
+def samples_table(run: RunDirectory) -> pd.DataFrame:
+    """One row an interval. Writes nothing into the run."""
+    return pd.read_parquet(run.path / SAMPLES_FILE) if run.imported else table(run, RECIPE, SAMPLES_FILE)
+
+
+def complete(run: RunDirectory) -> list[str]:
+    """Do what a kill after the last trial left undone, and return what that was, in words.
+
+    Tables are owed like trials are; so is the manifest, and the journal's word that the run is complete.
+    """
+    done = []
+    with run.writer():
+        if _manifest_is_old(run):
+            _save_manifest(run)
+            done.append("the manifest was written")
+        if is_owed(run, RECIPE):
+            done.append(f"the tables were derived: {keep_tables(run)}")
+        state = read_state(run)
+        if not state.owed and state.ended != "complete":
+            run.journal.append("ended", how="complete")
+    return done
+
+
+def check_raw(run: RunDirectory) -> None:
+    """Warn (ResultsWarning) where raw files of the run are gone."""
+    if not run.imported:
+        warn_gone(run, all_gone(run, RAW_NEEDED))
+
+
+def keep_tables(run: RunDirectory) -> Path:
+    """Derive the tables of ``run`` where they are not current; return the folder that holds them."""
+    return run.path if run.imported else derive_into(run, RECIPE)
 
 
 def settled_trials(run: RunDirectory) -> pd.DataFrame:
@@ -153,10 +237,10 @@ def full_audit(run: RunDirectory) -> Audit:
 
 def summary(run: RunDirectory) -> list[str]:
     """What came out, in a few lines: verdicts, then the reasons of what is not valid."""
-    table = settled_trials(run)
-    counts = table["verdict"].value_counts()
+    settled = settled_trials(run)
+    counts = settled["verdict"].value_counts()
     lines = ["verdicts: " + ", ".join(f"{n} {verdict}" for verdict, n in counts.items())]
-    others = table[table["verdict"] != "valid"]
+    others = settled[settled["verdict"] != "valid"]
     for (verdict, reason), rows in others.groupby(["verdict", "reason"], dropna=False):
         lines.append(f"  {verdict} ({len(rows)}): {reason}")
     return lines

@@ -10,19 +10,20 @@ from typing import Any, Self
 
 from xdplab import counters
 from xdplab.deploy import dpdk
-from xdplab.deploy.device import apply, remember, restore_remembered
+from xdplab.deploy.device import Applied, apply, remember, restore_remembered
 from xdplab.deploy.queues import Endpoint, queue_limit, set_queues
+from xdplab.deploy.settings import Xps
 from xdplab.deploy.watchdog import Watchdog
 from xdplab.errors import PlanError
 from xdplab.formats.ethtool import parse_rings
 from xdplab.hosts import Host
 from xdplab.labs import Lab
-from xdplab.plan import Plan, ProgramFactors, Trial, points_of
+from xdplab.plan import Plan, Point, ProgramFactors, Trial, points_of
 from xdplab.run.metrics import BY_NAME
 from xdplab.run.rundir import RunDirectory
 from xdplab.studies.traffic.burst import generator_alone
-from xdplab.studies.traffic.life import TrialContext, measure
-from xdplab.studies.traffic.limits import frame_key, link_rate
+from xdplab.studies.traffic.life import TrialContext, measure, serving_cpus
+from xdplab.studies.traffic.limits import frame_key, link_rate, machine_of
 from xdplab.studies.traffic.pdr import known_pdr
 from xdplab.studies.traffic.prepare import Prepared, build_tools, prepare_programs
 
@@ -107,6 +108,7 @@ class TrialStudy:
                 rx_ring_entries=_rx_ring_entries(lab),
                 pdr=known_pdr(run),
                 link=link_rate(lab),
+                tg_machine=machine_of(lab.tg),
             )
             self._stack = stack.pop_all()
         return self
@@ -135,8 +137,25 @@ class TrialStudy:
         applied = [apply(end.host, end.interface, LINK_SETTINGS).require() for end in ends]
         dut, *tg = queue_ends(self._lab)
         applied += set_queues(dut, tg[0] if tg else None, trials[0].point.queues)
+        applied += self._steer(trials[0].point)
         self._context.applied = [done.to_json() for done in applied]
         self._test_generator(trials)
+
+    def _steer(self, point: Point) -> list[Applied]:
+        """Have each CPU send by the queue that it receives by: in generic mode XDP_TX leaves the choice to XPS.
+
+        Without it a hash of the flow chooses, and half of the frames of two queues come back over the other's CPU.
+        Queues that are added lose their masks, so each block sets them anew. What has none is left as it is.
+        """
+        host, interface = self._lab.dut, self._lab.dut_interface
+        serving, masks = serving_cpus(self._lab, point), Xps().read(host, interface)
+        self._context.xps = {queue: str(mask) for queue, mask in masks.items()} or None
+        if serving is None or not masks:
+            return []
+        wanted = {f"xps.{queue}": f"{sum(1 << cpu for cpu in cpus):x}" for queue, cpus in enumerate(serving)}
+        done = apply(host, interface, wanted).require()
+        self._context.xps = {name.partition(".")[2]: str(mask) for name, mask in done.obtained.items()}
+        return [done]
 
     def _test_generator(self, trials: Sequence[Trial]) -> None:
         """Before the DUT has a program: what the generator offers alone is the most that any trial can be offered."""

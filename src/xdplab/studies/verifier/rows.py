@@ -14,7 +14,7 @@ import pandas as pd
 from xdplab.formats.reading import lines_of
 from xdplab.formats.verifier_log import VerifiedProgram, parse_bpfverify
 from xdplab.run.rundir import RunDirectory
-from xdplab.run.state import Attempt, read_state
+from xdplab.run.state import Attempt, last_attempts
 from xdplab.studies.tables import Column, typed
 from xdplab.studies.verifier.largest import Probe, answer
 from xdplab.studies.verifier.points import LINUX, VerifierTrial
@@ -95,7 +95,7 @@ def table_of(run: RunDirectory, trials: Iterable[VerifierTrial]) -> pd.DataFrame
     by_id = {t.trial_id: t for t in trials}
     rows = [
         row | {"run_id": run.run_id}
-        for attempt in read_state(run).last.values()
+        for attempt in last_attempts(run).values()
         for row in _rows(run, by_id[attempt.trial_id], attempt)
     ]
     return joined(typed(rows, COLUMNS))
@@ -126,7 +126,7 @@ def largest_of(run: RunDirectory, trials: Iterable[VerifierTrial]) -> pd.DataFra
     """Return one row a search: its factors, ``largest_n`` (null where no limit was found) and how many were tried."""
     by_id = {t.trial_id: t for t in trials}
     rows = []
-    for attempt in read_state(run).last.values():
+    for attempt in last_attempts(run).values():
         trial = by_id[attempt.trial_id]
         path = run.raw_dir(attempt.trial_id, attempt.attempt) / PROBES
         if trial.point.task == "largest":

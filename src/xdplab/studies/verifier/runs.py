@@ -12,7 +12,7 @@ from xdplab.errors import PlanError
 from xdplab.programs import cache_directory
 from xdplab.studies import frame
 from xdplab.studies.frame import Gathered, Kind, StudyRun
-from xdplab.studies.places import HOST
+from xdplab.studies.places import HOST, require_places
 from xdplab.studies.tables import Table
 from xdplab.studies.verifier import corpora
 from xdplab.studies.verifier.compilers import Compiler, find_compilers
@@ -71,6 +71,7 @@ def gather(request: Request) -> Gathered[VerifierPoint]:
 
     Raises PlanError for what cannot be used, ProgramError where a compiler refuses.
     """
+    require_places(f"vm:{kernel}:count" for kernel in request.kernels if kernel != HOST)
     compilers = _chosen_compilers(request)
     prevails = find_prevails(request.prevails)
     subjects = _subjects(request, compilers)

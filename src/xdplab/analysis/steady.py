@@ -1,0 +1,77 @@
+"""Was a rate steady while it was measured? A step or a trend in the intervals of one window.
+
+The intervals are described by one step (two means, split where least squares split them best) and by one line, and the
+better of the two is taken. The rate was not steady where that changes it by more than CHANGE, and by more than SIGMAS
+standard errors. Windows have 4 to some ten intervals: room for one change point, not for the many that Barrett et al.
+("Virtual machine warmup blows hot and cold", OOPSLA 2017) look for in thousands of iterations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from math import hypot, inf, sqrt
+from typing import Literal
+
+import numpy as np
+
+LEAST_INTERVALS = 4
+CHANGE = 0.1
+SIGMAS = 5.0
+SHORTEST = 0.5  # of the usual interval: a shorter rest at the window's end is left out
+
+
+@dataclass(frozen=True)
+class Course:
+    """How a rate went: ``change`` is by which share of its mean it changed, at or until ``at_s``; 0 where steady."""
+
+    kind: Literal["steady", "step", "trend"]
+    change: float
+    at_s: float | None = None
+
+
+def course(ends_s: Sequence[float], frames: Sequence[int], window_s: float) -> Course | None:
+    """Return how the rate of a window went; None where it has fewer than LEAST_INTERVALS intervals.
+
+    ``frames`` came in the intervals that end at ``ends_s``, counted from the window's begin; the last interval may end
+    after the window, whose frames then all came before its end.
+    """
+    edges = [0.0, *(min(end, window_s) for end in ends_s)]
+    lengths = [after - before for before, after in pairwise(edges)]
+    usual = sorted(lengths)[len(lengths) // 2] if lengths else 0.0
+    kept = [i for i, length in enumerate(lengths) if length > SHORTEST * usual]
+    if len(kept) < LEAST_INTERVALS:
+        return None
+    rates = np.array([frames[i] / lengths[i] for i in kept])
+    middles = np.array([(edges[i] + edges[i + 1]) / 2 for i in kept])
+    if not rates.any():
+        return Course("steady", 0.0)
+    _, found, sigmas = min(_step(rates, [edges[i] for i in kept]), _trend(rates, middles, window_s), key=_error)
+    return found if abs(found.change) > CHANGE and sigmas > SIGMAS else Course("steady", 0.0)
+
+
+_Fit = tuple[float, Course, float]
+"""The sum of squares it leaves, what it says, and how many standard errors its change is."""
+
+
+def _error(fit: _Fit) -> float:
+    return fit[0]
+
+
+def _step(rates: np.ndarray, begins_s: Sequence[float]) -> _Fit:
+    splits = range(2, len(rates) - 1)
+    at = min(splits, key=lambda i: float(rates[:i].var() * i + rates[i:].var() * (len(rates) - i)))
+    before, after = rates[:at], rates[at:]
+    left = float(before.var() * len(before) + after.var() * len(after))
+    change = float(after.mean() - before.mean())
+    noise = sqrt(left / (len(rates) - 2)) * hypot(1 / sqrt(len(before)), 1 / sqrt(len(after)))
+    return left, Course("step", change / float(rates.mean()), begins_s[at]), abs(change) / noise if noise else inf
+
+
+def _trend(rates: np.ndarray, middles: np.ndarray, window_s: float) -> _Fit:
+    slope, start = np.polyfit(middles, rates, 1)
+    left = float(((rates - (start + slope * middles)) ** 2).sum())
+    noise = sqrt(left / (len(rates) - 2)) / sqrt(float(((middles - middles.mean()) ** 2).sum()))
+    change = float(slope * window_s / rates.mean())
+    return left, Course("trend", change, window_s), abs(float(slope)) / noise if noise else inf

@@ -1,0 +1,327 @@
+"""The table of factors: whatever distinguishes two points of a plan, declared once.
+
+A row of ``FACTORS`` is all there is to say of a factor. From the rows come the plan's schema (`plan.model`), the point
+and its identity (`plan.points`), the columns of trials.parquet (`run.metrics`), what belongs to a series and to a
+baseline (`analysis.series`), hues, panels and captions (`figures.factors`), ``--only``, the notebook's ``plan`` and the
+reference pages. Code that acts on a factor reads it from the point by its name: ``point.queues``.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field
+
+Mode = Literal["native", "generic", "offload", "af_xdp"]
+Arrangement = Literal["shared", "split", "hosts"]
+Action = Literal["tx", "drop", "pass"]
+FrameBytes = Annotated[int, Field(ge=64, le=1518)]
+Address = Annotated[str, Field(pattern=r"^\d{1,3}(\.\d{1,3}){3}$")]
+Port = Annotated[int, Field(ge=0, le=65535)]
+Stamp = Literal["all", "none"] | Annotated[int, Field(ge=1, le=1 << 20)]
+
+_RATE = re.compile(r"(\d+(?:\.\d+)?)([kM]?)pps")
+_SHARE = re.compile(r"(\d+(?:\.\d+)?)%")
+_SCALE = {"": 1.0, "k": 1e3, "M": 1e6}
+
+
+def parse_load(load: str) -> float | None:
+    """Return the paced rate of a load in frames a second, None for ``max`` and for a share. Raises ValueError."""
+    if load == "max" or parse_share(load) is not None:
+        return None
+    match = _RATE.fullmatch(load)
+    if match is None or float(match[1]) == 0:
+        raise ValueError(f"{load!r} is not a load: write `max`, a rate such as `20kpps` or `1.5Mpps`, or `50%`")
+    return float(match[1]) * _SCALE[match[2]]
+
+
+def parse_share(load: str) -> float | None:
+    """Return the share of the PDR that a load such as ``50%`` is, or None. Raises ValueError for 0."""
+    match = _SHARE.fullmatch(load)
+    if match is None:
+        return None
+    if float(match[1]) == 0:
+        raise ValueError(f"{load!r} is not a load: nothing is sent")
+    return float(match[1]) / 100
+
+
+def _checked_load(load: object) -> object:
+    parse_load(str(load))
+    return str(load)
+
+
+Load = Annotated[str, BeforeValidator(_checked_load)]
+
+# --- labels: from a level, as text, to a reader's words ---
+
+Label = Callable[[str], str]
+MODES = {"native": "native", "generic": "generic", "af_xdp": "AF_XDP", "offload": "offload"}
+ARRANGEMENTS = {"shared": "TG and DUT share CPUs", "split": "TG and DUT on own CPUs", "hosts": "two hosts"}
+
+
+def _words(table: Mapping[str, str]) -> Label:
+    return lambda value: table.get(value, value)
+
+
+def _plural(word: str) -> Label:
+    return lambda value: f"{value} {word}" + ("" if value == "1" else "s")
+
+
+def _bytes(value: str) -> str:
+    count = int(value)
+    for unit, size in (("MiB", 1 << 20), ("KiB", 1 << 10)):
+        if count >= size and count % size == 0:
+            return f"{count // size} {unit}"
+    return f"{count} B"
+
+
+def _spaced(value: str) -> str:
+    return value.replace("-", " ")
+
+
+def _stamped(value: str) -> str:
+    return {"all": "every frame stamped", "none": "no frame stamped"}.get(value, f"1 of {value} frames stamped")
+
+
+# --- canonical values, and cells of a table ---
+
+
+def _rodata(given: Mapping[str, int | bool]) -> tuple[tuple[str, int], ...]:
+    return tuple(sorted((name, int(value)) for name, value in given.items()))
+
+
+def _rodata_cell(value: Iterable[tuple[str, int]]) -> str:
+    return " ".join(f"{name}={number}" for name, number in value) or "none"
+
+
+def _setup(given: Iterable[Iterable[str]]) -> tuple[tuple[str, ...], ...]:
+    return tuple(tuple(argv) for argv in given)
+
+
+def _setup_cell(value: Iterable[Iterable[str]]) -> str:
+    return "; ".join(shlex.join(argv) for argv in value) or "none"
+
+
+# --- where a factor applies; elsewhere its column is null ---
+
+Values = Mapping[str, Any]
+
+
+def _always(values: Values) -> bool:
+    return True
+
+
+def _own_file(values: Values) -> bool:
+    return values["file"] is not None
+
+
+Reader = Literal["program", "deployment", "traffic", "run"]
+Where = Literal["points", "traffic", "program", "block", ""]
+
+
+@dataclass(frozen=True)
+class Factor:
+    """One factor.
+
+    ``reader`` is who acts on it. ``where`` is its place in a plan: in ``points`` and ``traffic`` it may be a list, and
+    lists are crossed; ``""`` is not written but found out. ``type`` is what pydantic takes for one value. ``dtype``,
+    ``unit`` and ``text`` describe its column, which is called ``column`` (default: ``name``).
+
+    ``short`` labels a legend entry below ``title``; ``full`` stands alone, as on a panel or in a caption (default:
+    title and label). ``uses`` says where a figure may put it; one with ``apart`` is never mixed within a figure unless
+    that is asked for. ``caption``: told ``always``, where it is not the default (``changed``), or in ``own`` words.
+
+    ``canonical`` turns what a plan gives into a hashable value, ``cell`` that into its column's. Where it does not
+    apply, its column is null and the point has ``absent``. A ``path`` is known by its name; a row ``…_sha256`` holds
+    its content. ``identity``: it is part of the point, and so of its id.
+    """
+
+    name: str
+    reader: Reader
+    where: Where
+    type: Any = None
+    default: Any = None
+    text: str = ""
+    dtype: Literal["str", "int", "float"] = "str"
+    unit: str = ""
+    title: str = ""
+    short: Label = str
+    full: Label | None = None
+    uses: tuple[Literal["hue", "panel", "axis"], ...] = ("hue", "panel", "axis")
+    apart: bool = False
+    caption: Literal["always", "changed", "own"] = "changed"
+    canonical: Callable[[Any], Any] = lambda value: value
+    cell: Callable[[Any], Any] = lambda value: value
+    applies: Callable[[Values], bool] = _always
+    absent: Any = None
+    path: bool = False
+    identity: bool = True
+    column: str = ""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "column", self.column or self.name)
+        object.__setattr__(self, "title", self.title or self.name.replace("_", " "))
+
+    @property
+    def level(self) -> str | None:
+        """The default as its column has it, as text; None where there is none."""
+        given = self.where and self.default is not ...
+        return str(self.cell(self.canonical(self.default))) if given else None
+
+    def words(self, level: object) -> str:
+        """Return a level in words that stand alone."""
+        return self.full(str(level)) if self.full else f"{self.title} {self.short(str(level))}"
+
+
+FACTORS: tuple[Factor, ...] = (
+    Factor("mode", "deployment", "points", Mode, "native", "native, generic, offload or af_xdp, as requested",
+           short=_words(MODES), full=_words(MODES), caption="always"),
+    Factor("program_name", "program", "", None, None, "workload-op, or the file of a user's program",
+           title="program", short=_spaced, full=_spaced, caption="always", identity=False),
+    Factor("queues", "deployment", "points", Annotated[int, Field(ge=1, le=64)], 1, "receive queues of the DUT",
+           dtype="int", full=_plural("queue"), caption="always"),
+    Factor("frame_bytes", "traffic", "points", FrameBytes, 64, "L2 bytes including the 4-byte FCS",
+           dtype="int", unit="B", title="frame size", short="{} B".format, full="{} B frames".format, caption="always"),
+    Factor("working_set_bytes", "program", "points", Annotated[int, Field(ge=16, le=1 << 30)], 32768,
+           "bytes the accesses walk through",
+           dtype="int", unit="B", title="working set", short=_bytes, full=lambda v: f"{_bytes(v)} working set",
+           caption="always", applies=lambda values: values["workload"] not in (None, "packet")),
+    Factor("accesses", "program", "points", Annotated[int, Field(ge=0, le=1_000_000)], 0,
+           "N, memory accesses a packet, proved; null for a user's program",
+           dtype="int", title="accesses N", full="N = {}".format, caption="always"),
+    Factor("load", "traffic", "traffic", Load, "max", "max, a rate, or a share of the PDR",
+           full=lambda v: "maximum load" if v == "max" else f"load {v}", caption="always"),
+    Factor("rate_requested_pps", "traffic", "", None, None, "the paced rate; null at max",
+           dtype="float", unit="1/s", uses=(), caption="own", identity=False),
+    Factor("xsk_attach", "deployment", "points", Literal["native", "generic"], "native",
+           "af_xdp only: attach mode of the redirecting program",
+           title="AF_XDP attach", full="AF_XDP on {}".format, caption="always",
+           applies=lambda values: values["mode"] == "af_xdp"),
+    Factor("xsk_bind", "deployment", "points", Literal["copy", "zerocopy"], "copy",
+           "af_xdp only: copy or zerocopy, as requested and obtained",
+           title="AF_XDP bind", full="AF_XDP {}".format, applies=lambda values: values["mode"] == "af_xdp"),
+    Factor("workload", "program", "points", Literal["array", "packet", "chase", "lookup"], "array",
+           "array, packet, chase, lookup; null for a user's program", caption="own"),
+    Factor("op", "program", "points", Literal["read", "write"], "read", "read or write",
+           caption="own"),
+    Factor("form", "program", "points", Literal["bounded", "loop", "unrolled"], "bounded",
+           "bounded (loop around unrolled accesses), loop or unrolled"),
+    Factor("map_type", "program", "points", Literal["percpu_array", "hash"], "percpu_array",
+           "lookup only: percpu_array or hash", title="map", full=str, caption="own",
+           applies=lambda values: values["workload"] == "lookup"),
+    Factor("action", "program", "program", Action, "tx", "what the program does with a frame: tx, drop or pass",
+           absent="tx"),
+    Factor("file", "program", "program", str, ..., "a user's program: the name of its file",
+           path=True, applies=_own_file, caption="own"),
+    Factor("file_sha256", "program", "", None, None, "a user's program: SHA-256 of its file", column="program_sha256",
+           title="version", short=lambda v: v[:7], applies=_own_file, caption="own"),
+    Factor("section", "program", "program", str, "xdp", "a user's program: its ELF section",
+           applies=_own_file, absent="xdp"),
+    Factor("rodata", "program", "program", dict[str, int | bool], {},
+           "a user's program: the constants it is loaded with",
+           canonical=_rodata, cell=_rodata_cell, applies=_own_file, absent=()),
+    Factor("setup", "program", "program", list[list[str]], [],
+           "a user's program: commands on the DUT once it is attached",
+           canonical=_setup, cell=_setup_cell, applies=_own_file, absent=()),
+    Factor("frames", "program", "program", str | None, None, "a user's program: the pcap whose frames are sent",
+           path=True, cell=lambda value: value or "none", applies=_own_file),
+    Factor("frames_sha256", "program", "", None, None, "a user's program: SHA-256 of that pcap",
+           title="frames", short=lambda v: v[:7], applies=_own_file, caption="own"),
+    Factor("flows", "traffic", "traffic", Annotated[int, Field(ge=1, le=65536)], 64,
+           "distinct flows the generator cycles through", dtype="int", full=_plural("flow"), caption="always"),
+    Factor("src_ip", "traffic", "traffic", Address, "198.18.0.1", "source address of the first flow",
+           title="source address"),
+    Factor("dst_ip", "traffic", "traffic", Address, "198.19.0.1", "destination address of the first flow",
+           title="destination address"),
+    Factor("src_ip_stride", "traffic", "traffic", Address, "0.0.0.0",
+           "from one flow's source address to the next one's", title="source address stride"),
+    Factor("dst_ip_stride", "traffic", "traffic", Address, "0.0.0.1",
+           "from one flow's destination address to the next one's", title="address stride"),
+    Factor("src_port", "traffic", "traffic", Port, 1024, "UDP source port", dtype="int", title="UDP source port"),
+    Factor("dst_port", "traffic", "traffic", Port, 50220, "UDP destination port", dtype="int", title="UDP port"),
+    Factor("stamp", "traffic", "traffic", Stamp, 16, "which frames carry a time stamp: all, none, or one in N",
+           canonical=str, short=_stamped, full=_stamped),
+    Factor("lab", "run", "", None, None, "which lab measured", apart=True, caption="own", identity=False),
+    Factor("kernel", "run", "", None, None, "the DUT's kernel release", full="Linux {}".format,
+           apart=True, caption="own", identity=False),
+    Factor("arrangement", "run", "block", Literal["auto"] | Arrangement, "auto",
+           "shared, split or hosts: who shares a CPU with whom",
+           short=_words(ARRANGEMENTS), full=_words(ARRANGEMENTS), apart=True, caption="own"),
+    Factor("engine", "traffic", "traffic", Literal["live", "afxdp", "moongen", "moongen-hw"], "live",
+           "how the generator sends: live, afxdp or moongen", apart=True, caption="own"),
+)  # fmt: skip
+
+# What runs made before depend on. Their blocks were crossed in this order, outermost first, and are again when they are
+# read; and these factors are always in a point's id. A later factor is crossed inside them, and is in the id only where
+# it is not its default, so that points made before it keep their id.
+FIRST = (
+    *("workload", "op", "form", "working_set_bytes", "map_type", "accesses"),
+    *(
+        "mode",
+        "queues",
+        "frame_bytes",
+        "engine",
+        "load",
+        "flows",
+        "dst_ip_stride",
+        "dst_port",
+        "xsk_attach",
+        "xsk_bind",
+    ),
+    *("src_ip", "dst_ip", "src_ip_stride", "src_port", "stamp", "arrangement"),
+    *("file", "file_sha256", "section", "action", "rodata", "setup", "frames", "frames_sha256"),
+)
+BY_NAME: Mapping[str, Factor] = {factor.name: factor for factor in FACTORS}
+BY_COLUMN: Mapping[str, Factor] = {factor.column: factor for factor in FACTORS}
+PATHS = tuple(factor.name for factor in FACTORS if factor.path)
+
+
+def in_plan(where: Where) -> tuple[Factor, ...]:
+    """Return the factors that are written there in a plan."""
+    return tuple(factor for factor in FACTORS if factor.where == where)
+
+
+def of_program(factor: Factor) -> bool:
+    """True for a factor of the program, False for one of the setting that it is measured in."""
+    return factor.reader == "program"
+
+
+def crossed(factors: Iterable[Factor]) -> list[Factor]:
+    """Return the factors in the order of their loops, outermost first."""
+    return sorted(factors, key=lambda factor: FIRST.index(factor.name) if factor.name in FIRST else len(FIRST))
+
+
+def cells(values: Values) -> dict[str, Any]:
+    """Return the columns of a point whose factors are ``values``; null where one does not apply."""
+    own = [factor for factor in FACTORS if factor.name in values]
+    return {f.column: f.cell(_known(f, values[f.name])) if f.applies(values) else None for f in own}
+
+
+def identity(values: Values) -> dict[str, Any]:
+    """Return what of ``values`` is hashed: a later factor leaves an older point's id alone."""
+    return {
+        name: _known(BY_NAME[name], value)
+        for name, value in values.items()
+        if name in FIRST or value not in (BY_NAME[name].absent, BY_NAME[name].canonical(BY_NAME[name].default))
+    }
+
+
+def _known(factor: Factor, value: Any) -> Any:
+    """A file is known by its name, in whichever folder it lies."""
+    return Path(value).name if factor.path and value is not None else value
+
+
+def changed(row: Values, *told: str) -> list[str]:
+    """Return the words on each factor of ``row`` that is not its default, but those ``told``. No value is null."""
+    asked = [f for f in FACTORS if f.caption != "own" and f.column in row and f.column not in told]
+    levels = [(factor, _level(row[factor.column])) for factor in asked]
+    return [factor.words(level) for factor, level in levels if level != factor.level]
+
+
+def _level(value: object) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)

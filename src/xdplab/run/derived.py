@@ -1,0 +1,143 @@
+"""What a run derives from its journal and raw files: once, and again only when the rules change. Reading never writes
+into a run."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from xdplab.errors import ResultsError, ResultsWarning
+from xdplab.run.disk import replacing
+from xdplab.run.rundir import RunDirectory
+from xdplab.run.state import Attempt, attempts_of
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Tables = Mapping[str, "pd.DataFrame"]
+_STAMP = b"xdplab"
+MOST_NAMED = 3
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How the tables of a kind of run are made.
+
+    ``derive(run, before)`` returns every table of ``files``; ``before`` holds those that the run has, of other rules or
+    of fewer attempts. ``version`` changes whenever the same raw files would give other tables.
+    """
+
+    files: tuple[str, ...]
+    version: str
+    derive: Callable[[RunDirectory, Tables], Tables]
+
+    def stamp(self, run: RunDirectory) -> bytes:
+        """What tables of this run must say they were made of to be current."""
+        return f"{run.journal.count('finished')} attempts, {self.version}".encode()
+
+
+def is_owed(run: RunDirectory, recipe: Recipe) -> bool:
+    """True where the run lacks tables, or has those of fewer attempts or of other rules."""
+    return not _current(run.path, recipe, recipe.stamp(run))
+
+
+def table(run: RunDirectory, recipe: Recipe, name: str) -> pd.DataFrame:
+    """Return a table: the run's own where it is current, else derived anew and kept in the user's cache directory.
+
+    Warns (ResultsWarning) where raw files are gone.
+    """
+    stamp = recipe.stamp(run)
+    for folder in (run.path, run.cache):
+        if _current(folder, recipe, stamp):
+            return _read(folder / name)
+    made = recipe.derive(run, _before(run, recipe))
+    with suppress(ResultsError, OSError):  # a cache that cannot be written costs time, and nothing else
+        _write(run.cache, made, stamp)
+    return made[name]
+
+
+def derive(run: RunDirectory, recipe: Recipe) -> Path:
+    """Derive the tables where they are not current, and return the folder that has them.
+
+    That is the run, or where it is not ours to write the user's cache directory. Raises ResultsError.
+    """
+    folder, stamp = run.outputs, recipe.stamp(run)
+    if not _current(folder, recipe, stamp):
+        _write(folder, recipe.derive(run, _before(run, recipe)), stamp)
+    return folder
+
+
+def raw_gone(run: RunDirectory, attempt: Attempt, needed: Sequence[str] = ()) -> bool:
+    """True where raw files that a measured attempt left are not there any more, or are not whole.
+
+    Runs of earlier versions did not write down which files there were: ``needed`` names those without which nothing can
+    be derived.
+    """
+    if attempt.status != "measured":
+        return False
+    folder = run.raw_dir(attempt.trial_id, attempt.attempt)
+    if attempt.files is None:
+        return not any(folder.glob("*")) or not all((folder / name).exists() for name in needed)
+    return any(_bytes(folder / name) != size for name, size in attempt.files.items())
+
+
+def warn_gone(run: RunDirectory, gone: Sequence[Attempt]) -> None:
+    """Say that raw files are gone."""
+    if gone:
+        named = ", ".join(f"{a.trial_id}/{a.attempt}" for a in gone[:MOST_NAMED])
+        more = f" and {len(gone) - MOST_NAMED} more" if len(gone) > MOST_NAMED else ""
+        message = (
+            f"{run.path}: raw files of {len(gone)} attempts are gone ({named}{more}): what was derived of them stays"
+        )
+        warnings.warn(message, ResultsWarning, stacklevel=2)
+
+
+def all_gone(run: RunDirectory, needed: Sequence[str] = ()) -> list[Attempt]:
+    """Return the attempts whose raw files are gone."""
+    return [attempt for attempt in attempts_of(run) if raw_gone(run, attempt, needed)]
+
+
+def _bytes(path: Path) -> int | None:
+    return path.stat().st_size if path.is_file() else None
+
+
+def _before(run: RunDirectory, recipe: Recipe) -> Tables:
+    found = {name: run.path / name for name in recipe.files}
+    return {name: _read(path) for name, path in found.items() if path.is_file()}
+
+
+def _current(folder: Path, recipe: Recipe, stamp: bytes) -> bool:
+    return all(_stamp_of(folder / name) == stamp for name in recipe.files)
+
+
+def _stamp_of(path: Path) -> bytes | None:
+    import pyarrow.parquet as pq
+
+    try:
+        return dict(pq.read_schema(path).metadata or {}).get(_STAMP)
+    except (OSError, ValueError):  # absent, or cut short by a power cut of an earlier version
+        return None
+
+
+def _read(path: Path) -> pd.DataFrame:
+    import pandas as pd
+
+    try:
+        return pd.read_parquet(path)
+    except (OSError, ValueError) as error:
+        raise ResultsError(f"{path} cannot be read: {error}", remedy=f"`xdplab tables {path.parent}`") from error
+
+
+def _write(folder: Path, tables: Tables, stamp: bytes) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    for name, made in tables.items():
+        held = pa.Table.from_pandas(made, preserve_index=False)
+        marked = held.replace_schema_metadata({**(held.schema.metadata or {}), _STAMP: stamp})
+        with replacing(folder / name) as scratch:
+            pq.write_table(marked, scratch, compression="zstd")

@@ -1,0 +1,120 @@
+"""What the generator says of a trial's measured burst, as columns: counts, latencies, lateness, how steady it was."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from xdplab.analysis.steady import LEAST_INTERVALS, Course, course
+from xdplab.formats.generator import PROBES, Burst, Histogram, Interval
+
+Row = dict[str, Any]
+Reasons = dict[str, str]
+
+QUANTILES = {"p50": 50.0, "p90": 90.0, "p99": 99.0, "p999": 99.9}
+LATENESS_QUANTILES = ("p50", "p99", "p999")
+
+
+def traffic(burst: Burst, reasons: Reasons) -> Row:
+    """Return the columns of one burst; what is null has its reason in ``reasons``."""
+    s = burst.summary
+    row: Row = {
+        "window_s": s.duration_s,
+        "tx_packets": s.tx_packets,
+        "rx_packets": s.rx_packets,
+        "duplicate_packets": s.duplicates,
+        "reordered_packets": s.reordered,
+        "foreign_packets": s.foreign_packets,
+        "tx_late_packets": s.tx_late_packets,
+        "tx_pause_ms": _pause_ms(burst),
+        "tx_paused_ms": None if s.tx_paused_ns is None else s.tx_paused_ns / 1e6,
+        "tx_busy_cores": s.tx_busy_cores,
+    }
+    if s.rx_packets is not None and s.rx_window_packets is not None:
+        row["drained_packets"] = s.rx_packets - s.rx_window_packets
+    else:
+        reasons["drained_packets"] = s.rx_missing or "this generator did not count the frames as the window ended"
+    return row | _latency(burst, reasons) | _lateness(burst, reasons) | _steadiness(burst, reasons)
+
+
+def _pause_ms(burst: Burst) -> float | None:
+    known = [ns for ns in (burst.summary.tx_pause_max_ns, burst.summary.tx_late_max_ns) if ns is not None]
+    return max(known) / 1e6 if known else None
+
+
+def _latency(burst: Burst, reasons: Reasons) -> Row:
+    """The headline, and beside it the latencies from sending."""
+    sent, headline = burst.histogram, burst.latency
+    row: Row = {"latency_samples": sent.count, "latency_from": _counted_from(burst)}
+    if not sent.count:
+        reasons["latency_p50_ns"] = reasons["latency_sent_p50_ns"] = "no stamped frame came back"
+        return row
+    row |= _quantiles(sent, "latency_sent_") | {"latency_sent_max_ns": sent.max}
+    if headline is None:
+        reasons["latency_p50_ns"] = "this generator did not record latencies from the due time: see latency_sent_*"
+        return row
+    ends = {"latency_min_ns": headline.min, "latency_mean_ns": headline.mean, "latency_max_ns": headline.max}
+    return row | ends | _quantiles(headline, "latency_")
+
+
+def _counted_from(burst: Burst) -> str | None:
+    if burst.histogram.of == PROBES:
+        return "sent"
+    paced = burst.summary.rate_requested_pps is not None
+    return ("due" if burst.from_due is not None else None) if paced else "sent"
+
+
+def _lateness(burst: Burst, reasons: Reasons) -> Row:
+    late = burst.lateness
+    if late is None or not late.count:
+        paced = burst.summary.rate_requested_pps is not None
+        why = "this generator did not record its lateness" if paced else "at maximum load no frame is due"
+        reasons["late_p50_ns"] = "no frame was sent" if late is not None else why
+        return {}
+    return _quantiles(late, "late_", LATENESS_QUANTILES) | {"late_max_ns": late.max}
+
+
+def _quantiles(histogram: Histogram, prefix: str, names: Sequence[str] = tuple(QUANTILES)) -> Row:
+    return {f"{prefix}{name}_ns": histogram.percentile(QUANTILES[name]) for name in names}
+
+
+def _steadiness(burst: Burst, reasons: Reasons) -> Row:
+    found = burst_course(burst)
+    if found is None:
+        reasons["rate_change"] = f"the window has fewer than {LEAST_INTERVALS} intervals"
+        return {}
+    return {"rate_change": found.change, "rate_change_kind": found.kind}
+
+
+def burst_course(burst: Burst) -> Course | None:
+    """Return how the rate went that came back, or where nobody looked that was sent; None: too few intervals."""
+    sent = [interval.tx_packets for interval in burst.intervals]
+    back = _received(burst)
+    heard = back is not None and any(back)
+    intervals = burst.intervals if not heard or burst.summary.rx_window_packets is not None else burst.intervals[:-1]
+    frames = back if back is not None and heard else sent
+    return course([interval.t_s for interval in intervals], frames, burst.summary.duration_s)
+
+
+def _received(burst: Burst) -> list[int] | None:
+    """Frames that came back by interval, until the window ended; the last is left out where nobody counted then."""
+    counts = [_known(interval) for interval in burst.intervals]
+    if not counts or any(count < 0 for count in counts):
+        return None
+    whole = burst.summary.rx_window_packets
+    return counts[:-1] if whole is None else [*counts[:-1], max(whole - sum(counts[:-1]), 0)]
+
+
+def _known(interval: Interval) -> int:
+    return -1 if interval.rx_packets is None else interval.rx_packets
+
+
+def in_window(row: Row, burst: Burst, frames: float) -> float:
+    """Return the rate of ``frames`` that came back: those that drained from rings after the window are left out.
+
+    Without a drain all came within the window; with one, within the time at whose end they were counted.
+    """
+    drained, ended = row.get("drained_packets"), burst.summary.rx_window_s
+    if not drained or not ended or frames != row["rx_packets"]:
+        return frames / float(row["window_s"])
+    return (frames - float(drained)) / ended

@@ -1,0 +1,154 @@
+"""Every BPF object of the project, as the clang at hand (`find_clang`) compiles it."""
+
+from __future__ import annotations
+
+import io
+import os
+import shutil
+import struct
+import subprocess
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from elftools.elf.elffile import ELFFile
+
+from xdplab.programs import BuiltProgram, ProgramSpec, UserProgram, build
+from xdplab.programs.build import compile_command, find_clang, run_tool
+from xdplab.programs.spec import FORMS, MAP_TYPES, OPS, WORKLOADS
+from xdplab.studies.execution import objects as microbench
+from xdplab.studies.execution.benchmarks import all_benchmarks
+from xdplab.studies.offload.bench import PROBE
+from xdplab.studies.verifier.compilers import compile_object, compiler_of
+from xdplab.studies.verifier.families import Member, source
+
+ROOT = Path(__file__).parents[2]
+NOT_OURS = {".venv", "results", ".git"}
+BY_THEIR_STUDY = ("microbench", "offload")
+"""Folders whose objects a study makes of definitions: `benchmarks` and `probes`."""
+
+KINDS = tuple((work, kind) for work in WORKLOADS for kind in (MAP_TYPES if work == "lookup" else (None,)))
+SAMPLE = (33,)
+EVERY_N = (1, 31, 32, 33, 100, 400, 1600)
+
+# A loader writes these into .rodata before it loads, and the verifier follows only what they allow.
+SETTINGS = {
+    "send.bpf.o": {"max": (0, 0, 1, 1), "stamped": (0, 1, 4, 64), "paced": (1, 7, 4, 64)},
+    "receive.bpf.o": {"one stream": (0x58445000, 1, 9), "streams": (0x58445000, 4, 9)},
+}
+PROBES = (
+    {},
+    {"CONSTANT": 1},
+    {"VARIABLE": 1},
+    {"INSTRUCTIONS": 1000},
+    {"FILTER": 1},
+    *(
+        {"MAP_TYPE": f"BPF_MAP_TYPE_{kind}", "MAP_ENTRIES": 1, "MAP_FLAGS": 0, "KEY_BYTES": 4, "VALUE_BYTES": 8}
+        | {"LOOKUP": 1, "SECOND": 1}
+        for kind in ("ARRAY", "HASH")
+    ),
+)
+MEMBERS = (
+    Member("double_strcmp", 20),
+    Member("double_strcmp", 20, (("form", "unrolled"),)),
+    Member("double_strcmp", 20, (("exit", "!="),)),
+    Member("double_strcmp", 20, (("maps", "legacy"),)),
+    Member("branches", 16),
+    Member("pruning", 16),
+)
+
+
+def specs(accesses: tuple[int, ...] = SAMPLE) -> list[ProgramSpec]:
+    """Every workload, op and form with so many accesses, and the baseline."""
+    found = [
+        ProgramSpec(work, n, op, form, map_type=kind)
+        for work, kind in KINDS
+        for op in OPS
+        for form in FORMS
+        for n in accesses
+        if not (work == "lookup" and form == "unrolled" and n > 100)  # a minute of clang in all
+    ]
+    return [ProgramSpec(), *found]
+
+
+def every(folder: Path, accesses: tuple[int, ...] = SAMPLE) -> list[Path]:
+    """Compile every object into ``folder``. Raises ProgramError, CalledProcessError with the compiler's words."""
+    parts = (tools, benchmarks, probes, members)
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        found = [path for part in pool.map(lambda part: list(part(folder)), parts) for path in part]
+    return found + [built.object for built in generated(folder, accesses)]
+
+
+def generated(folder: Path, accesses: tuple[int, ...] = SAMPLE) -> list[BuiltProgram]:
+    """Compile the generated programs, as many at a time as there are CPUs."""
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        return list(pool.map(lambda spec: build(spec, folder / "programs"), specs(accesses)))
+
+
+def tools(folder: Path) -> Iterator[Path]:
+    """Compile each ``*.bpf.c`` of the checkout, by the Makefile beside it where there is one."""
+    for file in sorted(ROOT.rglob("*.bpf.c")):
+        inside = file.relative_to(ROOT).parts
+        if NOT_OURS.isdisjoint(inside) and not any(study in inside for study in BY_THEIR_STUDY):
+            compile_ = _by_make if (file.parent / "Makefile").exists() else _alone
+            yield from _with_settings(compile_(file, folder))
+
+
+def _by_make(file: Path, folder: Path) -> Path:
+    work = folder / f"make-{file.parent.name}"
+    if not work.exists():
+        shutil.copytree(file.parent, work, ignore=shutil.ignore_patterns("*.o"))
+    name = file.name.replace(".c", ".o")
+    subprocess.run(["make", "-s", "-C", work, f"CLANG={find_clang()}", name], check=True, timeout=120)
+    return shutil.move(work / name, folder / name)
+
+
+def _alone(file: Path, folder: Path) -> Path:
+    command = compile_command(find_clang(), UserProgram(str(file)))
+    target = folder / file.name.replace(".c", ".o")
+    run_tool([*command[: command.index("-c")], "-c", str(file), "-o", str(target)], folder)
+    return target
+
+
+def _with_settings(file: Path) -> Iterator[Path]:
+    """Give an object as it is, or with each of the settings that its loader may write."""
+    for name, values in SETTINGS.get(file.name, {}).items():
+        content = bytearray(file.read_bytes())
+        section = ELFFile(io.BytesIO(content)).get_section_by_name(".rodata")
+        settings = struct.pack(f"<{len(values)}I", *values)
+        assert section["sh_size"] == len(settings), f"{file.name}: other settings than this test knows"
+        content[section["sh_offset"] : section["sh_offset"] + len(settings)] = settings
+        written = file.with_name(f"{file.name.removesuffix('.bpf.o')}, {name}.bpf.o")
+        written.write_bytes(content)
+        yield written
+    if file.name not in SETTINGS:
+        yield file
+
+
+def benchmarks(folder: Path) -> Iterator[Path]:
+    """Compile the execution study's objects; its functions for user space lie beside them."""
+    work = folder / "microbench"
+    work.mkdir()
+    for name, content in microbench.build(all_benchmarks().values()).items():
+        (work / name).write_bytes(content)
+    yield from sorted(work.glob("*.bpf.o"))
+
+
+def probes(folder: Path) -> Iterator[Path]:
+    """Compile what the offload study asks with."""
+    for rank, defines in enumerate(PROBES):
+        file = folder / f"probe-{rank}.bpf.c"
+        file.write_text("".join(f"#define {name} {value}\n" for name, value in defines.items()) + PROBE.read_text())
+        yield _alone(file, folder)
+
+
+def members(folder: Path) -> Iterator[Path]:
+    """Compile the verifier study's families for the instruction sets that every kernel here has."""
+    compiler = compiler_of([find_clang()])
+    assert compiler is not None
+    for member in MEMBERS:
+        for mcpu in ("v2", "v3"):
+            name = f"{member.label} {mcpu}".replace(" ", "-").replace("<", "lt").replace("!=", "ne")
+            target = folder / f"{name}.bpf.o"
+            shutil.copy(compile_object(source(member), compiler, mcpu, folder / "families"), target)
+            yield target

@@ -1,0 +1,156 @@
+"""Every BPF object × every clang that Debian has × kernels: the verifier takes it, and N accesses stay N."""
+
+from __future__ import annotations
+
+import io
+import os
+import tarfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import pytest
+from tests.compilers import compilers_debian as debian
+from tests.compilers import compilers_objects as objects
+
+from xdplab.deploy.native import build_tool
+from xdplab.errors import LabError
+from xdplab.formats.verifier_log import VerifiedProgram, parse_bpfverify
+from xdplab.hosts import Host
+from xdplab.hosts.local import LocalHost
+from xdplab.labs import use_lab
+from xdplab.labs.vm import kernels
+from xdplab.programs import ProgramSpec
+from xdplab.programs.build import compiler_version, find_clang
+from xdplab.programs.bytecode import count_bytecode
+from xdplab.programs.proof import prove_user
+from xdplab.programs.userspace import compile_user
+from xdplab.studies.execution.benchmarks import BPF, all_benchmarks
+from xdplab.studies.execution.objects import object_name
+from xdplab.studies.execution.proof import examine
+from xdplab.studies.verifier.families import PROGRAMS
+
+HOOKS = ("fentry/", "fexit/", "kprobe/", "tp_btf/")
+"""What such a program attaches to may be missing in a kernel: its loader goes without."""
+
+
+@dataclass
+class Clang:
+    """One release, set as $CLANG for the test; ``folder`` keeps what it has compiled."""
+
+    release: int
+    folder: Path
+
+    @cached_property
+    def objects(self) -> list[str]:
+        return [str(path) for path in objects.every(self.folder)]
+
+    @cached_property
+    def every_object(self) -> list[str]:
+        """Those, and the generated programs of every N."""
+        more = objects.generated(self.folder, objects.EVERY_N)
+        return list(dict.fromkeys([*self.objects, *(str(built.object) for built in more)]))
+
+
+@pytest.fixture(scope="module", params=debian.releases(), ids=lambda release: f"clang-{release}")
+def fetched(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Clang]:
+    release: int = request.param
+    try:
+        command = debian.clang(release)
+    except LabError as error:
+        pytest.skip(f"clang {release} cannot be had: {error}")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("CLANG", str(command))
+        find_clang.cache_clear()
+        yield Clang(release, tmp_path_factory.mktemp(f"clang-{release}"))
+    find_clang.cache_clear()
+
+
+@pytest.fixture(scope="session")
+def bpfverify(tmp_path_factory: pytest.TempPathFactory) -> str:
+    if os.geteuid() != 0:
+        pytest.skip("needs root: it loads programs into the kernel")
+    return build_tool(LocalHost(), "bpfverify", str(tmp_path_factory.mktemp("bpfverify")))
+
+
+def refused(rows: tuple[VerifiedProgram, ...]) -> list[str]:
+    """Name each program that a kernel did not take, though it has what the program attaches to."""
+    return [
+        f"{Path(row.object).name}, {row.section or 'no program'}: {row.verdict}: {row.complaint or row.cause}"
+        for row in rows
+        if row.verdict != "accepted" and not (row.verdict == "environment" and (row.section or "").startswith(HOOKS))
+    ]
+
+
+def verified(host: Host, command: str, types: str, paths: list[str], deadline_s: float) -> tuple[VerifiedProgram, ...]:
+    argv = [command, "--types", types, "--deadline", "120", *paths]
+    return parse_bpfverify(host.run(argv, deadline_s=deadline_s).stdout)
+
+
+def prove(clang: Clang, accesses: tuple[int, ...]) -> None:
+    """Execute the bytecode of each generated program, and the machine code of its twin for user space."""
+    for built in objects.generated(clang.folder, accesses):
+        spec = built.program
+        assert isinstance(spec, ProgramSpec)
+        assert len(count_bytecode(built.image, spec)) == 4
+        if spec.form == "bounded":
+            prove_user(compile_user(spec, clang.folder, cc=find_clang()).read_bytes(), spec)
+
+
+def test_it_is_the_release_that_was_asked_for(fetched: Clang) -> None:
+    assert f"clang version {fetched.release}." in compiler_version(find_clang())
+
+
+@pytest.mark.root
+def test_this_kernel_takes_every_object(fetched: Clang, bpfverify: str) -> None:
+    paths = fetched.objects
+    rows = verified(LocalHost(), bpfverify, str(PROGRAMS / "known.types"), paths, 120)
+    assert {row.object for row in rows} == set(paths)
+    assert refused(rows) == []
+
+
+def test_n_accesses_stay_n(fetched: Clang) -> None:
+    prove(fetched, objects.SAMPLE)
+
+
+def test_the_clocks_of_a_benchmark_enclose_its_work(fetched: Clang) -> None:
+    assert fetched.objects
+    for benchmark in all_benchmarks().values():
+        if BPF in benchmark.wrappers:
+            found = examine(benchmark, BPF, fetched.folder / "microbench" / object_name(benchmark, BPF))
+            assert not found.wrong, benchmark.name
+
+
+@pytest.mark.nightly
+def test_every_n_stays_n(fetched: Clang) -> None:
+    prove(fetched, objects.EVERY_N)
+
+
+@pytest.mark.root
+@pytest.mark.nightly
+@pytest.mark.parametrize("kernel", kernels.KNOWN)
+def test_every_kernel_takes_every_object(fetched: Clang, kernel: str, bpfverify: str) -> None:
+    name = f"vm:{kernel}:functional"
+    try:
+        kernels.kernel(kernel)
+    except LabError as error:
+        pytest.skip(f"no guest of kernel {kernel} can be had: {error}")
+    paths = fetched.every_object
+    with use_lab(name) as lab:
+        guest = lab.host("guest")
+        folder = guest.run(["mktemp", "-d"]).text.strip()
+        guest.run(["tar", "-xf", "-", "-C", folder], stdin=packed([bpfverify, str(PROGRAMS / "known.types"), *paths]))
+        inside = [f"{folder}/{rank}" for rank in range(len(paths) + 2)]
+        rows = verified(guest, inside[0], inside[1], inside[2:], 500)
+    assert {row.object for row in rows} == set(inside[2:])
+    assert refused(rows) == []
+
+
+def packed(paths: list[str]) -> bytes:
+    """Return an archive of files, each named by its rank."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as archive:
+        for rank, path in enumerate(paths):
+            archive.add(path, str(rank))
+    return buffer.getvalue()

@@ -1,0 +1,278 @@
+"""A keeper's socket: out of reach of containers and other users, and no request, flood or dead keeper ends a lab."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from strangers import Stranger, find_stranger
+
+from xdplab import labs
+from xdplab.errors import LabError
+from xdplab.labs import Lab, control, keeper_socket, netns
+from xdplab.labs.netns_keeper import MOST_CLIENTS, SILENT_S
+
+pytestmark = [
+    pytest.mark.root,
+    pytest.mark.skipif(os.geteuid() != 0, reason="needs root: makes namespaces"),
+]
+
+
+@pytest.fixture(scope="module")
+def stranger() -> Stranger:
+    return find_stranger()
+
+
+@pytest.fixture(scope="module")
+def lab() -> Iterator[Lab]:
+    with labs.use_lab(f"netns:socket-{os.getpid()}") as lab:
+        yield lab
+
+
+@pytest.fixture
+def place(lab: Lab) -> Path:
+    return keeper_socket.found(0, "netns")[lab.name.partition(":")[2]]
+
+
+@pytest.fixture
+def common() -> Iterator[Path]:
+    """A folder in which every user may write, as in /tmp; pytest's own are closed to others."""
+    with tempfile.TemporaryDirectory() as made:
+        Path(made).chmod(0o1777)
+        yield Path(made)
+
+
+def connected(place: Path) -> socket.socket:
+    connection = socket.socket(socket.AF_UNIX)
+    connection.connect(str(place))
+    connection.settimeout(10)
+    return connection
+
+
+def asked(place: Path, request: bytes) -> dict[str, object]:
+    with connected(place) as connection:
+        connection.sendall(request + b"\n")
+        answer: dict[str, object] = json.loads(connection.recv(1 << 16).splitlines()[0])
+        return answer
+
+
+def assert_works(lab: Lab) -> None:
+    with contextlib.closing(labs.open_lab(lab.name)) as again:
+        assert again.dut.run(["hostname"]).text == "dut\n"
+
+
+# Connects as root without a capability; what it then gets, it prints.
+ASK = """
+import socket, sys
+s = socket.socket(socket.AF_UNIX); s.settimeout(10); s.connect(sys.argv[1])
+try: s.sendall(b'{"do": "hello"}' + bytes([10]))
+except BrokenPipeError: pass  # refused already
+print(s.recv(65536).decode())
+"""
+
+
+def as_container(place: Path, *, folder_too: bool) -> subprocess.CompletedProcess[str]:
+    """Run `ASK` as uid 0 without capabilities that shares the network namespace only, as a container does."""
+    hide = ":" if folder_too else "mount -t tmpfs tmpfs /run"
+    bare = "setpriv --bounding-set=-all --inh-caps=-all --ambient-caps=-all"
+    script = f'{hide} && exec {bare} {Path(sys.base_prefix)}/bin/python3 -I -S -c "$@"'
+    spaces = ["unshare", "--mount", "--pid", "--ipc", "--uts", "--fork", "--mount-proc"]
+    argv = [*spaces, "sh", "-c", script, "sh", ASK, str(place)]
+    return subprocess.run(argv, capture_output=True, text=True, check=False)
+
+
+def test_a_container_on_the_hosts_network_does_not_reach_it(place: Path) -> None:
+    done = as_container(place, folder_too=False)
+    assert "FileNotFoundError" in done.stderr
+    done = as_container(place, folder_too=True)
+    assert "must be in the PID namespace of the lab's keeper" in done.stdout, done.stderr
+    assert "PRIVATE" not in done.stdout
+
+
+def test_no_lab_has_an_abstract_name(lab: Lab) -> None:
+    names = [line.split()[-1] for line in Path("/proc/net/unix").read_text(errors="replace").splitlines()]
+    assert not [name for name in names if name.startswith("@") and "xdplab" in name]
+
+
+def test_another_user_cannot_even_connect(stranger: Stranger, place: Path, lab: Lab) -> None:
+    done = stranger.run(f"import sys; sys.argv[1:] = [{str(place)!r}]\n{ASK}")
+    assert "PermissionError" in done.stderr
+    done = stranger.run(f"from xdplab.labs import netns; print(netns.KEEPERS.connect(0, {lab.name[6:]!r}))")
+    assert done.stdout == "None\n", done.stderr
+
+
+def test_its_folder_is_the_owners_alone(place: Path) -> None:
+    for folder in place.parents[:2]:
+        status = folder.stat()
+        assert (status.st_uid, status.st_mode & 0o777) == (0, 0o700)
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        b"[]",
+        b"null",
+        b"{",
+        b'"down"',
+        b"\xff\xfe",
+        b"[" * 4000,
+        b'{"do": ' + b"9" * 5000,
+        b"{}",
+        b'{"do": ["down"]}',
+        b'{"do": "nonsense"}',
+        b'{"do": "pin"}',
+        b'{"do": "pin", "interface": "vd0", "cpus": "x", "fifo": {}}',
+        b'{"do": "ssh", "host": []}',
+        b'{"do": "ssh"}',
+    ],
+)
+def test_a_request_without_sense_is_answered(place: Path, lab: Lab, request_: bytes) -> None:
+    answer = asked(place, request_)
+    assert "error" in answer or answer == {"pinned": 0}
+    assert_works(lab)
+
+
+def test_a_request_may_come_in_pieces(place: Path) -> None:
+    with connected(place) as connection:
+        for piece in (b'{"do"', b': "hel', b'lo"}\n'):
+            connection.sendall(piece)
+            time.sleep(0.05)
+        assert b'"hosts"' in connection.recv(1 << 16)
+
+
+def test_a_flood_of_connections_ends_no_lab(place: Path, lab: Lab) -> None:
+    with contextlib.ExitStack() as stack:
+        flood = [stack.enter_context(connected(place)) for _ in range(1100)]
+        answer = flood[-1].recv(1 << 12)
+        assert f"{MOST_CLIENTS} connections already" in answer.decode()
+    assert_works(lab)
+
+
+def test_who_asks_nothing_is_dropped(place: Path) -> None:
+    with connected(place) as silent, connected(place) as half:
+        half.sendall(b'{"do"')
+        for connection in (silent, half):
+            connection.settimeout(3 * SILENT_S)
+            assert connection.recv(1) == b""
+
+
+def test_a_held_lock_is_not_dropped(lab: Lab) -> None:
+    with labs.open_lab(lab.name).lock("held"):
+        time.sleep(SILENT_S + 1)
+        with pytest.raises(LabError, match="a run is going on in this lab: held"), labs.open_lab(lab.name).lock("2"):
+            pass
+
+
+def test_what_a_killed_keeper_leaves_is_gone_after_the_next_look() -> None:
+    name = f"netns:stale-{os.getpid()}"
+    for look in (lambda: labs.status(), lambda: labs.up(name)):
+        labs.up(name)
+        (pid,) = [row["pid"] for row in labs.status() if row["lab"] == name]
+        place = keeper_socket.found(0, "netns")[name[6:]]
+        os.kill(pid, signal.SIGKILL)
+        until = time.monotonic() + 5
+        while keeper_socket._is_locked(place.with_name(f"{place.name}.lock")) and time.monotonic() < until:
+            time.sleep(0.02)
+        assert place.exists()
+        look()
+        assert place.exists() == (name in [row["lab"] for row in labs.status()])
+    assert labs.down(name)
+    assert not list(place.parent.glob(f"{place.name}*"))
+
+
+def test_labs_of_two_network_namespaces_do_not_meet(lab: Lab) -> None:
+    code = (
+        "from xdplab import labs\n"
+        f"print(labs.up({lab.name!r}), [row['lab'] for row in labs.status()], labs.down({lab.name!r}))"
+    )
+    done = subprocess.run(["unshare", "--net", sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.stdout == f"True {[lab.name]} True\n", done.stderr
+    assert_works(lab)
+
+
+def test_squatters_block_neither_status_nor_up(
+    stranger: Stranger, common: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A folder in which others may write is the worst choice; what they put there is not looked at, and said."""
+    monkeypatch.setenv("XDPLAB_RUNTIME_DIR", str(common))
+    squat = common / "0" / keeper_socket.namespace()
+    made = stranger.run(
+        f"import os, socket; os.umask(0); os.makedirs({str(squat)!r}); s = socket.socket(socket.AF_UNIX); "
+        f"s.bind({str(squat / 'netns-default')!r}); open({str(squat / 'netns-default.lock')!r}, 'w')"
+    )
+    assert made.returncode == 0, made.stderr
+    assert labs.status() == []
+    with pytest.raises(LabError, match=r"is not a folder of mode 0700 of user 0"):
+        labs.up("netns")
+    for squatter in (f"@xdplab/0/{os.getpid()}", "@xdplab/0/\udcff"):
+        with socket.socket(socket.AF_UNIX) as abstract:
+            abstract.bind(os.fsencode(squatter.replace("@", "\0", 1)))
+            assert labs.status() == []
+
+
+def test_an_impostor_is_noticed(stranger: Stranger, common: Path) -> None:
+    where = common / "netns-impostor"
+    code = f"import socket; s = socket.socket(socket.AF_UNIX); s.bind({str(where)!r}); s.listen(); print(1, flush=True)"
+    code += "; input()"
+    pipe = subprocess.PIPE
+    impostor = subprocess.Popen(stranger.argv(code), stdin=pipe, stdout=pipe, text=True, cwd="/")
+    try:
+        assert impostor.stdout is not None
+        impostor.stdout.readline()
+        with pytest.raises(LabError, match="another user's process is at its socket"):
+            control.connect_to(where, "lab x", keepers=netns.KEEPERS.users or ())
+    finally:
+        impostor.kill()
+        impostor.wait()
+
+
+# A keeper of a user who is not root, as those of guests are: it takes its place and listens.
+OWN_KEEPER = """
+import os, socket
+from pathlib import Path
+from xdplab.labs import keeper_socket, control
+uid = os.getuid()
+path = keeper_socket.place_for(uid, "uml", "a/b")
+place = keeper_socket.Place(path, uid)
+listener = socket.socket(socket.AF_UNIX)
+place.bind(listener)
+listener.listen()
+found = keeper_socket.found(uid, "uml")
+print(path.is_relative_to({folder!r}), found == {{"a/b": path}})
+print(control.connect_to(path, "x", keepers=(uid,)) is not None)
+try:
+    keeper_socket.Place(path, uid)
+except FileExistsError as error:
+    print("taken")
+place.leave()
+print(keeper_socket.found(uid, "uml"), path.exists())
+"""
+
+
+@pytest.mark.parametrize("where", ["XDG_RUNTIME_DIR", "XDG_CACHE_HOME", "XDPLAB_RUNTIME_DIR"])
+def test_a_user_has_a_place_without_root(stranger: Stranger, common: Path, where: str) -> None:
+    folder = common / "own"
+    folder.mkdir(mode=0o700)
+    os.chown(folder, stranger.uid, stranger.uid)
+    done = stranger.run(f"import os; os.environ[{where!r}] = {str(folder)!r}\n" + OWN_KEEPER.format(folder=str(folder)))
+    assert done.stdout.splitlines() == ["True True", "True", "taken", "{} False"], done.stderr
+
+
+def test_two_keepers_of_a_name_race_and_one_wins() -> None:
+    name = f"netns:race-{os.getpid()}"
+    code = f"from xdplab import labs; print(labs.up({name!r}))"
+    try:
+        both = [subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) for _ in range(3)]
+        assert sorted(process.communicate(timeout=60)[0].strip() for process in both) == ["False", "False", "True"]
+    finally:
+        labs.down(name)

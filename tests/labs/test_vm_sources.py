@@ -1,0 +1,25 @@
+"""The source of a guest's kernel: of what Debian packs, one folder is taken."""
+
+from __future__ import annotations
+
+import io
+import tarfile
+
+from xdplab.labs.vm.sources import _write
+
+
+def archive_of(*names: str) -> bytes:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as archive:
+        for name in names:
+            archive.addfile(entry := tarfile.TarInfo(name), io.BytesIO(b""))
+            assert entry.isfile()
+    return buffer.getvalue()
+
+
+def test_a_folder_of_the_source_is_whole_though_its_own_folders_lie_among_its_files(tmp_path):
+    names = ("s/lib/842/x.c", "s/lib/a.c", "s/lib/crypto/y.c", "s/lib/test_bpf.c", "s/mm/z.c", "s/lib-like/b.c")
+    with tarfile.open(fileobj=io.BytesIO(archive_of(*names)), mode="r|") as members:
+        _write(members, "s/lib", tmp_path)
+        assert members.next().name == "s/lib-like/b.c"  # what comes after the folder is not unpacked
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.c", "test_bpf.c"]

@@ -1,0 +1,364 @@
+"""A factor is declared once: whatever two points differ in keeps them apart everywhere, and old ids stay."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import synthetic
+
+import xdplab
+from xdplab import notebook
+from xdplab.analysis.compare import compare
+from xdplab.analysis.derived import derive
+from xdplab.analysis.intervals import MixedPointsError, summarise
+from xdplab.analysis.verdicts import judged
+from xdplab.errors import PlanError
+from xdplab.figures import FigureError, View, view
+from xdplab.figures.album import views_of
+from xdplab.figures.factors import FACTORS as IN_FIGURES
+from xdplab.figures.marks import collect
+from xdplab.plan import FACTORS, Factor, Plan, Point, load_plan, parse_plan, points_of, reference, schedule
+from xdplab.plan.points import select
+from xdplab.run.metrics import METRICS, frame
+
+EVERY_FACTOR = """
+name: every-factor
+blocks:
+  - points: {mode: [native, af_xdp], queues: [1, 2], frame_bytes: [64, 512], workload: [packet, lookup], op: write,
+             accesses: 5, form: loop, working_set_bytes: [4096, 32768], map_type: [percpu_array, hash],
+             xsk_attach: [native, generic], xsk_bind: [copy, zerocopy]}
+    traffic: {engine: [live, afxdp], load: [max, 20kpps, 50%], flows: [1, 64], src_ip: 10.0.0.1, dst_ip: 10.0.0.2,
+              src_ip_stride: 0.0.0.2, dst_ip_stride: 0.0.0.3, src_port: 7, dst_port: [1, 2], stamp: all}
+    passes: [rate, perf]
+  - points: {mode: [native, generic],
+             program: [{file: lb.bpf.c, section: xdp.a, action: drop, rodata: {b: 2, a: true},
+                        setup: [[echo, "a b"], ["true"]], frames: f.pcap}, {file: lb.bpf.c}]}
+    traffic: {stamp: 4}
+    arrangement: split
+"""
+
+
+def test_the_points_of_older_runs_keep_their_ids_and_their_order(tmp_path: Path) -> None:
+    """Recorded at 623ee55: a run is read by planning it again, and runs of then and now are joined by these ids."""
+    (tmp_path / "lb.bpf.c").write_text("int x;")
+    (tmp_path / "f.pcap").write_bytes(b"pcap")
+    (tmp_path / "p.yaml").write_text(EVERY_FACTOR)
+    plan = load_plan(tmp_path / "p.yaml")
+    points = points_of(plan, "shared")
+    assert len(points) == 4804
+    assert points[0].point_id == "667443aacab4"
+    assert [p.point_id for p in points[-4:]] == ["2055e9ab7ff9", "44b5a56f3260", "b9278b6290a3", "cd38af175108"]
+    assert points[7].pdr_key == "263440ffe1c5"
+    trials = " ".join(trial.trial_id for trial in schedule(plan, points))
+    assert hashlib.sha256(trials.encode()).hexdigest()[:16] == "d1c202a9fd9b0ca4"
+
+
+# --- every factor of the table: two values of it ---
+
+GENERATED = {"workload": "lookup", "accesses": [0, 100], "mode": "af_xdp"}
+OTHER: dict[str, object] = {
+    "mode": "generic", "queues": 2, "frame_bytes": 512, "working_set_bytes": 4096, "load": "20kpps",
+    "xsk_attach": "generic", "xsk_bind": "zerocopy", "workload": "chase", "op": "write", "form": "loop",
+    "map_type": "hash", "action": "drop", "file": "other.bpf.c", "section": "xdp.b", "rodata": {"backends": 64},
+    "setup": [["true"]], "frames": "f.pcap", "flows": 1, "src_ip": "10.0.0.1", "dst_ip": "10.0.0.2",
+    "src_ip_stride": "0.0.0.1", "dst_ip_stride": "0.0.1.0", "src_port": 1025, "dst_port": 53, "stamp": "all",
+    "engine": "afxdp", "arrangement": "split", "accesses": 7,
+}  # fmt: skip
+WRITTEN = [factor for factor in FACTORS if factor.where]
+
+
+def _file(folder: Path, name: str, text: str) -> str:
+    (folder / name).parent.mkdir(exist_ok=True)
+    (folder / name).write_text(text)
+    return str(folder / name)
+
+
+def two_plans(factor: Factor, folder: Path) -> list[Plan]:
+    """Two plans that differ in one factor only."""
+    mine = _file(folder, "lb.bpf.c", "int x;")
+    _file(folder, "f.pcap", "frames")
+    files = {"file": _file(folder, "other.bpf.c", "int x;"), "frames": str(folder / "f.pcap")}
+    other = files.get(factor.name, OTHER[factor.name])
+    plans = []
+    for value in ({}, {factor.name: other}):
+        points: dict[str, object] = dict(GENERATED)
+        if factor.where == "program":
+            points = {"mode": "native", "program": {"file": mine} | value}
+        elif factor.name in GENERATED or factor.name in ("working_set_bytes", "op", "form"):
+            points = {"workload": "array", "accesses": [0, 100], "mode": "native"}
+        points |= value if factor.where == "points" else {}
+        block = {"points": points, "traffic": value if factor.where == "traffic" else {}}
+        block |= value if factor.where == "block" else {}
+        plans.append(parse_plan({"name": "t", "blocks": [block]}))
+    return plans
+
+
+def measured(points: list[Point], scale: float) -> list[synthetic.Row]:
+    """Trials of these points as a lab would measure them, all rates times ``scale``."""
+    rng, rows = np.random.default_rng(3), []
+    for repetition in (1, 2, 3):
+        for point in points:
+            facts = {"block": 1, "program_tag": None, **point.factors()}
+            row = synthetic.measured(synthetic.point(**facts) | facts, rng, repetition)
+            rows.append(row | {"forwarded_pps": row["forwarded_pps"] * scale})  # type: ignore[operator]
+    return rows
+
+
+@pytest.fixture(scope="module")
+def both(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Factor, list[list[Point]], list[pd.DataFrame]]:
+    factor: Factor = request.param
+    points = [points_of(plan, "shared") for plan in two_plans(factor, tmp_path_factory.mktemp(factor.name))]
+    rows = [measured(own, scale) for own, scale in zip(points, (1.0, 0.5), strict=True)]
+    return factor, points, [derive(judged(frame(own))) for own in (rows[0], rows[1], rows[0] + rows[1])]
+
+
+every = pytest.mark.parametrize("both", WRITTEN, ids=lambda f: f.name, indirect=True, scope="module")
+Both = tuple[Factor, list[list[Point]], list[pd.DataFrame]]
+
+
+def changed_ids(points: list[list[Point]]) -> set[str]:
+    one, other = ({p.point_id for p in own} for own in points)
+    return one ^ other
+
+
+@every
+def test_two_values_are_two_points_and_two_values_of_a_column(both: Both) -> None:
+    factor, points, (*_, table) = both
+    assert changed_ids(points)
+    assert table[factor.column].nunique(dropna=False) > 1
+    assert next(m for m in METRICS if m.name == factor.column).kind == "factor"
+
+
+@pytest.mark.parametrize("both", [f for f in WRITTEN if f.name != "accesses"], ids=lambda f: f.name, indirect=True)
+def test_two_values_are_two_baselines(both: Both) -> None:
+    """An access costs the same, alone or beside the other value: N = 0 is that of the same setting."""
+    _, _, (first, second, table) = both
+    alone = pd.concat([first, second]).drop_duplicates("trial_id").set_index("trial_id")["access_ns"]
+    together = table.drop_duplicates("trial_id").set_index("trial_id")["access_ns"]
+    pd.testing.assert_series_equal(alone.sort_index(), together.sort_index())
+
+
+@every
+def test_two_values_are_never_one_mark_nor_one_ratio(both: Both) -> None:
+    factor, points, (first, second, table) = both
+    name = {"program": "programs", "traffic": "latency" if factor.name == "load" else "throughput"}.get(
+        factor.where, "throughput"
+    )
+    marks = pd.concat([found.marks for found in _views(name, table)])
+    assert not marks["points"].str.contains(",").any()
+    assert set(marks["points"]) == set(table["point_id"])
+    ratios = compare(first, second)
+    assert not ratios["point_id"].duplicated().any()
+    assert set(ratios["point_id"]) == {p.point_id for own in points for p in own}
+
+
+def _views(name: str, table: pd.DataFrame) -> list[View]:
+    found = [view for _, view in views_of(name, table)]
+    assert not [reason for reason in found if isinstance(reason, str)]
+    return [view for view in found if isinstance(view, View)]
+
+
+@every
+def test_a_value_can_be_chosen_alone(both: Both) -> None:
+    factor, points, _ = both
+    everything = [point for own in points for point in own]
+    value = next(p for p in points[1] if p.factors()[factor.column] != points[0][-1].factors()[factor.column])
+    kept = select(everything, {factor.column: str(value.factors()[factor.column])})
+    assert value in kept
+    assert points[0][-1] not in kept
+
+
+@every
+def test_words_on_a_point_tell_two_values_apart(both: Both) -> None:
+    _, points, _ = both
+    assert len({str(p) for own in points for p in own}) == len({p.point_id for own in points for p in own})
+
+
+@pytest.mark.parametrize("factor", [f for f in FACTORS if f.column in IN_FIGURES], ids=lambda f: f.name)
+def test_a_hue_and_a_panel_hold_each_value(factor: Factor) -> None:
+    assert {"hue", "panel"} <= set(factor.uses)
+    assert IN_FIGURES[factor.column].words("x1" if factor.dtype == "str" else "1")
+
+
+# --- no average of two points ---
+
+
+def test_no_average_ever_joins_two_points() -> None:
+    rows = pd.DataFrame({
+        "panel": "", "hue": "", "x": 0, "value": [1.0, 2.0], "verdict": "valid", "limited_by": None,
+        "point_id": ["a", "b"],
+    })  # fmt: skip
+    with pytest.raises(MixedPointsError, match="2 points would become one mean of value: a, b"):
+        collect(rows, "throughput", "line")
+    with pytest.raises(MixedPointsError):
+        summarise(rows.assign(lab="netns"), "value", ["lab"])
+    assert len(collect(rows.assign(point_id="a"), "throughput", "line")) == 1
+
+
+def test_programs_that_differ_in_a_constant_are_two_bars(tmp_path: Path) -> None:
+    """They were drawn as one bar, n = 6."""
+    factor = next(f for f in FACTORS if f.name == "rodata")
+    points = [points_of(plan, "shared") for plan in two_plans(factor, tmp_path)]
+    table = derive(judged(frame(measured(points[0], 1.0) + measured(points[1], 0.5))))
+    marks = view("programs", table).marks
+    assert marks["n"].tolist() == [3, 3]
+    assert set(marks["x"]) == {"lb.bpf.c, rodata none", "lb.bpf.c, rodata backends=64"}
+    assert view("programs", table, hue="rodata").look.hues == ("backends=64", "none")
+
+
+def test_stamps_have_their_own_baselines_and_rows() -> None:
+    """Every frame stamped costs a closed loop 50 ns: N = 0 of one is no baseline of the other."""
+    plan = {"name": "p9", "blocks": [
+        {"points": {"workload": "chase", "accesses": [0, 100]}, "traffic": {"stamp": [16, "all"]}},
+    ]}  # fmt: skip
+    points = points_of(parse_plan(plan), "shared")
+    rows = [row for p in points for row in measured([p], 1.0 if p.stamp == "16" else 0.6)]
+    table = derive(judged(frame(rows)))
+    costs = table[table["accesses"] == 100].groupby("stamp")["access_ns"].mean()
+    alone = {
+        stamp: derive(judged(frame([r for r in rows if r["stamp"] == stamp])))["access_ns"].dropna().mean()
+        for stamp in ("16", "all")
+    }
+    assert costs.to_dict() == pytest.approx(alone)
+    assert pd.concat([found.marks for found in _views("throughput", table)])["n"].tolist() == [3, 3, 3, 3]
+
+
+def test_loads_that_look_alike_keep_their_digits() -> None:
+    rates = [("1999kpps", 1.999e6), ("2001kpps", 2.001e6), ("2500kpps", 2.5e6)]
+    runs = [
+        synthetic.run(load=load, rate_requested_pps=rate, accesses=0, vary={"mode": ["native"]}) for load, rate in rates
+    ]
+    assert view("latency", pd.concat(runs, ignore_index=True)).look.x_values == ("1.999", "2.001", "2.5")
+
+
+def test_a_factor_has_the_uses_that_its_row_says() -> None:
+    with pytest.raises(FigureError, match="unknown factor 'rate_requested_pps' for a hue"):
+        view("throughput", synthetic.quick(), hue="rate_requested_pps")
+
+
+# --- a made-up factor: one line, and it is everywhere ---
+
+LINE = """    Factor("colour", "traffic", "traffic", Literal["red", "blue"], "red", "what colour they are", unit="nm"),
+"""
+LATER = """
+import json
+import pandas as pd
+import synthetic
+from xdplab import notebook
+from xdplab.analysis.series import SERIES, by_series
+from xdplab.analysis.derived import BASELINE_KEY, derive
+from xdplab.analysis.compare import compare
+from xdplab.analysis.verdicts import judged
+from xdplab.figures import view
+from xdplab.plan import parse_plan, points_of, reference, Plan
+from xdplab.plan.points import select
+from xdplab.run.metrics import METRICS, frame
+import test_factors
+
+def points(**traffic):
+    block = {"points": {"workload": "chase", "accesses": [0, 100]}, "traffic": traffic}
+    return points_of(parse_plan({"name": "t", "blocks": [block]}), "shared")
+
+plain, coloured = points(), points(colour=["red", "blue"])
+blue = [p for p in coloured if p.colour == "blue"]
+tables = [derive(judged(frame(test_factors.measured(own, s)))) for own, s in ((plain, 1.0), (blue, 0.5))]
+table = derive(judged(frame([r for own, s in ((plain, 1.0), (blue, 0.5)) for r in test_factors.measured(own, s)])))
+found = view("throughput", table)
+print(json.dumps({
+    "schema": Plan.model_json_schema()["$defs"]["Traffic"]["properties"]["colour"]["items"]["enum"],
+    "old ids": [p.point_id for p in plain],
+    "ids": len({p.point_id for p in coloured}),
+    "column": [m.unit for m in METRICS if m.name == "colour"],
+    "cells": sorted({p.factors()["colour"] for p in coloured}),
+    "series": "colour" in SERIES and len(list(by_series(table))),
+    "baseline": "colour" in BASELINE_KEY and bool(abs(tables[1]["access_ns"].mean()
+        - table.loc[table["colour"] == "blue", "access_ns"].mean()) < 1e-9),
+    "caption red": "colour" in " ".join(view("throughput", tables[0]).look.caption),
+    "caption blue": "colour blue" in " ".join(view("throughput", tables[1]).look.caption),
+    "found": sorted(set(found.marks["panel"]) | set(found.marks["hue"])),
+    "hue": list(view("throughput", table, hue="colour").look.hues),
+    "panel": list(view("throughput", table, panel="colour").look.panels),
+    "only": [str(p) for p in select(coloured, {"colour": "blue"})],
+    "compare": sorted(compare(*tables)["colour"]),
+    "reference": [line for line in reference.table().splitlines() if "colour" in line],
+    "notebook": sorted(notebook.plan(colour=["red", "blue"]).points["colour"].unique()),
+    "help": "colour" in notebook.plan.__doc__,
+}))
+"""
+
+
+def test_a_made_up_factor_is_one_line(tmp_path: Path) -> None:
+    shutil.copytree(Path(xdplab.__file__).parent, tmp_path / "xdplab", ignore=shutil.ignore_patterns("__pycache__"))
+    source = tmp_path / "xdplab/plan/factors.py"
+    source.write_text(source.read_text().replace("\n)  # fmt: skip\n", f"\n{LINE})  # fmt: skip\n", 1))
+    tests = Path(__file__).resolve().parents[1]
+    paths = os.pathsep.join(map(str, [tmp_path, tests / "plan", tests / "analysis"]))
+    done = subprocess.run(
+        [sys.executable, "-c", LATER],
+        env=os.environ | {"PYTHONPATH": paths},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    chase = points_of(
+        parse_plan({"name": "t", "blocks": [{"points": {"workload": "chase", "accesses": 100}}]}), "shared"
+    )
+    assert told == {
+        "schema": ["red", "blue"],
+        "old ids": [p.point_id for p in chase],
+        "ids": 4,
+        "column": ["nm"],
+        "cells": ["blue", "red"],
+        "series": 2,
+        "baseline": True,
+        "caption red": False,
+        "caption blue": True,
+        "found": ["colour blue", "colour red"] if "" not in told["found"] else told["found"],
+        "hue": ["blue", "red"],
+        "panel": ["colour blue", "colour red"],
+        "only": [
+            "chase-read N=0, native, 64 B, 1 queue, live max, shared, colour blue",
+            "chase-read N=100, native, 64 B, 1 queue, live max, shared, colour blue",
+        ],
+        "compare": ["blue", "blue", "red", "red"],
+        "reference": ["| `colour` | `traffic` | `red`, `blue` | `red` | nm | traffic | what colour they are |"],
+        "notebook": ["blue", "red"],
+        "help": True,
+    }
+
+
+# --- the notebook and the pages ---
+
+
+def test_the_notebook_takes_the_names_of_a_plan(tmp_path: Path) -> None:
+    found = notebook.plan(workload="lookup", accesses=[0, 100], map_type=["percpu_array", "hash"], stamp="all")
+    assert len(found.points) == 4
+    assert set(found.points["map_type"]) == {"percpu_array", "hash"}
+    assert set(notebook.plan(program=["array", "chase"], accesses=[0, 100]).points["accesses"]) == {0, 100}
+    mine = notebook.plan(program=_file(tmp_path, "lb.bpf.c", "int x;"), action="drop", rodata={"backends": 64})
+    assert mine.points[["action", "rodata"]].values.tolist() == [["drop", "backends=64"]]
+    for wrong, words in (({"colour": "red"}, "colour is no factor"), ({"accesses": -1}, "accesses")):
+        with pytest.raises(PlanError, match=words):
+            notebook.plan(**wrong)  # type: ignore[arg-type]
+    with pytest.raises(PlanError, match="accesses: this program is made already"):
+        notebook.plan(program=notebook.program("array"), accesses=[0, 100])
+    for factor in WRITTEN:
+        assert f"    {factor.name} " in (notebook.plan.__doc__ or "")
+
+
+def test_the_page_on_plans_has_the_table_of_factors() -> None:
+    page = (Path(__file__).resolve().parents[2] / "docs/plans.md").read_text()
+    assert reference.table() in page, "put in what `xdplab plan --factors` prints"

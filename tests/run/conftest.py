@@ -1,0 +1,21 @@
+"""A run directory as the version before this one wrote it: no sizes of raw files, no blocks, no stamp in its tables."""
+
+from __future__ import annotations
+
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from xdplab.run.rundir import RunDirectory
+
+RECORDED = Path(__file__).with_name("recorded") / "run-623ee55.tar.xz"
+
+
+@pytest.fixture
+def old_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunDirectory:
+    """Three valid trials of native mode; the user's cache directory is a temporary one."""
+    monkeypatch.setenv("XDPLAB_CACHE", str(tmp_path / "cache"))
+    with tarfile.open(RECORDED) as archive:
+        archive.extractall(tmp_path / "results", filter="data")
+    return RunDirectory.open(tmp_path / "results" / "2026-11-22-tiny")

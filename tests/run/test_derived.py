@@ -1,0 +1,179 @@
+"""Tables are derived once; reading never writes into a run; what can no longer be derived stays as it was."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from xdplab.errors import ResultsWarning
+from xdplab.run import derived
+from xdplab.run.rundir import RunDirectory, sizes
+from xdplab.run.state import read_state
+from xdplab.studies.traffic import runs
+
+
+def content(run: RunDirectory) -> dict[str, str]:
+    """Every file of a run by its content."""
+    files = (path for path in run.path.rglob("*") if path.is_file())
+    return {str(path.relative_to(run.path)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+
+
+def xdplab(*argv: str, check: bool = True) -> subprocess.CompletedProcess[str]:
+    done = subprocess.run([sys.executable, "-m", "xdplab", *argv], capture_output=True, text=True, check=False)
+    assert not check or done.returncode == 0, done.stderr
+    return done
+
+
+def thinned(run: RunDirectory) -> None:
+    """Counters are gone, the generator's lines stay."""
+    for folder in run.path.glob("raw/*/*/counters"):
+        shutil.rmtree(folder)
+
+
+def deleted(run: RunDirectory) -> None:
+    shutil.rmtree(run.path / "raw")
+
+
+def test_a_run_of_an_earlier_version_is_read(old_run: RunDirectory) -> None:
+    before = pd.read_parquet(old_run.path / "trials.parquet")
+    again = runs.trials_table(old_run)
+    assert list(again["verdict"]) == ["valid"] * 3
+    assert list(again["trial_id"]) == list(before["trial_id"])
+    for column in ("tx_packets", "rx_packets", "dut_rx_packets", "forwarded_pps", "access_ns"):
+        pd.testing.assert_series_equal(again[column], before[column])
+    assert len(runs.samples_table(old_run)) > 0
+    assert (read_state(old_run).owed, read_state(old_run).ended) == ([], "complete")
+
+
+def test_reading_writes_nothing_into_a_run(old_run: RunDirectory) -> None:
+    before = content(old_run)
+    runs.settled_trials(old_run)
+    runs.samples_table(old_run)
+    runs.full_audit(old_run)
+    runs.summary(old_run)
+    assert content(old_run) == before
+    assert [path.name for path in old_run.cache.iterdir()] != [], "what was derived is kept for the next reader"
+
+
+def test_tables_are_derived_once(old_run: RunDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
+    runs.keep_tables(old_run)
+    first = runs.trials_table(old_run)
+    monkeypatch.setattr(runs, "attempt_rows", None)  # nothing is parsed any more
+    pd.testing.assert_frame_equal(runs.trials_table(old_run), first)
+    runs.keep_tables(old_run)
+    assert derived.is_owed(old_run, runs.RECIPE) is False
+
+
+def test_a_new_version_of_the_rules_derives_anew_into_the_cache(
+    old_run: RunDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs.keep_tables(old_run)
+    before = content(old_run)
+    newer = derived.Recipe(runs.RECIPE.files, "rules of tomorrow", runs.RECIPE.derive)
+    monkeypatch.setattr(runs, "RECIPE", newer)
+    assert derived.is_owed(old_run, newer)
+    runs.trials_table(old_run)
+    assert content(old_run) == before
+    runs.keep_tables(old_run)
+    assert not derived.is_owed(old_run, newer)
+
+
+@pytest.mark.parametrize("lose", [thinned, deleted])
+@pytest.mark.parametrize("stamped", [False, True])
+def test_rows_whose_raw_files_are_gone_stay_valid(old_run: RunDirectory, lose: object, stamped: bool) -> None:
+    if stamped:
+        runs.keep_tables(old_run)
+    assert callable(lose)
+    before, in_run = pd.read_parquet(old_run.path / "trials.parquet"), content(old_run)
+    lose(old_run)
+    again = derived.Recipe(runs.RECIPE.files, "other rules", runs.RECIPE.derive)
+    with pytest.warns(ResultsWarning, match="raw files of 3 attempts are gone"):
+        table = derived.table(old_run, again, runs.TRIALS)
+    assert list(table["verdict"]) == ["valid"] * 3
+    pd.testing.assert_series_equal(table["tx_packets"], before["tx_packets"])
+    assert list(table["rules_version"]) == list(before["rules_version"]), "they were judged by those rules"
+    kept = {name: of for name, of in content(old_run).items() if not name.startswith("raw/")}
+    assert kept == {name: of for name, of in in_run.items() if not name.startswith("raw/")}
+
+
+def test_a_raw_file_that_is_cut_short_is_gone_too(tmp_path: Path) -> None:
+    run = RunDirectory.create(tmp_path, "t", run_id="ab12", plan_yaml="")
+    with run.attempt("x-r1", 1) as raw:
+        (raw / "counters").mkdir()
+        (raw / "counters" / "dut.txt").write_text("12345")
+        files = sizes(raw)
+    known = {"trial_id": "x-r1", "attempt": 1, "status": "measured", "reason": None, "duration_s": 1.0, "facts": {}}
+    run.record("finished", **known, files=files)
+    assert derived.all_gone(run) == []
+    os.truncate(run.raw_dir("x-r1", 1) / "counters" / "dut.txt", 2)
+    assert [attempt.trial_id for attempt in derived.all_gone(run)] == ["x-r1"]
+
+
+@pytest.mark.parametrize("missing", ["trials.parquet", "samples.parquet", "manifest.json"])
+def test_what_a_kill_after_the_last_trial_left_undone_is_owed(old_run: RunDirectory, missing: str) -> None:
+    runs.keep_tables(old_run)
+    (old_run.path / missing).unlink()
+    lines = old_run.journal.path.read_bytes().splitlines(keepends=True)
+    old_run.journal.path.write_bytes(b"".join(lines[:-1]))  # nor was the run's end written down
+    done = xdplab("resume", str(old_run.path))
+    assert "nothing is owed; the " in done.stdout
+    assert (old_run.path / missing).exists()
+    assert read_state(old_run).ended == "complete"
+    again = content(old_run)
+    assert "nothing is owed\n" in xdplab("resume", str(old_run.path)).stdout
+    assert content(old_run) == again
+
+
+def test_resume_of_a_run_without_a_journal_line_says_so(old_run: RunDirectory) -> None:
+    old_run.journal.path.write_bytes(b"")
+    done = xdplab("resume", str(old_run.path), check=False)
+    assert (done.returncode, len(done.stderr.splitlines())) == (7, 1)
+    assert "nothing was measured" in done.stderr
+
+
+@pytest.mark.root
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root: mounts the run read-only")
+def test_a_run_on_a_read_only_mount_is_drawn_compared_and_audited(old_run: RunDirectory) -> None:
+    """As one user's run that another one reads."""
+    commands = " && ".join(
+        f"{sys.executable} -m xdplab {verb}"
+        for verb in (
+            f"tables {old_run.path}",
+            f"figures {old_run.path} --only throughput",
+            f"compare {old_run.path} {old_run.path}",
+            f"audit {old_run.path}",
+            f"resume {old_run.path}",
+            f"status {old_run.path}",
+        )
+    )
+    mount = f"mount --bind {old_run.path} {old_run.path} && mount -o remount,bind,ro {old_run.path}"
+    before = content(old_run)
+    done = subprocess.run(
+        ["unshare", "--mount", "sh", "-c", f"{mount} && ! touch {old_run.path}/x 2>/dev/null && {commands}"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert content(old_run) == before
+    assert (old_run.cache / "figures" / "throughput.png").exists()
+    assert (old_run.cache / "audit.md").exists()
+    assert str(old_run.cache) in done.stdout, "where they are is said"
+
+
+def test_a_cache_that_cannot_be_written_costs_time_and_nothing_else(
+    old_run: RunDirectory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("no folder")
+    monkeypatch.setenv("XDPLAB_CACHE", str(tmp_path / "file"))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert list(runs.trials_table(old_run)["verdict"]) == ["valid"] * 3

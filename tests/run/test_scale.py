@@ -1,0 +1,168 @@
+"""A trial's bookkeeping costs the same in a run of ten thousand as in one of a hundred, and the time left is right."""
+
+from __future__ import annotations
+
+import random
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from xdplab.run import rundir
+from xdplab.run.engine import run_trials
+from xdplab.run.progress import PlainObserver
+from xdplab.run.rundir import RunDirectory
+from xdplab.run.state import Ended, RunState, read_state, record_planned
+
+OURS = str(Path(rundir.__file__).parent)
+BLOCKS = 12
+
+
+@dataclass(frozen=True)
+class Made:
+    """A trial as the runner knows it."""
+
+    number: int
+    repetition: int
+    block: int
+
+    @property
+    def trial_id(self) -> str:
+        return f"{self.number:012x}-r{self.repetition}"
+
+    @property
+    def point(self) -> str:
+        return f"point {self.number}"
+
+
+def made(repetitions: int, *, a_block: int = 10, seed: int = 1) -> list[Made]:
+    """Every repetition visits every block again, blocks and their trials in a new order."""
+    rng = random.Random(seed)
+    trials = []
+    for repetition in range(1, repetitions + 1):
+        for block in rng.sample(range(BLOCKS), BLOCKS):
+            numbers = range(block * a_block, (block + 1) * a_block)
+            trials += [Made(number, repetition, block) for number in rng.sample(numbers, a_block)]
+    return trials
+
+
+class Nothing:
+    def enter_block(self, trials: Sequence[Made]) -> None: ...
+
+    def measure(self, trial: Made, raw: Path, facts: dict[str, Any]) -> None: ...
+
+    def leave_block(self) -> None: ...
+
+
+@contextmanager
+def instructions() -> Iterator[list[int]]:
+    """Count the bytecode instructions that the run package executes: seconds would depend on the machine."""
+    count = [0]
+
+    def inside(frame: FrameType, event: str, _arg: Any) -> Callable[..., Any]:
+        count[0] += event == "opcode"
+        return inside
+
+    def trace(frame: FrameType, _event: str, _arg: Any) -> Callable[..., Any] | None:
+        if not frame.f_code.co_filename.startswith(OURS):
+            return None
+        frame.f_trace_opcodes = True
+        return inside
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        yield count
+    finally:
+        sys.settrace(before)
+
+
+def run_of(parent: Path, trials: Sequence[Made]) -> RunDirectory:
+    return RunDirectory.create(parent, "t", run_id="ab12", plan_yaml="", fill=lambda run: record_planned(run, trials))
+
+
+def counted(parent: Path, repetitions: int) -> float:
+    """Instructions per trial of a whole run with a person watching, and of reading how it stands."""
+    trials = made(repetitions)
+    run = run_of(parent, trials)
+    watching = PlainObserver(Console(quiet=True))
+    with instructions() as count:
+        run_trials(run, trials, Nothing(), watching, retries=1, pause_s=0)
+        read_state(run)
+    return count[0] / len(trials)
+
+
+def test_bookkeeping_costs_as_much_per_trial_in_a_large_run_as_in_a_small_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rundir, "sync", lambda path: None)
+    small, large = counted(tmp_path, 1), counted(tmp_path, 5)
+    assert large < 1.05 * small, f"{small:.0f} instructions per trial of 120, {large:.0f} of 600"
+
+
+def costs(seed: int) -> dict[int, float]:
+    """Blocks whose trials take from 0.3 to 12 s."""
+    rng = random.Random(seed)
+    return {block: 0.3 * 40 ** rng.random() for block in range(BLOCKS)}
+
+
+def after_a_tenth(repetitions: int, seed: int, *, planned: bool) -> float:
+    """The time left that is told after a tenth of a run, as a share of the time it really takes.
+
+    ``planned``: the plan knows the bursts of a trial, and not what else it costs.
+    """
+    trials, cost, rng = made(repetitions, seed=seed), costs(seed), random.Random(seed)
+    took = {trial: cost[trial.block] * rng.lognormvariate(0, 0.1) for trial in trials}
+    state = RunState("ab12")
+    expected = [max(0.2, cost[trial.block] - 0.3) for trial in trials] if planned else []
+    state.plan([trial.trial_id for trial in trials], [trial.block for trial in trials], expected)
+    done, left = trials[: len(trials) // 10], trials[len(trials) // 10 :]
+    for trial in done:
+        state.add(Ended(trial.trial_id, 1, "measured", None, took[trial] / 2, wall_s=took[trial]))
+    assert state.eta_s is not None
+    return state.eta_s / sum(took[trial] for trial in left)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_the_time_left_is_right_after_a_tenth_where_each_block_was_visited(seed: int) -> None:
+    assert after_a_tenth(10, seed, planned=False) == pytest.approx(1, abs=0.1)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_and_where_most_blocks_were_not_since_the_plan_knows_their_bursts(seed: int) -> None:
+    assert after_a_tenth(3, seed, planned=True) == pytest.approx(1, abs=0.1)
+
+
+def test_a_failed_trial_is_owed_and_counted_once_more() -> None:
+    state = RunState("ab12")
+    state.plan(["a", "b", "c"])
+    state.add(Ended("a", 1, "failed", "the wire was cut", 2.0))
+    assert (state.owed, state.eta_s, state.counts["failed"]) == (["a", "b", "c"], 6.0, 1)
+    state.add(Ended("a", 2, "measured", None, 2.0))
+    assert (state.owed, state.eta_s, state.counts["failed"]) == (["b", "c"], 4.0, 0)
+    assert state.next_attempt("a") == 3
+
+
+def test_labs_share_the_time_that_is_left() -> None:
+    state = RunState("ab12")
+    state.plan(["a", "b", "c"])
+    state.add(Ended("a", 1, "measured", None, 3.0))
+    state.labs = 2
+    assert state.eta_s == 3.0
+
+
+def test_a_run_that_is_extended_keeps_the_blocks_of_its_plans_apart(tmp_path: Path) -> None:
+    first, second = [Made(1, 1, 0), Made(2, 1, 0)], [Made(3, 1, 0), Made(4, 1, 0)]
+    run = run_of(tmp_path, first)
+    record_planned(run, second, costs_s=[10.0, 10.0])
+    state = read_state(run)
+    state.add(Ended(first[0].trial_id, 1, "measured", None, 1.0))
+    state.add(Ended(second[0].trial_id, 1, "measured", None, 12.0))
+    assert state.owed == [first[1].trial_id, second[1].trial_id]
+    assert state.eta_s == 1.0 + 12.0

@@ -1,0 +1,113 @@
+"""From what the generator printed of a burst to the columns of its trial."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from xdplab.formats.generator import Burst, BurstBuilder, Histogram, Interval, Summary, bucket_width, parse_line
+from xdplab.studies.traffic.sent import burst_course, in_window, traffic
+
+
+def histogram(of: str | None, *values: int) -> dict[str, Any]:
+    counts: dict[int, int] = {}
+    for value in values:
+        lower = value - value % bucket_width(value, 7)
+        counts[lower] = counts.get(lower, 0) + 1
+    line = {
+        "type": "histogram", "burst": "rate", "unit": "ns", "scheme": "log-linear", "sub_bits": 7,
+        "count": len(values), "min": min(values, default=None), "max": max(values, default=None), "sum": sum(values),
+        "buckets": sorted([lower, count] for lower, count in counts.items()),
+    }  # fmt: skip
+    return line if of is None else line | {"of": of}
+
+
+def burst(*histograms: dict[str, Any], rx: tuple[int, ...] = (100, 100, 100, 120), **summary: Any) -> Burst:
+    """A burst of 0.4 s that sent 400 frames; ``rx`` came back by interval, the last 20 of them after its end."""
+    intervals = [
+        {"type": "interval", "burst": "rate", "t_s": 0.1 * k, "tx_packets": 100, "rx_packets": count}
+        for k, count in enumerate(rx, 1)
+    ]
+    whole = {
+        "type": "summary", "burst": "rate", "duration_s": 0.4, "tx_packets": 400, "rx_packets": sum(rx),
+        "lost_packets": 0, "duplicates": 0, "reordered": 0, "foreign_packets": 0, "bad_run_id": 0, "tx_errors": 0,
+        "tx_by_queue": [400], "rx_by_queue": [sum(rx)], "rate_requested_pps": None, "rx_window_packets": 400,
+        "rx_window_s": 0.4001, "tx_pause_max_ns": 3_000_000, "tx_paused_ns": 5_000_000, "tx_busy_cores": 0.98,
+    }  # fmt: skip
+    builder = BurstBuilder()
+    for line in (*intervals, whole | summary, *(histograms or (histogram(None, 500, 700),))):
+        record = parse_line(json.dumps(line))
+        assert isinstance(record, Interval | Summary | Histogram)
+        done = builder.take(record)
+    assert done is not None
+    return done
+
+
+PACED = {"rate_requested_pps": 1000.0, "tx_paused_ns": None, "tx_pause_max_ns": None, "tx_late_max_ns": 90_000}
+TIMES = (histogram("lateness", 0, 90_000), histogram("from_due", 500, 95_000), histogram("from_sent", 500, 5_000))
+
+
+def columns(one: Burst) -> tuple[dict[str, Any], dict[str, str]]:
+    reasons: dict[str, str] = {}
+    return traffic(one, reasons), reasons
+
+
+def test_the_headline_of_a_paced_load_counts_from_the_due_time() -> None:
+    row, reasons = columns(burst(*TIMES, **PACED))
+    assert (row["latency_from"], row["latency_max_ns"], row["latency_sent_max_ns"]) == ("due", 95_000, 5_000)
+    assert (row["late_p50_ns"], row["late_max_ns"]) == (0, 90_000)
+    assert row["latency_samples"] == 2
+    assert (row["tx_pause_ms"], row["tx_paused_ms"]) == (0.09, None)
+    assert "latency_p50_ns" not in reasons
+
+
+def test_at_maximum_load_it_counts_from_sending() -> None:
+    row, reasons = columns(burst())
+    assert (row["latency_from"], row["latency_max_ns"], row["latency_sent_max_ns"]) == ("sent", 700, 700)
+    assert "late_p50_ns" not in row
+    assert reasons["late_p50_ns"] == "at maximum load no frame is due"
+    assert (row["tx_pause_ms"], row["tx_paused_ms"], row["tx_busy_cores"]) == (3.0, 5.0, 0.98)
+
+
+def test_a_run_of_an_older_generator_has_no_headline_at_a_paced_load_and_says_why() -> None:
+    older = {"rx_window_packets": None, "rx_window_s": None, "tx_busy_cores": None}
+    row, reasons = columns(burst(**PACED | older))
+    assert "latency_p50_ns" not in row
+    assert "did not record latencies from the due time" in reasons["latency_p50_ns"]
+    assert row["latency_sent_max_ns"] == 700
+    assert (row["latency_from"], row.get("drained_packets")) == (None, None)
+    assert "did not count the frames as the window ended" in reasons["drained_packets"]
+
+
+def test_what_drained_after_the_window_is_left_out_of_the_rate() -> None:
+    one = burst()
+    row, _ = columns(one)
+    assert row["drained_packets"] == 20
+    assert in_window(row, one, 420) == pytest.approx(400 / 0.4001)
+    without = burst(rx=(100, 100, 100, 100))
+    assert in_window(columns(without)[0], without, 400) == 1000
+
+
+def test_the_drain_is_no_step_of_the_rate() -> None:
+    found = burst_course(burst(rx=(100, 100, 100, 160)))
+    assert found is not None
+    assert (found.kind, found.change) == ("steady", 0.0)
+
+
+def test_a_rate_that_doubles_within_the_window_is_said() -> None:
+    row, _ = columns(burst(rx=(60, 62, 130, 168)))
+    assert (row["rate_change_kind"], row["rate_change"]) == ("step", pytest.approx(78 / 100))
+
+
+def test_where_nothing_comes_back_the_sent_frames_tell() -> None:
+    found = burst_course(burst(rx=(0, 0, 0, 0), rx_window_packets=0))
+    assert found is not None
+    assert found.kind == "steady"
+
+
+def test_no_stamp_no_latency() -> None:
+    row, reasons = columns(burst(histogram(None)))
+    assert (row["latency_samples"], row.get("latency_p50_ns")) == (0, None)
+    assert reasons["latency_p50_ns"] == "no stamped frame came back"
