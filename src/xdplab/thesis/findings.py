@@ -391,10 +391,23 @@ def _percent(share: float) -> str:
     return f"{share:+.0%}" if abs(share) < 10 else f"{share:+.0f} times"
 
 
+def axis_unit(evidence: Evidence) -> Iterator[Finding]:
+    """The print says nanoseconds: with latencies of that unit no frame would be on its way."""
+    seconds, rate = (evidence.trials[name].astype("Float64") for name in ("published_latency_s", "forwarded_pps"))
+    known = (seconds.gt(0) & rate.gt(0)).fillna(False)
+    frames = (seconds * rate)[known].astype(float)
+    if len(frames) and frames.median() * 1e-9 < 1 <= frames.median():
+        what = (
+            f"the axes of the latency figures say nanoseconds and the values are seconds: latency × rate is "
+            f"{frames.median():.0f} frames on their way in the median, as nanoseconds {frames.median() * 1e-9:.1g}"
+        )
+        numbers = {"frames_as_seconds": float(frames.median())}
+        yield _found("axis in another unit", "warning", what, evidence.trials[known], numbers)
+
+
 def two_latencies(evidence: Evidence) -> Iterator[Finding]:
     for label, rows in _by_repetition(evidence.trials[evidence.trials["latency_levels_ns"].notna()]):
-        levels = [json.loads(text) for text in rows["latency_levels_ns"]]
-        most = max(high / low for low, high in levels)
+        most = max(high / low for low, high in map(json.loads, rows["latency_levels_ns"]))
         what = (
             f"{label}: in {len(rows)} trials the seconds have two latencies, up to {most:.1f} times apart "
             f"({_points(rows)}): no single number stands for the run"
@@ -435,6 +448,10 @@ RULES: dict[str, tuple[ImportRule, str]] = {
     "frames of others in the mean": (
         foreign_in_mean,
         "the printed running mean is 5 % and more than its digits off the mean of the frames after the first second",
+    ),
+    "axis in another unit": (
+        axis_unit,
+        "latency × rate is the number of frames on their way: at least one in seconds, none in nanoseconds",
     ),
     "two latencies in a run": (
         two_latencies,
