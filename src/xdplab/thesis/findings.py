@@ -380,21 +380,21 @@ def foreign_in_mean(evidence: Evidence) -> Iterator[Finding]:
     for label, rows in _by_repetition(evidence.trials[wrong]):
         shares = (printed / undone - 1)[rows.index].astype(float)
         what = (
-            f"{label}: {len(rows)} printed latencies are off by {_percent(shares.min())} to {_percent(shares.max())}: "
+            f"{label}: {len(rows)} printed latencies are off by {shares.min():+.0%} to {shares.max():+.0%}: "
             f"frames of others, most of them of the first second, stay in the running mean ({_points(rows)})"
         )
         numbers = {"least_share": float(shares.min()), "most_share": float(shares.max())}
         yield _found("frames of others in the mean", "warning", what, rows, numbers)
 
 
-def _percent(share: float) -> str:
-    return f"{share:+.0%}" if abs(share) < 10 else f"{share:+.0f} times"
-
-
 def axis_unit(evidence: Evidence) -> Iterator[Finding]:
     """The print says nanoseconds: with latencies of that unit no frame would be on its way."""
+    from xdplab.thesis.published import published_figures  # only here: matplotlib comes with it
+
+    drawn = {pair for spec in published_figures() if spec.family == "latency" for pair in spec.repetitions.items()}
     seconds, rate = (evidence.trials[name].astype("Float64") for name in ("published_latency_s", "forwarded_pps"))
-    known = (seconds.gt(0) & rate.gt(0)).fillna(False)
+    pairs = pd.MultiIndex.from_frame(evidence.trials[["mode", "repetition"]].astype({"repetition": int}))
+    known = (seconds.gt(0) & rate.gt(0)).fillna(False).astype(bool) & pairs.isin(drawn)
     frames = (seconds * rate)[known].astype(float)
     if len(frames) and frames.median() * 1e-9 < 1 <= frames.median():
         what = (

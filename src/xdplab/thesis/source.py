@@ -79,7 +79,7 @@ def _of_folder(folder: Path, found: Found) -> Iterator[RawLog]:
                 found.problems.append(Problem(path, "foreign", "a folder with the name of a log"))
         for name in sorted(names):
             file = Path(parent) / name
-            if not file.is_file():  # a FIFO or a device would be waited for
+            if file.exists() and not file.is_file():  # a FIFO or a device would be waited for
                 found.others += 1
                 if (path := below_folder(file.absolute().as_posix())) is not None:
                     found.problems.append(Problem(path, "foreign", "neither a file nor a folder"))
