@@ -9,7 +9,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 from xdplab.analysis.series import SERIES, key_of, settled, with_baselines
-from xdplab.figures import views, views_cost, views_labs, views_traffic
+from xdplab.figures import views, views_cost, views_harness, views_labs, views_traffic
 from xdplab.figures.draw import Panels, draw
 from xdplab.figures.factors import (
     ALIASES,
@@ -143,6 +143,10 @@ def _evenness(trials: pd.DataFrame, value: str | None) -> tuple[pd.DataFrame, st
     return need(queues, "queue_share", "frames by queue were not counted"), "queue_share"
 
 
+def _harness(trials: pd.DataFrame, value: str | None) -> tuple[pd.DataFrame, str]:
+    return views_harness.pieces(_at_max(trials)), "piece_ns"
+
+
 def _labs(trials: pd.DataFrame, value: str | None) -> tuple[pd.DataFrame, str]:
     """Relative to its own point each rate is comparable: only the mode is still told apart."""
     rows = views_labs.relative_rates(trials)
@@ -168,6 +172,10 @@ CATALOGUE: dict[str, Entry] = {
     "access_cost": Entry(
         "CPU time of one access, by program and mode", _access_cost, views_cost.access_cost, x="program",
         hues=("mode",), panels=("working_set_bytes", "queues"),
+    ),
+    "harness": Entry(
+        "what a packet's time on shared CPUs is made of, by mode", _harness, views_harness.harness, x="mode",
+        hues=("piece",), panels=("queues", "frame_bytes"),
     ),
     "busy": Entry("busy CPUs against accesses per packet", _busy, views.busy),
     "counters": Entry(
