@@ -134,7 +134,8 @@ def _with_stage(trials: pd.DataFrame) -> pd.DataFrame:
         least = float(times.min())
         cost = float((times[n.argmax()] - least) / n.max()) if n.max() > 0 else 0.0
         near = times <= least / (1 - STAGE_FLAT)
-        if cost * float(n[near].max()) >= STAGE_WORK * least:
+        # One N alone is no plateau: the accesses between the least and the most of them must cost something.
+        if cost * float(n[near].max() - n[near].min()) >= STAGE_WORK * least:
             full = trials.loc[rows.index[near], "softirq_by_cpu_percent"].map(_a_core_is_full).astype(bool)
             stage[full.index[full]] = SOFTIRQ_STAGE
     return trials.assign(dut_stage=stage.astype("string"))
