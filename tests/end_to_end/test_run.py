@@ -209,9 +209,12 @@ def test_what_the_times_rest_on_is_in_each_row(trials: pd.DataFrame) -> None:
     assert valid["clocksource"].notna().all()
     assert valid["rt_runtime_us"].notna().all()
     assert (valid["dut_cpus"].isna() | valid["dut_cpus"].between(1, 4)).all()
+    assert set(valid[valid["load"] == "max"]["batch"]) == {60}  # live
+    assert set(valid[valid["load"] == "20kpps"]["batch"]) == {32}  # AF_XDP
 
 
 def test_no_trial_is_valid_without_the_readings_that_it_rests_on(measured: Path, tmp_path: Path) -> None:
+    """As if the tools had printed nothing: what the verdicts rest on is not there."""
     shutil.copytree(measured, tmp_path / "run")
     for file in (tmp_path / "run" / "raw").glob("*/*/counters/dut.*"):
         file.write_bytes(b"")
@@ -220,7 +223,7 @@ def test_no_trial_is_valid_without_the_readings_that_it_rests_on(measured: Path,
     table = pd.DataFrame([attempt_rows(run, trials[a.trial_id], a).row for a in attempts_of(run)])
     judged = table[table["verdict"] != "unsupported"]
     assert set(judged["verdict"]) == {"invalid"}
-    assert judged["reason"].str.contains("is empty|neither TG nor DUT").all(), judged["reason"]
+    assert judged["reason"].str.contains("is empty|neither TG nor DUT|no count of the DUT").all(), judged["reason"]
 
 
 def test_the_plans_own_metric_is_a_column(trials: pd.DataFrame) -> None:

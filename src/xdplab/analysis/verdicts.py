@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import pandas as pd
 
 from xdplab.analysis.values import Row, number, records, text
+from xdplab.formats.procstat import FAST_CLOCKS
 
 RULES_VERSION = "4"
 
@@ -26,9 +27,6 @@ PAUSE_SHARE = 0.01  # of the window, in which the sender stood still
 STEAL_CORES = 0.01  # CPUs' worth that the hypervisor took
 OTHER_SHARE = 0.1  # of the CPUs at work that other work may keep busy beside them
 TICKS_S = 0.04  # CPU time is printed in ticks of 10 ms: so many seconds of it may be chance
-FAST_CLOCKS = frozenset(
-    {"tsc", "kvm-clock", "hyperv_clocksource_tsc_page", "xen", "arch_sys_counter", "riscv_clocksource"}
-)
 L1_EXTRA_BYTES = 20  # preamble and inter-frame gap
 OPEN_LOOPS = frozenset({"split", "hosts"})
 WITHOUT_MEASUREMENT = frozenset({"unsupported", "failed"})
@@ -306,6 +304,7 @@ def say_not_reached(row: Row) -> str | None:
 
 
 def say_late_sender(row: Row) -> str | None:
+    """Lateness that is more than half of a percentile of the latency from the due time makes most of it."""
     late = late_quantiles(row)
     return f"the sender was late: {_lateness(row, late[0])}" if late else None
 
@@ -334,6 +333,7 @@ def _throttled(row: Row, longest_ms: float) -> str:
 
 
 def say_unsteady(row: Row) -> str | None:
+    """A step or a trend of more than 10 % (and five standard errors) between the intervals of one window."""
     change, kind = number(row, "rate_change"), text(row, "rate_change_kind")
     return f"the rate was not steady: a {kind} of {change:+.0%} within the window" if change else None
 
@@ -347,11 +347,13 @@ def say_drained(row: Row) -> str | None:
 
 
 def say_refused(row: Row) -> str | None:
+    """Without real-time priority other work takes the CPU from the sender, and ksoftirqd takes over."""
     policy = text(row, "sched_policy") or ""
     return f"the sender got no real-time priority: {policy}" if "refused" in policy else None
 
 
 def say_stolen(row: Row) -> str | None:
+    """Time in which the hypervisor ran something else while a CPU of this machine had work."""
     stolen, window = number(row, "host_steal_cores"), number(row, "window_s")
     if stolen is None or not window or stolen <= max(STEAL_CORES, TICKS_S / window):
         return None
@@ -367,6 +369,7 @@ def other_work(row: Row) -> bool:
 
 
 def say_other_work(row: Row) -> str | None:
+    """Busy CPUs beyond the trial's own: more than a tenth of these, and than the ticks of the window tell."""
     return f"other work kept {number(row, 'other_busy_cores'):.1f} CPUs busy" if other_work(row) else None
 
 
