@@ -38,6 +38,10 @@ class Reference:
     offset: int
 
 
+MAP_SECTIONS = (".maps", "maps")
+"""Maps described by BTF, and those of libbpf before 1.0."""
+
+
 @dataclass(frozen=True)
 class Image:
     """A program at instruction 0, the object's subprograms behind it; calls are already resolved."""
@@ -52,7 +56,7 @@ class Image:
     @property
     def maps(self) -> tuple[str, ...]:
         """Names of the maps that it refers to."""
-        return tuple(dict.fromkeys(r.symbol for r in self.references.values() if r.section == ".maps"))
+        return tuple(dict.fromkeys(r.symbol for r in self.references.values() if r.section in MAP_SECTIONS))
 
 
 def decode(code: bytes) -> tuple[Insn, ...]:
