@@ -66,15 +66,18 @@ def decode(code: bytes) -> tuple[Insn, ...]:
     return tuple(Insn(op, regs & 15, regs >> 4, off, imm) for op, regs, off, imm in struct.iter_unpack("<BBhi", code))
 
 
-def read_image(data: bytes, section: str = "xdp") -> Image:
-    """Return the program in ``section`` of an ELF object. Raises ProgramError where there is none, or several."""
+def read_image(data: bytes, section: str = "xdp", *, several: bool = False) -> Image:
+    """Return what is in ``section`` of an ELF object.
+
+    Raises ProgramError where it has no program, or more than one and not ``several`` are allowed.
+    """
     try:
         elf = ELFFile(io.BytesIO(data))
     except ELFError as error:
         raise ProgramError(f"this is no BPF object: {error}") from None
     if elf["e_machine"] != "EM_BPF" or not elf.little_endian:
         raise ProgramError("this is no little-endian BPF object", remedy="compile it with `clang -target bpf`")
-    return _Reader(elf).image(section)
+    return _Reader(elf).image(section, several=several)
 
 
 class _Reader:
@@ -85,7 +88,7 @@ class _Reader:
         table = next((part for part in self.sections if isinstance(part, SymbolTableSection)), None)
         self.symbols = list(table.iter_symbols()) if table else []
 
-    def image(self, section: str) -> Image:
+    def image(self, section: str, *, several: bool) -> Image:
         if section not in self.names or section == ".text":
             raise ProgramError(f"the object has no program in section {section!r}", remedy=f"it has {self._programs()}")
         main = decode(self._bytes(section))
@@ -98,7 +101,8 @@ class _Reader:
         for name, start in parts.items():
             self._relocate(name, start, parts, insns, references)
         functions = self._functions(parts)
-        self._require_one(section, [name for at, name in sorted(functions.items()) if at < len(main)])
+        if not several:
+            self._require_one(section, [name for at, name in sorted(functions.items()) if at < len(main)])
         data = {name: self._bytes(name) for name in self.names if name.startswith((".bss", ".data", ".rodata"))}
         return Image(functions.get(0, section), section, tuple(insns), functions, references, data)
 
