@@ -12,10 +12,17 @@ import pandas as pd
 
 from xdplab.analysis.cost_rules import cost_not_resolved, testrun_disagrees, work_differs
 from xdplab.analysis.findings import Finding, Rule, files_of, points_of
-from xdplab.analysis.fit import fit_line, fits, limited_by_dut
+from xdplab.analysis.fit import STAGE, fit_line, fits, limited_by_dut
 from xdplab.analysis.intervals import Interval, interval, of_one_point
 from xdplab.analysis.labs import labs_differ
-from xdplab.analysis.load_rules import held_back, nothing_forwarded, paced_loss
+from xdplab.analysis.load_rules import (
+    DISTURBANCES,
+    DISTURBED_BY,
+    disturbed,
+    held_back,
+    nothing_forwarded,
+    paced_loss,
+)
 from xdplab.analysis.series import SERIES, by_series, first_label, key_of, plain, same_reason, settled, valid
 
 SIGMAS = 3.0
@@ -24,6 +31,7 @@ SLOPE_CHANGE = 0.10
 CLASS_SIGMAS = 4.0
 RING_MATCH = 0.10
 FLAT = 0.03
+MOST = 0.5
 MOST_PREDICTED = 0.10  # a drop that a flat series should have shown
 
 
@@ -201,16 +209,25 @@ def plateaus(trials: pd.DataFrame) -> Iterator[Finding]:
         if len(flat) < 2 or flat != there[: len(flat)]:
             continue
         shown = pd.concat([place.rows for place in flat])
-        limits = set(shown["limited_by"].dropna())
         predicted = _predicted_drop(rows, flat)
-        known = bool(limits) and limits <= {"generator", "link"}
+        maker = _maker(shown)
+        known = maker is not None
         if not known and not predicted > MOST_PREDICTED:
             continue
-        maker = f"the {' and the '.join(sorted(limits))}" if known else "something other than the DUT's work"
+        maker = maker or "something other than the DUT's work"
         what = f"{label}: N = {flat[0].accesses} to {flat[-1].accesses} forward the same: {maker} limits the rate"
         numbers = {"pps": flat[0].found.mean} | ({} if isnan(predicted) else {"predicted_drop": predicted})
         severity = "info" if known else "warning"
         yield Finding("plateau", severity, what, points_of(shown), numbers, files_of(shown))  # type: ignore[arg-type]
+
+
+def _maker(plateau: pd.DataFrame) -> str | None:
+    """Return what makes the rate in most trials of a plateau where it is not the work on a packet, else None."""
+    outside = plateau["limited_by"].isin(["generator", "link"])
+    if outside.mean() > MOST:
+        return f"the {' and the '.join(sorted(set(plateau.loc[outside, 'limited_by'])))}"
+    stages = plateau[STAGE].dropna() if STAGE in plateau else pd.Series(dtype=object)
+    return f"the {stages.mode().iloc[0]}" if len(stages) > MOST * len(plateau) else None
 
 
 def _predicted_drop(rows: pd.DataFrame, flat: Sequence[Place]) -> float:
@@ -260,23 +277,6 @@ def without_valid_trial(trials: pd.DataFrame) -> Iterator[Finding]:
         yield Finding("fewer repetitions", "info", what, points_of(short), numbers)
 
 
-OTHER_WORK_CORES = 0.5  # busy CPUs beyond the trial's own: above what the tick's coarseness and our recorders make
-
-
-def other_work(trials: pd.DataFrame) -> Iterator[Finding]:
-    """Trials of one machine beside which something else was busy: their spread is not the programs'."""
-    known = valid(trials[trials["arrangement"].eq("shared").fillna(False) & trials["host_busy_cores"].notna()])
-    beyond = known["host_busy_cores"] - known["dut_cpus"]
-    disturbed = known[beyond > OTHER_WORK_CORES]
-    if len(disturbed):
-        what = (
-            f"{len(disturbed)} of {len(known)} trials were measured while other work kept up to {beyond.max():.1f} "
-            "more CPUs busy: measure again on a quiet machine before believing small differences"
-        )
-        numbers = {"trials": float(len(disturbed)), "of": float(len(known)), "busy_cores_beyond": float(beyond.max())}
-        yield Finding("other work", "warning", what, points_of(disturbed), numbers, files_of(disturbed))
-
-
 NEEDED = (
     *SERIES,
     "run_id",
@@ -304,6 +304,7 @@ NEEDED = (
     "loss_ratio",
     "offered_pps",
     "generator_pps",
+    *DISTURBED_BY,
 )
 RULES: dict[str, Rule] = {
     "rate rises with N": rate_rises,
@@ -319,7 +320,7 @@ RULES: dict[str, Rule] = {
     "nothing forwarded": nothing_forwarded,
     "generator held back": held_back,
     "labs differ": labs_differ,
-    "other work": other_work,
+    **{name: disturbed(name, says) for name, says in DISTURBANCES.items()},
     "no valid trial": without_valid_trial,
     "missing points": missing_points,
 }
@@ -327,6 +328,6 @@ RULES: dict[str, Rule] = {
 
 def find(trials: pd.DataFrame, rules: Mapping[str, Rule] = RULES) -> list[Finding]:
     """Apply every rule to judged and derived trials; warnings first, then in the table's order."""
-    lean = plain(trials, NEEDED)
+    lean = plain(trials, [*NEEDED, *([STAGE] if STAGE in trials else [])])
     found = [finding for rule in rules.values() for finding in rule(lean)]
     return sorted(found, key=lambda finding: finding.severity != "warning")

@@ -114,7 +114,7 @@ def _access_cost(trials: pd.DataFrame, value: str | None) -> tuple[pd.DataFrame,
     return last.assign(program=names, **columns), "an_access_ns"
 
 
-LOADLESS = tuple(name for name in SERIES if name not in ("load", "rate_requested_pps"))
+LOADLESS = tuple(name for name in SERIES if name not in ("load", "rate_requested_pps", "batch"))  # max has its own
 
 
 def _latency(trials: pd.DataFrame, value: str | None) -> tuple[pd.DataFrame, str]:
@@ -123,6 +123,7 @@ def _latency(trials: pd.DataFrame, value: str | None) -> tuple[pd.DataFrame, str
     key = key_of(stamped, (*LOADLESS, "accesses"))
     headline = key.isin(key[stamped["rate_requested_pps"].notna()])
     rows = only(stamped, headline, "at maximum load the round trip is queueing: add a paced load to the plan")
+    only(rows, views_traffic.reached(rows) & rows["rate_requested_pps"].notna(), "no paced load was reached")
     one = rows["accesses"].nunique() <= 1
     return views_traffic.melted_latency(rows, ("p50", "p99", "p99.9") if one else ("p50", "p99")), "latency_ns"
 
