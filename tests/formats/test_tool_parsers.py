@@ -253,3 +253,9 @@ def test_bpftool_tells_the_card_of_a_program_and_what_runs_beside_it() -> None:
     assert [(p.program_id, p.device, p.jited_bytes) for p in programs] == [(5, "eth1", None)]
     both = (bpftool.Attached("eth1", "native", 116), bpftool.Attached("eth1", "offload", 110))
     assert bpftool.parse_net(recorded("bpftool_net_multi.json")) == both
+
+
+def test_a_link_of_which_a_value_is_missing_has_none() -> None:
+    """`Speed: ` at the end of a line, as a cut answer has it, was a ValueError."""
+    found = ethtool.parse_link("Settings for eth0:\n\tSpeed: \n\tDuplex:\n\tLink detected: yes\n")
+    assert (found.speed_bps, found.detected) == (None, True)
