@@ -142,7 +142,7 @@ ask() { # SUITE USER WHAT
     say "$1: ${AS_WRITTEN[$3]} by $2 (its output: $log)"
     in_root "$root" "$2" "cd xdplab && ${AS_WRITTEN[$3]}" >"$log" 2>&1 || status=$?
     case $3 in trials) said=$(trials_of "$root" "$2" "$log") ;; tests) said=$(tests_of "$log") ;; esac
-    printf '%s\t%s\t%s\t%s\t%s\t%s\n' "$1" "$2" "${AS_WRITTEN[$3]}" "$said" "$status" "$((SECONDS - began))" >>"$WORK/table"
+    printf '%s\t%s\t%s\t%s\t%s\t%s\n' "$1" "$2" "${AS_WRITTEN[$3]}" "$said" "$status" "$((SECONDS - began))" >>"$TABLE"
 }
 
 versions() { in_root "$WORK/$1" root "$VERSIONS" | tr '\n' ',' | sed 's/,$/\n/; s/,/, /g'; }
@@ -150,7 +150,7 @@ versions() { in_root "$WORK/$1" root "$VERSIONS" | tr '\n' ',' | sed 's/,$/\n/; 
 print_table() { # SUITE…
     local suite
     printf '\n| root | by | command | result | exit code | seconds |\n| --- | --- | --- | --- | --- | --- |\n'
-    awk -F '\t' '{ printf "| %s | %s | `%s` | %s | %s | %s |\n", $1, $2, $3, $4, $5, $6 }' "$WORK/table"
+    awk -F '\t' '{ printf "| %s | %s | `%s` | %s | %s | %s |\n", $1, $2, $3, $4, $5, $6 }' "$TABLE"
     printf '\n| root | versions |\n| --- | --- |\n'
     for suite in "$@"; do printf '| %s | %s |\n' "$suite" "$(versions "$suite")"; done
     printf '\nSkipped tests, and why:\n'
@@ -179,7 +179,8 @@ WORK=${work:-$(mktemp -d /var/tmp/xdplab-distros.XXXXXX)}
 mkdir -p "$WORK"
 WORK=$(realpath "$WORK")
 [ -n "$work" ] || trap 'rm -rf "$WORK"' EXIT
-: >"$WORK/table"
+TABLE=$WORK/table.$$
+: >"$TABLE"
 for suite in "${SUITES[@]}"; do
     make_root "$suite" "$WORK/$suite"
     for user in "${USERS[@]}"; do
@@ -188,4 +189,4 @@ for suite in "${SUITES[@]}"; do
     done
 done
 print_table "${SUITES[@]}"
-awk -F '\t' '$5 != 0 { failed = 1 } END { exit failed }' "$WORK/table"
+awk -F '\t' '$5 != 0 { failed = 1 } END { exit failed }' "$TABLE"
