@@ -44,7 +44,10 @@ static struct constant find_in_section(struct bpf_map *map, const struct btf *bt
     const struct btf_type *section = btf__type_by_id(btf, section_id);
     const struct btf_var_secinfo *variable = btf_var_secinfos(section);
     for (int i = 0; i < btf_vlen(section); i++, variable++) {
-        const char *this_name = btf__name_by_offset(btf, btf__type_by_id(btf, variable->type)->name_off);
+        const struct btf_type *type = btf__type_by_id(btf, variable->type);
+        const char *this_name = type ? btf__name_by_offset(btf, type->name_off) : NULL;
+        if (!this_name)
+            continue; // the object is damaged, or lies
         snprintf(names + strlen(names), room - strlen(names), " %s", this_name);
         if (!strcmp(this_name, name))
             found = (struct constant){.map = map, .offset = variable->offset, .bytes = variable->size};
@@ -92,6 +95,11 @@ static void check_fits(const struct setting *setting, long long number, unsigned
 static void write_constant(const struct constant *constant, long long number) {
     size_t size;
     const void *values = bpf_map__initial_value(constant->map, &size);
+    // BTF is the object's word on itself: the section's own size counts.
+    if (!values || constant->offset > size || constant->bytes > size - constant->offset)
+        fail("rodata", EINVAL, NULL,
+             "the object's BTF has %u bytes at %u of %s, which has %zu: it is damaged", constant->bytes,
+             constant->offset, bpf_map__name(constant->map), values ? size : 0);
     char *changed = malloc(size);
     if (!changed)
         fail("rodata", ENOMEM, NULL, "no memory for the program's constants");

@@ -18,7 +18,7 @@ from typing import Any
 import pandas as pd
 
 from xdplab import figures, programs
-from xdplab.analysis.compare import compare as compare_tables
+from xdplab.analysis.compare import MARGIN
 from xdplab.analysis.findings import to_frame
 from xdplab.errors import PlanError, ResultsError
 from xdplab.labs import Lab, use_lab
@@ -31,6 +31,8 @@ from xdplab.run.progress import ending, to_go
 from xdplab.run.rundir import RunDirectory
 from xdplab.run.state import RunState, read_state
 from xdplab.studies.traffic import runs
+from xdplab.studies.traffic.comparison import Comparison as TwoRuns
+from xdplab.studies.traffic.comparison import compared
 from xdplab.studies.traffic.planned import plan_trials
 
 RESULTS = Path("results")
@@ -75,9 +77,16 @@ def open(path: str | Path) -> Run:
     return Run(RunDirectory.open(Path(path)))
 
 
-def compare(run: Run, other: Run, metric: str = "forwarded_pps") -> Comparison:
-    """Join two runs by their points; ratios are ``other`` to ``run``."""
-    return Comparison(compare_tables(run.trials, other.trials, metric), metric)
+def compare(
+    run: Run, other: Run, metric: str = "forwarded_pps", *, equal: Sequence[Run] = (), margin: float = MARGIN
+) -> Comparison:
+    """Say whether ``other`` is faster than, slower than or equivalent to ``run`` within ``margin``, or undecided.
+
+    ``equal``: two or more runs that measured the same as each other show how far equal runs lie apart. Raises
+    ResultsError.
+    """
+    same = [one.directory for one in equal]
+    return Comparison(compared(run.directory, other.directory, metric, equal=same, margin=margin))
 
 
 def _plan(name: str, chosen: Sequence[Program | str | None], given: Mapping[str, Any]) -> Plan:
@@ -259,10 +268,26 @@ class Run:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Two runs joined by their points: ratios with 95 % intervals over repetitions."""
+    """Two runs joined by their points, with the answer: what differed around them, what is to be doubted, ratios."""
 
-    table: pd.DataFrame
-    metric: str
+    found: TwoRuns
+
+    @property
+    def table(self) -> pd.DataFrame:
+        """One row per point: factors, n, geometric means, ratio with interval, verdict, detectable difference."""
+        return self.found.decision.points
+
+    @property
+    def metric(self) -> str:
+        return self.found.metric
+
+    @property
+    def verdict(self) -> str:
+        """``equivalent``, ``differs`` or ``undecided``."""
+        return self.found.decision.verdict
+
+    def __repr__(self) -> str:
+        return "\n".join(self.found.lines())
 
     def figure(self, style: str = "paper-1col") -> Any:
         """Draw the ratios. Returns matplotlib axes."""
@@ -270,4 +295,4 @@ class Comparison:
 
     def _repr_html_(self) -> str:
         shown: str = self.table.to_html(index=False, max_rows=40)
-        return shown
+        return f"<pre>{html.escape(repr(self))}</pre>{shown}"

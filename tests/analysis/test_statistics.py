@@ -10,7 +10,7 @@ import pytest
 import synthetic
 from scipy import stats
 
-from xdplab.analysis.compare import compare, ratio
+from xdplab.analysis.compare import compare
 from xdplab.analysis.fit import fit_line, fits, slope
 from xdplab.analysis.intervals import interval, median_interval, summarise
 
@@ -113,15 +113,6 @@ def test_only_points_that_show_the_dut_are_fitted() -> None:
     ((_, rows, line),) = fits(trials)
     assert set(rows["limited_by"]) == {"dut"}
     assert line.c == pytest.approx(2.4, rel=0.05)
-
-
-def test_ratio_is_welchs_on_logarithms() -> None:
-    a, b = pd.Series([9.8, 10.0, 10.3]), pd.Series([11.9, 12.4, 12.1, 12.2])
-    found = ratio(a, b)
-    theirs = stats.ttest_ind(np.log(b), np.log(a), equal_var=False).confidence_interval(0.95)
-    assert (found.low, found.high) == (pytest.approx(np.exp(theirs.low)), pytest.approx(np.exp(theirs.high)))
-    assert found.differs
-    assert ratio(a, a * 1.001).differs is False
 
 
 def test_compare_joins_by_point_and_says_what_is_without() -> None:

@@ -148,6 +148,17 @@ def test_a_device_made_anew_under_the_same_name_is_not_given_the_old_state(lab, 
     assert os.listdir(state) == []  # noqa: PTH208
 
 
+@pytest.mark.parametrize("content", ["", "{", "[]", '{"host": "dut"}'])
+def test_a_state_file_that_cannot_be_read_is_named_with_the_way_out(lab, tmp_path, content: str):
+    host, state = lab.dut.host, str(tmp_path)
+    host.run(["mkdir", "-p", state])
+    host.run(["tee", f"{state}/device-vd0.json"], stdin=content.encode())
+    for ask in (remember, restore_remembered):
+        with pytest.raises(HostError, match="the state of vd0 before a run, cannot be read") as caught:
+            ask(host, "vd0", state)
+        assert f"`rm {state}/device-vd0.json`" in str(caught.value.remedy)
+
+
 def test_what_cannot_be_restored_is_named_and_stays_remembered(lab, tmp_path, drop_object: Path):
     host, state = lab.dut.host, str(tmp_path)
     apply(lab.tg.host, "vg0", {"channels.tx": 2})

@@ -11,9 +11,11 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import dask
 import pandas as pd
 import pytest
 from distributed import Client
+from distributed.security import Security
 
 from tests.end_to_end.conftest import needs_root, xdplab
 from xdplab import labs
@@ -79,11 +81,25 @@ def test_a_lab_that_goes_down_half_way_gives_its_block_back(three: list[str], tm
 
 
 @pytest.fixture
-def cluster(three: list[str], tmp_path: Path) -> Iterator[str]:
-    """A scheduler, and a worker for each of two labs."""
-    dask, file = [sys.executable, "-m", "distributed.cli.dask_scheduler"], tmp_path / "scheduler.json"
+def cluster(three: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """A scheduler, and a worker for each of two labs, which speak TLS with keys that this user has too."""
+    keys = Security.temporary()
+    (tmp_path / "ca.pem").write_text(keys.tls_ca_file)
+    (tmp_path / "key.pem").write_text(keys.tls_client_key)
+    (tmp_path / "key.pem").chmod(0o600)
+    paths = {"ca-file": str(tmp_path / "ca.pem")}
+    for role in ("client", "worker", "scheduler"):
+        paths |= {f"{role}.cert": paths["ca-file"], f"{role}.key": str(tmp_path / "key.pem")}
+    for name, path in paths.items():
+        variable = f"DASK_DISTRIBUTED__COMM__TLS__{name.upper().replace('.', '__').replace('-', '_')}"
+        monkeypatch.setenv(variable, path)
+    monkeypatch.setenv("DASK_DISTRIBUTED__COMM__REQUIRE_ENCRYPTION", "true")
+    dask.config.refresh()
+    chief, file = [sys.executable, "-m", "distributed.cli.dask_scheduler"], tmp_path / "scheduler.json"
     local = ["--scheduler-file", str(file), "--no-dashboard"]
-    started = [subprocess.Popen([*dask, "--host", "127.0.0.1", "--port", "0", *local], stderr=subprocess.DEVNULL)]
+    started = [
+        subprocess.Popen([*chief, "--host", "tls://127.0.0.1", "--port", "0", *local], stderr=subprocess.DEVNULL)
+    ]
     try:
         until = time.monotonic() + 30
         while not file.exists() and time.monotonic() < until:
@@ -93,13 +109,15 @@ def cluster(three: list[str], tmp_path: Path) -> Iterator[str]:
             argv = [*worker, "--no-nanny", "--resources", f"{name}=1", "--local-directory", str(tmp_path)]
             started.append(subprocess.Popen(argv, stderr=subprocess.DEVNULL))
         address = str(json.loads(file.read_text())["address"])
-        with Client(address) as client:
+        with Client(address, security=Security(require_encryption=True)) as client:
             client.wait_for_workers(2, timeout=60)
         yield address
     finally:
         for process in reversed(started):
             process.kill()
             process.wait()
+        monkeypatch.undo()
+        dask.config.refresh()
 
 
 def test_a_cluster_that_runs_already_measures_and_resumes(cluster: str, three: list[str], tmp_path: Path) -> None:
@@ -113,11 +131,15 @@ def test_a_cluster_that_runs_already_measures_and_resumes(cluster: str, three: l
     (path,) = (tmp_path / "out").iterdir()
     run = RunDirectory(path)
     assert {attempt.facts["lab"] for attempt in attempts_of(run)} == set(three[:2])
-    assert shared_by(run) == (tuple(three[:2]), cluster)
+    with pytest.raises(LabError, match="its labs were reached through a Dask scheduler"):
+        shared_by(run)
 
     journal = run.journal.path.read_text().splitlines(keepends=True)
     run.journal.path.write_text("".join(line for line in journal if f'"lab":"{three[1]}"' not in line))
     assert read_state(run).owed
-    xdplab("resume", str(path), "--no-figures")
+    refused = xdplab("resume", str(path), "--no-figures", check=False)
+    assert refused.returncode == 3
+    assert f"--labs {','.join(three[:2])} --scheduler tls://" in refused.stderr
+    xdplab("resume", str(path), "--no-figures", "--labs", ",".join(three[:2]), *there)
     assert read_state(run).owed == []
     assert list(run.journal.events())[-1]["how"] == "complete"

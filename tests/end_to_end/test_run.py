@@ -307,8 +307,23 @@ def test_figures_compare_and_audit_need_no_lab(lab_name: str, tmp_path: Path) ->
     for suffix in ("svg", "pdf", "png", "csv"):
         assert (first / "figures" / f"throughput.{suffix}").stat().st_size > 0
     assert "no figure evenness: only one queue was used" in drawn
-    rows = json.loads(xdplab("compare", str(first), str(second), "--json").stdout)
-    assert len(rows) == 3
+    # Not rows alone any more: what differed around the runs and the answer come before them, and the answer ends it.
+    done = xdplab("compare", str(first), str(second), "--json", check=False)
+    found = json.loads(done.stdout)
+    assert len(found["points"]) == 3
+    assert done.returncode == {"equivalent": 0, "differs": 1, "undecided": 2}[found["verdict"]]
+    assert found["environment"] == []
+    manifest = json.loads((second / "manifest.json").read_text())
+    for session in manifest["sessions"]:
+        session["state"]["dut"]["kernel"] = {"value": "9.9.9"}
+    (second / "manifest.json").write_text(json.dumps(manifest))
+    told = xdplab("compare", str(first), str(second), check=False).stdout.splitlines()
+    assert told[0] == "Not the same around the runs:"
+    assert told[1].startswith("  dut kernel: ")
+    assert told[1].endswith("9.9.9")
+    assert any(line.startswith("Answer: ") for line in told)
+    alone = xdplab("compare", str(first), str(second), "--equal", str(first), check=False)
+    assert "one equal run has no spread" in alone.stderr
     json.loads(xdplab("audit", str(first), "--json").stdout)
     state = json.loads(xdplab("status", str(first), "--json").stdout)[0]
     assert (state["trials"], state["measured"], state["owed"], state["state"]) == (6, 6, 0, "complete")

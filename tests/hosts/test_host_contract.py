@@ -153,3 +153,54 @@ def test_a_file_that_cannot_be_read_or_written_is_named(host: Host) -> None:
 def test_a_command_costs_milliseconds(host: Host) -> None:
     samples = sorted(host.run(["true"]).duration_s for _ in range(20))
     assert samples[10] < 0.05, f"median {samples[10] * 1e3:.1f} ms"
+
+
+def test_a_file_is_whole_or_not_there_on_a_full_disk(ssh_lab: Lab) -> None:
+    """Pipelined writes would drop the error: the file would be there, empty, and its writer none the wiser."""
+    host = ssh_lab.dut
+    host.run(["sh", "-c", "mkdir /tmp/small && mount -t tmpfs -o size=64k small /tmp/small"])
+    try:
+        host.put(b"old", "/tmp/small/state")
+        for size in (100_000, 5_000_000):
+            for name in ("state", "new"):
+                with pytest.raises(HostError, match=rf"cannot write /tmp/small/{name}: .*No space left on device"):
+                    host.put(b"x" * size, f"/tmp/small/{name}")
+        assert host.get("/tmp/small/state") == b"old"
+        assert host.run(["ls", "-A", "/tmp/small"]).text == "state\n"
+        host.run(["sh", "-c", "head -c 1000000 /dev/zero >/tmp/small/fill"], check=False)
+        with pytest.raises(HostError, match="No space left on device"):
+            host.put(b'{"a": 1}' * 500, "/tmp/small/state")
+        assert host.get("/tmp/small/state") == b"old"
+    finally:
+        host.run(["sh", "-c", "umount /tmp/small && rmdir /tmp/small"])
+
+
+def test_paths_of_each_kind_are_written(host: Host, tmp_path: Path) -> None:
+    for place in (f"{tmp_path}/with space/-n", f"{tmp_path}/deep/er", "/tmp/xdplab-written"):
+        host.put(b"x", place, mode=0o600)
+        assert host.get(place) == b"x"
+        assert host.run(["stat", "-c", "%a", place]).text == "600\n"
+        host.run(["rm", place])
+
+
+def test_a_host_that_takes_nothing_more_ends_a_transfer(ssh_lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ssh, "FILE_S", 1.0)
+    monkeypatch.setattr(ssh, "MOST_BYTES", 0)
+    host = ssh.SshHost("dut", ssh_lab.dut._address)  # type: ignore[attr-defined]
+    sleeper = host.start(["sleep", "600"], deadline_s=900)
+    above = (
+        "p=$$; until grep -q ^sshd /proc/$p/comm; do p=$(awk '$1==\"PPid:\"{print $2}' /proc/$p/status); done; echo $p"
+    )
+    sshd = host.run(["sh", "-c", above]).text.strip()
+    ssh_lab.dut.run(["kill", "-s", "STOP", sshd])
+    try:
+        for transfer in (lambda: host.get("/etc/hostname"), lambda: host.put(b"x" * 5_000_000, "/tmp/x")):
+            began = time.monotonic()
+            with pytest.raises(HostError):
+                transfer()
+            assert time.monotonic() - began < 40
+        with pytest.raises(HostError, match="has not read its input for 1 s"):
+            sleeper.send(b"x" * 8_000_000, within_s=1.0)
+    finally:
+        ssh_lab.dut.run(["kill", "-s", "KILL", sshd])
+        host.close()

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import http.client
 from collections.abc import Sequence
 from pathlib import Path
 
+import psutil
 import pytest
 from rich.console import Console
 
-from xdplab.errors import HostLostError
+from xdplab.errors import HostLostError, LabError
 from xdplab.plan import Trial, parse_plan, points_of, schedule
 from xdplab.run.fleet import NOTHING, Part, pack, run_on_fleet, unpack
+from xdplab.run.fleet_dask import connected
 from xdplab.run.progress import PlainObserver
 from xdplab.run.rundir import RunDirectory
 from xdplab.run.state import Attempt, RunState, attempts_of, read_state
@@ -119,3 +122,52 @@ def test_a_tar_that_leads_out_of_its_folder_is_refused(tmp_path: Path) -> None:
         archive.addfile(info)
     with pytest.raises(tarfile.OutsideDestinationError):
         unpack(path.read_bytes(), tmp_path / "inside")
+
+
+def test_our_own_workers_listen_on_this_machine_only_and_show_no_page() -> None:
+    with connected(["a"], None):
+        family = [psutil.Process(), *psutil.Process().children(recursive=True)]
+        places = {c.laddr for p in family for c in p.net_connections("inet") if c.status == psutil.CONN_LISTEN}
+    assert places
+    assert {place.ip for place in places} == {"127.0.0.1"}
+
+
+def pages_of(port: int) -> list[int]:
+    """Return what a port answers to whoever asks it for Dask's pages."""
+    codes = []
+    for page in (
+        "",
+        "info/main/workers.html",
+        "health",
+        "metrics",
+        "json/counts.json",
+        "info/logs.html",
+    ):
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
+        try:
+            connection.request("GET", f"/{page}")
+            codes.append(connection.getresponse().status)
+        except (http.client.HTTPException, OSError):
+            codes.append(0)  # it speaks TLS, and closes
+        finally:
+            connection.close()
+    return codes
+
+
+def test_no_local_user_reads_their_pages() -> None:
+    with connected(["a"], None):
+        family = [psutil.Process(), *psutil.Process().children(recursive=True)]
+        ports = {c.laddr.port for p in family for c in p.net_connections("inet") if c.status == psutil.CONN_LISTEN}
+        answers = {port: pages_of(port) for port in ports}
+    assert {code for codes in answers.values() for code in codes} <= {0, 404}, answers
+
+
+@pytest.mark.parametrize("address", ["tcp://127.0.0.1:8786", "127.0.0.1:8786", "ws://x:1"])
+def test_a_scheduler_is_spoken_to_by_tls_only(address: str) -> None:
+    with pytest.raises(LabError, match="only tls:// is spoken with a scheduler"), connected(["a"], address):
+        pass
+
+
+def test_without_keys_no_scheduler_is_spoken_to() -> None:
+    with pytest.raises(LabError, match="this user has no TLS keys for Dask"), connected(["a"], "tls://127.0.0.1:1"):
+        pass

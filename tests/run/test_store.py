@@ -227,3 +227,21 @@ def test_every_metric_is_described_once() -> None:
         for suffix, unit in (("_ns", "ns"), ("_ms", "ms"), ("_pps", "1/s"), ("_bytes", "B"), ("_s", "s")):
             if metric.name.endswith(suffix):
                 assert metric.unit == unit, metric.name
+
+
+def test_a_run_with_links_is_not_written(tmp_path: Path) -> None:
+    """The raw files of a stranger's run could lead anywhere: what lies there would be removed."""
+    victim = tmp_path / "victim" / "1"
+    victim.mkdir(parents=True)
+    (victim / "precious").write_text("x")
+    run = RunDirectory.create(tmp_path, "foreign", run_id="r", plan_yaml="")
+    (run.path / "raw").mkdir(exist_ok=True)
+    (run.path / "raw" / "t").symlink_to(tmp_path / "victim")
+    with pytest.raises(ResultsError, match="is a symbolic link"), run.writer():
+        pass
+    with pytest.raises(ResultsError, match="leads out of the run"), run.attempt("t", 1):
+        pass
+    for trial in ("..", "../../victim", "a/b"):
+        with pytest.raises(ResultsError, match="leads out of the run"), run.attempt(trial, 1):
+            pass
+    assert (victim / "precious").read_text() == "x"

@@ -1,71 +1,287 @@
-"""Two runs, point by point: is b faster than a, and by how much at least."""
+"""Two runs: is the second faster, slower or the same, by point and over all of them, and could the runs have shown it?
+
+Runs differ as wholes: equal ones lay 1.5 to 3.8 % apart on one machine, whatever the number of their repetitions. So a
+run is a random effect (Kalibera and Jones 2013, levels of repetition): the variance of a difference has the spread of
+runs as its floor, taken from equal runs where they are given, else assumed. Each point is a hypothesis, and so are
+all of them together: Holm (1979) keeps the false alarms of the family. Equivalence is two one-sided tests (Schuirmann
+1987).
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import exp, nan
+from math import ceil, exp, log, nan, sqrt
+from typing import Literal
 
 import numpy as np
 import pandas as pd
+from scipy.special import stdtr
 
 from xdplab.analysis.intervals import CONFIDENCE, t_quantile
 from xdplab.analysis.series import PROGRAM, SETTING, valid
+from xdplab.run.metrics import BY_NAME
+
+Verdict = Literal["faster", "slower", "higher", "lower", "equivalent", "undecided"]
+Logs = Mapping[str, pd.Series]
+"""The logarithms of each point, by repetition."""
+
+MARGIN = 0.02
+"""Ratios from 1/(1 + margin) to 1 + margin are the same for whoever asks."""
+ALPHA, POWER = 1 - CONFIDENCE, 0.8
+ASSUMED_SPREAD = 0.04
+"""Relative SD of equal runs where none are given: the most that ten equal runs of a netns lab showed was 3.8 %."""
 
 POINT = (*SETTING, *PROGRAM, "accesses", "dut_cpus")
-COLUMNS = ("n_a", "n_b", "mean_a", "mean_b", "ratio", "low", "high", "differs", "reason")
+FOUND = (
+    "n_a", "n_b", "mean_a", "mean_b", "ratio", "low", "high", "verdict", "differs", "p_differs", "p_equivalent",
+    "detectable", "needed", "reason",
+)  # fmt: skip
+DTYPES = dict.fromkeys(("n_a", "n_b", "needed"), "Int64") | dict.fromkeys(("verdict", "reason"), "string")
+DTYPES |= {"differs": "boolean"}
 
 
 @dataclass(frozen=True)
-class Ratio:
-    """``ratio`` is b over a of the geometric means.
+class Difference:
+    """b less a in logarithms, its standard error with degrees of freedom, and what of its variance is the runs' own.
 
-    The interval is NaN where a side has one repetition, or only copies of one value: copies are no repetitions.
+    ``within`` is the variance of a single repetition, from both runs.
     """
 
-    n_a: int
-    n_b: int
-    mean_a: float
-    mean_b: float
-    ratio: float
-    low: float
-    high: float
+    log_ratio: float
+    se: float
+    freedom: float
+    between: float
+    within: float
+
+    def p_differs(self) -> float:
+        """Return the two-sided p of a ratio of 1."""
+        return 2 * float(stdtr(self.freedom, -abs(self.log_ratio) / self.se))
+
+    def p_equivalent(self, margin: float) -> float:
+        """Return the greater p of the two one-sided tests against the margin."""
+        inside = log1p_of(margin) - abs(self.log_ratio)
+        return float(stdtr(self.freedom, -inside / self.se))
+
+    def interval(self) -> tuple[float, float]:
+        """Return the 95 % interval of the ratio, of this point alone."""
+        half = t_quantile(0.5 + CONFIDENCE / 2, self.freedom) * self.se
+        return exp(self.log_ratio - half), exp(self.log_ratio + half)
+
+    def detectable(self, family: int) -> float:
+        """Return the share by which the runs must differ to be told apart with 80 %, in a family of so many."""
+        reach = t_quantile(1 - ALPHA / 2 / family, self.freedom) + t_quantile(POWER, self.freedom)
+        return exp(reach * self.se) - 1
+
+    def needed(self, family: int, margin: float) -> int | None:
+        """Return the repetitions per run that show equal runs as equivalent with 80 %; None where none are enough."""
+        reach = t_quantile(1 - ALPHA / family, self.freedom) + t_quantile((1 + POWER) / 2, self.freedom)
+        spare = (log1p_of(margin) / reach) ** 2 - self.between
+        return max(2, ceil(2 * self.within / spare)) if spare > 0 else None
+
+
+def log1p_of(margin: float) -> float:
+    """Return the margin on the logarithmic scale, where it is the same both ways."""
+    return log(1 + margin)
+
+
+@dataclass(frozen=True)
+class Spread:
+    """How far equal runs lie apart: assumed, or from ``runs``, with one degree of freedom less than there are."""
+
+    runs: tuple[Logs, ...] = ()
 
     @property
-    def differs(self) -> bool | None:
-        """True where the interval leaves out 1; None where there is no interval."""
-        return None if np.isnan(self.low) else not self.low <= 1 <= self.high
+    def words(self) -> str:
+        if not self.runs:
+            return (
+                f"the spread of equal runs is assumed to be {ASSUMED_SPREAD:.0%}, the most that equal runs of a netns "
+                "lab showed; it was not measured here"
+            )
+        return f"the spread of runs comes from {len(self.runs)} equal runs"
+
+    def difference(self, a: Logs, b: Logs, points: Sequence[str]) -> Difference:
+        """Return b less a over ``points`` with equal weights. Every point has two repetitions or more on both sides."""
+        shift = float(np.mean([b[p].mean() - a[p].mean() for p in points]))
+        own = [_spread_within(side, points) for side in (a, b)]
+        if not self.runs:
+            return _assumed(shift, own)
+        means = np.array([np.mean([run[p].mean() for p in points]) for run in self.runs])
+        return _calibrated(shift, own, float(means.var(ddof=1)), [_spread_within(run, points) for run in self.runs])
 
 
-def ratio(a: pd.Series, b: pd.Series, confidence: float = CONFIDENCE) -> Ratio:
-    """Return b/a of positive values with its interval: Welch's t (1947) on the logarithms of the repetitions."""
-    log_a, log_b = np.log(a.to_numpy(dtype=float)), np.log(b.to_numpy(dtype=float))
-    n_a, n_b, shift = len(log_a), len(log_b), float(log_b.mean() - log_a.mean())
-    means = float(np.exp(log_a.mean())), float(np.exp(log_b.mean()))
-    if min(n_a, n_b) < 2:
-        return Ratio(n_a, n_b, *means, exp(shift), nan, nan)
-    parts = log_a.var(ddof=1) / n_a, log_b.var(ddof=1) / n_b
-    variance = sum(parts)
-    if min(parts) == 0:
-        return Ratio(n_a, n_b, *means, exp(shift), nan, nan)
-    freedom = variance**2 / (parts[0] ** 2 / (n_a - 1) + parts[1] ** 2 / (n_b - 1))
-    half = t_quantile(0.5 + confidence / 2, freedom) * variance**0.5
-    return Ratio(n_a, n_b, *means, exp(shift), exp(shift - half), exp(shift + half))
+@dataclass(frozen=True)
+class Within:
+    """The variance of one repetition of a run, averaged over points, and how many there were."""
+
+    variance: float
+    n: int
+
+
+def _spread_within(side: Logs, points: Sequence[str]) -> Within:
+    """A slow repetition is slow at all points, so whole repetitions are the observations, not their points."""
+    if len(points) == 1:
+        return Within(float(side[points[0]].var(ddof=1)), len(side[points[0]]))
+    apart = pd.DataFrame({point: side[point] - side[point].mean() for point in points}).mean(axis=1)
+    return Within(float((apart**2).sum()) / (len(apart) - 1), len(apart))
+
+
+def _assumed(shift: float, own: Sequence[Within]) -> Difference:
+    """Welch and Satterthwaite: the runs' variance is taken as known, that of the repetitions is estimated."""
+    between = 2 * ASSUMED_SPREAD**2
+    parts = [one.variance / one.n for one in own]
+    variance = between + sum(parts)
+    freedom = variance**2 / sum(part**2 / (one.n - 1) for part, one in zip(parts, own, strict=True))
+    return Difference(shift, sqrt(variance), freedom, between, sum(one.variance for one in own) / 2)
+
+
+def _calibrated(shift: float, own: Sequence[Within], means: float, equal: Sequence[Within]) -> Difference:
+    """The means of equal runs spread by ``means``; where they had other repetitions, by what these add or take."""
+    every = [*own, *equal]
+    within = sum(one.variance * (one.n - 1) for one in every) / sum(one.n - 1 for one in every)
+    theirs = within * sum(1 / one.n for one in equal) / len(equal)
+    ours = within * sum(1 / one.n for one in own)
+    variance = (
+        2 * means if {one.n for one in own} == {one.n for one in equal} else max(2 * (means - theirs) + ours, ours)
+    )
+    return Difference(shift, sqrt(variance), len(equal) - 1, 2 * max(means - theirs, 0), within)
+
+
+@dataclass(frozen=True)
+class Decision:
+    """The answer: ``points`` one row each, ``joint`` over all that both runs have; ``spread`` names the floor."""
+
+    points: pd.DataFrame
+    joint: dict[str, object] | None
+    spread: str
+    margin: float
+
+    @property
+    def verdict(self) -> Literal["equivalent", "differs", "undecided"]:
+        """A point that differs decides; else all points together do."""
+        told = [str(self.joint["verdict"])] if self.joint else []
+        if any(word not in ("equivalent", "undecided") for word in [*told, *self.points["verdict"].dropna()]):
+            return "differs"
+        return "equivalent" if told == ["equivalent"] else "undecided"
+
+
+def decide(
+    a: pd.DataFrame,
+    b: pd.DataFrame,
+    value: str = "forwarded_pps",
+    *,
+    equal: Sequence[pd.DataFrame] = (),
+    margin: float = MARGIN,
+) -> Decision:
+    """Compare ``b`` to ``a`` by valid trials of ``value``. ``equal``: runs that measured the same as each other.
+
+    Where a point has no ratio, ``reason`` says why.
+    """
+    (first, why_first), (second, why_second) = _logs(a, value), _logs(b, value)
+    sides, reasons = (first, second), (why_first, why_second)
+    spread = Spread(tuple(_logs(trials, value)[0] for trials in equal))
+    both = _points(a, b)
+    names = [str(point) for point in both["point_id"]]
+    differences: dict[str, Difference] = {}
+    told: dict[str, str] = {}
+    for point in names:
+        problem = _problem(point, sides, reasons, spread.runs)
+        if problem is None:
+            differences[point] = spread.difference(first, second, [point])
+        else:
+            told[point] = problem
+    whole = spread.difference(first, second, list(differences)) if len(differences) > 1 else None
+    family = [*differences.values(), *([whole] if whole else [])]
+    answers = _answers(family, value, margin)
+    found = dict(zip(differences, answers, strict=False))
+    rows = [_means(sides, point) | found.get(point, {"reason": told.get(point)}) for point in names]
+    table = both[["point_id", *POINT]].reset_index(drop=True)
+    table = pd.concat([table, pd.DataFrame(rows, columns=list(FOUND))], axis=1)
+    joint = None if whole is None else answers[-1] | {"points": len(differences)}
+    return Decision(table.astype(DTYPES), joint, spread.words, margin)
 
 
 def compare(a: pd.DataFrame, b: pd.DataFrame, value: str = "forwarded_pps") -> pd.DataFrame:
-    """Return one row a point of either run: its factors, n, geometric means, ratio b/a with 95 % interval.
+    """Return the points of `decide`: their factors, n, geometric means, ratio b/a with 95 % interval, verdict."""
+    return decide(a, b, value).points
 
-    Only valid trials with a positive ``value`` count; where there is no ratio it is null and ``reason`` says why.
-    """
-    sides = [_values(trials, value) for trials in (a, b)]
-    both = _points(a, b)
-    rows = []
-    for point in both.itertuples(index=False):
-        factors = {name: getattr(point, name) for name in ("point_id", *POINT)}
-        rows.append(factors | _row(*(side.get(str(point.point_id)) for side in sides)))
-    table = pd.DataFrame(rows, columns=["point_id", *POINT, *COLUMNS])
-    dtypes = {name: both[name].dtype for name in ("point_id", *POINT)}
-    return table.astype(dtypes | {"n_a": "Int64", "n_b": "Int64", "differs": "boolean", "reason": "string"})
+
+def _answers(family: Sequence[Difference], value: str, margin: float) -> list[dict[str, object]]:
+    differs = holm([one.p_differs() for one in family])
+    same = holm([one.p_equivalent(margin) for one in family])
+    rows: list[dict[str, object]] = []
+    for one, apart, equal in zip(family, differs, same, strict=True):
+        low, high = one.interval()
+        rows.append(
+            {
+                "ratio": exp(one.log_ratio), "low": low, "high": high, "differs": apart <= ALPHA,
+                "verdict": _verdict(one, apart, equal, value), "p_differs": apart, "p_equivalent": equal,
+                "detectable": one.detectable(len(family)), "needed": one.needed(len(family), margin), "reason": None,
+            }
+        )  # fmt: skip
+    return rows
+
+
+def _verdict(one: Difference, apart: float, equal: float, value: str) -> Verdict:
+    """A difference inside the margin is none for whoever asked; ``differs`` still says that it was seen."""
+    if equal <= ALPHA:
+        return "equivalent"
+    if apart > ALPHA:
+        return "undecided"
+    kind = BY_NAME[value].kind if value in BY_NAME else None
+    more = one.log_ratio > 0
+    if kind == "rate":
+        return "faster" if more else "slower"
+    if kind == "time":
+        return "slower" if more else "faster"
+    return "higher" if more else "lower"
+
+
+def holm(p: Sequence[float]) -> list[float]:
+    """Return p adjusted for the family: Holm (1979), step down."""
+    order = np.argsort(p)
+    steps = np.array([p[place] * (len(p) - rank) for rank, place in enumerate(order)])
+    adjusted = np.empty(len(p))
+    adjusted[order] = np.minimum(np.maximum.accumulate(steps), 1) if len(p) else steps
+    return [float(value) for value in adjusted]
+
+
+def _logs(trials: pd.DataFrame, value: str) -> tuple[dict[str, pd.Series], dict[str, str]]:
+    """Return each point's logarithms, or why it has none."""
+    believed = valid(trials)
+    known = believed[believed[value].notna()]
+    logs: dict[str, pd.Series] = {}
+    reasons: dict[str, str] = {}
+    for point, group in known.groupby("point_id"):
+        values = group[value].to_numpy(dtype=float)
+        if (values <= 0).any():
+            reasons[str(point)] = f"{value} at or below 0 has no ratio: it is not resolved"
+        else:
+            logs[str(point)] = pd.Series(np.log(values)).groupby(group["repetition"].to_numpy()).mean()
+    return logs, reasons
+
+
+def _problem(
+    point: str, sides: Sequence[Logs], reasons: Sequence[Mapping[str, str]], equal: Sequence[Logs]
+) -> str | None:
+    for side, why, name in zip(sides, reasons, ("first", "second"), strict=True):
+        if point not in side:
+            return why.get(point, f"no valid trial in the {name} run")
+    if min(len(side[point]) for side in sides) < 2:
+        return "one repetition has no interval"
+    if min(np.ptp(side[point]) for side in sides) == 0:
+        return "copies of one value have no interval"
+    if any(point not in run or len(run[point]) < 2 for run in equal):
+        return "not every equal run has two repetitions of it"
+    return None
+
+
+def _means(sides: Sequence[Logs], point: str) -> dict[str, object]:
+    """What is known without an interval: repetitions, geometric means and their ratio."""
+    logs = [side.get(point) for side in sides]
+    means = [nan if x is None else float(x.mean()) for x in logs]
+    counts = {f"n_{name}": 0 if x is None else len(x) for name, x in zip("ab", logs, strict=True)}
+    return counts | {"mean_a": exp(means[0]), "mean_b": exp(means[1]), "ratio": exp(means[1] - means[0])}
 
 
 def _points(a: pd.DataFrame, b: pd.DataFrame) -> pd.DataFrame:
@@ -78,21 +294,29 @@ def _points(a: pd.DataFrame, b: pd.DataFrame) -> pd.DataFrame:
     return first
 
 
-def _values(trials: pd.DataFrame, value: str) -> dict[str, pd.Series]:
-    believed = valid(trials)
-    positive = believed[believed[value].gt(0).fillna(False).astype(bool)]
-    return {str(point): group[value].astype(float) for point, group in positive.groupby("point_id")}
+@dataclass(frozen=True)
+class Drift:
+    """How much later trials of a run differ from earlier ones, over the whole run: ``share``, and its p."""
+
+    share: float
+    p: float
 
 
-def _row(a: pd.Series | None, b: pd.Series | None) -> dict[str, object]:
-    if a is None or b is None:
-        missing = "either run" if a is None and b is None else ("the first run" if a is None else "the second run")
-        return {
-            "n_a": 0 if a is None else len(a),
-            "n_b": 0 if b is None else len(b),
-            "reason": f"no valid trial in {missing}",
-        }
-    found = ratio(a, b)
-    why = "one repetition has" if min(found.n_a, found.n_b) < 2 else "copies of one value have"
-    reason = None if found.differs is not None else f"{why} no interval"
-    return vars(found) | {"differs": found.differs, "reason": reason}
+def drift(trials: pd.DataFrame, value: str = "forwarded_pps") -> Drift | None:
+    """Return the trend of the logarithm over the order of the trials, points taken out; None without repetitions.
+
+    Least squares within points: the plan's order is drawn anew in each repetition, so that a drift falls on all alike.
+    """
+    rows = valid(trials)
+    rows = rows[rows[value].gt(0).fillna(False).astype(bool) & rows["order"].notna()]
+    point, order = rows["point_id"], rows["order"].astype(float)
+    logs = pd.Series(np.log(rows[value].to_numpy(dtype=float)), index=rows.index)
+    y = logs - logs.groupby(point).transform("mean")
+    x = order - order.groupby(point).transform("mean")
+    freedom, spread = len(rows) - point.nunique() - 1, float((x**2).sum())
+    if freedom < 1 or not spread:
+        return None
+    trend = float((x * y).sum()) / spread
+    error = sqrt(float(((y - trend * x) ** 2).sum()) / freedom / spread)
+    p = 2 * float(stdtr(freedom, -abs(trend) / error)) if error else nan
+    return Drift(exp(trend * float(np.ptp(order))) - 1, p)

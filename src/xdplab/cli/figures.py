@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import click
 
-from xdplab.analysis.compare import compare as compare_runs
+from xdplab.analysis.compare import MARGIN, POINT
 from xdplab.cli.common import console, show
 from xdplab.cli.conduct import draw as draw_study
 from xdplab.figures import CATALOGUE, STYLES
 from xdplab.run.rundir import RunDirectory
 from xdplab.studies.catalogue import kind_of
 from xdplab.studies.traffic import runs
+from xdplab.studies.traffic.comparison import Comparison, compared
 from xdplab.studies.traffic.explain import explain
 
 RUN = click.argument("directory", metavar="RUN", type=click.Path(path_type=Path))
@@ -68,12 +70,44 @@ def figures(
 @RUN
 @click.argument("other", type=click.Path(path_type=Path))
 @click.option("--metric", default="forwarded_pps", show_default=True, help="Column to compare.")
+@click.option(
+    "--margin",
+    default=MARGIN,
+    show_default=True,
+    type=click.FloatRange(0, 1, min_open=True),
+    help="Share within which two runs are the same.",
+)
+@click.option(
+    "--equal",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    metavar="RUN",
+    help="Give it twice or more: runs that measured the same as each other show how far equal runs lie apart.",
+)
 @click.option("--json", "as_json", is_flag=True, help="For a script.")
-def compare(directory: Path, other: Path, metric: str, as_json: bool) -> None:
-    """Ratio of OTHER to RUN, point by point, with its 95 % interval over repetitions."""
-    old, new = (runs.settled_trials(RunDirectory.open(path)) for path in (directory, other))
-    joined = compare_runs(old, new, metric)
-    show(json.loads(joined.to_json(orient="records")), as_json=as_json)
+def compare(directory: Path, other: Path, metric: str, margin: float, equal: tuple[Path, ...], as_json: bool) -> None:
+    """Did it change? OTHER over RUN, by point and over all: faster, slower, equivalent or undecided.
+
+    Ends with exit code 0 (equivalent), 1 (differs) or 2 (undecided).
+    """
+    old, new, *same = (RunDirectory.open(path) for path in (directory, other, *equal))
+    found = compared(old, new, metric, equal=same, margin=margin)
+    if as_json:
+        click.echo(json.dumps(found.to_json(), indent=1, default=str))
+    else:
+        _show_comparison(found)
+    sys.exit(found.exit_code)
+
+
+def _show_comparison(found: Comparison) -> None:
+    for line in found.lines():
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
+    points = found.decision.points
+    told = [name for name in points if name in TOLD or (name in POINT and points[name].nunique() > 1)]
+    show(json.loads(points[told].to_json(orient="records")), as_json=False)
+
+
+TOLD = ("n_a", "n_b", "ratio", "low", "high", "verdict", "detectable", "needed", "reason")
 
 
 @click.command()

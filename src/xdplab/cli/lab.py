@@ -84,7 +84,7 @@ def run(name: str | None, deadline_s: float, for_user: str | None, host: str, co
     chosen = labs.open_lab(_chosen(name), for_user=for_user)
     with contextlib.closing(chosen):
         process = chosen.host(host).start(command, deadline_s=deadline_s)
-        threading.Thread(target=_forward_stdin, args=(process,), daemon=True).start()
+        threading.Thread(target=_forward_stdin, args=(process, deadline_s), daemon=True).start()
         try:
             result = process.pass_through(_binary(sys.stdout), _binary(sys.stderr))
         except KeyboardInterrupt:
@@ -122,9 +122,9 @@ def _binary(stream: Any) -> BinaryIO:
     return binary
 
 
-def _forward_stdin(process: Process) -> None:
+def _forward_stdin(process: Process, deadline_s: float) -> None:
     # os.read: a thread that waits in sys.stdin would hold its lock when the interpreter ends.
     with contextlib.suppress(OSError, HostError):  # no standard input, or the command reads no more
         while data := os.read(0, 1 << 16):
-            process.send(data)
+            process.send(data, within_s=deadline_s)
     process.close_stdin()

@@ -13,7 +13,8 @@ from xdplab.cli.common import console, parse_only, show
 from xdplab.cli.conduct import go_on
 from xdplab.errors import LabError
 from xdplab.labs import Lab
-from xdplab.plan import load_plan
+from xdplab.own import require_own
+from xdplab.plan import Block, Plan, load_plan
 from xdplab.resources import shipped
 from xdplab.run.progress import Observer, ending, observer_for
 from xdplab.run.rundir import RunDirectory
@@ -28,6 +29,19 @@ if TYPE_CHECKING:
 LABS = click.option("--labs", metavar="A,B,…", help="Share the blocks among equal labs, all at once.")
 SCHEDULER = click.option("--scheduler", metavar="ADDRESS", help="With --labs: a Dask scheduler that has workers there.")
 PLAN_OR_NAME = click.argument("plan", metavar="PLAN", default="quick")
+
+
+def own_plan(path: Path) -> Plan:
+    """Read a plan to be measured. Raises PlanError, StrangersFileError where it names commands and is not one's own."""
+    plan = load_plan(path)
+    commands = [metric.name for metric in plan.metrics] + ["setup" for block in plan.blocks if _has_setup(block)]
+    if commands:
+        require_own(path, f"commands that run as root on the DUT ({', '.join(dict.fromkeys(commands))})")
+    return plan
+
+
+def _has_setup(block: Block) -> bool:
+    return any(program.setup for program in block.points.program or [])
 
 
 def find_plan(name: str) -> Path:
@@ -61,7 +75,7 @@ def run(
     scheduler: str | None,
 ) -> int:
     """Measure PLAN: a file, or one of quick (the default), smoke, thesis."""
-    chosen = load_plan(find_plan(plan))
+    chosen = own_plan(find_plan(plan))
     if name is not None:
         chosen = chosen.model_copy(update={"name": name})
     wanted, old = parse_only(only), RunDirectory.open(extend) if extend else None
@@ -86,6 +100,8 @@ def resume(lab_name: str | None, directory: Path, draw: bool, labs: str | None, 
     It goes on in the lab, or the labs, where it was; --lab or --labs choose others. A study's places are its plan's.
     """
     run_directory = RunDirectory.open(directory)
+    for part in (directory, run_directory.journal.path, directory / "plan.yaml"):
+        require_own(part, "commands, programs and labs that are used")
     if kind := kind_of(run_directory):
         return go_on(kind.open(directory))
     if not read_state(run_directory).owed:
@@ -95,7 +111,7 @@ def resume(lab_name: str | None, directory: Path, draw: bool, labs: str | None, 
         return 0
     several = _several(labs, scheduler)
     if not several and lab_name is None:
-        several, scheduler = runs.shared_by(run_directory)
+        several = runs.shared_by(run_directory)
     if several:
         with _joined(several, scheduler) as joined:
             return _measure(run_directory, joined.execute, draw)

@@ -10,10 +10,10 @@ from typing import Any
 import click
 
 from xdplab.cli.common import console, parse_only, show
-from xdplab.cli.run import PLAN_OR_NAME, find_plan
+from xdplab.cli.run import PLAN_OR_NAME, find_plan, own_plan
 from xdplab.errors import ResultsError
 from xdplab.labs import Lab
-from xdplab.plan import Plan, load_plan
+from xdplab.plan import Plan
 from xdplab.run.engine import run_trials
 from xdplab.run.progress import observer_for
 from xdplab.run.rundir import RunDirectory
@@ -59,7 +59,7 @@ def search(
         with runs.lab_for(lab_name or runs.lab_of(run)) as lab:
             return _search(run, lab, as_json)
     chosen = profile(name) if latency else replace(profile(name), latency_repeats=0)
-    wanted = as_searched(load_plan(find_plan(plan)), chosen)
+    wanted = as_searched(own_plan(find_plan(plan)), chosen)
     with runs.lab_for(lab_name or wanted.lab) as lab:
         run = runs.start(wanted, lab, out, only=parse_only(only))
         run.write_json(ASKED, {"profile": asdict(chosen), "share": share})

@@ -137,7 +137,14 @@ def _kept(host: Host, interface: str, state_dir: str) -> Snapshot | None:
     found = host.run(["cat", _path(interface, state_dir)], check=False)
     if not found.ok:
         return None
-    kept = Snapshot.from_json(json.loads(found.text))
+    try:
+        kept = Snapshot.from_json(json.loads(found.text))
+    except (ValueError, TypeError) as error:
+        path = _path(interface, state_dir)
+        raise HostError(
+            f"{host.name}: {path}, the state of {interface} before a run, cannot be read: {error}",
+            remedy=f"set {interface} as it should be (a reboot does), then remove the file there: `rm {path}`",
+        ) from None
     return kept if kept.identity == _identity(host, interface, missing_ok=True) else None
 
 

@@ -57,8 +57,8 @@ class Process(Protocol):
     def read_line(self, timeout_s: float) -> str | None:
         """Return its next line of standard output, or None at its end. Raises HostError after ``timeout_s``."""
 
-    def send(self, data: bytes) -> None:
-        """Send bytes to its standard input."""
+    def send(self, data: bytes, *, within_s: float = 30.0) -> None:
+        """Send bytes to its standard input. Raises HostError where it has not taken them all after ``within_s``."""
 
     def close_stdin(self) -> None: ...
 

@@ -90,8 +90,11 @@ class LocalHost:
             try:
                 with os.fdopen(handle, "wb") as file:
                     file.write(content)
+                    file.flush()
+                    os.fsync(file.fileno())
                 Path(temporary).chmod(mode)
                 Path(temporary).replace(target)
+                _sync_folder(target.parent)
             except OSError:
                 Path(temporary).unlink(missing_ok=True)
                 raise
@@ -106,3 +109,12 @@ class LocalHost:
 
     def close(self) -> None:
         """Nothing is held open."""
+
+
+def _sync_folder(folder: Path) -> None:
+    """Have the disk keep the names in a folder too."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -20,6 +20,9 @@ KILL_AFTER_S = 1.0
 GUARD_S = KILL_AFTER_S + 1.0
 """Seconds after the deadline at which the controller no longer trusts ``timeout`` on the host."""
 
+SEND_S = 30.0
+"""Seconds in which a command must take what it is sent."""
+
 TIMEOUT_CODES = frozenset({124, 137, 143, -1})
 """What ``timeout`` exits with once it had to act (-1: SSH says 'by a signal', not which)."""
 
@@ -127,11 +130,23 @@ class StreamedProcess(ABC):
     def write_line(self, line: str) -> None:
         self.send(line.encode() + b"\n")
 
-    def send(self, data: bytes) -> None:
-        try:
-            self._write(data)
-        except (OSError, ValueError) as error:
-            raise self._broken("no longer reads its input") from error
+    def send(self, data: bytes, *, within_s: float = SEND_S) -> None:
+        """Raises HostError where it does not take all of ``data`` in time, or reads no more."""
+        failed: list[Exception] = []
+
+        def write() -> None:
+            try:
+                self._write(data)
+            except (OSError, ValueError, EOFError) as error:
+                failed.append(error)
+
+        writing = threading.Thread(target=write, daemon=True)  # neither a pipe nor SSH's window has a deadline
+        writing.start()
+        writing.join(within_s)
+        if writing.is_alive():
+            raise self._broken(f"has not read its input for {within_s:g} s")
+        if failed:
+            raise self._broken("no longer reads its input") from failed[0]
 
     def feed(self, data: bytes) -> None:
         """Write ``data`` and close standard input, beside the draining of the output."""

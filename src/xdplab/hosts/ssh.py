@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import io
 import logging
 import re
-import secrets
 import shlex
 import socket
 import threading
@@ -27,10 +27,26 @@ CONNECT_S = 10.0
 
 logging.getLogger("paramiko").addHandler(logging.NullHandler())  # it prints tracebacks of what is raised anyway
 
+FILE_S = 30.0
+SLOWEST_BYTES_S = 250_000
+MOST_BYTES = 30_000_000
+"""The longest file that is waited for, over the slowest line."""
+
 _CHUNK = 1 << 16
 _LOST = (paramiko.SSHException, OSError, EOFError)
 _SIGNALLED = -1
 """Exit code of a command that a signal ended: paramiko does not hand on which."""
+
+# Written beside, read back, on the disk, and only then put in its place: a full disk leaves the old file or none.
+_PUT = """
+part=$1.$$ folder=${1%/*}
+case $1 in */*) mkdir -p -- "${folder:=/}" || exit 1 ;; *) folder=. ;; esac
+umask 077
+trap 'rm -f -- "$part"' EXIT
+cat >"$part" && chmod "$2" "$part" && sync "$part" || exit 1
+[ "$(sha256sum <"$part")" = "$3  -" ] || { echo "what arrived is not what was sent" >&2; exit 1; }
+mv -fT -- "$part" "$1" && sync "$folder"
+"""
 
 # ``timeout`` makes itself the leader of a new group, and keeps the pid of the shell it replaces.
 _TELL_GROUP = 'echo "xdplab-group $$" >&2; exec "$@"'
@@ -133,8 +149,6 @@ class SshHost:
         self._address = address
         self._lifeline: Lifeline | None = None
         self._client = self._connected()
-        self._sftp: paramiko.SFTPClient | None = None
-        self._sftp_lock = threading.Lock()
         self._closed = False
 
     def _connected(self) -> paramiko.SSHClient:
@@ -171,7 +185,7 @@ class SshHost:
             raise HostError(f"{self.name}: the connection is closed")
         if not self.connected:
             try:
-                self._client, self._sftp = self._connected(), None
+                self._client = self._connected()
             except LabError as error:
                 raise HostLostError(
                     f"{self.name}: the connection is lost, and a new one cannot be made: {error.message}",
@@ -192,32 +206,19 @@ class SshHost:
 
     def put(self, data: bytes | Path, remote: str, *, mode: int = 0o644) -> None:
         content = data.read_bytes() if isinstance(data, Path) else data
-        temporary = f"{remote}.{secrets.token_hex(4)}"
-        with self._files(f"write {remote}") as sftp:
-            try:
-                self._write(sftp, content, temporary)
-                sftp.chmod(temporary, mode)
-                sftp.posix_rename(temporary, remote)
-            except OSError:
-                with contextlib.suppress(OSError):
-                    sftp.remove(temporary)
-                raise
-
-    def _write(self, sftp: paramiko.SFTPClient, content: bytes, remote: str) -> None:
-        try:
-            file = sftp.open(remote, "wb")
-        except FileNotFoundError:
-            made = self.run(["mkdir", "-p", "--", str(PurePosixPath(remote).parent)], check=False)
-            if not made.ok:
-                raise OSError(made.error_text) from None
-            file = sftp.open(remote, "wb")
-        with file:
-            file.set_pipelined(True)
-            file.write(content)
+        target = str(PurePosixPath(remote))
+        argv = ["sh", "-c", _PUT, "sh", target, f"{mode:o}", hashlib.sha256(content).hexdigest()]
+        self._done("write", remote, self.run(argv, stdin=content, deadline_s=_patience_s(len(content)), check=False))
 
     def get(self, remote: str) -> bytes:
-        with self._files(f"read {remote}") as sftp, sftp.open(remote, "rb") as file:
-            return file.read()
+        argv = ["cat", "--", remote]
+        return self._done("read", remote, self.run(argv, deadline_s=_patience_s(MOST_BYTES), check=False)).stdout
+
+    def _done(self, what: str, remote: str, result: Result) -> Result:
+        if result.ok:
+            return result
+        why = "the host did not answer in time" if result.timed_out else result.error_text or f"{result.exit_code}"
+        raise HostError(f"{self.name}: cannot {what} {remote}: {why}")
 
     def close(self) -> None:
         self._closed = True
@@ -226,17 +227,10 @@ class SshHost:
         with contextlib.suppress(*_LOST):
             self._client.close()
 
-    @contextlib.contextmanager
-    def _files(self, what: str) -> Iterator[paramiko.SFTPClient]:
-        with self._sftp_lock:
-            try:
-                transport = self._transport()
-                if self._sftp is None:
-                    self._sftp = paramiko.SFTPClient.from_transport(transport)
-                assert self._sftp is not None  # from_transport: None only without a channel, which raises
-                yield self._sftp
-            except _LOST as error:
-                raise HostError(f"{self.name}: cannot {what}: {_words(error)}") from error
+
+def _patience_s(size: int) -> float:
+    """Return how long so many bytes may take at most, over the slowest line there is (a guest's serial one)."""
+    return FILE_S + size / SLOWEST_BYTES_S
 
 
 def _connect(name: str, address: SshAddress) -> paramiko.SSHClient:

@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from xdplab.errors import LabError
 from xdplab.labs.base import Arrangement, GeneratorPlace
+from xdplab.own import require_own
 
 WORK_DIR = "/var/lib/xdplab"
 """Where root keeps a lab's files on a server: not in /tmp, where any user could lay a trap."""
@@ -132,6 +133,8 @@ def load_inventory(path: Path) -> Inventory:
         raise LabError(
             f"lab {path}: {_first_words(error)}", remedy="docs/inventory.schema.json has every key"
         ) from None
+    if found.dut.proxy or found.tg.proxy:
+        require_own(path, "`proxy`, a command that runs here")
     return _relative(found, path.parent)
 
 

@@ -6,7 +6,7 @@ import shlex
 import socket
 import subprocess
 from collections.abc import Sequence
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 import paramiko
 
@@ -19,25 +19,12 @@ SUDO = ("sudo", "-n", "--")
 SUDO_COMMANDS = ("/usr/bin/sh", "/usr/bin/kill")
 """What sudo must allow without a password. A shell is everything: the lab's user is root on these servers."""
 
-_WRITE = 'umask 077; mkdir -p -- "${1%/*}" && cat >"$1.$$" && chmod "$2" "$1.$$" && mv -f -- "$1.$$" "$1"'
-
 
 class SudoHost(SshHost):
     """A host whose user is not root: every command and every file goes through sudo."""
 
     def channel(self, argv: Sequence[str]) -> paramiko.Channel:
         return super().channel([*SUDO, *argv])
-
-    def put(self, data: bytes | Path, remote: str, *, mode: int = 0o644) -> None:
-        content = data.read_bytes() if isinstance(data, Path) else data
-        target = str(PurePosixPath(remote))
-        self.run(["sh", "-c", _WRITE, "sh", target, f"{mode:o}"], stdin=content)
-
-    def get(self, remote: str) -> bytes:
-        found = self.run(["cat", "--", remote], check=False)
-        if not found.ok:
-            raise HostError(f"{self.name}: cannot read {remote}: {found.error_text}")
-        return found.stdout
 
 
 def reach(name: str, machine: Machine) -> SshHost:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any, Generic, TypeVar
 
+import dask
 from distributed import Client, Future, Nanny, Scheduler, SpecCluster, wait
 from distributed.security import Security
 
@@ -72,6 +73,7 @@ def connected(labs: Sequence[str], scheduler: str | None) -> Iterator[Client]:
     with ExitStack() as stack:
         if scheduler is None:
             security = Security.temporary()
+            stack.enter_context(dask.config.set(_NO_PAGES))
             cluster = stack.enter_context(_own_cluster(labs, security))
             client = stack.enter_context(Client(cluster, security=security, timeout=START_S))
             client.wait_for_workers(len(labs), timeout=START_S)
@@ -82,10 +84,26 @@ def connected(labs: Sequence[str], scheduler: str | None) -> Iterator[Client]:
 
 
 def _of(scheduler: str) -> Client:
+    """Connect by TLS only: whoever sits at a plain address could run anything here, by what it answers."""
+    if not scheduler.startswith("tls://"):
+        raise LabError(
+            f"--scheduler {scheduler}: only tls:// is spoken with a scheduler",
+            remedy="give scheduler, workers and this user keys (Dask's `distributed.comm.tls`), and name tls://HOST:PORT",
+        )
+    security = Security(require_encryption=True)
+    if not (security.tls_ca_file and security.tls_client_cert):
+        raise LabError(
+            f"--scheduler {scheduler}: this user has no TLS keys for Dask",
+            remedy="set ca-file and client of Dask's `distributed.comm.tls`",
+        )
     try:
-        return Client(scheduler, timeout=START_S)
+        return Client(scheduler, security=security, timeout=START_S)
     except OSError as error:
         raise LabError(f"--scheduler {scheduler}: no Dask scheduler answers: {error}") from None
+
+
+_NO_PAGES: dict[str, list[str]] = {f"distributed.{role}.http.routes": [] for role in ("scheduler", "worker", "nanny")}
+"""Dask's information pages answer each user of the machine, without a key: ours have none."""
 
 
 def _own_cluster(labs: Sequence[str], security: Security) -> SpecCluster:

@@ -128,6 +128,7 @@ class RunDirectory:
         disk fails.
         """
         final = self.raw_dir(trial_id, attempt)
+        self._require_inside(final)
         scratch = final.with_name(f".{attempt}.partial")
         with disk_errors(final):
             shutil.rmtree(scratch, ignore_errors=True)
@@ -142,6 +143,16 @@ class RunDirectory:
                 raise
             finally:
                 shutil.rmtree(scratch, ignore_errors=True)
+
+    def _require_inside(self, folder: Path) -> None:
+        """Raise ResultsError where the way to a folder of the run leads out of it, by a symbolic link or by ``..``."""
+        steps = folder.relative_to(self.path).parts
+        links = [path for n in range(len(steps)) if (path := self.path.joinpath(*steps[: n + 1])).is_symlink()]
+        if ".." in steps or len(steps) != 3 or links:
+            raise ResultsError(
+                f"{links[0] if links else folder} leads out of the run: what lies there would be replaced",
+                remedy="a run directory holds no links; take it from whom it came without",
+            )
 
     def record(self, event: str, **facts: Any) -> None:
         """Write a journal line about files of the run: they are on the disk before it is. Raises ResultsError."""
@@ -167,6 +178,7 @@ class RunDirectory:
         with locked(self.journal.path) as alone:
             if not alone:
                 raise ResultsError(f"{self.path} is being measured by another process")
+            _refuse_links(self.path)
             with disk_errors(self.path):
                 self.journal.mend()
                 for temporary in _temporaries(self.path):
@@ -178,6 +190,19 @@ def sizes(folder: Path) -> dict[str, int]:
     """Return the files below a folder with their bytes, by their paths in it."""
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     return {path.relative_to(folder).as_posix(): path.stat().st_size for path in files}
+
+
+def _refuse_links(folder: Path) -> None:
+    """Raise ResultsError for a symbolic link below a run directory: it leads writers elsewhere."""
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.is_symlink():
+                raise ResultsError(
+                    f"{entry.path} is a symbolic link: what is written there would be written elsewhere",
+                    remedy="a run directory holds no links; remove it, or put the file itself there",
+                )
+            if entry.is_dir():
+                _refuse_links(Path(entry.path))
 
 
 def _temporaries(run: Path) -> Iterator[Path]:

@@ -14,7 +14,7 @@ from rich.console import Console
 from xdplab.analysis.derived import derive
 from xdplab.analysis.findings import Finding
 from xdplab.analysis.verdicts import RULES_VERSION
-from xdplab.errors import XdplabError
+from xdplab.errors import LabError, XdplabError
 from xdplab.labs import Lab, use_lab
 from xdplab.plan import Plan
 from xdplab.run.derived import Recipe, Tables, all_gone, is_owed, table, warn_gone
@@ -52,10 +52,18 @@ def lab_of(run: RunDirectory) -> str:
     return str(next(run.journal.events("planned"))["lab"])
 
 
-def shared_by(run: RunDirectory) -> tuple[tuple[str, ...], str | None]:
-    """Return the labs that last shared ``run``, and their scheduler; no lab where one lab alone measured it."""
+def shared_by(run: RunDirectory) -> tuple[str, ...]:
+    """Return the labs that last shared ``run``; none where one lab alone measured it.
+
+    Raises LabError where they were reached through a scheduler: its address is the user's to name, never a journal's.
+    """
     last = list(run.journal.events("shared"))[-1:]
-    return (tuple(last[0]["labs"]), last[0]["scheduler"]) if last else ((), None)
+    if last and last[0]["scheduler"] is not None:
+        raise LabError(
+            f"{run.path}: its labs were reached through a Dask scheduler, at {last[0]['scheduler']}",
+            remedy=f"name it: `--labs {','.join(last[0]['labs'])} --scheduler tls://…`",
+        )
+    return tuple(last[0]["labs"]) if last else ()
 
 
 def start(

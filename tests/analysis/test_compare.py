@@ -1,0 +1,132 @@
+"""Did it change: right as often as it claims, by simulation; the floor of the runs; what is said beside the answer."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from math import exp, log
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pandas as pd
+import pytest
+import synthetic
+from scipy import stats
+
+from xdplab.analysis.compare import ASSUMED_SPREAD, Spread, decide, drift, holm
+
+BENCH = Path(__file__).resolve().parents[2] / "bench" / "compare_simulated.py"
+
+
+@pytest.fixture(scope="module")
+def bench() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("compare_simulated", BENCH)
+    assert spec
+    assert spec.loader
+    module = sys.modules["compare_simulated"] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+DRAWS = 500
+
+
+@pytest.mark.parametrize("seed", [20261122])
+@pytest.mark.parametrize("equal", [0, 4])
+def test_intervals_hold_and_equal_runs_are_not_called_different(bench: ModuleType, equal: int, seed: int) -> None:
+    run = ASSUMED_SPREAD if equal == 0 else 0.014
+    coverage, differs, _, _ = bench.simulate(bench.Case(1, 3, equal, run, 0, 0, 0.035), DRAWS, seed)
+    assert 0.93 <= coverage <= 0.97
+    assert differs <= 0.065  # 5 % and what 500 draws add by chance
+
+
+@pytest.mark.parametrize("seed", [20261122])
+def test_a_family_has_no_more_false_alarms_than_one_point(bench: ModuleType, seed: int) -> None:
+    coverage, differs, _, _ = bench.simulate(bench.Case(4, 3, 4, 0.014, 0.007, 0.02, 0.035), DRAWS // 2, seed)
+    assert 0.93 <= coverage <= 0.97
+    assert differs <= 0.075
+
+
+@pytest.mark.parametrize("seed", [20261122])
+def test_runs_at_the_margin_are_rarely_called_equivalent(bench: ModuleType, seed: int) -> None:
+    *_, same, _ = bench.simulate(bench.Case(1, 10, 10, 0.002, 0, 0, 0.01, 1.02), DRAWS, seed)
+    assert same <= 0.065
+    *_, equal, _ = bench.simulate(bench.Case(1, 10, 10, 0.002, 0, 0, 0.01), DRAWS // 2, seed)
+    assert equal >= 0.8
+
+
+@pytest.mark.parametrize("seed", [20261122])
+def test_what_is_said_to_be_detectable_is_detected(bench: ModuleType, seed: int) -> None:
+    case = bench.Case(1, 10, 10, 0.01, 0, 0, 0.02)
+    *_, detectable = bench.simulate(case, 200, seed)
+    _, power, _, _ = bench.simulate(bench.Case(1, 10, 10, 0.01, 0, 0, 0.02, 1 + detectable), DRAWS, seed)
+    assert 0.72 <= power <= 0.88
+
+
+def test_without_equal_runs_the_spread_of_runs_is_assumed_and_said() -> None:
+    a, b = synthetic.run(seed=1, repetitions=5), synthetic.run(seed=2, repetitions=5)
+    found = decide(a, b)
+    assert "assumed to be 4%" in found.spread
+    assert found.verdict == "undecided"
+    assert (found.points["high"] / found.points["low"] > exp(2 * 1.96 * 2**0.5 * ASSUMED_SPREAD)).all()
+    assert found.points["needed"].isna().all(), "no number of repetitions makes up for the runs"
+    assert found.joint is not None
+    assert found.joint["points"] == 3
+
+
+def test_a_large_difference_is_found_all_the_same_and_has_a_direction() -> None:
+    a, b = synthetic.run(seed=1), synthetic.run(seed=2)
+    b["forwarded_pps"] = b["forwarded_pps"] * 1.3
+    b["ns_per_packet"] = b["ns_per_packet"] / 1.3
+    assert set(decide(a, b).points["verdict"]) == {"faster"}
+    assert set(decide(a, b, "ns_per_packet").points["verdict"]) == {"faster"}
+    assert set(decide(b, a).points["verdict"]) == {"slower"}
+    assert decide(a, b).verdict == "differs"
+
+
+def test_equal_runs_that_lie_close_make_equivalence_possible() -> None:
+    several = [synthetic.run(seed=seed, repetitions=20, vary={"accesses": [0]}) for seed in range(8)]
+    found = decide(several[0], several[1], equal=several[2:], margin=0.03)
+    assert found.points["verdict"].tolist() == ["equivalent"]
+    assert found.spread == "the spread of runs comes from 6 equal runs"
+
+
+def test_one_point_with_equal_runs_is_students_t_on_the_runs_means() -> None:
+    rng = np.random.default_rng(4)
+    a, b, *equal = ({"p": pd.Series(rng.normal(10, 0.05, 4))} for _ in range(7))
+    found = Spread(tuple(equal)).difference(a, b, ["p"])
+    sd = np.std([run["p"].mean() for run in equal], ddof=1)
+    t = (b["p"].mean() - a["p"].mean()) / (sd * 2**0.5)
+    assert found.p_differs() == pytest.approx(2 * stats.t.sf(abs(t), 4))
+    low, high = found.interval()
+    assert log(high / low) == pytest.approx(2 * stats.t.ppf(0.975, 4) * sd * 2**0.5)
+
+
+def test_holm_is_holms() -> None:
+    assert holm([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
+    assert holm([0.5, 0.9]) == [1.0, 1.0]
+    assert holm([]) == []
+
+
+def test_a_cost_at_or_below_zero_has_no_ratio_and_is_not_dropped_in_silence() -> None:
+    a, b = synthetic.run(seed=1), synthetic.run(seed=2)
+    at = b.index[b["accesses"] == 100][0]
+    b.loc[at, "access_ns"] = -19.0
+    table = decide(a, b, "access_ns").points.set_index("accesses")
+    assert pd.isna(table.loc[100, "ratio"])
+    assert table.loc[100, "reason"] == "access_ns at or below 0 has no ratio: it is not resolved"
+
+
+def test_a_drift_over_the_run_is_found() -> None:
+    trials = synthetic.run(repetitions=10, vary={"accesses": [0, 1, 100, 400, 1600]})
+    trials["order"] = range(len(trials))
+    quiet = drift(trials)
+    assert quiet is not None
+    assert quiet.p > 0.01
+    trials["forwarded_pps"] = trials["forwarded_pps"] * np.linspace(1, 0.95, len(trials))
+    moved = drift(trials)
+    assert moved is not None
+    assert moved.share == pytest.approx(-0.05, abs=0.015)
+    assert moved.p < 0.001
+    assert drift(synthetic.run(repetitions=1).assign(order=1)) is None

@@ -1,0 +1,84 @@
+"""An object's BTF is its own word: xdpload, with a sanitizer, writes nowhere but into the section that it has."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import struct
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from xdplab.resources import shipped
+
+SOURCE = """
+#include <linux/bpf.h>
+#define SEC(name) __attribute__((section(name), used))
+const volatile unsigned int chosen = 1;
+SEC("xdp") int main_program(struct xdp_md *context) { return chosen ? 2 : 1; }
+char words[] SEC("license") = "GPL";
+"""
+OBJCOPY = next(
+    (found for n in ("", "-14", "-15", "-16") if (found := shutil.which(f"llvm-objcopy{n}"))), "llvm-objcopy"
+)
+KIND_DATASEC, KIND_BITS = 15, 24
+# What follows a btf_type of each kind, per element of its vlen; the kinds that have none are not listed.
+FIXED, EACH = {1: 4, 3: 12, 14: 4, 17: 4}, {4: 12, 5: 12, 6: 8, 13: 8, 15: 12, 19: 12}
+
+
+@pytest.fixture(scope="module")
+def xdpload(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """xdpload with AddressSanitizer and UndefinedBehaviorSanitizer."""
+    folder = tmp_path_factory.mktemp("native")
+    shutil.copytree(shipped("xdpload"), folder / "xdpload", ignore=shutil.ignore_patterns("*.o", "xdpload"))
+    if (shipped("xdpload").parent / "common").is_dir():
+        shutil.copytree(shipped("xdpload").parent / "common", folder / "common")
+    flags = "-O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all"
+    argv = ["make", "-s", f"LDFLAGS={flags}", "xdpload"]
+    environment = {**os.environ, "CFLAGS": flags}
+    subprocess.run(argv, cwd=folder / "xdpload", check=True, capture_output=True, env=environment)
+    return str(folder / "xdpload" / "xdpload")
+
+
+@pytest.fixture(scope="module")
+def compiled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("object")
+    (folder / "p.bpf.c").write_text(SOURCE)
+    argv = ["clang", "-O2", "-g", "-target", "bpf", "-I/usr/include/x86_64-linux-gnu", "-c", "p.bpf.c", "-o", "p.o"]
+    subprocess.run(argv, cwd=folder, check=True)
+    return folder / "p.o"
+
+
+def crafted(compiled: Path, target: Path, *, offset: int, size: int) -> Path:
+    """Return a copy whose BTF says that the constant lies at ``offset`` of its section, with ``size`` bytes."""
+    section = target.with_suffix(".btf")
+    shutil.copy(compiled, target)
+    subprocess.run([OBJCOPY, f"--dump-section=.BTF={section}", str(target)], check=True)
+    btf = bytearray(section.read_bytes())
+    head, types, _ = struct.unpack_from("<III", btf, 4)
+    strings = head + struct.unpack_from("<I", btf, 16)[0]
+    at = head + types
+    while at < strings:
+        name, info, _ = struct.unpack_from("<III", btf, at)
+        kind, elements = info >> KIND_BITS & 0x1F, info & 0xFFFF
+        words = btf[strings + name : btf.index(0, strings + name)]
+        if kind == KIND_DATASEC and words == b".rodata":
+            struct.pack_into("<I", btf, at + 8, 4)  # a size of its own keeps libbpf from setting the offsets anew
+            struct.pack_into("<II", btf, at + 16, offset, size)
+        at += 12 + FIXED.get(kind, 0) + EACH.get(kind, 0) * elements
+    section.write_bytes(btf)
+    subprocess.run([OBJCOPY, f"--update-section=.BTF={section}", str(target)], check=True)
+    return target
+
+
+@pytest.mark.parametrize(("offset", "size"), [(0x1000, 8), (4, 4), (1, 4), (0, 8), (0xFFFFFFFC, 8), (0xFFFFFFFF, 1)])
+def test_a_constant_outside_of_its_section_is_refused(
+    xdpload: str, compiled: Path, tmp_path: Path, offset: int, size: int
+) -> None:
+    target = crafted(compiled, tmp_path / "crafted.o", offset=offset, size=size)
+    argv = [xdpload, "--object", str(target), "--rodata", "chosen=3", "--mode", "none"]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=60)
+    assert "Sanitizer" not in done.stderr, done.stderr[-2000:]
+    assert done.returncode == 1
+    assert "it is damaged" in done.stdout, done.stdout
