@@ -32,12 +32,42 @@ static long long cpu_ns(void) {
     return now.tv_sec * 1000000000LL + now.tv_nsec;
 }
 
+struct frame {
+    unsigned char bytes[MAX_FRAME_BYTES];
+    unsigned int length; // without FCS
+};
+
+static bool has_room(const struct frame *frame) {
+    return frame->length >= TEST_FRAME_MIN && frame->length <= MAX_FRAME_BYTES - FCS_BYTES;
+}
+
+// The bytes of a frame in hexadecimal digits, as many as fit.
+static void read_bytes(const char *digits, struct frame *frame) {
+    frame->length = 0;
+    for (; frame->length < MAX_FRAME_BYTES; frame->length++, digits += 2)
+        if (sscanf(digits, "%2hhx", &frame->bytes[frame->length]) != 1)
+            return;
+}
+
+// A frame is its size with FCS, filled as a test frame is, or 0x and its bytes without FCS.
+static bool read_frame(const char *text, struct frame *frame) {
+    if (!strncmp(text, "0x", 2)) {
+        read_bytes(text + 2, frame);
+        return has_room(frame) && strlen(text + 2) == 2 * frame->length;
+    }
+    char *end;
+    frame->length = strtoul(text, &end, 10) - FCS_BYTES;
+    if (*end || !has_room(frame))
+        return false;
+    fill_test_frame(frame->bytes, frame->length);
+    return true;
+}
+
 // One BPF_PROG_TEST_RUN of `repeat` packets: its CPU time, or -errno.
-static long long run_once(const struct program *program, unsigned int length, unsigned int repeat,
+static long long run_once(const struct program *program, const struct frame *frame, unsigned int repeat,
                           unsigned int *retval) {
-    unsigned char frame[MAX_FRAME_BYTES];
-    fill_test_frame(frame, length);
-    LIBBPF_OPTS(bpf_test_run_opts, options, .data_in = frame, .data_size_in = length, .repeat = repeat);
+    LIBBPF_OPTS(bpf_test_run_opts, options, .data_in = frame->bytes, .data_size_in = frame->length,
+                .repeat = repeat);
     long long start = cpu_ns();
     int error = bpf_prog_test_run_opts(program->fd, &options);
     long long elapsed = cpu_ns() - start;
@@ -47,11 +77,11 @@ static long long run_once(const struct program *program, unsigned int length, un
 
 // What the system call costs beside its packets, some 200 us: the shortest of some runs of two packets. From
 // two on, the kernel also patches its XDP dispatcher and waits for all CPUs, some 10 ms: hence asked once.
-static long long setup_ns(const struct program *program, unsigned int length) {
+static long long setup_ns(const struct program *program, const struct frame *frame) {
     static long long least;
     unsigned int retval;
     for (int i = least ? SETUP_RUNS : 0; i < SETUP_RUNS && least >= 0; i++) {
-        long long elapsed = run_once(program, length, SETUP_PACKETS, &retval);
+        long long elapsed = run_once(program, frame, SETUP_PACKETS, &retval);
         least = !least || elapsed < least ? elapsed : least;
     }
     return least;
@@ -59,34 +89,37 @@ static long long setup_ns(const struct program *program, unsigned int length) {
 
 // Runs of `repeat` packets each, ns a packet; the last run's time, or a negative errno where the kernel
 // refuses. One or two packets are given with all that the system call costs.
-static long long run_many(const struct program *program, unsigned int length, unsigned int repeat,
+static long long run_many(const struct program *program, const struct frame *frame, unsigned int repeat,
                           unsigned int runs, double *ns, unsigned int *retval) {
     bool subtract = repeat > SETUP_PACKETS;
-    long long setup = subtract ? setup_ns(program, length) : 0;
+    long long setup = subtract ? setup_ns(program, frame) : 0;
     long long elapsed = setup;
     for (unsigned int run = 0; run < runs && elapsed >= 0; run++) {
-        elapsed = run_once(program, length, repeat, retval);
+        elapsed = run_once(program, frame, repeat, retval);
         ns[run] = (double)(elapsed - setup) / (subtract ? repeat - SETUP_PACKETS : repeat);
     }
     return elapsed;
 }
 
 static void testrun(const struct program *program, char *arguments) {
-    unsigned int frame_bytes, repeat, runs, retval = 0;
+    static struct frame frame;
+    char text[2 * MAX_FRAME_BYTES + 3];
+    unsigned int repeat, runs, retval = 0;
     double ns[MAX_RUNS];
-    if (sscanf(arguments, "%u %u %u", &frame_bytes, &repeat, &runs) != 3 || !repeat || !runs ||
-        runs > MAX_RUNS || frame_bytes < TEST_FRAME_MIN + FCS_BYTES || frame_bytes > MAX_FRAME_BYTES) {
-        complain("testrun", EINVAL, "testrun takes FRAME_BYTES (%d to %d) REPEAT RUNS (1 to %d)",
+    if (sscanf(arguments, "%6002s %u %u", text, &repeat, &runs) != 3 || !repeat || !runs || runs > MAX_RUNS ||
+        !read_frame(text, &frame)) {
+        complain("testrun", EINVAL,
+                 "testrun takes FRAME (its size, %d to %d, or 0x and its bytes) REPEAT RUNS (1 to %d)",
                  TEST_FRAME_MIN + FCS_BYTES, MAX_FRAME_BYTES, MAX_RUNS);
         return;
     }
-    long long result = run_many(program, frame_bytes - FCS_BYTES, repeat, runs, ns, &retval);
+    long long result = run_many(program, &frame, repeat, runs, ns, &retval);
     if (result < 0) {
         complain("testrun", -result, "BPF_PROG_TEST_RUN was refused: %s", error_words(-result));
         return;
     }
     json_begin(&json, "testrun");
-    json_integer(&json, "frame_bytes", frame_bytes);
+    json_integer(&json, "frame_bytes", frame.length + FCS_BYTES);
     json_integer(&json, "repeat", repeat);
     json_integer(&json, "retval", retval);
     json_decimals(&json, "ns", ns, runs);

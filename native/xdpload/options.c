@@ -41,7 +41,7 @@ static void print_help(void) {
     printf("usage: xdpload --object FILE --interface IF --mode MODE [options]\n\n"
            "Loads one XDP program, attaches it, and holds it until standard input closes.\n"
            "Prints one JSON object a line, and answers commands from standard input, one a line:\n"
-           "testrun FRAME_BYTES REPEAT RUNS, count, reset, bpf_stats on|off, stats_cost, runstats, dump "
+           "testrun FRAME REPEAT RUNS, count, reset, bpf_stats on|off, stats_cost, runstats, dump "
            "xlated|jited "
            "FILE.\n\n");
     for (size_t i = 0; i < OPTIONS; i++)

@@ -26,6 +26,22 @@ def test_access_cost_is_the_difference_of_periods_in_the_same_repetition() -> No
         assert row["ns_per_packet"] == pytest.approx(1e9 / rate[1600])
 
 
+@pytest.mark.parametrize(("kept", "mode", "arrangement"), [(0.1, "native", "shared"), (0.5, "generic", "shared")])
+def test_the_rate_that_a_program_allows_is_no_cost(kept: float, mode: str, arrangement: str) -> None:
+    """A policer forwards at its own rate: 19,938 ns per packet were said of one that takes 100."""
+    users = {"workload": None, "accesses": None, "program_name": "tb.bpf.c", "mode": mode, "arrangement": arrangement}
+    row = synthetic.measured(synthetic.point(**users), synthetic.np.random.default_rng(1))
+    for column in ("rx_packets", "dut_tx_packets", "forwarded_pps"):
+        row[column] = type(row[column])(row[column] * kept)
+    found = synthetic.finish([row]).iloc[0]
+    assert found["verdict"] == "valid"
+    assert synthetic.pd.isna(found["ns_per_packet"])
+    words = f"sent back {kept:.1%} of the frames that it received: the rate is its rule's"
+    assert words in json.loads(found["null_reasons"])["ns_per_packet"]
+    whole = synthetic.finish([synthetic.measured(synthetic.point(**users), synthetic.np.random.default_rng(1))])
+    assert whole["ns_per_packet"].notna().all()
+
+
 def test_two_cpus_at_work_count_twice() -> None:
     one = synthetic.run(vary=ONE, workload="chase", repetitions=1)
     two = synthetic.run(vary=ONE, workload="chase", repetitions=1, queues=2)

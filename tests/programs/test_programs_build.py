@@ -159,3 +159,10 @@ def test_a_users_program_is_loaded_with_its_constants(own, cache, dut):
         tags.add((report.tag, report.xlated_insns))
         assert report.lookup_inlined is None
     assert len(tags) == 2, "the constant did not reach the verifier, which drops the dead branch"
+
+
+def test_two_programs_in_one_section_are_named(own, cache):
+    own.write_text(PASS.replace("xdp/second", "xdp"))
+    words = r"section 'xdp' has 2 programs: front, back \(give each a section of its own, such as SEC\(\"xdp/back\"\)"
+    with pytest.raises(ProgramError, match=words):
+        build(UserProgram(str(own)), cache)

@@ -13,6 +13,7 @@ import pandas as pd
 
 from xdplab.analysis.series import PROGRAM, SETTING, key_of, valid
 from xdplab.analysis.values import Row, number, records, text
+from xdplab.analysis.verdicts import forwarded
 
 Answer = float | str  # the value, or the reason why there is none
 BASELINE_KEY = ("block", "repetition", *SETTING)
@@ -38,7 +39,7 @@ def ns_per_packet(row: Row, baselines: Sequence[Row]) -> Answer:
         return f"limited by {text(row, 'limited_by')}: the rate is not the DUT's"
     if _paced_on_a_shared_cpu(row):
         return "a paced load does not keep the shared CPU busy"
-    return _cpu_ns_or_reason(row)
+    return _kept_back(row) or _cpu_ns_or_reason(row)
 
 
 def access_ns(row: Row, baselines: Sequence[Row]) -> Answer:
@@ -70,6 +71,26 @@ def testrun_ns(row: Row, baselines: Sequence[Row]) -> Answer:
         return "N = 0 is the baseline itself"
     zeros = [zero for base in baselines if (zero := number(base, "testrun_raw_ns")) is not None]
     return own - sum(zeros) / len(zeros) if zeros else _NO_BASELINE
+
+
+SENT_BACK = 0.99
+"""Share of the frames it received that a program sends back where its rate is to be a cost."""
+
+
+def _kept_back(row: Row) -> str | None:
+    """A user's program may drop frames by itself (a policer, a filter): what it forwards is then its rule's rate.
+
+    What it received is known where no frame is lost between the counter and the program: in the closed loop of a shared
+    CPU, and by the driver's own count.
+    """
+    received, done = number(row, "dut_rx_packets"), forwarded(row)
+    counted = text(row, "arrangement") == "shared" or text(row, "mode") == "native"
+    if number(row, "accesses") is not None or text(row, "action") != "tx" or not counted or not received:
+        return None
+    share = (done or 0.0) / received
+    if share >= SENT_BACK:
+        return None
+    return f"the program sent back {share:.1%} of the frames that it received: the rate is its rule's, not its cost"
 
 
 _NO_BASELINE = "no valid N = 0 in the same block, repetition and setting"

@@ -85,7 +85,7 @@ def line_pps(link_bps: float | None, frame_bytes: float) -> float | None:
 
 def line_share(row: Row, frames: float | None) -> float | None:
     """Share of the physical link's L1 rate that ``frames`` in the window take; None on virtual links."""
-    window, size = number(row, "window_s"), number(row, "frame_bytes")
+    window, size = number(row, "window_s"), number(row, "frame_mean_bytes") or number(row, "frame_bytes")
     most = None if size is None else line_pps(number(row, "link_bps"), size)
     return frames / window / most if most and window and frames is not None else None
 

@@ -103,12 +103,15 @@ class XdpLoader(JsonSession):
             return None
         return typed(Attached, self.read("attached", ANSWER_S))
 
-    def testrun(self, frame_bytes: int, repeat: int, runs: int) -> list[float]:
-        """Return ns per packet of each of ``runs`` BPF_PROG_TEST_RUN calls; ``frame_bytes`` includes the FCS.
+    def testrun(self, frame: int | bytes, repeat: int, runs: int) -> list[float]:
+        """Return ns per packet of each of ``runs`` BPF_PROG_TEST_RUN calls.
+
+        ``frame`` is the size of a test frame with its FCS, or the bytes of a frame without it.
 
         Raises ProgramError where the kernel refuses to run the program so.
         """
-        answer = self.ask(f"testrun {frame_bytes} {repeat} {runs}", "testrun", ANSWER_S)
+        asked = f"0x{frame.hex()}" if isinstance(frame, bytes) else frame
+        answer = self.ask(f"testrun {asked} {repeat} {runs}", "testrun", ANSWER_S)
         return [float(value) for value in answer["ns"]]
 
     def count(self) -> int:

@@ -138,7 +138,8 @@ class Factor:
 
     ``canonical`` turns what a plan gives into a hashable value, ``cell`` that into its column's. Where it does not
     apply, its column is null and the point has ``absent``. A ``path`` is known by its name; a row ``…_sha256`` holds
-    its content. ``identity``: it is part of the point, and so of its id.
+    its content. ``in_pcap``: the frames of a pcap have their own, so that its column is null or found there.
+    ``identity``: it is part of the point, and so of its id.
     """
 
     name: str
@@ -160,6 +161,7 @@ class Factor:
     applies: Callable[[Values], bool] = _always
     absent: Any = None
     path: bool = False
+    in_pcap: bool = False
     identity: bool = True
     column: str = ""
 
@@ -186,7 +188,8 @@ FACTORS: tuple[Factor, ...] = (
     Factor("queues", "deployment", "points", Annotated[int, Field(ge=1, le=64)], 1, "receive queues of the DUT",
            dtype="int", full=_plural("queue"), caption="always"),
     Factor("frame_bytes", "traffic", "points", FrameBytes, 64, "L2 bytes including the 4-byte FCS",
-           dtype="int", unit="B", title="frame size", short="{} B".format, full="{} B frames".format, caption="always"),
+           dtype="int", unit="B", title="frame size", short="{} B".format, full="{} B frames".format, caption="always",
+           in_pcap=True),
     Factor("working_set_bytes", "program", "points", Annotated[int, Field(ge=16, le=1 << 30)], 32768,
            "bytes the accesses walk through",
            dtype="int", unit="B", title="working set", short=_bytes, full=lambda v: f"{_bytes(v)} working set",
@@ -233,19 +236,22 @@ FACTORS: tuple[Factor, ...] = (
     Factor("frames_sha256", "program", "", None, None, "a user's program: SHA-256 of that pcap",
            title="frames", short=lambda v: v[:7], applies=_own_file, caption="own"),
     Factor("flows", "traffic", "traffic", Annotated[int, Field(ge=1, le=65536)], 64,
-           "distinct flows the generator cycles through", dtype="int", full=_plural("flow"), caption="always"),
+           "distinct flows the generator cycles through", dtype="int", full=_plural("flow"), caption="always",
+           in_pcap=True),
     Factor("src_ip", "traffic", "traffic", Address, "198.18.0.1", "source address of the first flow",
-           title="source address"),
+           title="source address", in_pcap=True),
     Factor("dst_ip", "traffic", "traffic", Address, "198.19.0.1", "destination address of the first flow",
-           title="destination address"),
+           title="destination address", in_pcap=True),
     Factor("src_ip_stride", "traffic", "traffic", Address, "0.0.0.0",
-           "from one flow's source address to the next one's", title="source address stride"),
+           "from one flow's source address to the next one's", title="source address stride", in_pcap=True),
     Factor("dst_ip_stride", "traffic", "traffic", Address, "0.0.0.1",
-           "from one flow's destination address to the next one's", title="address stride"),
-    Factor("src_port", "traffic", "traffic", Port, 1024, "UDP source port", dtype="int", title="UDP source port"),
-    Factor("dst_port", "traffic", "traffic", Port, 50220, "UDP destination port", dtype="int", title="UDP port"),
+           "from one flow's destination address to the next one's", title="address stride", in_pcap=True),
+    Factor("src_port", "traffic", "traffic", Port, 1024, "UDP source port", dtype="int", title="UDP source port",
+           in_pcap=True),
+    Factor("dst_port", "traffic", "traffic", Port, 50220, "UDP destination port", dtype="int", title="UDP port",
+           in_pcap=True),
     Factor("stamp", "traffic", "traffic", Stamp, 16, "which frames carry a time stamp: all, none, or one in N",
-           canonical=str, short=_stamped, full=_stamped),
+           canonical=str, short=_stamped, full=_stamped, in_pcap=True),
     Factor("lab", "run", "", None, None, "which lab measured", apart=True, caption="own", identity=False),
     Factor("kernel", "run", "", None, None, "the DUT's kernel release", full="Linux {}".format,
            apart=True, caption="own", identity=False),
@@ -299,7 +305,8 @@ def crossed(factors: Iterable[Factor]) -> list[Factor]:
 def cells(values: Values) -> dict[str, Any]:
     """Return the columns of a point whose factors are ``values``; null where one does not apply."""
     own = [factor for factor in FACTORS if factor.name in values]
-    return {f.column: f.cell(_known(f, values[f.name])) if f.applies(values) else None for f in own}
+    known = {f.column: f.applies(values) and not (f.in_pcap and values["frames"]) for f in own}
+    return {f.column: f.cell(_known(f, values[f.name])) if known[f.column] else None for f in own}
 
 
 def identity(values: Values) -> dict[str, Any]:

@@ -63,7 +63,7 @@ def decode(code: bytes) -> tuple[Insn, ...]:
 
 
 def read_image(data: bytes, section: str = "xdp") -> Image:
-    """Return the program in ``section`` of an ELF object. Raises ProgramError where there is none."""
+    """Return the program in ``section`` of an ELF object. Raises ProgramError where there is none, or several."""
     try:
         elf = ELFFile(io.BytesIO(data))
     except ELFError as error:
@@ -94,8 +94,18 @@ class _Reader:
         for name, start in parts.items():
             self._relocate(name, start, parts, insns, references)
         functions = self._functions(parts)
+        self._require_one(section, [name for at, name in sorted(functions.items()) if at < len(main)])
         data = {name: self._bytes(name) for name in self.names if name.startswith((".bss", ".data", ".rodata"))}
         return Image(functions.get(0, section), section, tuple(insns), functions, references, data)
+
+    @staticmethod
+    def _require_one(section: str, names: list[str]) -> None:
+        """Which of several programs were loaded would be a matter of their order; subprograms lie in .text."""
+        if len(names) > 1:
+            raise ProgramError(
+                f"section {section!r} has {len(names)} programs: {', '.join(names)}",
+                remedy=f'give each a section of its own, such as SEC("xdp/{names[1]}"), and name one in `section`',
+            )
 
     def _programs(self) -> str:
         executable = [part.name for part in self.sections if part["sh_flags"] & 4 and part.name != ".text"]

@@ -11,9 +11,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from xdplab.errors import HostError, ProgramError
+from xdplab.formats.pcap import FCS_BYTES
 from xdplab.formats.verifier_log import last_words
 from xdplab.hosts.base import Host, Process
 from xdplab.programs.build import BuiltProgram, compile_command, find_clang, run_tool
@@ -106,20 +107,25 @@ def testrun(host: Host, xdpload: str, built: BuiltProgram, folder: str, frame_by
         return calibrated_testrun(run, frame_bytes)
 
 
+Frame = TypeVar("Frame", bound=int | bytes)
+
+
 def calibrated_testrun(
-    run: Callable[[int, int, int], Sequence[float]],
-    frame_bytes: int,
+    run: Callable[[Frame, int, int], Sequence[float]],
+    frame: Frame,
     *,
     runs: int = TESTRUN_RUNS,
     seconds: float = TESTRUN_S,
 ) -> TestRun:
-    """Measure ``runs`` times with ``run(frame_bytes, repeat, runs)``, which returns ns per packet.
+    """Measure ``runs`` times with ``run(frame, repeat, runs)``, which returns ns per packet.
 
-    The number of packets is chosen so that each of the runs takes ``seconds`` of CPU time.
+    ``frame`` is a size with FCS, or the bytes of a frame without it. The number of packets is chosen so that each of
+    the runs takes ``seconds`` of CPU time.
     """
-    probe = min(run(frame_bytes, _PROBE_REPEAT, 1))
+    probe = min(run(frame, _PROBE_REPEAT, 1))
     repeat = max(1, int(seconds * 1e9 / max(probe, _LEAST_NS)))
-    return TestRun(frame_bytes, repeat, tuple(run(frame_bytes, repeat, runs)))
+    size = len(frame) + FCS_BYTES if isinstance(frame, bytes) else frame
+    return TestRun(size, repeat, tuple(run(frame, repeat, runs)))
 
 
 def count_in_kernel(

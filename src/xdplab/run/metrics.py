@@ -47,6 +47,7 @@ repetition          | int   |      | id      | independent trial of the same poi
     *_table("""
 mode_obtained       | str   |      | state   | the attach mode the kernel reports
 queues_reached      | int   |      | state   | queues that received at least one test frame
+frame_mean_bytes    | float | B    | state   | mean L2 bytes of the frames sent, with FCS: frame_bytes, or the mean over a pcap's frames
 window_s            | float | s    | time    | measured length of the window
 warmup_s            | float | s    | time    | how long frames were sent before the window, until the rate was steady or the limit of five bursts reached
 warmup_steady       | bool  |      | state   | the rate was steady when the warm-up ended; null where it was not asked
@@ -55,7 +56,7 @@ rx_packets          | int   |      | count   | test frames of this run the TG re
 drained_packets     | int   |      | count   | those of rx_packets that came after the window had ended: what was still in rings. They do not count into rates
 dut_rx_packets      | int   |      | count   | frames the DUT received, by its own counters
 dut_tx_packets      | int   |      | count   | frames the DUT sent back, by its own counters
-lost_packets        | int   |      | count   | tx_packets less the frames that came back, each counted once
+lost_packets        | int   |      | count   | tx_packets less the frames that came back, each counted once, rewritten ones among them
 loss_ratio          | float |      | share   | lost_packets / tx_packets
 duplicate_packets   | int   |      | count   | test frames received more than once
 reordered_packets   | int   |      | count   | test frames received behind a later one of their flow (RFC 4737); in runs of older generators, of their stream
@@ -70,7 +71,7 @@ tx_paused_ms        | float | ms   | time    | how long the sender stood still i
 tx_busy_cores       | float |      | share   | CPUs that the sending threads kept busy, softirqs in them included
 forwarded_pps       | float | 1/s  | rate    | frames forwarded (or, for drop and pass, processed) a second
 forwarded_source    | str   |      | state   | whose count forwarded_pps is: tg or dut
-forwarded_l2_bps    | float | bit/s| rate    | forwarded_pps x frame_bytes x 8
+forwarded_l2_bps    | float | bit/s| rate    | forwarded_pps x frame_mean_bytes x 8
 ns_per_packet       | float | ns   | time    | 1e9 x CPUs that do DUT work / forwarded_pps; null unless the DUT or the shared CPU is the limit
 access_ns           | float | ns   | time    | 1e9/pps(N) - 1e9/pps(0), N = 0 of the same block, repetition, engine and size, per CPU
 access_loads        | float |      | state   | machine loads per access, in the kernel's JIT image or in the user-space twin; the walk's own and the stack's among them

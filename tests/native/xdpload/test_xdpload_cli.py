@@ -152,6 +152,16 @@ def test_constants_contents_and_sizes_reach_the_program(folder):
         assert lines[1]["retval"] == verdict
 
 
+def test_a_program_is_test_run_with_the_bytes_of_a_frame(folder):
+    frame = bytes(range(60)).hex()
+    wrong = (frame[:-1], frame[:40], frame + "zz", "00" * 3000)
+    commands = "".join(f"testrun 0x{text} 1000 2\n" for text in (frame, *wrong))
+    _, lines = run(folder, None, "--mode", "none", commands=commands)
+    assert [line["type"] for line in lines[1:6]] == ["testrun", *["error"] * 4]
+    assert lines[1]["frame_bytes"] == 64
+    assert len(lines[1]["ns"]) == 2
+
+
 def test_a_map_gets_one_entry_a_cpu(folder):
     (folder / "cpus.bin").write_bytes(bytes(8 * os.cpu_count()))
     code, _ = run(folder, None, "--mode", "none", "--max-entries", "sums=cpus", "--init", f"sums={folder / 'cpus.bin'}")

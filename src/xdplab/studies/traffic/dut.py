@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from statistics import fmean
 from typing import Any, Protocol
 
 from xdplab.deploy.afxdp import AfxdpRequest, forward
@@ -34,8 +35,11 @@ class DutSide(Protocol):
     def runstats(self) -> dict[str, int] | None:
         """Return run_time_ns and run_cnt of the kernel program."""
 
-    def testrun(self, frame_bytes: int) -> dict[str, Any]:
-        """Measure the attached program itself by BPF_PROG_TEST_RUN, at rest; ``missing`` says why there is no value."""
+    def testrun(self, frames: Sequence[int | bytes]) -> dict[str, Any]:
+        """Measure the attached program itself by BPF_PROG_TEST_RUN, at rest; ``missing`` says why there is no value.
+
+        Each of ``frames`` is the size of a test frame with FCS, or a frame's bytes; a run is their mean.
+        """
 
     def raw_files(self) -> dict[str, bytes]: ...
 
@@ -71,10 +75,13 @@ class KernelSide:
     def runstats(self) -> dict[str, int] | None:
         return asdict(self._loader.runstats())
 
-    def testrun(self, frame_bytes: int) -> dict[str, Any]:
+    def testrun(self, frames: Sequence[int | bytes]) -> dict[str, Any]:
         # An attached program is in the kernel's XDP dispatcher already: the calls do not wait for all CPUs.
+        seconds = TESTRUN_S / len(frames)
         try:
-            return asdict(calibrated_testrun(self._loader.testrun, frame_bytes, runs=TESTRUNS, seconds=TESTRUN_S))
+            done = [calibrated_testrun(self._loader.testrun, f, runs=TESTRUNS, seconds=seconds) for f in frames]
+            runs_ns = [fmean(times) for times in zip(*(one.runs_ns for one in done), strict=True)]
+            return {"frames": [asdict(one) for one in done], "runs_ns": runs_ns}
         except (ProgramError, UnsupportedError) as error:
             return {"missing": error.message}
 
@@ -115,7 +122,7 @@ class AfxdpSide:
     def runstats(self) -> dict[str, int] | None:
         return None
 
-    def testrun(self, frame_bytes: int) -> dict[str, Any]:
+    def testrun(self, frames: Sequence[int | bytes]) -> dict[str, Any]:
         return {"missing": "the work is done in user space, where BPF_PROG_TEST_RUN does not reach"}
 
     def raw_files(self) -> dict[str, bytes]:

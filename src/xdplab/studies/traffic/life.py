@@ -22,6 +22,7 @@ from xdplab.labs import Lab
 from xdplab.plan import Plan, Point, ProgramFactors, Trial
 from xdplab.studies.traffic.dut import SESSION_S, AfxdpSide, DutSide, KernelSide
 from xdplab.studies.traffic.limits import FrameKey, Limit, Machine, frame_key
+from xdplab.studies.traffic.own_frames import frames_of
 from xdplab.studies.traffic.passes import PASSES, RawFiles, Running, warm_up
 from xdplab.studies.traffic.pdr import offered_rate
 from xdplab.studies.traffic.prepare import Prepared, Tools
@@ -106,7 +107,7 @@ def measure(context: TrialContext, trial: Trial, raw: Path, facts: dict[str, Any
         running = Running(context.plan, context.dut_probe, context.tg_probe, side, generator, files, facts)
         for name in point.passes:
             PASSES[name](running)
-        facts["testrun"] = side.testrun(point.frame_bytes)
+        facts["testrun"] = side.testrun(_test_frames(context, point))
         ending = meanwhile.submit(generator.stop)
         side.stop()
         ending.result()
@@ -174,6 +175,13 @@ def attach(context: TrialContext, point: Point, prepared: Prepared) -> DutSide:
             fifo=APPLICATION_FIFO,
         ),
     )
+
+
+def _test_frames(context: TrialContext, point: Point) -> Sequence[int | bytes]:
+    """What a user's program makes of a frame depends on the frame: it is test-run with those that the trial sends."""
+    if point.program.file is None:
+        return [point.frame_bytes]
+    return frames_of(point, src_mac=context.lab.tg_mac, dst_mac=context.lab.dut_mac)
 
 
 def _spread(cpus: Sequence[int], queues: int) -> tuple[int, ...]:

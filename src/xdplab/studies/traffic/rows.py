@@ -5,16 +5,19 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
-from xdplab.analysis.verdicts import RULES_VERSION, forwarded, judge, returns_frames
+from xdplab.analysis.verdicts import RULES_VERSION, forwarded, judge, returns_frames, tg_count
 from xdplab.counters import derive_from_directory, unreadable
 from xdplab.counters.derive import intervals
 from xdplab.counters.value import jain_index
 from xdplab.errors import FormatError
 from xdplab.formats.generator import Burst, parse_output
-from xdplab.plan import Trial
+from xdplab.formats.pcap import flow_of, l2_bytes, parse_pcap
+from xdplab.plan import Point, Trial
 from xdplab.run.metrics import BY_NAME, METRICS
 from xdplab.run.rundir import RunDirectory
 from xdplab.run.state import Attempt
@@ -74,6 +77,7 @@ def attempt_rows(run: RunDirectory, trial: Trial, attempt: Attempt) -> AttemptRo
         "lab": facts.get("lab"),
         **trial.point.factors(),
         **_rate_asked(facts),
+        **_frames(trial.point, reasons),
         **_program(facts),
         **_work(facts, reasons),
         **_deployment(facts),
@@ -122,6 +126,31 @@ def _without_times(row: Row, reasons: dict[str, str]) -> Row:
     kept = {name: value for name, value in row.items() if name not in clocked}
     reasons |= dict.fromkeys(clocked & row.keys(), "this lab's clock is an emulator's: no times are reported")
     return kept | {"limited_by": None}
+
+
+def _frames(point: Point, reasons: dict[str, str]) -> Row:
+    """What was sent: frames of one size, or a pcap's, whose sizes and flows are read from the copy in the run."""
+    if point.program.frames is None:
+        return {"frame_mean_bytes": float(point.frame_bytes)}
+    found = _pcap(point.program.frames)
+    if isinstance(found, str):
+        reasons |= dict.fromkeys(("frame_mean_bytes", "forwarded_l2_bps", "flows"), found)
+        return {"frame_mean_bytes": None}
+    if found["frame_bytes"] is None:
+        reasons["frame_bytes"] = "the frames of the pcap have several sizes: frame_mean_bytes is their mean"
+    return found
+
+
+@cache
+def _pcap(path: str) -> Row | str:
+    """Return the columns of a pcap's frames, or why there are none."""
+    try:
+        frames = parse_pcap(Path(path).read_bytes())
+    except (OSError, FormatError) as error:
+        return f"the frames in {Path(path).name} cannot be read: {error}"
+    sizes = l2_bytes(frames)
+    same = sizes[0] if len(set(sizes)) == 1 else None
+    return {"frame_bytes": same, "frame_mean_bytes": fmean(sizes), "flows": len({flow_of(frame) for frame in frames})}
 
 
 def _program(facts: Mapping[str, Any]) -> Row:
@@ -230,14 +259,18 @@ def _rates(row: Row, burst: Burst) -> Row:
     window, sent, done = row["window_s"], row["tx_packets"], forwarded(row)
     rates: Row = {"offered_pps": sent / window}
     if row.get("action") == "tx" and row["rx_packets"] is not None:
-        rates["lost_packets"] = sent - (row["rx_packets"] - (row["duplicate_packets"] or 0))
+        rates["lost_packets"] = sent - (int(tg_count(row) or 0) - (row["duplicate_packets"] or 0))
         rates["loss_ratio"] = rates["lost_packets"] / sent if sent else None
     if done is not None:
         heard = returns_frames(row) and row["rx_packets"] is not None
         rates["forwarded_pps"] = in_window(row, burst, done)
-        rates["forwarded_l2_bps"] = rates["forwarded_pps"] * row["frame_bytes"] * 8
+        rates["forwarded_l2_bps"] = _l2_bps(rates["forwarded_pps"], row["frame_mean_bytes"])
         rates["forwarded_source"] = "tg" if heard else "dut"
     return rates
+
+
+def _l2_bps(pps: float, frame_bytes: float | None) -> float | None:
+    return None if frame_bytes is None else pps * frame_bytes * 8
 
 
 def _other_work(row: Row, facts: Mapping[str, Any], reasons: dict[str, str]) -> Row:

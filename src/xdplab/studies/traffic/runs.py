@@ -144,7 +144,8 @@ def _derive(run: RunDirectory, before: Tables) -> Tables:
     for attempt in attempts_of(run):
         key = (attempt.trial_id, attempt.attempt)
         if key in old_rows:
-            rows += old_rows[key]
+            # A column that is younger than the table is the plan's to fill, where it is a factor.
+            rows += [trials[attempt.trial_id].point.factors() | row for row in old_rows[key]]
             samples += old_samples.get(key, [])
         else:
             derived = attempt_rows(run, trials[attempt.trial_id], attempt)

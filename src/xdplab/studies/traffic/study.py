@@ -18,7 +18,7 @@ from xdplab.errors import PlanError
 from xdplab.formats.ethtool import parse_rings
 from xdplab.hosts import Host
 from xdplab.labs import Lab
-from xdplab.plan import Plan, Point, ProgramFactors, Trial, points_of
+from xdplab.plan import FACTORS, Plan, Point, ProgramFactors, Trial, points_of
 from xdplab.run.metrics import BY_NAME
 from xdplab.run.rundir import RunDirectory
 from xdplab.studies.traffic.burst import generator_alone
@@ -54,12 +54,24 @@ def check_plan(plan: Plan, lab: Lab) -> None:
             raise PlanError(f"metrics: {metric.name} is a column already", remedy="give it another name")
     most = min(queue_limit(end) for end in queue_ends(lab))
     for point in points_of(plan, lab.arrangement):
+        _check_frames(point)
         if point.queues > most:
             raise PlanError(f"queues: {point.queues} is more than {lab.dut_interface} can have: {most}")
         if point.arrangement == "hosts" and lab.virtual:
             raise PlanError("arrangement: hosts means two machines; this lab is one", remedy="write auto")
         if point.arrangement == "split" and len(lab.cpus().dut) < 2:
             raise PlanError("arrangement: split needs two CPUs at least; this lab has one", remedy="write auto")
+
+
+def _check_frames(point: Point) -> None:
+    """The frames of a pcap are sent as they are: a factor that would change them is refused, not ignored."""
+    for factor in FACTORS:
+        asked = getattr(point, factor.name) if factor.in_pcap and point.program.frames else None
+        if asked not in (None, "none", factor.canonical(factor.default)):
+            raise PlanError(
+                f"{factor.name}: {asked} cannot be had, the frames of {Path(point.program.frames).name} have their own",
+                remedy="leave it out, or give this program a block of its own",
+            )
 
 
 def _rx_ring_entries(lab: Lab) -> int | None:

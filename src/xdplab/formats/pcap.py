@@ -1,0 +1,71 @@
+"""Classic pcap files: the frames that a user's own traffic is made of."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+
+from xdplab.errors import FormatError
+
+FCS_BYTES = 4
+_ORDERS = {b"\xa1\xb2\xc3\xd4": ">", b"\xa1\xb2\x3c\x4d": ">", b"\xd4\xc3\xb2\xa1": "<", b"\x4d\x3c\xb2\xa1": "<"}
+_HEADER_BYTES, _RECORD_BYTES = 24, 16
+_ETHERNET = 1
+_VLAN = (0x8100, 0x88A8)
+_IPV4, _IPV6 = 0x0800, 0x86DD
+_WITH_PORTS = (6, 17, 132)  # TCP, UDP, SCTP
+
+Flow = tuple[object, ...]
+
+
+def parse_pcap(data: bytes) -> list[bytes]:
+    """Return the frames, without FCS. Raises FormatError for what is no classic Ethernet pcap of whole frames."""
+    order = _ORDERS.get(data[:4])
+    if order is None or len(data) < _HEADER_BYTES:
+        raise FormatError("not a classic pcap (pcapng: convert it, `tcpdump -r A -w B`)")
+    if struct.unpack_from(f"{order}I", data, 20)[0] & 0xFFFF != _ETHERNET:
+        raise FormatError("its frames are not Ethernet")
+    frames: list[bytes] = []
+    at = _HEADER_BYTES
+    while at < len(data):
+        if at + _RECORD_BYTES > len(data):
+            raise FormatError(f"ends within frame {len(frames) + 1}")
+        captured, length = struct.unpack_from(f"{order}II", data, at + 8)
+        at += _RECORD_BYTES
+        if captured != length or at + length > len(data):
+            raise FormatError(f"frame {len(frames) + 1} was not captured whole")
+        frames.append(data[at : at + length])
+        at += length
+    if not frames:
+        raise FormatError("holds no frame")
+    return frames
+
+
+def flow_of(frame: bytes) -> Flow:
+    """Return what tells flows apart: IP's addresses, protocol and ports, else the Ethernet header."""
+    kind, at = _protocol(frame)
+    if kind == _IPV4 and len(frame) >= at + 20:
+        length, protocol, ends = 4 * (frame[at] & 15), frame[at + 9], frame[at + 12 : at + 20]
+        first = not struct.unpack_from(">H", frame, at + 6)[0] & 0x1FFF  # only the first fragment has the ports
+        return (ends, protocol, _ports(frame, at + length, protocol) if first else b"")
+    if kind == _IPV6 and len(frame) >= at + 40:
+        return (frame[at + 8 : at + 40], frame[at + 6], _ports(frame, at + 40, frame[at + 6]))
+    return (frame[:at],)
+
+
+def _protocol(frame: bytes) -> tuple[int, int]:
+    """Return the EtherType behind all VLAN tags, and where its header begins."""
+    at = 12
+    while len(frame) >= at + 6 and struct.unpack_from(">H", frame, at)[0] in _VLAN:
+        at += 4
+    kind = struct.unpack_from(">H", frame, at)[0] if len(frame) >= at + 2 else 0
+    return kind, at + 2
+
+
+def _ports(frame: bytes, at: int, protocol: int) -> bytes:
+    return frame[at : at + 4] if protocol in _WITH_PORTS else b""
+
+
+def l2_bytes(frames: Sequence[bytes]) -> list[int]:
+    """Return each frame's size on the wire, FCS included; shorter ones are padded to Ethernet's 64 bytes."""
+    return [max(64, len(frame) + FCS_BYTES) for frame in frames]

@@ -1,0 +1,60 @@
+"""The frames that a point sends, as bytes: a user's program is test-run with what it is measured with."""
+
+from __future__ import annotations
+
+import ipaddress
+import struct
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TypeVar
+
+from xdplab.formats.pcap import FCS_BYTES, parse_pcap
+from xdplab.plan import Point
+
+T = TypeVar("T")
+MOST_FRAMES = 16
+"""Test-run one after another: enough for the cases of a program, few enough for a fraction of a second."""
+
+LEAST_BYTES = 60  # Ethernet's 64 less the FCS
+
+
+def frames_of(point: Point, *, src_mac: str, dst_mac: str) -> list[bytes]:
+    """Return up to 16 frames of ``point`` without FCS, evenly chosen: of its pcap, or of the generator's flows.
+
+    Raises FormatError, OSError for a pcap that cannot be read.
+    """
+    if point.program.frames is not None:
+        chosen = evenly(parse_pcap(Path(point.program.frames).read_bytes()))
+        return [frame.ljust(LEAST_BYTES, b"\0") for frame in chosen]
+    macs = bytes.fromhex((dst_mac + src_mac).replace(":", ""))
+    return [_udp_frame(point, flow, macs) for flow in evenly(range(point.flows))]
+
+
+def evenly(items: Sequence[T]) -> list[T]:
+    """Return at most MOST_FRAMES of ``items``, the first among them, in order."""
+    count = min(len(items), MOST_FRAMES)
+    return [items[number * len(items) // count] for number in range(count)]
+
+
+def _udp_frame(point: Point, flow: int, macs: bytes) -> bytes:
+    """The frame of flow f: addresses at ``src_ip`` + f × ``src_ip_stride``, and so on, as generators make it."""
+    source = _address(point.src_ip, point.src_ip_stride, flow)
+    target = _address(point.dst_ip, point.dst_ip_stride, flow)
+    length = point.frame_bytes - FCS_BYTES - len(macs) - 2
+    header = bytearray(struct.pack(">BBHHHBBH4s4s", 0x45, 0, length, 0, 0, 64, 17, 0, source, target))
+    header[10:12] = struct.pack(">H", _checksum(bytes(header)))
+    udp = struct.pack(">HHHH", point.src_port, point.dst_port, length - len(header), 0)
+    return (macs + b"\x08\x00" + header + udp).ljust(point.frame_bytes - FCS_BYTES, b"\0")
+
+
+def _address(first: str, stride: str, flow: int) -> bytes:
+    value = int(ipaddress.IPv4Address(first)) + flow * int(ipaddress.IPv4Address(stride))
+    return (value & 0xFFFFFFFF).to_bytes(4, "big")
+
+
+def _checksum(header: bytes) -> int:
+    """RFC 1071."""
+    total: int = sum(struct.unpack(f">{len(header) // 2}H", header))
+    while total >> 16:
+        total = (total & 0xFFFF) + (total >> 16)
+    return ~total & 0xFFFF

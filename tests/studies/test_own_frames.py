@@ -1,0 +1,57 @@
+"""A user's program is test-run with the frames that its point sends."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+
+from xdplab.formats.pcap import flow_of
+from xdplab.plan import Point, parse_plan, points_of
+from xdplab.studies.traffic.own_frames import MOST_FRAMES, evenly, frames_of
+
+MACS = {"src_mac": "02:00:00:00:00:01", "dst_mac": "02:00:00:00:00:02"}
+
+
+def point(tmp_path: Path, frames: bytes | None = None, **given: object) -> Point:
+    (tmp_path / "lb.bpf.c").write_text("int x;")
+    program: dict[str, object] = {"file": str(tmp_path / "lb.bpf.c")}
+    if frames is not None:
+        (tmp_path / "f.pcap").write_bytes(frames)
+        program["frames"] = str(tmp_path / "f.pcap")
+    size = {"frame_bytes": given.pop("frame_bytes", 64)}
+    block = {"points": {"program": program} | size, "traffic": given}
+    return points_of(parse_plan({"name": "t", "blocks": [block]}), "shared")[0]
+
+
+def test_the_generators_flows_are_made_again(tmp_path: Path) -> None:
+    asked = {"flows": 3, "src_ip": "10.0.0.1", "dst_ip": "10.0.1.255", "src_port": 7, "dst_port": 53}
+    frames = frames_of(point(tmp_path, frame_bytes=512, **asked), **MACS)
+    assert [len(frame) for frame in frames] == [508] * 3
+    assert len({flow_of(frame) for frame in frames}) == 3
+    first, last = frames[0], frames[2]
+    assert first[:14] == bytes.fromhex("0200000000020200000000010800")
+    assert first[26:34] == bytes([10, 0, 0, 1, 10, 0, 1, 255])
+    assert last[30:34] == bytes([10, 0, 2, 1]), "an address step carries over"
+    assert struct.unpack_from(">HH", first, 34) == (7, 53)
+    assert _sums_to_all_ones(first[14:34])
+
+
+def _sums_to_all_ones(header: bytes) -> bool:
+    """What a receiver checks of an IPv4 header (RFC 791)."""
+    total = sum(struct.unpack(">10H", header))
+    return (total & 0xFFFF) + (total >> 16) == 0xFFFF
+
+
+def test_a_pcap_gives_its_own_frames(tmp_path: Path) -> None:
+    frames = [bytes([number]) * (20 + number) for number in range(200)]
+    records = b"".join(struct.pack("<IIII", 0, 0, len(f), len(f)) + f for f in frames)
+    header = struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 65535, 1)
+    found = frames_of(point(tmp_path, header + records), **MACS)
+    assert len(found) == MOST_FRAMES
+    assert found[0] == bytes(60), "padded as on the wire"
+    assert found[-1] == frames[200 * 15 // 16]
+
+
+def test_a_choice_is_even_and_begins_with_the_first() -> None:
+    assert evenly(range(3)) == [0, 1, 2]
+    assert evenly(range(64)) == list(range(0, 64, 4))
