@@ -270,7 +270,7 @@ def test_a_guest_that_hangs_is_ended_and_its_console_says_so(monkeypatch: pytest
     monkeypatch.syspath_prepend(str(Path(labs.__file__).parent))  # as the keeper's script finds it
     keeper_module = importlib.import_module("guest_keeper")
     monkeypatch.setattr(keeper_module, "SILENT_S", 0.3)
-    keeper = keeper_module.GuestKeeper({"address": "@never", "uid": 0, "lease": False, "ping_s": 0.05})
+    keeper = keeper_module.GuestKeeper({"socket": "never", "uid": 0, "lease": False, "ping_s": 0.05})
     keeper.pulse, silent = socket.socketpair()
     with silent, subprocess.Popen(["sleep", "60"], stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
