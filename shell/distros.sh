@@ -9,8 +9,9 @@
 #   shell/distros.sh -u user -c trials sid    only as `user` (or `root`), only `trials` (or `tests`)
 #   shell/distros.sh -w FOLDER …              roots and logs stay in FOLDER; a root that is there is used again
 #
-# Each root has mount, process and network namespaces of its own with a way out (slirp4netns), so that no lab meets one
-# of this machine and nothing is left running.
+# Each root has mount and network namespaces of its own with a way out (slirp4netns), so that no lab meets one of this
+# machine; what still runs in a root when its command has ended is ended. Not a process namespace: a lab pins the kernel's
+# softirq threads, which are seen in the first one alone.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -75,6 +76,13 @@ fresh_clone() { # ROOT USER
 
 # ---- inside ----
 
+end_all_in() { # ROOT
+    local process
+    for process in /proc/[0-9]*; do
+        if [ "$(readlink "$process/root")" = "$1" ]; then kill -KILL "${process#/proc/}" 2>/dev/null || true; fi
+    done
+}
+
 # in_root ROOT USER COMMAND: a login shell of that user's runs it
 in_root() {
     local root=$1 user=$2 net=xdplab-distros-$$ door status=0
@@ -87,7 +95,7 @@ in_root() {
         sleep 0.1
     done
     echo nameserver 10.0.2.3 >"$root/etc/resolv.conf"
-    nsenter --net="/run/netns/$net" unshare --mount --pid --fork --kill-child bash -e -c '
+    nsenter --net="/run/netns/$net" unshare --mount bash -e -c '
         root=$1
         mount --make-rprivate /
         mount --bind "$root" "$root"
@@ -103,6 +111,7 @@ in_root() {
         mount -t tmpfs -o mode=0755 run "$root/run"
         exec chroot "$root" su - "$2" -c "$3"
     ' - "$root" "$user" "$3" </dev/null || status=$?
+    end_all_in "$root"
     kill "$door"
     wait "$door" 2>/dev/null || true
     ip netns delete "$net"
