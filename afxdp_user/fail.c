@@ -2,41 +2,24 @@
 #define _GNU_SOURCE
 #include "fail.h"
 #include "lines.h"
+#include "refusal.h"
 
-#include <bpf/libbpf.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <xdp/libxdp.h>
 
-static char words[4096];
-
-static void keep(const char *format, va_list arguments) {
-    char line[1024];
-    vsnprintf(line, sizeof(line), format, arguments);
-    if (strlen(words) + strlen(line) < sizeof(words))
-        strcat(words, line);
-}
-
-static int keep_libbpf(enum libbpf_print_level level, const char *format, va_list arguments) {
-    if (level == LIBBPF_WARN)
-        keep(format, arguments);
-    return 0;
-}
-
 static int keep_libxdp(enum libxdp_print_level level, const char *format, va_list arguments) {
     if (level == LIBXDP_WARN)
-        keep(format, arguments);
+        refusal_keep(format, arguments);
     return 0;
 }
 
 void collect_words(void) {
-    libbpf_set_print(keep_libbpf);
+    refusal_collect();
     libxdp_set_print(keep_libxdp);
 }
-
-void forget_words(void) { words[0] = '\0'; }
 
 void fail(const char *step, int error, const char *format, ...) {
     char message[1024];
@@ -50,8 +33,8 @@ void fail(const char *step, int error, const char *format, ...) {
     print_number("errno", error);
     print_string("error", name ? name : "unknown");
     print_string("message", message);
-    if (*words)
-        print_string("log", words);
+    if (*refusal_words())
+        print_string("log", refusal_words());
     else
         printf(",\"log\":null");
     end_line();

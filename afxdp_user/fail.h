@@ -4,7 +4,6 @@
 
 // Keeps the warnings of libbpf and libxdp, so that they end up in the error line.
 void collect_words(void);
-void forget_words(void);
 
 // Prints the error line, with what the libraries said, and ends the process with exit code 1. `error` is a
 // positive errno.

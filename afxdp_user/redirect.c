@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "redirect.h"
 #include "fail.h"
+#include "refusal.h"
 
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
@@ -22,7 +23,8 @@ void redirect_load(struct redirect *redirect, const char *interface) {
         fail("open", errno, "the redirecting program cannot be read");
     int error = bpf_object__load(redirect->object);
     if (error)
-        fail("load", -error, "the redirecting program does not load: %s", strerror(-error));
+        fail("load", -error, "the kernel refuses %s%s: %s", refusal_program("the redirecting program"),
+             refusal_compiler(redirect_object, redirect_object_end - redirect_object), strerror(-error));
     redirect->map_fd = bpf_object__find_map_fd_by_name(redirect->object, "sockets");
     redirect->program_fd =
         bpf_program__fd(bpf_object__find_program_by_name(redirect->object, "xdplab_redirect"));
@@ -61,7 +63,7 @@ static void refuse_if_taken(const struct redirect *redirect, const char *interfa
 
 // A refused bpf_link does not carry the driver's words to user space, a refused netlink request does.
 static void ask_again_for_words(const struct redirect *redirect, unsigned int flags) {
-    forget_words();
+    refusal_forget();
     if (!bpf_xdp_attach(redirect->ifindex, redirect->program_fd, flags | XDP_FLAGS_UPDATE_IF_NOEXIST, NULL))
         bpf_xdp_detach(redirect->ifindex, flags, NULL);
 }

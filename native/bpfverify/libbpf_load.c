@@ -9,6 +9,7 @@
 #include "measure.h"
 #include "program_types.h"
 #include "record.h"
+#include "refusal.h"
 #include "verdict.h"
 
 #include <bpf/bpf.h>
@@ -37,17 +38,6 @@ static struct slot *slots;
 static size_t slot_count;
 static struct record record;
 static const char *object_path;
-static char words[1024];
-
-static int keep_words(enum libbpf_print_level level, const char *format, va_list arguments) {
-    size_t used = strlen(words);
-    if (level == LIBBPF_WARN && used < sizeof(words) - 1)
-        vsnprintf(words + used, sizeof(words) - used, format, arguments);
-    return 0;
-}
-
-void libbpf_collect_words(void) { libbpf_set_print(keep_words); }
-
 static struct slot *slot_of(const union bpf_attr *attributes) {
     for (size_t i = 0; i < slot_count; i++)
         if (attributes->log_buf == (uintptr_t)slots[i].log)
@@ -151,7 +141,7 @@ static void prepare_programs(struct bpf_object *object, long only) {
 }
 
 static struct bpf_object *open_object(const void *bytes, size_t size) {
-    words[0] = '\0';
+    refusal_forget();
     LIBBPF_OPTS(bpf_object_open_opts, options, .object_name = "bpfverify");
     struct bpf_object *object = bpf_object__open_mem(bytes, size, &options);
     if (object)
@@ -170,14 +160,14 @@ static size_t count_programs(struct bpf_object *object) {
 static void load_alone(const void *bytes, size_t size, long rank) {
     struct bpf_object *object = open_object(bytes, size);
     if (!object) {
-        record_print_object(object_path, words);
+        record_print_object(object_path, refusal_words());
         return;
     }
     prepare_programs(object, rank);
     if (!slots[rank].done) {
         int error = bpf_object__load(object);
         if (!slots[rank].done)
-            print_words(&slots[rank], words[0] ? words : strerror(-error));
+            print_words(&slots[rank], *refusal_words() ? refusal_words() : strerror(-error));
     }
     bpf_object__close(object);
 }
@@ -222,7 +212,7 @@ const char *libbpf_load(const char *path, const void *bytes, size_t size) {
     object_path = path;
     struct bpf_object *object = open_object(bytes, size);
     if (!object)
-        return words[0] ? words : strerror(errno);
+        return *refusal_words() ? refusal_words() : strerror(errno);
     slot_count = count_programs(object);
     slots = calloc(slot_count + 1, sizeof(*slots));
     if (!slots)

@@ -8,6 +8,3 @@
 // Prints one line a program. Returns NULL, or libbpf's words where it cannot open the object (nothing is
 // printed).
 const char *libbpf_load(const char *path, const void *bytes, size_t size);
-
-// Keeps libbpf's warnings instead of printing them.
-void libbpf_collect_words(void);

@@ -7,6 +7,7 @@
 #include "options.h"
 #include "raw_load.h"
 #include "record.h"
+#include "refusal.h"
 #include "spawn.h"
 #include "watch_load.h"
 
@@ -114,7 +115,7 @@ int main(int argument_count, char **arguments) {
         return 1;
     }
     allow_memory();
-    libbpf_collect_words();
+    refusal_collect();
     while (*at < count) {
         int status = 0;
         pid_t worker = fork();

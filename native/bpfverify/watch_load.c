@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "watch_load.h"
 #include "cgroup.h"
+#include "refusal.h"
 #include "watch.h"
 
 #include <bpf/bpf.h>
@@ -14,6 +15,7 @@
 extern const char embedded_watch_start[], embedded_watch_end[];
 
 static struct watch *shared;
+static char load_reason[256];
 static char pages_reason[256];
 static char branches_reason[256];
 
@@ -28,6 +30,7 @@ static int learn_tgid(struct bpf_object *object) {
 
 static struct bpf_object *load_with(const char *branch_program) {
     static const char *const BRANCH_PROGRAMS[] = {"branch_fentry", "branch_kprobe"};
+    refusal_forget();
     struct bpf_object *object =
         bpf_object__open_mem(embedded_watch_start, embedded_watch_end - embedded_watch_start, NULL);
     if (!object)
@@ -38,6 +41,9 @@ static struct bpf_object *load_with(const char *branch_program) {
     if (!bpf_object__load(object) &&
         (!branch_program || bpf_program__attach(program(object, branch_program))))
         return object;
+    snprintf(load_reason, sizeof(load_reason), "%s%s: %s", refusal_program("watch"),
+             refusal_compiler(embedded_watch_start, embedded_watch_end - embedded_watch_start),
+             refusal_reason());
     bpf_object__close(object);
     return NULL;
 }
@@ -62,7 +68,8 @@ void watch_setup(void) {
         !bpf_program__attach(program(object, "page_free")) ||
         !bpf_program__attach(program(object, "slab_alloc")) ||
         !bpf_program__attach(program(object, "slab_free")) || learn_tgid(object)) {
-        snprintf(pages_reason, sizeof(pages_reason), "the tracepoints cannot be used: %s", strerror(errno));
+        const char *why = object || !*load_reason ? strerror(errno) : load_reason;
+        snprintf(pages_reason, sizeof(pages_reason), "the tracepoints cannot be used: %.200s", why);
         snprintf(branches_reason, sizeof(branches_reason), "%.200s", pages_reason);
         return;
     }

@@ -6,6 +6,7 @@
 #include "lines.h"
 #include "load_call.h"
 #include "network.h"
+#include "refusal.h"
 
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
@@ -47,14 +48,15 @@ static struct bpf_program *only_program(struct bpf_object *object) {
 }
 
 // By libbpf: maps, BTF and relocations, and BPF_PROG_LOAD, which load_call times.
-static void load_object(struct bpf_object *object, struct bpf_program *program, unsigned int rank) {
+static void load_object(const char *path, struct bpf_object *object, struct bpf_program *program,
+                        unsigned int rank) {
     load_call = (struct load_call){bpf_program__name(program), rank, UNKNOWN, 0};
     int error = bpf_object__load(object);
     if (!error)
         return;
     if (load_call.error)
-        fail("load", load_call.error, verifier_log, "%s is refused: %s", load_call.program,
-             strerror(load_call.error));
+        fail("load", load_call.error, verifier_log, "%s%s is refused: %s", load_call.program,
+             refusal_compiler_of(path), strerror(load_call.error));
     fail("prepare", -error, NULL, "libbpf cannot prepare %s", load_call.program);
 }
 
@@ -91,7 +93,7 @@ static void run_cycle(const char *path, int interface, unsigned int rank) {
     struct bpf_program *program = only_program(object);
     struct calls *calls = fentry_calls();
     start = now_ns();
-    load_object(object, program, rank);
+    load_object(path, object, program, rank);
     cycle[PREPARE] = now_ns() - start - load_call.took_ns;
     cycle[LOAD] = load_call.took_ns;
     keep_calls(calls, cycle);
@@ -132,7 +134,7 @@ static void print_sizes(const char *path) {
     unsigned int length = sizeof(info);
     struct bpf_object *object = open_object(path);
     struct bpf_program *program = only_program(object);
-    load_object(object, program, 0);
+    load_object(path, object, program, 0);
     if (bpf_obj_get_info_by_fd(bpf_program__fd(program), &info, &length))
         fail("load", errno, NULL, "its sizes cannot be read: %s", strerror(errno));
     line_begin("program");

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "fentry.h"
 #include "fail.h"
+#include "refusal.h"
 
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
@@ -33,7 +34,10 @@ void fentry_arm(void) {
     struct bpf_object *object =
         bpf_object__open_mem(embedded_calls_start, embedded_calls_end - embedded_calls_start, NULL);
     if (!object || bpf_object__load(object))
-        fail("trace", errno, NULL, "this kernel has no fentry for bpf_check() and bpf_int_jit_compile()");
+        fail("trace", errno, NULL,
+             "this kernel has no fentry for bpf_check() and bpf_int_jit_compile() (%s%s)",
+             refusal_program("calls"),
+             refusal_compiler(embedded_calls_start, embedded_calls_end - embedded_calls_start));
     learn_tgid(object);
     int memory = bpf_object__find_map_fd_by_name(object, ".bss");
     shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED, memory, 0);

@@ -4,6 +4,7 @@
 #include "fentry.h"
 #include "graph.h"
 #include "lines.h"
+#include "refusal.h"
 
 #include <getopt.h>
 #include <stdio.h>
@@ -93,7 +94,7 @@ static void read_options(int count, char **arguments) {
 }
 
 static void run(const struct mode *mode, const char *object) {
-    collect_libbpf_words();
+    refusal_collect();
     if (bench.watch == GRAPH)
         graph_arm(mode->functions);
     if (bench.watch == FENTRY)

@@ -10,6 +10,7 @@ struct failure {
     const char *step;
     int error; /* errno, positive */
     char message[1024];
+    const char *log; /* of libbpf and the verifier, where they have said something; NULL elsewhere */
 };
 
 extern struct failure failure;

@@ -23,6 +23,7 @@
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 
+#define PACED_BATCH 8
 #define FULL_BATCH 60 /* fewer than a NAPI poll takes (64), which then ends at once: 3 % faster than 64 */
 #define ARM_LIMIT_NS (5 * NS_PER_SECOND)
 
@@ -44,24 +45,9 @@ static unsigned live_queue_of(const struct session *session, unsigned stream) {
     return session->options.cpus.cpus[stream] % session->options.queues;
 }
 
-/*
- * A frame leaves when its batch ends: a small batch keeps the pace exactly, a large one reaches the rate. A
- * frame reflected natively came back after 0.65 us (p50) in batches of 1, 0.85 of 4, 1.0 to 1.3 of 8, 2.4 of
- * 16, 8 to 10 of 60; the most they reach is 1.1, 2.3, 3.0, 3.0 and 3.7 Mpps, with an AF_XDP application on
- * the same core, which is woken once a batch, 0.15 and 0.39 in batches of 1 and 4. Each step stays well below
- * what its batch can do.
- */
+/* A frame leaves when its batch ends: a small batch keeps the pace, a large one reaches the rate. */
 static unsigned live_batch(const struct session *session) {
-    static const struct {
-        double up_to_pps; /* per stream */
-        unsigned batch;
-    } steps[] = {{100e3, 1}, {300e3, 4}, {1e6, 8}, {2e6, 16}};
-    const double rate = session->options.rate_pps / session->streams;
-
-    for (size_t i = 0; rate && i < sizeof(steps) / sizeof(steps[0]); i++)
-        if (rate <= steps[i].up_to_pps)
-            return steps[i].batch;
-    return FULL_BATCH;
+    return session->options.rate_pps ? PACED_BATCH : FULL_BATCH;
 }
 
 static int load_sender(const struct session *session) {

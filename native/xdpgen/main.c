@@ -3,7 +3,7 @@
  * JSON lines. */
 #include "burst.h"
 #include "error.h"
-#include "object.h"
+#include "refusal.h"
 #include "report.h"
 #include "thread.h"
 
@@ -80,7 +80,7 @@ static int run_steps(struct session *session, unsigned *done) {
 static int run(struct session *session, unsigned *done) {
     int error = install_signals();
 
-    object_capture_log();
+    refusal_collect();
     error = error ?: session_open(session);
     if (error)
         return error;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "object.h"
 #include "error.h"
+#include "refusal.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -10,16 +11,6 @@
 
 #include <bpf/libbpf.h>
 
-static char last_words[512];
-
-static int keep_last_words(enum libbpf_print_level level, const char *format, va_list arguments) {
-    if (level == LIBBPF_WARN)
-        vsnprintf(last_words, sizeof(last_words), format, arguments);
-    return 0;
-}
-
-void object_capture_log(void) { libbpf_set_print(keep_last_words); }
-
 struct bpf_object *object_open(const char *name, const char *start, const char *end, const void *settings,
                                size_t settings_size) {
     LIBBPF_OPTS(bpf_object_open_opts, options, .object_name = name);
@@ -27,7 +18,7 @@ struct bpf_object *object_open(const char *name, const char *start, const char *
     struct bpf_map *rodata;
 
     if (!object) {
-        fail("open", errno, "the embedded BPF object '%s' cannot be opened: %s", name, last_words);
+        fail("open", errno, "the embedded BPF object '%s' cannot be opened: %s", name, refusal_reason());
         return NULL;
     }
     rodata = bpf_object__find_map_by_name(object, ".rodata");
@@ -39,13 +30,20 @@ struct bpf_object *object_open(const char *name, const char *start, const char *
     return object;
 }
 
+const char *object_compiler(void) {
+    return refusal_compiler(embedded_send_start, embedded_send_end - embedded_send_start);
+}
+
 int object_load(struct bpf_object *object) {
+    refusal_forget();
     int error = bpf_object__load(object);
 
-    if (error)
-        return fail("load", error, "the kernel refused the BPF object '%s': %s", bpf_object__name(object),
-                    last_words);
-    return 0;
+    if (!error)
+        return 0;
+    if (!failure.step)
+        failure.log = refusal_words();
+    return fail("load", error, "the kernel refuses %s%s: %s", refusal_program(bpf_object__name(object)),
+                object_compiler(), strerror(-error));
 }
 
 int object_map_fd(struct bpf_object *object, const char *map) {

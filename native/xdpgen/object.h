@@ -18,6 +18,9 @@ struct bpf_object *object_open(const char *name, const char *start, const char *
 
 int object_load(struct bpf_object *object);
 
+/* Returns ", compiled by " and the one clang that made all embedded objects. */
+const char *object_compiler(void);
+
 int object_map_fd(struct bpf_object *object, const char *map);
 
 /* Maps the object's .bss. NULL after fail(). */
@@ -28,7 +31,3 @@ int object_program_fd(struct bpf_object *object, const char *program);
 /* Space for the values of all possible CPUs of one per-CPU map entry;
  * value_size must be a multiple of 8. */
 void *per_cpu_values(size_t value_size);
-
-/* Makes libbpf keep its last words for error messages instead of printing them.
- */
-void object_capture_log(void);

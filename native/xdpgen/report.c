@@ -223,5 +223,7 @@ void report_error(void) {
     count_field("errno", failure.error);
     string_field("error", strerrorname_np(failure.error));
     string_field("message", failure.message);
+    if (failure.log)
+        string_field("log", failure.log);
     end_line();
 }

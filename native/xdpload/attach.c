@@ -2,6 +2,7 @@
 #include "attach.h"
 #include "fail.h"
 #include "json.h"
+#include "refusal.h"
 
 #include <bpf/bpf.h>
 #include <errno.h>
@@ -43,7 +44,7 @@ static struct bpf_xdp_query_opts query(const char *name, int ifindex) {
     LIBBPF_OPTS(bpf_xdp_query_opts, attached);
     int error = bpf_xdp_query(ifindex, 0, &attached);
     if (error)
-        fail("attach", -error, libbpf_words(), "XDP programs of %s cannot be queried", name);
+        fail("attach", -error, refusal_words(), "XDP programs of %s cannot be queried", name);
     return attached;
 }
 
@@ -60,7 +61,7 @@ void refuse_if_taken(const char *name, int ifindex) {
 // A refused bpf_link does not carry the driver's words to user space, a refused netlink request does.
 static void ask_again_for_words(const struct program *program, const struct options *options, int ifindex) {
     unsigned int flags = mode_flags[options->mode] | XDP_FLAGS_UPDATE_IF_NOEXIST;
-    forget_libbpf_words();
+    refusal_forget();
     if (!bpf_xdp_attach(ifindex, program->fd, flags, NULL))
         bpf_xdp_detach(ifindex, mode_flags[options->mode], NULL);
 }
@@ -106,8 +107,8 @@ void attach_program(const struct program *program, const struct options *options
     long long attach_ns = now_ns() - start;
     if (fd < 0) {
         ask_again_for_words(program, options, ifindex);
-        fail("attach", -fd, libbpf_words(), "%s does not take the program in %s mode: %s", options->interface,
-             mode_name(options->mode), error_words(-fd));
+        fail("attach", -fd, refusal_words(), "%s does not take the program in %s mode: %s",
+             options->interface, mode_name(options->mode), error_words(-fd));
     }
     link_fd = fd;
     print_attached(program, options, ifindex, attach_ns);

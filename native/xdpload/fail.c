@@ -3,7 +3,6 @@
 #include "fail.h"
 #include "json.h"
 
-#include <bpf/libbpf.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,25 +10,6 @@
 
 #define LOG_TAIL 4096
 #define ENOTSUPP 524 // of the kernel's own include/linux/errno.h
-
-static char words[LOG_TAIL];
-
-static int keep_words(enum libbpf_print_level level, const char *format, va_list arguments) {
-    char line[LOG_TAIL];
-    if (level != LIBBPF_WARN)
-        return 0;
-    int length = vsnprintf(line, sizeof(line), format, arguments);
-    if (length < 0 || strlen(words) + strlen(line) >= sizeof(words))
-        return 0;
-    strcat(words, line);
-    return 0;
-}
-
-void collect_libbpf_words(void) { libbpf_set_print(keep_words); }
-
-const char *libbpf_words(void) { return words; }
-
-void forget_libbpf_words(void) { words[0] = '\0'; }
 
 const char *error_words(int error) {
     return error == ENOTSUPP ? "Operation is not supported" : strerror(error);

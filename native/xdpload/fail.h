@@ -1,11 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The error line, and the words of the kernel and of libbpf that belong to it.
+// The error line.
 #pragma once
-
-// Keeps libbpf's warnings instead of printing them, so that they end up in the error line.
-void collect_libbpf_words(void);
-const char *libbpf_words(void);
-void forget_libbpf_words(void);
 
 // What an errno means, also the one that drivers answer with though no program should ever see it.
 const char *error_words(int error);

@@ -4,6 +4,7 @@
 #include "fail.h"
 #include "json.h"
 #include "load_clock.h"
+#include "refusal.h"
 #include "setup.h"
 
 #include <bpf/bpf.h>
@@ -66,7 +67,7 @@ void open_program(struct program *program, const struct options *options) {
     program->object = bpf_object__open_file(options->object, &open_options);
     program->open_ns = now_ns() - start;
     if (!program->object)
-        fail("open", errno, libbpf_words(), "%s cannot be opened as a BPF object", options->object);
+        fail("open", errno, refusal_words(), "%s cannot be opened as a BPF object", options->object);
     choose_program(program, options);
 }
 
@@ -99,7 +100,7 @@ static int refuses_any_program(int ifindex) {
 // words.
 static const struct bpf_map *refused_map(const struct bpf_object *object) {
     char name[64];
-    const char *said = strstr(libbpf_words(), "libbpf: map '");
+    const char *said = strstr(refusal_words(), "libbpf: map '");
     if (!said || sscanf(said, "libbpf: map '%63[^']'", name) != 1)
         return NULL;
     return bpf_object__find_map_by_name(object, name);
@@ -107,7 +108,7 @@ static const struct bpf_map *refused_map(const struct bpf_object *object) {
 
 __attribute__((noreturn)) static void refuse_map(const struct bpf_map *map, const char *step, const char *who,
                                                  int error) {
-    fail(step, error, libbpf_words(), "%s map %s (%s, %u entries): %s", who, bpf_map__name(map),
+    fail(step, error, refusal_words(), "%s map %s (%s, %u entries): %s", who, bpf_map__name(map),
          libbpf_bpf_map_type_str(bpf_map__type(map)), bpf_map__max_entries(map), error_words(error));
 }
 
@@ -128,8 +129,8 @@ __attribute__((noreturn)) static void refuse_offload(const struct program *progr
 
 __attribute__((noreturn)) static void refuse_load(const struct program *program,
                                                   const struct options *options, int error) {
-    const char *name = bpf_program__name(program->handle);
-    const char *log = verifier_log[0] ? verifier_log : libbpf_words();
+    const char *name = refusal_program(bpf_program__name(program->handle));
+    const char *log = verifier_log[0] ? verifier_log : refusal_words();
     int first_error = load_clock_first_errno();
     const struct bpf_map *map = first_error ? NULL : refused_map(program->object);
     if (options->mode == MODE_OFFLOAD)
@@ -138,7 +139,8 @@ __attribute__((noreturn)) static void refuse_load(const struct program *program,
         refuse_map(map, "map", "the kernel refuses", error);
     if (!first_error)
         fail("load", error, log, "%s cannot be prepared for loading: %s", name, error_words(error));
-    fail("load", first_error, log, "the kernel refuses %s: %s", name, error_words(first_error));
+    fail("load", first_error, log, "the kernel refuses %s%s: %s", name, refusal_compiler_of(options->object),
+         error_words(first_error));
 }
 
 void load_program(struct program *program, const struct options *options, int ifindex) {
@@ -147,7 +149,7 @@ void load_program(struct program *program, const struct options *options, int if
     if (options->mode == MODE_OFFLOAD)
         bind_to_device(program, ifindex);
     load_clock_watch(bpf_program__name(program->handle));
-    forget_libbpf_words();
+    refusal_forget();
     int error = bpf_object__load(program->object);
     if (error)
         refuse_load(program, options, -error);

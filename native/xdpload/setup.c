@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "setup.h"
 #include "fail.h"
+#include "refusal.h"
 
 #include <bpf/bpf.h>
 #include <bpf/btf.h>
@@ -138,7 +139,8 @@ void resize_maps(struct bpf_object *object, const struct settings *settings) {
                  setting->value);
         int error = bpf_map__set_max_entries(map, entries);
         if (error)
-            fail("max-entries", -error, libbpf_words(), "%s cannot have %ld entries", setting->name, entries);
+            fail("max-entries", -error, refusal_words(), "%s cannot have %ld entries", setting->name,
+                 entries);
     }
 }
 

@@ -6,6 +6,7 @@
 #include "fail.h"
 #include "options.h"
 #include "program.h"
+#include "refusal.h"
 
 #include <signal.h>
 #include <stdio.h>
@@ -45,7 +46,7 @@ int main(int argc, char **argv) {
     int ifindex = 0;
 
     parse_options(&options, argc, argv);
-    collect_libbpf_words();
+    refusal_collect();
     catch_signals();
     if (options.mode != MODE_NONE) {
         ifindex = find_interface(options.interface);

@@ -11,7 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from xdplab import figures, programs
 from xdplab.analysis.compare import MARGIN
 from xdplab.analysis.findings import to_frame
 from xdplab.errors import PlanError, ResultsError
+from xdplab.figures.factors import FigureError
 from xdplab.labs import Lab, use_lab
 from xdplab.labs.doctor import examine
 from xdplab.plan import FACTORS, Plan, estimate_s, parse_plan, reference
@@ -28,11 +29,13 @@ from xdplab.plan.factors import PATHS, Where, in_plan, of_program
 from xdplab.programs import Program, ProgramSpec
 from xdplab.programs.spec import WORKLOADS
 from xdplab.run.progress import ending, to_go
-from xdplab.run.rundir import RunDirectory
-from xdplab.run.state import RunState, read_state
+from xdplab.run.state import RunState
+from xdplab.studies.catalogue import open_run
+from xdplab.studies.comparing import Comparison as TwoRuns
+from xdplab.studies.every import AnyRun
+from xdplab.studies.plan_runs import Asked, PlanRun, start_search
+from xdplab.studies.search.profile import profile as profile_named
 from xdplab.studies.traffic import runs
-from xdplab.studies.traffic.comparison import Comparison as TwoRuns
-from xdplab.studies.traffic.comparison import compared
 from xdplab.studies.traffic.planned import plan_trials
 
 RESULTS = Path("results")
@@ -73,20 +76,24 @@ plan.__doc__ = f"{inspect.cleandoc(plan.__doc__ or '')}\n\nFactors:\n{reference.
 
 
 def open(path: str | Path) -> Run:
-    """Open a plan's run directory: the same object that ``plan.start`` returned. Raises ResultsError."""
-    return Run(RunDirectory.open(Path(path)))
+    """Open a run of any kind: XDP traffic, a search, a study; the same object that ``plan.start`` returned.
+
+    Raises ResultsError.
+    """
+    return Run(open_run(Path(path)))
 
 
 def compare(
-    run: Run, other: Run, metric: str = "forwarded_pps", *, equal: Sequence[Run] = (), margin: float = MARGIN
+    run: Run, other: Run, metric: str | None = None, *, equal: Sequence[Run] = (), margin: float = MARGIN
 ) -> Comparison:
     """Say whether ``other`` is faster than, slower than or equivalent to ``run`` within ``margin``, or undecided.
 
+    The two are of one kind. ``metric`` is a column of ``run.trials``: forwarded_pps by default, pdr_pps for searches.
     ``equal``: two or more runs that measured the same as each other show how far equal runs lie apart. Raises
-    ResultsError.
+    ResultsError, PlanError where there is no such column.
     """
-    same = [one.directory for one in equal]
-    return Comparison(compared(run.directory, other.directory, metric, equal=same, margin=margin))
+    same = [one.kind for one in equal]
+    return Comparison(run.kind.compare(other.kind, metric, equal=same, margin=margin))
 
 
 def _plan(name: str, chosen: Sequence[Program | str | None], given: Mapping[str, Any]) -> Plan:
@@ -155,9 +162,31 @@ class LabInUse:
     def measure(self, program: Program | str, *, repetitions: int = 1, **factors: Any) -> pd.DataFrame:
         """Measure one program now, with its baseline; the rows of its trials, recorded in a run directory too."""
         made = plan("measure", program, repetitions=repetitions, **factors)
-        run = Run(runs.start(made.plan, self.lab, RESULTS))
-        runs.execute(run.directory, self.lab, runs.quiet())
-        return run.trials
+        directory = runs.start(made.plan, self.lab, RESULTS)
+        runs.execute(directory, self.lab, runs.quiet())
+        return Run(PlanRun(directory)).trials
+
+    def search(
+        self,
+        what: PlanInHand | Program | str,
+        *,
+        profile: str = "quick",
+        latency: bool = True,
+        accesses_share: float | None = None,
+        name: str | None = None,
+        **factors: Any,
+    ) -> Run:
+        """Search the rates of a program, or of every point of a plan: NDR, PDR, MRR, latency at shares of the PDR.
+
+        It runs in a process of its own: ``run.watch()``, then ``run.trials``. ``profile``: quick, csit or rfc2544;
+        ``accesses_share``: also find the largest N whose throughput is this share of that at N = 0. Loss means
+        something only where TG and DUT have CPUs of their own: ``arrangement="split"``, or two hosts. Raises PlanError.
+        """
+        made = what if isinstance(what, PlanInHand) else plan(name or "search", what, **factors)
+        chosen = made.plan if name is None else made.plan.model_copy(update={"name": name})
+        wanted = profile_named(profile)
+        asked = Asked(wanted if latency else replace(wanted, latency_repeats=0), accesses_share)
+        return _started(start_search(chosen, asked, self.lab, RESULTS), self)
 
     def close(self) -> None:
         """Let go; a lab that was brought up here is taken down."""
@@ -183,13 +212,7 @@ class PlanInHand:
     def start(self, lab: LabInUse, name: str | None = None) -> Run:
         """Start measuring in a process of its own; an interrupt of the notebook stops the watching only."""
         chosen = self.plan if name is None else self.plan.model_copy(update={"name": name})
-        directory = runs.start(chosen, lab.lab, RESULTS)
-        log = (directory.path / "run.log").open("wb")
-        argv = [sys.executable, "-m", "xdplab", "--lab", lab.lab.name, "resume", str(directory.path), "--no-figures"]
-        process = subprocess.Popen(
-            argv, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
-        )
-        return Run(directory, process)
+        return _started(PlanRun(runs.start(chosen, lab.lab, RESULTS)), lab)
 
     def __repr__(self) -> str:
         trials = plan_trials(self.plan, "shared")
@@ -208,11 +231,23 @@ class PlanInHand:
         return f"<p>{html.escape(repr(self))}</p>{table}"
 
 
-class Run:
-    """A run directory, finished or under way."""
+def _started(run: AnyRun, lab: LabInUse) -> Run:
+    """Go on with a run in a process of its own; an interrupt of the notebook stops the watching only."""
+    path = run.directory.path
+    argv = [sys.executable, "-m", "xdplab", "--lab", lab.lab.name, "resume", str(path), "--no-figures"]
+    with (path / "run.log").open("wb") as log:
+        process = subprocess.Popen(
+            argv, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
+        )
+    return Run(run, process)
 
-    def __init__(self, directory: RunDirectory, process: subprocess.Popen[bytes] | None = None) -> None:
-        self.directory = directory
+
+class Run:
+    """A run of any kind, finished or under way. ``kind`` is what its kind of run can be asked besides."""
+
+    def __init__(self, kind: AnyRun, process: subprocess.Popen[bytes] | None = None) -> None:
+        self.kind = kind
+        self.directory = kind.directory
         self._process = process
 
     @property
@@ -222,17 +257,19 @@ class Run:
     @property
     def state(self) -> RunState:
         """What is planned, measured and owed."""
-        return read_state(self.directory)
+        return self.kind.state
 
     @property
     def trials(self) -> pd.DataFrame:
-        """One row a trial: its last attempt, judged by today's rules."""
-        return runs.settled_trials(self.directory)
+        """What was measured and counts: one row per trial; of a study, one per measurement."""
+        return self.kind.rows()
 
     @property
     def samples(self) -> pd.DataFrame:
-        """One row an interval of 100 ms."""
-        return runs.samples_table(self.directory)
+        """One row per interval of 100 ms, of XDP traffic. Raises ResultsError for another kind of run."""
+        if not isinstance(self.kind, PlanRun):
+            raise ResultsError(f"{self.path} is a run of kind {self.kind.kind_name}: it has no samples")
+        return self.kind.samples()
 
     def watch(self) -> Run:
         """Print how far it is until it ends. An interrupt stops the watching only: the run goes on.
@@ -256,11 +293,14 @@ class Run:
 
     def findings(self) -> pd.DataFrame:
         """What several points and repetitions say together."""
-        return to_frame(runs.audit(self.directory))
+        return to_frame(self.kind.findings())
 
-    def figure(self, name: str = "throughput", **options: Any) -> Any:
-        """Draw one figure; options: hue, panel, style, where. Returns matplotlib axes."""
-        return figures.figure(name, self.trials, **options)
+    def figure(self, name: str | None = None, **options: Any) -> Any:
+        """Draw one figure, the first of its kind of run by default. Returns matplotlib axes.
+
+        Options: style; of XDP traffic also hue, panel, where. Raises FigureError naming the figures there are.
+        """
+        return self.kind.figure(name, **options)
 
     def __repr__(self) -> str:
         return f"{self.directory.name}: {ending(self.state)}"
@@ -291,6 +331,8 @@ class Comparison:
 
     def figure(self, style: str = "paper-1col") -> Any:
         """Draw the ratios. Returns matplotlib axes."""
+        if "accesses" not in self.table:
+            raise FigureError("ratios of a study's runs have no figure", remedy="the table has them")
         return figures.draw(figures.compare_view(self.table), style)
 
     def _repr_html_(self) -> str:

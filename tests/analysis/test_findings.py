@@ -146,16 +146,33 @@ def test_findings_as_table_and_markdown() -> None:
     assert "No finding." in to_markdown([])
 
 
-def test_other_work_on_the_machine_is_said() -> None:
-    quiet = synthetic.run()
-    quiet["arrangement"] = "shared"
-    quiet["host_busy_cores"] = quiet["dut_cpus"].astype("Float64") + 0.1
-    assert not [f for f in find(quiet) if f.rule == "other work"]
-    busy = quiet.copy()
-    busy.loc[busy.index[0], "host_busy_cores"] = 2.0
-    (finding,) = [f for f in find(busy) if f.rule == "other work"]
-    assert finding.severity == "warning"
-    assert finding.evidence["trials"] == 1
+QUIET = {
+    "other_busy_cores": 0.05, "tx_busy_cores": 1.0, "host_steal_cores": 0.0, "rate_change": 0.0, "tx_pause_ms": 0.1,
+    "tx_paused_ms": 0.0, "late_p50_ns": 40.0, "late_p99_ns": 90.0,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("rule", "change", "words"),
+    [
+        ("other work", {"other_busy_cores": 0.2}, "other work kept 0.2 CPUs busy"),
+        ("CPU stolen", {"host_steal_cores": 0.2}, "the hypervisor took 0.20 CPUs away"),
+        ("rate not steady", {"rate_change": 0.4, "rate_change_kind": "trend"}, "a trend of +40% within the window"),
+        ("sender stood still", {"tx_pause_ms": 50.0, "tx_paused_ms": 51.0}, "stood still for 51 ms of 1000"),
+        ("sender late", {"late_p99_ns": 1e9}, "the sender was late"),
+        ("no real-time priority", {"sched_policy": "SCHED_OTHER (refused: EPERM)"}, "no real-time priority"),
+        ("load not reached", {"rate_requested_pps": 1e9}, "of the 1000 Mpps asked for"),
+    ],
+)
+def test_what_disturbed_a_trial_is_said_of_the_run(rule: str, change: dict[str, object], words: str) -> None:
+    quiet = synthetic.run(arrangement="shared").assign(**QUIET)
+    assert named(find(quiet), rule) == []
+    for name, value in change.items():
+        quiet.loc[quiet.index[0], name] = value
+    (found,) = named(find(quiet), rule)
+    assert found.severity == "warning"
+    assert found.what.startswith(f"1 of {len(quiet)} trials")
+    assert words in found.what
 
 
 def test_a_cost_that_the_test_run_contradicts() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pandas as pd
 import pytest
 
@@ -149,10 +151,11 @@ def test_frames_that_came_twice_hide_no_loss() -> None:
 
 
 def test_what_drained_after_the_window_bounds_the_duts_own_count() -> None:
-    row = GOOD | USERS | {"action": "drop", "rx_packets": 0, "dut_rx_packets": 100_000, "rx_ring_entries": 1024}
+    row = GOOD | USERS | BACK_NONE | {"action": "drop", "dut_rx_packets": 100_000, "rx_ring_entries": 1024}
     assert "up to 1.02% of the frames counted drained" in judge(row).reason
 
 
+BACK_NONE = {"rx_packets": 0, "dut_tx_packets": 0}
 USERS = {"workload": None, "accesses": None, "program_name": "lb.bpf.c"}
 
 
@@ -162,6 +165,45 @@ def test_a_program_that_returns_nothing_is_judged_by_the_dut_alone(action: str) 
     assert judge(row).verdict == "valid"
     assert "DUT's count alone" in judge(row).reason
     assert judge(row | {"dut_rx_packets": None}).verdict == "invalid"
+
+
+def decided(**frames: int) -> str:
+    return json.dumps({"tx": 0, "drop": 0, "redirect": 0, "pass": 0} | frames)
+
+
+@pytest.mark.parametrize("said", ["tx", "drop", "pass", "redirect"])
+@pytest.mark.parametrize("does", ["tx", "drop", "pass", "redirect"])
+def test_a_program_must_do_what_the_plan_says(said: str, does: str) -> None:
+    """As the driver counted it; a frame in a hundred may be another's, such as one of neighbour discovery."""
+    back = 4_000_000 if does == "tx" else 0
+    counts = {"rx_packets": back, "dut_tx_packets": back, "dut_rx_packets": 4_000_000}
+    row = (
+        GOOD
+        | USERS
+        | counts
+        | {"action": said, "xdp_actions": decided(**{does: 3_990_000, "pass": 10_000} | {does: 3_990_000})}
+    )
+    verdict = judge(row)
+    assert verdict.verdict == ("valid" if said == does else "invalid")
+    if said != does:
+        assert f"action is {said}" in verdict.reason
+        assert f"{does} for" in verdict.reason
+
+
+@pytest.mark.parametrize(
+    ("said", "back", "verdict"),
+    [("tx", 0, "invalid"), ("tx", 4_000_000, "valid"), ("drop", 4_000_000, "invalid"), ("pass", 0, "valid")],
+)
+def test_without_counters_of_actions_what_came_back_tells(said: str, back: int, verdict: str) -> None:
+    counts = {"rx_packets": back, "dut_tx_packets": back, "dut_rx_packets": 4_000_000, "mode": "generic"}
+    found = judge(GOOD | USERS | counts | {"action": said})
+    assert found.verdict == verdict
+    assert found.verdict == "invalid" or said == "tx" or "no counter says" in found.reason
+
+
+def test_shares_of_a_program_that_decides_one_or_another_are_said() -> None:
+    row = GOOD | USERS | {"action": "mixed", "xdp_actions": decided(tx=3_000_000, drop=1_000_000)}
+    assert "tx for 75.0% of 4000000 frames, drop for 25.0%" in judge(row).reason
 
 
 def test_a_users_program_may_rewrite_the_payload() -> None:
@@ -205,7 +247,7 @@ AFXDP = SHARED | {"engine": "afxdp", "tx_packets": 4_000_000}
         (PHYSICAL | NO_LOSS, "generator"),
         (PHYSICAL | {"tx_packets": 15e6, "rx_packets": LINE, "dut_tx_packets": LINE, "dut_rx_packets": LINE}, "link"),
         ({"rx_packets": 3_997_000, "dut_tx_packets": 3_997_000}, "generator"),  # 0.08 % lost is no saturation
-        (USERS | {"action": "drop", "dut_rx_packets": 3_000_000}, "dut"),
+        (USERS | BACK_NONE | {"action": "drop", "dut_rx_packets": 3_000_000}, "dut"),
     ],
 )
 def test_what_limited_a_valid_trial(change: dict[str, object], limit: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 import tarfile
 from collections.abc import Iterator
@@ -136,7 +137,7 @@ def test_every_kernel_takes_every_object(fetched: Clang, kernel: str, bpfverify:
         kernels.kernel(kernel)
     except LabError as error:
         pytest.skip(f"no guest of kernel {kernel} can be had: {error}")
-    paths = fetched.every_object
+    paths = [path for path in fetched.every_object if kernel != "5.10" or not wants_5_13(Path(path))]
     with use_lab(name) as lab:
         guest = lab.host("guest")
         folder = guest.run(["mktemp", "-d"]).text.strip()
@@ -145,6 +146,16 @@ def test_every_kernel_takes_every_object(fetched: Clang, kernel: str, bpfverify:
         rows = verified(guest, inside[0], inside[1], inside[2:], 500)
     assert {row.object for row in rows} == set(inside[2:])
     assert refused(rows) == []
+
+
+def wants_5_13(path: Path) -> bool:
+    """Tell the two kinds of objects that older kernels refuse from any compiler.
+
+    A block of lookups is a subprogram that takes a pointer. The tests' own DUT uses atomic instructions with a result.
+    """
+    facts = path.with_name("build.json")
+    program = json.loads(facts.read_text())["program"] if facts.is_file() else {}
+    return path.name == "dut.bpf.o" or (program.get("workload"), program.get("form")) == ("lookup", "bounded")
 
 
 def packed(paths: list[str]) -> bytes:

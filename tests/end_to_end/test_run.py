@@ -209,9 +209,12 @@ def test_what_the_times_rest_on_is_in_each_row(trials: pd.DataFrame) -> None:
     assert valid["clocksource"].notna().all()
     assert valid["rt_runtime_us"].notna().all()
     assert (valid["dut_cpus"].isna() | valid["dut_cpus"].between(1, 4)).all()
+    assert set(valid[valid["load"] == "max"]["batch"]) == {60}  # live
+    assert set(valid[valid["load"] == "20kpps"]["batch"]) == {32}  # AF_XDP
 
 
 def test_no_trial_is_valid_without_the_readings_that_it_rests_on(measured: Path, tmp_path: Path) -> None:
+    """As if the tools had printed nothing: what the verdicts rest on is not there."""
     shutil.copytree(measured, tmp_path / "run")
     for file in (tmp_path / "run" / "raw").glob("*/*/counters/dut.*"):
         file.write_bytes(b"")
@@ -220,7 +223,7 @@ def test_no_trial_is_valid_without_the_readings_that_it_rests_on(measured: Path,
     table = pd.DataFrame([attempt_rows(run, trials[a.trial_id], a).row for a in attempts_of(run)])
     judged = table[table["verdict"] != "unsupported"]
     assert set(judged["verdict"]) == {"invalid"}
-    assert judged["reason"].str.contains("is empty|neither TG nor DUT").all(), judged["reason"]
+    assert judged["reason"].str.contains("is empty|neither TG nor DUT|no count of the DUT").all(), judged["reason"]
 
 
 def test_the_plans_own_metric_is_a_column(trials: pd.DataFrame) -> None:
@@ -442,3 +445,35 @@ def test_a_second_run_in_the_same_lab_is_refused(lab: Lab, lab_name: str, tmp_pa
         done = xdplab("--lab", lab_name, "run", "one.yaml", "--out", "out", cwd=tmp_path, check=False)
     assert done.returncode == 3
     assert "the first run" in done.stderr
+
+
+RETURNS = """#include <linux/bpf.h>
+#include <bpf/bpf_helpers.h>
+SEC("xdp") int returns(struct xdp_md *ctx) { return XDP_%s; }
+char _license[] SEC("license") = "GPL";
+"""
+
+
+def test_a_program_that_does_not_do_what_the_plan_says_is_invalid(lab_name: str, tmp_path: Path) -> None:
+    """Native, by the driver's counters: every action said of every program; generic, where frames come back or not."""
+    for name in ("drop", "pass", "tx"):
+        (tmp_path / f"{name}.bpf.c").write_text(RETURNS % name.upper())
+    programs = [
+        f"{{file: {does}.bpf.c, action: {said}}}" for does in ("drop", "pass", "tx") for said in ("drop", "pass", "tx")
+    ]
+    (tmp_path / "said.yaml").write_text(
+        "name: said\nrepetitions: 1\ntrial: {warmup_s: 0.05, window_s: 0.1, pause_s: 0.02}\n"
+        f"blocks: [{{points: {{mode: [native, generic], program: [{', '.join(programs)}]}}}}]\n"
+    )
+    xdplab("--lab", lab_name, "run", "said.yaml", "--out", "out", "--no-figures", cwd=tmp_path)
+    (run,) = (tmp_path / "out").iterdir()
+    table = pd.read_parquet(run / "trials.parquet")
+    table["does"] = table["program_name"].str.split(".").str[0]
+    native = table[table["mode"] == "native"]
+    as_said = native["does"].eq(native["action"])
+    assert set(native[as_said]["verdict"]) == {"valid"}, native["reason"]
+    assert set(native[~as_said]["verdict"]) == {"invalid"}, native["reason"]
+    counts = [json.loads(text) for text in native["xdp_actions"]]
+    assert all(max(c, key=c.get) == does for c, does in zip(counts, native["does"], strict=True))
+    generic = table[(table["mode"] == "generic") & table["does"].eq("tx").ne(table["action"].eq("tx"))]
+    assert set(generic["verdict"]) == {"invalid"}, generic["reason"]

@@ -166,6 +166,28 @@ def test_latency_puts_paced_loads_first_and_max_apart_as_queueing() -> None:
         view("latency", quick())
 
 
+def test_a_load_that_was_not_reached_is_not_drawn_and_said() -> None:
+    """chase 1600 asked for 1 Mpps, offered 0.28, and was drawn at 1 Mpps."""
+    trials = loads().assign(batch=8, latency_from="due")
+    missed = trials["load"].eq("100kpps") & trials["accesses"].eq(1600)
+    trials.loc[missed, "offered_pps"] = 28e3
+    found = view("latency", trials, hue="accesses", where={"N": 1600})
+    assert found.look.x_values == ("20", "max")
+    assert "Not drawn, for the load was not reached: 100kpps (0.028 Mpps offered)." in caption(found)
+    alone = trials[missed].assign(offered_pps=28e3)
+    with pytest.raises(NotApplicableError, match="no paced load was reached"):
+        view("latency", alone)
+
+
+def test_the_caption_tells_from_when_latency_counts_and_the_senders_batch() -> None:
+    trials = loads().assign(batch=pd.array([60 if load == "max" else 8 for load in loads()["load"]], dtype="Int64"))
+    words = caption(view("latency", trials.assign(latency_from="due"), hue="accesses"))
+    assert "counts from the time a frame was due" in words
+    assert "Paced in batches of 8 frames." in words
+    older = trials.assign(batch=[{"20kpps": 1, "100kpps": 4}.get(load, 60) for load in trials["load"]])
+    assert "Paced in batches of 1, 4 frames." in caption(view("latency", older, hue="accesses"))
+
+
 def test_one_bad_repetition_does_not_make_the_quantile() -> None:
     trials = loads().copy()
     paced = trials["load"].eq("20kpps") & trials["accesses"].eq(0)

@@ -74,3 +74,9 @@ def test_possible_settings_pass() -> None:
 def test_an_unknown_engine_names_the_known_ones() -> None:
     with pytest.raises(UnsupportedError, match="live, afxdp"):
         Generator(None, GeneratorSettings("warp", "vg0"), "xdpgen")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("engine", "paced", "full"), [(LIVE, 8, 60), (AFXDP, 32, 256)])
+def test_the_batch_is_the_same_at_every_paced_rate(engine: Capabilities, paced: int, full: int) -> None:
+    """It followed the rate (1, 4, 8, 16, 60) and put steps into latency against load."""
+    assert (engine.batch(paced=True), engine.batch(paced=False)) == (paced, full)

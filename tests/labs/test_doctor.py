@@ -192,3 +192,29 @@ def test_a_run_is_not_disturbed() -> None:
 def test_where_no_lab_can_be_had_the_reason_is_the_first_row() -> None:
     first = examine_here("because")[0]
     assert (first.check, first.verdict, first.remedy) == ("a lab", "missing", "because")
+
+
+RT = "/proc/sys/kernel/sched_rt_{}_us"
+
+
+def test_what_makes_a_real_time_sender_stand_still_is_named() -> None:
+    files = {RT.format("runtime"): "950000\n", RT.format("period"): "1000000\n"}
+    row = doctor.real_time_share(played(files=files))
+    assert (row.verdict, row.found) == ("warn", "a real-time task stands still for 50 of 1000 ms")
+    assert "sched_rt_runtime_us=-1" in (row.remedy or "")
+    assert "5% too low" in (row.remedy or "")
+    server = {f"/sys/kernel/debug/sched/fair_server/cpu0/{n}": f"{v}\n" for n, v in (("runtime", 5e7), ("period", 1e9))}
+    shown = {name: str(int(float(value))) for name, value in server.items()}
+    assert "(fair server: 50 of 1000 ms)" in doctor.real_time_share(played(files=files | shown)).found
+
+
+def test_without_throttling_there_is_nothing_to_do() -> None:
+    off = played(files={RT.format("runtime"): "-1\n", RT.format("period"): "1000000\n"})
+    assert (doctor.real_time_share(off).verdict, doctor.real_time_share(off).found) == ("ok", "off")
+    assert doctor.real_time_share(played()).found == "not told by this kernel"
+
+
+@pytest.mark.parametrize(("source", "verdict"), [("tsc", "ok"), ("kvm-clock", "ok"), ("hpet", "warn"), (None, "ok")])
+def test_a_clock_that_is_slow_to_read_is_said(source: str | None, verdict: str) -> None:
+    path = "/sys/devices/system/clocksource/clocksource0/current_clocksource"
+    assert doctor.clock_source(played(files={path: f"{source}\n"} if source else {})).verdict == verdict

@@ -32,6 +32,6 @@ def dut(tmp_path_factory: pytest.TempPathFactory) -> Dut:
     if os.geteuid():
         pytest.skip("needs root: it loads programs into the kernel")
     folder = tmp_path_factory.mktemp("dut")
-    subprocess.run(["cp", "-r", shipped("xdpload"), folder], check=True)
+    subprocess.run(["cp", "-r", shipped("xdpload"), shipped("common"), folder], check=True)
     subprocess.run(["make", "-s", "-B", "-C", folder / "xdpload"], check=True)
     return Dut(LocalHost(), str(folder / "xdpload/xdpload"), str(folder))

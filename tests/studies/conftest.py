@@ -36,6 +36,7 @@ def sanitized(folder: Path) -> str:
     """The same program with AddressSanitizer and UndefinedBehaviorSanitizer."""
     target = folder / "sanitized"
     shutil.copytree(shipped("bpfverify"), target, ignore=shutil.ignore_patterns("*.o", "bpfverify", "fuzz"))
+    shutil.copytree(shipped("common"), target / "common")
     subprocess.run(["make", "-s", "SANITIZE=1"], cwd=target, check=True, capture_output=True)
     return str(target / "bpfverify")
 

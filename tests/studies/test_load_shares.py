@@ -11,7 +11,9 @@ import pytest
 from xdplab.errors import PlanError, ResultsError, UnsupportedError
 from xdplab.plan import Point, parse_plan, points_of
 from xdplab.run.rundir import RunDirectory
-from xdplab.studies.traffic.pdr import SEARCHES, keep_pdr, known_pdr, offered_rate
+from xdplab.studies.catalogue import open_run
+from xdplab.studies.plan_runs import pdr_files
+from xdplab.studies.traffic.pdr import FILE, known_pdr, of_search, offered_rate
 
 
 def points(load: Any, **traffic: Any) -> list[Point]:
@@ -36,13 +38,10 @@ def test_a_pdr_belongs_to_the_point_whatever_its_load_and_stamps() -> None:
 
 def test_a_share_is_of_the_pdr_and_other_loads_are_what_they_are(tmp_path: Path) -> None:
     half, top, paced = (points(load)[0] for load in ("50%", "max", "20kpps"))
-    search = tmp_path / "search"
-    search.mkdir()
     rows = [{"pdr_key": half.pdr_key, "pdr_pps": pps} for pps in (1e6, 1.2e6, 5e6, None)]
-    pd.DataFrame(rows).to_parquet(search / SEARCHES)
     run = RunDirectory.create(tmp_path, "t", run_id="ab12", plan_yaml="")
     assert known_pdr(run) == {}
-    keep_pdr(run, search)
+    run.write_json(FILE, of_search("search", pd.DataFrame(rows)))
     assert offered_rate(half, known_pdr(run)) == pytest.approx(0.6e6)
     assert offered_rate(top, known_pdr(run)) is None
     assert offered_rate(paced, known_pdr(run)) == 20e3
@@ -54,6 +53,6 @@ def test_without_a_pdr_a_share_is_unsupported_and_says_how_to_get_one() -> None:
 
 
 def test_a_run_that_is_no_search_is_refused(tmp_path: Path) -> None:
-    run = RunDirectory.create(tmp_path, "t", run_id="ab12", plan_yaml="")
+    run = RunDirectory.create(tmp_path, "t", run_id="ab12", plan_yaml="name: t\n")
     with pytest.raises(ResultsError, match="holds no search"):
-        keep_pdr(run, tmp_path)
+        pdr_files(open_run(run.path))

@@ -93,7 +93,7 @@ static struct image bpf_load(void) {
     if (!program || !records)
         fail(0, "%s: it has no program `microbench` or no record", options.object);
     if (bpf_object__load(object))
-        fail(errno, "loading %s", options.object);
+        bpf_image_refused(options.object, errno);
     program_fd = bpf_program__fd(program);
     shared = map_record(records);
     fill_maps();

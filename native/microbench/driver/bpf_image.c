@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bpf_image.h"
 #include "fail.h"
+#include "refusal.h"
 
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
@@ -14,10 +15,16 @@ struct bpf_object *bpf_image_open(const char *path) {
 
     setrlimit(RLIMIT_MEMLOCK, &all); // before 5.11 maps and programs are charged to it
     libbpf_set_strict_mode(LIBBPF_STRICT_ALL);
+    refusal_collect();
     object = bpf_object__open_file(path, NULL);
     if (!object)
-        fail(errno, "opening %s", path);
+        fail(errno, "opening %s (%s)", path, refusal_reason());
     return object;
+}
+
+void bpf_image_refused(const char *path, int error) {
+    fail(error, "the kernel refuses %s of %s%s: %s", refusal_program("a program"), path,
+         refusal_compiler_of(path), refusal_reason());
 }
 
 void print_image(struct image image) {

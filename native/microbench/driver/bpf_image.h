@@ -6,8 +6,11 @@
 
 struct bpf_object;
 
-/* Opens a BPF object file; libbpf's own warnings go to standard error. Ends the program on error. */
+/* Opens a BPF object file; libbpf's own warnings are kept. Ends the program on error. */
 struct bpf_object *bpf_image_open(const char *path);
+
+/* Ends the program with the name of what was refused, its compiler and the verifier's last words. */
+void bpf_image_refused(const char *path, int error) __attribute__((noreturn));
 
 /* Ends a JSON line with the image's sizes; null for what is no BPF. */
 void print_image(struct image image);

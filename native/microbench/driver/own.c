@@ -67,7 +67,7 @@ static unsigned int own_bpf(void) {
         bpf_map__value_size(map) != sizeof(__u64))
         fail(0, "%s: it has no program, or no array `%s` of 64-bit values", options.object, options.map);
     if (bpf_object__load(object))
-        fail(errno, "loading %s", options.object);
+        bpf_image_refused(options.object, errno);
     bpf_object__for_each_program(program, object) {
         if (!bpf_program__attach(program))
             fail(errno, "attaching %s of %s", bpf_program__name(program), options.object);

@@ -15,7 +15,14 @@ from xdplab.analysis.findings import Finding, Rule, files_of, points_of
 from xdplab.analysis.fit import fit_line, fits, limited_by_dut
 from xdplab.analysis.intervals import Interval, interval, of_one_point
 from xdplab.analysis.labs import labs_differ
-from xdplab.analysis.load_rules import held_back, nothing_forwarded, paced_loss
+from xdplab.analysis.load_rules import (
+    DISTURBANCES,
+    DISTURBED_BY,
+    disturbed,
+    held_back,
+    nothing_forwarded,
+    paced_loss,
+)
 from xdplab.analysis.series import SERIES, by_series, first_label, key_of, plain, same_reason, settled, valid
 
 SIGMAS = 3.0
@@ -260,23 +267,6 @@ def without_valid_trial(trials: pd.DataFrame) -> Iterator[Finding]:
         yield Finding("fewer repetitions", "info", what, points_of(short), numbers)
 
 
-OTHER_WORK_CORES = 0.5  # busy CPUs beyond the trial's own: above what the tick's coarseness and our recorders make
-
-
-def other_work(trials: pd.DataFrame) -> Iterator[Finding]:
-    """Trials of one machine beside which something else was busy: their spread is not the programs'."""
-    known = valid(trials[trials["arrangement"].eq("shared").fillna(False) & trials["host_busy_cores"].notna()])
-    beyond = known["host_busy_cores"] - known["dut_cpus"]
-    disturbed = known[beyond > OTHER_WORK_CORES]
-    if len(disturbed):
-        what = (
-            f"{len(disturbed)} of {len(known)} trials were measured while other work kept up to {beyond.max():.1f} "
-            "more CPUs busy: measure again on a quiet machine before believing small differences"
-        )
-        numbers = {"trials": float(len(disturbed)), "of": float(len(known)), "busy_cores_beyond": float(beyond.max())}
-        yield Finding("other work", "warning", what, points_of(disturbed), numbers, files_of(disturbed))
-
-
 NEEDED = (
     *SERIES,
     "run_id",
@@ -304,6 +294,7 @@ NEEDED = (
     "loss_ratio",
     "offered_pps",
     "generator_pps",
+    *DISTURBED_BY,
 )
 RULES: dict[str, Rule] = {
     "rate rises with N": rate_rises,
@@ -319,7 +310,7 @@ RULES: dict[str, Rule] = {
     "nothing forwarded": nothing_forwarded,
     "generator held back": held_back,
     "labs differ": labs_differ,
-    "other work": other_work,
+    **{name: disturbed(name, says) for name, says in DISTURBANCES.items()},
     "no valid trial": without_valid_trial,
     "missing points": missing_points,
 }

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pandas as pd
 
-from xdplab.analysis.findings import Finding, files_of, points_of
+from xdplab.analysis import verdicts
+from xdplab.analysis.findings import Finding, Rule, files_of, points_of
 from xdplab.analysis.series import SERIES, first_label, key_of, valid
+from xdplab.analysis.values import Row, records
 
 CARRIED = 0.005
 """The PDR's loss ratio: a load that loses more is none that the DUT carries."""
@@ -55,6 +57,41 @@ def held_back(trials: pd.DataFrame) -> Iterator[Finding]:
         what = f"{_point(rows)}: {slower}: pause frames, or others on its CPU?"
         numbers = {"offered_pps": offered, "generator_pps": alone}
         yield Finding("generator held back", "info", what, points_of(rows), numbers, files_of(rows))
+
+
+DISTURBANCES: dict[str, Callable[[Row], str | None]] = {
+    "load not reached": verdicts.say_not_reached,
+    "sender late": verdicts.say_late_sender,
+    "sender stood still": verdicts.say_paused,
+    "rate not steady": verdicts.say_unsteady,
+    "no real-time priority": verdicts.say_refused,
+    "CPU stolen": verdicts.say_stolen,
+    "other work": verdicts.say_other_work,
+}
+"""What valid trials say in their reasons, and what a run says once."""
+
+DISTURBED_BY = (
+    *("window_s", "tx_pause_ms", "tx_paused_ms", "rt_runtime_us", "sched_policy", "rate_change", "rate_change_kind"),
+    *("host_steal_cores", "other_busy_cores", "tx_busy_cores"),
+    *("late_p50_ns", "late_p99_ns", "latency_p50_ns", "latency_p99_ns"),
+)
+
+
+def disturbed(name: str, says: Callable[[Row], str | None]) -> Rule:
+    """Return the rule that finds the valid trials of which ``says`` has something to say."""
+
+    def rule(trials: pd.DataFrame) -> Iterator[Finding]:
+        believed = valid(trials)
+        words = pd.Series([says(row) for row in records(believed)], index=believed.index, dtype="object")
+        rows = believed[words.notna()]
+        if rows.empty:
+            return
+        what = f"{len(rows)} of {len(believed)} trials, for one {_point(rows)}: {words[rows.index[0]]}"
+        numbers = {"trials": float(len(rows)), "of": float(len(believed))}
+        yield Finding(name, "warning", what, points_of(rows), numbers, files_of(rows))
+
+    rule.__doc__ = says.__doc__
+    return rule
 
 
 def _point(rows: pd.DataFrame) -> str:

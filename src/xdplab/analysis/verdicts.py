@@ -5,16 +5,19 @@ A better rule re-judges old runs: nothing here reads the lab, the clock or anoth
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import pandas as pd
 
 from xdplab.analysis.values import Row, number, records, text
+from xdplab.formats.procstat import FAST_CLOCKS
 
-RULES_VERSION = "3"
+RULES_VERSION = "4"
 
 COUNT_TOLERANCE = 0.01  # two counts of the same frames
+ACTION_SHARE = 0.99  # of the frames, for which a program must decide what the plan says it does
 LINE_SLACK = 1.002  # clocks of two NICs
 LINE_FULL = 0.99  # share of the line rate from which the link is the limit
 OFFERED_SHARE = 0.999  # of what was asked of a sender with its own core
@@ -24,9 +27,6 @@ PAUSE_SHARE = 0.01  # of the window, in which the sender stood still
 STEAL_CORES = 0.01  # CPUs' worth that the hypervisor took
 OTHER_SHARE = 0.1  # of the CPUs at work that other work may keep busy beside them
 TICKS_S = 0.04  # CPU time is printed in ticks of 10 ms: so many seconds of it may be chance
-FAST_CLOCKS = frozenset(
-    {"tsc", "kvm-clock", "hyperv_clocksource_tsc_page", "xen", "arch_sys_counter", "riscv_clocksource"}
-)
 L1_EXTRA_BYTES = 20  # preamble and inter-frame gap
 OPEN_LOOPS = frozenset({"split", "hosts"})
 WITHOUT_MEASUREMENT = frozenset({"unsupported", "failed"})
@@ -42,7 +42,7 @@ class Verdict:
 
 
 def returns_frames(row: Row) -> bool:
-    """False for a user's program that drops or passes: only the DUT can count what it processed."""
+    """False for a user's program that does anything else: only the DUT can count what it processed."""
     return text(row, "action") in (None, "tx")
 
 
@@ -171,6 +171,39 @@ def no_duplicates(row: Row) -> str | None:
     return f"{twice / got:.1%} of the frames received are duplicates"
 
 
+def program_does_as_said(row: Row) -> str | None:
+    """A plan that says what a program does not do would have the wrong frames counted."""
+    wanted, found = text(row, "action"), text(row, "xdp_actions")
+    if wanted is None or wanted == "mixed":
+        return None
+    if found is None:
+        return _returned_as_said(row, wanted)
+    counts: dict[str, int] = json.loads(found)
+    total = sum(counts.values())
+    if not total or counts[wanted] >= ACTION_SHARE * total:
+        return None
+    return f"the plan says that the program's action is {wanted}, and the driver counted {_decided(counts)}"
+
+
+def _decided(counts: dict[str, int]) -> str:
+    total = sum(counts.values())
+    return ", ".join(f"{name} for {count / total:.1%} of {total} frames" for name, count in counts.items() if count)
+
+
+def _returned_as_said(row: Row, wanted: str) -> str | None:
+    """Without counters of actions: whether frames came back tells tx from drop and pass, of a user's own program."""
+    own = text(row, "workload") is None and text(row, "program_name") is not None
+    arrived, back = number(row, "dut_rx_packets"), number(row, "dut_tx_packets")
+    if not own or not arrived or back is None or text(row, "mode") == "af_xdp":
+        return None
+    heard = max(back, tg_count(row) or 0.0)
+    if wanted == "tx" and not heard:
+        return f"the plan says that the program's action is tx, and none of {arrived:.0f} frames was sent back"
+    if wanted in ("drop", "pass") and heard > (1 - ACTION_SHARE) * arrived:
+        return f"the plan says that the program's action is {wanted}, and {heard:.0f} of {arrived:.0f} frames came back"
+    return None
+
+
 def readings_are_whole(row: Row) -> str | None:
     missing = text(row, "counters_missing")
     return f"readings of the DUT that a verdict rests on cannot be used: {missing}" if missing else None
@@ -200,6 +233,7 @@ RULES: tuple[Callable[[Row], str | None], ...] = (
     within_line_rate,
     counts_agree,
     no_duplicates,
+    program_does_as_said,
     readings_are_whole,
     offered_as_asked,
     sender_in_time,
@@ -211,13 +245,22 @@ RULES: tuple[Callable[[Row], str | None], ...] = (
 
 def say_who_counted(row: Row) -> str | None:
     if not returns_frames(row):
-        return "judged by the DUT's count alone"
+        return "judged by the DUT's count alone" + _say_decided(row)
     tg, dut = tg_count(row), number(row, "dut_tx_packets")
     if tg is None:
         return "one count only: the DUT's"
     if dut is None:
         return "one count only: the TG's"
     return f"TG and DUT agree within {_apart(tg, dut):.2%}"
+
+
+def _say_decided(row: Row) -> str:
+    found = text(row, "xdp_actions")
+    if found is None:
+        return "; no counter says what the program decided"
+    shares = f"; the program decided {_decided(json.loads(found))}" if text(row, "action") == "mixed" else ""
+    arrived = "; where redirected frames arrive is not counted" if json.loads(found)["redirect"] else ""
+    return shares + arrived
 
 
 def say_nothing_forwarded(row: Row) -> str | None:
@@ -261,6 +304,7 @@ def say_not_reached(row: Row) -> str | None:
 
 
 def say_late_sender(row: Row) -> str | None:
+    """Lateness that is more than half of a percentile of the latency from the due time makes most of it."""
     late = late_quantiles(row)
     return f"the sender was late: {_lateness(row, late[0])}" if late else None
 
@@ -289,6 +333,7 @@ def _throttled(row: Row, longest_ms: float) -> str:
 
 
 def say_unsteady(row: Row) -> str | None:
+    """A step or a trend of more than 10 % (and five standard errors) between the intervals of one window."""
     change, kind = number(row, "rate_change"), text(row, "rate_change_kind")
     return f"the rate was not steady: a {kind} of {change:+.0%} within the window" if change else None
 
@@ -302,11 +347,13 @@ def say_drained(row: Row) -> str | None:
 
 
 def say_refused(row: Row) -> str | None:
+    """Without real-time priority other work takes the CPU from the sender, and ksoftirqd takes over."""
     policy = text(row, "sched_policy") or ""
     return f"the sender got no real-time priority: {policy}" if "refused" in policy else None
 
 
 def say_stolen(row: Row) -> str | None:
+    """Time in which the hypervisor ran something else while a CPU of this machine had work."""
     stolen, window = number(row, "host_steal_cores"), number(row, "window_s")
     if stolen is None or not window or stolen <= max(STEAL_CORES, TICKS_S / window):
         return None
@@ -322,6 +369,7 @@ def other_work(row: Row) -> bool:
 
 
 def say_other_work(row: Row) -> str | None:
+    """Busy CPUs beyond the trial's own: more than a tenth of these, and than the ticks of the window tell."""
     return f"other work kept {number(row, 'other_busy_cores'):.1f} CPUs busy" if other_work(row) else None
 
 

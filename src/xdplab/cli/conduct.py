@@ -1,4 +1,4 @@
-"""What every `study NAME` does with a person's words: start or resume a run, measure, show tables and figures."""
+"""What every command that measures does: start or resume a run of any kind, measure, show tables and figures."""
 
 from __future__ import annotations
 
@@ -10,8 +10,11 @@ import click
 import pandas as pd
 
 from xdplab.cli.common import console, show
-from xdplab.run.progress import ending, observer_for
-from xdplab.studies.frame import Kind, P, R, StudyRun, silent
+from xdplab.run.progress import Observer, observer_for
+from xdplab.run.rundir import RunDirectory
+from xdplab.run.state import RunState
+from xdplab.studies.every import AnyRun
+from xdplab.studies.frame import Kind, P, R, silent
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -36,49 +39,55 @@ def run_options(command: F) -> F:
 
 
 def conduct(
-    kind: Kind[R, P], asked: Callable[[], R], *, out: Path, name: str | None, resume: Path | None, as_json: bool
+    kind: Kind[R, P],
+    asked: Callable[[], R],
+    *,
+    out: Path,
+    name: str | None,
+    resume: Path | None,
+    as_json: bool,
+    figures: bool = True,
 ) -> int:
     """Start what was asked, or go on with ``resume``; return the exit code: 1 where a trial failed or is owed."""
-    return go_on(kind.open(resume) if resume else kind.start(asked(), out, name), as_json=as_json)
-
-
-def go_on(run: StudyRun[R, P], *, as_json: bool = False) -> int:
-    """Measure what a run owes and show what it is; return the exit code."""
+    run = kind.open(resume) if resume else kind.start(asked(), out, name)
     if not as_json:
-        _say(f"measuring into {run.directory.path}")
-    state = run.state
-    if state.owed:
-        state = run.execute(silent() if as_json else observer_for(console))
+        tell(f"measuring into {run.directory.path}")
+    return go_on(run, lambda _, seen: run.execute(seen), figures=figures, as_json=as_json)
+
+
+Execute = Callable[[RunDirectory, Observer], RunState]
+
+
+def go_on(run: AnyRun, execute: Execute, *, figures: bool = True, as_json: bool = False) -> int:
+    """Measure what a run of any kind owes and show what it is; return the exit code."""
+    if run.state.owed:
+        execute(run.directory, silent() if as_json else observer_for(console))
     else:
         run.complete()
     if as_json:
-        run.draw()
-        click.echo(run.table().to_json(orient="records"))
+        click.echo(run.rows().to_json(orient="records"))
     else:
         _show_tables(run)
-        draw(run)
-        for line in (*run.notes, *run.failures()):
-            _say(line)
-        _say(ending(state))
+        for line in run.summary():
+            tell(line)
+    if figures:
+        for line in run.draw_figures():
+            if not as_json:
+                tell(line)
+    state = run.state
     return 1 if state.failed or state.owed else 0
 
 
-def draw(run: StudyRun[R, P], style: str = "paper-1col") -> None:
-    """Write a run's tables and figures, and say where they are, or why one is not."""
-    for figure in run.draw(style):
-        where = next((f for f in figure.files if f.suffix == ".png"), None)
-        _say(f"figure {figure.stem}: {where}" if where else f"no figure {figure.stem}: {figure.reason}")
-
-
-def _show_tables(run: StudyRun[R, P]) -> None:
+def _show_tables(run: AnyRun) -> None:
     for name, (title, frame) in run.tables().items():
         if len(frame) > MOST_ROWS:
-            _say(f"{title}: {len(frame)} rows in {run.directory.path / 'tables' / name}.md\n")
+            tell(f"{title}: {len(frame)} rows in {run.directory.outputs / 'tables' / name}.md\n")
             continue
         rows = [dict(zip(map(str, frame.columns), row, strict=True)) for row in frame.astype(object).values]
         show([{k: None if pd.isna(v) else v for k, v in row.items()} for row in rows], as_json=False, title=title)
         console.print()
 
 
-def _say(line: str) -> None:
+def tell(line: str) -> None:
+    """Print a line as it is."""
     console.print(line, markup=False, highlight=False, soft_wrap=True)

@@ -2,28 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from xdplab.cli.common import console, parse_only, show
-from xdplab.cli.conduct import go_on
-from xdplab.errors import LabError
-from xdplab.labs import Lab
+from xdplab.cli.common import parse_only, show
+from xdplab.cli.conduct import conduct, go_on, tell
+from xdplab.errors import LabError, PlanError
 from xdplab.own import require_own
 from xdplab.plan import Block, Plan, load_plan
 from xdplab.resources import shipped
-from xdplab.run.progress import Observer, ending, observer_for
+from xdplab.run.progress import ending
 from xdplab.run.rundir import RunDirectory
-from xdplab.run.state import RunState, read_state
-from xdplab.studies.catalogue import kind_of
+from xdplab.run.state import read_state
+from xdplab.studies.catalogue import open_run, request_in
+from xdplab.studies.every import Where
+from xdplab.studies.plan_runs import PlanRun, pdr_files
 from xdplab.studies.traffic import runs
-from xdplab.studies.traffic.pdr import keep_pdr
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
     from xdplab.studies.traffic.fleet import JoinedLabs
 
 LABS = click.option("--labs", metavar="A,B,…", help="Share the blocks among equal labs, all at once.")
@@ -74,18 +74,30 @@ def run(
     labs: str | None,
     scheduler: str | None,
 ) -> int:
-    """Measure PLAN: a file, or one of quick (the default), smoke, thesis."""
-    chosen = own_plan(find_plan(plan))
+    """Measure PLAN: a file, or one of quick (the default), smoke, thesis. A study's plan.yaml is measured again."""
+    file = find_plan(plan)
+    if asked := request_in(file):
+        kind, request = asked
+        if only or extend or pdr_from or labs or scheduler:
+            raise PlanError(f"{file} is a plan of study {kind.name}: it takes --name, --out and --no-figures only")
+        return conduct(kind, lambda: request, out=out, name=name, resume=None, as_json=False, figures=draw)
+    chosen = own_plan(file)
     if name is not None:
         chosen = chosen.model_copy(update={"name": name})
     wanted, old = parse_only(only), RunDirectory.open(extend) if extend else None
-    if several := _several(labs, scheduler):
+    files = pdr_files(open_run(pdr_from)) if pdr_from else None
+    several = labs_named(labs, scheduler)
+    if several:
         with _joined(several, scheduler) as joined:
-            directory = joined.start(chosen, out, only=wanted, extend=old)
-            return _begin(directory, joined.execute, draw, pdr_from)
+            directory = joined.start(chosen, out, only=wanted, extend=old, files=files)
+            with runs.discarded_if_nothing_began(directory):
+                tell(f"measuring into {directory.path}")
+                return go_on(PlanRun(directory), joined.execute, figures=draw)
     with runs.lab_for(lab_name or chosen.lab) as lab:
-        directory = runs.start(chosen, lab, out, only=wanted, extend=old)
-        return _begin(directory, _in(lab), draw, pdr_from)
+        directory = runs.start(chosen, lab, out, only=wanted, extend=old, files=files)
+        with runs.discarded_if_nothing_began(directory):
+            tell(f"measuring into {directory.path}")
+            return go_on(PlanRun(directory), lambda run, seen: runs.execute(run, lab, seen), figures=draw)
 
 
 @click.command()
@@ -95,34 +107,24 @@ def run(
 @SCHEDULER
 @click.pass_obj
 def resume(lab_name: str | None, directory: Path, draw: bool, labs: str | None, scheduler: str | None) -> int:
-    """Go on with RUN after Ctrl-C, a kill, or failed trials. A finished run stays as it is.
+    """Go on with RUN, of any kind, after Ctrl-C, a kill, or failed trials. A finished run stays as it is.
 
     It goes on in the lab, or the labs, where it was; --lab or --labs choose others. A study's places are its plan's.
     """
-    run_directory = RunDirectory.open(directory)
-    for part in (directory, run_directory.journal.path, directory / "plan.yaml"):
+    run = open_run(directory)
+    for part in (directory, run.directory.journal.path, directory / "plan.yaml"):
         require_own(part, "commands, programs and labs that are used")
-    if kind := kind_of(run_directory):
-        return go_on(kind.open(directory))
-    if not read_state(run_directory).owed:
-        done = runs.complete(run_directory)
-        words = f"{directory}: {ending(read_state(run_directory))}; nothing is owed"
-        console.print("; ".join([words, *done]), markup=False, highlight=False, soft_wrap=True)
+    where = Where(lab_name, labs_named(labs, scheduler), scheduler)
+    if not run.state.owed:
+        done = run.complete()
+        tell("; ".join([f"{directory}: {ending(run.state)}; nothing is owed", *done]))
         return 0
-    several = _several(labs, scheduler)
-    if not several and lab_name is None:
-        several = runs.shared_by(run_directory)
-    if several:
-        with _joined(several, scheduler) as joined:
-            return _measure(run_directory, joined.execute, draw)
-    with runs.lab_for(lab_name or runs.lab_of(run_directory)) as lab:
-        return _measure(run_directory, _in(lab), draw)
+    tell(f"measuring into {run.directory.path}")
+    return go_on(run, lambda _, seen: run.measure(seen, where), figures=draw)
 
 
-Execute = Callable[[RunDirectory, Observer], RunState]
-
-
-def _several(labs: str | None, scheduler: str | None) -> tuple[str, ...]:
+def labs_named(labs: str | None, scheduler: str | None) -> tuple[str, ...]:
+    """Return the labs of --labs. Raises LabError for a scheduler without them."""
     names = tuple(lab for lab in (labs or "").split(",") if lab)
     if scheduler is not None and not names:
         raise LabError("--scheduler says where, --labs says which: both are needed", remedy="--labs a.yaml,b.yaml")
@@ -130,31 +132,11 @@ def _several(labs: str | None, scheduler: str | None) -> tuple[str, ...]:
 
 
 def _joined(labs: tuple[str, ...], scheduler: str | None) -> AbstractContextManager[JoinedLabs]:
-    from xdplab.studies.traffic.fleet import joined
+    from xdplab.studies.traffic.fleet import (
+        joined,
+    )  # Dask takes a second to load, which a run in one lab need not wait for
 
     return joined(labs, scheduler)
-
-
-def _in(lab: Lab) -> Execute:
-    return lambda directory, observer: runs.execute(directory, lab, observer)
-
-
-def _begin(directory: RunDirectory, execute: Execute, draw: bool, pdr_from: Path | None) -> int:
-    with runs.discarded_if_nothing_began(directory):
-        if pdr_from is not None:
-            keep_pdr(directory, pdr_from)
-        return _measure(directory, execute, draw)
-
-
-def _measure(directory: RunDirectory, execute: Execute, draw: bool) -> int:
-    console.print(f"measuring into {directory.path}", highlight=False, soft_wrap=True)
-    state = execute(directory, observer_for(console))
-    for line in runs.summary(directory):
-        console.print(line, markup=False, highlight=False, soft_wrap=True)
-    if draw:
-        for line in runs.draw_figures(directory):
-            console.print(line, markup=False, highlight=False, soft_wrap=True)
-    return 1 if state.failed or state.owed else 0
 
 
 @click.command()

@@ -61,7 +61,8 @@ def build_tool(host: Host, name: str, cache_dir: str, *, deadline_s: float = BUI
 
     Raises HostError naming the missing tool and its Debian package, or with the compiler's last words.
     """
-    build = _Build(name, _sources(shipped(name)), ("make",), name, ("make", "cc", "clang"))
+    common = {f"common/{path}": text for path, text in _sources(shipped("common")).items()}
+    build = _Build(name, _sources(shipped(name)) | common, ("make",), name, ("make", "cc", "clang"))
     return _build(host, build, cache_dir, deadline_s)
 
 

@@ -9,7 +9,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 from xdplab.analysis.series import SERIES, key_of, settled, with_baselines
-from xdplab.figures import views, views_cost, views_labs, views_traffic
+from xdplab.figures import views, views_cost, views_harness, views_labs, views_traffic
 from xdplab.figures.draw import Panels, draw
 from xdplab.figures.factors import (
     ALIASES,
@@ -114,7 +114,7 @@ def _access_cost(trials: pd.DataFrame, value: str | None) -> tuple[pd.DataFrame,
     return last.assign(program=names, **columns), "an_access_ns"
 
 
-LOADLESS = tuple(name for name in SERIES if name not in ("load", "rate_requested_pps"))
+LOADLESS = tuple(name for name in SERIES if name not in ("load", "rate_requested_pps", "batch"))  # max has its own
 
 
 def _latency(trials: pd.DataFrame, value: str | None) -> tuple[pd.DataFrame, str]:
@@ -123,6 +123,7 @@ def _latency(trials: pd.DataFrame, value: str | None) -> tuple[pd.DataFrame, str
     key = key_of(stamped, (*LOADLESS, "accesses"))
     headline = key.isin(key[stamped["rate_requested_pps"].notna()])
     rows = only(stamped, headline, "at maximum load the round trip is queueing: add a paced load to the plan")
+    only(rows, views_traffic.reached(rows) & rows["rate_requested_pps"].notna(), "no paced load was reached")
     one = rows["accesses"].nunique() <= 1
     return views_traffic.melted_latency(rows, ("p50", "p99", "p99.9") if one else ("p50", "p99")), "latency_ns"
 
@@ -141,6 +142,10 @@ def _evenness(trials: pd.DataFrame, value: str | None) -> tuple[pd.DataFrame, st
     rows = several if pd.isna(least) else several[several["accesses"].eq(least).fillna(False).astype(bool)]
     queues = views_traffic.melted_queues(rows)
     return need(queues, "queue_share", "frames by queue were not counted"), "queue_share"
+
+
+def _harness(trials: pd.DataFrame, value: str | None) -> tuple[pd.DataFrame, str]:
+    return views_harness.pieces(_at_max(trials)), "piece_ns"
 
 
 def _labs(trials: pd.DataFrame, value: str | None) -> tuple[pd.DataFrame, str]:
@@ -168,6 +173,10 @@ CATALOGUE: dict[str, Entry] = {
     "access_cost": Entry(
         "CPU time of one access, by program and mode", _access_cost, views_cost.access_cost, x="program",
         hues=("mode",), panels=("working_set_bytes", "queues"),
+    ),
+    "harness": Entry(
+        "what a packet's time on shared CPUs is made of, by mode", _harness, views_harness.harness, x="mode",
+        hues=("piece",), panels=("queues", "frame_bytes"),
     ),
     "busy": Entry("busy CPUs against accesses per packet", _busy, views.busy),
     "counters": Entry(

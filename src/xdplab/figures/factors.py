@@ -23,13 +23,15 @@ class NotApplicableError(FigureError):
     """These trials hold nothing for this figure."""
 
 
+PIECES = ("the program itself", "sender, link, way in", "way back, receiver")
+"""What a packet's time in a closed loop is made of, from the ground up."""
 # Factors of the trials, and those that a view makes of their columns.
 FACTORS: dict[str, Factor] = {
     factor.column: factor for factor in table.FACTORS if "hue" in factor.uses or "panel" in factor.uses
-} | {name: Factor(name, "run", "", identity=False, full=str) for name in ("quantile", "counter")}
+} | {name: Factor(name, "run", "", identity=False, full=str) for name in ("quantile", "counter", "piece")}
 ALIASES = {"workload": "program_name", "program": "program_name", "size": "frame_bytes", "N": "accesses"}
 NEVER_MIXED = tuple(column for column, factor in FACTORS.items() if factor.apart)
-ORDERS = {"mode": tuple(table.MODES), "quantile": ("p50", "p90", "p99", "p99.9")}
+ORDERS = {"mode": tuple(table.MODES), "quantile": ("p50", "p90", "p99", "p99.9"), "piece": PIECES}
 MAX_HUES, MAX_PANELS = 8, 9
 
 

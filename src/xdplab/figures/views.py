@@ -8,6 +8,7 @@ from typing import Any
 
 import pandas as pd
 
+from xdplab.analysis.series import valid
 from xdplab.figures.caption import caption
 from xdplab.figures.factors import (
     FACTORS,
@@ -16,6 +17,7 @@ from xdplab.figures.factors import (
     free_factors,
     label_column,
     label_order,
+    levels,
     title_of,
 )
 from xdplab.figures.marks import Look, View, collect, marks_frame
@@ -92,6 +94,21 @@ def orders(request: Request) -> dict[str, Any]:
     }
 
 
+def closed_loop(trials: pd.DataFrame) -> str:
+    """Return what the rates of a closed loop hold, or nothing: how much of a packet's time is the program at N = 0."""
+    loop = valid(trials[trials["arrangement"].eq("shared").fillna(False)])
+    if loop.empty:
+        return ""
+    zeros = loop[loop["accesses"].eq(0).fillna(False) & loop["ns_per_packet"].notna() & loop["testrun_raw_ns"].notna()]
+    shares = []
+    for mode in levels(zeros, "mode"):
+        rows = zeros[zeros["mode"].eq(str(mode))]
+        own, whole = (rows[name].astype(float).median() for name in ("testrun_raw_ns", "ns_per_packet"))
+        shares.append(f"{own:.1f} of {whole:.0f} ns in {FACTORS['mode'].words(mode)} mode")
+    program = f" At N = 0 the program itself takes {', '.join(shares)}; the rest is the harness." if shares else ""
+    return f"A closed loop: sender, link, DUT and receiver share the CPUs, and no NIC moves the payload.{program}"
+
+
 RATES = {
     "forwarded_pps": ("pps", "forwarding rate"),
     "forwarded_l2_bps": ("bps", "throughput"),
@@ -105,7 +122,7 @@ def _rate_view(request: Request, kind: str, x_label: str, x: pd.Series | None = 
     family, words = RATES[request.value]
     size, unit = unit_of(rows["value"], family)
     marks = marks_frame(collect(rows, request.figure, kind, size))
-    small = caption(request.trials, marks, request.used)
+    small = caption(request.trials, marks, request.used, closed_loop(request.trials))
     return View(
         marks,
         Look(

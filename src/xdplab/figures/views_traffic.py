@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pandas as pd
 
+from xdplab.analysis.verdicts import OFFERED_SHARE
 from xdplab.figures.caption import caption
 from xdplab.figures.factors import NotApplicableError
 from xdplab.figures.marks import Look, View, collect, marks_frame
@@ -47,9 +49,36 @@ def _load_label(load: str, paced: Mapping[str, str]) -> str:
     return f"{load[:-1].strip()} % PDR" if load.endswith("%") else paced.get(load, load)
 
 
+def reached(trials: pd.DataFrame) -> pd.Series:
+    """Return False for each paced load that was asked for and not offered: it has no place on an axis of loads."""
+    asked, offered = (trials[name].astype("Float64") for name in ("rate_requested_pps", "offered_pps"))
+    return ~(offered < OFFERED_SHARE * asked).fillna(False).astype(bool)
+
+
+def _not_reached(trials: pd.DataFrame) -> str:
+    """Name what is left out: ``1Mpps (0.28 Mpps offered)``."""
+    words = [
+        f"{load} ({rows['offered_pps'].median() / 1e6:.2g} Mpps offered)"
+        for load, rows in trials[~reached(trials)].groupby("load", sort=False)
+    ]
+    return f"Not drawn, for the load was not reached: {', '.join(words)}." if words else ""
+
+
+def _from_due(trials: pd.DataFrame) -> str:
+    due = trials["latency_from"].eq("due").fillna(False).any()
+    return "At a paced load the round trip counts from the time a frame was due." if due else ""
+
+
+def _batches(trials: pd.DataFrame) -> str:
+    """A frame waits for its batch: where batches differ along a curve, its steps are the sender's."""
+    sizes = sorted(trials.loc[trials["rate_requested_pps"].notna(), "batch"].dropna().unique())
+    return f"Paced in batches of {', '.join(f'{size:g}' for size in sizes)} frames." if sizes else ""
+
+
 def latency(request: Request) -> View:
     """Round trip by load; a paced load is the headline, maximum load is queueing and stands apart."""
-    trials = request.trials
+    left_out, trials = _not_reached(request.trials), request.trials[reached(request.trials)]
+    request = replace(request, trials=trials)
     labels, load_unit = load_labels(trials)
     ordered = trials.sort_values("rate_requested_pps", na_position="last").index
     rows = unlimited(labelled(request, labels))
@@ -63,7 +92,10 @@ def latency(request: Request) -> View:
     look = Look(
         f"offered load ({load_unit})" if load_unit else "offered load", f"{which}round trip ({unit})", y_scale="log",
         x_values=tuple(dict.fromkeys(labels.loc[ordered])), point_words="max load: queueing, not latency",
-        caption=caption(trials, table, request.used, MEDIANS, interval="95 % interval of the median"),
+        caption=caption(
+            trials, table, (*request.used, "batch"), _from_due(trials), _batches(trials), left_out, MEDIANS,
+            interval="95 % interval of the median",
+        ),
         **orders(request),
     )  # fmt: skip
     return View(table, look)

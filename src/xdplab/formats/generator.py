@@ -161,11 +161,15 @@ class Histogram:
 
 @dataclass(frozen=True)
 class Failure:
-    """The generator gave up: at which step, and why. ``error`` is the errno's name."""
+    """The generator gave up: at which step, and why. ``error`` is the errno's name.
+
+    ``log`` is what libbpf and the verifier said of a BPF object, None where they had no part in it.
+    """
 
     step: str
     error: str
     message: str
+    log: str | None = None
 
 
 @dataclass(frozen=True)
@@ -463,7 +467,12 @@ def _contradiction(histogram: Histogram) -> str | None:
 
 
 def _failure(line: _Fields) -> Failure:
-    return Failure(step=line.text("step"), error=line.text_or_none("error") or "unknown", message=line.text("message"))
+    return Failure(
+        step=line.text("step"),
+        error=line.text_or_none("error") or "unknown",
+        message=line.text("message"),
+        log=line.text_or_none("log"),
+    )
 
 
 def _detached(line: _Fields) -> Detached:

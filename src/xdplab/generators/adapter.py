@@ -68,12 +68,15 @@ def xdpgen_argv(settings: GeneratorSettings, binary: str) -> list[str]:
     return [binary, "--step", *([] if s.receive else ["--no-receive"]), *words]
 
 
+# A live frame leaves when its batch ends. One that was reflected natively came back after 0.65 us (p50) in batches of
+# 1, 0.85 of 4, 1.0 to 1.3 of 8, 2.4 of 16, 8 to 10 of 60; the most they reach is 1.1, 2.3, 3.0, 3.0 and 3.7 Mpps.
 _LIVE = Capabilities(
     generator="xdpgen",
     engine="live",
     frame_bytes=(64, 1518),
     max_queues=64,
     max_flows=32768,
+    batches=(8, 60),
     queue_per_cpu=True,
     paced=True,
     latency=True,
@@ -85,6 +88,7 @@ _AFXDP = Capabilities(
     frame_bytes=(64, 1518),
     max_queues=64,
     max_flows=32768,
+    batches=(32, 256),
     queue_per_cpu=False,
     paced=True,
     latency=True,

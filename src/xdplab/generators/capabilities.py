@@ -13,6 +13,7 @@ from xdplab.generators.settings import GeneratorSettings
 class Capabilities:
     """One engine. ``frame_bytes`` are the smallest and the largest frame, FCS included.
 
+    ``batches``: frames handed over at once at a paced load, where a small batch keeps the pace, and at the largest.
     ``queue_per_cpu``: a CPU reaches one queue only (its number modulo the queues), so that queues need CPUs.
     """
 
@@ -21,10 +22,15 @@ class Capabilities:
     frame_bytes: tuple[int, int]
     max_queues: int
     max_flows: int
+    batches: tuple[int, int]
     queue_per_cpu: bool
     paced: bool
     latency: bool
     frames_from_file: bool
+
+    def batch(self, *, paced: bool) -> int:
+        """Return the batch of a plan that asks for none: the same at every paced rate, so that no curve has a step."""
+        return self.batches[0 if paced else 1]
 
     def queues_reached(self, queues: int, cpus: Sequence[int]) -> int:
         """Return how many of ``queues`` get traffic from senders on ``cpus``."""

@@ -29,6 +29,7 @@ def _capabilities(engine: str) -> Capabilities:
         frame_bytes=(64, 1518),
         max_queues=16,
         max_flows=32768,
+        batches=(63, 63),
         queue_per_cpu=False,
         paced=True,
         latency=True,

@@ -19,6 +19,7 @@ from xdplab.formats.generator import (
     Summary,
     parse_line,
 )
+from xdplab.formats.verifier_log import last_words
 from xdplab.generators.adapter import XDPGEN, Adapter
 from xdplab.generators.settings import GeneratorSettings
 from xdplab.hosts.base import Host, Process
@@ -123,7 +124,9 @@ class Generator:
         except FormatError as error:
             raise HostError(f"{self.host.name}: {self.argv[0]}: {error.message}") from error
         if isinstance(record, Failure):
-            raise HostError(f"{self.host.name}: {self.argv[0]}: {record.step}: {record.message} ({record.error})")
+            said = last_words(record.log or "")
+            words = f"{record.message} ({record.error}){f': {said}' if said else ''}"
+            raise HostError(f"{self.host.name}: {self.argv[0]}: {record.step}: {words}")
         return record
 
     def _surprise(self, record: Record) -> HostError:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from xdplab.errors import HostError, LabError
+from xdplab.formats.procstat import FAST_CLOCKS
 from xdplab.hosts import Host, LocalHost
 from xdplab.labs.base import Lab, arrangement_for
 from xdplab.labs.packages import Need, distribution, needs
@@ -183,6 +184,35 @@ def governor(patient: Patient) -> Row:
     return patient.row("CPU governor", mode or "not ours to set (a VM)", verdict, remedy)
 
 
+def real_time_share(patient: Patient) -> Row:
+    """What makes a real-time sender stand still: the kernel keeps a part of each period for other tasks."""
+    runtime, period = (patient.read(f"/proc/sys/kernel/sched_rt_{name}_us") for name in ("runtime", "period"))
+    if not runtime or not period or int(runtime) < 0:
+        return patient.row("real-time throttling", "off" if runtime else "not told by this kernel")
+    rest_ms = (int(period) - int(runtime)) / 1e3
+    found = f"a real-time task stands still for {rest_ms:g} of {int(period) / 1e3:g} ms{_fair_server(patient)}"
+    remedy = (
+        "`sysctl kernel.sched_rt_runtime_us=-1` for the time of a run: windows of a second and more show pauses of "
+        f"{rest_ms:g} ms and rates up to {int(period) / int(runtime) - 1:.0%} too low"
+    )
+    return patient.row("real-time throttling", found, "warn", remedy)
+
+
+def _fair_server(patient: Patient) -> str:
+    """Since 6.12 the same is done by a server of the deadline class, where the kernel shows it."""
+    folder = "/sys/kernel/debug/sched/fair_server/cpu0"
+    runtime, period = (patient.read(f"{folder}/{name}") for name in ("runtime", "period"))
+    return f" (fair server: {int(runtime) / 1e6:g} of {int(period) / 1e6:g} ms)" if runtime and period else ""
+
+
+def clock_source(patient: Patient) -> Row:
+    """Stamps are read from it, one or two a frame."""
+    source = patient.read("/sys/devices/system/clocksource/clocksource0/current_clocksource")
+    remedy = "each time stamp takes long to read: boot with clocksource=tsc, or have the hypervisor give a stable TSC"
+    good = source is None or source in FAST_CLOCKS
+    return patient.row("clock source", source or "not told by this kernel", "ok" if good else "warn", remedy)
+
+
 def memory_lock(patient: Patient) -> Row:
     limits = patient.read("/proc/self/limits") or ""
     found = re.search(r"Max locked memory\s+(\S+)", limits)
@@ -230,6 +260,8 @@ CHECKS: tuple[Callable[[Patient], Row], ...] = (
     perf_events,
     cpus,
     governor,
+    real_time_share,
+    clock_source,
     memory_lock,
     disk_space,
 )

@@ -19,7 +19,7 @@ from pydantic import BeforeValidator, Field
 
 Mode = Literal["native", "generic", "offload", "af_xdp"]
 Arrangement = Literal["shared", "split", "hosts"]
-Action = Literal["tx", "drop", "pass"]
+Action = Literal["tx", "drop", "pass", "redirect", "mixed"]
 FrameBytes = Annotated[int, Field(ge=64, le=1518)]
 Address = Annotated[str, Field(pattern=r"^\d{1,3}(\.\d{1,3}){3}$")]
 Port = Annotated[int, Field(ge=0, le=65535)]
@@ -217,7 +217,8 @@ FACTORS: tuple[Factor, ...] = (
     Factor("map_type", "program", "points", Literal["percpu_array", "hash"], "percpu_array",
            "lookup only: percpu_array or hash", title="map", full=str, caption="own",
            applies=lambda values: values["workload"] == "lookup"),
-    Factor("action", "program", "program", Action, "tx", "what the program does with a frame: tx, drop or pass",
+    Factor("action", "program", "program", Action, "tx",
+           "what the program decides for a frame: tx, drop, pass or redirect; mixed: one or another",
            absent="tx"),
     Factor("file", "program", "program", str, ..., "a user's program: the name of its file",
            path=True, applies=_own_file, caption="own"),
@@ -252,6 +253,9 @@ FACTORS: tuple[Factor, ...] = (
            in_pcap=True),
     Factor("stamp", "traffic", "traffic", Stamp, 16, "which frames carry a time stamp: all, none, or one in N",
            canonical=str, short=_stamped, full=_stamped, in_pcap=True),
+    Factor("batch", "traffic", "traffic", Literal["auto"] | Annotated[int, Field(ge=1, le=256)], "auto",
+           "frames the sender hands over at once; auto: few at a rate, the most at max and at shares of the PDR",
+           dtype="int", full="batches of {}".format, cell=lambda value: None if value == "auto" else value),
     Factor("lab", "run", "", None, None, "which lab measured", apart=True, caption="own", identity=False),
     Factor("kernel", "run", "", None, None, "the DUT's kernel release", full="Linux {}".format,
            apart=True, caption="own", identity=False),

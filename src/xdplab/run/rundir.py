@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import json
 import os
 import re
@@ -101,8 +102,8 @@ class RunDirectory:
     @property
     def cache(self) -> Path:
         """Where the user keeps what is derived of a run that is not theirs to write."""
-        created = self._first()
-        return cache_root() / "runs" / f"{created['run_id']}-{int(created['time'])}"
+        place = hashlib.sha256(str(self.path.resolve()).encode()).hexdigest()[:12]  # copies of a run may differ
+        return cache_root() / "runs" / f"{self.run_id}-{place}"
 
     @property
     def outputs(self) -> Path:

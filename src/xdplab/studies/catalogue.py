@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import importlib
+from dataclasses import fields
+from pathlib import Path
 from typing import Any
 
-from xdplab.errors import ResultsError
+import yaml
+
+from xdplab.errors import PlanError, ResultsError
 from xdplab.run.rundir import RunDirectory
+from xdplab.studies.every import AnyKind, AnyRun
 from xdplab.studies.frame import Kind, study_of
+from xdplab.studies.plan_runs import ASKED, SEARCH, TRAFFIC
 
 STUDIES = ("verifier", "execution", "loading", "jit", "offload")
 
@@ -18,14 +24,37 @@ def study(name: str) -> Kind[Any, Any]:
     return kind
 
 
-def kind_of(directory: RunDirectory) -> Kind[Any, Any] | None:
-    """Return the study a run belongs to; None for a run of the XDP testbed.
+def kind_of(directory: RunDirectory) -> AnyKind:
+    """Return the kind of a run: a study, a search, or XDP traffic.
 
     Raises ResultsError for a study that this version does not know.
     """
     name = study_of(directory)
     if name is None:
-        return None
+        return SEARCH if (directory.path / ASKED).exists() else TRAFFIC
     if name not in STUDIES:
         raise ResultsError(f"{directory.path} is a run of study {name!r}", remedy=f"known are {', '.join(STUDIES)}")
     return study(name)
+
+
+def open_run(path: Path) -> AnyRun:
+    """Open a run of any kind. Raises ResultsError where ``path`` is none."""
+    return kind_of(RunDirectory.open(path)).open(path)
+
+
+def request_in(plan: Path) -> tuple[Kind[Any, Any], Any] | None:
+    """Return the study that a plan file is for, and what it asks; None for a plan of XDP traffic. Raises PlanError."""
+    try:
+        written = yaml.safe_load(plan.read_text())
+    except (OSError, ValueError, yaml.YAMLError):
+        return None  # `load_plan` says what is wrong with it
+    if not isinstance(written, dict) or written.get("study") not in STUDIES:
+        return None
+    kind = study(written.pop("study"))
+    known = {field.name for field in fields(kind.request)}
+    for name in written:
+        if name not in known:
+            raise PlanError(
+                f"{plan}: {name}: no field of study {kind.name}", remedy=f"there are {', '.join(sorted(known))}"
+            )
+    return kind, kind.request(**{name: tuple(v) if isinstance(v, list) else v for name, v in written.items()})

@@ -21,16 +21,20 @@ import yaml
 from matplotlib.axes import Axes
 from rich.console import Console
 
-from xdplab.errors import ResultsError, XdplabError
+from xdplab.analysis.compare import MARGIN
+from xdplab.analysis.findings import Finding
+from xdplab.errors import LabError, ResultsError, XdplabError
 from xdplab.figures import Drawn, FigureError, NotApplicableError, View, save
 from xdplab.figures import draw as draw_view
 from xdplab.figures.draw import Panels
 from xdplab.figures.save import write_whole
 from xdplab.run.derived import Recipe, Tables, all_gone, derive, is_owed, table, warn_gone
 from xdplab.run.engine import Study, run_trials
-from xdplab.run.progress import Observer, PlainObserver
+from xdplab.run.progress import Observer, PlainObserver, ending
 from xdplab.run.rundir import RunDirectory
 from xdplab.run.state import Attempt, RunState, last_attempts, read_state, record_planned
+from xdplab.studies.comparing import Comparison, compared_rows
+from xdplab.studies.every import AnyRun, PlainAudit, Where, not_measured, require_same_kind
 from xdplab.studies.tables import Table, markdown, write_tables
 
 
@@ -215,20 +219,89 @@ class StudyRun(Generic[R, P]):
         made = self.kind.tables(self, self.table())
         return {name: table for name, table in made.items() if not table.frame.empty}
 
-    def draw(self, style: str = "paper-1col") -> list[Drawn]:
-        """Write every table and draw every figure there is data for; return the figures, and why others are not."""
+    def draw(self, style: str = "paper-1col", names: Sequence[str] = (), out: Path | None = None) -> list[Drawn]:
+        """Write every table and draw every figure (or ``names``) there is data for; say why others are not drawn."""
+        for name in names:
+            self._require(name)
         write_tables(self.tables(), self.directory.outputs / "tables")
-        return draw_views(self.kind.views, self.table(), self.directory.figures, style=style, run=self.directory.run_id)
+        views = {name: make for name, make in self.kind.views.items() if not names or name in names}
+        folder = out or self.directory.figures
+        return draw_views(views, self.table(), folder, style=style, run=self.directory.run_id)
 
-    def figure(self, name: str, style: str = "paper-1col") -> Axes | Panels:
-        """Draw one figure for a notebook. Raises FigureError where there is none of that name, or nothing to draw."""
+    def draw_figures(
+        self, *, names: Sequence[str] = (), style: str = "paper-1col", out: Path | None = None
+    ) -> list[str]:
+        return said(self.draw(style, names, out))
+
+    def figure(self, name: str | None = None, style: str = "paper-1col") -> Axes | Panels:
+        """Draw one figure for a notebook, the first by default. Raises FigureError."""
+        chosen = name or next(iter(self.kind.views), "")
+        self._require(chosen)
+        return draw_view(self.kind.views[chosen](self.table()), style)
+
+    def _require(self, name: str) -> None:
         if name not in self.kind.views:
             raise FigureError(f"no figure {name!r}", remedy=f"figures are {', '.join(self.kind.views)}")
-        return draw_view(self.kind.views[name](self.table()), style)
 
     def failures(self) -> list[str]:
         """Return one line a trial that did not come to a measurement."""
         return [f"{trial.point}: {last.reason}" for trial, last, _ in self.attempts() if last.status != "measured"]
+
+    @property
+    def kind_name(self) -> str:
+        return self.kind.name
+
+    @property
+    def metric(self) -> str:
+        """The first column of fractional numbers of its table."""
+        rows = self.table()
+        return next((str(name) for name in rows.columns if str(rows[name].dtype) == "Float64"), "")
+
+    def measure(self, observer: Observer, where: Where) -> RunState:
+        """Measure what the run owes at the places that its plan names. Raises LabError where ``where`` shares it."""
+        if where.labs:
+            raise LabError(
+                f"a run of study {self.kind.name} measures at the places its plan names",
+                remedy="leave --labs out",
+            )
+        return self.execute(observer)
+
+    def check_raw(self) -> None:
+        """Warn (ResultsWarning) where raw files are gone."""
+        warn_gone(self.directory, all_gone(self.directory))
+
+    def rows(self) -> pd.DataFrame:
+        """Return the measurements that count, a row each."""
+        return self.table()
+
+    def summary(self) -> list[str]:
+        return [*self.notes, *self.failures(), ending(self.state)]
+
+    def findings(self) -> list[Finding]:
+        """Return what was not measured, and why."""
+        return not_measured(last_attempts(self.directory).values(), self.state)
+
+    def audit(self) -> PlainAudit:
+        return PlainAudit(self.directory.name, tuple(self.findings()))
+
+    def compare(
+        self, other: AnyRun, metric: str | None = None, *, equal: Sequence[AnyRun] = (), margin: float = MARGIN
+    ) -> Comparison:
+        """Say whether ``other`` is the same as this run, row by row of its table and over all."""
+        every: tuple[AnyRun, ...] = (self, other, *equal)
+        require_same_kind(*every)
+        words = {point.point_id: str(point) for point in self.points}
+        directories, tables = [run.directory for run in every], [run.rows() for run in every]
+        return compared_rows(directories, tables, metric or self.metric, words, margin)
+
+
+def said(drawn: Sequence[Drawn]) -> list[str]:
+    """Return a line per figure: where it is, or why it is not."""
+    lines = []
+    for figure in drawn:
+        where = next((file for file in figure.files if file.suffix == ".png"), None)
+        lines.append(f"figure {figure.stem}: {where}" if where else f"no figure {figure.stem}: {figure.reason}")
+    return lines
 
 
 def draw_views(
@@ -250,7 +323,7 @@ def draw_views(
 
 
 def study_of(directory: RunDirectory) -> str | None:
-    """Return the name of the study a run belongs to; None for a run of the XDP testbed."""
+    """Return the study that a run's plan names; None for XDP traffic and searches."""
     plan = yaml.safe_load((directory.path / "plan.yaml").read_text())
     return plan.get("study") if isinstance(plan, dict) else None
 

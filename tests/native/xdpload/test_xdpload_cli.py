@@ -47,7 +47,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if os.geteuid():
         pytest.skip("needs root: it loads programs into the kernel")
     folder = tmp_path_factory.mktemp("xdpload")
-    subprocess.run(["cp", "-r", shipped("xdpload"), folder], check=True)
+    subprocess.run(["cp", "-r", shipped("xdpload"), shipped("common"), folder], check=True)
     subprocess.run(["make", "-s", "-B", "-C", folder / "xdpload"], check=True)
     (folder / "two.c").write_text(TWO)
     include = f"-I/usr/include/{os.uname().machine}-linux-gnu"

@@ -51,17 +51,15 @@ def _latencies(found: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def search_table(run: RunDirectory, trials: Mapping[str, Trial]) -> pd.DataFrame:
-    """Rebuild and write the table of a search's run."""
-    table = pd.DataFrame([row_of(trials[a.trial_id], a) for a in attempts_of(run)])
-    run.write_table(TABLE, table)
-    return table
+    """Return the table of a search's run: one row per attempt."""
+    return pd.DataFrame([row_of(trials[a.trial_id], a) for a in attempts_of(run)])
 
 
 def shown(table: pd.DataFrame) -> list[dict[str, Any]]:
     """Return the table for a person: rates in kpps, NDR and PDR as the two bounds they lie between."""
     return [
         {
-            "point": _point(row),
+            "point": point_words(row),
             "NDR kpps": _between(row["ndr_pps"], row["ndr_upper_pps"]),
             "PDR kpps": _between(row["pdr_pps"], row["pdr_upper_pps"]),
             "MRR kpps": _kpps(row["mrr_pps"]),
@@ -73,7 +71,7 @@ def shown(table: pd.DataFrame) -> list[dict[str, Any]]:
 
 def remarks(table: pd.DataFrame) -> list[str]:
     """Return a line for each point that livelocks, and for each that was not searched, with the reason."""
-    found = ((_point(row), _remark(row)) for row in _rows(table))
+    found = ((point_words(row), _remark(row)) for row in _rows(table))
     return [f"{point}: {words}" for point, words in found if words]
 
 
@@ -81,7 +79,8 @@ def _rows(table: pd.DataFrame) -> list[dict[Hashable, Any]]:
     return table.astype("object").where(table.notna(), None).to_dict("records")
 
 
-def _point(row: Mapping[Hashable, Any]) -> str:
+def point_words(row: Mapping[Hashable, Any]) -> str:
+    """Return a point in words, from its row."""
     accesses = "" if row["accesses"] is None else f" N={row['accesses']:g}"
     place = f"{row['program_name']}{accesses} {row['mode']} {row['queues']}q {row['frame_bytes']} B"
     known = {str(name): value for name, value in row.items() if value is not None}

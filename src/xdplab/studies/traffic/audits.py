@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from math import isnan
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -16,7 +14,6 @@ from xdplab.analysis.finding_rules import RULES, find
 from xdplab.analysis.findings import Finding
 from xdplab.analysis.fit import fit_line, limited_by_dut
 from xdplab.analysis.series import SERIES, key_of, plain, settled, with_baselines
-from xdplab.run.disk import replacing
 from xdplab.run.rundir import RunDirectory
 from xdplab.studies.traffic.audit_labs import LabsCompared, labs_compared
 from xdplab.thesis.findings import RULES as IMPORT_RULES
@@ -83,17 +80,6 @@ class Audit:
             lines += _entry_lines(entry)
         lines += [] if self.entries else ["No finding.", ""]
         return "\n".join([*lines, *_fit_lines(self.fits), *self.labs.lines()]) + "\n"
-
-    def write(self, run: RunDirectory) -> list[Path]:
-        """Write audit.md and audit.json where the outputs of the run go; return their paths."""
-        texts = {
-            "audit.md": self.to_markdown(),
-            "audit.json": json.dumps(self.to_json(), indent=1, sort_keys=True) + "\n",
-        }
-        for name, text in texts.items():
-            with replacing(run.outputs / name) as scratch:
-                scratch.write_text(text)
-        return [run.outputs / name for name in texts]
 
 
 def findings(run: RunDirectory, trials: pd.DataFrame) -> list[Finding]:

@@ -3,101 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from collections.abc import Sequence
 
 import pandas as pd
 
-from xdplab.analysis.compare import MARGIN, Decision, Drift, decide, drift
-from xdplab.analysis.values import records
-from xdplab.errors import ResultsError
+from xdplab.analysis.compare import MARGIN, Drift, decide, drift
 from xdplab.run.rundir import RunDirectory
+from xdplab.studies.comparing import Comparison, Unlike, check_metric, check_runs, names_of
 from xdplab.studies.traffic import audits, runs
 from xdplab.studies.traffic.planned import run_plan
 
-EXIT_CODES = {"equivalent": 0, "differs": 1, "undecided": 2}
-LONGEST = 60
 DRIFT_P, DRIFT_SHARE = 0.01, 0.01
 """A drift is said where chance makes it once in a hundred runs, and it moves the rates by 1 % or more."""
-
-
-@dataclass(frozen=True)
-class Unlike:
-    """Something around the runs that was not the same; null is not known."""
-
-    what: str
-    first: str | None
-    second: str | None
-
-    @property
-    def words(self) -> str:
-        return f"{self.what}: {_short(self.first)} → {_short(self.second)}"
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """``doubts``: the findings (warnings) and drifts of each run, by its name, which come before any ratio."""
-
-    metric: str
-    names: tuple[str, str]
-    unlike: tuple[Unlike, ...]
-    doubts: Mapping[str, tuple[str, ...]]
-    decision: Decision
-
-    @property
-    def exit_code(self) -> int:
-        """0 equivalent, 1 differs, 2 undecided."""
-        return EXIT_CODES[self.decision.verdict]
-
-    def to_json(self) -> dict[str, Any]:
-        """Return everything, for a script."""
-        d = self.decision
-        return {
-            "metric": self.metric,
-            "runs": list(self.names),
-            "environment": [asdict(one) for one in self.unlike],
-            "doubts": {name: list(words) for name, words in self.doubts.items()},
-            "verdict": d.verdict,
-            "margin": d.margin,
-            "spread": d.spread,
-            "joint": d.joint,
-            "points": json.loads(d.points.to_json(orient="records")),
-        }
-
-    def lines(self) -> list[str]:
-        """Return what comes before the table of points, and the answer."""
-        d = self.decision
-        around = [f"  {one.words}" for one in self.unlike] or ["  nothing that was recorded"]
-        doubted = [f"  {name}: {words}" for name, every in self.doubts.items() for words in every] or ["  nothing"]
-        counts = d.points["verdict"].value_counts()
-        points = ", ".join(f"{count} {verdict}" for verdict, count in counts.items()) or "none could be compared"
-        lines = ["Not the same around the runs:", *around, "To be doubted:", *doubted]
-        lines += [f"{self.metric}, {self.names[1]} over {self.names[0]}; {d.spread}.", f"  by point: {points}"]
-        return [*lines, *_joint_lines(d), f"Answer: {d.verdict} (margin {d.margin:.1%})."]
-
-
-def _joint_lines(d: Decision) -> list[str]:
-    rows = [d.joint] if d.joint else list(records(d.points[d.points["verdict"].notna()]))
-    if len(rows) != 1:
-        return []
-    one: Mapping[str, Any] = rows[0]
-    over = f"over {one['points']} points" if d.joint else "at the one point in common"
-    words = [
-        f"  {over}: {one['verdict']}, ratio {one['ratio']:.4f} [{one['low']:.4f}, {one['high']:.4f}]; "
-        f"a difference of {one['detectable']:.1%} would have been found with 80 %"
-    ]
-    if one["verdict"] == "undecided":
-        needed = one["needed"]
-        words.append(
-            f"  to show that they are the same within {d.margin:.1%}: "
-            + (
-                "no number of repetitions, for runs spread too much as wholes: put both into one run"
-                if pd.isna(needed)
-                else f"{needed} repetitions per run"
-            )
-        )
-    return words
 
 
 def compared(
@@ -112,35 +29,18 @@ def compared(
 
     Raises ResultsError where one of them is also compared, or is alone: a run has no spread by itself.
     """
-    _check(first, second, equal)
+    check_runs(first, second, equal)
     tables = [runs.trials_table(run) for run in (first, second)]
     settled = [table.drop_duplicates("trial_id", keep="last", ignore_index=True) for table in tables]
-    if metric not in settled[0]:
-        raise ResultsError(f"no column {metric!r} in {first.name}", remedy="a number of trials.parquet")
-    names = _names(first, second)
+    for run, table in zip((first, second), settled, strict=True):
+        check_metric(table, metric, run)
+    names = names_of(first, second)
     doubts = {
         name: tuple(_doubts(run, table, metric))
         for name, run, table in zip(names, (first, second), tables, strict=True)
     }
     decision = decide(settled[0], settled[1], metric, equal=[runs.settled_trials(run) for run in equal], margin=margin)
     return Comparison(metric, names, tuple(_unlike(first, second, *settled)), doubts, decision)
-
-
-def _check(first: RunDirectory, second: RunDirectory, equal: Sequence[RunDirectory]) -> None:
-    if len(equal) == 1:
-        raise ResultsError("one equal run has no spread", remedy="give --equal twice or more, or leave it out")
-    taken = {first.run_id, second.run_id}
-    again = [run.name for run in equal if run.run_id in taken]
-    if again:
-        raise ResultsError(
-            f"{again[0]} is compared and cannot say how equal runs spread too", remedy="give other runs to --equal"
-        )
-
-
-def _names(first: RunDirectory, second: RunDirectory) -> tuple[str, str]:
-    if first.name != second.name:
-        return first.name, second.name
-    return f"{first.name} (first)", f"{second.name} (second)"
 
 
 def _doubts(run: RunDirectory, table: pd.DataFrame, metric: str) -> list[str]:
@@ -199,10 +99,3 @@ def _flat(name: str, value: str) -> dict[str, str]:
         return {name: value}
     parts = [line.rsplit(":", 1) if line.startswith("/") else line.split(":", 1) for line in lines]
     return {f"{name} {part[0].strip()}": part[-1].strip() for part in parts}
-
-
-def _short(value: str | None) -> str:
-    if value is None:
-        return "not known"
-    line = value.splitlines()[0] if value else "empty"
-    return line if len(line) <= LONGEST else f"{line[: LONGEST - 1]}…"

@@ -24,12 +24,14 @@ from xdplab.run.rundir import RunDirectory
 from xdplab.run.state import RunState, attempts_of, record_planned
 from xdplab.studies.traffic.manifest import host_states
 from xdplab.studies.traffic.pdr import FILE, known_pdr
-from xdplab.studies.traffic.planned import create_run, extend_run, run_plan, run_trials_of
-from xdplab.studies.traffic.runs import keep_tables
-from xdplab.studies.traffic.study import TrialStudy, check_plan
+from xdplab.studies.traffic.planned import Files, create_run, extend_run, run_plan, run_trials_of
+from xdplab.studies.traffic.runs import MEASURED, Way, keep_tables
+from xdplab.studies.traffic.study import check_plan
 
 
-def measure_block(run_id: str, plan: Plan, pdr: Mapping[str, Any], lab_name: str, block: Sequence[Trial]) -> Part:
+def measure_block(
+    way: Way, run_id: str, plan: Plan, pdr: Mapping[str, Any], lab_name: str, block: Sequence[Trial]
+) -> Part:
     """Measure one block in a lab, in a run directory of the moment, and return what came of it.
 
     A lab that cannot be had, or is lost meanwhile, is said in ``lost``; what it measured before is kept.
@@ -40,9 +42,9 @@ def measure_block(run_id: str, plan: Plan, pdr: Mapping[str, Any], lab_name: str
         run.write_json(FILE, {"pdr_pps": pdr})
         lost = None
         try:
-            with use_lab(lab_name) as lab, lab.lock(f"run {run_id}"), TrialStudy(lab, run, plan, block) as study:
+            with use_lab(lab_name) as lab, lab.lock(f"run {run_id}"), way.session(lab, run, plan, block) as study:
                 run.write_json("programs/hosts.json", host_states(lab))
-                run_trials(run, block, study, PlainObserver(Console(quiet=True)), retries=0, pause_s=plan.trial.pause_s)
+                run_trials(run, block, study, PlainObserver(Console(quiet=True)), retries=0, pause_s=way.pause_s(plan))
         except (HostLostError, LabError) as error:
             lost = str(error)
         # What failed while its lab was going down failed because of that: it is given back, and costs no retry.
@@ -86,7 +88,13 @@ class JoinedLabs:
         self._labs, self._client, self._scheduler = tuple(labs), client, scheduler
 
     def start(
-        self, plan: Plan, parent: Path, *, only: Mapping[str, str] | None = None, extend: RunDirectory | None = None
+        self,
+        plan: Plan,
+        parent: Path,
+        *,
+        only: Mapping[str, str] | None = None,
+        extend: RunDirectory | None = None,
+        files: Files | None = None,
     ) -> RunDirectory:
         """Make the run directory of ``plan``, or add to an old one, once every lab can measure it.
 
@@ -94,24 +102,27 @@ class JoinedLabs:
         """
         found = self._look(plan)
         if extend is None:
-            return create_run(plan, parent, lab=found[0].lab, arrangement=found[0].arrangement, only=only)
-        extend_run(extend, plan, only=only)
+            lab, arrangement = found[0].lab, found[0].arrangement
+            return create_run(plan, parent, lab=lab, arrangement=arrangement, only=only, files=files)
+        extend_run(extend, plan, only=only, files=files)
         return extend
 
-    def execute(self, run: RunDirectory, observer: Observer) -> RunState:
+    def execute(self, run: RunDirectory, observer: Observer, way: Way = MEASURED) -> RunState:
         """Measure what ``run`` owes, then derive its tables: also after an interrupt, from what there is."""
         plan, trials = run_plan(run), run_trials_of(run)
         self._look(plan)
         with run.writer():
             run.journal.append("shared", labs=self._labs, scheduler=self._scheduler)
             try:
-                fleet = DaskFleet(self._client, self._labs, partial(measure_block, run.run_id, plan, known_pdr(run)))
-                state = run_on_fleet(run, trials, fleet, observer, retries=plan.trial.retries)
+                fleet = DaskFleet(
+                    self._client, self._labs, partial(measure_block, way, run.run_id, plan, known_pdr(run))
+                )
+                state = run_on_fleet(run, trials, fleet, observer, retries=way.retries(plan))
             except BaseException:
                 with suppress(XdplabError):  # a full disk must not hide what happened first
-                    keep_tables(run)
+                    keep_tables(run, way.recipe)
                 raise
-            keep_tables(run)
+            keep_tables(run, way.recipe)
         return state
 
     def _look(self, plan: Plan) -> list[Looked]:

@@ -223,4 +223,12 @@ def generator_settings(context: TrialContext, point: Point) -> GeneratorSettings
         run_id=context.run_id[:RUN_ID_DIGITS],
         settle_s=context.plan.trial.settle_s,
         frames=context.programs[point.program].frames_on_tg,
+        batch=_batch(context, point),
     )
+
+
+def _batch(context: TrialContext, point: Point) -> int:
+    """A share of the PDR is offered as the PDR was found: in full batches."""
+    if point.batch != "auto":
+        return int(point.batch)
+    return context.tools.adapter.capability(point.engine).batch(paced=point.rate_pps is not None)

@@ -4,29 +4,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
-from xdplab.errors import ResultsError, UnsupportedError
+from xdplab.errors import UnsupportedError
 from xdplab.plan import Point
 from xdplab.run.rundir import RunDirectory
 
 FILE = "pdr.json"
-SEARCHES = "searches.parquet"
 
 
-def keep_pdr(run: RunDirectory, search: Path) -> None:
-    """Copy the PDRs of a search's run into ``run``: the median of the repetitions of each point.
-
-    Raises ResultsError where ``search`` is no finished search.
-    """
-    try:
-        table = pd.read_parquet(search / SEARCHES)
-    except OSError as error:
-        raise ResultsError(f"{search} holds no search: {error}", remedy="`xdplab search PLAN` makes one") from None
+def of_search(name: str, table: pd.DataFrame) -> dict[str, Any]:
+    """Return what a run keeps of a search, of whose table it is: the median PDR of the repetitions of each point."""
     medians = table.dropna(subset=["pdr_pps"]).groupby("pdr_key")["pdr_pps"].median()
-    run.write_json(FILE, {"search": search.name, "pdr_pps": {str(k): float(v) for k, v in medians.items()}})
+    return {"search": name, "pdr_pps": {str(key): float(value) for key, value in medians.items()}}
 
 
 def known_pdr(run: RunDirectory) -> dict[str, float]:

@@ -17,6 +17,9 @@ from xdplab.run.disk import disk_errors
 from xdplab.run.rundir import RunDirectory
 from xdplab.run.state import record_planned
 
+Files = Mapping[str, Mapping[str, Any]]
+"""Files of a run by name, each written as JSON."""
+
 
 def plan_trials(plan: Plan, arrangement: Arrangement, only: Mapping[str, str] | None = None) -> list[Trial]:
     """Return the trials of a plan in order; ``only`` keeps the points that equal it. Raises PlanError."""
@@ -25,23 +28,41 @@ def plan_trials(plan: Plan, arrangement: Arrangement, only: Mapping[str, str] | 
 
 
 def create_run(
-    plan: Plan, parent: Path, *, lab: str, arrangement: Arrangement, only: Mapping[str, str] | None = None
+    plan: Plan,
+    parent: Path,
+    *,
+    lab: str,
+    arrangement: Arrangement,
+    only: Mapping[str, str] | None = None,
+    files: Files | None = None,
 ) -> RunDirectory:
-    """Make the run directory of ``plan`` and write down what it owes. Raises PlanError before anything is made."""
+    """Make the run directory of ``plan`` and write down what it owes; ``files`` are kept in it too, as JSON.
+
+    Raises PlanError before anything is made.
+    """
     trials = plan_trials(plan, arrangement, only)
 
     def fill(run: RunDirectory) -> None:
+        _keep(run, files)
         _add(run, "plan.yaml", plan, trials, lab=lab, arrangement=arrangement, only=only)
 
     return RunDirectory.create(parent, plan.name, run_id=secrets.token_hex(4), plan_yaml="", fill=fill)
 
 
-def extend_run(run: RunDirectory, plan: Plan, *, only: Mapping[str, str] | None = None) -> None:
+def extend_run(
+    run: RunDirectory, plan: Plan, *, only: Mapping[str, str] | None = None, files: Files | None = None
+) -> None:
     """Let an old run owe the points of ``plan`` too; points that it has already are measured once."""
     first = next(run.journal.events("planned"))
     number = 1 + run.journal.count("planned")
     trials = plan_trials(plan, first["arrangement"], only)
+    _keep(run, files)
     _add(run, f"plan-{number}.yaml", plan, trials, lab=first["lab"], arrangement=first["arrangement"], only=only)
+
+
+def _keep(run: RunDirectory, files: Files | None) -> None:
+    for name, data in (files or {}).items():
+        run.write_json(name, data)
 
 
 def run_plan(run: RunDirectory) -> Plan:

@@ -50,6 +50,7 @@ _SAME = (
     "dut_rx_packets",
     "dut_tx_packets",
     "dut_cpus",
+    "xdp_actions",
     "absent_counters",
 )
 _PERF = ("cycles", "instructions", "ipc", "branches", "branch_misses", "l1d_loads", "l1d_misses")
@@ -176,7 +177,9 @@ def _deployment(facts: Mapping[str, Any]) -> Row:
     if not found:
         return {}
     row = {"mode_obtained": found["mode_obtained"], "program_tag": found["tag"]}
-    row["sched_policy"] = (facts.get("generator") or {}).get("sched_policy")
+    generator = facts.get("generator") or {}
+    row["sched_policy"] = generator.get("sched_policy")
+    row["batch"] = (generator.get("settings") or {}).get("batch")
     row["rx_ring_entries"] = facts.get("rx_ring_entries")
     row |= _machine(facts)
     for column, key in (("load_ms", "load_ns"), ("attach_ms", "attach_ns")):

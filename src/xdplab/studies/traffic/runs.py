@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 import pandas as pd
@@ -16,10 +17,10 @@ from xdplab.analysis.findings import Finding
 from xdplab.analysis.verdicts import RULES_VERSION
 from xdplab.errors import LabError, XdplabError
 from xdplab.labs import Lab, use_lab
-from xdplab.plan import Plan
+from xdplab.plan import Plan, Trial
 from xdplab.run.derived import Recipe, Tables, all_gone, is_owed, table, warn_gone
 from xdplab.run.derived import derive as derive_into
-from xdplab.run.engine import run_trials
+from xdplab.run.engine import Study, run_trials
 from xdplab.run.metrics import BY_NAME, SAMPLES, columns_version, frame
 from xdplab.run.progress import Observer, PlainObserver
 from xdplab.run.rundir import RunDirectory
@@ -27,7 +28,7 @@ from xdplab.run.state import RunState, attempts_of, read_state
 from xdplab.studies.traffic import audits
 from xdplab.studies.traffic.audits import Audit
 from xdplab.studies.traffic.manifest import host_states
-from xdplab.studies.traffic.planned import create_run, extend_run, run_plan, run_trials_of
+from xdplab.studies.traffic.planned import Files, create_run, extend_run, run_plan, run_trials_of
 from xdplab.studies.traffic.rows import Row, attempt_rows
 from xdplab.studies.traffic.study import TrialStudy, check_plan
 from xdplab.thesis.imported import imported_trials
@@ -67,17 +68,23 @@ def shared_by(run: RunDirectory) -> tuple[str, ...]:
 
 
 def start(
-    plan: Plan, lab: Lab, parent: Path, *, only: Mapping[str, str] | None = None, extend: RunDirectory | None = None
+    plan: Plan,
+    lab: Lab,
+    parent: Path,
+    *,
+    only: Mapping[str, str] | None = None,
+    extend: RunDirectory | None = None,
+    files: Files | None = None,
 ) -> RunDirectory:
     """Check the plan against the lab, then make its run directory or add it to an old one. Nothing is measured yet.
 
-    Raises PlanError naming the field that this lab cannot have.
+    ``files`` are kept in the run, as JSON. Raises PlanError naming the field that this lab cannot have.
     """
     check_plan(plan, lab)
     if extend is not None:
-        extend_run(extend, plan, only=only)
+        extend_run(extend, plan, only=only, files=files)
         return extend
-    return create_run(plan, parent, lab=lab.name, arrangement=lab.arrangement, only=only)
+    return create_run(plan, parent, lab=lab.name, arrangement=lab.arrangement, only=only, files=files)
 
 
 @contextmanager
@@ -91,21 +98,42 @@ def discarded_if_nothing_began(run: RunDirectory) -> Iterator[None]:
         raise
 
 
-def execute(run: RunDirectory, lab: Lab, observer: Observer) -> RunState:
+@dataclass(frozen=True)
+class Way:
+    """How the trials of a plan are tried, and what tables come of it.
+
+    ``session(lab, run, plan, trials)`` is entered before the first trial and gives what measures one. ``patient`` is
+    False where a trial is tried once and no pause is made between two, whatever the plan says.
+    """
+
+    session: Callable[[Lab, RunDirectory, Plan, Sequence[Trial]], AbstractContextManager[Study[Trial]]]
+    recipe: Recipe
+    patient: bool = True
+
+    def retries(self, plan: Plan) -> int:
+        return plan.trial.retries if self.patient else 0
+
+    def pause_s(self, plan: Plan) -> float:
+        return plan.trial.pause_s if self.patient else 0.0
+
+
+def execute(run: RunDirectory, lab: Lab, observer: Observer, way: Way | None = None) -> RunState:
     """Measure what ``run`` owes in ``lab``, then derive its tables: also after an interrupt, from what there is."""
+    way = way or MEASURED
     plan, trials = run_plan(run), run_trials_of(run)
     with run.writer(), lab.lock():
         owed = set(read_state(run).owed)
         try:
-            with TrialStudy(lab, run, plan, [t for t in trials if t.trial_id in owed]) as study:
+            with way.session(lab, run, plan, [t for t in trials if t.trial_id in owed]) as study:
                 _write_manifest(run, lab, "before")
-                state = run_trials(run, trials, study, observer, retries=plan.trial.retries, pause_s=plan.trial.pause_s)
+                retries, pause_s = way.retries(plan), way.pause_s(plan)
+                state = run_trials(run, trials, study, observer, retries=retries, pause_s=pause_s)
                 _write_manifest(run, lab, "after")
         except BaseException:
             with suppress(XdplabError):  # a full disk must not hide what happened first
-                keep_tables(run)
+                keep_tables(run, way.recipe)
             raise
-        keep_tables(run)
+        keep_tables(run, way.recipe)
     return state
 
 
@@ -170,6 +198,7 @@ TRIALS, SAMPLES_FILE = "trials.parquet", "samples.parquet"
 RAW_NEEDED = ("xdpgen.jsonl", "counters")
 SAMPLE_NAMES = {metric.name for metric in SAMPLES}
 RECIPE = Recipe((TRIALS, SAMPLES_FILE), f"rules {RULES_VERSION}, columns {columns_version()}", _derive)
+MEASURED = Way(TrialStudy, RECIPE)
 
 
 def with_own_metrics(table: pd.DataFrame) -> pd.DataFrame:
@@ -192,7 +221,7 @@ def samples_table(run: RunDirectory) -> pd.DataFrame:
     return pd.read_parquet(run.path / SAMPLES_FILE) if run.imported else table(run, RECIPE, SAMPLES_FILE)
 
 
-def complete(run: RunDirectory) -> list[str]:
+def complete(run: RunDirectory, recipe: Recipe | None = None) -> list[str]:
     """Do what a kill after the last trial left undone, and return what that was, in words.
 
     Tables are owed like trials are; so is the manifest, and the journal's word that the run is complete.
@@ -202,8 +231,8 @@ def complete(run: RunDirectory) -> list[str]:
         if _manifest_is_old(run):
             _save_manifest(run)
             done.append("the manifest was written")
-        if is_owed(run, RECIPE):
-            done.append(f"the tables were derived: {keep_tables(run)}")
+        if is_owed(run, recipe or RECIPE):
+            done.append(f"the tables were derived: {keep_tables(run, recipe)}")
         state = read_state(run)
         if not state.owed and state.ended != "complete":
             run.journal.append("ended", how="complete")
@@ -216,9 +245,9 @@ def check_raw(run: RunDirectory) -> None:
         warn_gone(run, all_gone(run, RAW_NEEDED))
 
 
-def keep_tables(run: RunDirectory) -> Path:
+def keep_tables(run: RunDirectory, recipe: Recipe | None = None) -> Path:
     """Derive the tables of ``run`` where they are not current; return the folder that holds them."""
-    return run.path if run.imported else derive_into(run, RECIPE)
+    return run.path if run.imported else derive_into(run, recipe or RECIPE)
 
 
 def settled_trials(run: RunDirectory) -> pd.DataFrame:

@@ -1,0 +1,167 @@
+"""Two runs side by side, of any kind: what was not the same around them, what is to be doubted, what they say."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import pandas as pd
+
+from xdplab.analysis.compare import Decision, decide
+from xdplab.analysis.values import records
+from xdplab.errors import PlanError, ResultsError
+from xdplab.run.metrics import completed
+from xdplab.run.rundir import RunDirectory
+
+EXIT_CODES = {"equivalent": 0, "differs": 1, "undecided": 2}
+LONGEST = 60
+
+
+@dataclass(frozen=True)
+class Unlike:
+    """Something around the runs that was not the same; null is not known."""
+
+    what: str
+    first: str | None
+    second: str | None
+
+    @property
+    def words(self) -> str:
+        return f"{self.what}: {_short(self.first)} → {_short(self.second)}"
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """``doubts``: the findings (warnings) and drifts of each run, by its name, which come before any ratio."""
+
+    metric: str
+    names: tuple[str, str]
+    unlike: tuple[Unlike, ...]
+    doubts: Mapping[str, tuple[str, ...]]
+    decision: Decision
+
+    @property
+    def exit_code(self) -> int:
+        """0 equivalent, 1 differs, 2 undecided."""
+        return EXIT_CODES[self.decision.verdict]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return everything, for a script."""
+        d = self.decision
+        return {
+            "metric": self.metric,
+            "runs": list(self.names),
+            "environment": [asdict(one) for one in self.unlike],
+            "doubts": {name: list(words) for name, words in self.doubts.items()},
+            "verdict": d.verdict,
+            "margin": d.margin,
+            "spread": d.spread,
+            "joint": d.joint,
+            "points": json.loads(d.points.to_json(orient="records")),
+        }
+
+    def lines(self) -> list[str]:
+        """Return what comes before the table of points, and the answer."""
+        d = self.decision
+        around = [f"  {one.words}" for one in self.unlike] or ["  nothing that was recorded"]
+        doubted = [f"  {name}: {words}" for name, every in self.doubts.items() for words in every] or ["  nothing"]
+        counts = d.points["verdict"].value_counts()
+        points = ", ".join(f"{count} {verdict}" for verdict, count in counts.items()) or "none could be compared"
+        lines = ["Not the same around the runs:", *around, "To be doubted:", *doubted]
+        lines += [f"{self.metric}, {self.names[1]} over {self.names[0]}; {d.spread}.", f"  by point: {points}"]
+        return [*lines, *_joint_lines(d), f"Answer: {d.verdict} (margin {d.margin:.1%})."]
+
+
+def _joint_lines(d: Decision) -> list[str]:
+    rows = [d.joint] if d.joint else list(records(d.points[d.points["verdict"].notna()]))
+    if len(rows) != 1:
+        return []
+    one: Mapping[str, Any] = rows[0]
+    over = f"over {one['points']} points" if d.joint else "at the one point in common"
+    words = [
+        f"  {over}: {one['verdict']}, ratio {one['ratio']:.4f} [{one['low']:.4f}, {one['high']:.4f}]; "
+        f"a difference of {one['detectable']:.1%} would have been found with 80 %"
+    ]
+    if one["verdict"] == "undecided":
+        needed = one["needed"]
+        words.append(
+            f"  to show that they are the same within {d.margin:.1%}: "
+            + (
+                "no number of repetitions, for runs spread too much as wholes: put both into one run"
+                if pd.isna(needed)
+                else f"{needed} repetitions per run"
+            )
+        )
+    return words
+
+
+def check_runs(first: RunDirectory, second: RunDirectory, equal: Sequence[RunDirectory]) -> None:
+    if len(equal) == 1:
+        raise ResultsError("one equal run has no spread", remedy="give --equal twice or more, or leave it out")
+    taken = {first.run_id, second.run_id}
+    again = [run.name for run in equal if run.run_id in taken]
+    if again:
+        raise ResultsError(
+            f"{again[0]} is compared and cannot say how equal runs spread too", remedy="give other runs to --equal"
+        )
+
+
+def names_of(first: RunDirectory, second: RunDirectory) -> tuple[str, str]:
+    if first.name != second.name:
+        return first.name, second.name
+    return f"{first.name} (first)", f"{second.name} (second)"
+
+
+def check_metric(table: pd.DataFrame, metric: str, run: RunDirectory) -> None:
+    """Raise PlanError where ``table`` has no such column of numbers."""
+    numbers = [str(name) for name in table.columns if pd.api.types.is_numeric_dtype(table[name])]
+    if metric not in numbers:
+        raise PlanError(
+            f"--metric {metric}: no column of numbers in {run.name}", remedy=f"there are {', '.join(numbers)}"
+        )
+
+
+def compared_rows(
+    runs: Sequence[RunDirectory], tables: Sequence[pd.DataFrame], metric: str, words: Mapping[str, str], margin: float
+) -> Comparison:
+    """Compare the tables of two runs (the first two; the others are equal runs) row by row.
+
+    A trial may leave several rows: each of them is a point of its own, told by its place among the rows of its trial.
+    ``words`` names the points by their ids.
+    """
+    first, second, *equal = runs
+    check_runs(first, second, equal)
+    for run, table in zip(runs, tables, strict=True):
+        check_metric(table, metric, run)
+    made = [_rows_as_points(table, metric, words) for table in tables]
+    decision = decide(made[0], made[1], metric, equal=made[2:], margin=margin)
+    names = names_of(first, second)
+    return Comparison(metric, names, (), dict.fromkeys(names, ()), decision)
+
+
+def _rows_as_points(table: pd.DataFrame, metric: str, words: Mapping[str, str]) -> pd.DataFrame:
+    """Return each row as a valid trial of a point of its own; what has no value or one at or below 0 is left out."""
+    if "trial_id" not in table:
+        raise ResultsError("this study has no repetitions to compare")
+    point = table["trial_id"].astype(str).str.rpartition("-r")
+    place = (table.groupby("trial_id").cumcount() + 1).astype(str)
+    name = point[0].map(lambda one: words.get(one, one)).astype("string")
+    rows = pd.DataFrame(
+        {
+            "point_id": (point[0] + "/" + place).astype("string"),
+            "program_name": name + " / row " + place.astype("string"),
+            "repetition": point[2].astype(int).astype("Int64"),
+            "verdict": pd.array(["valid"] * len(table), dtype="string"),
+            metric: table[metric].astype("Float64"),
+        }
+    )
+    return completed(rows[rows[metric].gt(0).fillna(False).astype(bool)].reset_index(drop=True))
+
+
+def _short(value: str | None) -> str:
+    if value is None:
+        return "not known"
+    line = value.splitlines()[0] if value else "empty"
+    return line if len(line) <= LONGEST else f"{line[: LONGEST - 1]}…"

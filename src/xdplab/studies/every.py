@@ -1,0 +1,162 @@
+"""What every run can be asked, whatever it measured. The command line and the notebook ask nothing else."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import pandas as pd
+
+from xdplab.analysis.compare import MARGIN
+from xdplab.analysis.findings import Finding, to_markdown
+from xdplab.errors import ResultsError
+from xdplab.run.disk import replacing
+from xdplab.run.progress import Observer
+from xdplab.run.rundir import RunDirectory
+from xdplab.run.state import Attempt, RunState
+from xdplab.studies.comparing import Comparison
+from xdplab.studies.tables import Table
+
+
+@dataclass(frozen=True)
+class Where:
+    """Where a run goes on: a lab, or several at once; by default where it was."""
+
+    lab: str | None = None
+    labs: tuple[str, ...] = ()
+    scheduler: str | None = None
+
+
+class AnyAudit(Protocol):
+    """What is not to be believed of a run."""
+
+    def to_json(self) -> dict[str, Any]: ...
+
+    def to_markdown(self) -> str: ...
+
+
+class AnyRun(Protocol):
+    """A run on disk: XDP traffic, a search, or a study of the execution side."""
+
+    @property
+    def directory(self) -> RunDirectory: ...
+
+    @property
+    def kind_name(self) -> str: ...
+
+    @property
+    def metric(self) -> str:
+        """The column that is compared unless another one is asked for."""
+
+    @property
+    def state(self) -> RunState: ...
+
+    def measure(self, observer: Observer, where: Where) -> RunState:
+        """Measure what the run owes and derive its tables."""
+
+    def complete(self) -> list[str]:
+        """Do what a kill after the last trial left undone, and return what that was, in words."""
+
+    def keep_tables(self) -> Path:
+        """Derive the tables where they are not current; return the folder that holds them."""
+
+    def check_raw(self) -> None:
+        """Warn (ResultsWarning) where raw files are gone."""
+
+    def rows(self) -> pd.DataFrame:
+        """Return the measurements that count, a row each. Writes nothing into the run."""
+
+    def tables(self) -> dict[str, Table]:
+        """Return what is printed, by name."""
+
+    def summary(self) -> list[str]:
+        """Return what came out, in a few lines."""
+
+    def draw_figures(self, *, names: Sequence[str] = (), style: str = ..., out: Path | None = None) -> list[str]:
+        """Draw what applies, or ``names``; return where it is, and why the rest is not."""
+
+    @property
+    def figure(self) -> Callable[..., Any]:
+        """Draw one figure for a notebook: its name (the first by default), and options. Raises FigureError."""
+
+    def findings(self) -> list[Finding]: ...
+
+    def audit(self) -> AnyAudit: ...
+
+    def compare(
+        self, other: AnyRun, metric: str | None = None, *, equal: Sequence[AnyRun] = (), margin: float = MARGIN
+    ) -> Comparison:
+        """Say whether ``other`` is the same as this run, point by point and over all.
+
+        ``equal``: runs that measured the same as each other. Raises ResultsError for another kind of run, PlanError
+        where there is no such column.
+        """
+
+
+class AnyKind(Protocol):
+    """A kind of run: what opens one."""
+
+    @property
+    def name(self) -> str: ...
+
+    def open(self, path: Path) -> AnyRun: ...
+
+
+def write_audit(run: RunDirectory, found: AnyAudit) -> list[Path]:
+    """Write audit.md and audit.json where the outputs of the run go; return their paths."""
+    data = json.dumps(found.to_json(), indent=1, sort_keys=True) + "\n"
+    texts = {"audit.md": found.to_markdown(), "audit.json": data}
+    for name, text in texts.items():
+        with replacing(run.outputs / name) as scratch:
+            scratch.write_text(text)
+    return [run.outputs / name for name in texts]
+
+
+@dataclass(frozen=True)
+class PlainAudit:
+    """Findings alone."""
+
+    run: str
+    findings: tuple[Finding, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        return {"run": self.run, "findings": [asdict(finding) for finding in self.findings]}
+
+    def to_markdown(self) -> str:
+        return to_markdown(self.findings).replace("# Findings", f"# Audit of {self.run}\n\n## Findings", 1)
+
+
+def not_measured(attempts: Iterable[Attempt], state: RunState) -> list[Finding]:
+    """Return a finding for each reason why trials were not measured, and one for those that are still owed."""
+    by_reason: dict[tuple[str, str], list[Attempt]] = {}
+    for attempt in attempts:
+        if attempt.status != "measured":
+            by_reason.setdefault((attempt.status, str(attempt.reason)), []).append(attempt)
+    found = [
+        Finding(
+            status,
+            "warning" if status == "failed" else "info",
+            f"{len(of)} trials: {reason}",
+            tuple(dict.fromkeys(a.trial_id.rpartition("-r")[0] for a in of)),
+            {"trials": float(len(of))},
+            tuple(f"raw/{a.trial_id}/{a.attempt}" for a in of),
+        )
+        for (status, reason), of in by_reason.items()
+    ]
+    if owed := [trial for trial in state.owed if trial not in state.last]:
+        points = tuple(dict.fromkeys(trial.rpartition("-r")[0] for trial in owed))
+        found.append(Finding("owed", "warning", f"{len(owed)} trials were not tried yet", points))
+    return found
+
+
+def require_same_kind(run: AnyRun, *others: AnyRun) -> None:
+    """Raise ResultsError where the runs are not of one kind."""
+    for other in others:
+        if run.kind_name != other.kind_name:
+            raise ResultsError(
+                f"{run.directory.name} is a run of kind {run.kind_name}, {other.directory.name} of {other.kind_name}",
+                remedy="compare two runs of one kind",
+            )

@@ -1,0 +1,263 @@
+"""Runs of a plan, as every run can be asked: XDP traffic that is measured, or searched for the rates it carries.
+
+A search is a plan whose trials are searched in the testbed of the traffic study: this is where the two meet.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from xdplab.analysis.compare import MARGIN
+from xdplab.analysis.findings import Finding
+from xdplab.errors import ResultsError
+from xdplab.figures import draw as draw_view
+from xdplab.figures import figure as traffic_figure
+from xdplab.figures.factors import FigureError
+from xdplab.labs import Lab, use_lab
+from xdplab.plan import Plan, Trial
+from xdplab.run.derived import Recipe, Tables, table
+from xdplab.run.progress import Observer
+from xdplab.run.rundir import RunDirectory
+from xdplab.run.state import RunState, last_attempts, read_state
+from xdplab.studies.comparing import Comparison, compared_rows
+from xdplab.studies.every import AnyAudit, AnyRun, PlainAudit, Where, not_measured, require_same_kind
+from xdplab.studies.frame import draw_views, said
+from xdplab.studies.search.profile import Profile
+from xdplab.studies.search.rows import TABLE, point_words, remarks, search_table, shown
+from xdplab.studies.search.study import SearchStudy
+from xdplab.studies.search.views import VIEWS
+from xdplab.studies.tables import Table
+from xdplab.studies.traffic import pdr, runs
+from xdplab.studies.traffic.bench import TrialBench
+from xdplab.studies.traffic.comparison import compared
+from xdplab.studies.traffic.planned import Files, run_trials_of
+from xdplab.studies.traffic.runs import MEASURED, Way
+
+ASKED = "search.json"
+"""What a search was asked for, kept in its run: one that goes on must not go on differently."""
+
+
+class PlanRun:
+    """A run of XDP traffic, measured here or imported."""
+
+    kind_name = "traffic"
+    metric = "forwarded_pps"
+
+    def __init__(self, directory: RunDirectory) -> None:
+        self.directory = directory
+
+    @property
+    def way(self) -> Way:
+        return MEASURED
+
+    @property
+    def state(self) -> RunState:
+        return read_state(self.directory)
+
+    def measure(self, observer: Observer, where: Where) -> RunState:
+        """Measure what the run owes where it was, or in the lab or labs that ``where`` names."""
+        labs = where.labs
+        if not labs and where.lab is None:
+            labs = runs.shared_by(self.directory)
+        if labs:
+            from xdplab.studies.traffic.fleet import joined  # Dask takes a second to load
+
+            with joined(labs, where.scheduler) as together:
+                return together.execute(self.directory, observer, self.way)
+        with use_lab(where.lab or runs.lab_of(self.directory)) as lab:
+            return runs.execute(self.directory, lab, observer, self.way)
+
+    def complete(self) -> list[str]:
+        return [] if self.directory.imported else runs.complete(self.directory, self.way.recipe)
+
+    def keep_tables(self) -> Path:
+        return runs.keep_tables(self.directory, self.way.recipe)
+
+    def check_raw(self) -> None:
+        runs.check_raw(self.directory)
+
+    def rows(self) -> pd.DataFrame:
+        """Return one row per trial: its last attempt, judged by today's rules."""
+        return runs.settled_trials(self.directory)
+
+    def samples(self) -> pd.DataFrame:
+        """Return one row per interval of 100 ms."""
+        return runs.samples_table(self.directory)
+
+    def tables(self) -> dict[str, Table]:
+        return {}
+
+    def summary(self) -> list[str]:
+        return runs.summary(self.directory)
+
+    def draw_figures(
+        self, *, names: Sequence[str] = (), style: str = "paper-1col", out: Path | None = None
+    ) -> list[str]:
+        return runs.draw_figures(self.directory, names=names, style=style, out=out)
+
+    def figure(self, name: str | None = None, **options: Any) -> Any:
+        """Draw one figure; ``options``: hue, panel, style, where."""
+        return traffic_figure(name or "throughput", self.rows(), **options)
+
+    def findings(self) -> list[Finding]:
+        return runs.audit(self.directory)
+
+    def audit(self) -> AnyAudit:
+        return runs.full_audit(self.directory)
+
+    def compare(
+        self, other: AnyRun, metric: str | None = None, *, equal: Sequence[AnyRun] = (), margin: float = MARGIN
+    ) -> Comparison:
+        """Say whether ``other`` is faster than, slower than or the same as this run, point by point and over all."""
+        require_same_kind(self, other, *equal)
+        same = [run.directory for run in equal]
+        return compared(self.directory, other.directory, metric or self.metric, equal=same, margin=margin)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a search was asked for; ``share``: also the largest N that keeps this share of the throughput at N = 0."""
+
+    profile: Profile
+    share: float | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        return {"profile": asdict(self.profile), "share": self.share}
+
+    @classmethod
+    def of(cls, kept: Mapping[str, Any]) -> Asked:
+        profile = {**kept["profile"], "frame_bytes": tuple(kept["profile"]["frame_bytes"])}
+        return cls(Profile(**profile), kept["share"])
+
+
+class SearchRun(PlanRun):
+    """A run whose points were searched: NDR, PDR, MRR, and latency at shares of the PDR."""
+
+    kind_name = "search"
+    metric = "pdr_pps"
+
+    @cached_property
+    def asked(self) -> Asked:
+        return Asked.of(json.loads((self.directory.path / ASKED).read_text()))
+
+    @property
+    def way(self) -> Way:
+        return Way(partial(_session, self.asked), RECIPE, patient=False)
+
+    def rows(self) -> pd.DataFrame:
+        """Return one row per point and repetition: its last attempt; rates in frames a second, latencies in ns."""
+        found = table(self.directory, RECIPE, TABLE)
+        return found.drop_duplicates("trial_id", keep="last", ignore_index=True) if len(found) else found
+
+    def samples(self) -> pd.DataFrame:
+        raise ResultsError(f"{self.directory.path} is a search: it has bursts, and no samples", remedy="see its raw/")
+
+    def check_raw(self) -> None:
+        """A search's table is made of the journal alone."""
+
+    def tables(self) -> dict[str, Table]:
+        rows = self.rows()
+        return {"searches": Table("Rates that lose nothing, lose little, and the most", pd.DataFrame(shown(rows)))}
+
+    def summary(self) -> list[str]:
+        return remarks(self.rows())
+
+    def draw_figures(
+        self, *, names: Sequence[str] = (), style: str = "paper-1col", out: Path | None = None
+    ) -> list[str]:
+        for name in names:
+            _require(name)
+        views = {name: make for name, make in VIEWS.items() if not names or name in names}
+        folder = out or self.directory.figures
+        return said(draw_views(views, self.rows(), folder, style=style, run=self.directory.run_id))
+
+    def figure(self, name: str | None = None, **options: Any) -> Any:
+        """Draw one figure; ``options``: style."""
+        _require(name or "rates")
+        return draw_view(VIEWS[name or "rates"](self.rows()), options.get("style", "paper-1col"))
+
+    def findings(self) -> list[Finding]:
+        return not_measured(last_attempts(self.directory).values(), self.state)
+
+    def audit(self) -> AnyAudit:
+        return PlainAudit(self.directory.name, tuple(self.findings()))
+
+    def compare(
+        self, other: AnyRun, metric: str | None = None, *, equal: Sequence[AnyRun] = (), margin: float = MARGIN
+    ) -> Comparison:
+        """Say whether ``other`` found the same as this search, point by point and over all."""
+        every: tuple[AnyRun, ...] = (self, other, *equal)
+        require_same_kind(*every)
+        tables = [run.rows() for run in every]
+        words = {str(row["point_id"]): point_words(row) for table in tables for row in table.to_dict("records")}
+        return compared_rows([run.directory for run in every], tables, metric or self.metric, words, margin)
+
+
+def _require(name: str) -> None:
+    if name not in VIEWS:
+        raise FigureError(f"no figure {name!r}", remedy=f"figures of a search are {', '.join(VIEWS)}")
+
+
+def _searched(run: RunDirectory, _before: Tables) -> Tables:
+    return {TABLE: search_table(run, {trial.trial_id: trial for trial in run_trials_of(run)})}
+
+
+RECIPE = Recipe((TABLE,), "1", _searched)
+
+
+@contextmanager
+def _session(asked: Asked, lab: Lab, run: RunDirectory, plan: Plan, trials: Sequence[Trial]) -> Iterator[SearchStudy]:
+    with TrialBench(lab, run, plan, trials) as bench:
+        yield SearchStudy(bench, asked.profile, share=asked.share)
+
+
+def start_search(
+    plan: Plan, asked: Asked, lab: Lab, parent: Path, *, only: Mapping[str, str] | None = None
+) -> SearchRun:
+    """Make the run directory of a search of every point of ``plan``; nothing is measured yet. Raises PlanError."""
+    wanted = as_searched(plan, asked.profile)
+    return SearchRun(runs.start(wanted, lab, parent, only=only, files={ASKED: asked.to_json()}))
+
+
+def as_searched(plan: Plan, chosen: Profile) -> Plan:
+    """A search finds the load by itself; a profile of a standard brings its frame sizes with it."""
+    frames = {"frame_bytes": list(chosen.frame_bytes)} if chosen.frame_bytes else {}
+    blocks = [
+        block.model_copy(
+            update={
+                "points": block.points.model_copy(update=frames),
+                "traffic": block.traffic.model_copy(update={"load": ["max"]}),
+            }
+        )
+        for block in plan.blocks
+    ]
+    return plan.model_copy(update={"blocks": blocks})
+
+
+def pdr_files(search: AnyRun) -> Files:
+    """Return the file that gives a run the PDRs of ``search``. Raises ResultsError where that is no search."""
+    if search.kind_name != "search":
+        raise ResultsError(f"{search.directory.path} holds no search", remedy="`xdplab search PLAN` makes one")
+    return {pdr.FILE: pdr.of_search(search.directory.name, search.rows())}
+
+
+@dataclass(frozen=True)
+class PlanKind:
+    """A kind of run that a plan makes."""
+
+    name: str
+    run: type[PlanRun]
+
+    def open(self, path: Path) -> AnyRun:
+        return self.run(RunDirectory.open(path))
+
+
+TRAFFIC, SEARCH = PlanKind("traffic", PlanRun), PlanKind("search", SearchRun)

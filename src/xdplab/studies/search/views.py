@@ -1,0 +1,75 @@
+"""A search's figures; marks come from its table and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from statistics import median
+from typing import Any
+
+import pandas as pd
+
+from xdplab.figures import Look, NotApplicableError, View, marks_frame
+from xdplab.studies.search.rows import point_words
+
+RATES = {"ndr_pps": "NDR", "pdr_pps": "PDR", "mrr_pps": "MRR"}
+LATENCIES = {"p50_ns": "median", "p99_ns": "99th percentile"}
+SHARES = ("0", "10", "50", "90")
+
+
+def rates(table: pd.DataFrame) -> View:
+    """The median of each rate over repetitions, by point; the ends of a bar's line are the extremes."""
+    marks = [
+        {**_middle(rows[column] / 1e6), "hue": word, "x": words, "points": point}
+        for (point, words), rows in _points(table)
+        for column, word in RATES.items()
+        if rows[column].notna().any()
+    ]
+    look = Look("point", "frames (Mpps)", hues=tuple(RATES.values()), caption=(_REPEATED, _NDR))
+    return _view("rates", "bar", marks, look)
+
+
+def latency(table: pd.DataFrame) -> View:
+    """The median of latency over repetitions at each share of the PDR, by point."""
+    marks = [
+        {**_middle(rows[column] / 1e3), "panel": words, "hue": word, "x": f"{share} %", "points": point}
+        for (point, words), rows in _points(table)
+        for quantile, word in LATENCIES.items()
+        for share in SHARES
+        if (column := f"latency_{share}pdr_{quantile}") in rows and rows[column].notna().any()
+    ]
+    look = Look(
+        "load (share of the PDR; 0 is the lowest)",
+        "latency (µs)",
+        hues=tuple(LATENCIES.values()),
+        x_values=tuple(f"{share} %" for share in SHARES),
+        caption=(_REPEATED,),
+    )
+    return _view("latency", "bar", marks, look)
+
+
+_REPEATED = "Medians over repetitions; lines reach from the least to the most."
+_NDR = "NDR: no loss. PDR: the loss ratio of the profile. MRR: received at the most offered."
+
+
+def _points(table: pd.DataFrame) -> list[tuple[tuple[str, str], pd.DataFrame]]:
+    if table.empty:
+        return []
+    words = [point_words(row) for row in table.astype("object").where(table.notna(), None).to_dict("records")]
+    groups = table.assign(_words=words).groupby(["point_id", "_words"], sort=False)
+    return [((str(key[0]), str(key[1])), rows) for key, rows in groups]
+
+
+def _middle(values: pd.Series) -> dict[str, Any]:
+    known = [float(value) for value in values.dropna()]
+    ends = {"low": min(known), "high": max(known)} if len(known) > 1 else {}
+    return {"value": median(known), "n": len(known), **ends}
+
+
+def _view(name: str, kind: str, marks: list[dict[str, Any]], look: Look) -> View:
+    if not marks:
+        raise NotApplicableError(f"no point has {name}: it was not asked for, or no search came to its end")
+    same = {"figure": name, "file": name, "kind": kind, "verdict": "valid"}
+    return View(marks_frame({**same, **mark} for mark in marks), look)
+
+
+VIEWS: Mapping[str, Callable[[pd.DataFrame], View]] = {"rates": rates, "latency": latency}

@@ -1,0 +1,64 @@
+"""What a packet's time on shared CPUs is made of, and what a figure of a closed loop's rates says."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pandas as pd
+import pytest
+import synthetic
+
+from xdplab.figures import FigureError, NotApplicableError, draw, view
+from xdplab.figures.factors import PIECES
+
+MODES = ("native", "generic")
+
+
+def with_drops(repetitions: int = 3, name: str = "drop.bpf.c") -> pd.DataFrame:
+    """N = 0 reflecting at 75 and 190 ns, and a program that drops at 50 and 120 ns; 6 and 2 ns are the programs'."""
+    rng = np.random.default_rng(3)
+    rows = []
+    for repetition in range(1, repetitions + 1):
+        for mode, (whole, way_in) in zip(MODES, ((75.0, 50.0), (190.0, 120.0)), strict=True):
+            for action, ns, own in (("tx", whole, 6.0), ("drop", way_in, 2.0)):
+                user = {"program_name": name, "workload": None, "op": None, "form": None, "accesses": None}
+                point = synthetic.point(mode=mode, action=action, **({} if action == "tx" else user))
+                row = synthetic.measured(point, rng, repetition)
+                done = round(1e9 / ns)
+                counts = dict.fromkeys(("tx_packets", "dut_rx_packets"), done)
+                back = done if action == "tx" else 0
+                counts |= dict.fromkeys(("rx_packets", "dut_tx_packets"), back)
+                rates = {"forwarded_pps": done, "offered_pps": done, "lost_packets": 0, "loss_ratio": 0.0}
+                source = {"forwarded_source": "tg" if action == "tx" else "dut", "testrun_raw_ns": own}
+                rows.append(row | counts | rates | source)
+    return synthetic.finish(rows)
+
+
+def test_the_pieces_pile_up_to_the_packets_time() -> None:
+    found = view("harness", with_drops())
+    marks = found.marks.set_index(["x", "hue"])
+    for mode, heights in (("native", (6, 48, 21)), ("generic", (6, 118, 66))):
+        pieces = [marks.loc[(mode, piece)] for piece in PIECES]
+        assert [piece["value"] - piece["low"] for piece in pieces] == pytest.approx(heights, rel=1e-3)
+        assert [piece["n"] for piece in pieces] == [3, 3, 3]
+    assert found.look.hues == PIECES
+    assert draw(found).get_ylabel() == "CPU time per packet (ns)"
+
+
+def test_without_a_program_that_drops_there_is_no_split() -> None:
+    with pytest.raises(NotApplicableError, match=r"no program that drops .* plans/harness\.yaml"):
+        view("harness", synthetic.quick())
+    several = pd.concat([with_drops(), with_drops(name="other.bpf.c")], ignore_index=True)
+    with pytest.raises(FigureError, match="several programs drop"):
+        view("harness", several)
+
+
+def test_rates_of_a_closed_loop_say_what_they_hold() -> None:
+    words = " ".join(view("throughput", synthetic.quick(), where={"program": "chase-read"}).look.caption)
+    assert "A closed loop: sender, link, DUT and receiver share the CPUs" in words
+    shares = re.search(r"At N = 0 the program itself takes ([\d.]+) of (\d+) ns in native mode", words)
+    assert shares
+    assert [float(share) for share in shares.groups()] == pytest.approx([30, 260], rel=0.03)
+    split = synthetic.run(arrangement="split", vary={"accesses": [0, 100]})
+    assert "closed loop" not in " ".join(view("throughput", split).look.caption)

@@ -1,0 +1,131 @@
+"""A refused BPF object: its loader tells the program, the compiler and the verifier's last words, whichever it is."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from xdplab.errors import HostError
+from xdplab.formats.verifier_log import last_words, parse_bpfverify
+from xdplab.generators.session import Generator
+from xdplab.generators.settings import GeneratorSettings
+from xdplab.hosts.local import LocalHost
+from xdplab.programs.build import compile_command, compiler_version, find_clang, run_tool
+from xdplab.programs.spec import ProgramSpec, UserProgram
+from xdplab.programs.userspace import compile_user
+from xdplab.resources import shipped
+
+pytestmark = pytest.mark.root
+WILD = """
+#include <linux/bpf.h>
+#include <bpf/bpf_helpers.h>
+__u64 record SEC(".data.record");
+SEC("xdp") int microbench(struct xdp_md *context) { return record + *(volatile __u32 *)(long)context->data; }
+char LICENSE[] SEC("license") = "Dual BSD/GPL";
+"""
+COMPLAINT = "R1 offset is outside of the packet"
+# tool, its BPF text, and a line of it with what makes the verifier refuse it
+OWN_OBJECTS = {
+    "xdpgen": ("send.bpf.c", "    __u64 *words = (void *)(long)ctx->data;", "send_frame"),
+    "afxdp_user": ("redirect.bpf.c", "int xdplab_redirect(struct xdp_md *ctx) {", "xdplab_redirect"),
+}
+READS_WILDLY = "\n    if (*(volatile int *)(long)ctx->data == 42)\n        return XDP_DROP;\n"
+
+
+def tool(name: str, folder: Path) -> Path:
+    """A tool's sources as they lie on a host."""
+    work = folder / name
+    shutil.copytree(shipped(name), work, ignore=shutil.ignore_patterns("*.o", name))
+    shutil.copytree(shipped("common"), work / "common")
+    return work
+
+
+def made(work: Path) -> Path:
+    subprocess.run(["make", "-s"], cwd=work, check=True, capture_output=True, timeout=120)
+    return work / work.name
+
+
+def said(*argv: object) -> tuple[str, str]:
+    """What a tool prints in a network namespace of its own, with a veth pair, on both streams."""
+    script = 'ip link add name refused0 type veth peer name refused1; ip link set refused0 up; exec "$@"'
+    words = ["unshare", "--net", "sh", "-c", script, "sh", *map(str, argv)]
+    done = subprocess.run(words, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=60, check=False)
+    assert done.returncode != 0
+    return done.stdout, done.stderr
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _as_root() -> None:
+    if os.geteuid() != 0:
+        pytest.skip("needs root: it loads programs into the kernel")
+
+
+@pytest.fixture(scope="module")
+def wild(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("wild")
+    (folder / "program.c").write_text(WILD)
+    run_tool(compile_command(find_clang(), UserProgram(str(folder / "program.c"))), folder)
+    return folder / "program.bpf.o"
+
+
+@pytest.mark.parametrize("name", OWN_OBJECTS)
+def test_a_tools_own_object(name: str, tmp_path: Path) -> None:
+    file, line, program = OWN_OBJECTS[name]
+    work = tool(name, tmp_path)
+    text = (work / file).read_text()
+    assert line in text
+    (work / file).write_text(text.replace(line, line + READS_WILDLY))
+    more = ["--workload", compile_user(ProgramSpec(), tmp_path)] if name == "afxdp_user" else []
+    out, _ = said(made(work), "--interface", "refused0", *more)
+    error = json.loads(out.splitlines()[-1])
+    assert (error["type"], error["step"], error["error"]) == ("error", "load", "EACCES")
+    assert error["message"].startswith(f"the kernel refuses {program}, compiled by {compiler_version(find_clang())}")
+    assert COMPLAINT.partition(" ")[2] in last_words(error["log"])
+
+
+def test_an_object_that_is_handed_over(wild: Path, tmp_path: Path) -> None:
+    who = f"microbench, compiled by {compiler_version(find_clang())}"
+    for name, argv in (("xdpload", ("--interface", "refused0", "--mode", "none", "--object")), ("loadbench", ("bpf",))):
+        out, _ = said(made(tool(name, tmp_path)), *argv, wild)
+        error = json.loads(out.splitlines()[-1])
+        assert who in error["message"]
+        assert COMPLAINT in last_words(error["log"])
+    driver = made(tool("microbench", tmp_path))
+    own = ("--backend", "own-bpf", "--map", ".data.record", "--object", wild, "--", "true")
+    for argv in (("--backend", "bpf", "--benchmark", "wild", "--object", wild), own):
+        _, words = said(driver, *argv)
+        assert words.startswith("microbench: the kernel refuses microbench of ")
+        assert compiler_version(find_clang()) in words
+        assert COMPLAINT in words
+
+
+def test_an_object_that_a_tool_can_do_without(tmp_path: Path, wild: Path) -> None:
+    """Its counts are missing then, and the reason says the same."""
+    work = tool("bpfverify", tmp_path)
+    text = (work / "watch.bpf.c").read_text()
+    line = "    watch.tgid = current_tgid();"
+    assert line in text
+    (work / "watch.bpf.c").write_text(text.replace(line, f"{line}\n    watch.tgid += *(volatile int *)8;"))
+    done = subprocess.run([made(work), "--watch", wild], capture_output=True, check=True, timeout=60)
+    (row,) = parse_bpfverify(done.stdout)
+    expected = rf"whoami, compiled by {re.escape(compiler_version(find_clang()))}: .*invalid mem access 'scalar'"
+    assert re.search(expected, str(row.peak_reason))
+
+
+def test_the_generators_log_reaches_who_asked_for_traffic(tmp_path: Path) -> None:
+    log = (
+        "libbpf: prog 'f': BPF program load failed: Permission denied\n5: (79) r1 = *(u64 *)(r2 +0)\nR7 max value is\n"
+    )
+    line = {"type": "error", "step": "load", "error": "EACCES", "message": "the kernel refuses f", "log": log}
+    binary = tmp_path / "xdpgen"
+    binary.write_text(f"#!/bin/sh\ncat <<'END'\n{json.dumps(line)}\nEND\n")
+    binary.chmod(0o755)
+    session = Generator(LocalHost(), GeneratorSettings(engine="live", interface="none"), str(binary))
+    with pytest.raises(HostError, match=r"load: the kernel refuses f \(EACCES\): R7 max value is$"), session:
+        session.start()

@@ -1,0 +1,204 @@
+"""XDP traffic, a search and a study of the execution side are asked the same things by the same functions."""
+
+from __future__ import annotations
+
+import json
+import tarfile
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from click.testing import CliRunner, Result
+from rich.console import Console
+from tests.studies import test_frame
+from tests.studies.test_frame import Request as Words
+from tests.studies.test_frame import Word
+from tests.studies.test_search import LINE, QUICK, dut, hard
+
+import xdplab as xl
+from xdplab.cli import cli
+from xdplab.errors import LabError, PlanError, ResultsError
+from xdplab.figures import FigureError, View
+from xdplab.plan import Trial, parse_plan
+from xdplab.run.engine import run_trials
+from xdplab.run.progress import PlainObserver
+from xdplab.run.rundir import RunDirectory
+from xdplab.studies import catalogue
+from xdplab.studies.catalogue import kind_of, open_run
+from xdplab.studies.every import AnyRun, Where
+from xdplab.studies.frame import StudyRun
+from xdplab.studies.plan_runs import ASKED, Asked, pdr_files
+from xdplab.studies.search.study import search_point
+from xdplab.studies.traffic.planned import create_run, run_trials_of
+
+RECORDED = Path(__file__).parents[1] / "run" / "recorded" / "run-623ee55.tar.xz"
+PLAN = parse_plan(
+    {
+        "name": "s",
+        "repetitions": 2,
+        "blocks": [{"points": {"mode": ["native"], "accesses": [0, 100]}, "arrangement": "split"}],
+    }
+)
+
+
+def lengths(run: StudyRun[Words, Word]) -> pd.DataFrame:
+    rows = [
+        {"trial_id": trial.trial_id, "word": trial.point.word, "length": float((raw / "length").read_text())}
+        for trial, _, raw in run.attempts()
+    ]
+    return pd.DataFrame(rows).astype({"length": "Float64"})
+
+
+def view(found: pd.DataFrame) -> View:
+    return test_frame.lengths(found[["word", "length"]])
+
+
+STUDY = replace(test_frame.STUDY, table=lengths, views={"lengths": view})
+QUIET = PlainObserver(Console(quiet=True))
+
+
+class Model:
+    """Searches a DUT that forwards 1 Mpps, half of it at N = 100."""
+
+    def enter_block(self, trials: Sequence[Trial]) -> None: ...
+
+    def measure(self, trial: Trial, raw: Path, facts: dict[str, Any]) -> None:
+        capacity = 1e6 / (1 + bool(trial.point.program.accesses))
+        found = search_point(dut(hard(capacity)), QUICK, LINE) | {"generator_pps": LINE}
+        facts["search"] = {key: value for key, value in found.items() if key not in ("bursts", "histograms")}
+
+    def leave_block(self) -> None: ...
+
+
+def traffic(parent: Path) -> AnyRun:
+    with tarfile.open(RECORDED) as archive:
+        archive.extractall(parent, filter="data")
+    return open_run(parent / "2026-11-22-tiny")
+
+
+def searched(parent: Path) -> AnyRun:
+    files = {ASKED: Asked(QUICK).to_json()}
+    directory = create_run(PLAN, parent, lab="netns", arrangement="split", files=files)
+    run_trials(directory, run_trials_of(directory), Model(), QUIET, retries=0, pause_s=0)
+    return open_run(directory.path)
+
+
+def words(parent: Path) -> AnyRun:
+    run = STUDY.start(Words(words=("a", "bb")), parent)
+    run.execute()
+    return open_run(run.directory.path)
+
+
+@pytest.fixture(params=[traffic, searched, words])
+def run(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AnyRun:
+    monkeypatch.setenv("XDPLAB_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(catalogue, "STUDIES", (STUDY.name,))
+    monkeypatch.setattr(catalogue, "study", lambda name: STUDY)
+    made: AnyRun = request.param(tmp_path / "results")
+    return made
+
+
+def spoken(*argv: str) -> Result:
+    return CliRunner().invoke(cli, list(argv), catch_exceptions=False)
+
+
+def test_each_knows_its_kind(run: AnyRun) -> None:
+    assert kind_of(run.directory).name == run.kind_name
+    assert run.kind_name in ("traffic", "search", STUDY.name)
+
+
+def test_the_command_line_asks_each_the_same(run: AnyRun) -> None:
+    path = str(run.directory.path)
+    assert "nothing is owed" in spoken("resume", path).output
+    state = json.loads(spoken("status", path, "--json").output)[0]
+    assert (state["owed"], state["state"], state["failed"]) == (0, "complete", 0)
+    assert spoken("tables", path).output == f"tables: {path}\n"
+    drawn = spoken("figures", path).output
+    assert ".png" in drawn
+    assert Path(drawn.splitlines()[0].partition(": ")[2]).exists()
+    found = json.loads(spoken("audit", path, "--json").output)
+    assert found["run"] == run.directory.name
+    assert (run.directory.path / "audit.md").exists()
+
+
+def test_each_is_compared_with_another_of_its_kind(run: AnyRun) -> None:
+    path = str(run.directory.path)
+    found = json.loads(spoken("compare", path, path, "--json").output)
+    assert found["metric"] == run.metric
+    ratios = [row["ratio"] for row in found["points"]]
+    assert ratios
+    assert ratios == pytest.approx([1.0] * len(ratios))
+    assert "Answer: undecided" in spoken("compare", path, path).output, "copies of one value say nothing"
+
+
+def test_a_column_that_is_not_there_is_said_with_those_that_are(run: AnyRun) -> None:
+    with pytest.raises(PlanError, match=r"--metric foo: no column of numbers in .* \(there are "):
+        run.compare(run, "foo")
+
+
+def test_the_notebook_opens_each(run: AnyRun) -> None:
+    held = xl.open(run.directory.path)
+    assert len(held.trials) > 0
+    assert held.watch() is held
+    assert held.figure() is not None
+    assert len(held.findings().columns) == 6
+    assert len(xl.compare(held, held).table) > 0
+    with pytest.raises(FigureError):
+        held.figure("no such figure")
+
+
+def test_two_kinds_are_not_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDPLAB_CACHE", str(tmp_path / "cache"))
+    with pytest.raises(ResultsError, match="is a run of kind search"):
+        searched(tmp_path / "a").compare(traffic(tmp_path / "b"))
+
+
+def test_a_search_says_what_it_found(tmp_path: Path) -> None:
+    run = searched(tmp_path)
+    rows = run.rows()
+    assert list(rows.groupby("accesses")["pdr_pps"].median().round(-4)) == pytest.approx([1e6, 5e5], rel=0.1)
+    assert list(run.tables()) == ["searches"]
+    kept = pdr_files(run)["pdr.json"]["pdr_pps"]
+    assert sorted(kept) == sorted(set(rows["pdr_key"]))
+
+
+def test_a_search_that_was_not_finished_owes_trials_and_says_so(tmp_path: Path) -> None:
+    files = {ASKED: Asked(QUICK).to_json()}
+    directory = create_run(PLAN, tmp_path, lab="netns", arrangement="split", files=files)
+    run = open_run(directory.path)
+    assert len(run.state.owed) == 4
+    assert [finding.rule for finding in run.findings()] == ["owed"]
+
+
+def test_a_run_that_is_no_search_gives_no_pdr(tmp_path: Path) -> None:
+    with pytest.raises(ResultsError, match="holds no search"):
+        pdr_files(traffic(tmp_path))
+
+
+def test_a_study_is_not_shared_among_labs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(catalogue, "STUDIES", (STUDY.name,))
+    monkeypatch.setattr(catalogue, "study", lambda name: STUDY)
+    with pytest.raises(LabError, match="at the places its plan names"):
+        words(tmp_path).measure(QUIET, Where(labs=("a", "b")))
+
+
+def test_a_studys_plan_is_measured_by_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(catalogue, "STUDIES", (STUDY.name,))
+    monkeypatch.setattr(catalogue, "study", lambda name: STUDY)
+    (tmp_path / "words.yaml").write_text(f"study: {STUDY.name}\nwords: [one, three]\nrepetitions: 1\n")
+    done = spoken("run", str(tmp_path / "words.yaml"), "--out", str(tmp_path / "out"))
+    assert done.exit_code == 0
+    (path,) = (tmp_path / "out").iterdir()
+    assert sorted(open_run(path).rows()["word"]) == ["one", "three"]
+    (tmp_path / "wrong.yaml").write_text(f"study: {STUDY.name}\nwrds: [one]\n")
+    with pytest.raises(PlanError, match=r"wrds: no field of study \w+ \(there are .*words"):
+        spoken("run", str(tmp_path / "wrong.yaml"))
+
+
+def test_a_run_of_an_unknown_study_is_refused(tmp_path: Path) -> None:
+    run = RunDirectory.create(tmp_path, "t", run_id="ab12", plan_yaml="study: dreams\n")
+    with pytest.raises(ResultsError, match="study 'dreams'"):
+        open_run(run.path)
