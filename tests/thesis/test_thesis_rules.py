@@ -259,8 +259,9 @@ def test_a_mark_leads_to_its_file_and_line(run: RunDirectory) -> None:
 def test_commands_on_imported_data(run: RunDirectory, tmp_path: Path, arguments: list[str]) -> None:
     places = {"run": run.path, "out": tmp_path, "clone": run.path.parents[1] / "clone"}
     result = CliRunner().invoke(cli, [argument.format(**places) for argument in arguments], standalone_mode=False)
-    assert result.exception is None, result.output
-    assert result.return_value in (None, 0)
+    undecided = 2  # the spread of whole runs is not known: a run beside itself proves nothing
+    code = result.exit_code or result.return_value or 0
+    assert code == (undecided if arguments[0] == "compare" else 0), result.output
 
 
 @needs_data
