@@ -15,6 +15,7 @@ from xdplab import labs
 from xdplab.cli import cli
 from xdplab.errors import LabError, ResultsError
 from xdplab.labs.vm import kernels, qemu
+from xdplab.run.rundir import RunDirectory
 from xdplab.studies.execution import STUDY
 from xdplab.studies.execution.points import SMALLEST
 
@@ -143,7 +144,6 @@ def test_a_users_own_pair_is_measured_in_all_three_ways(second_boot, tmp_path: P
 
 
 def test_another_run_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "journal.jsonl").write_text("")
-    (tmp_path / "plan.yaml").write_text("study: verifier\n")
+    run = RunDirectory.create(tmp_path, "other", run_id="1", plan_yaml="study: verifier\n")
     with pytest.raises(ResultsError, match="no run of study execution"):
-        STUDY.open(tmp_path)
+        STUDY.open(run.path)

@@ -11,6 +11,7 @@ from click.testing import CliRunner
 
 from xdplab.cli import cli
 from xdplab.errors import ResultsError
+from xdplab.run.rundir import RunDirectory
 from xdplab.run.state import read_state
 from xdplab.studies.verifier import STUDY, Request
 from xdplab.studies.verifier.compilers import find_compilers
@@ -87,10 +88,9 @@ def test_what_is_the_testbed_s_refuses_a_study_s_run(tmp_path: Path):
 
 
 def test_another_run_is_refused(tmp_path: Path):
-    (tmp_path / "journal.jsonl").write_text("")
-    (tmp_path / "plan.yaml").write_text("name: quick\n")
+    run = RunDirectory.create(tmp_path, "other", run_id="1", plan_yaml="name: quick\n")
     with pytest.raises(ResultsError, match="no run of study verifier"):
-        STUDY.open(tmp_path)
+        STUDY.open(run.path)
 
 
 @pytest.mark.nightly

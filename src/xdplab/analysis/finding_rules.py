@@ -12,7 +12,7 @@ import pandas as pd
 
 from xdplab.analysis.cost_rules import cost_not_resolved, testrun_disagrees, work_differs
 from xdplab.analysis.findings import Finding, Rule, files_of, points_of
-from xdplab.analysis.fit import fit_line, fits, limited_by_dut
+from xdplab.analysis.fit import STAGE, fit_line, fits, limited_by_dut
 from xdplab.analysis.intervals import Interval, interval, of_one_point
 from xdplab.analysis.labs import labs_differ
 from xdplab.analysis.load_rules import (
@@ -31,6 +31,7 @@ SLOPE_CHANGE = 0.10
 CLASS_SIGMAS = 4.0
 RING_MATCH = 0.10
 FLAT = 0.03
+MOST = 0.5
 MOST_PREDICTED = 0.10  # a drop that a flat series should have shown
 
 
@@ -208,16 +209,25 @@ def plateaus(trials: pd.DataFrame) -> Iterator[Finding]:
         if len(flat) < 2 or flat != there[: len(flat)]:
             continue
         shown = pd.concat([place.rows for place in flat])
-        limits = set(shown["limited_by"].dropna())
         predicted = _predicted_drop(rows, flat)
-        known = bool(limits) and limits <= {"generator", "link"}
+        maker = _maker(shown)
+        known = maker is not None
         if not known and not predicted > MOST_PREDICTED:
             continue
-        maker = f"the {' and the '.join(sorted(limits))}" if known else "something other than the DUT's work"
+        maker = maker or "something other than the DUT's work"
         what = f"{label}: N = {flat[0].accesses} to {flat[-1].accesses} forward the same: {maker} limits the rate"
         numbers = {"pps": flat[0].found.mean} | ({} if isnan(predicted) else {"predicted_drop": predicted})
         severity = "info" if known else "warning"
         yield Finding("plateau", severity, what, points_of(shown), numbers, files_of(shown))  # type: ignore[arg-type]
+
+
+def _maker(plateau: pd.DataFrame) -> str | None:
+    """Return what makes the rate in most trials of a plateau where it is not the work on a packet, else None."""
+    outside = plateau["limited_by"].isin(["generator", "link"])
+    if outside.mean() > MOST:
+        return f"the {' and the '.join(sorted(set(plateau.loc[outside, 'limited_by'])))}"
+    stages = plateau[STAGE].dropna() if STAGE in plateau else pd.Series(dtype=object)
+    return f"the {stages.mode().iloc[0]}" if len(stages) > MOST * len(plateau) else None
 
 
 def _predicted_drop(rows: pd.DataFrame, flat: Sequence[Place]) -> float:
@@ -318,6 +328,6 @@ RULES: dict[str, Rule] = {
 
 def find(trials: pd.DataFrame, rules: Mapping[str, Rule] = RULES) -> list[Finding]:
     """Apply every rule to judged and derived trials; warnings first, then in the table's order."""
-    lean = plain(trials, NEEDED)
+    lean = plain(trials, [*NEEDED, *([STAGE] if STAGE in trials else [])])
     found = [finding for rule in rules.values() for finding in rule(lean)]
     return sorted(found, key=lambda finding: finding.severity != "warning")

@@ -70,6 +70,10 @@ def _solve(
     return solution, np.asarray(inverse * np.outer(unscale, unscale), dtype=np.float64)
 
 
+STAGE = "dut_stage"
+"""Column of runs whose DUT works in stages: the one that limits a trial where it is not the one that does the work."""
+
+
 @dataclass(frozen=True)
 class Slope:
     """What one more access costs (ns), with the half-width of its 95 % interval (NaN for one repetition)."""
@@ -100,9 +104,10 @@ def slope(accesses: pd.Series, times_ns: pd.Series, repetitions: pd.Series) -> S
 
 
 def limited_by_dut(trials: pd.DataFrame) -> pd.DataFrame:
-    """Return the valid trials whose rate is the DUT's: those that have a service time."""
+    """Return the valid trials whose rate is the DUT's: those that have a service time, of the stage that works."""
     believed = valid(trials)
-    return believed[believed["ns_per_packet"].notna()]
+    found = believed[believed["ns_per_packet"].notna()]
+    return found[found[STAGE].isna()] if STAGE in found else found
 
 
 def fits(trials: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame, Line]]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
-from math import nan, sqrt
+from dataclasses import dataclass, replace
+from math import exp, isnan, nan, sqrt
+from typing import Literal
 
 import numpy as np
 import pandas as pd
@@ -54,6 +55,34 @@ def interval(values: Iterable[float], confidence: float = CONFIDENCE) -> Interva
     sd = float(sample.std(ddof=1))
     half = t_quantile(0.5 + confidence / 2, n - 1) * sd / sqrt(n)
     return Interval(n, mean, median, sd, mean - half, mean + half, sd / mean if mean else nan)
+
+
+Scale = Literal["linear", "log", "logit"]
+
+
+def interval_on(scale: Scale, values: Iterable[float]) -> Interval:
+    """Return the same as ``interval``, with the t interval made on the scale where the quantity lives.
+
+    ``log`` for what is above 0, ``logit`` for shares between 0 and 1: mean and SD are those of the values; the standard
+    error goes to the scale by the delta method (times dg/dx at the mean), and the ends come back from there, so that
+    none of them leaves the range of the quantity. A mean at the end of its range has no interval.
+    """
+    found = interval(values)
+    half = (found.high - found.low) / 2
+    if scale == "linear" or isnan(half) or half == 0:
+        return found
+    mean = found.mean
+    if mean <= 0 or (scale == "logit" and mean >= 1):
+        return replace(found, low=nan, high=nan)
+    if scale == "log":
+        factor = exp(min(half / mean, _MOST_EXPONENT))
+        return replace(found, low=mean / factor, high=mean * factor)
+    odds, factor = mean / (1 - mean), exp(min(half / (mean * (1 - mean)), _MOST_EXPONENT))
+    low, high = odds / factor, odds * factor
+    return replace(found, low=low / (1 + low), high=high / (1 + high))
+
+
+_MOST_EXPONENT = 300.0  # beyond it the end is that of the range in any case
 
 
 def median_interval(values: Iterable[float], confidence: float = CONFIDENCE) -> tuple[float, float]:

@@ -111,9 +111,13 @@ def build(program: ProgramSpec | UserProgram, cache_dir: Path) -> BuiltProgram:
 def compile_command(clang: str, program: ProgramSpec | UserProgram, *extra: str) -> list[str]:
     """Return the command that compiles ``program.c`` to ``program.bpf.o``, to be run in their directory."""
     own = _UNROLL_FLAGS if isinstance(program, ProgramSpec) and program.form == "unrolled" else ()
+    return [clang, *_FLAGS, *own, *bpf_include_flags(), *extra, "-c", "program.c", "-o", "program.bpf.o"]
+
+
+def bpf_include_flags() -> list[str]:
+    """Return where the kernel's headers of this machine's architecture lie, which `-target bpf` does not know."""
     multiarch = Path(f"/usr/include/{platform.machine()}-linux-gnu")
-    include = [f"-I{multiarch}"] if multiarch.is_dir() else []
-    return [clang, *_FLAGS, *own, *include, *extra, "-c", "program.c", "-o", "program.bpf.o"]
+    return [f"-I{multiarch}"] if multiarch.is_dir() else []
 
 
 @cache

@@ -38,6 +38,10 @@ class Reference:
     offset: int
 
 
+MAP_SECTIONS = (".maps", "maps")
+"""Maps described by BTF, and those of libbpf before 1.0."""
+
+
 @dataclass(frozen=True)
 class Image:
     """A program at instruction 0, the object's subprograms behind it; calls are already resolved."""
@@ -52,7 +56,7 @@ class Image:
     @property
     def maps(self) -> tuple[str, ...]:
         """Names of the maps that it refers to."""
-        return tuple(dict.fromkeys(r.symbol for r in self.references.values() if r.section == ".maps"))
+        return tuple(dict.fromkeys(r.symbol for r in self.references.values() if r.section in MAP_SECTIONS))
 
 
 def decode(code: bytes) -> tuple[Insn, ...]:
@@ -62,15 +66,18 @@ def decode(code: bytes) -> tuple[Insn, ...]:
     return tuple(Insn(op, regs & 15, regs >> 4, off, imm) for op, regs, off, imm in struct.iter_unpack("<BBhi", code))
 
 
-def read_image(data: bytes, section: str = "xdp") -> Image:
-    """Return the program in ``section`` of an ELF object. Raises ProgramError where there is none, or several."""
+def read_image(data: bytes, section: str = "xdp", *, several: bool = False) -> Image:
+    """Return what is in ``section`` of an ELF object.
+
+    Raises ProgramError where it has no program, or more than one and not ``several`` are allowed.
+    """
     try:
         elf = ELFFile(io.BytesIO(data))
     except ELFError as error:
         raise ProgramError(f"this is no BPF object: {error}") from None
     if elf["e_machine"] != "EM_BPF" or not elf.little_endian:
         raise ProgramError("this is no little-endian BPF object", remedy="compile it with `clang -target bpf`")
-    return _Reader(elf).image(section)
+    return _Reader(elf).image(section, several=several)
 
 
 class _Reader:
@@ -81,7 +88,7 @@ class _Reader:
         table = next((part for part in self.sections if isinstance(part, SymbolTableSection)), None)
         self.symbols = list(table.iter_symbols()) if table else []
 
-    def image(self, section: str) -> Image:
+    def image(self, section: str, *, several: bool) -> Image:
         if section not in self.names or section == ".text":
             raise ProgramError(f"the object has no program in section {section!r}", remedy=f"it has {self._programs()}")
         main = decode(self._bytes(section))
@@ -94,7 +101,8 @@ class _Reader:
         for name, start in parts.items():
             self._relocate(name, start, parts, insns, references)
         functions = self._functions(parts)
-        self._require_one(section, [name for at, name in sorted(functions.items()) if at < len(main)])
+        if not several:
+            self._require_one(section, [name for at, name in sorted(functions.items()) if at < len(main)])
         data = {name: self._bytes(name) for name in self.names if name.startswith((".bss", ".data", ".rodata"))}
         return Image(functions.get(0, section), section, tuple(insns), functions, references, data)
 

@@ -10,13 +10,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from xdplab.errors import ProgramError
-from xdplab.programs.image import Image
+from xdplab.programs.image import MAP_SECTIONS, Image
 from xdplab.programs.steps import M32, step
 
 _STACK_BYTES = 512
 _MAX_STEPS = 50_000_000
 
 LOOKUP_ELEM, SMP_PROCESSOR_ID = 1, 8
+_RX_QUEUE_INDEX = 16  # of struct xdp_md
 
 
 @dataclass
@@ -76,7 +77,7 @@ class Machine:
         packet = self._add(Region("frame", bytearray(frame)))
         registers = [0] * 11
         registers[1] = self._context = self._add(Region("context", bytearray()))
-        self._context_fields = {0: packet, 4: packet + len(frame), 8: packet}
+        self._context_fields = {0: packet, 4: packet + len(frame), 8: packet, _RX_QUEUE_INDEX: 0}
         registers[10] = self._new_stack()
         steps = self._execute(registers)
         result = bytes(self._regions[packet >> 32].data)
@@ -122,7 +123,7 @@ class Machine:
         return int.from_bytes(region.data[offset : offset + size], "little")
 
     def _context_field(self, offset: int) -> int:
-        """Return data, data_end or data_meta of struct xdp_md: the kernel makes the 32-bit fields pointers."""
+        """Return a field of struct xdp_md: data, data_end, data_meta (the kernel makes them pointers), or the queue."""
         if offset not in self._context_fields:
             raise ProgramError(f"the proof does not know the field at {offset} of struct xdp_md")
         return self._context_fields[offset]
@@ -138,7 +139,7 @@ class Machine:
         reference = image.references.get(at)
         if reference is None:
             return (image.insns[at].imm & M32) | (image.insns[at + 1].imm & M32) << 32
-        if reference.section == ".maps":
+        if reference.section in MAP_SECTIONS:
             return self._bases[reference.symbol]
         return self._bases[reference.section] + reference.offset
 

@@ -112,6 +112,15 @@ def count_user(library: bytes, spec: ProgramSpec, lengths: Sequence[int] = FRAME
     return results
 
 
+def frame_accesses(library: bytes, frame: bytes) -> list[Access]:
+    """Execute ``xdplab_workload`` of any library on one frame; return every access to the frame, its headers too.
+
+    Raises ProgramError.
+    """
+    trace, _ = _Emulator(library, b"\0", frame_begin=0).packet(frame)
+    return [access for base, access in trace if base == _FRAME]
+
+
 def user_work(library: bytes, spec: ProgramSpec) -> Work:
     """Return what one access of a compiled twin is to its machine, from one emulated packet."""
     emulator = _Emulator(library, user_state(spec))
@@ -168,7 +177,7 @@ def _unicorn(cpu: _Cpu) -> Any:
 class _Emulator:
     """One library, one state, and a call of ``xdplab_workload`` for every packet."""
 
-    def __init__(self, library: bytes, state: bytes) -> None:
+    def __init__(self, library: bytes, state: bytes, frame_begin: int = ETHERNET_BYTES) -> None:
         elf = ELFFile(io.BytesIO(library))
         if elf["e_machine"] not in _CPUS:
             raise ProgramError(f"{_WHERE}: the proof does not know machine {elf['e_machine']}")
@@ -182,7 +191,7 @@ class _Emulator:
         self._map(_RETURN, _PAGE)
         self.trace: list[tuple[int, Access]] = []
         kinds = unicorn.UC_HOOK_MEM_READ | unicorn.UC_HOOK_MEM_WRITE
-        for base, begin, size in ((_STATE, HEADER_BYTES, len(state)), (_FRAME, ETHERNET_BYTES, _PAGE)):
+        for base, begin, size in ((_STATE, HEADER_BYTES, len(state)), (_FRAME, frame_begin, _PAGE)):
             if begin < size:
                 self.uc.hook_add(kinds, self._note, base, base + begin, base + size - 1)
 

@@ -17,6 +17,7 @@ from xdplab.figures.draw import draw
 from xdplab.figures.marks import View
 from xdplab.figures.save import FORMATS, render, sheet_of, write_whole
 from xdplab.figures.styles import style_named
+from xdplab.thesis.printed import printed_sheet
 from xdplab.thesis.published import Spec, published_figures
 from xdplab.thesis.sheet import empty_sheet
 from xdplab.thesis.views import (
@@ -88,23 +89,25 @@ def _one(
     spec, which = job
     view = VIEWS[which](source, spec, language)
     base, table = folder / which / spec.stem, TABLES[which](view)
-    files = [
-        write_whole(Path(f"{base}.{suffix}"), data) for suffix, data in _drawn(view, spec, source, language, formats)
-    ]
+    drawn = _drawn(view, spec, which, source, language, formats)
+    files = [write_whole(Path(f"{base}.{suffix}"), data) for suffix, data in drawn]
     files.append(_write_csv(Path(f"{base}.csv"), table))
     return Regenerated(spec, which, tuple(files), len(table)), table
 
 
 def _drawn(
-    view: View, spec: Spec, source: Source, language: Language, formats: tuple[str, ...]
+    view: View, spec: Spec, which: Which, source: Source, language: Language, formats: tuple[str, ...]
 ) -> list[tuple[str, bytes]]:
     if not formats:
         return []
+    notes = {"run": source.run_id, "figure": spec.file}
     style = style_named(STYLE)
     shown = translated(view, language)
+    if which == "as-published":
+        page = printed_sheet(shown, spec, shown.look.caption)
+        return [(suffix, render(page, suffix, style, spec.stem, notes)) for suffix in formats]
     sheet = sheet_of(draw(shown, style)) if len(shown.marks) else empty_sheet(shown.look, style, language)
     sheet.set_layout_engine(None)  # it is laid out: with an engine each file would be drawn twice
-    notes = {"run": source.run_id, "figure": spec.file}
     return [(suffix, render(sheet, suffix, style, spec.stem, notes)) for suffix in formats]
 
 

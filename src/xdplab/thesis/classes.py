@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from math import log, sqrt
+from math import floor, log, log2, sqrt
 
 import numpy as np
 import pandas as pd
@@ -22,6 +22,8 @@ LEAST_LOADS = 2
 LOAD_SD = 0.06  # between loads of one program, at the least: two lucky ones do not make an error smaller
 RING_MATCH = 0.08
 LEAST_VOTES = 3
+FULL_SLACK = 0.02  # a full ring may be read a little short
+MOST_BESIDE = 0.25  # of the ring: frames that are on the wire or in the other rings
 
 
 @dataclass(frozen=True)
@@ -93,19 +95,71 @@ def frames_in_flight(trials: pd.DataFrame) -> pd.Series:
     return latency_s * trials["forwarded_pps"].astype("Float64") / trials["dut_cpus"].astype("Float64")
 
 
-def ring_depths(trials: pd.DataFrame) -> dict[tuple[str, int], int]:
-    """Return the ring's depth by (mode or ``xdp``, repetition), where several trials agree on a power of two."""
+def rings_of(mode: object) -> str:
+    """Return whose rings a mode's frames wait in: one driver's, or the socket's."""
+    return "xdp" if mode in XDP_MODES else str(mode)
+
+
+@dataclass(frozen=True)
+class Ring:
+    """A ring by Little's law: ``entries``; the frames in flight of the trials that tell it, least, median and most.
+
+    ``full`` of ``trials`` hold within 8 % of the ring. Where that is not most of them, the ring is what fits once the
+    accesses make the time: the largest power of two that the median of these trials fills.
+    """
+
+    entries: int
+    trials: int
+    full: int
+    least: float
+    median: float
+    most: float
+    at_work_only: bool
+
+
+def rings(trials: pd.DataFrame) -> dict[tuple[str, int], Ring]:
+    """Return the ring by (mode or ``xdp``, repetition), where the frames in flight tell one."""
     flight = frames_in_flight(trials)
     known = trials.assign(flight=flight)[trials["ns_per_packet"].notna() & flight.gt(0)]
-    known = known.assign(rings=known["mode"].map(lambda mode: "xdp" if mode in XDP_MODES else mode))
-    depths = {}
+    known = known.assign(rings=known["mode"].map(rings_of))
+    found = {}
     for key, rows in known.groupby(["rings", "repetition"]):
-        values = rows["flight"].astype(float)
-        power = (2 ** np.round(np.log2(values))).astype(int)
-        votes = power[(values / power - 1).abs() < RING_MATCH].value_counts()
-        if len(votes) and votes.iloc[0] >= LEAST_VOTES and votes.iloc[0] > votes.iloc[1:].sum():
-            depths[str(key[0]), int(str(key[1]))] = int(votes.index[0])
-    return depths
+        ring = _ring(rows)
+        if ring is not None:
+            found[str(key[0]), int(str(key[1]))] = ring
+    return found
+
+
+def _ring(rows: pd.DataFrame) -> Ring | None:
+    """A depth that most trials hold; else that of the trials with the most accesses, where these agree."""
+    values = rows["flight"].astype(float)
+    power = (2 ** np.round(np.log2(values))).astype(int)
+    votes = power[(values / power - 1).abs() < RING_MATCH].value_counts()
+    if len(votes) and votes.iloc[0] >= LEAST_VOTES and votes.iloc[0] > len(values) / 2:
+        depth = int(votes.index[0])
+        return _told(depth, values, values, at_work_only=False)
+    busy = working(rows)
+    numbers = sorted(busy["accesses"].unique())
+    at_work = busy.loc[busy["accesses"].isin(numbers[len(numbers) // 2 :]), "flight"].astype(float)
+    if len(at_work) < LEAST_VOTES:
+        return None
+    typical = float(at_work.median())
+    depth = 2 ** floor(log2(typical * (1 + FULL_SLACK)))
+    spread = float(np.subtract(*np.quantile(at_work, (0.9, 0.1)))) / typical
+    if typical > depth * (1 + MOST_BESIDE) or spread > MOST_BESIDE:
+        return None
+    return _told(depth, values, at_work, at_work_only=True)
+
+
+def _told(depth: int, values: pd.Series, by: pd.Series, *, at_work_only: bool) -> Ring:
+    full = int(((values / depth - 1).abs() < RING_MATCH).sum())
+    ends = (float(by.min()), float(by.median()), float(by.max()))
+    return Ring(depth, len(values), full, *ends, at_work_only)
+
+
+def ring_depths(trials: pd.DataFrame) -> dict[tuple[str, int], int]:
+    """Return the entries of ``rings``."""
+    return {key: ring.entries for key, ring in rings(trials).items()}
 
 
 def like_for_like(trials: pd.DataFrame, reference: dict[str, int]) -> dict[str, tuple[int, ...]]:
@@ -113,8 +167,8 @@ def like_for_like(trials: pd.DataFrame, reference: dict[str, int]) -> dict[str, 
     classes, depths = program_classes(trials), ring_depths(trials)
     chosen = {}
     for mode, repetition in reference.items():
-        rings = "xdp" if mode in XDP_MODES else mode
         own = next((members for members in classes.get(mode, []) if repetition in members), (repetition,))
-        depth = depths.get((rings, repetition))
-        chosen[mode] = tuple(r for r in own if depth is None or depths.get((rings, r), depth) == depth)
+        kind = rings_of(mode)
+        depth = depths.get((kind, repetition))
+        chosen[mode] = tuple(r for r in own if depth is None or depths.get((kind, r), depth) == depth)
     return chosen

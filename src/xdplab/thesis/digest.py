@@ -86,7 +86,8 @@ def _digest(log: RawLog) -> LogDigest:
     except OSError as error:
         problem = Problem(log.name.path, "unreadable", error.strerror or str(error))
         return LogDigest(log.name, "", None, (problem,))
-    digest, anomalies = _PARSERS[log.name.kind](data, log.name)
+    # A checkout may have given the lines another end; numbers of lines stay.
+    digest, anomalies = _PARSERS[log.name.kind](data.replace(b"\r\n", b"\n"), log.name)
     # A file that was cut is cut once, however many ways that shows.
     first = {found.kind: found for found in reversed(anomalies)}
     problems = tuple(Problem(log.name.path, kind, found.text, found.line) for kind, found in sorted(first.items()))

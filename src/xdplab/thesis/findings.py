@@ -10,14 +10,24 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import pandas as pd
 
 from xdplab.analysis import verdicts
 from xdplab.analysis.findings import Finding, Severity, files_of, points_of
 from xdplab.analysis.series import settled
-from xdplab.thesis.classes import XDP_MODES, apart, program_classes, ring_depths
-from xdplab.thesis.rules import COUNTS_CLOSE, COUNTS_FAR, deaf_by_count, deaf_by_signature, generator_ceiling_pps
+from xdplab.thesis.classes import RING_MATCH, XDP_MODES, Ring, apart, program_classes, rings
+from xdplab.thesis.rules import (
+    COUNTS_CLOSE,
+    COUNTS_FAR,
+    LEAST_FOR_CLOCK,
+    clock_ratio,
+    deaf_by_count,
+    deaf_by_signature,
+    generator_ceiling_pps,
+)
 
+FOREIGN_SHARE = 0.05
 SAMPLE_APART = 5.0  # percent points between the last sample and the steady mean of a CPU
 QUEUE_SLACK = 1.04  # of one queue's even share of the link: the flows do not hash quite evenly
 
@@ -148,22 +158,38 @@ def negative_latency(evidence: Evidence) -> Iterator[Finding]:
 
 
 def ring_depth(evidence: Evidence) -> Iterator[Finding]:
-    depths = ring_depths(evidence.better)
+    told = rings(evidence.better)
     kinds: dict[str, set[int]] = {}
-    for (rings, _), depth in depths.items():
-        kinds.setdefault(rings, set()).add(depth)
-    for (rings, repetition), depth in sorted(depths.items()):
-        modes = XDP_MODES if rings == "xdp" else (rings,)
+    for (kind, _), ring in told.items():
+        kinds.setdefault(kind, set()).add(ring.entries)
+    for (kind, repetition), ring in sorted(told.items()):
+        modes = XDP_MODES if kind == "xdp" else (kind,)
         rows = evidence.better[evidence.better["mode"].isin(modes) & evidence.better["repetition"].eq(repetition)]
-        name = "other ring depth" if len(kinds[rings]) > 1 else "ring-bound latency"
-        also = [
-            f"{d} in repetition {r}" for (kind, r), d in sorted(depths.items()) if kind == rings and r != repetition
+        name = "other ring depth" if len(kinds[kind]) > 1 else "ring-bound latency"
+        others = [
+            f"{r.entries} in repetition {n}" for (k, n), r in sorted(told.items()) if k == kind and n != repetition
         ]
-        what = (
-            f"{' and '.join(modes)}, repetition {repetition}: latency × rate is {depth} frames a CPU at work: "
-            f"the latency is the fill of a ring of {depth} entries" + (f" ({', '.join(also)})" if also else "")
+        what = f"{' and '.join(modes)}, repetition {repetition}: {_ring_words(ring)}" + (
+            f" ({', '.join(others)})" if others else ""
         )
-        yield _found(name, "warning", what, rows, {"entries": float(depth)})
+        numbers = {
+            "entries": float(ring.entries), "full": float(ring.full), "limited_by_dut": float(ring.trials),
+            "frames_least": ring.least, "frames_median": ring.median, "frames_most": ring.most,
+        }  # fmt: skip
+        yield _found(name, "warning", what, rows, numbers)
+
+
+def _ring_words(ring: Ring) -> str:
+    if not ring.at_work_only:
+        return (
+            f"latency × rate is {ring.entries} frames a CPU at work in {ring.full} of {ring.trials} DUT-limited "
+            f"trials: the latency is the fill of a ring of {ring.entries} entries"
+        )
+    return (
+        f"latency × rate falls with N to {ring.median:.0f} frames ({ring.least:.0f} to {ring.most:.0f}) where the "
+        f"accesses make the time: a ring of {ring.entries} entries that is full, and the frames beside it; "
+        f"{ring.full} of {ring.trials} DUT-limited trials hold it alone within {RING_MATCH:.0%}"
+    )
 
 
 def other_program(evidence: Evidence) -> Iterator[Finding]:
@@ -181,6 +207,49 @@ def other_program(evidence: Evidence) -> Iterator[Finding]:
         what = f"{mode}: {named} ran different programs, by their service time ({ratios})"
         numbers = {f"ratio_{p.b}_to_{p.a}_at_{p.queues}_queues": p.ratio for p in own}
         yield _found("other program", "warning", what, rows, numbers)
+
+
+def _counted(rows: pd.DataFrame) -> list[dict[str, int | None]]:
+    return [json.loads(text) for text in rows["program_counts"]]
+
+
+def accesses_not_as_labelled(evidence: Evidence) -> Iterator[Finding]:
+    """Of XDP programs with accesses: lookups that are not N, values that are not read."""
+    known = evidence.trials[evidence.trials["program_counts"].notna() & evidence.trials["accesses"].gt(0)]
+    for repetition, rows in known[known["mode"].isin(XDP_MODES)].groupby("repetition"):
+        counts = _counted(rows)
+        more = [int(c["lookups"] or 0) - int(n) for c, n in zip(counts, rows["accesses"], strict=True)]
+        unread = sum(not c["value_accesses"] for c in counts)
+        if not any(more) and not unread:
+            continue
+        labels = sorted({f"N{d:+d}" if d else "N" for d in more})
+        what = (
+            f"{' and '.join(XDP_MODES)}, repetition {int(str(repetition))}: the programs make {' or '.join(labels)} "
+            f"lookups for each packet; in {unread} of {len(rows)} trials no value that they return is read (the C "
+            "files, compiled and executed)"
+        )
+        yield _found("accesses not as labelled", "warning", what, rows, {"unread": float(unread)})
+
+
+def other_program_by_source(evidence: Evidence) -> Iterator[Finding]:
+    """AF_XDP's application against N: what it repeats for each packet is no lookup, or nothing at all."""
+    known = evidence.trials[evidence.trials["program_counts"].notna() & evidence.trials["accesses"].gt(0)]
+    for repetition, rows in known[known["mode"].eq("af_xdp")].groupby("repetition"):
+        counts = _counted(rows)
+        stores = [int(c["repeated_stores"] or 0) for c in counts]
+        done = (
+            "an empty loop, which touches nothing of the packet"
+            if not any(stores)
+            else "N more stores of the source MAC address to the same place of the frame"
+            if stores == [int(n) for n in rows["accesses"]]
+            else f"{min(stores)} to {max(stores)} more stores to one place of the frame"
+        )
+        what = (
+            f"af_xdp, repetition {int(str(repetition))}: where XDP makes lookups, the application makes {done} "
+            f"({len(rows)} trials; the C files' own function, compiled without optimisation and executed)"
+        )
+        numbers = {"repeated_stores_most": float(max(stores))}
+        yield _found("other program, by its source", "warning", what, rows, numbers)
 
 
 def service_times_differ(evidence: Evidence) -> Iterator[Finding]:
@@ -278,14 +347,72 @@ def sender_counts_too_much(evidence: Evidence) -> Iterator[Finding]:
 
 
 def clocks(evidence: Evidence) -> Iterator[Finding]:
-    both = evidence.trials[_apart(evidence.trials).le(COUNTS_CLOSE).fillna(False)]
-    if len(both) > 10:
-        ratio = float((both["tg_count_pps"].astype(float) / both["dut_count_pps"].astype(float)).median())
+    ratio, agree = clock_ratio(evidence.trials)
+    if agree.sum() >= LEAST_FOR_CLOCK and ratio != 1:
+        both = evidence.trials[agree]
         what = (
             f"the generator counts {100 * (ratio - 1):+.2f} % against the DUT in the median of {len(both)} trials: "
-            "its clock is off by that"
+            "its clock is off by that; corrected rates are over the DUT's seconds"
         )
         yield _found("clocks", "info", what, both, {"ratio": ratio})
+
+
+def rate_steps(evidence: Evidence) -> Iterator[Finding]:
+    for label, rows in _by_repetition(evidence.trials[evidence.trials["rate_step_share"].notna()]):
+        shares = rows["rate_step_share"].to_numpy(dtype=float)
+        most = float(shares[np.abs(shares).argmax()])
+        what = (
+            f"{label}: in {len(rows)} trials the rate changes in mid-run, by up to {most:+.0%}, and stays so "
+            f"({_points(rows)}): their mean is of two states"
+        )
+        yield _found("rate steps in mid-run", "warning", what, rows, {"most_share": most})
+
+
+def foreign_in_mean(evidence: Evidence) -> Iterator[Finding]:
+    """Positive printed means that hold frames of others look like latencies; two latencies have no one mean."""
+    printed = evidence.trials["published_latency_s"].astype("Float64")
+    undone = evidence.trials["latency_mean_ns"].astype("Float64") * 1e-9
+    left_open = evidence.trials["latency_open_ns"].astype("Float64") * 1e-9
+    digit = 10.0 ** -evidence.trials["latency_decimals"].astype("Float64")
+    off = (printed - undone).abs()
+    one = evidence.trials["latency_levels_ns"].isna()
+    wrong = (one & printed.gt(0) & (off > left_open + digit) & (off > FOREIGN_SHARE * undone)).fillna(False)
+    for label, rows in _by_repetition(evidence.trials[wrong]):
+        shares = (printed / undone - 1)[rows.index].astype(float)
+        what = (
+            f"{label}: {len(rows)} printed latencies are off by {shares.min():+.0%} to {shares.max():+.0%}: "
+            f"frames of others, most of them of the first second, stay in the running mean ({_points(rows)})"
+        )
+        numbers = {"least_share": float(shares.min()), "most_share": float(shares.max())}
+        yield _found("frames of others in the mean", "warning", what, rows, numbers)
+
+
+def axis_unit(evidence: Evidence) -> Iterator[Finding]:
+    """The print says nanoseconds: with latencies of that unit no frame would be on its way."""
+    from xdplab.thesis.published import published_figures  # only here: matplotlib comes with it
+
+    drawn = {pair for spec in published_figures() if spec.family == "latency" for pair in spec.repetitions.items()}
+    seconds, rate = (evidence.trials[name].astype("Float64") for name in ("published_latency_s", "forwarded_pps"))
+    pairs = pd.MultiIndex.from_frame(evidence.trials[["mode", "repetition"]].astype({"repetition": int}))
+    known = (seconds.gt(0) & rate.gt(0)).fillna(False).astype(bool) & pairs.isin(drawn)
+    frames = (seconds * rate)[known].astype(float)
+    if len(frames) and frames.median() * 1e-9 < 1 <= frames.median():
+        what = (
+            f"the axes of the latency figures say nanoseconds and the values are seconds: latency × rate is "
+            f"{frames.median():.0f} frames on their way in the median, as nanoseconds {frames.median() * 1e-9:.1g}"
+        )
+        numbers = {"frames_as_seconds": float(frames.median())}
+        yield _found("axis in another unit", "warning", what, evidence.trials[known], numbers)
+
+
+def two_latencies(evidence: Evidence) -> Iterator[Finding]:
+    for label, rows in _by_repetition(evidence.trials[evidence.trials["latency_levels_ns"].notna()]):
+        most = max(high / low for low, high in map(json.loads, rows["latency_levels_ns"]))
+        what = (
+            f"{label}: in {len(rows)} trials the seconds have two latencies, up to {most:.1f} times apart "
+            f"({_points(rows)}): no single number stands for the run"
+        )
+        yield _found("two latencies in a run", "warning", what, rows, {"most_ratio": most})
 
 
 def file_anomalies(evidence: Evidence) -> Iterator[Finding]:
@@ -318,14 +445,41 @@ RULES: dict[str, tuple[ImportRule, str]] = {
     "appended runs": (appended, "more than one header in a file"),
     "no traffic": (without_traffic, "no count of either host is above 0"),
     "negative latency": (negative_latency, "the printed running mean of the last row is below 0"),
+    "frames of others in the mean": (
+        foreign_in_mean,
+        "the printed running mean is 5 % and more than its digits off the mean of the frames after the first second",
+    ),
+    "axis in another unit": (
+        axis_unit,
+        "latency × rate is the number of frames on their way: at least one in seconds, none in nanoseconds",
+    ),
+    "two latencies in a run": (
+        two_latencies,
+        "the seconds' latencies fall into two groups, each a fifth of them, with a gap wider than either",
+    ),
+    "rate steps in mid-run": (
+        rate_steps,
+        "the seconds' rates before and after some second differ by more than 10 % and 4 standard deviations",
+    ),
     "ring depth": (
         ring_depth,
-        "latency × rate / CPUs at work is the same power of two within 8 % in most DUT-limited trials (Little's law)",
+        "latency × rate / CPUs at work (Little's law) is the same power of two within 8 % in most DUT-limited trials; "
+        "else the largest power of two that the trials with the most accesses fill",
     ),
     "other program": (
         other_program,
         "service times of the same points differ by more than 15 % and 4 standard errors over program loads; no chain "
         "of repetitions joins the two",
+    ),
+    "accesses not as labelled": (
+        accesses_not_as_labelled,
+        "the C files beside the logs, compiled with clang: their bytecode is executed, and its lookups and the "
+        "accesses to what they return are counted",
+    ),
+    "other program, by its source": (
+        other_program_by_source,
+        "the function that processes a packet is compiled against stand-ins of the socket's rings and executed by the "
+        "emulator, which reports every access to the frame",
     ),
     "service times differ": (service_times_differ, "as `other program`, but other repetitions join the two"),
     "perf of the wrong target": (wrong_perf_target, "perf's header names whom it counted"),

@@ -1,8 +1,15 @@
-"""The latency that the generator printed is a running mean over frames: undone where its digits allow.
+"""The latency that the generator printed is a running mean over frames: undone, with the error that its digits leave.
 
 The sum behind the mean after n frames is n * mean; between two rows the frames took
 (n * mean - n' * mean') / (n - n'). A frame of somebody else's carries no time stamp and shows as a jump of many
-seconds, also below zero: the seconds that hold one say nothing, and the median leaves them out.
+seconds, also below zero: such frames in the first second stay in every later running mean, so that no printed mean is
+taken as it stands.
+
+Where many digits were printed, each second is undone, and the median leaves out the seconds that hold a foreign frame.
+With few digits a long stretch is undone. If frames took b seconds each and foreign frames added a seconds before the
+stretch, row k printed b + a / n within half of its last digit: the least and the most b that all rows allow are the
+interval (a line through vertical segments, solved exactly). Where no such b exists, the latency moved: then the sums
+at both ends of the run give the mean, as long as no second shows a jump.
 """
 
 from __future__ import annotations
@@ -18,14 +25,26 @@ Array = NDArray[np.float64]
 _PACKETS, _MEAN = COLUMNS.index("rx_packets"), COLUMNS.index("latency_mean_s")
 DIGITS_SHARE = 0.05  # of the value that the printed digits may leave open
 SETTLING_ROWS = 2
+LEAST_ROWS = 10
+STRETCH_SHARE = 0.4  # of a run's rows: a shorter stretch does not speak for the run
+JUMP_SHARE = 0.5  # of the mean: what a second may differ from it, digits aside, without a foreign frame
+LEVEL_SHARE = 0.2  # of the seconds that either of two levels has
+LEVELS_APART = 0.1  # of the lower level
+ROUNDING = 1 + 1e-6  # half a digit, and the float's own
 
 
 @dataclass(frozen=True)
 class Latency:
-    """Mean round trip in ns or None, and why there is none; ``how`` says what was done to the printed mean."""
+    """Mean round trip in ns or None, and why there is none; ``how`` says what was done to the printed mean.
+
+    ``open_ns``: by how much the printed digits leave the mean open to either side. ``levels_ns``: the two means of a
+    run whose seconds have two levels.
+    """
 
     mean_ns: float | None
     how: str
+    open_ns: float | None = None
+    levels_ns: tuple[float, float] | None = None
 
 
 def by_second_s(run: GeneratorRun) -> Array:
@@ -34,32 +53,121 @@ def by_second_s(run: GeneratorRun) -> Array:
     result = np.full(len(rows), np.nan)
     if run.latency_decimals is None or len(rows) < 2:
         return result
-    packets, mean = rows[:, _PACKETS], rows[:, _MEAN]
-    more = np.diff(packets)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        value = np.diff(packets * mean) / more
-        open_s = 0.5 * 10.0**-run.latency_decimals * (packets[1:] + packets[:-1]) / more
-        readable = (more > 0) & (open_s <= DIGITS_SHARE * np.abs(value))
+    value, open_s = _seconds(rows[:, _PACKETS], rows[:, _MEAN], _half_digit(run))
+    with np.errstate(invalid="ignore"):
+        readable = open_s <= DIGITS_SHARE * np.abs(value)
     result[1:][readable] = value[readable]
     return result
+
+
+def _half_digit(run: GeneratorRun) -> float:
+    return 0.5 * 10.0 ** -(run.latency_decimals or 0)
+
+
+def _seconds(packets: Array, mean: Array, half_digit: float) -> tuple[Array, Array]:
+    """Return the mean of the frames between neighbouring rows, and what the digits leave open; NaN without a frame."""
+    more = np.diff(packets)
+    more = np.where(more > 0, more, np.nan)
+    return np.diff(packets * mean) / more, half_digit * (packets[1:] + packets[:-1]) / more
 
 
 def latency(run: GeneratorRun) -> Latency:
     """Return what the running mean says of the time a frame took."""
     if run.latency_decimals is None:
         return Latency(None, "the log has no latency column")
-    means = run.rows[:, _MEAN]
-    known = np.flatnonzero(~np.isnan(means))
+    known = run.rows[~np.isnan(run.rows[:, [_PACKETS, _MEAN]]).any(axis=1)]
     if not len(known):
         return Latency(None, "nothing was received: a mean over no frame")
     seconds = by_second_s(run)[SETTLING_ROWS:]
-    seconds = seconds[~np.isnan(seconds)]
-    typical = float(np.median(seconds)) if len(seconds) >= 3 else 0.0
-    if typical > 0:
-        return Latency(1e9 * typical, "running mean undone, median of the seconds")
-    last = float(means[known[-1]])
-    if last < 0:
-        return Latency(None, "frames of others drove the running mean below zero, too few digits to take them out")
-    if 0.5 * 10.0**-run.latency_decimals > DIGITS_SHARE * last:
-        return Latency(None, f"printed with {run.latency_decimals} decimals of a second: too few digits")
-    return Latency(1e9 * last, "running mean as printed")
+    readable = seconds[~np.isnan(seconds)]
+    if len(readable) >= max(3, len(seconds) / 2) and np.median(readable) > 0:
+        return _of_seconds(readable, _half_digit(run))
+    return _of_stretch(known[:, _PACKETS], known[:, _MEAN], run)
+
+
+def _of_seconds(seconds: Array, half_digit: float) -> Latency:
+    typical = float(np.median(seconds))
+    levels = two_levels(seconds)
+    how = "running mean undone, median of the seconds"
+    if levels:
+        how += f"; the seconds have two levels, {levels[0] * 1e3:.3g} and {levels[1] * 1e3:.3g} ms"
+    open_ns = 1e9 * half_digit * 2 * len(seconds)
+    return Latency(1e9 * typical, how, open_ns, (1e9 * levels[0], 1e9 * levels[1]) if levels else None)
+
+
+def two_levels(seconds: Array) -> tuple[float, float] | None:
+    """Return the means of two groups of seconds, each a fifth of them, with a gap wider than either group; else None.
+
+    The gap is the widest between neighbours in order of size; a group's width leaves out its outermost tenth.
+    """
+    ordered = np.sort(seconds[seconds > 0])
+    least = max(3, int(LEVEL_SHARE * len(ordered)))
+    if len(ordered) < 2 * least:
+        return None
+    cut = least + int(np.argmax(np.diff(ordered[least - 1 : len(ordered) - least + 1])))
+    low, high = ordered[:cut], ordered[cut:]
+    gap = high[0] - low[-1]
+    widths = [float(np.subtract(*np.quantile(part, (0.95, 0.05)))) for part in (low, high)]
+    if gap <= LEVELS_APART * low.mean() or gap <= max(widths):
+        return None
+    return float(low.mean()), float(high.mean())
+
+
+def _of_stretch(packets: Array, mean: Array, run: GeneratorRun) -> Latency:
+    """Undo the mean over the longest stretch that its digits allow."""
+    growing = np.concatenate([[True], np.diff(packets) > 0]) & (packets > 0)
+    n, m = packets[growing], mean[growing]
+    few = f"printed with {run.latency_decimals} decimals of a second: too few digits"
+    if len(n) < LEAST_ROWS:
+        return Latency(None, f"{len(n)} rows with new frames: too few to undo the running mean")
+    half_digit = _half_digit(run) * ROUNDING
+    tried = [_one_latency(n, m, half_digit), _whole_run(n, m, half_digit)]
+    for found in tried:
+        if found is not None and 0 < found[1] <= DIGITS_SHARE * found[0]:
+            value, open_s, how = found
+            return Latency(1e9 * value, how, 1e9 * open_s)
+    if m[-1] < 0:
+        return Latency(None, f"frames of others drove the running mean below zero; {few} to take them out")
+    return Latency(None, few)
+
+
+def _one_latency(n: Array, m: Array, half_digit: float) -> tuple[float, float, str] | None:
+    """Return (mean, half its interval, how) of the longest stretch in whose every row one latency fits, else None."""
+    x, high, low = 1 / n, m + half_digit, m - half_digit
+    apart = x[:, None] - x[None, :]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        # The foreign seconds `a` that a pair of rows allows, at most and at least.
+        most = np.where(apart > 0, (high[:, None] - low[None, :]) / apart, np.inf)
+        least = np.where(apart > 0, (low[:, None] - high[None, :]) / apart, -np.inf)
+    shortest = max(LEAST_ROWS, int(STRETCH_SHARE * len(n)))
+    best: tuple[float, float, str] | None = None
+    for begins_late in (True, False):
+        turn = slice(None, None, -1 if begins_late else 1)
+        up = _within(np.minimum, most[turn, turn])
+        down = _within(np.maximum, least[turn, turn])
+        length = int((up >= down).argmin()) if not (up >= down).all() else len(n)
+        if length < shortest:
+            continue
+        rows = slice(len(n) - length, None) if begins_late else slice(0, length)
+        a_most, a_least = up[length - 1], down[length - 1]
+        bottom = float((low[rows] - a_most * x[rows]).max())
+        top = float((high[rows] - a_least * x[rows]).min())
+        found = ((bottom + top) / 2, (top - bottom) / 2)
+        if best is None or found[1] < best[1]:
+            best = (*found, f"running mean undone over {length} of {len(n)} rows: one latency fits every printed digit")
+    return best
+
+
+def _within(extreme: np.ufunc, table: Array) -> Array:
+    """Return the extreme of the leading k x k corner of ``table`` for each k."""
+    return np.diagonal(extreme.accumulate(extreme.accumulate(table, axis=0), axis=1))
+
+
+def _whole_run(n: Array, m: Array, half_digit: float) -> tuple[float, float, str] | None:
+    """Return (mean, what the digits leave open, how) from the sums in the first and the last row; None with a jump."""
+    mean = float((n[-1] * m[-1] - n[0] * m[0]) / (n[-1] - n[0]))
+    open_s = float(half_digit * (n[-1] + n[0]) / (n[-1] - n[0]))
+    value, seconds_open = _seconds(n, m, half_digit)
+    if np.any(np.abs(value - mean) > seconds_open + JUMP_SHARE * abs(mean)):
+        return None
+    return mean, open_s, "running mean undone from the first row to the last"

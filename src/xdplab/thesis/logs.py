@@ -5,9 +5,10 @@ A log that is not whole never ends an import: what is wrong with it is named, co
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import dataclass
 from itertools import islice
@@ -17,10 +18,11 @@ from typing import Any
 
 import pandas as pd
 
-from xdplab.errors import ResultsError
+from xdplab.errors import ProgramError, ResultsError
 from xdplab.thesis.digest import LogDigest, digest_logs
-from xdplab.thesis.names import Measured
-from xdplab.thesis.rows import TrialLogs, trial_id_of, trial_rows
+from xdplab.thesis.names import Measured, MeasuredProgram, parse_program
+from xdplab.thesis.programs import count
+from xdplab.thesis.rows import ProgramFound, TrialLogs, trial_id_of, trial_rows
 from xdplab.thesis.samples import Part, generator_part, samples_frame, sar_parts
 from xdplab.thesis.source import Found, Problem, RawLog, raw_logs
 
@@ -54,13 +56,32 @@ def read_thesis(paths: Sequence[Path], run_id: str, *, processes: int | None = N
             f"no log of the thesis below {', '.join(map(str, paths))}",
             remedy="name the folder that holds resultados*/, its parent, or an archive of it",
         )
+    programs = counted_programs(found.programs)
     for trial in trials.values():
+        own = trial.measured
+        trial.program = programs.get(MeasuredProgram(own.mode == "af_xdp", own.repetition, own.accesses))
         trial.logs = dict(sorted(trial.logs.items()))  # the order in which they lie somewhere says nothing
     ordered = [trials[key] for key in sorted(trials, key=lambda m: tuple(vars(m).values()))]
     rows = [row for trial in ordered for row in trial_rows(trial, run_id)]
     problems = [p for trial in ordered for log in trial.logs.values() for p in log.problems]
     samples = samples_frame(part for trial in ordered for part in _parts(trial))
     return Imported(rows, samples, logs, found.twins, found.others, (*problems, *found.problems))
+
+
+def counted_programs(texts: Mapping[str, str]) -> dict[MeasuredProgram, ProgramFound]:
+    """Return what the proof counts in each C file; equal files are compiled once."""
+    found = {}
+    for path, text in sorted(texts.items()):
+        measured = parse_program(path)
+        if measured is None:
+            continue
+        counts, why = None, ""
+        try:
+            counts = count(text)
+        except ProgramError as error:
+            why = error.message
+        found[measured] = ProgramFound(path, hashlib.sha256(text.encode()).hexdigest(), counts, why)
+    return found
 
 
 def _join(trial: TrialLogs, digest: LogDigest, found: Found) -> None:

@@ -17,6 +17,7 @@ _NAME = re.compile(
     r"ebpf_(?P<hook>xdpdrv|xdpgeneric)(?P=s)varIP_[0-9]{1,3}(?:\.[0-9]{1,3}){3}(?P=s)"
     r"timeout_(?P<seconds>[0-9]{1,5})\.(?P<suffix>txt|csv)"
 )
+_PROGRAM = re.compile(r"for_0_a_([0-9]{1,7})\.c")
 LOG_FOLDERS = {"gerador", "sar", "perf"}
 
 
@@ -52,6 +53,24 @@ def below_folder(path: str) -> str | None:
     parts = PurePosixPath(path).parts
     places = [place for place, part in enumerate(parts[:-1]) if _FOLDER.fullmatch(part)]
     return "/".join(parts[places[-1] :]) if places else None
+
+
+@dataclass(frozen=True)
+class MeasuredProgram:
+    """Which trials a C file beside the logs was measured in: all queue counts and sizes, and both hooks of XDP."""
+
+    af_xdp: bool
+    repetition: int
+    accesses: int
+
+
+def parse_program(path: str) -> MeasuredProgram | None:
+    """Return what the path (as of ``below_folder``) of a C file says, or None where it is no measured program."""
+    folder, name = path.split("/", 1)[0], path.rpartition("/")[2]
+    place, match = _FOLDER.fullmatch(folder), _PROGRAM.fullmatch(name)
+    if place is None or match is None:
+        return None
+    return MeasuredProgram(bool(place["af_xdp"]), int(place["repetition"]), int(match[1]))
 
 
 def is_log_place(path: str) -> bool:

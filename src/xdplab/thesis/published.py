@@ -77,8 +77,20 @@ def _spec(row: dict[str, str]) -> Spec:
     )
 
 
+PERF_FIGURES = {
+    "29": "instrucoes_hook_ebpf_x_packet_size@alg_12800",
+    "30": "branches_hook_x_algoritmo@64B",
+    "31": "branches_hook_x_packet_size@12800",
+    "32": "loads_hits_hook_ebpf_x_algoritmo@packet_size_1024",
+    "33": "loads_misses_hook_ebpf_x_algoritmo@packet_size_1024",
+}
+"""The perf figures behind 28, in the text's order (instructions, branches, L1 loads, L1 load misses): the files carry
+no numbers, and some exist twice."""
+
+
 def figure_named(name: str) -> Spec:
     """Return the figure of that path, path without suffix, or number. Raises FigureError naming what is like it."""
+    name = PERF_FIGURES.get(name, name)
     found = [s for s in published_figures() if name in (s.file, s.stem, s.figure) and name]
     if not found:
         similar = [spec.file for spec in published_figures() if name in spec.file][:5]

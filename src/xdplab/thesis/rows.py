@@ -11,14 +11,16 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from xdplab.analysis.stationary import step_in
 from xdplab.errors import FormatError
 from xdplab.formats.perf import require_system_wide
 from xdplab.plan.points import Point, ProgramFactors
 from xdplab.thesis.digest import CPU_SHARES, EVENTS, GeneratorDigest, LogDigest, PerfDigest, SarDigest
 from xdplab.thesis.generator_log import COLUMNS, GeneratorRun
-from xdplab.thesis.latency import latency
+from xdplab.thesis.latency import SETTLING_ROWS, latency
 from xdplab.thesis.names import Kind, Measured
-from xdplab.thesis.window import Busy, Counted, busy_samples, counted
+from xdplab.thesis.programs import Counted as ProgramCounts
+from xdplab.thesis.window import Busy, Counted, busy_samples, counted, whole_run
 
 Row = dict[str, Any]
 UNKNOWN = ("src_ip", "dst_ip", "src_ip_stride", "src_port", "stamp")  # of its traffic: the logs do not say
@@ -29,12 +31,23 @@ _SOFT, _IDLE, _USR, _SYS = (CPU_SHARES.index(name) for name in ("soft", "idle", 
 _RX_MEAN, _LATENCY, _RX_PACKETS = (COLUMNS.index(name) for name in ("rx_mean_pps", "latency_mean_s", "rx_packets"))
 
 
+@dataclass(frozen=True)
+class ProgramFound:
+    """The C file of a trial, and what the proof counted in it; None with the reason ``why`` where it could not."""
+
+    path: str
+    sha256: str
+    counts: ProgramCounts | None
+    why: str
+
+
 @dataclass
 class TrialLogs:
-    """The logs of one trial, as they are found."""
+    """The logs of one trial, as they are found, and its program."""
 
     measured: Measured
     logs: dict[Kind, LogDigest] = field(default_factory=dict)
+    program: ProgramFound | None = None
 
     @property
     def generator(self) -> GeneratorDigest | None:
@@ -109,13 +122,35 @@ def _row(
         "dut_cpus": 1 if measured.mode == "af_xdp" else measured.queues,
         **_where(logs),
     }
+    row |= _program(logs, reasons)
     row |= _counts(counted(run.rows if run else None, sar, busy), logs, reasons)
+    row |= _rates(row, run, measured.frame_bytes)
+    row |= _step(run, sar, busy)
     row |= _latency(run, reasons)
     row |= _cpu(sar, busy, reasons)
     row |= _perf(perf, logs, reasons)
     row |= published(run, sar, perf)
     row["null_reasons"] = json.dumps(reasons, sort_keys=True) if reasons else None
     return row
+
+
+NOT_XDP = "AF_XDP's application runs no program of the kernel's: its C file says what it does with a packet"
+
+
+def _program(logs: TrialLogs, reasons: dict[str, str]) -> Row:
+    """What the trial ran: AF_XDP's application makes no lookup, whatever its N; its C file tells what it does."""
+    row: Row = {}
+    if logs.measured.mode == "af_xdp":
+        row |= {"program_name": "application", "workload": None, "op": None, "map_type": None}
+        reasons |= dict.fromkeys(("workload", "op", "map_type"), NOT_XDP)
+    if logs.program is None:
+        reasons["program_counts"] = "no C file beside the logs"
+        return row
+    counts = logs.program.counts
+    if counts is None:
+        reasons["program_counts"] = logs.program.why
+    row |= {"program_file": logs.program.path, "program_hash": logs.program.sha256}
+    return row | {"program_counts": None if counts is None else json.dumps(vars(counts), sort_keys=True)}
 
 
 def _where(logs: TrialLogs) -> Row:
@@ -142,7 +177,7 @@ def _why(logs: TrialLogs, kind: Kind) -> str:
 
 
 def _counts(found: Counted, logs: TrialLogs, reasons: dict[str, str]) -> Row:
-    """Counts in the window both hosts saw. The rate is the better counter's: neither of them invents frames."""
+    """Counts in the window both hosts saw: only over the same seconds can two counts be compared."""
     whole = {
         "tx_packets": (found.tx, "generator"),
         "rx_packets": (found.rx, "generator"),
@@ -155,23 +190,46 @@ def _counts(found: Counted, logs: TrialLogs, reasons: dict[str, str]) -> Row:
         if isnan(value):
             reasons[name] = _why(logs, kind)  # type: ignore[arg-type]
     row["tg_count_pps"], row["dut_count_pps"] = _or_none(found.rx_pps), _or_none(found.dut_tx_pps)
-    return row | _rates(row, found, logs.measured.frame_bytes)
+    row["offered_pps"] = _or_none(found.tx / found.seconds) if found.seconds else None
+    if row["tx_packets"] and row["rx_packets"] is not None:
+        row["lost_packets"] = row["tx_packets"] - row["rx_packets"]
+        row["loss_ratio"] = row["lost_packets"] / row["tx_packets"]
+    return row
 
 
 COUNT_TOLERANCE = 0.01
 
 
-def _rates(row: Row, found: Counted, frame_bytes: int) -> Row:
+def _rates(row: Row, run: GeneratorRun | None, frame_bytes: int) -> Row:
+    """The rate of the better counter: the generator's over its whole run, the DUT's over the seconds that sar saw."""
     tg, dut = row["tg_count_pps"], row["dut_count_pps"]
-    rates: Row = {"offered_pps": _or_none(found.tx / found.seconds) if found.seconds else None}
-    if row["tx_packets"] and row["rx_packets"] is not None:
-        rates["lost_packets"] = row["tx_packets"] - row["rx_packets"]
-        rates["loss_ratio"] = rates["lost_packets"] / row["tx_packets"]
     source = "tg" if dut is None or (tg is not None and tg >= dut * (1 - COUNT_TOLERANCE)) else "dut"
-    rate = tg if source == "tg" else dut
-    if rate is not None:
-        rates |= {"forwarded_pps": rate, "forwarded_source": source, "forwarded_l2_bps": rate * frame_bytes * 8}
-    return rates
+    rate, seconds = (tg, row["window_s"]) if source == "tg" else (dut, row["window_s"])
+    if source == "tg" and run is not None and tg:
+        whole = whole_run(run.rows)
+        rate, seconds = (whole.rx_pps, whole.seconds) if not isnan(whole.rx_pps) else (rate, seconds)
+    if rate is None:
+        return {}
+    return {
+        "forwarded_pps": rate,
+        "forwarded_source": source,
+        "forwarded_l2_bps": rate * frame_bytes * 8,
+        "forwarded_window_s": seconds,
+    }
+
+
+def _step(run: GeneratorRun | None, sar: SarDigest | None, busy: Busy | None) -> Row:
+    """A rate that changed in mid-run, by the generator's seconds, or by sar's samples where it counted nothing."""
+    received = run.rows[:, _RX_PACKETS] if run is not None else np.zeros(0)
+    if np.nan_to_num(received).any():
+        rates, length_s, begin_s = np.diff(received)[SETTLING_ROWS:], 1.0, 1.5 + SETTLING_ROWS
+    elif sar is not None and busy is not None:
+        length_s = float(np.median(np.diff(sar.t_s)))
+        rates, begin_s = sar.tx_pps[busy.places], float(sar.t_s[busy.places[0]]) - length_s - busy.start_s
+    else:
+        return {}
+    found = step_in(rates)
+    return {} if found is None else {"rate_step_share": found.share, "rate_step_s": begin_s + found.place * length_s}
 
 
 def _or_none(value: float) -> float | None:
@@ -186,7 +244,14 @@ def _latency(run: GeneratorRun | None, reasons: dict[str, str]) -> Row:
     if found.mean_ns is None:
         reasons["latency_mean_ns"] = found.how
     how = found.how if found.mean_ns is not None else None
-    return {"latency_mean_ns": found.mean_ns, "latency_how": how, "latency_decimals": run.latency_decimals}
+    levels = json.dumps([round(level) for level in found.levels_ns]) if found.levels_ns else None
+    return {
+        "latency_mean_ns": found.mean_ns,
+        "latency_open_ns": found.open_ns,
+        "latency_levels_ns": levels,
+        "latency_how": how,
+        "latency_decimals": run.latency_decimals,
+    }
 
 
 def _cpu(sar: SarDigest | None, busy: Busy | None, reasons: dict[str, str]) -> Row:

@@ -6,7 +6,8 @@ more is not believed. Where the generator cannot be believed and the DUT counted
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pandas as pd
@@ -18,7 +19,7 @@ from xdplab.analysis.values import Row, number, records, text
 from xdplab.analysis.verdicts import Verdict
 
 RowRule = Callable[[Row], str | None]
-RULES_VERSION = f"{verdicts.RULES_VERSION}-import-1"
+RULES_VERSION = f"{verdicts.RULES_VERSION}-import-2"
 COUNTS_FAR = 0.05  # two counts of the same frames by two clocks
 COUNTS_CLOSE = 0.01
 CEILING_SHARE = 0.97  # of the least rate at which the generator was seen to miss frames
@@ -110,8 +111,63 @@ def judged_import(trials: pd.DataFrame) -> pd.DataFrame:
     columns = {name: [getattr(v, name) for v in found] for name in ("verdict", "reason", "limited_by")}
     columns["rules_version"] = [RULES_VERSION] * len(found)
     table = trials.assign(**{name: pd.array(cells, dtype="string") for name, cells in columns.items()})
-    table = _with_signature(_with_ceiling(table))
-    return with_derived(table)
+    return _with_stage(with_derived(_without_unknown_rates(_with_signature(_with_ceiling(table)))))
+
+
+FULL_CORE_PERCENT = 95.0
+STAGE_FLAT = 0.10  # of a series' highest rate
+STAGE_WORK = 0.10  # of the time at the highest rate: what the accesses must add before a rate that stays says something
+SOFTIRQ_STAGE = "softirq core, for which the application waits (AF_XDP is two cores in a pipeline),"
+
+
+def _with_stage(trials: pd.DataFrame) -> pd.DataFrame:
+    """AF_XDP is a pipeline: a softirq core hands frames to the application's core, and the slower one makes the rate.
+
+    While the rate stays near its highest although the accesses, by their cost at the largest N, should have lowered
+    it, and a softirq core has no time left, that core is the slower.
+    """
+    af_xdp = trials["mode"].eq("af_xdp") & trials["verdict"].eq("valid") & trials["limited_by"].eq("dut")
+    own = plain(trials[af_xdp.fillna(False).astype(bool)], (*SERIES_AND_REPETITION, "accesses", "forwarded_pps"))
+    stage = pd.Series(None, index=trials.index, dtype="object")
+    for _, rows in own[own["forwarded_pps"] > 0].groupby(list(SERIES_AND_REPETITION)):
+        times, n = 1e9 / rows["forwarded_pps"].to_numpy(), rows["accesses"].to_numpy()
+        least = float(times.min())
+        cost = float((times[n.argmax()] - least) / n.max()) if n.max() > 0 else 0.0
+        near = times <= least / (1 - STAGE_FLAT)
+        # One N alone is no plateau: the accesses between the least and the most of them must cost something.
+        if cost * float(n[near].max() - n[near].min()) >= STAGE_WORK * least:
+            full = trials.loc[rows.index[near], "softirq_by_cpu_percent"].map(_a_core_is_full).astype(bool)
+            stage[full.index[full]] = SOFTIRQ_STAGE
+    return trials.assign(dut_stage=stage.astype("string"))
+
+
+def _a_core_is_full(shares: object) -> bool:
+    return isinstance(shares, str) and max((s or 0.0 for s in json.loads(shares)), default=0.0) >= FULL_CORE_PERCENT
+
+
+RATE_COLUMNS = ("forwarded_pps", "forwarded_source", "forwarded_l2_bps", "forwarded_window_s")
+LOSS_COLUMNS = ("lost_packets", "loss_ratio")
+
+
+def _without_unknown_rates(trials: pd.DataFrame) -> pd.DataFrame:
+    """A count of 0 that is not believed is no rate of 0: the rate is null, and the verdict's reason says why."""
+    unknown = trials["verdict"].eq("invalid").fillna(False) & trials["forwarded_pps"].eq(0).fillna(False)
+    names = [name for name in (*RATE_COLUMNS, *LOSS_COLUMNS) if name in trials]
+    table = trials.assign(**{name: trials[name].mask(unknown) for name in names})
+    return said_null(table, unknown, ("forwarded_pps", "loss_ratio"), table["reason"])
+
+
+def said_null(trials: pd.DataFrame, rows: pd.Series, names: Sequence[str], why: pd.Series) -> pd.DataFrame:
+    """Return ``trials`` whose null_reasons say, in ``rows``, why the columns ``names`` are null."""
+    if not rows.any():
+        return trials
+    texts = trials["null_reasons"].astype("object").where(trials["null_reasons"].notna(), "{}")
+    said = [
+        json.loads(text) | dict.fromkeys(names, str(words)) for text, words in zip(texts[rows], why[rows], strict=True)
+    ]
+    nulls = trials["null_reasons"].astype("object")
+    nulls[rows] = [json.dumps(reasons, sort_keys=True) for reasons in said]
+    return trials.assign(null_reasons=nulls.where(nulls.notna(), None).astype("string"))
 
 
 def generator_ceiling_pps(trials: pd.DataFrame) -> float | None:
@@ -160,10 +216,27 @@ def deaf_by_count(trials: pd.DataFrame) -> pd.Series:
     return (trials["rx_packets"].eq(0) & trials["dut_tx_packets"].gt(0)).fillna(False).astype(bool)
 
 
+LEAST_FOR_CLOCK = 10
+
+
+def clock_ratio(trials: pd.DataFrame) -> tuple[float, pd.Series]:
+    """Return the generator's count over the DUT's of the same frames, and the trials it is the median of.
+
+    Both count every frame, over the seconds that each host's own clock says: the ratio is that of the clocks. 1 where
+    fewer than ten trials have two counts that agree.
+    """
+    tg, dut = (trials[name].astype("Float64") for name in ("tg_count_pps", "dut_count_pps"))
+    known = (tg > 0) & (dut > 0)
+    agree = (known & ((tg - dut).abs() <= COUNTS_CLOSE * dut)).fillna(False).astype(bool)
+    ratio = float((tg[agree] / dut[agree]).median()) if agree.sum() >= LEAST_FOR_CLOCK else 1.0
+    return ratio, agree
+
+
 def corrected(trials: pd.DataFrame) -> pd.DataFrame:
     """Return judged trials as the better counter tells them: where the TG missed frames, judged by the DUT's count.
 
-    A rate at the TG's ceiling without a second count is not the DUT's: its rate is null.
+    A rate at the TG's ceiling without a second count is not the DUT's: its rate is null. Rates that the TG counted
+    are over the DUT's seconds: the TG's clock is off by ``clock_ratio``.
     """
     missed = trials["verdict"].eq("invalid").fillna(False) & trials["forwarded_source"].eq("dut").fillna(False)
     missed &= trials["dut_tx_packets"].gt(0).fillna(False)
@@ -174,4 +247,8 @@ def corrected(trials: pd.DataFrame) -> pd.DataFrame:
         table.loc[missed, name] = [getattr(verdict, name) for verdict in found]
     table.loc[missed, "reason"] = "by the DUT's count: " + table.loc[missed, "reason"]
     capped = table["limited_by"].eq("generator").fillna(False)
-    return with_derived(table.assign(forwarded_pps=table["forwarded_pps"].mask(capped)))
+    by_tg = table["forwarded_source"].eq("tg").fillna(False)
+    ratio, _ = clock_ratio(trials)
+    rates = {name: table[name].mask(by_tg, table[name] / ratio) for name in ("forwarded_pps", "forwarded_l2_bps")}
+    rates = {name: rate.mask(capped) for name, rate in rates.items()}
+    return with_derived(table.assign(**rates))

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from xdplab.errors import ResultsError
-from xdplab.thesis.names import LogName, below_folder, is_log_place, parse_name
+from xdplab.thesis.names import LogName, below_folder, is_log_place, parse_name, parse_program
 
 ARCHIVES = (".tar", ".tar.xz", ".tar.gz", ".tar.bz2", ".tgz", ".txz")
 MOST_BYTES = 16 << 20  # the longest log has 0.1 MB: a larger file is none
@@ -42,11 +42,19 @@ class RawLog:
 
 @dataclass
 class Found:
-    """What the search met apart from logs: problems, twins (the same log as CSV) and files that are no logs."""
+    """What the search met apart from logs: problems, twins (the same log as CSV) and files that are no logs.
+
+    ``programs`` are the C files beside the logs, path → text.
+    """
 
     problems: list[Problem] = field(default_factory=list)
     twins: int = 0
     others: int = 0
+    programs: dict[str, str] = field(default_factory=dict)
+
+    def add_program(self, path: str, data: bytes) -> None:
+        """Keep a C file, once."""
+        self.programs.setdefault(path, data.decode(errors="replace"))
 
 
 def raw_logs(paths: Sequence[Path], found: Found) -> Iterator[RawLog]:
@@ -65,9 +73,17 @@ def _of_folder(folder: Path, found: Found) -> Iterator[RawLog]:
     archives = []
     for parent, folders, names in os.walk(folder):
         folders.sort()
+        for name in folders:
+            path = below_folder((Path(parent) / name).absolute().as_posix())
+            if path is not None and parse_name(path):
+                found.problems.append(Problem(path, "foreign", "a folder with the name of a log"))
         for name in sorted(names):
             file = Path(parent) / name
-            if name.endswith(ARCHIVES):
+            if file.exists() and not file.is_file():  # a FIFO or a device would be waited for
+                found.others += 1
+                if (path := below_folder(file.absolute().as_posix())) is not None:
+                    found.problems.append(Problem(path, "foreign", "neither a file nor a folder"))
+            elif name.endswith(ARCHIVES):
                 archives.append(file)
             # A path given may itself be a repetition's folder, or lie inside one.
             elif (path := below_folder(file.absolute().as_posix())) is not None:
@@ -82,6 +98,8 @@ def _of_folder(folder: Path, found: Found) -> Iterator[RawLog]:
             found.problems.append(Problem(path, "foreign", f"larger than {MOST_BYTES >> 20} MB: no log"))
         elif log_name := _log_name(path, found):
             yield RawLog(log_name, file)
+        elif parse_program(path):
+            found.add_program(path, file.read_bytes())
     for archive in archives:
         yield from _of_archive(archive, found)
 
@@ -98,7 +116,7 @@ def _log_name(path: str, found: Found) -> LogName | None:
     name = parse_name(path)
     if name is None and is_log_place(path):
         found.problems.append(Problem(path, "foreign", "its name is in neither grammar of the logs"))
-    elif name is None:
+    elif name is None and parse_program(path) is None:
         found.others += 1
     return name
 
@@ -119,6 +137,8 @@ def _of_archive(archive: Path, found: Found) -> Iterator[RawLog]:
             elif name:
                 stems.add(name.stem)
                 yield RawLog(name, None, data)
+            elif parse_program(path):
+                found.add_program(path, data)
     except (tarfile.ReadError, EOFError, lzma.LZMAError, zlib.error) as error:
         if not stems:
             raise ResultsError(f"{archive} cannot be read as an archive: {error}") from error

@@ -6,15 +6,15 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import cast
 
 import numpy as np
 import pandas as pd
 
-from xdplab.analysis.intervals import interval
+from xdplab.analysis.intervals import Interval, interval_on
 from xdplab.figures.marks import COLUMNS, Look, View, marks_frame
-from xdplab.thesis.classes import like_for_like
+from xdplab.thesis.classes import like_for_like, ring_depths, rings_of
 from xdplab.thesis.published import (
     FAMILIES,
     MARK_COLUMNS,
@@ -22,6 +22,7 @@ from xdplab.thesis.published import (
     RANKS,
     Axis,
     Spec,
+    as_printed,
     axis,
     axis_power,
     by_cpu,
@@ -33,20 +34,27 @@ from xdplab.thesis.published import (
     ranked,
     selected,
 )
-from xdplab.thesis.rules import corrected
+from xdplab.thesis.rules import clock_ratio, corrected
 from xdplab.thesis.words import (
     ABSENT,
     AS_PUBLISHED,
     BY_DUT,
+    CLOCK,
     CORRECTED,
     CORRECTED_Y,
     HUE_TITLES,
     LEFT_OUT,
+    NO_INTERVAL,
     POINTS,
+    POOLED,
+    PRINTED_ERRORS,
     PUBLISHED_Y,
+    RING,
+    SCALES,
     WHAT,
     X_LABELS,
     Language,
+    reason_in,
     shown_label,
 )
 
@@ -61,18 +69,21 @@ ORIGINAL_REPETITIONS = {"native": 3, "generic": 3, "af_xdp": 3}
 class Source:
     """One imported run, prepared once for all figures.
 
-    ``printed``: what was printed; ``better``: trials as the better counter tells them, with ``value`` by family.
+    ``printed``: what was printed; ``better``: trials as the better counter tells them, with ``ring_share``, the frames
+    in flight over the ring's entries; ``clock``: the generator's seconds in the DUT's.
     """
 
     run_id: str
     printed: pd.DataFrame
     better: pd.DataFrame
     alike: dict[str, tuple[int, ...]]
+    clock: float = 1.0
 
 
 CORRECTED_COLUMNS = (
     "forwarded_pps",
     "latency_mean_ns",
+    "dut_cpus",
     "softirq_by_cpu_percent",
     "user_percent",
     "verdict",
@@ -91,8 +102,17 @@ def source_of(trials: pd.DataFrame) -> Source:
     better = corrected(trials)
     rows = lean(better, CORRECTED_COLUMNS)
     rows = rows.assign(forwarded_l2_bps=rows["forwarded_pps"] * rows["frame_bytes"] * 8)
+    rows = rows.assign(ring_share=_ring_share(rows, ring_depths(better)))
     run_id = str(trials["run_id"].iloc[0]) if len(trials) else ""
-    return Source(run_id, printed_rows(trials), rows, like_for_like(better, ORIGINAL_REPETITIONS))
+    alike = like_for_like(better, ORIGINAL_REPETITIONS)
+    return Source(run_id, printed_rows(trials), rows, alike, clock_ratio(trials)[0])
+
+
+def _ring_share(rows: pd.DataFrame, depths: dict[tuple[str, int], int]) -> pd.Series:
+    """Return latency × rate a CPU at work over the entries of the repetition's ring; NaN where that is not known."""
+    places = [(rings_of(mode), int(number)) for mode, number in zip(rows["mode"], rows["repetition"], strict=True)]
+    entries = pd.Series([depths.get(place, np.nan) for place in places], index=rows.index, dtype=float)
+    return rows["latency_mean_ns"] * 1e-9 * rows["forwarded_pps"] / rows["dut_cpus"] / entries
 
 
 # --- as published ---
@@ -102,7 +122,13 @@ def published_view(source: Source, spec: Spec, language: Language = "en") -> Vie
     """Return what the published figure shows: marks of published_marks, words in ``language``."""
     marks = published_marks(source.printed, spec)
     words = PUBLISHED_Y[spec.family].of(language)
-    caption = AS_PUBLISHED.of(language).format(folders=", ".join(folders(spec)))
+    pooled = pools_sizes(spec)
+    if pooled:
+        marks = marks.merge(bootstrap(as_printed(source.printed, spec), spec), on=["panel", "hue", "x"], how="left")
+    interval = POOLED if pooled else NO_INTERVAL
+    notes = (AS_PUBLISHED, interval, *([PRINTED_ERRORS[spec.family]] if spec.family in PRINTED_ERRORS else []))
+    numbers = {"folders": ", ".join(folders(spec)), "seed": SEED, "resamples": RESAMPLES}
+    caption = " ".join(note.of(language).format(**numbers) for note in notes)
     # `marks` hold the axis' power of ten already; the words need it.
     power = _power_of(source, spec) if FAMILIES[spec.family].unit is None else 1.0
     label = words.format(power="" if power == 1 else f" (×10{_superscript(int(np.log10(power)))})")
@@ -110,6 +136,30 @@ def published_view(source: Source, spec: Spec, language: Language = "en") -> Vie
         marks_frame(cast(list[dict[str, object]], marks.to_dict("records"))),
         _look(spec, language, label, (caption,)),
     )
+
+
+SEED = 2022
+RESAMPLES = 1000  # seaborn's own number
+
+
+def pools_sizes(spec: Spec) -> bool:
+    """True where a bar is a mean over frame sizes: seaborn then drew an interval by itself."""
+    return spec.family == "softirq" and not spec.frame_bytes
+
+
+def bootstrap(rows: pd.DataFrame, spec: Spec) -> pd.DataFrame:
+    """Return low and high of each bar: the 95 % percentile interval of the mean over resampled frame sizes.
+
+    As seaborn's barplot draws it by default (Efron 1979), which uses no seed: this is one draw of it, with SEED.
+    """
+    rng = np.random.default_rng(SEED)
+    found = []
+    for key, values in ranked(rows, spec).groupby(RANKS, sort=True)["printed"]:
+        own = values.to_numpy(dtype=float)
+        means = own[rng.integers(0, len(own), (RESAMPLES, len(own)))].mean(axis=1)
+        low, high = np.percentile(means, (2.5, 97.5)) if len(own) > 1 else (np.nan, np.nan)
+        found.append((*place_names(spec, key), low, high))
+    return pd.DataFrame(found, columns=["panel", "hue", "x", "low", "high"])
 
 
 def _power_of(source: Source, spec: Spec) -> float:
@@ -228,7 +278,7 @@ def _means(rows: pd.DataFrame, spec: Spec, hue: str | None) -> Iterator[dict[str
     repetitions = at.groupby([*RANKS, "mode", "repetition"])["value"].mean().groupby(RANKS)
     limits, points = (at.groupby(RANKS)[name].unique().to_dict() for name in ("limited_by", "point_id"))
     for key, values in repetitions:
-        found = interval(values / unit)
+        found = _on_its_scale(values, spec, unit)
         panel, own, x = place_names(spec, key)
         yield {
             "figure": spec.figure, "file": spec.file, "kind": spec.kind, "panel": panel, "hue": hue or own, "x": x,
@@ -236,6 +286,14 @@ def _means(rows: pd.DataFrame, spec: Spec, hue: str | None) -> Iterator[dict[str
             "limited_by": _limit(limits[key]) if spec.family == "throughput" else None,
             "points": ",".join(sorted(points[key])),
         }  # fmt: skip
+
+
+def _on_its_scale(values: pd.Series, spec: Spec, unit: float) -> Interval:
+    """Shares of a CPU lie between 0 and 100 %, everything else above 0; user time may be of several CPUs."""
+    if spec.family == "softirq" and values.between(0, 100).all():
+        found = interval_on("logit", values / 100)
+        return replace(found, mean=100 * found.mean, low=100 * found.low, high=100 * found.high)
+    return interval_on("log", values / unit)
 
 
 def _limit(limits: Sequence[object]) -> str | None:
@@ -247,7 +305,8 @@ def corrected_view(source: Source, spec: Spec, language: Language = "en") -> Vie
     """Return what the data really say of a published figure; its caption says what they cannot."""
     rows = corrected_rows(source, spec)
     marks = corrected_marks(rows, spec)
-    caption = [part for part in (_what(source, spec, language), _by_dut(rows, language)) if part]
+    said = (_what(source, spec, language), _of_the_ring(rows, spec, language), _by_dut(rows, language))
+    caption = [part for part in said if part]
     caption += [
         part
         for part in (
@@ -272,7 +331,24 @@ def _what(source: Source, spec: Spec, language: Language) -> str:
     if spec.family not in WHAT:
         return ""
     what, numbers = WHAT[spec.family].of(language), _repetitions(source.alike, spec)
-    return CORRECTED.of(language).format(what=what, repetitions=numbers)
+    if spec.family == "throughput" and source.clock != 1:
+        what += CLOCK.of(language).format(percent=100 * (source.clock - 1))
+    scale = SCALES["logit" if spec.family == "softirq" else "log"].of(language)
+    return CORRECTED.of(language).format(what=what, repetitions=numbers, scale=scale)
+
+
+RING_FULL = 0.5
+
+
+def _of_the_ring(rows: pd.DataFrame, spec: Spec, language: Language) -> str:
+    """Say at how many points the latency is a ring's fill, and at how many the ring stays less than half full."""
+    shares = (
+        rows.loc[rows["value"].notna(), "ring_share"].dropna() if spec.family == "latency" else pd.Series(dtype=float)
+    )
+    if shares.empty:
+        return ""
+    below = int((shares < RING_FULL).sum())
+    return RING.of(language).format(full=len(shares) - below, below=below)
 
 
 def _by_dut(rows: pd.DataFrame, language: Language) -> str:
@@ -296,7 +372,7 @@ def _absent(rows: pd.DataFrame, spec: Spec, language: Language) -> str:
     shown = rows[rows["cpu"] != USER] if spec.hue == "cpu" else rows
     places = ranked(shown, spec).groupby(RANKS)
     empty = places["why"].first()[places["value"].count() == 0]
-    missing = Counter(_brief(str(reason)) for reason in empty)
+    missing = Counter(_brief(reason_in(language, str(reason))) for reason in empty)
     parts = [POINTS.of(language).format(count=n, reason=reason) for reason, n in missing.most_common(MOST_REASONS)]
     return ABSENT.of(language).format(parts="; ".join(parts)) if parts else ""
 
@@ -308,8 +384,9 @@ def _brief(reason: str) -> str:
 
 
 def published_table(view: View) -> pd.DataFrame:
-    """Return a published view's marks with the columns of the reference tables."""
-    return view.marks[list(MARK_COLUMNS)]
+    """Return a published view's marks with the columns of the reference tables, and intervals where there were some."""
+    drawn = ["low", "high"] if view.marks["low"].notna().any() else []
+    return view.marks[[*MARK_COLUMNS, *drawn]]
 
 
 def corrected_table(view: View) -> pd.DataFrame:

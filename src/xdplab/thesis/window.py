@@ -6,7 +6,7 @@ disagreement.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import isnan, nan
 
 import numpy as np
@@ -83,9 +83,14 @@ def counted(rows: Rows | None, sar: SarDigest | None, busy: Busy | None) -> Coun
     quiet = 0.0 if sar is not None and not np.isnan(sar.rx_pps).all() else nan
     if rows is None:
         return Counted(0.0, nan, nan, quiet, quiet)
+    return replace(whole_run(rows), dut_rx=quiet, dut_tx=quiet)
+
+
+def whole_run(rows: Rows) -> Counted:
+    """Return the frames that the generator counted from its first second on to its end: sar ends 20 s before it."""
     span = _span(rows)
     tx, rx = (_between(rows, times, packets, span) for times, packets in _COUNTERS)
-    return Counted(span[1] - span[0], tx, rx, quiet, quiet)
+    return Counted(span[1] - span[0], tx, rx, nan, nan)
 
 
 _COUNTERS = ((TX_TIME, TX_PACKETS), (RX_TIME, RX_PACKETS))

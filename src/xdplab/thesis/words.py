@@ -33,8 +33,8 @@ HUE_TITLES = {
     "cpu": Words("CPU", "ID CPU"),
 }
 PUBLISHED_Y = {
-    "throughput": Words("throughput (Gbit/s)", "Vazão (Gbit/s)"),
-    "latency": Words("latency (s)", "Latência (s)"),
+    "throughput": Words("throughput (Gbit/s)", "Taxa de transferência (Gbit/s)"),
+    "latency": Words("latency (nanoseconds)", "Latência (nanosegundos)"),
     "softirq": Words("softirq (%)", "Uso de CPU em softirq (%)"),
     "instructions": Words("instructions{power}", "Número de instruções{power}"),
     "branches": Words("branches{power}", "Número de desvios{power}"),
@@ -42,7 +42,7 @@ PUBLISHED_Y = {
     "l1_load_misses": Words("L1 data load misses{power}", "Erros de acesso à cache L1{power}"),
 }
 CORRECTED_Y = PUBLISHED_Y | {
-    "latency": Words("round trip in a full ring (µs)", "Tempo em um anel cheio (µs)"),
+    "latency": Words("round trip at maximum load (µs)", "Latência em carga máxima (µs)"),
     "softirq": Words("softirq, steady mean (%)", "Uso de CPU em softirq, média estável (%)"),
 }
 _LABELS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], str]], ...] = (
@@ -62,14 +62,52 @@ def shown_label(label: str, language: Language) -> str:
 
 
 AS_PUBLISHED = Words(
-    "As published: the last row or sample of one repetition ({folders}), whatever it says; no interval. "
+    "As published: the last row or sample of one repetition ({folders}), whatever it says. "
     "See the corrected figure for what the data say.",
-    "Como publicado: a última linha ou amostra de uma repetição ({folders}), sem intervalo. "
+    "Como publicado: a última linha ou amostra de uma repetição ({folders}), seja qual for. "
     "A figura corrigida mostra o que os dados dizem.",
 )
+NO_INTERVAL = Words("No interval was printed.", "Nenhum intervalo foi impresso.")
+POOLED = Words(
+    "Error bars: 95 % bootstrap interval of the mean over frame sizes, {resamples} resamples; the printed ones had no "
+    "seed, these have ours ({seed}).",
+    "Barras de erro: intervalo bootstrap de 95 % da média dos tamanhos de pacote, {resamples} reamostragens; as "
+    "impressas não tinham semente, estas têm a nossa ({seed}).",
+)
+PRINTED_ERRORS = {
+    "latency": Words(
+        "Error of the print: the axis says nanoseconds, the values are seconds.",
+        "Erro do impresso: o eixo diz nanosegundos, os valores são segundos.",
+    ),
+    "softirq": Words(
+        "Error of the print: two seconds stand for the run.", "Erro do impresso: dois segundos representam a medição."
+    ),
+    **dict.fromkeys(
+        ("instructions", "branches", "l1_loads", "l1_load_misses"),
+        Words(
+            "Error of the print: perf counted the command `sleep 5`, not XDP.",
+            "Erro do impresso: o perf contou o comando `sleep 5`, não o XDP.",
+        ),
+    ),
+}
 CORRECTED = Words(
-    "Corrected: {what}; mean over like-for-like repetitions ({repetitions}), error bars: 95 % t interval.",
-    "Corrigido: {what}; média das repetições equivalentes ({repetitions}), barras de erro: intervalo t de 95 %.",
+    "Corrected: {what}; mean over like-for-like repetitions ({repetitions}), error bars: 95 % t interval {scale}.",
+    "Corrigido: {what}; média das repetições equivalentes ({repetitions}), barras de erro: intervalo t de 95 % "
+    "{scale}.",
+)
+SCALES = {
+    "log": Words("on the logarithmic scale", "na escala logarítmica"),
+    "logit": Words("on the logit scale", "na escala logit"),
+}
+CLOCK = Words(
+    ", over the DUT's seconds: the generator's count is {percent:+.2f} % off",
+    ", nos segundos do DUT: a contagem do gerador difere em {percent:+.2f} %",
+)
+RING = Words(
+    "In {full} trials the latency is the fill of a ring (latency × rate is at least half of its entries), in {below} "
+    "it is not: the DUT kept up.",
+    "Em {full} medições a latência é o enchimento de um anel (latência × taxa é pelo menos metade das entradas), em "
+    "{below} não é: o DUT deu conta.",
 )
 WHAT = {
     "throughput": Words(
@@ -77,10 +115,8 @@ WHAT = {
         "taxa do melhor de dois contadores (gerador, interface do DUT)",
     ),
     "latency": Words(
-        "running mean undone where its digits allow. At maximum load it is the fill of a ring: latency × rate is the "
-        "frames in flight",
-        "média acumulada desfeita onde as casas decimais permitem. Em carga máxima é o enchimento de um anel: "
-        "latência × taxa é o número de pacotes em trânsito",
+        "running mean undone where its digits allow 5 %",
+        "média acumulada desfeita onde as casas decimais permitem 5 %",
     ),
     "softirq": Words(
         "mean of the steady samples; `user` is the user and system time of all CPUs, AF_XDP's own core",
@@ -97,4 +133,45 @@ LEFT_OUT = Words(
     "Repetitions left out, which ran another program or had another ring: {repetitions}.",
     "Repetições excluídas, com outro programa ou outro anel: {repetitions}.",
 )
+_REASONS_PT: tuple[tuple[re.Pattern[str], str], ...] = tuple(
+    (re.compile(pattern), words)
+    for pattern, words in (
+        (
+            r"perf counted (\w+) (`.*`), not the machine.*",
+            r"o perf contou \2, não a máquina: o XDP executa em softirqs que ele não vê",
+        ),
+        (
+            r"frames of others drove the running mean below zero; printed with (\d+) decimals.*",
+            r"pacotes de terceiros tornaram a média negativa; impressa com \1 casas decimais, poucas para retirá-los",
+        ),
+        (r"printed with (\d+) decimals of a second.*", r"impressa com \1 casas decimais de segundo: são poucas"),
+        (r"(\d+) rows with new frames.*", r"\1 linhas com pacotes novos: poucas para desfazer a média"),
+        (r"the TG was deaf, by its signature.*", "o gerador estava surdo, pela assinatura: contou 0 desde o início"),
+        (r"the TG was deaf.*", "o gerador estava surdo: contou 0 enquanto o DUT enviava"),
+        (r"the TG received nothing.*", "o gerador não recebeu nada, e nenhuma contagem do DUT diz por quê"),
+        (r"TG and DUT disagree by ([\d.]+%).*", r"gerador e DUT diferem em \1 nos mesmos pacotes"),
+        (r"TG and DUT disagree.*", "gerador e DUT diferem nos mesmos pacotes"),
+        (r"received ([\d.n]+%?) of what the physical link.*", r"recebido mais do que o enlace físico comporta"),
+        (r"the TG sent no frame.*|no traffic.*", "sem tráfego: ninguém contou um pacote"),
+        (r"no frame reached the DUT.*", "nenhum pacote chegou ao DUT"),
+        (r"no generator log", "sem log do gerador"),
+        (r"no (sar|perf) log", r"sem log do \1"),
+        (r"sar saw no traffic", "o sar não viu tráfego"),
+        (r"the log has no latency column", "o log não tem coluna de latência"),
+        (r"nothing was received: a mean over no frame", "nada foi recebido: média de nenhum pacote"),
+        (r"at the generator's ceiling.*", "no limite do gerador: o DUT pode ter encaminhado mais"),
+        (r"the (generator|sar|perf) log (cannot be used|does not tell).*", r"o log (\1) não pode ser usado"),
+        (r"not recorded", "não registrado"),
+    )
+)
+
+
+def reason_in(language: Language, reason: str) -> str:
+    """Return why a mark is absent, in ``language``; a reason that has no translation is quoted."""
+    if language == "en":
+        return reason
+    found = ((pattern.fullmatch(reason), words) for pattern, words in _REASONS_PT)
+    return next((match.expand(words) for match, words in found if match), f"“{reason}”")
+
+
 NO_MARK = Words("nothing can be said", "nada pode ser dito")

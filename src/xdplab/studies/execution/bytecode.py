@@ -22,7 +22,7 @@ _GOTO, _CALL, _EXIT, _DIVIDES = 0x00, 0x80, 0x90, (0x30, 0x90)
 
 def steps_of(content: bytes) -> tuple[list[Step], dict[str, int], str]:
     """Return the steps of an object's XDP programs and subprograms, where each function begins, and all as text."""
-    image = read_image(content)
+    image = read_image(content, several=True)  # the chain has two, and is loaded by name
     return _steps(image), {name: at for at, name in image.functions.items()}, disassemble(image)
 
 

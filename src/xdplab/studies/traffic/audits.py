@@ -16,12 +16,14 @@ from xdplab.analysis.fit import fit_line, limited_by_dut
 from xdplab.analysis.series import SERIES, key_of, plain, settled, with_baselines
 from xdplab.run.rundir import RunDirectory
 from xdplab.studies.traffic.audit_labs import LabsCompared, labs_compared
+from xdplab.thesis import audit_page
+from xdplab.thesis.changes import Changes, trials_of
 from xdplab.thesis.findings import RULES as IMPORT_RULES
 from xdplab.thesis.findings import find_import
 from xdplab.thesis.rules import corrected
 
 FIT_GROUP = (*(name for name in SERIES if name != "frame_bytes"), "repetition")
-MOST_LISTED = 6
+MOST_LISTED = 3
 _RAW = re.compile(r"raw/(?P<trial>[^/]+)/[0-9]+")
 
 
@@ -45,9 +47,10 @@ class Fit:
 @dataclass(frozen=True)
 class Entry:
     """One finding: ``what``, ``how`` it was found, where (``points``, their ``places`` in words, ``files``), and
-    in which figures it shows.
+    which published figures it changes.
 
-    ``changes`` is figure → how many trials that it was drawn from are concerned.
+    ``changes`` is figure → how many of its marks change when it is made again without the fault, ``most`` the largest
+    of these changes as a share of the axis' range.
     """
 
     rule: str
@@ -59,25 +62,29 @@ class Entry:
     files: tuple[str, ...]
     numbers: dict[str, float]
     changes: dict[str, int]
+    most: dict[str, float]
 
 
 @dataclass(frozen=True)
 class Audit:
-    """Everything that ``audit`` says of one run."""
+    """Everything that ``audit`` says of one run; ``summary`` is the first page of an imported one, in Markdown."""
 
     run: str
     entries: tuple[Entry, ...]
     fits: tuple[Fit, ...]
     labs: LabsCompared
+    summary: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         found = {"findings": [asdict(e) for e in self.entries], "fits": [asdict(f) for f in self.fits]}
         return {"run": self.run, **found, "labs": self.labs.to_json()}
 
     def to_markdown(self) -> str:
-        lines = [f"# Audit of {self.run}", "", "## Findings", ""]
+        lines = [f"# Audit of {self.run}", "", *self.summary, "## Findings", ""]
+        rule = None
         for entry in self.entries:
-            lines += _entry_lines(entry)
+            lines += _entry_lines(entry, named=entry.rule == rule)
+            rule = entry.rule
         lines += [] if self.entries else ["No finding.", ""]
         return "\n".join([*lines, *_fit_lines(self.fits), *self.labs.lines()]) + "\n"
 
@@ -87,16 +94,27 @@ def findings(run: RunDirectory, trials: pd.DataFrame) -> list[Finding]:
     if not run.imported:
         return find(settled(trials))
     better = corrected(trials)
-    return [*find_import(trials, better), *find(better)]
+    return audit_page.kept(find_import(trials, better), find(better))
 
 
 def audit(run: RunDirectory, trials: pd.DataFrame) -> Audit:
     """Return the findings of a run with what they change, and the fits of the model."""
-    figures, files = (drawn_from(trials), files_by_trial(trials)) if run.imported else ({}, {})
     places = point_words(trials)
-    entries = tuple(_entry(finding, figures, files, places) for finding in findings(run, trials))
-    fits = fits_by_repetition(corrected(trials) if run.imported else trials)
-    return Audit(run.name, entries, tuple(fits), labs_compared(trials, places))
+    labs = labs_compared(trials, places)
+    found = findings(run, trials)
+    if not run.imported:
+        entries = tuple(_entry(finding, Changes(), {}, places) for finding in found)
+        return Audit(run.name, entries, tuple(fits_by_repetition(trials)), labs)
+    # matplotlib comes with it: a second that no run and no worker of one need wait for
+    from xdplab.thesis.effects import Album, by_rule
+
+    album, files = Album(trials), files_by_trial(trials)
+    changes = by_rule(album, found)
+    rank = {rule: at for at, rule in enumerate(audit_page.ordered(found, changes))}
+    found.sort(key=lambda finding: rank[finding.rule])
+    entries = tuple(_entry(f, album.changes(f.rule, trials_of(f)), files, places) for f in found)
+    summary = tuple(audit_page.first_page(found, changes, len(album.figures)))
+    return Audit(run.name, entries, tuple(fits_by_repetition(corrected(trials))), labs, summary)
 
 
 def how_found(rule: str) -> str:
@@ -108,18 +126,6 @@ def how_found(rule: str) -> str:
         {"no valid trial": "no valid trial", "fewer repetitions": "no valid trial"}.get(rule, "")
     )
     return " ".join((own.__doc__ or "").split()) if own else ""
-
-
-def drawn_from(trials: pd.DataFrame) -> dict[str, set[str]]:
-    """Return, by trial, the published figures that were drawn from it."""
-    # matplotlib comes with it: a second that no run and no worker of one need wait for
-    from xdplab.thesis.published import as_printed, printed_rows, published_figures
-
-    rows, found = printed_rows(trials), dict[str, set[str]]()
-    for spec in published_figures():
-        for trial in as_printed(rows, spec)["trial_id"].unique():
-            found.setdefault(str(trial), set()).add(spec.file)
-    return found
 
 
 def files_by_trial(trials: pd.DataFrame) -> dict[str, list[str]]:
@@ -140,20 +146,14 @@ def point_words(trials: pd.DataFrame) -> dict[str, str]:
     }
 
 
-def _entry(
-    finding: Finding, figures: dict[str, set[str]], files: dict[str, list[str]], places: dict[str, str]
-) -> Entry:
+def _entry(finding: Finding, changes: Changes, files: dict[str, list[str]], places: dict[str, str]) -> Entry:
     trials = [match["trial"] for name in finding.files if (match := _RAW.fullmatch(name))]
-    counts: dict[str, int] = {}
-    for trial in trials:
-        for figure in figures.get(trial, ()):
-            counts[figure] = counts.get(figure, 0) + 1
     own = [file for trial in trials for file in files.get(trial, ())] if files else list(finding.files)
     numbers = {name: float(value) for name, value in finding.evidence.items()}
     return Entry(
         finding.rule, finding.severity, finding.what, how_found(finding.rule), finding.points,
         tuple(places.get(point, point) for point in finding.points), tuple(own), numbers,
-        dict(sorted(counts.items())),
+        dict(sorted(changes.marks.items())), dict(sorted(changes.most.items())),
     )  # fmt: skip
 
 
@@ -183,24 +183,25 @@ def _or_none(value: float) -> float | None:
     return None if isnan(value) else value
 
 
-def _entry_lines(entry: Entry) -> list[str]:
-    lines = [f"- **{entry.rule}** ({entry.severity}): {entry.what}"]
-    lines += [f"  - found by: {entry.how}"] if entry.how else []
+def _entry_lines(entry: Entry, *, named: bool) -> list[str]:
+    """``named``: the entry before is of the same rule, which need not be explained again."""
+    lines = [] if named else [f"### {entry.rule} ({entry.severity})", ""]
+    lines += [f"found by: {entry.how}", ""] if entry.how and not named else []
+    lines += [f"- {entry.what}"]
     numbers = ", ".join(f"{name} = {value:.4g}" for name, value in entry.numbers.items())
     lines += [f"  - numbers: {numbers}"] if numbers else []
-    lines += (
-        [f"  - changes in {len(entry.changes)} published figures: {_some(_counted(entry.changes))}"]
-        if entry.changes
-        else []
-    )
+    lines += [f"  - changes in {_figures(entry)}"] if entry.changes else []
     lines += [f"  - points: {_some(entry.places)}"] if entry.places else []
     lines += [f"  - files: {_some(entry.files)}"] if entry.files else []
     return [*lines, ""]
 
 
-def _counted(changes: dict[str, int]) -> list[str]:
-    ordered = sorted(changes.items(), key=lambda item: -item[1])
-    return [f"{figure} ({count} trial{'s' if count > 1 else ''})" for figure, count in ordered]
+def _figures(entry: Entry) -> str:
+    ordered = sorted(entry.changes.items(), key=lambda item: -item[1])
+    marks = sum(entry.changes.values())
+    named = [f"{figure} ({count} by up to {entry.most[figure]:.2%} of the axis)" for figure, count in ordered]
+    one = "figure" if len(ordered) == 1 else "figures"
+    return f"{len(ordered)} published {one}, {marks} mark{'s' if marks > 1 else ''}: {_some(named)}"
 
 
 def _some(names: Sequence[str]) -> str:

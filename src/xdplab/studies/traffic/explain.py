@@ -17,6 +17,7 @@ from xdplab.run.rundir import RunDirectory
 from xdplab.thesis.published import RANKS, Spec, as_printed, figure_named, place_names, ranked
 from xdplab.thesis.source import Found, raw_logs
 from xdplab.thesis.views import VALUES, Source, corrected_rows, published_view, source_of
+from xdplab.thesis.words import shown_label
 
 Place = tuple[str, str, str]
 _FILES = {"throughput": "generator", "latency": "generator", "softirq": "sar"}
@@ -41,8 +42,12 @@ def explain(run: RunDirectory, trials: pd.DataFrame, figure: str, mark: str, dat
 
 def matches(place: Place, mark: str) -> bool:
     """True where each part of ``mark`` (up to three) equals its place's label, or a whole word of it."""
+    named = (place, tuple(shown_label(label, "en") for label in place))
+    return any(_matches(tuple(label.lower() for label in labels), mark) for labels in named)
+
+
+def _matches(labels: Place | tuple[str, ...], mark: str) -> bool:
     parts = [part.strip().lower() for part in re.split(r"[|/;,]", mark)]
-    labels = [label.lower() for label in place]
     if len(parts) > 3:
         return False
     if len(parts) < 3:
@@ -73,13 +78,41 @@ def _of_published(trials: pd.DataFrame, spec: Spec, mark: str, data: Sequence[Pa
         yield from _trial_lines(_at(printed, spec, place), spec, by_trial, data)
         rows = _at(better.assign(value=better["value"] / VALUES[spec.family][1]), spec, place)
         known = rows["value"].dropna()
-        yield f"  corrected: {f'{known.mean():g} from {len(known)} trials' if len(known) else 'no mark'}"
-        yield from (f"    {_said(row)}; {_logs(by_trial, str(row['trial_id']))}" for row in rows.to_dict("records"))
+        unit = UNITS.get(spec.family, "counts")
+        yield f"  corrected: {f'{known.mean():g} {unit}, mean of {len(known)} trials' if len(known) else 'no mark'}"
+        for row in rows.to_dict("records"):
+            trial = by_trial.loc[[str(row["trial_id"])]].iloc[0]
+            yield f"    {_said(row)}; {_logs(by_trial, str(row['trial_id']))}"
+            if not pd.isna(row["value"]):
+                yield f"      {_formula(row, trial, spec, source.clock)}"
 
 
 def _said(row: Mapping[Hashable, Any]) -> str:
     value = f"nothing: {row['why']}" if pd.isna(row["value"]) else f"{row['value']:g}"
     return f"{row['mode']}, repetition {row['repetition']:g}, {row['frame_bytes']:g} B: {value}"
+
+
+UNITS = {"throughput": "Gbit/s", "latency": "µs", "softirq": "%"}
+
+
+def _formula(row: Mapping[Hashable, Any], trial: pd.Series, spec: Spec, clock: float) -> str:
+    """Return how a trial's corrected value is made: counter, file and line, and the formula with its numbers."""
+    if spec.family == "throughput":
+        by_tg = trial["forwarded_source"] == "tg"
+        counter = "the generator's count of received frames" if by_tg else "the frames the DUT's interface sent"
+        where = f"{trial['generator_file']}:{trial['generator_line']}" if by_tg else str(trial["sar_file"])
+        ratio = f" / {clock:.6f} (its clock over the DUT's)" if by_tg and clock != 1 else ""
+        rate, seconds = float(trial["forwarded_pps"]), float(trial["forwarded_window_s"])
+        return (
+            f"{counter}, {where}: {rate:.1f} frames a second over {seconds:.1f} s{ratio} × {row['frame_bytes']:g} B "
+            f"× 8 / 10⁹ = {row['value']:g} Gbit/s"
+        )
+    if spec.family == "latency":
+        left_open = trial["latency_open_ns"]
+        error = "" if pd.isna(left_open) else f" ± {float(left_open) / 1e3:.3g} µs left open by the digits"
+        where = f"{trial['generator_file']}:{trial['generator_line']}"
+        return f"{trial['latency_how']}, rows up to {where}: {row['value']:g} µs{error}"
+    return f"mean of sar's samples within the traffic, {trial['sar_file']}: {row['value']:g} %"
 
 
 def _values(source: Source, spec: Spec) -> Iterator[tuple[str, str, str, float]]:

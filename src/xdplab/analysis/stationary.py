@@ -1,0 +1,50 @@
+"""Did a rate stay the same while it was measured? One rule for a trial's intervals, whoever counted them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+STEP_SHARE = 0.10  # of the rate of the whole: a step that matters
+LEAST_SHARE = 0.15  # of the intervals on either side: a shorter stretch is a hiccup, not another rate
+LEAST_INTERVALS = 3
+SPREADS = 4.0  # the step in standard deviations of the intervals around their own side's mean
+
+
+@dataclass(frozen=True)
+class Step:
+    """A change of rate: ``before`` and ``after`` it, in the unit given; ``place`` is the first interval behind it."""
+
+    place: int
+    before: float
+    after: float
+
+    @property
+    def share(self) -> float:
+        """The change as a share of the rate before it."""
+        return self.after / self.before - 1 if self.before else float("inf")
+
+
+def step_in(rates: ArrayLike) -> Step | None:
+    """Return the step that parts ``rates`` (one an interval of equal length) best, or None where they are stationary.
+
+    The place is that of least squares; the step counts where it is more than STEP_SHARE of the mean and SPREADS
+    standard deviations within the two sides. NaN are left out.
+    """
+    known = np.flatnonzero(~np.isnan(np.asarray(rates, dtype=float)))
+    values = np.asarray(rates, dtype=float)[known]
+    n, least = len(values), max(LEAST_INTERVALS, int(np.ceil(LEAST_SHARE * len(values))))
+    if n < 2 * least or values.mean() <= 0:
+        return None
+    sizes = np.arange(1, n)
+    sums = np.cumsum(values)[:-1]
+    before, after = sums / sizes, (values.sum() - sums) / (n - sizes)
+    gain = sizes * (n - sizes) / n * (before - after) ** 2
+    cut = least + int(np.argmax(gain[least - 1 : n - least]))
+    low, high = float(before[cut - 1]), float(after[cut - 1])
+    spread = float(np.sqrt(((values - np.where(np.arange(n) < cut, low, high)) ** 2).sum() / (n - 2)))
+    if abs(high - low) <= STEP_SHARE * values.mean() or abs(high - low) <= SPREADS * spread:
+        return None
+    return Step(int(known[cut]), low, high)

@@ -1,0 +1,403 @@
+"""What the regenerated thesis says is so: means undone, clocks, intervals, nulls, and what a finding changes."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from tests.thesis.made_logs import generator, names, rate_pps, sar, write
+from tests.thesis.test_published import DATA, needs_data
+
+from xdplab.analysis.intervals import interval_on
+from xdplab.analysis.stationary import step_in
+from xdplab.run.metrics import frame
+from xdplab.run.rundir import RunDirectory
+from xdplab.studies.traffic import audits
+from xdplab.studies.traffic.explain import explain
+from xdplab.thesis.columns import TRIAL_COLUMNS
+from xdplab.thesis.generator_log import parse_generator_log
+from xdplab.thesis.imported import import_thesis, imported_trials
+from xdplab.thesis.latency import Latency, latency, two_levels
+from xdplab.thesis.logs import read_thesis
+from xdplab.thesis.printed import page_of, printed_sheet
+from xdplab.thesis.programs import count
+from xdplab.thesis.published import figure_named, published_figures
+from xdplab.thesis.rules import clock_ratio, corrected, judged_import
+from xdplab.thesis.views import corrected_view, pools_sizes, published_view, source_of
+
+
+def judged(folder: Path, files: dict[str, str]) -> pd.DataFrame:
+    return judged_import(frame(read_thesis([write(folder, files)], "0a0b", processes=1).rows, TRIAL_COLUMNS))
+
+
+# --- latency ---
+
+
+def log_of(rate: float, latency_s: float, foreign: dict[int, float], decimals: int = 2) -> Latency:
+    """Return the latency of a log: ``foreign`` is second → seconds that frames of others add to the sum."""
+    lines = generator(rate, latency_s=latency_s, decimals=decimals).split("\n")
+    for at, line in enumerate(lines[1:], 1):
+        words = line.split(", ")
+        if len(words) > 9 and int(words[-2]) == 2:
+            second, packets = float(words[0]), int(words[4])
+            added = sum(seconds for begin, seconds in foreign.items() if second >= begin)
+            words[7] = f"{latency_s + added / packets:17.{decimals}f}"
+            lines[at] = ", ".join(words)
+    return latency(parse_generator_log("\n".join(lines).encode()).runs[-1])
+
+
+@pytest.mark.parametrize("added_s", [35_000.0, -3.5e9, 0.0])
+def test_frames_of_others_in_the_first_second_do_not_stay_in_the_mean(added_s: float) -> None:
+    found = log_of(19_000, 0.12, {1: added_s})
+    assert found.mean_ns is not None
+    assert found.open_ns is not None
+    assert abs(found.mean_ns - 0.12e9) <= found.open_ns + 1
+    assert found.open_ns <= 0.05 * found.mean_ns
+
+
+def test_a_frame_of_others_in_mid_run_is_left_out_with_the_rows_behind_or_before_it() -> None:
+    found = log_of(19_000, 0.12, {1: -3e9, 20: 8e5})
+    assert found.mean_ns == pytest.approx(0.12e9, rel=0.05)
+    assert re.search(r"over 40 of 59 rows", found.how)
+
+
+def test_what_the_digits_leave_open_is_no_latency() -> None:
+    found = log_of(1_000_000, 0.004, {})
+    assert (found.mean_ns, found.open_ns) == (None, None)
+    assert "too few digits" in found.how
+
+
+def test_two_levels_are_said_and_one_wide_level_is_not() -> None:
+    rng = np.random.default_rng(1)
+    two = np.concatenate([rng.normal(0.8, 0.01, 30), rng.normal(1.4, 0.02, 27)])
+    assert two_levels(rng.permutation(two)) == (pytest.approx(0.8, rel=0.01), pytest.approx(1.4, rel=0.01))
+    assert two_levels(rng.normal(1.0, 0.2, 57)) is None
+    assert two_levels(rng.uniform(0.5, 1.5, 57)) is None
+
+
+# --- rates ---
+
+
+def test_a_count_of_nothing_that_is_not_believed_is_no_rate_of_0(tmp_path: Path) -> None:
+    files = {}
+    for repetition, rate in ((1, 0.0), (2, rate_pps(800))):
+        files[names(f"resultados{repetition}", "xdpdrv", 1, 800, 64)["generator"]] = generator(rate)
+    place = names("resultados1", "xdpdrv", 1, 100, 64)
+    files |= {place["generator"]: generator(0.0, tx_pps=0.0), place["sar"]: sar(0.0, 0.0, {})}
+    trials = judged(tmp_path, files)
+    silent = trials[trials["verdict"].eq("invalid")]
+    assert len(silent) == 2
+    assert silent["forwarded_pps"].isna().all()
+    assert silent["forwarded_l2_bps"].isna().all()
+    assert silent["null_reasons"].str.contains("forwarded_pps").all()
+
+
+def test_a_rate_is_of_the_whole_run_and_its_step_is_said(tmp_path: Path) -> None:
+    """sar ends 20 s before the run: a rate that changes after it is not seen by both hosts."""
+    lines = generator(1e5).split("\n")
+    for at, line in enumerate(lines):
+        words = line.split(", ")
+        if words[-2:-1] and words[-2].strip() == "2":
+            second = float(words[0])
+            words[4] = f"{round(1e5 * second + 1e5 * max(0.0, second - 45.5)):12d}"
+            lines[at] = ", ".join(words)
+    place = names("resultados3", "xdpdrv", 1, 3200, 64)
+    files = {place["generator"]: "\n".join(lines), place["sar"]: sar(1e5, 1e5, {0: 100.0})}
+    row = judged(tmp_path, files).iloc[0]
+    assert row["forwarded_pps"] == pytest.approx((1e5 * 58.5 + 1e5 * 14) / 58.5, rel=0.02)
+    assert row["tg_count_pps"] == pytest.approx(1e5, rel=0.01)
+    assert row["rate_step_share"] == pytest.approx(1.0, rel=0.05)
+    assert row["rate_step_s"] == pytest.approx(45.5, abs=1.5)
+
+
+def test_a_rate_with_noise_or_a_hiccup_is_stationary() -> None:
+    rng = np.random.default_rng(2)
+    steady = rng.normal(100, 3, 57)
+    assert step_in(steady) is None
+    assert step_in(np.where(np.arange(57) == 30, 20, steady)) is None
+    assert step_in(np.linspace(90, 110, 57)) is None
+    found = step_in(np.where(np.arange(57) < 20, steady, 0.8 * steady))
+    assert found is not None
+    assert found.place == 20
+    assert found.share == pytest.approx(-0.2, abs=0.02)
+
+
+def test_the_generators_seconds_become_the_duts(tmp_path: Path) -> None:
+    files = {}
+    for accesses in (0, 100, 200, 400, 800, 1600):
+        for size in (64, 128):
+            place, rate = names("resultados3", "xdpdrv", 1, accesses, size), rate_pps(accesses)
+            files |= {place["generator"]: generator(rate * 1.002), place["sar"]: sar(rate, rate, {0: 100.0})}
+    trials = judged(tmp_path, files)
+    assert clock_ratio(trials)[0] == pytest.approx(1.002, abs=2e-4)
+    better = corrected(trials).set_index(["accesses", "frame_bytes"])["forwarded_pps"]
+    assert better[1600, 64] == pytest.approx(rate_pps(1600), rel=5e-4)
+
+
+# --- intervals ---
+
+
+@pytest.mark.parametrize(
+    ("scale", "values"), [("log", [1.0, 9.0]), ("logit", [0.02, 0.3]), ("logit", [0.999, 0.9]), ("log", [2.0, 2.0])]
+)
+def test_an_interval_stays_where_its_quantity_lives(scale: str, values: list[float]) -> None:
+    found = interval_on(scale, values)  # type: ignore[arg-type]
+    assert 0 < found.low <= found.mean <= found.high
+    assert scale == "log" or found.high < 1
+
+
+def test_a_narrow_interval_is_the_same_on_every_scale() -> None:
+    values = [0.500, 0.501, 0.499, 0.5005]
+    linear, *others = (interval_on(scale, values) for scale in ("linear", "log", "logit"))  # type: ignore[arg-type]
+    for other in others:
+        assert (other.low, other.high) == (pytest.approx(linear.low, rel=1e-4), pytest.approx(linear.high, rel=1e-4))
+
+
+# --- the published data ---
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
+    return import_thesis([DATA], tmp_path_factory.mktemp("published")).run
+
+
+@pytest.fixture(scope="module")
+def trials(run: RunDirectory) -> pd.DataFrame:
+    return imported_trials(run)
+
+
+@pytest.fixture(scope="module")
+def audit(run: RunDirectory, trials: pd.DataFrame) -> audits.Audit:
+    return audits.audit(run, trials)
+
+
+FAMILY = {spec.file: spec.family for spec in published_figures()}
+
+
+@needs_data
+def test_a_finding_changes_the_figures_that_draw_it_and_no_other(audit: audits.Audit) -> None:
+    changed: dict[str, set[str]] = {}
+    for entry in audit.entries:
+        changed.setdefault(entry.rule, set()).update(entry.changes)
+        assert set(entry.changes) == set(entry.most)
+        assert all(entry.most[file] > 1e-4 or entry.changes[file] for file in entry.changes)
+    perf = changed["perf of the wrong target"]
+    assert len(perf) == 33
+    assert {FAMILY[file] for file in perf} == {"instructions", "branches", "l1_loads", "l1_load_misses"}
+    assert {FAMILY[file] for file in changed["negative latency"]} == {"latency"}
+    assert {FAMILY[file] for file in changed["clocks"]} == {"throughput"}
+    assert {FAMILY[file] for file in changed["last sample for a run"]} == {"softirq"}
+    assert not changed["other program"]
+
+
+@needs_data
+def test_the_first_page_has_ten_lines_and_nothing_is_said_twice(audit: audits.Audit) -> None:
+    table = [line for line in audit.summary if line.startswith("| ")][2:]
+    assert 5 < len(table) <= 10
+    said = [(entry.rule, entry.what) for entry in audit.entries]
+    assert len(said) == len(set(said))
+    page = audit.to_markdown().split("## Findings")[0]
+    assert len(page) < 4000
+
+
+@needs_data
+def test_no_rate_exceeds_the_link_once_the_clock_is_corrected(trials: pd.DataFrame) -> None:
+    better = corrected(trials)
+    rows = better[better["verdict"].eq("valid") & better["forwarded_pps"].notna()]
+    share = rows["forwarded_pps"] * (rows["frame_bytes"] + 20) * 8 / 10e9
+    assert (share <= 1.0005).all()
+
+
+@needs_data
+def test_no_latency_is_taken_as_printed_and_xdp_fills_its_ring(trials: pd.DataFrame) -> None:
+    known = trials[trials["latency_mean_ns"].notna()]
+    assert known["latency_how"].str.startswith("running mean undone").all()
+    few = known[known["latency_decimals"].eq(2) & known["mode"].ne("af_xdp") & known["accesses"].ge(6400)]
+    flight = few["latency_mean_ns"] * 1e-9 * few["forwarded_pps"] / few["dut_cpus"]
+    assert len(few) > 15
+    assert flight.astype(float).between(0.95 * 4096, 1.06 * 4096).all()
+    saved = trials["published_latency_s"].lt(0) & trials["latency_mean_ns"].notna() & trials["latency_decimals"].eq(2)
+    assert saved.sum() > 40
+
+
+@needs_data
+def test_intervals_of_corrected_figures_stay_in_range(trials: pd.DataFrame) -> None:
+    source = source_of(trials)
+    for spec in published_figures():
+        if spec.family not in ("latency", "softirq") or spec.mode:
+            continue
+        marks = corrected_view(source, spec).marks
+        known = marks[marks["low"].notna()]
+        assert (known["low"] >= 0).all(), spec.file
+        if spec.family == "latency":
+            assert (known["low"] > 0).all(), spec.file
+        shares = known[known["hue"] != "user"]
+        assert spec.family == "latency" or (shares["high"] <= 100).all(), spec.file
+
+
+@needs_data
+def test_the_latency_axis_promises_no_full_ring_and_the_caption_counts(trials: pd.DataFrame) -> None:
+    look = corrected_view(source_of(trials), figure_named("23")).look
+    assert "full" not in look.y_label
+    assert re.search(r"In \d+ trials the latency is the fill of a ring .* in \d+ it is not", " ".join(look.caption))
+
+
+@needs_data
+def test_the_socket_ring_of_af_xdp_is_what_fits_where_the_accesses_make_the_time(audit: audits.Audit) -> None:
+    (ring,) = [e for e in audit.entries if e.rule == "ring-bound latency" and e.what.startswith("af_xdp")]
+    assert ring.numbers["entries"] == 2048
+    assert ring.numbers["frames_median"] == pytest.approx(2330, rel=0.05)
+
+
+@needs_data
+def test_af_xdp_is_two_cores_and_a_plateau_of_the_link_is_the_links(audit: audits.Audit, trials: pd.DataFrame) -> None:
+    said = [entry.what for entry in audit.entries if entry.rule == "plateau"]
+    assert said
+    assert not any("something other" in what for what in said), [w for w in said if "something other" in w]
+    assert any("the softirq core" in what for what in said)
+    waiting = trials[trials["dut_stage"].notna()]
+    assert set(waiting["mode"]) == {"af_xdp"}
+    assert waiting["accesses"].max() < 800
+
+
+@needs_data
+def test_the_c_files_beside_the_logs_are_compiled_and_counted(audit: audits.Audit, trials: pd.DataFrame) -> None:
+    rules = {entry.rule: entry for entry in audit.entries}
+    assert "N+1 lookups" in rules["accesses not as labelled"].what
+    said = " ".join(e.what for e in audit.entries if e.rule == "other program, by its source")
+    assert "empty loop" in said
+    assert "N more stores of the source MAC address" in said
+    assert trials.loc[trials["mode"].eq("af_xdp"), ["workload", "op", "map_type"]].isna().all().all()
+    assert trials.loc[trials["mode"].ne("af_xdp"), "workload"].eq("lookup").all()
+
+
+def test_an_old_program_is_executed_and_its_lookups_are_counted() -> None:
+    text = """
+#include <linux/bpf.h>
+#include <bpf/bpf_helpers.h>
+struct bpf_map_def SEC("maps") table = {
+  .type = BPF_MAP_TYPE_PERCPU_ARRAY, .key_size = 4, .value_size = 4, .max_entries = 8,
+};
+SEC("some_section") int program(struct xdp_md *ctx)
+{
+  int key = ctx->rx_queue_index;
+  for (int i = 0; i < 7; i++) bpf_map_lookup_elem(&table, &key);
+  return XDP_TX;
+}
+"""
+    counts = count(text)
+    assert (counts.lookups, counts.value_accesses, counts.frame_stores) == (7, 0, 0)
+
+
+def test_an_applications_own_function_is_executed_and_its_stores_are_counted() -> None:
+    text = """
+static bool process_packet(struct xsk_socket_info *xsk, uint64_t addr, uint32_t len)
+{
+  uint8_t *packet = xsk_umem__get_data(xsk->umem->buffer, addr);
+  for (int i = 0; i < 5; i++) packet[20] = i;
+  return len > 0;
+}
+int main(void) { return 0; }
+"""
+    counts = count(text)
+    assert (counts.lookups, counts.frame_loads, counts.frame_stores, counts.repeated_stores) == (None, 0, 5, 4)
+
+
+# --- the printed figures ---
+
+
+@needs_data
+def test_panels_stand_where_they_were_printed() -> None:
+    boxes = pd.read_csv(DATA / "figures-dev-geometry.csv", comment="#")
+    for file, rows in boxes.groupby("file"):
+        page = page_of(figure_named(str(file)))
+        assert (page.width, page.height) == (rows["page_width_pt"].iloc[0], rows["page_height_pt"].iloc[0])
+        for row in rows.itertuples():
+            assert page.box(int(str(row.panel))) == pytest.approx((row.x0, row.y0, row.x1, row.y1), abs=0.5)
+
+
+@needs_data
+def test_a_sheet_has_its_panels_in_these_boxes_whatever_is_noted_below(trials: pd.DataFrame) -> None:
+    spec = figure_named("22")
+    view = published_view(source_of(trials), spec)
+    sheet, page = printed_sheet(view, spec, view.look.caption), page_of(spec)
+    height = sheet.get_figheight() * 72
+    assert height > page.height
+    for at, ax in enumerate(sheet.axes):
+        box = ax.get_position()
+        found = (box.x0 * page.width, height * (1 - box.y1), box.x1 * page.width, height * (1 - box.y0))
+        assert found == pytest.approx(page.box(at), abs=0.1)
+
+
+@needs_data
+def test_pooled_bars_have_the_bootstrap_interval_that_was_printed_and_others_none(trials: pd.DataFrame) -> None:
+    source = source_of(trials)
+    pooled = [spec for spec in published_figures() if pools_sizes(spec)]
+    assert len(pooled) == 14
+    view = published_view(source, pooled[0])
+    known = view.marks[view.marks["low"].notna()]
+    assert len(known) > 20
+    assert (known["low"] <= known["value"] + 1e-9).all()
+    assert (known["value"] <= known["high"] + 1e-9).all()
+    assert published_view(source, pooled[0]).marks.equals(view.marks)
+    assert "2022" in " ".join(view.look.caption)
+    assert published_view(source, figure_named("25")).marks["low"].isna().all()
+
+
+ENGLISH = re.compile(r"\b(the|of|no|with|too|few|was|not|frames?|printed|by|mean|counts?)\b")
+
+
+@needs_data
+def test_portuguese_figures_are_in_portuguese_and_the_printed_unit_is_kept(trials: pd.DataFrame) -> None:
+    source = source_of(trials)
+    for spec in published_figures()[::4]:
+        for view in (published_view(source, spec, "pt"), corrected_view(source, spec, "pt")):
+            words = " ".join((view.look.x_label, view.look.y_label, *view.look.caption))
+            assert not ENGLISH.search(words.replace("`sleep 5`", "")), (spec.file, words)
+    latency = published_view(source, figure_named("23"), "pt").look
+    assert latency.y_label == "Latência (nanosegundos)"
+    assert "segundos" in " ".join(latency.caption)
+    assert "Taxa de transferência" in published_view(source, figure_named("19"), "pt").look.y_label
+
+
+# --- odd files, and the way from a mark to its numbers ---
+
+
+def test_a_fifo_a_folder_with_a_logs_name_and_crlf_stop_no_import(tmp_path: Path) -> None:
+    place = names("resultados3", "xdpdrv", 1, 800, 64)
+    rate = rate_pps(800)
+    unix = {place["generator"]: generator(rate), place["sar"]: sar(rate, rate, {0: 100.0})}
+    folder = write(tmp_path, {name: text.replace("\n", "\r\n") for name, text in unix.items()})
+    fifo = names("resultados3", "xdpdrv", 1, 100, 64)["generator"]
+    (folder / "experimentos" / fifo).parent.mkdir(parents=True)
+    os.mkfifo(folder / "experimentos" / fifo)
+    (folder / "experimentos" / names("resultados3", "xdpdrv", 1, 200, 64)["generator"]).mkdir(parents=True)
+    found = read_thesis([folder], "0a0b", processes=1)
+    said = sorted(problem.text for problem in found.problems if "for_0_a_800" not in problem.file)
+    assert said == ["a folder with the name of a log", "neither a file nor a folder"]
+    (row,) = found.rows
+    assert row["forwarded_pps"] == pytest.approx(rate, rel=1e-3)
+    assert row["dut_count_pps"] == pytest.approx(rate, rel=1e-3)
+
+
+def test_a_corrected_mark_is_explained_by_its_formula_and_in_english(tmp_path: Path) -> None:
+    place, rate = names("resultados3", "xdpdrv", 1, 800, 64), rate_pps(800)
+    folder = write(tmp_path / "clone", {place["generator"]: generator(rate), place["sar"]: sar(rate, rate, {0: 100.0})})
+    run = import_thesis([folder], tmp_path / "results", processes=1).run
+    judged_trials = imported_trials(run)
+    printed, english = (explain(run, judged_trials, "19", f"XDP {mode}|1|800") for mode in ("Native", "native"))
+    assert printed == english
+    (formula,) = [line for line in english if "× 8 / 10⁹" in line]
+    assert f"{place['generator']}:119" in formula
+    numbers = re.search(r": ([\d.]+) frames a second .* × (\d+) B .* = ([\d.]+) Gbit/s", formula)
+    assert numbers is not None
+    assert float(numbers[1]) * int(numbers[2]) * 8 / 1e9 == pytest.approx(float(numbers[3]), rel=1e-4)
+
+
+def test_the_perf_figures_of_the_text_are_found_by_their_numbers() -> None:
+    families = [figure_named(str(number)).family for number in range(28, 34)]
+    assert families == ["instructions", "instructions", "branches", "branches", "l1_loads", "l1_load_misses"]
