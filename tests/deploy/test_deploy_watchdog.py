@@ -15,6 +15,7 @@ from veth_pair import VethLab
 from xdplab.deploy.device import remember, restore_remembered, snapshot
 from xdplab.deploy.settings import Command
 from xdplab.deploy.watchdog import Watchdog, restore_script, script_path
+from xdplab.errors import HostError
 
 pytestmark = pytest.mark.root
 
@@ -66,7 +67,7 @@ def test_a_session_that_ends_well_has_no_deed_of_its_watchdog(lab: VethLab, tmp_
     host, state = lab.dut.host, str(tmp_path)
     remember(host, "vd0", state)
     with Watchdog(host, "vd0", state) as dog:
-        dog.beat()
+        dog.require()
         host.run(["ip", "link", "set", "vd0", "mtu", "2000"])
     time.sleep(1.5)
     assert snapshot(host, "vd0").values["link.mtu"] == 2000
@@ -76,9 +77,22 @@ def test_silence_counts_as_gone(lab: VethLab, tmp_path: Path) -> None:
     host, state = lab.dut.host, str(tmp_path)
     before = remember(host, "vd0", state)
     dog = Watchdog(host, "vd0", state, patience_s=1)
+    dog._closing.set()  # no more beats, as from a controller that hangs
     host.run(["ip", "link", "set", "vd0", "mtu", "2000"])
     assert until(lambda: snapshot(host, "vd0").values == before.values)
+    with pytest.raises(HostError, match="the watchdog over vd0 is gone, and has put the device back"):
+        dog.require()
     dog.dismiss()
+
+
+def test_a_controller_that_lives_is_never_silent_however_long_a_search_takes(lab: VethLab, tmp_path: Path) -> None:
+    host, state = lab.dut.host, str(tmp_path)
+    remember(host, "vd0", state)
+    with Watchdog(host, "vd0", state, patience_s=2) as dog:
+        host.run(["ip", "link", "set", "vd0", "mtu", "2000"])
+        time.sleep(6)
+        dog.require()
+        assert snapshot(host, "vd0").values["link.mtu"] == 2000
 
 
 def test_a_later_session_is_left_alone_by_the_watchdog_of_the_dead_one(lab: VethLab, tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import time
 from pathlib import Path
 
 import pytest
@@ -143,3 +144,14 @@ def test_stacks_of_the_kernel():
     assert parse_kernel_stacks(STACKS) == (("bpf_int_jit_compile", "bpf_check", "bpf_prog_load"), ("do_mmap",))
     with pytest.raises(FormatError):
         parse_kernel_stacks("no frame\n")
+
+
+@pytest.mark.parametrize(
+    "line", [" 0)" + " " * 60_000 + "x\n", " " * 60_000 + "0) x\n", " 0) $" + " " * 60_000 + "1 us\n"]
+)
+def test_a_line_of_spaces_is_refused_at_once(line):
+    """Each split of the spaces was tried: 4 kB took 43 s, and this would take days."""
+    began = time.monotonic()
+    with pytest.raises(FormatError, match="no line of a trace"):
+        parse_function_graph(line)
+    assert time.monotonic() - began < 30

@@ -277,3 +277,9 @@ def test_each_distributions_tools_tell_the_same(folder: Path) -> None:
     assert {"rx_queue_0_xdp_packets", "rx_queue_1_xdp_packets"} <= statistics.keys()
     assert ethtool.parse_channels(told("ethtool_l.txt")).current.rx == 2
     assert "generic-receive-offload" in ethtool.parse_features(told("ethtool_k.txt"))
+
+
+def test_a_link_of_which_a_value_is_missing_has_none() -> None:
+    """`Speed: ` at the end of a line, as a cut answer has it, was a ValueError."""
+    found = ethtool.parse_link("Settings for eth0:\n\tSpeed: \n\tDuplex:\n\tLink detected: yes\n")
+    assert (found.speed_bps, found.detected) == (None, True)

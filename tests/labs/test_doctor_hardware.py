@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -132,7 +133,33 @@ def files(tmp_path: Path) -> dict[str, Path]:
     return found
 
 
-def test_what_is_tuned_comes_back_as_it_was_first(files: dict[str, Path], tmp_path: Path) -> None:
+@pytest.fixture
+def systemctl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A systemctl whose word is its exit code: the way back is a script of plain commands."""
+    tool = tmp_path / "bin" / "systemctl"
+    tool.parent.mkdir()
+    tool.write_text("#!/bin/sh\nexit 0\n")
+    tool.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tool.parent}:{os.environ['PATH']}")
+    return tool
+
+
+def test_what_does_not_come_back_is_said_and_can_be_tried_again(
+    files: dict[str, Path], tmp_path: Path, systemctl: Path
+) -> None:
+    host, state = Machine(), str(tmp_path / "state")
+    tune(host, state, root=str(tmp_path / "root"))
+    systemctl.write_text("#!/bin/sh\necho no irqbalance here >&2\nexit 5\n")
+    for _ in range(2):
+        with pytest.raises(HostError, match="not all that --tune changed is back: no irqbalance here"):
+            undo(host, state)
+    systemctl.write_text("#!/bin/sh\nexit 0\n")
+    assert undo(host, state)
+    assert files["cpu0"].read_text() == "powersave"
+    assert not undo(host, state)
+
+
+def test_what_is_tuned_comes_back_as_it_was_first(files: dict[str, Path], tmp_path: Path, systemctl: Path) -> None:
     host, state = Machine(), str(tmp_path / "state")
     changes = tune(host, state, root=str(tmp_path / "root"))
     assert [(c.before, c.now, c.refused) for c in changes] == [

@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import http.client
+import io
+import os
+import subprocess
+import sys
+import tarfile
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -10,7 +15,7 @@ import psutil
 import pytest
 from rich.console import Console
 
-from xdplab.errors import HostLostError, LabError
+from xdplab.errors import HostLostError, LabError, ResultsError
 from xdplab.plan import Trial, parse_plan, points_of, schedule
 from xdplab.run.fleet import NOTHING, Part, pack, run_on_fleet, unpack
 from xdplab.run.fleet_dask import connected
@@ -120,7 +125,7 @@ def test_a_tar_that_leads_out_of_its_folder_is_refused(tmp_path: Path) -> None:
     with tarfile.open(path, "w:gz") as archive:
         info = tarfile.TarInfo("../outside")
         archive.addfile(info)
-    with pytest.raises(tarfile.OutsideDestinationError):
+    with pytest.raises(ResultsError, match="which is no file of an attempt"):
         unpack(path.read_bytes(), tmp_path / "inside")
 
 
@@ -171,3 +176,39 @@ def test_a_scheduler_is_spoken_to_by_tls_only(address: str) -> None:
 def test_without_keys_no_scheduler_is_spoken_to() -> None:
     with pytest.raises(LabError, match="this user has no TLS keys for Dask"), connected(["a"], "tls://127.0.0.1:1"):
         pass
+
+
+UNPACK = """
+import sys
+from pathlib import Path
+from xdplab.run.fleet import pack, unpack
+unpack(pack(Path(sys.argv[1])), Path(sys.argv[2]))
+"""
+
+
+@pytest.mark.skipif(not Path("/usr/bin/python3").exists(), reason="needs the distribution's own Python")
+def test_the_distributions_python_unpacks_what_a_worker_hands_back(tmp_path: Path) -> None:
+    """Debian 12 has 3.11.2, whose tarfile knows no filter."""
+    (tmp_path / "from" / "1" / "deep").mkdir(parents=True)
+    (tmp_path / "from" / "1" / "deep" / "file").write_bytes(b"content")
+    paths = os.pathsep.join(path for path in sys.path if path)
+    argv = ["/usr/bin/python3", "-c", UNPACK, str(tmp_path / "from"), str(tmp_path / "to")]
+    environment = {**os.environ, "PYTHONPATH": paths}
+    done = subprocess.run(argv, env=environment, capture_output=True, text=True, check=False)
+    if "No module named" in done.stderr or "cannot import name" in done.stderr:
+        pytest.skip(f"/usr/bin/python3 cannot import these packages: {done.stderr.strip().splitlines()[-1]}")
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "to" / "1" / "deep" / "file").read_bytes() == b"content"
+
+
+@pytest.mark.parametrize("kind", ["above", "absolute", "link", "device"])
+def test_what_a_worker_hands_back_stays_below(tmp_path: Path, kind: str) -> None:
+    member = tarfile.TarInfo({"above": "../out", "absolute": str(tmp_path / "out")}.get(kind, "in"))
+    member.type = {"link": tarfile.SYMTYPE, "device": tarfile.CHRTYPE}.get(kind, tarfile.REGTYPE)
+    member.linkname = "/etc/passwd" if kind == "link" else ""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w:gz") as archive:
+        archive.addfile(member, io.BytesIO())
+    with pytest.raises(ResultsError, match="which is no file of an attempt"):
+        unpack(buffer.getvalue(), tmp_path / "run")
+    assert not (tmp_path / "out").exists()

@@ -245,3 +245,12 @@ def test_a_run_with_links_is_not_written(tmp_path: Path) -> None:
         with pytest.raises(ResultsError, match="leads out of the run"), run.attempt(trial, 1):
             pass
     assert (victim / "precious").read_text() == "x"
+
+
+@pytest.mark.parametrize("line", ["[]", "null", "1", "{}", '{"kind": "x"}', "[" * 5000])
+def test_a_line_of_a_journal_that_is_no_event_is_said(tmp_path: Path, line: str) -> None:
+    run = RunDirectory.create(tmp_path, "edited", run_id="r", plan_yaml="")
+    with run.journal.path.open("a") as file:
+        file.write(line + "\n")
+    with pytest.raises(ResultsError, match="line 2 is no event: the journal was edited or damaged"):
+        list(run.journal.events())

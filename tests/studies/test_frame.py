@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
+import time
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -143,6 +148,34 @@ def test_this_machine_as_a_place_interprets_only_where_its_kernel_can() -> None:
         with can, place.jit(False):
             assert _setting() in (None, "0")
         assert _setting() == before
+
+
+KILLED = """
+import os, signal
+from xdplab.studies.places import HOST, place_of
+with place_of(HOST) as place, place.jit(False):
+    print(open(os.environ["SETTING"]).read().strip(), flush=True)
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+SYSCTL = """#!/bin/sh
+case "$1" in -n) cat "$SETTING" ;; -q) echo "${3#*=}" >"$SETTING" ;; esac
+"""
+
+
+def test_the_jit_is_back_after_a_study_was_killed(tmp_path: Path) -> None:
+    """It is a switch of the whole machine: the next study would take what was left for the original."""
+    tool, setting = tmp_path / "bin" / "sysctl", tmp_path / "setting"
+    tool.parent.mkdir()
+    tool.write_text(SYSCTL)
+    tool.chmod(0o755)
+    setting.write_text("1\n")
+    environment = {**os.environ, "PATH": f"{tool.parent}:{os.environ['PATH']}", "SETTING": str(setting)}
+    done = subprocess.run([sys.executable, "-c", KILLED], env=environment, capture_output=True, text=True, check=False)
+    assert (done.stdout, done.returncode) == ("0\n", -signal.SIGKILL), done.stderr
+    until = time.monotonic() + 10
+    while setting.read_text() != "1\n" and time.monotonic() < until:
+        time.sleep(0.05)
+    assert setting.read_text() == "1\n"
 
 
 def _setting() -> str | None:

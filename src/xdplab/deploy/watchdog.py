@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import secrets
 import shlex
+import threading
 from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
 from types import TracebackType
@@ -21,6 +22,8 @@ from xdplab.hosts.base import Host, Process
 PATIENCE_S = 1800
 """Seconds without a word from the controller after which it counts as gone; a closed connection counts at once."""
 
+BEATS = 6
+"""How often it hears of us within its patience."""
 LIFE_S = 14 * 86400.0
 ANSWER_S = 30.0  # a guest under emulation, on a busy machine
 
@@ -44,10 +47,10 @@ sleep 0.2
 backward
 """
 
-# Ends quietly when told; otherwise acts, unless a later session has taken over.
+# Ends quietly when told; otherwise acts, unless a later session has taken over. It says that it lives when asked.
 _WATCHDOG = """
 echo "$1" >"$3" && echo watching
-while read -r -t "$4" word; do [ "$word" = done ] && exit 0; done
+while read -r -t "$4" word; do [ "$word" = done ] && exit 0; echo watching; done
 sleep "$5"
 [ "$(cat "$3")" = "$1" ] && exec sh "$2"
 """
@@ -84,7 +87,8 @@ def script_path(interface: str, state_dir: str) -> str:
 class Watchdog:
     """Watches over one device that `remember` has remembered, as a process on its host.
 
-    ``beat`` says that we live; ``dismiss`` ends it without a deed, once the device is as it was.
+    A thread tells it that we live, however long one trial or one search takes. ``require`` asks whether it does, too:
+    one that has acted has changed the device. ``dismiss`` ends it without a deed, once the device is as it was.
     """
 
     def __init__(self, host: Host, interface: str, state_dir: str, *, patience_s: int = PATIENCE_S) -> None:
@@ -94,13 +98,33 @@ class Watchdog:
         self._process: Process = host.start(["bash", "-c", _WATCHDOG, "bash", *words], deadline_s=LIFE_S)
         if self._process.read_line(ANSWER_S) != "watching":
             raise HostError(f"{host.name}: no watchdog over {interface}: {self._process.wait(1).error_text}")
+        self._asking, self._closing = threading.Lock(), threading.Event()
+        threading.Thread(target=self._beat, args=(patience_s / BEATS,), daemon=True).start()
 
-    def beat(self) -> None:
-        """Tell it that the controller lives. Raises HostError where it does not listen any more."""
-        self._process.write_line("alive")
+    def _beat(self, every_s: float) -> None:
+        with contextlib.suppress(HostError):  # `require` says so, to those whom it concerns
+            while not self._closing.wait(every_s):
+                self.require()
+
+    def require(self) -> None:
+        """Raise HostError unless it still watches: else it has reset the device, and what is measured is not as set."""
+        with self._asking:
+            try:
+                self._process.write_line("alive")
+                answer = self._process.read_line(ANSWER_S)
+            except HostError as error:
+                answer, why = None, error.message
+            else:
+                why = "it has ended"
+        if answer != "watching":
+            raise HostError(
+                f"{self._host.name}: the watchdog over {self._interface} is gone, and has put the device back: {why}",
+                remedy="the trial is tried again; `xdplab resume` goes on with a run",
+            )
 
     def dismiss(self) -> None:
         """End it; harmless where the connection is gone (then it acts)."""
+        self._closing.set()
         with contextlib.suppress(HostError):
             self._process.write_line("done")
             self._process.wait(ANSWER_S)

@@ -61,7 +61,7 @@ def parse_link(data: bytes | str) -> LinkState:
     """Return what `ethtool INTERFACE` says of the link."""
     lines = lines_of(data, TOOL)
     _require_title(lines, "Settings for ")
-    found = dict(line.strip().split(": ", 1) for line in lines[1:] if ": " in line)
+    found = {name: value for name, _, value in (line.strip().partition(": ") for line in lines[1:])}
     speed, detected = re.fullmatch(r"(\d+)Mb/s", found.get("Speed", "")), found.get("Link detected")
     known = float(speed[1]) * 1e6 if speed and detected != "no" else None
     return LinkState(known, {"yes": True, "no": False}.get(detected or ""))

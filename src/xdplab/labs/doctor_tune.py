@@ -9,6 +9,7 @@ import shlex
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
+from xdplab.errors import HostError
 from xdplab.hosts import Host
 
 UNDO = "tune-undo.sh"
@@ -49,19 +50,28 @@ def tune(host: Host, directory: str, *, root: str = "") -> list[Tuned]:
     undo = str(PurePosixPath(directory) / UNDO)
     files = [(t, path, was) for t in TUNINGS for path, was in _read(host, root + t.pattern) if was != t.wanted]
     services = [name for name in SERVICES if host.run(["systemctl", "is-active", "-q", name], check=False).ok]
-    lines = [f"printf %s {shlex.quote(was)} >{shlex.quote(path)}" for _, path, was in files]
-    lines += [f"systemctl start {shlex.quote(name)}" for name in services]
+    lines = [f"printf %s {shlex.quote(was)} >{shlex.quote(path)} || failed=1" for _, path, was in files]
+    lines += [f"systemctl start {shlex.quote(name)} || failed=1" for name in services]
+    lines += ["exit ${failed:-0}"] if lines else []
     if lines and not host.run(["test", "-f", undo], check=False).ok:
         host.put(("#!/bin/sh\n" + "\n".join(lines) + "\n").encode(), undo, mode=0o755)
     return [_write(host, t, path, was) for t, path, was in files] + [_stop(host, name) for name in services]
 
 
 def undo(host: Host, directory: str) -> bool:
-    """Put back what `tune` found. Returns whether there was anything; calling it again is harmless."""
+    """Put back what `tune` found. Returns whether there was anything; calling it again is harmless.
+
+    Raises HostError with the words of what failed: the script stays, for another try.
+    """
     script = str(PurePosixPath(directory) / UNDO)
     if not host.run(["test", "-f", script], check=False).ok:
         return False
-    host.run(["sh", script], check=False)
+    done = host.run(["sh", script], check=False)
+    if not done.ok or done.error_text:
+        raise HostError(
+            f"{host.name}: not all that --tune changed is back: {done.error_text or done.exit_code}",
+            remedy=f"put it right, then `xdplab restore` again; {script} has what was before",
+        )
     host.run(["rm", "-f", script])
     return True
 

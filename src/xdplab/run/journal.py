@@ -50,18 +50,19 @@ class Journal:
     def events(self, *kinds: str) -> Iterator[dict[str, Any]]:
         """Yield every whole line, or those of these ``kinds``; the others are not parsed.
 
-        Raises ResultsError for a line in the middle that is not JSON.
+        Raises ResultsError for a line that is no event.
         """
         wanted = tuple(f'{{"event":"{kind}",'.encode() for kind in kinds)
         for number, line in enumerate(self._lines(), 1):
             if wanted and not line.startswith(wanted):
                 continue
             try:
-                yield json.loads(line)
-            except ValueError:
-                raise ResultsError(
-                    f"{self.path}: line {number} is not JSON: the journal was edited or damaged"
-                ) from None
+                event = json.loads(line)
+            except (ValueError, RecursionError):
+                event = None
+            if not isinstance(event, dict) or "event" not in event:
+                raise ResultsError(f"{self.path}: line {number} is no event: the journal was edited or damaged")
+            yield event
 
     def count(self, kind: str) -> int:
         """Return how many whole lines are of this kind."""

@@ -10,7 +10,8 @@ from typing import Any
 from xdplab.formats.generator import Burst
 from xdplab.plan import Point, Trial
 from xdplab.studies.traffic.burst import send
-from xdplab.studies.traffic.life import TrialContext, attach, known_before
+from xdplab.studies.traffic.dut import DutSide
+from xdplab.studies.traffic.life import attach, known_before
 from xdplab.studies.traffic.limits import frame_key
 from xdplab.studies.traffic.study import TrialStudy
 
@@ -32,7 +33,7 @@ class TrialBench(TrialStudy):
         side = attach(context, trial.point, prepared)
         try:
             facts["deployment"] = side.deployment.to_json()
-            yield _sender(context, trial.point, raw / "bursts")
+            yield self._sender(side, trial.point, raw / "bursts")
             side.stop()
         finally:
             side.close()
@@ -43,14 +44,22 @@ class TrialBench(TrialStudy):
         """Return what the generator alone offers of the trial's frames a second; tested as its block was entered."""
         return self._context.alone[frame_key(trial.point)].rate
 
+    def _sender(self, side: DutSide, point: Point, folder: Path) -> Send:
+        """Each burst is a session of the generator's own: its rate is set when it starts. Its lines are kept.
 
-def _sender(context: TrialContext, point: Point, folder: Path) -> Send:
-    """Each burst is a session of the generator's own: its rate is set when it starts. Its lines are kept."""
-    folder.mkdir(exist_ok=True)
+        What must live for it to be worth anything is asked for before and after it: the program, and the watchdogs.
+        """
+        folder.mkdir(exist_ok=True)
 
-    def offer(rate_pps: float | None, seconds: float) -> Burst:
-        burst, raw = send(context, point, rate_pps, seconds)
-        (folder / f"{len(list(folder.iterdir())):05d}.jsonl").write_text(raw)
-        return burst
+        def offer(rate_pps: float | None, seconds: float) -> Burst:
+            self._require_all(side)
+            burst, raw = send(self._context, point, rate_pps, seconds)
+            (folder / f"{len(list(folder.iterdir())):05d}.jsonl").write_text(raw)
+            self._require_all(side)
+            return burst
 
-    return offer
+        return offer
+
+    def _require_all(self, side: DutSide) -> None:
+        side.require()
+        self.require_watched()

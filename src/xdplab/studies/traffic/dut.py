@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from statistics import fmean
 from typing import Any, Protocol
 
@@ -16,7 +17,8 @@ from xdplab.programs import calibrated_testrun
 
 # Many short test runs in each trial: the least of them is free of other work, and together they take 20 ms.
 TESTRUNS, TESTRUN_S = 9, 0.002
-SESSION_S = 900.0  # the host ends a forgotten session after this, whatever happens to us
+SESSION_S = 14 * 86400.0
+"""The longest a program is held: a search may take days. Its connection's end, or silence, ends it much sooner."""
 
 
 class DutSide(Protocol):
@@ -43,6 +45,9 @@ class DutSide(Protocol):
 
     def raw_files(self) -> dict[str, bytes]: ...
 
+    def require(self) -> None:
+        """Raise HostError unless the kernel still runs this program in this mode, and its holder answers."""
+
     def stop(self) -> None:
         """Detach, and wait until nothing is left."""
 
@@ -57,11 +62,14 @@ class KernelSide:
         self._loader = attach(host, binary, request, deadline_s=SESSION_S)
         try:
             loaded = self._loader.loaded
-            found = verify(host, request.interface, program_id=loaded.program_id, mode=request.mode)
-            self.deployment = Deployment.of_loader(self._loader, found, queues=queues)
+            self._verify = partial(verify, host, request.interface, program_id=loaded.program_id, mode=request.mode)
+            self.deployment = Deployment.of_loader(self._loader, self._verify(), queues=queues)
         except BaseException:
             self._loader.close()
             raise
+
+    def require(self) -> None:
+        self._verify()  # xdpload's link holds the program: where it has ended, nothing is attached
 
     def counts(self) -> dict[str, Any]:
         return {}
@@ -104,11 +112,15 @@ class AfxdpSide:
             ready = self._forwarder.ready
             if ready.bind_obtained != request.bind:
                 raise HostError(f"{host.name}: the sockets are bound {ready.bind_obtained}, {request.bind} was asked")
-            found = verify(host, request.interface, program_id=ready.program_id, mode=request.attach)
-            self.deployment = Deployment.of_forwarder(self._forwarder, found)
+            self._verify = partial(verify, host, request.interface, program_id=ready.program_id, mode=request.attach)
+            self.deployment = Deployment.of_forwarder(self._forwarder, self._verify())
         except BaseException:
             self._forwarder.close()
             raise
+
+    def require(self) -> None:
+        self._verify()
+        self._forwarder.stats()
 
     def counts(self) -> dict[str, Any]:
         return asdict(self._forwarder.stats())

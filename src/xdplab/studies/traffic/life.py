@@ -107,6 +107,7 @@ def measure(context: TrialContext, trial: Trial, raw: Path, facts: dict[str, Any
         running = Running(context.plan, context.dut_probe, context.tg_probe, side, generator, files, facts)
         for name in point.passes:
             PASSES[name](running)
+        side.require()
         facts["testrun"] = side.testrun(_test_frames(context, point))
         ending = meanwhile.submit(generator.stop)
         side.stop()

@@ -176,9 +176,14 @@ class TrialStudy:
                 self._context.alone[frame_key(point)] = generator_alone(self._context, point)
 
     def measure(self, trial: Trial, raw: Path, facts: dict[str, Any]) -> None:
-        for watchdog in self._watchdogs:
-            watchdog.beat()
+        self.require_watched()
         measure(self._context, trial, raw, facts)
+        self.require_watched()
+
+    def require_watched(self) -> None:
+        """Raise HostError where a watchdog is gone: it has put its device back, and nothing is as it was set."""
+        for watchdog in self._watchdogs:
+            watchdog.require()
 
     def leave_block(self) -> None:
         """Nothing: the next block sets everything anew, and the end of the session puts it back."""

@@ -1,0 +1,60 @@
+"""What a search rests on is asked for before and after each burst: its program, its holder, the watchdogs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.end_to_end.conftest import needs_root
+from xdplab import labs
+from xdplab.errors import HostError
+from xdplab.plan import Trial, parse_plan
+from xdplab.studies.traffic.bench import TrialBench
+from xdplab.studies.traffic.planned import create_run, run_trials_of
+
+pytestmark = [pytest.mark.root, pytest.mark.lab, needs_root]
+
+POINTS = {"mode": "native", "workload": "array", "accesses": 0, "working_set_bytes": 4096}
+PLAN = parse_plan({"name": "s", "blocks": [{"points": POINTS, "traffic": {"load": "max"}}]})
+A_DAY_S = 86400.0
+
+
+@pytest.fixture(scope="module")
+def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[TrialBench, Trial]]:
+    with labs.use_lab(f"netns:search-{os.getpid()}") as lab:
+        run = create_run(PLAN, tmp_path_factory.mktemp("runs"), lab=lab.name, arrangement=lab.arrangement)
+        trials = run_trials_of(run)
+        with TrialBench(lab, run, PLAN, trials) as bench:
+            bench.enter_block(trials)
+            yield bench, trials[0]
+
+
+def test_its_program_is_held_for_longer_than_any_search(bench: tuple[TrialBench, Trial], tmp_path: Path) -> None:
+    """The host ended a holder after 900 s, and bursts to a DUT without a program were taken for measured."""
+    study, trial = bench
+    with study.attached(trial, tmp_path, {}) as send:
+        send(1000.0, 0.05)
+        lines = study._lab.dut.run(["pgrep", "-a", "timeout"]).text.splitlines()
+        (deadline,) = [float(line.split()[3]) for line in lines if "xdpload" in line]
+    assert deadline > A_DAY_S
+
+
+def test_a_program_that_is_gone_is_said_not_measured(bench: tuple[TrialBench, Trial], tmp_path: Path) -> None:
+    study, trial = bench
+    with pytest.raises(HostError, match="the kernel says nothing is attached"):  # noqa: PT012, SIM117
+        with study.attached(trial, tmp_path, {}) as send:
+            assert send(1000.0, 0.05).summary.rx_packets
+            study._lab.dut.run(["pkill", "-KILL", "-x", "xdpload"])
+            send(1000.0, 0.05)
+
+
+def test_a_watchdog_that_is_gone_is_said_not_measured(bench: tuple[TrialBench, Trial], tmp_path: Path) -> None:
+    study, trial = bench
+    with pytest.raises(HostError, match=r"the watchdog over v.0 is gone, and has put the device back"):  # noqa: PT012, SIM117
+        with study.attached(trial, tmp_path, {}) as send:
+            assert send(1000.0, 0.05).summary.rx_packets
+            study._watchdogs[0]._process.close_stdin()
+            send(1000.0, 0.05)
