@@ -6,7 +6,7 @@ PLAN ?= plans/quick.yaml
 RUN ?= $(lastword $(sort $(wildcard results/2*)))
 
 help:
-	@echo "make setup | lab | run [PLAN=…] | figures [RUN=…] | test | lint | bench | nightly | clean"
+	@echo "make setup | lab | run [PLAN=…] | figures [RUN=…] | test | lint | bench | nightly | distros | clean"
 
 setup:
 	shell/setup.sh --dev
@@ -31,10 +31,14 @@ bench: setup
 
 nightly: setup
 	$(BIN)/pytest -m nightly
+	shell/distros.sh
+
+distros:
+	shell/distros.sh
 
 clean:
 	rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist
 	find . -name __pycache__ -not -path './.venv/*' -prune -exec rm -rf {} +
 	@for tool in afxdp_user native/*/; do $(MAKE) -s -C $$tool clean; done
 
-.PHONY: help setup lab run figures test lint bench nightly clean
+.PHONY: help setup lab run figures test lint bench nightly distros clean

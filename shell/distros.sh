@@ -9,8 +9,9 @@
 #   shell/distros.sh -u user -c trials sid    only as `user` (or `root`), only `trials` (or `tests`)
 #   shell/distros.sh -w FOLDER …              roots and logs stay in FOLDER; a root that is there is used again
 #
-# Each root has mount, process and network namespaces of its own with a way out (slirp4netns), so that no lab meets one
-# of this machine and nothing is left running.
+# Each root has mount and network namespaces of its own with a way out (slirp4netns), so that no lab meets one of this
+# machine; what still runs in a root when its command has ended is ended. Not a process namespace: a lab pins the kernel's
+# softirq threads, which are seen in the first one alone.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -75,6 +76,13 @@ fresh_clone() { # ROOT USER
 
 # ---- inside ----
 
+end_all_in() { # ROOT
+    local process
+    for process in /proc/[0-9]*; do
+        if [ "$(readlink "$process/root")" = "$1" ]; then kill -KILL "${process#/proc/}" 2>/dev/null || true; fi
+    done
+}
+
 # in_root ROOT USER COMMAND: a login shell of that user's runs it
 in_root() {
     local root=$1 user=$2 net=xdplab-distros-$$ door status=0
@@ -87,7 +95,7 @@ in_root() {
         sleep 0.1
     done
     echo nameserver 10.0.2.3 >"$root/etc/resolv.conf"
-    nsenter --net="/run/netns/$net" unshare --mount --pid --fork --kill-child bash -e -c '
+    nsenter --net="/run/netns/$net" unshare --mount bash -e -c '
         root=$1
         mount --make-rprivate /
         mount --bind "$root" "$root"
@@ -103,6 +111,7 @@ in_root() {
         mount -t tmpfs -o mode=0755 run "$root/run"
         exec chroot "$root" su - "$2" -c "$3"
     ' - "$root" "$user" "$3" </dev/null || status=$?
+    end_all_in "$root"
     kill "$door"
     wait "$door" 2>/dev/null || true
     ip netns delete "$net"
@@ -142,7 +151,7 @@ ask() { # SUITE USER WHAT
     say "$1: ${AS_WRITTEN[$3]} by $2 (its output: $log)"
     in_root "$root" "$2" "cd xdplab && ${AS_WRITTEN[$3]}" >"$log" 2>&1 || status=$?
     case $3 in trials) said=$(trials_of "$root" "$2" "$log") ;; tests) said=$(tests_of "$log") ;; esac
-    printf '%s\t%s\t%s\t%s\t%s\t%s\n' "$1" "$2" "${AS_WRITTEN[$3]}" "$said" "$status" "$((SECONDS - began))" >>"$WORK/table"
+    printf '%s\t%s\t%s\t%s\t%s\t%s\n' "$1" "$2" "${AS_WRITTEN[$3]}" "$said" "$status" "$((SECONDS - began))" >>"$TABLE"
 }
 
 versions() { in_root "$WORK/$1" root "$VERSIONS" | tr '\n' ',' | sed 's/,$/\n/; s/,/, /g'; }
@@ -150,7 +159,7 @@ versions() { in_root "$WORK/$1" root "$VERSIONS" | tr '\n' ',' | sed 's/,$/\n/; 
 print_table() { # SUITE…
     local suite
     printf '\n| root | by | command | result | exit code | seconds |\n| --- | --- | --- | --- | --- | --- |\n'
-    awk -F '\t' '{ printf "| %s | %s | `%s` | %s | %s | %s |\n", $1, $2, $3, $4, $5, $6 }' "$WORK/table"
+    awk -F '\t' '{ printf "| %s | %s | `%s` | %s | %s | %s |\n", $1, $2, $3, $4, $5, $6 }' "$TABLE"
     printf '\n| root | versions |\n| --- | --- |\n'
     for suite in "$@"; do printf '| %s | %s |\n' "$suite" "$(versions "$suite")"; done
     printf '\nSkipped tests, and why:\n'
@@ -179,7 +188,8 @@ WORK=${work:-$(mktemp -d /var/tmp/xdplab-distros.XXXXXX)}
 mkdir -p "$WORK"
 WORK=$(realpath "$WORK")
 [ -n "$work" ] || trap 'rm -rf "$WORK"' EXIT
-: >"$WORK/table"
+TABLE=$WORK/table.$$
+: >"$TABLE"
 for suite in "${SUITES[@]}"; do
     make_root "$suite" "$WORK/$suite"
     for user in "${USERS[@]}"; do
@@ -188,4 +198,4 @@ for suite in "${SUITES[@]}"; do
     done
 done
 print_table "${SUITES[@]}"
-awk -F '\t' '$5 != 0 { failed = 1 } END { exit failed }' "$WORK/table"
+awk -F '\t' '$5 != 0 { failed = 1 } END { exit failed }' "$TABLE"

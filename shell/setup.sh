@@ -56,6 +56,7 @@ is_there() {
     case $1 in
     command) command -v "$2" >/dev/null ;;
     header) [ -e "/usr/include/$2" ] ;;
+    file) [ -e "$2" ] ;;
     python) [ -d "$ENVIRONMENT/conda-meta" ] || "${PYTHON:-python3}" -c "import ensurepip, $2" 2>/dev/null ;;
     *) die "$XDPLAB_PACKAGES: nobody knows how to look for a $1" ;;
     esac

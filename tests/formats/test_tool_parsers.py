@@ -255,6 +255,30 @@ def test_bpftool_tells_the_card_of_a_program_and_what_runs_beside_it() -> None:
     assert bpftool.parse_net(recorded("bpftool_net_multi.json")) == both
 
 
+TOOLS = sorted((RECORDED / "tools").iterdir())
+"""What the tools of each distribution print of one veth with two queues and a program named reflect."""
+
+
+@pytest.mark.parametrize("folder", TOOLS, ids=lambda folder: folder.name)
+def test_each_distributions_tools_tell_the_same(folder: Path) -> None:
+    def told(name: str) -> bytes:
+        return (folder / name).read_bytes()
+
+    links = {mode: iplink.parse_link(told(f"iplink_{mode}.json")) for mode in ("native", "generic", "none")}
+    assert {link.interface for link in links.values()} == {"vd0"}
+    modes = {mode: [attached.mode for attached in link.attachments] for mode, link in links.items()}
+    assert modes == {"native": ["native"], "generic": ["generic"], "none": []}
+    (attached,) = links["native"].attachments
+    (program,) = bpftool.parse_programs(told("bpftool_programs.json"))
+    assert (program.name, program.type, program.tag) == ("reflect", "xdp", "79aa95555f6b99c7")
+    assert bpftool.parse_net(told("bpftool_net.json")) == (bpftool.Attached("vd0", "native", program.program_id),)
+    assert attached.program_id == program.program_id
+    statistics = ethtool.parse_statistics(told("ethtool_S.txt"))
+    assert {"rx_queue_0_xdp_packets", "rx_queue_1_xdp_packets"} <= statistics.keys()
+    assert ethtool.parse_channels(told("ethtool_l.txt")).current.rx == 2
+    assert "generic-receive-offload" in ethtool.parse_features(told("ethtool_k.txt"))
+
+
 def test_a_link_of_which_a_value_is_missing_has_none() -> None:
     """`Speed: ` at the end of a line, as a cut answer has it, was a ValueError."""
     found = ethtool.parse_link("Settings for eth0:\n\tSpeed: \n\tDuplex:\n\tLink detected: yes\n")

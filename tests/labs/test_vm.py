@@ -226,7 +226,7 @@ def test_a_killed_owner_leaves_nothing(kernel: kernels.Kernel, lab: VmLab) -> No
         owner.send_signal(signal.SIGKILL)
     assert gone(guest, within_s=5.0)
     assert gone(row["pid"], within_s=5.0)
-    assert "6.1:functional" not in control.instances(control.owner(), KEEPERS.prefix)
+    assert not KEEPERS.is_up(control.owner(), "6.1:functional")
 
 
 # Without a guest
@@ -270,7 +270,7 @@ def test_a_guest_that_hangs_is_ended_and_its_console_says_so(monkeypatch: pytest
     monkeypatch.syspath_prepend(str(Path(labs.__file__).parent))  # as the keeper's script finds it
     keeper_module = importlib.import_module("guest_keeper")
     monkeypatch.setattr(keeper_module, "SILENT_S", 0.3)
-    keeper = keeper_module.GuestKeeper({"address": "@never", "uid": 0, "lease": False, "ping_s": 0.05})
+    keeper = keeper_module.GuestKeeper({"socket": "never", "uid": 0, "lease": False, "ping_s": 0.05})
     keeper.pulse, silent = socket.socketpair()
     with silent, subprocess.Popen(["sleep", "60"], stdout=subprocess.PIPE) as process:
         assert process.stdout is not None

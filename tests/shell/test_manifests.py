@@ -23,7 +23,7 @@ NOT_LOCKED = {"compilers"}  # 80 MB that only one axis of the verifier study wan
 EXTRAS = [lines for extra, lines in PROJECT["optional-dependencies"].items() if extra not in NOT_LOCKED]
 WANTED = [Requirement(line) for line in PROJECT["dependencies"] + [line for lines in EXTRAS for line in lines]]
 LOCK = (ROOT / "requirements.lock").read_text()
-TARGETS = ("setup", "lab", "run", "test", "figures", "lint", "bench", "nightly")
+TARGETS = ("setup", "lab", "run", "test", "figures", "lint", "bench", "nightly", "distros")
 
 
 def test_the_conda_environment_is_in_step_with_pyproject() -> None:
@@ -49,7 +49,7 @@ def test_the_lock_names_hashes_and_no_place() -> None:
 
 def test_every_need_has_a_package_everywhere() -> None:
     table = needs()
-    assert {need.look for need in table} == {"command", "header", "python"}
+    assert {need.look for need in table} == {"command", "header", "file", "python"}
     assert {need.use for need in table} == {"run", "vm", "dev"}
     assert all(need.packages[name] for need in table for name in INSTALLERS)
     assert len({need.name for need in table}) == len(table)

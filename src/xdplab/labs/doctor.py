@@ -241,6 +241,7 @@ def _there(patient: Patient, need: Need) -> str | None:
     look = {
         "command": ("sh", "-c", 'command -v -- "$1"', "sh", need.name),
         "header": ("find", f"/usr/include/{need.name}"),
+        "file": ("find", need.name),
         "python": ("python3", "-c", f"import ensurepip, {need.name}; print({need.name}.__file__)"),
     }
     return patient.words(*look[need.look])
