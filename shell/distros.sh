@@ -18,7 +18,10 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 SUITES=(bookworm trixie sid)
 USERS=(root user)
 COMMANDS=(trials tests)
-: "${XDPLAB_MIRROR:=http://ARCHIVE/debian}"
+# Where this machine's own packages come from: the archive (-v), and its security updates (-e).
+own_archive() { apt-get indextargets --format '$(REPO_URI)' 2>/dev/null | sort -u | grep "$1" security | head -n 1; }
+: "${XDPLAB_MIRROR:=$(own_archive -v || true)}"
+: "${XDPLAB_SECURITY_MIRROR:=$(own_archive -e || true)}"
 declare -A AS_WRITTEN=([trials]="shell/run_matrix.sh" [tests]="make test")
 
 say() { printf 'distros: %s\n' "$*" >&2; }
@@ -30,6 +33,7 @@ die() {
 require() {
     local tool
     [ "$(id -u)" = 0 ] || die "roots are made by root: sudo make distros"
+    [ -n "$XDPLAB_MIRROR" ] || die "no archive among this machine's apt sources: set XDPLAB_MIRROR"
     for tool in debootstrap slirp4netns git; do
         command -v "$tool" >/dev/null || die "$tool is missing: apt-get install debootstrap slirp4netns git"
     done
@@ -44,8 +48,8 @@ make_root() { # SUITE ROOT
     say "$1: making a fresh root"
     debootstrap --variant=minbase --include=ca-certificates,git,sudo "$1" "$2" "$XDPLAB_MIRROR" >"$2.debootstrap" 2>&1 ||
         die "$1: debootstrap failed, see $2.debootstrap"
-    if [ "$1" != sid ]; then
-        echo "deb http://ARCHIVE/debian-security $1-security main" >>"$2/etc/apt/sources.list"
+    if [ "$1" != sid ] && [ -n "$XDPLAB_SECURITY_MIRROR" ]; then
+        echo "deb $XDPLAB_SECURITY_MIRROR $1-security main" >>"$2/etc/apt/sources.list"
     fi
     trust_what_this_machine_trusts "$2"
     chroot "$2" useradd -m -s /bin/bash user
