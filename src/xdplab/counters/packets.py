@@ -82,7 +82,7 @@ def dut_packets(readings: Readings, direction: Direction) -> int:
     if counted_by(readings) != "driver":
         return link_packets(readings, "dut", direction)
     counted = driver_sum(readings, "dut", f"{direction}_packets")
-    return counted - _or_none(readings, "tx_refused") if direction == "tx" else counted
+    return counted - _gained_where_apart(readings, "tx_refused") if direction == "tx" else counted
 
 
 def actions(readings: Readings) -> str:
@@ -95,9 +95,9 @@ def actions(readings: Readings) -> str:
         raise Absent(f"{readings.mode}: no counter of the driver says what a program decided")
     seen = driver_sum(readings, "dut", "rx_packets")
     decided = {
-        "tx": driver_sum(readings, "dut", "tx_packets") + _or_none(readings, "tx_errors"),
+        "tx": driver_sum(readings, "dut", "tx_packets") + _gained_where_apart(readings, "tx_errors"),
         "drop": driver_sum(readings, "dut", "xdp_drops"),
-        "redirect": driver_sum(readings, "dut", "redirects") + _or_none(readings, "redirect_errors"),
+        "redirect": driver_sum(readings, "dut", "redirects") + _gained_where_apart(readings, "redirect_errors"),
     }
     passed = seen - sum(decided.values())
     if passed < 0:
@@ -105,7 +105,7 @@ def actions(readings: Readings) -> str:
     return json.dumps(decided | {"pass": passed})
 
 
-def _or_none(readings: Readings, counter: str) -> int:
+def _gained_where_apart(readings: Readings, counter: str) -> int:
     """Return what a counter gained that some drivers do not have apart; 0 there."""
     try:
         return driver_sum(readings, "dut", counter)
