@@ -73,7 +73,7 @@ class PlanRun:
             with joined(labs, where.scheduler) as together:
                 return together.execute(self.directory, observer, self.way)
         with use_lab(where.lab or runs.lab_of(self.directory)) as lab:
-            return runs.execute(self.directory, lab, observer, self.way)
+            return runs.execute(self.directory, lab, observer, self.way, steal=where.steal)
 
     def complete(self) -> list[str]:
         return [] if self.directory.imported else runs.complete(self.directory, self.way.recipe)
