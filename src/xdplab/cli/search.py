@@ -13,7 +13,7 @@ from xdplab.cli.run import LABS, PLAN_OR_NAME, SCHEDULER, STEAL, find_plan, labs
 from xdplab.errors import ResultsError
 from xdplab.studies.catalogue import open_run
 from xdplab.studies.every import AnyRun, Where
-from xdplab.studies.plan_runs import Asked, start_search
+from xdplab.studies.plan_runs import SearchRequest, start_search
 from xdplab.studies.search.profile import PROFILES, profile
 from xdplab.studies.search.rows import TABLE
 from xdplab.studies.traffic import runs
@@ -57,7 +57,7 @@ def search(
             raise ResultsError(f"{run.directory.path} is no search", remedy="`xdplab resume` goes on with a run")
         return _search(run, lambda _, seen: run.measure(seen, Where(lab_name, steal=steal)), as_json)
     chosen = profile(name) if latency else replace(profile(name), latency_repeats=0)
-    asked, wanted = Asked(chosen, share), own_plan(find_plan(plan))
+    asked, wanted = SearchRequest(chosen, share), own_plan(find_plan(plan))
     several = labs_named(labs, scheduler)
     with runs.lab_for(several[0] if several else lab_name or wanted.lab) as lab:
         run = start_search(wanted, asked, lab, out, only=parse_only(only))

@@ -44,7 +44,7 @@ class Loaded:
 
 
 @dataclass(frozen=True)
-class Attached:
+class AttachedProgram:
     """Where the program sits; ``mode_obtained`` is the kernel's word."""
 
     interface: str
@@ -97,15 +97,15 @@ class XdpLoader(JsonSession):
         super().__init__(host, request.argv(binary), deadline_s=deadline_s, error=error_by_step(classes))
         try:
             self.loaded: Loaded = typed(Loaded, self.read("loaded", ANSWER_S))
-            self.attached: Attached | None = self._read_attached()
+            self.attached: AttachedProgram | None = self._read_attached()
         except XdplabError:
             self.close()
             raise
 
-    def _read_attached(self) -> Attached | None:
+    def _read_attached(self) -> AttachedProgram | None:
         if self.request.mode == "none":
             return None
-        return typed(Attached, self.read("attached", ANSWER_S))
+        return typed(AttachedProgram, self.read("attached", ANSWER_S))
 
     def testrun(self, frame: int | bytes, repeat: int, runs: int) -> list[float]:
         """Return ns per packet of each of ``runs`` BPF_PROG_TEST_RUN calls.

@@ -99,7 +99,7 @@ def discarded_if_nothing_began(run: RunDirectory) -> Iterator[None]:
 
 
 @dataclass(frozen=True)
-class Way:
+class TrafficMethod:
     """How the trials of a plan are tried, and what tables come of it.
 
     ``session(lab, run, plan, trials)`` is entered before the first trial and gives what measures one. ``patient`` is
@@ -118,7 +118,7 @@ class Way:
 
 
 def execute(
-    run: RunDirectory, lab: Lab, observer: Observer, way: Way | None = None, *, steal: bool = False
+    run: RunDirectory, lab: Lab, observer: Observer, way: TrafficMethod | None = None, *, steal: bool = False
 ) -> RunState:
     """Measure what ``run`` owes in ``lab``, then derive its tables: also after an interrupt, from what there is.
 
@@ -203,7 +203,7 @@ TRIALS, SAMPLES_FILE = "trials.parquet", "samples.parquet"
 RAW_NEEDED = ("xdpgen.jsonl", "counters")
 SAMPLE_NAMES = {metric.name for metric in SAMPLES}
 RECIPE = Recipe((TRIALS, SAMPLES_FILE), f"rules {RULES_VERSION}, columns {columns_version()}", _derive)
-MEASURED = Way(TrialStudy, RECIPE)
+MEASURED = TrafficMethod(TrialStudy, RECIPE)
 
 
 def with_own_metrics(table: pd.DataFrame) -> pd.DataFrame:
