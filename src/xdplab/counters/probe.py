@@ -44,7 +44,7 @@ _STARTED = "started"
 
 
 @dataclass(frozen=True)
-class Probe:
+class CounterProbe:
     """The counters of ``device`` on ``host``; ``directory`` holds the scripts there."""
 
     host: Host
@@ -89,11 +89,11 @@ class Probe:
         return recording
 
 
-def install(host: Host, role: Role, device: str, directory: str) -> Probe:
+def install(host: Host, role: Role, device: str, directory: str) -> CounterProbe:
     """Put the scripts into ``directory`` on the host (once per host) and return its probe."""
     for name in SCRIPTS:
         host.put(package_files(__package__).joinpath(name).read_bytes(), f"{directory}/{name}", mode=0o755)
-    return Probe(host, role, device, directory)
+    return CounterProbe(host, role, device, directory)
 
 
 def metric_collector(name: str) -> str:

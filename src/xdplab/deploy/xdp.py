@@ -6,6 +6,7 @@ xdpload's lines are the contract; this module gives them types, and its errors t
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,6 +16,9 @@ from xdplab.errors import HostError, ProgramError, UnsupportedError, XdplabError
 from xdplab.hosts.base import Host
 
 ANSWER_S = 30.0
+LET_GO_S = 40.0
+"""Seconds for the host to notice that a connection is dead (15), and for a tool to end after its burst."""
+LOOK_S = 0.2
 _KERNEL_MODES = {1: "native", 2: "generic", 3: "offload"}  # enum XDP_ATTACHED_* of linux/if_link.h
 _PROGRAM_STEPS = ("open", "rodata", "init", "max-entries", "map", "load")
 _ERRORS = dict.fromkeys((*_PROGRAM_STEPS, "testrun"), ProgramError) | {"attach": UnsupportedError}
@@ -40,7 +44,7 @@ class Loaded:
 
 
 @dataclass(frozen=True)
-class Attached:
+class AttachedProgram:
     """Where the program sits; ``mode_obtained`` is the kernel's word."""
 
     interface: str
@@ -129,15 +133,15 @@ class XdpLoader(JsonSession):
         super().__init__(host, request.argv(binary), deadline_s=deadline_s, error=error_by_step(classes))
         try:
             self.loaded: Loaded = typed(Loaded, self.read("loaded", ANSWER_S))
-            self.attached: Attached | None = self._read_attached()
+            self.attached: AttachedProgram | None = self._read_attached()
         except XdplabError:
             self.close()
             raise
 
-    def _read_attached(self) -> Attached | None:
+    def _read_attached(self) -> AttachedProgram | None:
         if self.request.mode == "none":
             return None
-        return typed(Attached, self.read("attached", ANSWER_S))
+        return typed(AttachedProgram, self.read("attached", ANSWER_S))
 
     def testrun(self, frame: int | bytes, repeat: int, runs: int) -> list[float]:
         """Return ns per packet of each of ``runs`` BPF_PROG_TEST_RUN calls.
@@ -241,6 +245,14 @@ def verify_nothing_attached(host: Host, interface: str) -> None:
             f"{host.name}: {interface} already carries {_described(found)}",
             remedy=f"detach it: ip link set dev {interface} xdp off; xdpgeneric off",
         )
+
+
+def await_nothing_attached(host: Host, interface: str) -> None:
+    """Wait until what a lost connection held has been let go. Raises HostError where a program stays attached."""
+    until = time.monotonic() + LET_GO_S
+    while attached_program(host, interface).program_id is not None and time.monotonic() < until:
+        time.sleep(LOOK_S)
+    verify_nothing_attached(host, interface)
 
 
 def _described(found: InKernel) -> str:

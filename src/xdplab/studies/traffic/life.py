@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from xdplab.counters import Probe
+from xdplab.counters import CounterProbe
 from xdplab.deploy.afxdp import AfxdpRequest
 from xdplab.deploy.xdp import XdpRequest
 from xdplab.errors import ProgramError, UnsupportedError
@@ -21,7 +21,7 @@ from xdplab.generators import Generator, GeneratorSettings
 from xdplab.labs import Lab
 from xdplab.plan import Plan, Point, ProgramFactors, Trial
 from xdplab.studies.traffic.dut import SESSION_S, AfxdpSide, DutSide, KernelSide
-from xdplab.studies.traffic.limits import FrameKey, Limit, Machine, frame_key
+from xdplab.studies.traffic.limits import FrameKey, Limit, TimingLimits, frame_key
 from xdplab.studies.traffic.own_frames import frames_of
 from xdplab.studies.traffic.passes import PASSES, RawFiles, Running, warm_up
 from xdplab.studies.traffic.pdr import offered_rate
@@ -43,13 +43,13 @@ class TrialContext:
     plan: Plan
     tools: Tools
     programs: Mapping[ProgramFactors, Prepared]
-    dut_probe: Probe
-    tg_probe: Probe
+    dut_probe: CounterProbe
+    tg_probe: CounterProbe
     run_id: str
     kernel: str
     rx_ring_entries: int | None
     link: Limit
-    tg_machine: Machine
+    tg_machine: TimingLimits
     xps: dict[str, str] | None = None
     pdr: Mapping[str, float] = field(default_factory=dict)
     applied: list[dict[str, Any]] = field(default_factory=list)
