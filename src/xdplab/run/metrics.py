@@ -102,6 +102,7 @@ late_p50_ns         | float | ns   | time    | median of the sender's lateness: 
 late_p99_ns         | float | ns   | time    | 99th percentile of the sender's lateness: from the time a frame was due to its sending; null at max
 late_p999_ns         | float | ns   | time    | 99.9th percentile of the sender's lateness: from the time a frame was due to its sending; null at max
 late_max_ns         | float | ns   | time    | greatest of the sender's lateness: from the time a frame was due to its sending; null at max
+dut_driver          | str   |      | state   | the driver of the DUT's port, whose counters are read as docs/hardware.md says
 xdp_actions         | json  |      | count   | what the DUT's program decided in the window, by the driver's counters: frames by action (drop holds aborted)
 rx_by_queue         | json  |      | count   | frames by DUT receive queue, a JSON list
 evenness            | float |      | share   | Jain's fairness index of rx_by_queue over the queues requested: 1 is even
