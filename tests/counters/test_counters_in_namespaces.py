@@ -257,7 +257,7 @@ def test_user_metrics_are_numbers_or_say_why_not(pair: Pair, tmp_path: Path) -> 
 
 
 def test_a_missing_interface_is_absent_in_the_tools_own_words(pair: Pair) -> None:
-    probe = counters.Probe(pair.dut, "dut", "nosuch0", pair.dut_probe.directory)
+    probe = counters.CounterProbe(pair.dut, "dut", "nosuch0", pair.dut_probe.directory)
     files = {**probe.snapshot("before"), **probe.snapshot("after"), **probe.start(["samples"], deadline_s=10).stop()}
     values = counters.derive(files, mode="native", shared=False)
     assert values["dut_link_rx_packets"].reason == 'Device "nosuch0" does not exist.'

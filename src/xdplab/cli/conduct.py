@@ -14,7 +14,7 @@ from xdplab.run.progress import Observer, observer_for
 from xdplab.run.rundir import RunDirectory
 from xdplab.run.state import RunState
 from xdplab.studies.every import AnyRun
-from xdplab.studies.frame import Kind, P, R, silent
+from xdplab.studies.frame import P, R, StudyKind, silent
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -39,7 +39,7 @@ def run_options(command: F) -> F:
 
 
 def conduct(
-    kind: Kind[R, P],
+    kind: StudyKind[R, P],
     asked: Callable[[], R],
     *,
     out: Path,

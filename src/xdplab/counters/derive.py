@@ -180,7 +180,7 @@ def _unreadable(path: Path, row: Collector, when: When) -> str | None:
     return None
 
 
-def intervals(*files: Mapping[str, bytes], role: Role = "dut") -> list[cpu.Interval]:
+def intervals(*files: Mapping[str, bytes], role: Role = "dut") -> list[cpu.CpuInterval]:
     """Return what the `samples` recorder saw of the traffic, ten rows a second; none where it recorded nothing."""
     merged = {name: data for mapping in files for name, data in mapping.items()}
     try:

@@ -47,7 +47,7 @@ _STARTED = "started"
 
 
 @dataclass(frozen=True)
-class Probe:
+class CounterProbe:
     """The counters of ``device`` on ``host``; ``directory`` holds the scripts there.
 
     ``lag_s``: how old what the device shows may be; a reading at rest waits so long.
@@ -97,12 +97,12 @@ class Probe:
         return recording
 
 
-def install(host: Host, role: Role, device: str, directory: str) -> Probe:
+def install(host: Host, role: Role, device: str, directory: str) -> CounterProbe:
     """Put the scripts into ``directory`` on the host (once per host) and return its probe."""
     for name in SCRIPTS:
         host.put(package_files(__package__).joinpath(name).read_bytes(), f"{directory}/{name}", mode=0o755)
     answer = host.run(["ethtool", "-i", device], check=False)
-    return Probe(host, role, device, directory, lag_s(parse_driver(answer.stdout)) if answer.ok else 0.0)
+    return CounterProbe(host, role, device, directory, lag_s(parse_driver(answer.stdout)) if answer.ok else 0.0)
 
 
 def metric_collector(name: str) -> str:

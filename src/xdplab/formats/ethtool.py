@@ -35,7 +35,7 @@ class Rings:
 
 
 @dataclass(frozen=True)
-class Limits(Generic[T]):
+class MaxAndCurrent(Generic[T]):
     """What the device could have and what it has now."""
 
     maximum: T
@@ -117,16 +117,16 @@ def by_queue(counters: Mapping[str, int], pattern: str) -> tuple[int, ...] | Non
     return tuple(found[queue] for queue in range(len(found)))
 
 
-def parse_channels(data: bytes | str) -> Limits[Channels]:
+def parse_channels(data: bytes | str) -> MaxAndCurrent[Channels]:
     """Return what `ethtool -l` shows. Raises FormatError where a block or line is missing."""
     maximum, current = _blocks(data, "Channel parameters for ")
-    return Limits(_channels(maximum), _channels(current))
+    return MaxAndCurrent(_channels(maximum), _channels(current))
 
 
-def parse_rings(data: bytes | str) -> Limits[Rings]:
+def parse_rings(data: bytes | str) -> MaxAndCurrent[Rings]:
     """Return what `ethtool -g` shows. Raises FormatError where a block or line is missing."""
     maximum, current = _blocks(data, "Ring parameters for ")
-    return Limits(*(Rings(_entry(block, "RX"), _entry(block, "TX")) for block in (maximum, current)))
+    return MaxAndCurrent(*(Rings(_entry(block, "RX"), _entry(block, "TX")) for block in (maximum, current)))
 
 
 def parse_features(data: bytes | str) -> dict[str, Feature]:
