@@ -102,6 +102,7 @@ late_p50_ns         | float | ns   | time    | median of the sender's lateness: 
 late_p99_ns         | float | ns   | time    | 99th percentile of the sender's lateness: from the time a frame was due to its sending; null at max
 late_p999_ns         | float | ns   | time    | 99.9th percentile of the sender's lateness: from the time a frame was due to its sending; null at max
 late_max_ns         | float | ns   | time    | greatest of the sender's lateness: from the time a frame was due to its sending; null at max
+dut_driver          | str   |      | state   | the driver of the DUT's port, whose counters are read as docs/hardware.md says
 xdp_actions         | json  |      | count   | what the DUT's program decided in the window, by the driver's counters: frames by action (drop holds aborted)
 actions_counted     | json  |      | count   | what a user's program decided in a burst of its own, by instructions before it that count: frames by action
 redirect_targets    | json  |      | count   | where the frames of that burst were redirected to: accepted and refused by the kernel, arrived, dropped, CPU time of a CPU's thread

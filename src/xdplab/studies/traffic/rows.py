@@ -51,6 +51,7 @@ _SAME = (
     "dut_rx_packets",
     "dut_tx_packets",
     "dut_cpus",
+    "dut_driver",
     "xdp_actions",
     "absent_counters",
 )
@@ -219,6 +220,7 @@ def _counted(raw: Path, trial: Trial, facts: Mapping[str, Any], reasons: dict[st
         dut_cpus=None if shared else cpus["dut"],
         tg_cpus=None if shared else cpus["tg"],
         working=cpus["working"] if shared else cpus["dut"],
+        queues=trial.point.queues,
     )
     row: Row = {"counters_missing": unreadable(raw / "counters")}
     for name in _SAME:
