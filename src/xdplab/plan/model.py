@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -151,10 +152,23 @@ def parse_plan(data: Any, *, where: str = "plan") -> Plan:
         raise PlanError(f"{where}: {_first_words(error)}") from None
 
 
+class _PlanLoader(yaml.SafeLoader):
+    """YAML 1.2's whole numbers: ``010`` and ``1:10``, which older YAML takes for 8 and 70, stay the words they are."""
+
+
+_PlanLoader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:int"]
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+_PlanLoader.add_implicit_resolver(
+    "tag:yaml.org,2002:int", re.compile(r"[-+]?(?:0|[1-9][0-9_]*|0x[0-9a-fA-F]+)$"), list("-+0123456789")
+)
+
+
 def load_plan(path: Path) -> Plan:
     """Read a plan file; files that it names are taken relative to it. Raises PlanError."""
     try:
-        data = yaml.safe_load(path.read_text())
+        data = yaml.load(path.read_text(), _PlanLoader)
     except OSError as error:
         raise PlanError(f"{path}: {error.strerror}", remedy="name a plan file; plans/ holds some") from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:
