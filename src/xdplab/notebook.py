@@ -271,6 +271,12 @@ class Run:
             raise ResultsError(f"{self.path} is a run of kind {self.kind.kind_name}: it has no samples")
         return self.kind.samples()
 
+    def summary(self) -> pd.DataFrame:
+        """One row per point: what varies, n, means with their 95 % intervals, verdicts; of a study its first table."""
+        if isinstance(self.kind, PlanRun):
+            return self.kind.points_summary()
+        return next((found.frame for found in self.kind.tables().values()), self.trials)
+
     def watch(self) -> Run:
         """Print how far it is until it ends. An interrupt stops the watching only: the run goes on.
 

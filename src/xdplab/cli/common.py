@@ -7,7 +7,7 @@ import json
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from rich.console import Console
@@ -16,6 +16,9 @@ from rich.measure import Measurement
 from rich.table import Table
 
 from xdplab.errors import PlanError, XdplabError
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 WIDE = 10_000
 """Columns of what is no terminal: a file or a pipe takes a line as it is."""
@@ -53,6 +56,35 @@ def show(rows: Sequence[Mapping[str, Any]], *, as_json: bool, title: str | None 
         heading = _leading(same)
         console.print(", ".join(f"{n}: {same[0][n]}" for n in heading), style="bold", markup=False, highlight=False)
         console.print(_table([{name: row[name] for name in row if name not in heading} for row in same]))
+
+
+FORMAT = click.option(
+    "--format",
+    "form",
+    type=click.Choice(["table", "csv", "json", "markdown"]),
+    default="table",
+    show_default=True,
+    help="For a person, or for a program.",
+)
+
+
+def show_frame(frame: pd.DataFrame, *, form: str = "table", title: str | None = None) -> None:
+    """Print a data frame in one of the forms of FORMAT; null cells are empty, and null in JSON."""
+    from xdplab.studies.tables import (
+        markdown,
+    )  # pandas takes half a second to load, which `lab status` need not wait for
+
+    rows = [dict(zip(map(str, frame.columns), row, strict=True)) for row in frame.astype(object).values]
+    there = frame.notna().rename(columns=str).to_dict("records")
+    rows = [{k: v if filled[k] else None for k, v in row.items()} for row, filled in zip(rows, there, strict=True)]
+    if form == "csv":
+        click.echo(frame.to_csv(index=False, lineterminator="\n"), nl=False)
+    elif form == "markdown":
+        click.echo(markdown(frame))
+    else:
+        show(rows, as_json=form == "json", title=title)
+        if form == "table":
+            console.print()
 
 
 def _leading(rows: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import click
-import pandas as pd
 
-from xdplab.cli.common import console, show
+from xdplab.cli.common import console, show_frame
 from xdplab.run.progress import Observer, observer_for
 from xdplab.run.rundir import RunDirectory
 from xdplab.run.state import RunState
@@ -79,13 +78,11 @@ def go_on(run: AnyRun, execute: Execute, *, figures: bool = True, as_json: bool 
 
 
 def _show_tables(run: AnyRun) -> None:
-    for name, (title, frame) in run.tables().items():
+    for title, frame in run.tables().values():
         if len(frame) > MOST_ROWS:
-            tell(f"{title}: {len(frame)} rows in {run.directory.outputs / 'tables' / name}.md\n")
+            tell(f"{title}: {len(frame)} rows, which `xdplab show {run.directory.path}` prints\n")
             continue
-        rows = [dict(zip(map(str, frame.columns), row, strict=True)) for row in frame.astype(object).values]
-        show([{k: None if pd.isna(v) else v for k, v in row.items()} for row in rows], as_json=False, title=title)
-        console.print()
+        show_frame(frame, title=title)
 
 
 def tell(line: str) -> None:

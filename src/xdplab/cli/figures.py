@@ -9,13 +9,16 @@ from pathlib import Path
 import click
 
 from xdplab.analysis.compare import MARGIN, POINT
-from xdplab.cli.common import show
+from xdplab.cli.common import FORMAT, show_frame
+from xdplab.cli.common import show as show_rows
 from xdplab.cli.conduct import tell
+from xdplab.errors import ResultsError
 from xdplab.figures import STYLES
 from xdplab.figures.factors import FigureError
 from xdplab.studies.catalogue import open_run
 from xdplab.studies.comparing import ComparedRuns
 from xdplab.studies.every import write_audit
+from xdplab.studies.plan_runs import PlanRun
 from xdplab.studies.traffic import runs
 from xdplab.studies.traffic.explain import explain
 
@@ -33,6 +36,31 @@ def tables(directory: Path) -> None:
     folder = run.keep_tables()
     run.check_raw()
     tell(f"tables: {folder}")
+
+
+@click.command()
+@RUN
+@click.option("--table", "name", help="One table of a study; all of them by default.")
+@FORMAT
+def show(directory: Path, name: str | None, form: str) -> None:
+    """What came out of RUN, of any kind: of XDP traffic one row per point, mean ± interval, n, verdicts.
+
+    As csv and json, points have columns for the ends of their intervals.
+    """
+    run = open_run(directory)
+    run.check_raw()
+    found = run.tables()
+    if name is not None and name not in found:
+        raise ResultsError(f"{directory} has no table {name!r}", remedy=f"it has {', '.join(found) or 'none'}")
+    chosen = {name: found[name]} if name is not None else found
+    if form in ("csv", "json") and len(chosen) > 1:
+        raise ResultsError(f"{form} is one table's: {directory} has {', '.join(chosen)}", remedy="choose with --table")
+    for title, frame in chosen.values():
+        numbers = run.points_summary() if isinstance(run, PlanRun) and form in ("csv", "json") else frame
+        show_frame(numbers, form=form, title=title)
+    if form == "table" and name is None:
+        for line in run.summary():
+            tell(line)
 
 
 @click.command()
@@ -105,7 +133,7 @@ def _show_comparison(found: ComparedRuns) -> None:
         tell(line)
     points = found.decision.points
     told = [name for name in points if name in TOLD or (name in POINT and points[name].nunique() > 1)]
-    show(json.loads(points[told].to_json(orient="records")), as_json=False)
+    show_rows(json.loads(points[told].to_json(orient="records")), as_json=False)
 
 
 TOLD = ("n_a", "n_b", "ratio", "low", "high", "verdict", "detectable", "needed", "reason")
