@@ -31,6 +31,7 @@ VERBS = {
     "status": "run",
     "restore": "restore",
     "search": "search",
+    "runs": "runs",
     "show": "figures",
     "tables": "figures",
     "figures": "figures",

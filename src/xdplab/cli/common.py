@@ -7,6 +7,7 @@ import json
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -16,6 +17,7 @@ from rich.measure import Measurement
 from rich.table import Table
 
 from xdplab.errors import PlanError, XdplabError
+from xdplab.run.listing import run_named
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -56,6 +58,15 @@ def show(rows: Sequence[Mapping[str, Any]], *, as_json: bool, title: str | None 
         heading = _leading(same)
         console.print(", ".join(f"{n}: {same[0][n]}" for n in heading), style="bold", markup=False, highlight=False)
         console.print(_table([{name: row[name] for name in row if name not in heading} for row in same]))
+
+
+class RunPath(click.ParamType[Path]):
+    """A run directory, or the word ``latest``."""
+
+    name = "run"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
+        return run_named(Path(value))
 
 
 FORMAT = click.option(

@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from xdplab.analysis.compare import MARGIN, POINT
-from xdplab.cli.common import FORMAT, show_frame
+from xdplab.cli.common import FORMAT, RunPath, show_frame
 from xdplab.cli.common import show as show_rows
 from xdplab.cli.conduct import tell
 from xdplab.errors import ResultsError
@@ -22,7 +22,7 @@ from xdplab.studies.plan_runs import PlanRun
 from xdplab.studies.traffic import runs
 from xdplab.studies.traffic.explain import explain
 
-RUN = click.argument("directory", metavar="RUN", type=click.Path(path_type=Path))
+RUN = click.argument("directory", metavar="RUN", type=RunPath())
 
 
 @click.command()
@@ -95,7 +95,7 @@ def figures(
 
 @click.command()
 @RUN
-@click.argument("other", type=click.Path(path_type=Path))
+@click.argument("other", type=RunPath())
 @click.option("--metric", help="Column to compare; forwarded_pps, pdr_pps, or a study's first column of numbers.")
 @click.option(
     "--margin",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from xdplab.cli.common import parse_only, show
+from xdplab.cli.common import RunPath, parse_only, show
 from xdplab.cli.conduct import conduct, go_on, tell
 from xdplab.errors import LabError, PlanError
 from xdplab.own import require_own
@@ -105,7 +105,7 @@ def run(
 
 
 @click.command()
-@click.argument("directory", metavar="RUN", type=click.Path(path_type=Path))
+@click.argument("directory", metavar="RUN", type=RunPath())
 @click.option("--figures/--no-figures", "draw", default=True, show_default=True, help="Draw the figures at the end.")
 @LABS
 @SCHEDULER
@@ -145,7 +145,7 @@ def _joined(labs: tuple[str, ...], scheduler: str | None) -> AbstractContextMana
 
 
 @click.command()
-@click.argument("directory", metavar="RUN", type=click.Path(path_type=Path))
+@click.argument("directory", metavar="RUN", type=RunPath())
 @click.option("--json", "as_json", is_flag=True, help="For a script.")
 def status(directory: Path, as_json: bool) -> None:
     """How far RUN is, what failed, and how long the rest will take."""
