@@ -64,4 +64,5 @@ STUDY: Kind[Request, ExecutionPoint] = Kind(
     table=table_of,
     tables=lambda run, table: tables_of(table),
     views=VIEWS,
+    version="2",
 )
