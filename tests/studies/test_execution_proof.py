@@ -15,11 +15,11 @@ from xdplab.labs import modules
 from xdplab.labs.vm import headers
 from xdplab.programs.build import find_clang
 from xdplab.resources import shipped
-from xdplab.studies.execution import STUDY, ExecutionRun, Request
+from xdplab.studies.execution import STUDY, ExecutionRequest, ExecutionRun
 from xdplab.studies.execution.benchmarks import BPF, MODULE, USER, all_benchmarks
-from xdplab.studies.execution.enclosure import Flow, Work, complaints
-from xdplab.studies.execution.microbench import Call
-from xdplab.studies.execution.objdump import Step, parse_objdump
+from xdplab.studies.execution.enclosure import Flow, TimedWork, complaints
+from xdplab.studies.execution.microbench import TimedCall
+from xdplab.studies.execution.objdump import CodeLine, parse_objdump
 from xdplab.studies.execution.objects import build, build_module, object_name
 from xdplab.studies.execution.proof import examine, require_results
 
@@ -231,16 +231,23 @@ def steps(*words: str) -> Flow:
     return Flow([step(at, word) for at, word in enumerate(words)])
 
 
-def step(at: int, word: str) -> Step:
+def step(at: int, word: str) -> CodeLine:
     if word.startswith(("->", "?")):
-        return Step(at, "jump" if word[0] == "-" else "branch", word, target=int(word.lstrip("->?")))
-    simple = {"clock": Step(at, "call", word, callee="clock"), "work": Step(at, "other", word, loads=True)}
-    simple |= {"divide": Step(at, "divide", word), "return": Step(at, "return", word), "move": Step(at, "other", word)}
-    return simple.get(word, Step(at, "call", word, callee=word))
+        return CodeLine(at, "jump" if word[0] == "-" else "branch", word, target=int(word.lstrip("->?")))
+    simple = {
+        "clock": CodeLine(at, "call", word, callee="clock"),
+        "work": CodeLine(at, "other", word, loads=True),
+    }
+    simple |= {
+        "divide": CodeLine(at, "divide", word),
+        "return": CodeLine(at, "return", word),
+        "move": CodeLine(at, "other", word),
+    }
+    return simple.get(word, CodeLine(at, "call", word, callee=word))
 
 
-WORK = Work(loads=1)
-LOOP = Work(loop=True)
+WORK = TimedWork(loads=1)
+LOOP = TimedWork(loop=True)
 
 
 @pytest.mark.parametrize(
@@ -250,10 +257,10 @@ LOOP = Work(loop=True)
         (steps("?4", "clock", "work", "clock", "return"), WORK),  # gives up before the clock
         (steps("clock", "move", "?1", "clock", "return"), LOOP),
         (steps("clock", "->4", "clock", "return", "move", "?4", "->2"), LOOP),  # the loop laid out behind the end
-        (steps("clock", "clock", "?1", "clock", "return"), Work(loop=True, clocks=1)),
+        (steps("clock", "clock", "?1", "clock", "return"), TimedWork(loop=True, clocks=1)),
     ],
 )
-def test_clocks_that_enclose_the_work(flow: Flow, work: Work) -> None:
+def test_clocks_that_enclose_the_work(flow: Flow, work: TimedWork) -> None:
     assert complaints(flow, 0, "clock", work) == []
 
 
@@ -274,7 +281,7 @@ def test_clocks_that_enclose_the_work(flow: Flow, work: Work) -> None:
         (steps(*["work"] * 9, "clock", "work", "clock", "return"), WORK, "9 loads outside"),
     ],
 )
-def test_clocks_that_do_not(flow: Flow, work: Work, words: str) -> None:
+def test_clocks_that_do_not(flow: Flow, work: TimedWork, words: str) -> None:
     assert words in "; ".join(complaints(flow, 0, "clock", work))
 
 
@@ -336,7 +343,7 @@ def test_a_listing_of_nothing_is_refused(text: str) -> None:
 
 def test_a_result_that_differs_is_refused() -> None:
     primes = all_benchmarks()["primes"]
-    calls = [Call(0, 4, 1, 5, 25), Call(1, 4, 6, 10, 24)]
+    calls = [TimedCall(0, 4, 1, 5, 25), TimedCall(1, 4, 6, 10, 24)]
     require_results(primes, calls[:1], [25, 25], cold=False)
     with pytest.raises(ProgramError, match="call 1 gives 24, user space gives 25"):
         require_results(primes, calls, [25, 25], cold=False)
@@ -344,15 +351,17 @@ def test_a_result_that_differs_is_refused() -> None:
 
 def test_a_sum_of_clocks_lies_between_its_first_and_last() -> None:
     sums = all_benchmarks()["clock sum"]
-    require_results(sums, [Call(0, 100, 1000, 1100, 105_000)], [], cold=False)
+    require_results(sums, [TimedCall(0, 100, 1000, 1100, 105_000)], [], cold=False)
     with pytest.raises(ProgramError, match="which no 100 clocks make"):
-        require_results(sums, [Call(0, 100, 1000, 1100, 99_999)], [], cold=False)
+        require_results(sums, [TimedCall(0, 100, 1000, 1100, 99_999)], [], cold=False)
 
 
 @pytest.fixture
 def run(tmp_path: Path) -> ExecutionRun:
     """Two benchmarks in user space of this machine: no root, no guest."""
-    asked = Request(places=("host",), backends=("user",), benchmarks=("primes", "matrix"), repetitions=1, calls=15)
+    asked = ExecutionRequest(
+        places=("host",), backends=("user",), benchmarks=("primes", "matrix"), repetitions=1, calls=15
+    )
     return STUDY.start(replace(asked, cold=False), tmp_path)
 
 

@@ -15,6 +15,9 @@ from xdplab.hosts import SshAddress, SshHost
 from xdplab.hosts.lifeline import SILENCE_S
 from xdplab.labs.inventory import Machine
 
+RETURNS_S = 900.0
+"""Seconds in which a server that is lost may come back: a reboot with memory tests takes ten minutes."""
+
 SUDO = ("sudo", "-n", "--")
 SUDO_COMMANDS = ("/usr/bin/sh", "/usr/bin/kill")
 """What sudo must allow without a password. A shell is everything: the lab's user is root on these servers."""
@@ -38,6 +41,7 @@ def reach(name: str, machine: Machine) -> SshHost:
         known_hosts=Path(machine.known_hosts) if machine.known_hosts else None,
         connect=(lambda: _through(name, machine.proxy)) if machine.proxy else None,
         silence_s=SILENCE_S,
+        returns_s=RETURNS_S,
     )
     host = (SudoHost if machine.sudo else SshHost)(name, address)
     if machine.sudo:

@@ -11,7 +11,7 @@ from xdplab.programs.contents import user_state
 from xdplab.programs.source import kernel_source
 from xdplab.programs.spec import ProgramSpec
 from xdplab.resources import shipped
-from xdplab.studies.execution.enclosure import Work
+from xdplab.studies.execution.enclosure import TimedWork
 
 NATIVE = "microbench"
 BPF, MODULE, USER = "bpf", "module", "user"
@@ -61,16 +61,16 @@ class Benchmark:
     name: str
     title: str
     kernel: str
-    work: Work
+    work: TimedWork
     task: Task
     input: int = 1
     spec: ProgramSpec | None = None
     trap: str | None = None
     wrappers: tuple[str, ...] = WRAPPERS
-    bpf_work: Work | None = None
+    bpf_work: TimedWork | None = None
     clock_result: bool = False
 
-    def work_of(self, wrapper: str) -> Work:
+    def work_of(self, wrapper: str) -> TimedWork:
         """Return what must lie between the clocks of one wrapper."""
         work = self.bpf_work if wrapper == BPF and self.bpf_work else self.work
         return replace(work, outside=HOUSEKEEPING[wrapper] | work.outside)
@@ -110,7 +110,7 @@ def _divisions_of(number: int) -> int:
     return next((at for at, divisor in enumerate(tried, 1) if number % divisor == 0), len(tried))
 
 
-_MATRIX = Work(loop=True, loads=1)
+_MATRIX = TimedWork(loop=True, loads=1)
 _CELLS, _TRAP_CELLS = Task("stores", MATRIX_STEPS, 23), Task("stores", MATRIX_STEPS, 16)
 _TRAPS = (
     Benchmark(
@@ -142,10 +142,10 @@ def chain(links: int) -> Benchmark:
         f"chain {links}",
         f"chain of {links} links",
         "chain",
-        Work(needs_call=CHAIN_LINK),
+        TimedWork(needs_call=CHAIN_LINK),
         Task("links", links, 18, around=10),
         links,
-        bpf_work=Work(loop=True, needs_call="bpf_tail_call"),
+        bpf_work=TimedWork(loop=True, needs_call="bpf_tail_call"),
     )
 
 
@@ -155,8 +155,8 @@ def accesses(workload: str, count: int) -> Benchmark:
     # Blocks of lookups are subprograms that take a pointer, which kernels before 5.13 refuse.
     spec = ProgramSpec(workload=workload, accesses=count, form="loop" if looks_up else "bounded")
     # 32 accesses in a row to a block, the blocks in a loop.
-    straight = Work(loop=count > 1) if looks_up else Work(loop=count >= 64, loads=min(count, 32))
-    by_helper = Work(loop=count > 1, loads=1, calls=frozenset({"bpf_map_lookup_elem"}))
+    straight = TimedWork(loop=count > 1) if looks_up else TimedWork(loop=count >= 64, loads=min(count, 32))
+    by_helper = TimedWork(loop=count > 1, loads=1, calls=frozenset({"bpf_map_lookup_elem"}))
     return Benchmark(
         f"{workload} {count}",
         f"{workload}: {count} accesses",
@@ -172,14 +172,14 @@ def accesses(workload: str, count: int) -> Benchmark:
 def all_benchmarks(counts: tuple[int, ...] = (100,), chains: tuple[int, ...] = CHAINS) -> dict[str, Benchmark]:
     """Return every benchmark by name, the testbed's workloads with each of ``counts`` accesses."""
     made = [
-        Benchmark("empty", "nothing: the clock", "empty", Work(), Task("instructions", 0)),
+        Benchmark("empty", "nothing: the clock", "empty", TimedWork(), Task("instructions", 0)),
         Benchmark(
-            "clock sum", "sum of 100 clock reads", "clock_sum", Work(loop=True, clocks=1),
+            "clock sum", "sum of 100 clock reads", "clock_sum", TimedWork(loop=True, clocks=1),
             Task("clocks", CLOCK_READS, 5), clock_result=True,
         ),
         Benchmark("matrix", "1000 random cells of a 64×64 matrix", "matrix", _MATRIX, _CELLS, MATRIX_SEED),
         Benchmark(
-            "primes", "primes up to 100", "primes", Work(loop=True, divides=True),
+            "primes", "primes up to 100", "primes", TimedWork(loop=True, divides=True),
             Task("divisions", trial_divisions(PRIMES_UP_TO), 14),
         ),
         *(chain(links) for links in chains),

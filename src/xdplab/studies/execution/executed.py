@@ -19,7 +19,7 @@ from unicorn import x86_const
 
 from xdplab.errors import ProgramError
 from xdplab.programs.image import Image, read_image
-from xdplab.programs.machine import Machine, Map
+from xdplab.programs.machine import Interpreter, Map
 from xdplab.programs.steps import Registers
 from xdplab.studies.execution.benchmarks import BPF, CHAIN_LINK, CLOCKS, MODULE, Benchmark
 from xdplab.studies.execution.bytecode import HELPERS, divides
@@ -82,7 +82,7 @@ def execute(benchmark: Benchmark, wrapper: str, content: bytes) -> Executed:
     return _MachineCode(content, function, CLOCKS[wrapper]).call(benchmark)
 
 
-class _Bytecode(Machine):
+class _Bytecode(Interpreter):
     """A benchmark's BPF object with its maps filled, as the driver fills them."""
 
     def __init__(self, image: Image, benchmark: Benchmark) -> None:

@@ -15,8 +15,8 @@ from xdplab.studies.execution.benchmarks import BPF, CHAIN_LINK, CLOCK_READS, CL
 from xdplab.studies.execution.bytecode import entry_of, steps_of
 from xdplab.studies.execution.enclosure import Flow, complaints
 from xdplab.studies.execution.executed import Executed, execute
-from xdplab.studies.execution.microbench import Call
-from xdplab.studies.execution.objdump import Step, parse_objdump
+from xdplab.studies.execution.microbench import TimedCall
+from xdplab.studies.execution.objdump import CodeLine, parse_objdump
 from xdplab.studies.execution.objects import object_name
 
 MOST_APART = 1.3
@@ -108,7 +108,7 @@ def _examine_bpf(benchmark: Benchmark, content: bytes) -> Examined:
     return Examined(text, tuple(complaints(flow, entry, CLOCKS[BPF], benchmark.work_of(BPF))))
 
 
-def _not_recursive(steps: Sequence[Step] | None) -> tuple[str, ...]:
+def _not_recursive(steps: Sequence[CodeLine] | None) -> tuple[str, ...]:
     """A compiler may make a loop, or a jump, of a recursion."""
     if steps is None or any(step.kind == "call" and step.callee == CHAIN_LINK for step in steps):
         return ()
@@ -120,7 +120,7 @@ def _objdump(path: Path, symbol: str) -> str:
     return run_tool(command, path.parent)
 
 
-def require_results(benchmark: Benchmark, calls: Sequence[Call], expected: Sequence[int], cold: bool) -> None:
+def require_results(benchmark: Benchmark, calls: Sequence[TimedCall], expected: Sequence[int], cold: bool) -> None:
     """Raise ProgramError unless each call gave what the reference gave; a cold call begins anew each time.
 
     ``expected``: the results of as many warm calls of the user-space function on this machine.
@@ -138,7 +138,7 @@ def require_results(benchmark: Benchmark, calls: Sequence[Call], expected: Seque
             )
 
 
-def _require_sums(calls: Iterable[Call]) -> None:
+def _require_sums(calls: Iterable[TimedCall]) -> None:
     """The sum of N looks at a clock lies between N times the first look and N times the last."""
     for call in calls:
         if not CLOCK_READS * call.begin_ns <= call.result <= CLOCK_READS * call.end_ns:

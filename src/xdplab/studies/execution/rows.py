@@ -11,7 +11,7 @@ import pandas as pd
 from xdplab.run.state import Attempt
 from xdplab.studies.execution.benchmarks import all_benchmarks
 from xdplab.studies.execution.microbench import parse_microbench
-from xdplab.studies.execution.points import ExecutionPoint, Request, Trial
+from xdplab.studies.execution.points import ExecutionPoint, ExecutionRequest, Trial
 from xdplab.studies.execution.study import CALLS
 from xdplab.studies.frame import StudyRun
 from xdplab.studies.tables import Column, typed
@@ -50,14 +50,14 @@ COLUMNS = (
 )
 
 
-def table_of(run: StudyRun[Request, ExecutionPoint]) -> pd.DataFrame:
+def table_of(run: StudyRun[ExecutionRequest, ExecutionPoint]) -> pd.DataFrame:
     """Return one row a call of each trial's last attempt, with `COLUMNS`."""
     run_id = run.directory.run_id
     measured = (found for found in run.attempts() if found[1].status == "measured")
     return typed(({"run_id": run_id} | row for found in measured for row in _rows(run.request, *found)), COLUMNS)
 
 
-def _rows(request: Request, trial: Trial, attempt: Attempt, raw: Path) -> Iterator[dict[str, Any]]:
+def _rows(request: ExecutionRequest, trial: Trial, attempt: Attempt, raw: Path) -> Iterator[dict[str, Any]]:
     base = _factors(request, trial, attempt)
     timed = base["clock"] == "time"
     for call in parse_microbench((raw / CALLS).read_bytes()).calls:
@@ -72,7 +72,7 @@ def _rows(request: Request, trial: Trial, attempt: Attempt, raw: Path) -> Iterat
 _WORK = ("work_steps", "work_instructions")
 
 
-def _factors(request: Request, trial: Trial, attempt: Attempt) -> dict[str, Any]:
+def _factors(request: ExecutionRequest, trial: Trial, attempt: Attempt) -> dict[str, Any]:
     point = trial.point
     benchmark = None if point.own else all_benchmarks(request.accesses)[point.benchmark]
     known = ("label", "kernel_release", "clock", "jited_bytes", "xlated_bytes", "evicted_bytes", *_WORK)

@@ -20,7 +20,7 @@ from xdplab.studies.execution.benchmarks import MODULE, NATIVE, Benchmark
 from xdplab.studies.execution.caches import largest_cache_bytes
 from xdplab.studies.execution.microbench import Microbench, parse_microbench
 from xdplab.studies.execution.objects import MODULE_NAME, build_module, object_name
-from xdplab.studies.execution.points import BACKENDS, ExecutionPoint, Request, Trial, calls_of, chosen
+from xdplab.studies.execution.points import BACKENDS, ExecutionPoint, ExecutionRequest, Trial, calls_of, chosen
 from xdplab.studies.execution.proof import examine, require_results
 from xdplab.studies.execution.trees import tree_of
 from xdplab.studies.frame import StudyRun
@@ -34,7 +34,7 @@ DEADLINE_S = 120.0
 class ExecutionStudy:
     """Measures trials of the execution study; one place is up at a time."""
 
-    def __init__(self, run: StudyRun[Request, ExecutionPoint]) -> None:
+    def __init__(self, run: StudyRun[ExecutionRequest, ExecutionPoint]) -> None:
         self._run = run
         self._objects = run.directory.path / OBJECTS
         self._stack = ExitStack()
