@@ -29,7 +29,7 @@ static const struct {
      "fill an array or hash map: FILE holds one value, or one for every entry"},
     {{"max-entries", required_argument, NULL, 'e'},
      "MAP=N|cpus",
-     "resize a map; cpus: one entry a possible CPU"},
+     "resize a map; cpus: one entry per possible CPU"},
     {{"help", no_argument, NULL, 'h'}, "", "print this"},
 };
 

@@ -23,7 +23,7 @@ def require_own(path: Path, what: str) -> None:
     try:
         status = path.stat()
     except OSError:
-        return  # whoever reads it says so better
+        return  # its reader gives the better error
     mine = {0, os.geteuid(), int(os.environ.get("SUDO_UID", "0") if os.geteuid() == 0 else 0)}
     if status.st_uid not in mine:
         problem = f"belongs to {_name(status.st_uid)}"

@@ -115,7 +115,7 @@ def _apart(a: float, b: float) -> float:
 def something_sent(row: Row) -> str | None:
     sent = number(row, "tx_packets")
     if sent is None:
-        return "nobody counted the frames sent"
+        return "the frames sent were not counted"
     return None if sent else "the TG sent no frame"
 
 
@@ -220,7 +220,7 @@ def offered_as_asked(row: Row) -> str | None:
     share, alone = offered_share(row), number(row, "generator_pps")
     if share is None or share >= OFFERED_SHARE or text(row, "arrangement") not in OPEN_LOOPS:
         return None
-    limit = f" (alone it reaches {alone:.3g} frames a second)" if alone is not None else ""
+    limit = f" (alone it reaches {alone:.3g} frames per second)" if alone is not None else ""
     return f"the sender had its own core and offered {share:.2%} of the rate asked for{limit}"
 
 

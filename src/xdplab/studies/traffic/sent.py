@@ -87,7 +87,7 @@ def _steadiness(burst: Burst, reasons: Reasons) -> Row:
 
 
 def burst_course(burst: Burst) -> Course | None:
-    """Return how the rate went that came back, or where nobody looked that was sent; None: too few intervals."""
+    """Return how the received rate went, or the sent one where nothing was received; None: too few intervals."""
     sent = [interval.tx_packets for interval in burst.intervals]
     back = _received(burst)
     heard = back is not None and any(back)
@@ -97,7 +97,7 @@ def burst_course(burst: Burst) -> Course | None:
 
 
 def _received(burst: Burst) -> list[int] | None:
-    """Frames that came back by interval, until the window ended; the last is left out where nobody counted then."""
+    """Frames that came back by interval, until the window ended; the last is left out where it was not counted."""
     counts = [_known(interval) for interval in burst.intervals]
     if not counts or any(count < 0 for count in counts):
         return None
