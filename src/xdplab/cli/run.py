@@ -83,6 +83,7 @@ def run(
         kind, request = asked
         if only or extend or pdr_from or labs or scheduler:
             raise PlanError(f"{file} is a plan of study {kind.name}: it takes --name, --out and --no-figures only")
+        require_own(file, "programs that are compiled and run")
         return conduct(kind, lambda: request, out=out, name=name, resume=None, as_json=False, figures=draw)
     chosen = own_plan(file)
     if name is not None:
@@ -118,8 +119,6 @@ def resume(
     It goes on in the lab, or the labs, where it was; --lab or --labs choose others. A study's places are its plan's.
     """
     run = open_run(directory)
-    for part in (directory, run.directory.journal.path, directory / "plan.yaml"):
-        require_own(part, "commands, programs and labs that are used")
     where = Where(lab_name, labs_named(labs, scheduler), scheduler, steal)
     if not run.state.owed:
         done = run.complete()

@@ -62,9 +62,43 @@ class RunStats:
     run_cnt: int
 
 
+ACTIONS = ("aborted", "drop", "pass", "tx", "redirect", "other")
+"""What a program can decide, as xdpload counts it; ``other`` is every code that XDP does not have."""
+
+
+@dataclass(frozen=True)
+class RedirectTarget:
+    """Where a program redirected frames to: a ``device``, a ``cpu``, a ``socket`` or ``other``, and its name there.
+
+    Of the frames for it the kernel ``accepted`` or ``refused`` each; ``arrived`` are those that the device sent or the
+    CPU's thread read, ``dropped`` those lost on the way there; ``busy_ns`` is that thread's CPU time from the first
+    to the last batch. None is what the kernel does not tell.
+    """
+
+    kind: str
+    name: str | None
+    accepted: int
+    refused: int
+    arrived: int | None
+    dropped: int | None
+    busy_ns: int | None
+
+
+@dataclass(frozen=True)
+class Decided:
+    """Frames by action, and the targets of redirects; ``targets_missing`` says why there are none."""
+
+    actions: Mapping[str, int]
+    targets: tuple[RedirectTarget, ...] | None
+    targets_missing: str | None
+
+
 @dataclass(frozen=True)
 class XdpRequest:
-    """What xdpload is to load. ``mode`` none loads without attaching; paths are the host's."""
+    """What xdpload is to load. ``mode`` none loads without attaching; paths are the host's.
+
+    With ``count_actions`` 17 instructions before the program count what it decides: its cost is another then.
+    """
 
     object: str
     interface: str
@@ -74,6 +108,7 @@ class XdpRequest:
     rodata: Mapping[str, Any] = field(default_factory=dict)
     init: Mapping[str, str] = field(default_factory=dict)
     max_entries: Mapping[str, int | str] = field(default_factory=dict)
+    count_actions: bool = False
 
     def argv(self, binary: str) -> list[str]:
         """Return the command line."""
@@ -81,6 +116,7 @@ class XdpRequest:
         pairs = [("--rodata", self.rodata), ("--init", self.init), ("--max-entries", self.max_entries)]
         argv = [binary, "--object", self.object, "--interface", self.interface, "--mode", self.mode]
         argv += [word for option, value in named if value is not None for word in (option, value)]
+        argv += ["--count-actions"] * self.count_actions
         return argv + [word for option, values in pairs for k, v in values.items() for word in (option, f"{k}={v}")]
 
 
@@ -125,6 +161,14 @@ class XdpLoader(JsonSession):
     def reset(self) -> None:
         """Zero the counting build's map."""
         self.ask("reset", "reset")
+
+    def decided(self) -> Decided:
+        """Return what the program, loaded with ``count_actions``, has decided since then."""
+        answer = self.ask("decided", "decided")
+        actions = {name: int(answer[name]) for name in ACTIONS}
+        targets = answer["targets"]
+        found = None if targets is None else tuple(typed(RedirectTarget, one) for one in targets)
+        return Decided(actions, found, answer["targets_missing"])
 
     def bpf_stats(self, enabled: bool) -> None:
         """Switch BPF run-time statistics; they end with this session at the latest."""

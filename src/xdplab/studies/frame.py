@@ -28,6 +28,7 @@ from xdplab.figures import Drawn, FigureError, NotApplicableError, View, save
 from xdplab.figures import draw as draw_view
 from xdplab.figures.draw import Panels
 from xdplab.figures.save import write_whole
+from xdplab.own import require_own_run
 from xdplab.run.derived import Recipe, Tables, all_gone, derive, is_owed, table, warn_gone
 from xdplab.run.engine import Study, run_trials
 from xdplab.run.progress import Observer, PlainObserver, ending
@@ -258,7 +259,11 @@ class StudyRun(Generic[R, P]):
         return next((str(name) for name in rows.columns if str(rows[name].dtype) == "Float64"), "")
 
     def measure(self, observer: Observer, where: Where) -> RunState:
-        """Measure what the run owes at the places that its plan names. Raises LabError where ``where`` shares it."""
+        """Measure what the run owes at the places that its plan names.
+
+        Raises LabError where ``where`` shares it, StrangersFileError for a run that is not one's own.
+        """
+        require_own_run(self.directory.path)
         if where.labs:
             raise LabError(
                 f"a run of study {self.kind.name} measures at the places its plan names",

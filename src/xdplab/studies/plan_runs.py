@@ -22,6 +22,7 @@ from xdplab.figures import draw as draw_view
 from xdplab.figures import figure as traffic_figure
 from xdplab.figures.factors import FigureError
 from xdplab.labs import Lab, use_lab
+from xdplab.own import require_own_run
 from xdplab.plan import Plan, Trial
 from xdplab.run.derived import Recipe, Tables, table
 from xdplab.run.progress import Observer
@@ -63,7 +64,11 @@ class PlanRun:
         return read_state(self.directory)
 
     def measure(self, observer: Observer, where: Where) -> RunState:
-        """Measure what the run owes where it was, or in the lab or labs that ``where`` names."""
+        """Measure what the run owes where it was, or in the lab or labs that ``where`` names.
+
+        Raises StrangersFileError for a run that is not one's own.
+        """
+        require_own_run(self.directory.path)
         labs = where.labs
         if not labs and where.lab is None:
             labs = runs.shared_by(self.directory)
