@@ -67,7 +67,7 @@ ACTIONS = ("aborted", "drop", "pass", "tx", "redirect", "other")
 
 
 @dataclass(frozen=True)
-class Target:
+class RedirectTarget:
     """Where a program redirected frames to: a ``device``, a ``cpu``, a ``socket`` or ``other``, and its name there.
 
     Of the frames for it the kernel ``accepted`` or ``refused`` each; ``arrived`` are those that the device sent or the
@@ -89,7 +89,7 @@ class Decided:
     """Frames by action, and the targets of redirects; ``targets_missing`` says why there are none."""
 
     actions: Mapping[str, int]
-    targets: tuple[Target, ...] | None
+    targets: tuple[RedirectTarget, ...] | None
     targets_missing: str | None
 
 
@@ -167,7 +167,7 @@ class XdpLoader(JsonSession):
         answer = self.ask("decided", "decided")
         actions = {name: int(answer[name]) for name in ACTIONS}
         targets = answer["targets"]
-        found = None if targets is None else tuple(typed(Target, one) for one in targets)
+        found = None if targets is None else tuple(typed(RedirectTarget, one) for one in targets)
         return Decided(actions, found, answer["targets_missing"])
 
     def bpf_stats(self, enabled: bool) -> None:
