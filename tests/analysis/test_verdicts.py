@@ -30,6 +30,19 @@ def test_a_lossy_open_loop_is_valid_and_shows_the_dut() -> None:
     assert verdict.reason == "TG and DUT agree within 0.00%"
 
 
+def test_probes_are_the_duts_frames_too_and_those_lost_are_told() -> None:
+    probes = {"probes_sent": 100_000, "probes_lost": 20, "dut_rx_packets": 4_099_000, "dut_tx_packets": 3_099_980}
+    assert judge(GOOD | probes).reason == (
+        "TG and DUT agree within 0.00%; 20 of 100000 probes did not come back with a stamp"
+    )
+    assert judge(GOOD | probes | {"probes_sent": None, "probes_lost": None}).verdict == "invalid"
+
+
+def test_what_little_the_tg_missed_is_told() -> None:
+    missed = {"tg_port_rx_packets": 3_000_700, "tg_missed_packets": 700, "tg_port_tx_packets": 4_000_000}
+    assert "700 frames came to the TG's port and were not taken" in judge(GOOD | missed).reason
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [
@@ -49,6 +62,14 @@ def test_a_lossy_open_loop_is_valid_and_shows_the_dut() -> None:
         (
             {"counters_missing": "dut.iplink.after.json is empty"},
             "rests on cannot be used: dut.iplink.after.json is empty",
+        ),
+        (
+            {"tg_port_tx_packets": 0},
+            "the TG lost frames, not the DUT: of 4000000 that its generator sent its port sent 0",
+        ),
+        (
+            {"rx_packets": 1_300_000, "tg_port_rx_packets": 1_300_000, "tg_missed_packets": 1_700_000},
+            "the TG lost frames, not the DUT: 1700000 came to its port, which its generator did not take",
         ),
         (PACED | LATE, "the sender had its own core and was late: its lateness is 2.0 µs where the latency"),
     ],
