@@ -47,7 +47,7 @@ class OutputStream:
     """What one output stream said, in a file once it is long, and where the reader of its lines stands."""
 
     def __init__(self) -> None:
-        self._file = tempfile.SpooledTemporaryFile(max_size=_IN_MEMORY)  # noqa: SIM115: it ends with this object
+        self._file = tempfile.SpooledTemporaryFile(max_size=_IN_MEMORY)  # noqa: SIM115
         self._stored, self._said = 0, 0
         self._position, self._searched = 0, 0
         self._ended = self._passed_on = False
