@@ -13,9 +13,10 @@ from xdplab.errors import LabError, PlanError
 from xdplab.own import require_own
 from xdplab.plan import Block, Plan, load_plan
 from xdplab.resources import shipped
+from xdplab.run.disk import is_locked
 from xdplab.run.progress import ending
 from xdplab.run.rundir import RunDirectory
-from xdplab.run.state import read_state
+from xdplab.run.state import RunState, read_state
 from xdplab.studies.catalogue import open_run, request_in
 from xdplab.studies.every import Where
 from xdplab.studies.plan_runs import PlanRun, pdr_files
@@ -148,14 +149,28 @@ def _joined(labs: tuple[str, ...], scheduler: str | None) -> AbstractContextMana
 @click.argument("directory", metavar="RUN", type=click.Path(path_type=Path))
 @click.option("--json", "as_json", is_flag=True, help="For a script.")
 def status(directory: Path, as_json: bool) -> None:
-    """How far RUN is, what failed, and how long the rest will take."""
+    """How far RUN is, what failed, and how long the rest will take.
+
+    It is under way, complete, interrupted, stopped (nothing could be measured), or was killed.
+    """
     state = read_state(RunDirectory.open(directory))
     row = {
         "run": directory.name,
         "trials": state.total,
         **state.counts,
         "owed": len(state.owed),
-        "state": state.ended or "under way, or killed",
+        "state": _standing(RunDirectory.open(directory), state),
         "eta_s": None if state.eta_s is None else round(state.eta_s),
     }
     show([row], as_json=as_json)
+
+
+def _standing(run: RunDirectory, state: RunState) -> str:
+    """A run that measures holds its journal; one that holds it not and has not said how it ended was killed."""
+    if is_locked(run.journal.path):
+        return "under way"
+    if state.ended is not None:
+        return state.ended
+    if not state.owed:
+        return "complete (killed after its last trial: `xdplab resume` writes what is missing)"
+    return "killed" if state.attempts else "killed, or not begun"

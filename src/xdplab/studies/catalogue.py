@@ -14,6 +14,7 @@ from xdplab.run.rundir import RunDirectory
 from xdplab.studies.every import AnyKind, AnyRun
 from xdplab.studies.frame import StudyKind, study_of
 from xdplab.studies.plan_runs import ASKED, SEARCH, TRAFFIC
+from xdplab.yaml_file import read_yaml
 
 STUDIES = ("verifier", "execution", "loading", "jit", "offload")
 
@@ -45,7 +46,7 @@ def open_run(path: Path) -> AnyRun:
 def request_in(plan: Path) -> tuple[StudyKind[Any, Any], Any] | None:
     """Return the study that a plan file is for, and what it asks; None for a plan of XDP traffic. Raises PlanError."""
     try:
-        written = yaml.safe_load(plan.read_text())
+        written = read_yaml(plan.read_text())
     except (OSError, ValueError, yaml.YAMLError):
         return None  # `load_plan` says what is wrong with it
     if not isinstance(written, dict) or written.get("study") not in STUDIES:

@@ -37,6 +37,7 @@ from xdplab.run.state import Attempt, RunState, last_attempts, read_state, recor
 from xdplab.studies.comparing import ComparedRuns, compared_rows
 from xdplab.studies.every import AnyRun, PlainAudit, Where, not_measured, require_same_kind
 from xdplab.studies.tables import Table, markdown, write_tables
+from xdplab.yaml_file import read_yaml
 
 
 @dataclass(frozen=True)
@@ -140,7 +141,7 @@ class StudyKind(Generic[R, P]):
         directory = RunDirectory.open(path)
         if study_of(directory) != self.name:
             raise ResultsError(f"{path} is no run of study {self.name}", remedy="its plan.yaml says what it is")
-        plan = yaml.safe_load((path / "plan.yaml").read_text())
+        plan = read_yaml((path / "plan.yaml").read_text())
         asked: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in plan.items() if k != "study"}
         known = json.loads((path / "points.json").read_text())
         points = tuple(self.point(**fields) for fields in known["points"])
@@ -329,7 +330,7 @@ def draw_views(
 
 def study_of(directory: RunDirectory) -> str | None:
     """Return the study that a run's plan names; None for XDP traffic and searches."""
-    plan = yaml.safe_load((directory.path / "plan.yaml").read_text())
+    plan = read_yaml((directory.path / "plan.yaml").read_text())
     return plan.get("study") if isinstance(plan, dict) else None
 
 
