@@ -13,13 +13,14 @@ import pytest
 from xdplab.errors import FormatError, ProgramError
 from xdplab.programs.build import find_clang
 from xdplab.resources import shipped
-from xdplab.studies.execution import STUDY, ExecutionRequest, ExecutionRun
 from xdplab.studies.execution.benchmarks import BPF, USER, all_benchmarks
 from xdplab.studies.execution.enclosure import Flow, TimedWork, complaints
 from xdplab.studies.execution.microbench import TimedCall
 from xdplab.studies.execution.objdump import CodeLine, parse_objdump
 from xdplab.studies.execution.objects import build, object_name
+from xdplab.studies.execution.points import ExecutionRequest
 from xdplab.studies.execution.proof import examine, require_results
+from xdplab.studies.execution.runs import STUDY, ExecutionRun
 
 RIGHT = (
     "begin = CLOCK();\n    AFTER(begin, input);\n    result = kernel(set, data, data_end, input);\n"

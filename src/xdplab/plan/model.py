@@ -31,7 +31,7 @@ def _as_list(value: object) -> object:
 
 
 class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)  # `Plan` is built once, with all it holds
 
 
 def _one(factor: Factor) -> tuple[Any, Any]:
@@ -95,8 +95,8 @@ class TrialSettings(_Strict):
 class Block(_given("block", _one)):  # type: ignore[misc]
     """Points that are crossed with each other, and the passes that each trial of them makes."""
 
-    points: Points = Points()
-    traffic: Traffic = Traffic()
+    points: Points = Field(default_factory=Points)
+    traffic: Traffic = Field(default_factory=Traffic)
     passes: list[Pass] = Field(default=["rate"])
 
     @field_validator("passes")
@@ -123,7 +123,7 @@ class Plan(_Strict):
     lab: str = "netns"
     seed: Annotated[int, Field(ge=0, lt=1 << 32)] = 1
     repetitions: Annotated[int, Field(ge=1, le=1000)] = 3
-    trial: TrialSettings = TrialSettings()
+    trial: TrialSettings = Field(default_factory=TrialSettings)
     perf_events: list[str] = [
         "cycles",
         "instructions",
