@@ -69,7 +69,7 @@ local function plan_of(given, session, seconds)
 		src_mac = frame.mac(given.src_mac), dst_mac = frame.mac(given.dst_mac), src_ip = frame.ip(given.src_ip),
 		dst_ip = frame.ip(given.dst_ip), src_ip_stride = frame.ip(given.src_ip_stride),
 		dst_ip_stride = frame.ip(given.dst_ip_stride), src_port = given.src_port, dst_port = given.dst_port,
-		port_stride = given.port_stride,
+		port_stride = given.port_stride, probe_src_mac = given.src_mac, probe_dst_mac = given.dst_mac,
 	}
 end
 
@@ -100,6 +100,9 @@ local function serve(given, session, results)
 		end
 		local plan = plan_of(given, session, tonumber(seconds))
 		local found = run_burst(plan, session)
+		if found.interrupted then
+			error({ step = "burst", message = "nobody waits for its end: standard input was closed, or a signal came" })
+		end
 		session.first = found.next
 		bursts = bursts + 1
 		results:write(lines.burst(name, plan, found))

@@ -18,10 +18,12 @@ if TYPE_CHECKING:
     from xdplab.run.progress import Observer
     from xdplab.run.rundir import RunDirectory
     from xdplab.run.state import RunState
+    from xdplab.studies import every
     from xdplab.studies.every import AnyRun
     from xdplab.studies.frame import StudyKind
 else:
     progress, screen = later("xdplab.run.progress"), later("xdplab.cli.screen")
+    every = later("xdplab.studies.every")
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -59,7 +61,7 @@ def conduct(
     run = kind.open(resume) if resume else kind.start(asked(), out, name)
     if not as_json:
         tell(f"measuring into {run.directory.path}")
-    return go_on(run, lambda _, seen: run.execute(seen), figures=figures, as_json=as_json)
+    return go_on(run, lambda _, seen: run.measure(seen, every.Where()), figures=figures, as_json=as_json)
 
 
 Execute = Callable[["RunDirectory", "Observer"], "RunState"]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from xdplab.cli.common import tell
+from xdplab.cli.run import STEAL
 from xdplab.labs import open_lab
 from xdplab.later import later
 
@@ -20,11 +21,12 @@ else:
 
 
 @click.command()
+@STEAL
 @click.pass_obj
-def restore(lab_name: str | None) -> None:
+def restore(lab_name: str | None, steal: bool) -> None:
     """Put both ends of the lab's link back as they were before a run that died."""
     lab = open_lab(lab_name or "netns")
-    with lab.lock("restore"):
+    with lab.lock("restore", steal=steal):
         for end in study.endpoints(lab):
             found = device.restore_remembered(end.host, end.interface, study.state_dir(lab, end.host))
             said = "put back as it was" if found else "nothing was left to put back"

@@ -10,7 +10,7 @@ import click
 
 from xdplab.cli.common import parse_only, tell
 from xdplab.cli.conduct import Execute, go_on
-from xdplab.cli.run import LABS, PLAN_OR_NAME, SCHEDULER, find_plan, labs_named, own_plan, require_lab
+from xdplab.cli.run import LABS, PLAN_OR_NAME, SCHEDULER, STEAL, find_plan, labs_named, own_plan, require_lab
 from xdplab.errors import ResultsError
 from xdplab.later import later
 from xdplab.studies.catalogue import open_run
@@ -38,6 +38,7 @@ else:
 @click.option("--json", "as_json", is_flag=True, help="For a script.")
 @LABS
 @SCHEDULER
+@STEAL
 @click.pass_obj
 def search(
     lab_name: str | None,
@@ -51,6 +52,7 @@ def search(
     as_json: bool,
     labs: str | None,
     scheduler: str | None,
+    steal: bool,
 ) -> int:
     """Search every point of PLAN: MRR, NDR and PDR by MLRsearch, latency at 0, 10, 50 and 90 % of the PDR.
 
@@ -60,7 +62,7 @@ def search(
         run = open_run(old)
         if run.kind_name != "search":
             raise ResultsError(f"{run.directory.path} is no search", remedy="`xdplab resume` goes on with a run")
-        return _search(run, lambda _, seen: run.measure(seen, every.Where(lab_name)), as_json)
+        return _search(run, lambda _, seen: run.measure(seen, every.Where(lab_name, steal=steal)), as_json)
     chosen = profile(name) if latency else replace(profile(name), latency_repeats=0)
     wanted, several = own_plan(find_plan(plan)), labs_named(labs, scheduler)
     require_lab(several[0] if several else lab_name or wanted.lab)
@@ -68,7 +70,7 @@ def search(
     with runs.lab_for(several[0] if several else lab_name or wanted.lab) as lab:
         run = plan_runs.start_search(wanted, asked, lab, out, only=parse_only(only))
         with runs.discarded_if_nothing_began(run.directory):
-            where = every.Where(None if several else lab.name, several, scheduler)
+            where = every.Where(None if several else lab.name, several, scheduler, steal)
             return _search(run, lambda _, seen: run.measure(seen, where), as_json)
 
 

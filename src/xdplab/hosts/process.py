@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import BinaryIO
 
 from xdplab.errors import HostError
-from xdplab.hosts.base import Result
+from xdplab.hosts.base import Result, spoken
 
 KILL_AFTER_S = 1.0
 """Seconds between SIGTERM and SIGKILL at the deadline."""
@@ -212,4 +212,4 @@ class StreamedProcess(ABC):
 
     def _broken(self, what: str) -> HostError:
         words = self.stderr.data.decode(errors="replace").strip()[-400:]
-        return HostError(f"{self.host}: `{' '.join(self.argv)}` {what}{': ' + words if words else ''}")
+        return HostError(f"{self.host}: `{spoken(self.argv)}` {what}{': ' + words if words else ''}")

@@ -26,6 +26,7 @@ from xdplab.figures.draw import Panels
 from xdplab.figures.draw import draw as draw_view
 from xdplab.figures.marks import View
 from xdplab.figures.save import save, write_whole
+from xdplab.own import require_own_run
 from xdplab.run.derived import Recipe, Tables, all_gone, derive, is_owed, table, warn_gone
 from xdplab.run.engine import Study, run_trials
 from xdplab.run.progress import Observer, ending, silent
@@ -204,7 +205,11 @@ class StudyRun(Generic[R, P]):
         return next((str(name) for name in rows.columns if str(rows[name].dtype) == "Float64"), "")
 
     def measure(self, observer: Observer, where: Where) -> RunState:
-        """Measure what the run owes at the places that its plan names. Raises LabError where ``where`` shares it."""
+        """Measure what the run owes at the places that its plan names.
+
+        Raises LabError where ``where`` shares it, StrangersFileError for a run that is not one's own.
+        """
+        require_own_run(self.directory.path)
         if where.labs:
             raise LabError(
                 f"a run of study {self.kind.name} measures at the places its plan names",

@@ -21,6 +21,7 @@ from xdplab.errors import FigureError, ResultsError
 from xdplab.figures.catalogue import figure as traffic_figure
 from xdplab.figures.draw import draw as draw_view
 from xdplab.labs import Lab, use_lab
+from xdplab.own import require_own_run
 from xdplab.plan import Plan, Trial
 from xdplab.run.derived import Recipe, Tables, table
 from xdplab.run.progress import Observer
@@ -62,7 +63,11 @@ class PlanRun:
         return read_state(self.directory)
 
     def measure(self, observer: Observer, where: Where) -> RunState:
-        """Measure what the run owes where it was, or in the lab or labs that ``where`` names."""
+        """Measure what the run owes where it was, or in the lab or labs that ``where`` names.
+
+        Raises StrangersFileError for a run that is not one's own.
+        """
+        require_own_run(self.directory.path)
         labs = where.labs
         if not labs and where.lab is None:
             labs = runs.shared_by(self.directory)
@@ -72,7 +77,7 @@ class PlanRun:
             with joined(labs, where.scheduler) as together:
                 return together.execute(self.directory, observer, self.way)
         with use_lab(where.lab or runs.lab_of(self.directory)) as lab:
-            return runs.execute(self.directory, lab, observer, self.way)
+            return runs.execute(self.directory, lab, observer, self.way, steal=where.steal)
 
     def complete(self) -> list[str]:
         return [] if self.directory.imported else runs.complete(self.directory, self.way.recipe)

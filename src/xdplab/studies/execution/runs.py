@@ -65,4 +65,5 @@ STUDY: StudyKind[ExecutionRequest, ExecutionPoint] = StudyKind(
     table=table_of,
     tables=lambda run, table: tables_of(table),
     views=VIEWS,
+    version="2",
 )

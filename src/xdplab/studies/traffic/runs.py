@@ -117,11 +117,16 @@ class TrafficMethod:
         return plan.trial.pause_s if self.patient else 0.0
 
 
-def execute(run: RunDirectory, lab: Lab, observer: Observer, way: TrafficMethod | None = None) -> RunState:
-    """Measure what ``run`` owes in ``lab``, then derive its tables: also after an interrupt, from what there is."""
+def execute(
+    run: RunDirectory, lab: Lab, observer: Observer, way: TrafficMethod | None = None, *, steal: bool = False
+) -> RunState:
+    """Measure what ``run`` owes in ``lab``, then derive its tables: also after an interrupt, from what there is.
+
+    ``steal`` takes the lab from a run that is silent.
+    """
     way = way or MEASURED
     plan, trials = run_plan(run), run_trials_of(run)
-    with run.writer(), lab.lock():
+    with run.writer(), lab.lock(steal=steal):
         owed = set(read_state(run).owed)
         try:
             with way.session(lab, run, plan, [t for t in trials if t.trial_id in owed]) as study:
