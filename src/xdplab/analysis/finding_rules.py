@@ -18,6 +18,7 @@ from xdplab.analysis.labs import labs_differ
 from xdplab.analysis.load_rules import (
     DISTURBANCES,
     DISTURBED_BY,
+    clock_differs,
     disturbed,
     held_back,
     nothing_forwarded,
@@ -320,6 +321,7 @@ RULES: dict[str, Rule] = {
     "nothing forwarded": nothing_forwarded,
     "generator held back": held_back,
     "labs differ": labs_differ,
+    "clock differs": clock_differs,
     **{name: disturbed(name, says) for name, says in DISTURBANCES.items()},
     "no valid trial": without_valid_trial,
     "missing points": missing_points,

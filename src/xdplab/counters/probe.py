@@ -37,6 +37,7 @@ from xdplab.plan import UserMetric
 
 Files = dict[str, bytes]
 METRIC_DEADLINE_S = 10
+CLOCK = "clock"
 START_DEADLINE_S = 10.0
 STOP_DEADLINE_S = 10.0
 ABANDON_DEADLINE_S = 1.0
@@ -52,13 +53,19 @@ class Probe:
     device: str
     directory: str
 
-    def snapshot(self, when: When, metrics: Sequence[UserMetric] = ()) -> Files:
-        """Read all collectors, and the user's metrics of this ``when``, by one command. Raises HostError."""
-        commands = {row.name: (row.command(self.device), row.extension) for row in _in_order(when)}
+    def snapshot(self, when: When, metrics: Sequence[UserMetric] = (), *, clock: Sequence[str] = ()) -> Files:
+        """Read all collectors, and the user's metrics of this ``when``, by one command. Raises HostError.
+
+        ``clock`` is what tells the CPUs' clock: it keeps them busy, so it stands outside of what the others span.
+        """
+        told = {CLOCK: (tuple(clock), "jsonl")} if clock else {}
+        commands = dict(told) if when == "before" else {}
+        commands |= {row.name: (row.command(self.device), row.extension) for row in _in_order(when)}
         for metric in (metric for metric in metrics if metric.when == when):
             # A command of the user's may hang; the counters after it are still read.
             argv = ("timeout", str(METRIC_DEADLINE_S), *metric.argv)
             commands[metric_collector(metric.name)] = (argv, "txt")
+        commands |= told
         mark = f"@{uuid.uuid4().hex}"
         words = [word for name, (argv, _) in commands.items() for word in (name, str(len(argv)), *argv)]
         deadline_s = 30.0 + METRIC_DEADLINE_S * len(metrics)

@@ -84,6 +84,13 @@ def serving_cpus(lab: Lab, point: Point) -> tuple[tuple[int, ...], ...] | None:
     return tuple(own or (cpu,) for own, cpu in zip(reached, in_turn, strict=True))
 
 
+def clock_command(context: TrialContext, point: Point) -> tuple[str, ...]:
+    """What tells the clock of the CPUs that do the DUT's work; nothing where the lab's own clock means nothing."""
+    if context.lab.clock != "time":
+        return ()
+    return (context.tools.cpuclock, *map(str, working_cpus(context.lab, point)))
+
+
 def measure(context: TrialContext, trial: Trial, raw: Path, facts: dict[str, Any]) -> None:
     """Measure ``trial``: raw files into ``raw``, what was requested and obtained into ``facts``."""
     point = trial.point
@@ -104,7 +111,9 @@ def measure(context: TrialContext, trial: Trial, raw: Path, facts: dict[str, Any
         facts["generator"] = asdict(starting.result())
         facts["placed"] = context.lab.place(point.arrangement, point.queues)
         facts["warmup"] = warm_up(generator, context.plan.trial.warmup_s)
-        running = Running(context.plan, context.dut_probe, context.tg_probe, side, generator, files, facts)
+        probes = context.dut_probe, context.tg_probe
+        clock = clock_command(context, point)
+        running = Running(context.plan, *probes, side, generator, files, facts, clock)
         for name in point.passes:
             PASSES[name](running)
         side.require()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -11,7 +11,7 @@ from statistics import fmean
 from typing import Any
 
 from xdplab.analysis.verdicts import RULES_VERSION, forwarded, judge, returns_frames, tg_count
-from xdplab.counters import derive_from_directory, unreadable
+from xdplab.counters import Value, derive, derive_from_directory, unreadable
 from xdplab.counters.derive import intervals
 from xdplab.counters.value import jain_index
 from xdplab.errors import FormatError
@@ -52,6 +52,7 @@ _SAME = (
     "dut_cpus",
     "xdp_actions",
     "absent_counters",
+    "clock_change",
 )
 _PERF = ("cycles", "instructions", "ipc", "branches", "branch_misses", "l1d_loads", "l1d_misses")
 
@@ -220,6 +221,7 @@ def _counted(raw: Path, trial: Trial, facts: Mapping[str, Any], reasons: dict[st
         working=cpus["working"] if shared else cpus["dut"],
     )
     row: Row = {"counters_missing": unreadable(raw / "counters")}
+    row |= _clock(raw, found, cpus["working"], reasons)
     for name in _SAME:
         value = found.get(name)
         if value is None:
@@ -239,6 +241,19 @@ def _counted(raw: Path, trial: Trial, facts: Mapping[str, Any], reasons: dict[st
         row["metrics"] = json.dumps({name: v.value for name, v in metrics.items()})
         reasons |= {f"metrics.{name}": v.reason for name, v in metrics.items() if v.reason is not None}
     return row
+
+
+def _clock(raw: Path, found: Mapping[str, Value], working: Collection[int], reasons: dict[str, str]) -> Row:
+    """perf's count while frames came tells the clock at work; where there is none, the chain of additions beside it."""
+    in_perf = {path.name: path.read_bytes() for path in (raw / PERF_FOLDER).glob("*") if path.is_file()}
+    recorded = {path.name: path.read_bytes() for path in (raw / "counters").glob("dut.perf.*")}
+    by_perf = derive(in_perf, recorded, mode="", shared=True, working=working)["clock_by_perf"]
+    for value, source in ((by_perf, "perf"), (found["clock_by_additions"], "additions")):
+        if value.reason is None:
+            reasons.pop("cycles_per_ns", None)
+            return {"cycles_per_ns": value.value, "cycles_per_ns_from": source}
+        reasons["cycles_per_ns"] = value.reason
+    return {}
 
 
 def _rings(before: Mapping[str, Any], after: Mapping[str, Any]) -> Row:
