@@ -330,7 +330,8 @@ def _throttled(row: Row, longest_ms: float) -> str:
     rest_ms = (1e6 - runtime) / 1e3
     if not 0.5 * rest_ms <= longest_ms <= 2 * rest_ms:
         return ""
-    return f", as real-time throttling has it ({runtime / 1e3:.0f} ms of each second; see `xdplab doctor`)"
+    each = f"{runtime / 1e3:.0f} ms of each second"
+    return f", as real-time throttling has it ({each}; `trial: {{throttling: off}}` in the plan ends it)"
 
 
 def say_device_refused(row: Row) -> str | None:

@@ -1,4 +1,4 @@
-"""At how many cycles per ns the CPUs that do the DUT's work ran: by perf at work, and by a chain of additions beside it.
+"""At how many cycles per ns the CPUs that do the DUT's work ran: by perf at work, and by additions beside it.
 
 The chain is timed at rest, just before and just after the window (native/cpuclock). perf's count of cycles is divided
 by the time that these CPUs were busy, so that an idle CPU, which counts no cycle, does not look like a slow one.

@@ -30,6 +30,11 @@ def _as_list(value: object) -> object:
     return list(value) if isinstance(value, list | tuple) else [value]
 
 
+def _off_word(value: object) -> object:
+    """YAML 1.1 reads a bare ``off`` as false."""
+    return "off" if value is False else value
+
+
 class _Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -83,13 +88,17 @@ class Traffic(_given("traffic", _several)):  # type: ignore[misc]
 
 
 class TrialSettings(_Strict):
-    """Times of one trial, in seconds, and how often a failed one is tried again."""
+    """Times of one trial, in seconds, and how often a failed one is tried again.
+
+    ``throttling``: off switches real-time throttling off for the time of the run, in virtual labs.
+    """
 
     warmup_s: Annotated[float, Field(ge=0, le=60)] = 0.2
     window_s: Annotated[float, Field(ge=0.05, le=600)] = 1.0
     pause_s: Annotated[float, Field(ge=0, le=60)] = 0.1
     settle_s: Annotated[float, Field(ge=0.01, le=10)] = 0.05
     retries: Annotated[int, Field(ge=0, le=10)] = 1
+    throttling: Annotated[Literal["kept", "off"], BeforeValidator(_off_word)] = "kept"
 
 
 class Block(_given("block", _one)):  # type: ignore[misc]

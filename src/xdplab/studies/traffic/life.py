@@ -49,6 +49,7 @@ class TrialContext:
     link: Limit
     tg_machine: Machine
     xps: dict[str, str] | None = None
+    switched_off: dict[str, str] | None = None
     pdr: Mapping[str, float] = field(default_factory=dict)
     applied: list[dict[str, Any]] = field(default_factory=list)
     alone: dict[FrameKey, Limit] = field(default_factory=dict)
@@ -144,6 +145,7 @@ def known_before(context: TrialContext, trial: Trial, prepared: Prepared) -> dic
         "link": asdict(context.link),
         "tg_machine": asdict(context.tg_machine),
         "xps": context.xps,
+        "switched_off": context.switched_off,
         "generator_alone": asdict(context.alone[frame_key(trial.point)]),
         "rate_requested_pps": offered_rate(trial.point, context.pdr),
         "cpus": {"dut": cpus.dut, "tg": cpus.tg, "working": working_cpus(context.lab, trial.point)},

@@ -13,6 +13,7 @@ from xdplab.deploy import dpdk
 from xdplab.deploy.device import Applied, apply, remember, restore_remembered
 from xdplab.deploy.queues import Endpoint, queue_limit, set_queues
 from xdplab.deploy.settings import Xps
+from xdplab.deploy.throttling import unthrottled
 from xdplab.deploy.watchdog import Watchdog
 from xdplab.errors import PlanError
 from xdplab.formats.ethtool import parse_rings
@@ -49,6 +50,11 @@ def state_dir(lab: Lab, host: Host) -> str:
 
 def check_plan(plan: Plan, lab: Lab) -> None:
     """Raise PlanError naming the field of ``plan`` that this lab cannot have; nothing is changed."""
+    if plan.trial.throttling == "off" and not lab.virtual:
+        raise PlanError(
+            "trial.throttling: off is for virtual labs, where all of the lab is on one machine",
+            remedy="on a server: `sysctl kernel.sched_rt_runtime_us=-1`",
+        )
     for metric in plan.metrics:
         if metric.name in BY_NAME:
             raise PlanError(f"metrics: {metric.name} is a column already", remedy="give it another name")
@@ -102,11 +108,14 @@ class TrialStudy:
         self._lab, self._run, self._plan, self._trials = lab, run, plan, trials
         self._stack = ExitStack()
         self._watchdogs: list[Watchdog] = []
+        self._switched: dict[str, str] | None = None
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
             self._remember(stack)
             lab, run = self._lab, self._run
+            if self._plan.trial.throttling == "off":
+                self._switched = stack.enter_context(unthrottled(lab.tg))
             tools = build_tools(lab, [t.point for t in self._trials])
             self._context = TrialContext(
                 lab=lab,
@@ -121,6 +130,7 @@ class TrialStudy:
                 pdr=known_pdr(run),
                 link=link_rate(lab),
                 tg_machine=machine_of(lab.tg),
+                switched_off=self._switched,
             )
             self._stack = stack.pop_all()
         return self
