@@ -23,7 +23,7 @@ from pydantic import (
 from xdplab.errors import PlanError
 from xdplab.plan.factors import PATHS, Factor, Where, in_plan, of_program
 
-Pass = Literal["rate", "bpf_stats", "perf"]
+Pass = Literal["rate", "bpf_stats", "perf", "harness"]
 
 
 def _as_list(value: object) -> object:

@@ -52,7 +52,7 @@ OVERHEAD_S = 0.3
 
 def trial_s(plan: Plan, trial: Trial) -> float:
     """Seconds one trial will take: bursts, settling, its pause and the measured overhead."""
-    times, passes = plan.trial, len(trial.point.passes)
+    times, passes = plan.trial, len(trial.point.passes) + ("harness" in trial.point.passes)
     return times.warmup_s + times.pause_s + OVERHEAD_S + passes * (times.window_s + times.settle_s)
 
 

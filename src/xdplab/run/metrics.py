@@ -85,6 +85,8 @@ testrun_ns          | float | ns   | time    | BPF_PROG_TEST_RUN of the same pro
 program_run_raw_ns  | float | ns   | time    | mean run time as BPF statistics say it, in a pass of its own
 program_run_ns      | float | ns   | time    | mean run time by BPF statistics less what these take themselves, in a pass of its own
 stats_cost_ns       | float | ns   | time    | what BPF statistics say of a program that does nothing: their own cost, measured beside
+sender_ns           | float | ns   | time    | CPU time in which the generator makes a frame and drops it, without a link, in a pass of its own
+receiver_ns         | float | ns   | time    | CPU time in which its receiver takes a frame that is handed to it without a link, less sender_ns
 latency_min_ns      | float | ns   | time    | least round trip of the stamped frames; at a paced load from the time the frame was due, at max from sending (latency_from)
 latency_mean_ns     | float | ns   | time    | mean of the round trips
 latency_p50_ns      | float | ns   | time    | median

@@ -316,7 +316,7 @@ def _application_ns(facts: Mapping[str, Any]) -> int:
 def _passes(
     bursts: Mapping[str, Burst], raw: Path, trial: Trial, facts: Mapping[str, Any], reasons: dict[str, str]
 ) -> Row:
-    row = _testrun(facts, reasons)
+    row = _testrun(facts, reasons) | _pieces(facts, reasons)
     runs = facts.get("runstats")
     if runs:
         row |= _run_time(runs, reasons)
@@ -357,6 +357,15 @@ def _run_time(runs: Mapping[str, Any], reasons: dict[str, str]) -> Row:
         return {"program_run_raw_ns": spent / count}
     raw = spent / count
     return {"program_run_raw_ns": raw, "stats_cost_ns": cost, "program_run_ns": raw - cost}
+
+
+def _pieces(facts: Mapping[str, Any], reasons: dict[str, str]) -> Row:
+    """The generator's own share of a frame's time, without a link."""
+    found = facts.get("harness") or {"missing": "the plan asks for no harness pass"}
+    if "missing" in found:
+        reasons["sender_ns"] = found["missing"]
+        return {}
+    return {"sender_ns": found["sender_ns"], "receiver_ns": found["both_ns"] - found["sender_ns"]}
 
 
 def _testrun(facts: Mapping[str, Any], reasons: dict[str, str]) -> Row:

@@ -22,7 +22,7 @@ from xdplab.labs import Lab
 from xdplab.plan import FACTORS, Plan, Point, ProgramFactors, Trial, points_of
 from xdplab.run.metrics import BY_NAME
 from xdplab.run.rundir import RunDirectory
-from xdplab.studies.traffic.burst import generator_alone
+from xdplab.studies.traffic.burst import generator_alone, pieces_alone
 from xdplab.studies.traffic.life import TrialContext, measure, serving_cpus
 from xdplab.studies.traffic.limits import frame_key, link_rate, machine_of
 from xdplab.studies.traffic.pdr import known_pdr
@@ -188,6 +188,8 @@ class TrialStudy:
     def measure(self, trial: Trial, raw: Path, facts: dict[str, Any]) -> None:
         self.require_watched()
         measure(self._context, trial, raw, facts)
+        if "harness" in trial.point.passes:  # once the trial's own generator has let go of the device
+            facts["harness"] = pieces_alone(self._context, trial.point, raw)
         self.require_watched()
 
     def require_watched(self) -> None:
