@@ -29,6 +29,7 @@ VERBS = {
     "status": "run",
     "restore": "restore",
     "search": "search",
+    "race": "race",
     "tables": "figures",
     "figures": "figures",
     "compare": "figures",

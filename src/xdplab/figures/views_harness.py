@@ -81,8 +81,8 @@ def harness(request: Request) -> View:
     table = marks_frame(marks)
     note = (
         f"N = 0: {PROGRAM} by BPF_PROG_TEST_RUN; {SENDER} and {RECEIVER} alone, without a link; {WAY_IN}: a program "
-        f"that drops, less its own time and the sender's; {WAY_BACK}: what these leave of the whole. Differences are of one "
-        f"repetition; means over the repetitions. {summed(rows)}"
+        f"that drops, less its own time and the sender's; {WAY_BACK}: what these leave of the whole. Differences are "
+        f"of one repetition; means over the repetitions. {summed(rows)}"
     )
     small = caption(request.trials, table, (*request.used, "accesses"), note, interval="")
     modes = tuple(levels(request.trials, "mode"))

@@ -125,13 +125,61 @@ class UserMetric(_Strict):
     when: Literal["before", "after"] = "after"
 
 
+def _share(value: object) -> object:
+    """A share may be written as one (0.02) or in per cent (2%)."""
+    if not isinstance(value, str) or not value.strip().endswith("%"):
+        return value
+    try:
+        return float(value.strip().removesuffix("%")) / 100
+    except ValueError:
+        return value
+
+
+Share = Annotated[float, BeforeValidator(_share), Field(gt=0, lt=1)]
+
+
+class Until(_Strict):
+    """Repetitions until the forwarding rate of a point is known to ``until``, a share of it to both sides, with 95 %.
+
+    The interval holds although it is looked at after each repetition.
+    """
+
+    until: Share
+    at_least: Annotated[int, Field(ge=2, le=1000)] = 5
+    at_most: Annotated[int, Field(ge=2, le=1000)] = 40
+
+    @model_validator(mode="after")
+    def _in_order(self) -> Until:
+        if self.at_least > self.at_most:
+            raise ValueError(f"at_least: {self.at_least} is more than at_most: {self.at_most}")
+        return self
+
+
+class Race(_Strict):
+    """Two blocks against each other, paired by repetition, until it is known which is faster by the forwarding rate.
+
+    Rates whose ratio lies within ``margin`` of 1 are equivalent.
+    """
+
+    margin: Share = 0.02
+    at_least: Annotated[int, Field(ge=3, le=1000)] = 5
+    at_most: Annotated[int, Field(ge=3, le=1000)] = 200
+
+    @model_validator(mode="after")
+    def _in_order(self) -> Race:
+        if self.at_least > self.at_most:
+            raise ValueError(f"at_least: {self.at_least} is more than at_most: {self.at_most}")
+        return self
+
+
 class Plan(_Strict):
     """What to measure, on which lab, how often and in which seeded order."""
 
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
     lab: str = "netns"
     seed: Annotated[int, Field(ge=0, lt=1 << 32)] = 1
-    repetitions: Annotated[int, Field(ge=1, le=1000)] = 3
+    repetitions: Annotated[int, Field(ge=1, le=1000)] | Until = 3
+    race: Race | None = None
     trial: TrialSettings = TrialSettings()
     perf_events: list[str] = [
         "cycles",
@@ -144,6 +192,29 @@ class Plan(_Strict):
     ]
     metrics: list[UserMetric] = []
     blocks: Annotated[list[Block], Field(min_length=1)]
+
+    @model_validator(mode="after")
+    def _two_blocks_race(self) -> Plan:
+        if self.race and len(self.blocks) != 2:
+            raise ValueError(f"a race is between two blocks, and this plan has {len(self.blocks)}")
+        return self
+
+    @model_serializer(mode="wrap")
+    def _without_race(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        data: dict[str, Any] = dump(self)
+        return data if self.race else {key: value for key, value in data.items() if key != "race"}
+
+    @property
+    def most_repetitions(self) -> int:
+        """How many repetitions each point has at most."""
+        if self.race:
+            return self.race.at_most
+        return self.repetitions if isinstance(self.repetitions, int) else self.repetitions.at_most
+
+    @property
+    def open_ended(self) -> bool:
+        """True where the run itself decides, by what it has measured, how many repetitions a point has."""
+        return self.race is not None or not isinstance(self.repetitions, int)
 
     def to_yaml(self) -> str:
         """Return the plan as resolved: every default written out."""
