@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 import pandas as pd
 
 from xdplab.analysis import verdicts
+from xdplab.analysis.compare import drift
 from xdplab.analysis.findings import Finding, Rule, files_of, points_of
 from xdplab.analysis.series import SERIES, first_label, key_of, valid
 from xdplab.analysis.values import Row, records
@@ -78,6 +79,20 @@ def clock_differs(trials: pd.DataFrame) -> Iterator[Finding]:
         )
         numbers = {"low": low, "median": usual, "high": high, "trials": float(len(other)), "of": float(len(rows))}
         yield Finding("clock differs", "warning", what, points_of(other), numbers, files_of(other))
+
+
+def drifts(trials: pd.DataFrame) -> Iterator[Finding]:
+    """Rates that rise or fall with the order of the trials, points taken out (least squares on the logarithm).
+
+    The order is drawn anew in each repetition, so that a drift falls on all points alike and cancels between them. It
+    does not cancel between runs, and it makes intervals wider than they need be.
+    """
+    for _, rows in trials.groupby("run_id", sort=False):
+        found = drift(rows)
+        if found is None or not found.told:
+            continue
+        what = f"the rates changed by {found.share:+.1%} from the first to the last trial (p = {found.p:.1g})"
+        yield Finding("drift", "warning", what, (), {"share": found.share, "p": found.p})
 
 
 DISTURBANCES: dict[str, Callable[[Row], str | None]] = {

@@ -11,8 +11,10 @@ from pydantic import (
     BaseModel,
     BeforeValidator,
     ConfigDict,
+    Discriminator,
     Field,
     SerializerFunctionWrapHandler,
+    Tag,
     ValidationError,
     create_model,
     field_validator,
@@ -155,6 +157,15 @@ class Until(_Strict):
         return self
 
 
+def _open_or_not(value: object) -> str:
+    return "open" if isinstance(value, dict | Until) else "number"
+
+
+Repetitions = Annotated[
+    Annotated[int, Field(ge=1, le=1000), Tag("number")] | Annotated[Until, Tag("open")], Discriminator(_open_or_not)
+]
+
+
 class Race(_Strict):
     """Two blocks against each other, paired by repetition, until it is known which is faster by the forwarding rate.
 
@@ -178,7 +189,7 @@ class Plan(_Strict):
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
     lab: str = "netns"
     seed: Annotated[int, Field(ge=0, lt=1 << 32)] = 1
-    repetitions: Annotated[int, Field(ge=1, le=1000)] | Until = 3
+    repetitions: Repetitions = 3
     race: Race | None = None
     trial: TrialSettings = TrialSettings()
     perf_events: list[str] = [
