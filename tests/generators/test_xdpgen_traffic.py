@@ -9,7 +9,7 @@ import pytest
 from tests.generators.conftest import FIFO, Bench
 
 from xdplab.errors import HostError, UnsupportedError
-from xdplab.formats.generator import Burst, Interval, parse_line, parse_output
+from xdplab.formats.generator import Burst, GeneratorInterval, parse_line, parse_output
 from xdplab.generators import xdpgen_argv
 
 pytestmark = [pytest.mark.root, pytest.mark.lab]
@@ -113,7 +113,7 @@ def test_latency_counts_from_the_time_a_frame_was_due(traffic_bench: Bench, one_
     assert late is not None
     assert burst.latency is due
     assert sent.count == due.count == late.count == burst.summary.tx_packets
-    # Each frame's own; a schedule rounds down. AF_XDP reads the clock once a batch for lateness, and again for a stamp.
+    # Each frame's own; a schedule rounds down. AF_XDP reads the clock once per batch for lateness and once per stamp.
     apart = due.sum - sent.sum - late.sum
     assert -2 * due.count <= apart <= (2 if engine == "live" else 10_000) * due.count
     assert late.max == burst.summary.tx_late_max_ns
@@ -370,7 +370,7 @@ def test_a_signal_ends_it_within_100_ms_with_all_it_has(traffic_bench: Bench, en
 def sends(line: str | None) -> bool:
     assert line is not None
     record = parse_line(line)
-    return isinstance(record, Interval) and record.tx_packets > 0
+    return isinstance(record, GeneratorInterval) and record.tx_packets > 0
 
 
 def test_a_killed_generator_leaves_nothing_attached(traffic_bench: Bench) -> None:

@@ -67,6 +67,11 @@ rate_change_kind    | str   |      | state   | steady, step or trend
 tx_errors           | int   |      | count   | those of tx_packets that the TG's device did not take: its ring was full
 generator_pps       | float | 1/s  | rate    | what the generator alone offered over this link, the DUT without a program; null where CPUs are shared
 tx_late_packets     | int   |      | count   | frames of a paced load that were sent more than 100 us after they were due, and then too close together
+tg_port_tx_packets  | int   |      | count   | frames that the TG's port counted as sent, where DPDK sends (probes with them)
+tg_port_rx_packets  | int   |      | count   | frames that the TG's port counted as received, where DPDK receives
+tg_missed_packets   | int   |      | count   | frames that came to the TG's port and that its generator did not take: lost by the TG
+probes_sent         | int   |      | count   | frames beside the others that the TG's NIC stamps (engine moongen-hw)
+probes_lost         | int   |      | count   | probes that did not come back with a stamp
 tx_pause_ms         | float | ms   | time    | the longest time the sender stood still or fell behind in the window
 tx_paused_ms        | float | ms   | time    | how long the sender stood still in all; null at a paced load, where lateness tells it
 tx_busy_cores       | float |      | share   | CPUs that the sending threads kept busy, softirqs in them included
@@ -105,7 +110,10 @@ late_p50_ns         | float | ns   | time    | median of the sender's lateness: 
 late_p99_ns         | float | ns   | time    | 99th percentile of the sender's lateness: from the time a frame was due to its sending; null at max
 late_p999_ns         | float | ns   | time    | 99.9th percentile of the sender's lateness: from the time a frame was due to its sending; null at max
 late_max_ns         | float | ns   | time    | greatest of the sender's lateness: from the time a frame was due to its sending; null at max
+dut_driver          | str   |      | state   | the driver of the DUT's port, whose counters are read as docs/hardware.md says
 xdp_actions         | json  |      | count   | what the DUT's program decided in the window, by the driver's counters: frames by action (drop holds aborted)
+actions_counted     | json  |      | count   | what a user's program decided in a burst of its own, by instructions before it that count: frames by action
+redirect_targets    | json  |      | count   | where the frames of that burst were redirected to: accepted and refused by the kernel, arrived, dropped, CPU time of a CPU's thread
 rx_by_queue         | json  |      | count   | frames by DUT receive queue, a JSON list
 evenness            | float |      | share   | Jain's fairness index of rx_by_queue over the queues requested: 1 is even
 cpu_busy_cores      | float |      | share   | busy CPUs of the DUT in the window; null where TG and DUT share CPUs
@@ -162,7 +170,7 @@ BY_NAME = {metric.name: metric for metric in METRICS}
 SAMPLES = _table("""
 trial_id   | str   |     | id    | the trial
 attempt    | int   |     | id    | its attempt
-burst      | str   |     | id    | which burst: rate, bpf_stats or perf
+burst      | str   |     | id    | which burst: rate, bpf_stats, perf or decided
 host       | str   |     | id    | tg or dut
 cpu        | int   |     | id    | CPU; null for the whole host
 queue      | int   |     | id    | queue; null for all of them
