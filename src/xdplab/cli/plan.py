@@ -54,4 +54,5 @@ def plan(
     if not as_json:
         n_points = len({t.point.point_id for t in trials})
         minutes = plans.estimate_s(chosen, trials) / 60
-        tell(f"{n_points} points, {len(trials)} trials, about {minutes:.1f} minutes")
+        most = "at most " if chosen.open_ended else ""
+        tell(f"{n_points} points, {most}{len(trials)} trials, {most or 'about '}{minutes:.1f} minutes")

@@ -12,11 +12,12 @@ from xdplab.labs import open_lab
 from xdplab.later import later
 
 if TYPE_CHECKING:
-    from xdplab.deploy import device, dpdk
+    from xdplab.deploy import device, dpdk, throttling
     from xdplab.labs import doctor_tune
     from xdplab.studies.traffic import study
 else:
     device, dpdk = later("xdplab.deploy.device"), later("xdplab.deploy.dpdk")
+    throttling = later("xdplab.deploy.throttling")
     doctor_tune, study = later("xdplab.labs.doctor_tune"), later("xdplab.studies.traffic.study")
 
 
@@ -36,6 +37,8 @@ def restore(lab_name: str | None, steal: bool) -> None:
             said = f"given back to {found_port.driver}" if found_port else "was not in DPDK's hands"
             tell(f"{lab.tg.name} {pci}: {said}")
         for host in {id(h): h for h in (lab.dut, lab.tg)}.values():
+            if throttling.put_back(host):
+                tell(f"{host.name}: real-time throttling is as it was")
             if doctor_tune.undo(host, lab.work_dir(host)):
                 tell(f"{host.name}: what `doctor --tune` changed is as it was")
     lab.close()

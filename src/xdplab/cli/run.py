@@ -16,6 +16,7 @@ from xdplab.own import require_own
 from xdplab.resources import shipped
 from xdplab.run.rundir import RunDirectory
 from xdplab.run.state import read_state
+from xdplab.studies import provenance
 from xdplab.studies.catalogue import open_run, request_in
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ def _has_setup(block: Block) -> bool:
 
 
 def find_plan(name: str) -> Path:
-    """A plan file, or the name of a shipped plan (``quick``, ``smoke``, ``thesis``)."""
+    """Return the path of a plan, given as file or by the name of a shipped plan (``quick``, ``smoke``, ``thesis``)."""
     path = Path(name)
     own = shipped("plans") / f"{name}.yaml"
     return own if not path.exists() and own.exists() else path
@@ -150,13 +151,19 @@ def labs_named(labs: str | None, scheduler: str | None) -> tuple[str, ...]:
 @click.option("--json", "as_json", is_flag=True, help="For a script.")
 def status(directory: Path, as_json: bool) -> None:
     """How far RUN is, what failed, and how long the rest will take."""
-    state = read_state(RunDirectory.open(directory))
+    run = RunDirectory.open(directory)
+    state, around = read_state(run), provenance.words(run)
     row = {
         "run": directory.name,
         "trials": state.total,
         **state.counts,
+        "not_needed": len(state.released),
         "owed": len(state.owed),
         "state": state.ended or "under way, or killed",
         "eta_s": None if state.eta_s is None else round(state.eta_s),
     }
+    if as_json:
+        row["measured_with"] = around
     show([row], as_json=as_json)
+    if around and not as_json:
+        tell(f"measured with {around}")

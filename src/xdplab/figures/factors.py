@@ -12,7 +12,7 @@ from xdplab.errors import FigureError
 from xdplab.plan import factors as table
 from xdplab.plan.factors import Factor
 
-PIECES = ("the program itself", "sender, link, way in", "way back, receiver")
+PIECES = ("the program itself", "sender", "link, way in", "receiver", "link, way back")
 """What a packet's time in a closed loop is made of, from the ground up."""
 # Factors of the trials, and those that a view makes of their columns.
 FACTORS: dict[str, Factor] = {
