@@ -156,6 +156,7 @@ def status(directory: Path, as_json: bool) -> None:
         "run": directory.name,
         "trials": state.total,
         **state.counts,
+        "not_needed": len(state.released),
         "owed": len(state.owed),
         "state": state.ended or "under way, or killed",
         "eta_s": None if state.eta_s is None else round(state.eta_s),
