@@ -131,7 +131,8 @@ def test_every_plan_of_the_house_can_be_scheduled(name: str) -> None:
     plan = load_plan(shipped("plans") / name)
     trials = schedule(plan, points_of(plan, "shared"))
     assert estimate_s(plan, trials) > 0
-    assert any(t.point.program.accesses == 0 for t in trials)
+    own = [t for t in trials if t.point.program.file is not None]
+    assert own == trials or any(t.point.program.accesses == 0 for t in trials), "own programs have no N"
 
 
 @pytest.mark.parametrize(("load", "pps"), [("max", None), ("20kpps", 20e3), ("1.5Mpps", 1.5e6), ("7pps", 7.0)])

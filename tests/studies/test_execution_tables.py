@@ -10,12 +10,11 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from xdplab.errors import PlanError
-from xdplab.figures import NotApplicableError
-from xdplab.studies.execution import ExecutionRequest, own, points, smallest
+from xdplab.errors import NotApplicableError, PlanError
+from xdplab.studies.execution import own, points
 from xdplab.studies.execution.absent import absent, left_out
 from xdplab.studies.execution.caches import largest_cache_bytes
-from xdplab.studies.execution.points import ExecutionPoint, chosen
+from xdplab.studies.execution.points import ExecutionPoint, ExecutionRequest, chosen, smallest
 from xdplab.studies.execution.rows import COLUMNS
 from xdplab.studies.execution.summaries import (
     chains,
@@ -26,6 +25,7 @@ from xdplab.studies.execution.summaries import (
     rank,
     tables_of,
     typical,
+    work,
 )
 from xdplab.studies.execution.views import VIEWS
 
@@ -137,6 +137,24 @@ def test_primes_are_shown_as_they_were_published(measured: pd.DataFrame) -> None
     assert (theirs["jit"], theirs["user"]) == ("14,879.1 ± 1,190.0", "984.0 ± 46.2")
     assert "i3-10110U" in found.index[-1]
     assert "5.15" in found.index[-1]
+
+
+def test_what_an_object_does_stands_beside_what_a_guest_counted_of_it() -> None:
+    """The counted clock is that of `empty`: what is left of a count is the emulator's, of the same machine code."""
+    place = "vm:6.1:count"
+    made = [
+        *calls(place, "user", "empty", work="nothing", work_steps=6, work_instructions=6),
+        *calls(place, "user", "primes", work="236 divisions", work_steps=236, work_instructions=3119),
+        *calls(place, "jit", "primes", work="236 divisions", work_steps=236, work_instructions=3666),
+    ]
+    for row in made:
+        row["instructions"] = {"empty": 75, "primes": 3188}[str(row["benchmark"])]
+    shown = work(table(made)).set_index(["benchmark", "backend"])
+    assert shown.loc[("primes", "user"), ["must do", "did", "instructions", "counted", "apart"]].tolist() == [
+        *("236 divisions", 236, 3119, 3119, "+0.0%")
+    ]
+    assert pd.isna(shown.loc[("primes", "jit"), "counted"])  # no `empty` of that backend
+    assert work(table()).empty
 
 
 def test_too_few_calls_make_no_prime_table(measured: pd.DataFrame) -> None:

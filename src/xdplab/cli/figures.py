@@ -5,22 +5,27 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from xdplab.analysis.compare import MARGIN, POINT
-from xdplab.cli.common import FORMAT, RunPath, show_frame
+from xdplab.analysis import MARGIN
+from xdplab.cli.common import FORMAT, RunPath, show_frame, tell
 from xdplab.cli.common import show as show_rows
-from xdplab.cli.conduct import tell
-from xdplab.errors import ResultsError
-from xdplab.figures import STYLES
-from xdplab.figures.factors import FigureError
+from xdplab.errors import FigureError, ResultsError
+from xdplab.figures.styles import STYLES
+from xdplab.later import later
 from xdplab.studies.catalogue import open_run
-from xdplab.studies.comparing import ComparedRuns
-from xdplab.studies.every import write_audit
-from xdplab.studies.plan_runs import PlanRun
-from xdplab.studies.traffic import runs
-from xdplab.studies.traffic.explain import explain
+
+if TYPE_CHECKING:
+    from xdplab.analysis import compare as comparison
+    from xdplab.studies import every, plan_runs
+    from xdplab.studies.comparing import ComparedRuns
+    from xdplab.studies.traffic import explain, runs
+else:
+    plan_runs = later("xdplab.studies.plan_runs")
+    comparison, every = later("xdplab.analysis.compare"), later("xdplab.studies.every")
+    explain, runs = later("xdplab.studies.traffic.explain"), later("xdplab.studies.traffic.runs")
 
 RUN = click.argument("directory", metavar="RUN", type=RunPath())
 
@@ -56,7 +61,7 @@ def show(directory: Path, name: str | None, form: str) -> None:
     if form in ("csv", "json") and len(chosen) > 1:
         raise ResultsError(f"{form} is one table's: {directory} has {', '.join(chosen)}", remedy="choose with --table")
     for title, frame in chosen.values():
-        numbers = run.points_summary() if isinstance(run, PlanRun) and form in ("csv", "json") else frame
+        numbers = run.points_summary() if isinstance(run, plan_runs.PlanRun) and form in ("csv", "json") else frame
         show_frame(numbers, form=form, title=title)
     if form == "table" and name is None:
         for line in run.summary():
@@ -86,7 +91,7 @@ def figures(
     if mark is not None:
         if run.kind_name != "traffic":
             raise FigureError(f"--explain is for XDP traffic: {directory} is of kind {run.kind_name}")
-        for line in explain(run.directory, runs.trials_table(run.directory), *mark, data):
+        for line in explain.explain(run.directory, runs.trials_table(run.directory), *mark, data):
             tell(line)
         return
     for line in run.draw_figures(names=[name] if name else [], style=style, out=out):
@@ -132,7 +137,7 @@ def _show_comparison(found: ComparedRuns) -> None:
     for line in found.lines():
         tell(line)
     points = found.decision.points
-    told = [name for name in points if name in TOLD or (name in POINT and points[name].nunique() > 1)]
+    told = [name for name in points if name in TOLD or (name in comparison.POINT and points[name].nunique() > 1)]
     show_rows(json.loads(points[told].to_json(orient="records")), as_json=False)
 
 
@@ -150,7 +155,7 @@ def audit(directory: Path, as_json: bool) -> None:
     run = open_run(directory)
     run.check_raw()
     found = run.audit()
-    written = write_audit(run.directory, found)
+    written = every.write_audit(run.directory, found)
     if as_json:
         click.echo(json.dumps(found.to_json(), indent=1))
         return

@@ -53,7 +53,7 @@ mv -fT -- "$part" "$1" && sync "$folder"
 """
 
 # ``timeout`` makes itself the leader of a new group, and keeps the pid of the shell it replaces.
-_TELL_GROUP = 'echo "xdplab-group $$" >&2; exec "$@"'
+TELL_GROUP = 'echo "xdplab-group $$" >&2; exec "$@"'
 _GROUP_LINE = re.compile(rb"xdplab-group (\d+)\n")
 
 
@@ -99,7 +99,7 @@ class SshProcess(StreamedProcess):
         self._owner = host
         self._group: int | None = None
         self._group_told = threading.Event()
-        self._channel = host.channel(["sh", "-c", _TELL_GROUP, "xdplab", *guarded(argv, deadline_s)])
+        self._channel = host.channel(["sh", "-c", TELL_GROUP, "xdplab", *guarded(argv, deadline_s)])
         self._pump(self.stdout, lambda: self._channel.recv(_CHUNK))
         errors = self._without_group()
         self._pump(self.stderr, lambda: next(errors, b""))
@@ -282,7 +282,7 @@ def _explained(name: str, address: SshAddress, error: BaseException) -> HostErro
     if isinstance(error, paramiko.BadHostKeyException):
         return HostError(
             f"{name}: its host key has changed: {error.key.get_name()} {error.key.get_base64()}",
-            remedy="somebody may be in between; if the host was installed anew, replace the pinned key",
+            remedy="the connection may be intercepted; if the host was installed anew, replace the pinned key",
         )
     if isinstance(error, paramiko.AuthenticationException):
         return HostError(
