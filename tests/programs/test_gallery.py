@@ -21,7 +21,8 @@ from xdplab.deploy.native import build_tool
 from xdplab.deploy.xdp import XdpLoader, XdpRequest
 from xdplab.hosts.local import LocalHost
 from xdplab.plan import load_plan
-from xdplab.programs import UserProgram, build
+from xdplab.programs.build import build
+from xdplab.programs.spec import UserProgram
 from xdplab.resources import shipped
 
 pytestmark = pytest.mark.root
