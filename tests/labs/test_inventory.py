@@ -67,8 +67,24 @@ def test_a_good_file_is_read_and_its_keys_lie_beside_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    "pasted",
+    [
+        HOST_KEY,
+        f"192.0.2.1 {HOST_KEY}",
+        f"# 192.0.2.1:22 SSH-2.0-OpenSSH_9.2p1 Debian-2\n192.0.2.1 {HOST_KEY}\n",
+        f"[192.0.2.1]:2222 {HOST_KEY}",
+        f"{HOST_KEY} root@server",
+    ],
+)
+def test_what_ssh_keyscan_prints_is_read(pasted: str, tmp_path: Path) -> None:
+    found = load_inventory(Path(written(changed("dut", "host_key", to=pasted), tmp_path)))
+    assert found.dut.host_key == HOST_KEY
+
+
+@pytest.mark.parametrize(
     ("content", "words"),
     [
+        (changed("dut", "host_key", to=f"h {HOST_KEY}\nh {HOST_KEY}"), "host_key is one line"),
         (changed("dut", "password", to="x"), "it holds password: an inventory holds no secret"),
         (changed("dut", "sudo_password", to="x"), "it holds sudo_password"),
         (changed("tg", "key", to="-----BEGIN OPENSSH PRIVATE KEY-----\nx"), "it holds a private key"),
