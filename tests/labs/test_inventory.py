@@ -17,9 +17,11 @@ import pytest
 from rack import rack, written
 
 from xdplab import labs
+from xdplab.cli import doctor
 from xdplab.errors import HostError, LabError, UnsupportedError
 from xdplab.hosts import Result
 from xdplab.labs import Lab, inventory_lock
+from xdplab.labs.doctor import Patient, Row
 from xdplab.labs.inventory import Inventory, load_inventory
 from xdplab.labs.inventory_checks import _cpu_list, find_port, refuse_wrong_mac
 from xdplab.labs.inventory_host import SudoHost
@@ -270,6 +272,22 @@ def test_a_lock_that_a_lost_connection_let_go_is_held_again_unless_another_was_f
 
 def _lose(host: Any) -> None:
     host._client.get_transport().close()
+
+
+@pytest.mark.root
+@needs_root
+def test_the_doctor_starts_the_generator_that_the_inventory_names(content: dict[str, Any], tmp_path: Path) -> None:
+    def said() -> Row:
+        with labs.use_lab(written(content, tmp_path)) as lab:
+            return doctor._generator(lab, Patient(lab.tg, "tg"))
+
+    assert (said().verdict, said().found) == ("ok", "xdpgen starts")
+    with labs.use_lab(written(content, tmp_path)) as lab, lab.lock("a run"):
+        assert "not tried: a run is going on in this lab: a run" in said().found
+    content["tg"]["generator"] = {"kind": "moongen", "path": "/no/where", "ports": [0]}
+    missing = said()
+    assert missing.verdict == "missing", missing
+    assert "no MoonGen in /no/where" in missing.found or "needs two CPUs" in missing.found
 
 
 @pytest.mark.root

@@ -8,7 +8,7 @@ import sys
 import click
 
 from xdplab.cli.common import show
-from xdplab.errors import LabError
+from xdplab.errors import HostError, LabError, UnsupportedError
 from xdplab.labs import Lab, default_arrangement, use_lab
 from xdplab.labs.doctor import Patient, Row, examine, examine_here, examine_kernel
 from xdplab.labs.doctor_hardware import dpdk_driver, examine_hardware
@@ -56,7 +56,23 @@ def _hardware(lab: Lab) -> list[Row]:
     patients = [Patient(lab.dut, "dut", lab.dut_interface), Patient(lab.tg, "tg", lab.tg_interface)]
     rows = [row for patient in patients for row in examine_hardware(patient)]
     place = lab.generator
+    rows.append(_generator(lab, patients[1]))
     return [*rows, dpdk_driver(patients[1], place.pci, place.driver)] if place.by_dpdk and place.pci else rows
+
+
+def _generator(lab: Lab, patient: Patient) -> Row:
+    """Start what sends there and end it again: whether it can be had is tried, not guessed."""
+    from xdplab.studies.traffic.study import try_generator  # with it come pandas and scipy
+
+    name = "MoonGen" if lab.generator.kind == "moongen" else "xdpgen"
+    try:
+        ready = try_generator(lab)
+    except (HostError, UnsupportedError) as error:
+        return patient.row("generator", error.message, "missing", error.remedy or f"{name} is what sends there")
+    except LabError as error:
+        return patient.row("generator", f"{name}: not tried: {error.message}", "warn", error.remedy)
+    driver = ready.settings.get("driver")
+    return patient.row("generator", f"{name} starts{f' on {driver}' if driver else ''}")
 
 
 def _tune(name: str) -> None:
