@@ -1,6 +1,6 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- What a task does in one burst: it sends on some queues and drains some, both, or one of the two.
--- With two cores there is room for one task, and it does everything.
+-- With two cores there is a core for one task, and it does everything.
 local mg = require "moongen"
 local latencies = require "xdplab.latencies"
 local orders = require "xdplab.orders"

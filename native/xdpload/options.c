@@ -29,7 +29,7 @@ static const struct {
      "fill an array or hash map: FILE holds one value, or one for every entry"},
     {{"max-entries", required_argument, NULL, 'e'},
      "MAP=N|cpus",
-     "resize a map; cpus: one entry a possible CPU"},
+     "resize a map; cpus: one entry per possible CPU"},
     {{"count-actions", no_argument, NULL, 'c'},
      "",
      "count what the program decides, by instructions before it: for `decided`"},

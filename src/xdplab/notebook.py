@@ -17,17 +17,19 @@ from typing import Any
 
 import pandas as pd
 
-from xdplab import figures, programs
-from xdplab.analysis.compare import MARGIN
+from xdplab.analysis import MARGIN
 from xdplab.analysis.findings import to_frame
-from xdplab.errors import PlanError, ResultsError
-from xdplab.figures.factors import FigureError
+from xdplab.analysis.race import Standing
+from xdplab.errors import FigureError, PlanError, ResultsError
+from xdplab.figures.comparing import compare_view
+from xdplab.figures.draw import draw
 from xdplab.labs import Lab, use_lab
 from xdplab.labs.doctor import examine
 from xdplab.plan import FACTORS, Plan, estimate_s, parse_plan, reference
 from xdplab.plan.factors import PATHS, Where, in_plan, of_program
-from xdplab.programs import Program, ProgramSpec
-from xdplab.programs.spec import WORKLOADS
+from xdplab.programs.program import Program
+from xdplab.programs.program import program as make_program
+from xdplab.programs.spec import WORKLOADS, ProgramSpec
 from xdplab.run.progress import ending, to_go
 from xdplab.run.state import RunState
 from xdplab.studies.catalogue import open_run
@@ -57,7 +59,7 @@ def program(what: str, *, accesses: int | None = None, **options: Any) -> Progra
     Raises PlanError naming the field that cannot be; ProgramError in the compiler's words once it is asked for more.
     """
     fields = options if accesses is None else {"accesses": accesses, **options}
-    return programs.program(what, **fields)
+    return make_program(what, **fields)
 
 
 def plan(name: str = "notebook", program: Programs | None = None, **factors: Any) -> PlanInHand:
@@ -96,6 +98,50 @@ def compare(
     return Comparison(run.kind.compare(other.kind, metric, equal=same, margin=margin))
 
 
+def race(
+    a: Program | str,
+    b: Program | str,
+    *,
+    lab: LabInUse | str = "netns",
+    name: str = "race",
+    margin: float = 0.02,
+    at_least: int = 5,
+    at_most: int = 200,
+    **factors: Any,
+) -> Raced:
+    """Measure two programs against each other in one run until it is known which is faster, or that they are the same.
+
+    They take turns; each repetition gives one ratio of their forwarding rates. The run stops when the interval of the
+    ratio, which holds at every look (`xdplab.analysis.sequential`), excludes 1 or lies within ``margin``, at the latest
+    after ``at_most`` repetitions. ``factors`` are those of `plan`, and are the same for both. Raises PlanError.
+    """
+    sides = [_plan(name, [one], factors).model_dump(mode="json") for one in (a, b)]
+    race = {"margin": margin, "at_least": at_least, "at_most": at_most}
+    made = parse_plan({**sides[0], "blocks": [*sides[0]["blocks"], *sides[1]["blocks"]], "race": race})
+    used = LabInUse(lab) if isinstance(lab, str) else lab
+    return Raced(PlanInHand(made).start(used).watch())
+
+
+@dataclass(frozen=True)
+class Raced:
+    """A race that has ended; ``run`` has its trials."""
+
+    run: Run
+
+    @property
+    def standing(self) -> Standing:
+        """The ratio of b to a with its interval (of the logarithm), and the answer."""
+        return runs.standing_of(self.run.directory)
+
+    @property
+    def verdict(self) -> str:
+        """``equivalent``, ``differs`` or ``undecided``."""
+        return self.standing.answer
+
+    def __repr__(self) -> str:
+        return f"{self.run.directory.name}: {self.standing.words}"
+
+
 def _plan(name: str, chosen: Sequence[Program | str | None], given: Mapping[str, Any]) -> Plan:
     top = {key: value for key, value in given.items() if key in _PLAN_KEYS}
     passes = {key: value for key, value in given.items() if key == "passes"}
@@ -131,7 +177,7 @@ def _program_points(program: Program | str | None, given: Mapping[str, Any]) -> 
         return {"workload": program} | of_workload
     if of_workload:
         raise PlanError(f"{', '.join(of_workload)}: a program of one's own has none", remedy="leave it out")
-    return _made(programs.program(program, **_written("program", given)))
+    return _made(make_program(program, **_written("program", given)))
 
 
 def _made(program: Program) -> dict[str, Any]:
@@ -205,7 +251,7 @@ class PlanInHand:
 
     @property
     def points(self) -> pd.DataFrame:
-        """One row a point."""
+        """One row per point."""
         rows = {t.point.point_id: t.point.factors() for t in plan_trials(self.plan, "shared")}
         return pd.DataFrame(rows.values())
 
@@ -220,9 +266,10 @@ class PlanInHand:
         where = ", ".join(f"{mode} on {queues} queue{'s' * (queues > 1)}" for mode, queues in blocks)
         n_points = len({t.point.point_id for t in trials})
         minutes = estimate_s(self.plan, trials) / 60
+        most = "at most " if self.plan.open_ended else ""
         return (
-            f"plan {self.plan.name}: {n_points} points x {self.plan.repetitions} repetitions = {len(trials)} trials, "
-            f"about {minutes:.1f} minutes; blocks: {where}"
+            f"plan {self.plan.name}: {n_points} points x {most}{self.plan.most_repetitions} repetitions = "
+            f"{len(trials)} trials, {most or 'about '}{minutes:.1f} minutes; blocks: {where}"
         )
 
     def _repr_html_(self) -> str:
@@ -333,7 +380,7 @@ class Comparison:
         """Draw the ratios. Returns matplotlib axes."""
         if "accesses" not in self.table:
             raise FigureError("ratios of a study's runs have no figure", remedy="the table has them")
-        return figures.draw(figures.compare_view(self.table), style)
+        return draw(compare_view(self.table), style)
 
     def _repr_html_(self) -> str:
         shown: str = self.table.to_html(index=False, max_rows=40)

@@ -21,7 +21,7 @@ BUNCHED = {"tx_late_packets": 1_000_000, "tx_pause_ms": 52.3}
 LATE = {"latency_p50_ns": 3000.0, "late_p50_ns": 2000.0}
 LATE_AT_P99 = {"latency_p99_ns": 134_000.0, "late_p99_ns": 132_000.0}
 PHYSICAL = {"arrangement": "hosts", "link_bps": 10e9}
-LINE = 14_880_952  # 64-byte frames a second on 10 Gbit/s: 84 bytes each at L1
+LINE = 14_880_952  # 64-byte frames per second on 10 Gbit/s: 84 bytes each at L1
 
 
 def test_a_lossy_open_loop_is_valid_and_shows_the_dut() -> None:
@@ -46,7 +46,7 @@ def test_what_little_the_tg_missed_is_told() -> None:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"tx_packets": None}, "nobody counted the frames sent"),
+        ({"tx_packets": None}, "the frames sent were not counted"),
         ({"tx_packets": 0, "rx_packets": 0}, "the TG sent no frame"),
         ({"rx_packets": None, "dut_tx_packets": None}, "neither TG nor DUT counted"),
         ({"dut_rx_packets": 0, "rx_packets": 0, "dut_tx_packets": 0}, "no frame reached the DUT"),
@@ -57,7 +57,7 @@ def test_what_little_the_tg_missed_is_told() -> None:
         ({"rx_packets": 2_969_000}, "TG and DUT disagree by 1.0%"),
         ({"duplicate_packets": 30_001}, "1.0% of the frames received are duplicates"),
         ({"rate_requested_pps": 4.005e6}, "offered 99.88% of the rate asked for"),
-        ({"rate_requested_pps": 5e6, "generator_pps": 4.1e6}, "asked for (alone it reaches 4.1e+06 frames a second)"),
+        ({"rate_requested_pps": 5e6, "generator_pps": 4.1e6}, "asked for (alone it reaches 4.1e+06 frames per second)"),
         (PHYSICAL | {"tx_packets": 20e6, "rx_packets": LINE * 1.003, "dut_tx_packets": LINE * 1.003}, "100.3% of what"),
         (
             {"counters_missing": "dut.iplink.after.json is empty"},
@@ -107,6 +107,8 @@ def test_what_is_not_to_be_believed(change: dict[str, object], words: str) -> No
         ),
         ({"host_steal_cores": 0.11}, "the hypervisor took 0.11 CPUs away"),
         ({"other_busy_cores": 0.5, "tx_busy_cores": 1.0}, "other work kept 0.5 CPUs busy"),
+        ({"tx_errors": 300_000}, "the TG's device did not take 7.5% of the frames, its ring was full"),
+        ({"clock_change": -0.062}, "the CPU's clock changed by -6.2% from before the window to after it"),
         ({"clocksource": "hpet"}, "time stamps come from the clock source hpet"),
         ({"sched_policy": "SCHED_OTHER (refused: EPERM)"}, "the sender got no real-time priority"),
         ({"tx_pause_ms": 27.0, "tx_paused_ms": 54.0, "window_s": 4.0}, "the sender stood still for 54 ms of 4000"),
@@ -129,6 +131,8 @@ def test_what_is_believed_and_said(change: dict[str, object], words: str) -> Non
     [
         {"rate_change": 0.0, "rate_change_kind": "steady"},
         {"host_steal_cores": 0.03},  # three ticks
+        {"clock_change": 0.019},
+        {"tx_errors": 1000},
         {"other_busy_cores": 0.09, "tx_busy_cores": 1.0},
         {"clocksource": "tsc", "sched_policy": "SCHED_FIFO:5"},
         {"tx_pause_ms": 30.0, "tx_paused_ms": 30.0, "window_s": 4.0},
@@ -145,6 +149,11 @@ def test_throttling_is_named_where_the_pause_is_its_own() -> None:
     throttled = {"tx_pause_ms": 50.0, "tx_paused_ms": 200.0, "window_s": 4.0, "sched_policy": "SCHED_FIFO:5"}
     words = "real-time throttling has it (950 ms of each second"
     assert words in judge(GOOD | throttled | {"rt_runtime_us": 950_000}).reason
+    refused = throttled | {"tx_packets": 26_800_000, "tx_errors": 3_200_000, "rt_runtime_us": 950_000}
+    assert (
+        f"the TG's device did not take 11.9% of the frames, its ring was full, as {words}"
+        in judge(GOOD | refused).reason
+    )
     for change in ({"rt_runtime_us": -1}, {"sched_policy": "SCHED_OTHER"}, {"tx_pause_ms": 180.0}):
         assert words not in judge(GOOD | throttled | {"rt_runtime_us": 950_000} | change).reason
 

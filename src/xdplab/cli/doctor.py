@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import sys
+from typing import TYPE_CHECKING
 
 import click
 
@@ -11,8 +12,15 @@ from xdplab.cli.common import show
 from xdplab.errors import HostError, LabError, UnsupportedError
 from xdplab.labs import Lab, default_arrangement, use_lab
 from xdplab.labs.doctor import Patient, Row, examine, examine_here, examine_kernel
-from xdplab.labs.doctor_hardware import dpdk_driver, examine_hardware
 from xdplab.labs.doctor_tune import tune as apply_tunings
+from xdplab.later import later
+
+if TYPE_CHECKING:
+    from xdplab.labs import doctor_hardware as hardware
+    from xdplab.studies.traffic import study
+else:
+    hardware = later("xdplab.labs.doctor_hardware")
+    study = later("xdplab.studies.traffic.study")
 
 PROBLEM = 1
 GUESTS = ("vm", "uml")
@@ -54,19 +62,17 @@ def _hardware(lab: Lab) -> list[Row]:
     if lab.kind != "inventory":
         return []
     patients = [Patient(lab.dut, "dut", lab.dut_interface), Patient(lab.tg, "tg", lab.tg_interface)]
-    rows = [row for patient in patients for row in examine_hardware(patient)]
+    rows = [row for patient in patients for row in hardware.examine_hardware(patient)]
     place = lab.generator
     rows.append(_generator(lab, patients[1]))
-    return [*rows, dpdk_driver(patients[1], place.pci, place.driver)] if place.by_dpdk and place.pci else rows
+    return [*rows, hardware.dpdk_driver(patients[1], place.pci, place.driver)] if place.by_dpdk and place.pci else rows
 
 
 def _generator(lab: Lab, patient: Patient) -> Row:
     """Start what sends there and end it again: whether it can be had is tried, not guessed."""
-    from xdplab.studies.traffic.study import try_generator  # with it come pandas and scipy
-
     name = "MoonGen" if lab.generator.kind == "moongen" else "xdpgen"
     try:
-        ready = try_generator(lab)
+        ready = study.try_generator(lab)
     except (HostError, UnsupportedError) as error:
         return patient.row("generator", error.message, "missing", error.remedy or f"{name} is what sends there")
     except LabError as error:

@@ -56,7 +56,7 @@ class GeneratorInterval:
 
 @dataclass(frozen=True)
 class Summary:
-    """One burst, at rest. Received counts are None where nobody looked, and ``rx_missing`` says why.
+    """One burst, at rest. Received counts are None where they were not counted, and ``rx_missing`` says why.
 
     ``tx_packets`` were handed to the device; ``tx_errors`` of them it did not take. ``lost_packets`` is tx_packets less
     the received ones without ``duplicates``. ``reordered`` ones came behind a higher number of their flow (of their
@@ -475,7 +475,7 @@ def _pair(line: _Fields, item: object) -> tuple[int, int]:
 
 
 def _contradiction(histogram: Histogram) -> str | None:
-    """Return what cannot be true of a histogram that its own tool wrote."""
+    """Return what is contradictory in a histogram."""
     h, lowers = histogram, [lower for lower, _ in histogram.buckets]
     if sum(count for _, count in h.buckets) != h.count:
         return "the buckets hold another number than `count`"

@@ -15,12 +15,11 @@ from typing import Any
 
 import pandas as pd
 
-from xdplab.analysis.compare import MARGIN
+from xdplab.analysis import MARGIN
 from xdplab.analysis.findings import Finding
-from xdplab.errors import ResultsError
-from xdplab.figures import draw as draw_view
-from xdplab.figures import figure as traffic_figure
-from xdplab.figures.factors import FigureError
+from xdplab.errors import FigureError, PlanError, ResultsError
+from xdplab.figures.catalogue import figure as traffic_figure
+from xdplab.figures.draw import draw as draw_view
 from xdplab.labs import Lab, use_lab
 from xdplab.own import require_own_run
 from xdplab.plan import Plan, Trial
@@ -158,7 +157,7 @@ class SearchRun(PlanRun):
         return TrafficMethod(partial(_session, self.asked), RECIPE, patient=False)
 
     def rows(self) -> pd.DataFrame:
-        """Return one row per point and repetition: its last attempt; rates in frames a second, latencies in ns."""
+        """Return one row per point and repetition: its last attempt; rates in frames per second, latencies in ns."""
         found = table(self.directory, RECIPE, TABLE)
         return found.drop_duplicates("trial_id", keep="last", ignore_index=True) if len(found) else found
 
@@ -235,7 +234,9 @@ def start_search(
 
 
 def as_searched(plan: Plan, chosen: Profile) -> Plan:
-    """A search finds the load by itself; a profile of a standard brings its frame sizes with it."""
+    """A search finds the load by itself; a profile of a standard brings its frame sizes with it. Raises PlanError."""
+    if plan.open_ended:
+        raise PlanError("a search repeats each point a given number of times", remedy="give `repetitions` a number")
     frames = {"frame_bytes": list(chosen.frame_bytes)} if chosen.frame_bytes else {}
     blocks = [
         block.model_copy(

@@ -26,7 +26,7 @@ Files = dict[str, bytes]
 
 
 def require_way_back(lab: Lab, point: Point) -> None:
-    """Raise UnsupportedError where XDP_TX on a veth would fill a ring that nobody empties, and spoil the lab.
+    """Raise UnsupportedError where XDP_TX on a veth would fill a ring that is never emptied, and spoil the lab.
 
     A veth takes such frames where a native XDP program is at its other end, or GRO is on there: MoonGen has neither.
     """
