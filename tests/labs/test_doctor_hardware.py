@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from xdplab.cli import doctor
 from xdplab.errors import HostError
 from xdplab.hosts import LocalHost, Result
 from xdplab.labs import doctor_hardware as hardware
@@ -72,9 +73,9 @@ FLAGS = "Private flags for ens2np0:\nrx_cqe_compress   : off\nrx_striding_rq    
             "ice: received by the driver, sent back by the link",
             "ok",
         ),
-        (hardware.counters, {}, {"ethtool -i": "driver: ice\n"}, "(from source, untried)", "ok"),
-        (hardware.counters, {}, {"ethtool -i": "driver: igb\n"}, "(tried on 6.1, 6.12, 7.2, QEMU's igb)", "ok"),
-        (hardware.counters, {}, {"ethtool -i": "driver: sfc\n"}, "no row for sfc", "warn"),
+        (doctor.counted, {}, {"ethtool -i": "driver: ice\n"}, "(from source, untried)", "ok"),
+        (doctor.counted, {}, {"ethtool -i": "driver: igb\n"}, "(tried on 6.1, 6.12, 7.2, QEMU's igb)", "ok"),
+        (doctor.counted, {}, {"ethtool -i": "driver: sfc\n"}, "no row for sfc", "warn"),
         (hardware.pcie, PCIE | {f"{SLOT}/current_link_width": "8\n"}, {}, "x8 of x16 at 8.0 GT/s PCIe of 8.0", "warn"),
         (hardware.pcie, PCIE, {}, "x16 of x16", "ok"),
         (hardware.pcie, {}, {}, "not told", "ok"),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from xdplab.counters.drivers import DRIVERS
 from xdplab.errors import FormatError
 from xdplab.formats.ethtool import parse_channels, parse_rings
 from xdplab.labs.doctor import Patient, Row, Verdict
@@ -49,19 +48,6 @@ def rings(patient: Patient) -> Row:
     return patient.row(
         "rings", f"rx {found.current.rx} of {found.maximum.rx}, tx {found.current.tx} of {found.maximum.tx}"
     )
-
-
-def counters(patient: Patient) -> Row:
-    """Say how the port's driver counts what XDP does, and whether that was ever tried."""
-    words = patient.words("ethtool", "-i", str(patient.interface)) or ""
-    name = next((line.partition(": ")[2] for line in words.splitlines() if line.startswith("driver: ")), "unknown")
-    row = next((row for row in DRIVERS if row.name == name), None)
-    if row is None:
-        found = f"no row for {name}: counted by the link's statistics, where these move with XDP's frames"
-        return patient.row("XDP counters", found, "warn", "docs/hardware.md says how it is judged then")
-    tried = f"tried on {row.tried}" if row.tried else "from source, untried"
-    sent = "driver" if row.sent else "link"
-    return patient.row("XDP counters", f"{name}: received by the driver, sent back by the {sent} ({tried})")
 
 
 def pcie(patient: Patient) -> Row:
@@ -191,7 +177,6 @@ MACHINE: tuple[Callable[[Patient], Row], ...] = (
 )
 PORT: tuple[Callable[[Patient], Row], ...] = (
     driver,
-    counters,
     pcie,
     queue_limit,
     rings,
