@@ -67,7 +67,7 @@ FLAGS = "Private flags for ens2np0:\nrx_cqe_compress   : off\nrx_striding_rq    
         (hardware.isolation, {f"{CPU}/isolated": "2-7\n"}, {}, "2-7", "ok"),
         (hardware.isolation, {f"{CPU}/isolated": "\n"}, {}, "none", "warn"),
         (
-            hardware.counters,
+            doctor.counted,
             {},
             {"ethtool -i": "driver: ice\n"},
             "ice: received by the driver, sent back by the link",
