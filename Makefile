@@ -39,6 +39,6 @@ distros:
 clean:
 	rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist
 	find . -name __pycache__ -not -path './.venv/*' -prune -exec rm -rf {} +
-	@for tool in afxdp_user native/*/; do $(MAKE) -s -C $$tool clean; done
+	@for tool in $(dir $(wildcard afxdp_user/Makefile native/*/Makefile)); do $(MAKE) -s -C $$tool clean; done
 
 .PHONY: help setup lab run figures test lint bench nightly distros clean

@@ -99,10 +99,10 @@ def test_an_object_that_is_handed_over(wild: Path, tmp_path: Path) -> None:
     driver = made(tool("microbench", tmp_path))
     own = ("--backend", "own-bpf", "--map", ".data.record", "--object", wild, "--", "true")
     for argv in (("--backend", "bpf", "--benchmark", "wild", "--object", wild), own):
-        _, words = said(driver, *argv)
-        assert words.startswith("microbench: the kernel refuses microbench of ")
-        assert compiler_version(find_clang()) in words
-        assert COMPLAINT in words
+        error = json.loads(said(driver, *argv)[0])
+        assert error["message"].startswith(f"the kernel refuses microbench of {wild}, compiled by ")
+        assert compiler_version(find_clang()) in error["message"]
+        assert COMPLAINT in last_words(error["log"])
 
 
 def test_an_object_that_a_tool_can_do_without(tmp_path: Path, wild: Path) -> None:

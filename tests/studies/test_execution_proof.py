@@ -41,6 +41,7 @@ BENCHMARKS = ("primes", "matrix", "array 100")
 def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("broken") / "microbench"
     shutil.copytree(shipped("microbench"), folder, ignore=shutil.ignore_patterns("*.o", "*.so", "microbench"))
+    shutil.copytree(shipped("common"), folder / "common")
     for name in BENCHMARKS:
         benchmark = all_benchmarks()[name]
         (folder / f"kernels/{benchmark.kernel}.h").write_bytes(benchmark.header)

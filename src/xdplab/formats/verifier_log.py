@@ -7,6 +7,7 @@ peak_states N mark_read N``, as kernel/bpf/verifier.c writes them since 5.2. Cou
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import dropwhile, takewhile
 from typing import Any
@@ -104,6 +105,13 @@ def last_words(log: str) -> str:
     backwards = dropwhile(lambda line: line.startswith("; "), reversed(told))
     ending = list(takewhile(lambda line: not _INSTRUCTION.match(line), backwards))
     return "; ".join(reversed(ending[:MOST_WORDS]))
+
+
+def told(error: Mapping[str, object]) -> str:
+    """Return what the error line of a C tool says: its message, and the last words of its log where it has any."""
+    log = error.get("log")
+    words = last_words(log) if isinstance(log, str) else ""
+    return f"{error.get('message')}: {words}" if words else str(error.get("message"))
 
 
 def parse_bpfverify(data: bytes | str) -> tuple[VerifiedProgram, ...]:
