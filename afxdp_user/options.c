@@ -16,7 +16,7 @@ static const struct option_row ROWS[] = {
      "shared object with xdplab_workload, called per frame"},
     {"init", "FILE", NULL, option_text, AT(init), 0, 0,
      "initial state: one for all queues, or one after another (zeros)"},
-    {"cpus", "LIST", NULL, option_cpus, AT(cpus), 0, 0,
+    {"cpus", "C,C", NULL, option_cpus, AT(cpus), 0, 0,
      "pin queue i to the i-th of these CPUs (all that this process may use)"},
     {"fifo", "PRIO", NULL, option_unsigned, AT(fifo), 1, 99, "run the threads SCHED_FIFO at this priority"},
     {"batch", "N", "64", option_unsigned, AT(batch), 1, FRAMES, "frames taken from the ring at a time"},
