@@ -60,6 +60,7 @@ static void verify_bytes(const char *path, const void *bytes, size_t size) {
         record_print_object(path, wrong);
         return;
     }
+    record_compiler(refusal_producer(bytes, size));
     const char *refused = has_legacy_maps(&elf) ? "it has legacy maps" : libbpf_load(path, bytes, size);
     wrong = refused ? raw_load(path, &elf, refused) : NULL;
     if (wrong) {

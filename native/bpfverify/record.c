@@ -16,11 +16,16 @@ static const char *const VERDICT_NAMES[VERDICTS] = {
 
 const char *verdict_name(enum verdict verdict) { return VERDICT_NAMES[verdict]; }
 
+static const char *object_compiler;
+
+void record_compiler(const char *compiler) { object_compiler = compiler; }
+
 void record_begin(struct record *record, const char *object, const char *loader) {
     memset(record, 0, offsetof(struct record, load_ns));
     record->log[0] = record->words[0] = '\0';
     record->object = object;
     record->loader = loader;
+    record->compiler = object_compiler;
     record->verdict = LOADER;
     record->xlated_bytes = record->jited_bytes = record->verified_insns = UNKNOWN;
     record->kmalloc_peak_bytes = record->peak_bytes = record->cgroup_peak_bytes = record->branches = UNKNOWN;
@@ -59,6 +64,7 @@ void record_print(const struct record *record) {
     json_string("section", record->section);
     json_string("name", record->name);
     json_string("loader", record->loader);
+    json_string("compiler", record->compiler);
     json_string("program_type", record->program_type ? libbpf_bpf_prog_type_str(record->program_type) : NULL);
     json_known("insns", record->insns ? (long long)record->insns : UNKNOWN);
     snprintf(hash, sizeof(hash), "%016llx", record->hash);

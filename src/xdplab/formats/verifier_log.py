@@ -55,6 +55,7 @@ class VerifiedProgram:
 
     ``insns`` and ``insns_hash`` are null where it never came to a load; memory is in bytes, with the reason where
     null. ``complaint`` is what the log says before its statistics, or the loader's words.
+    ``compiler`` is the one that the object's debug information names.
     """
 
     object: str
@@ -81,6 +82,7 @@ class VerifiedProgram:
     branches_reason: str | None
     complaint: str | None
     stats: VerifierStats
+    compiler: str | None = None
 
 
 def parse_stats(log: str) -> VerifierStats:
@@ -164,6 +166,7 @@ def _program(line: str, number: int) -> VerifiedProgram:
         branches_reason=words("branches_reason"),
         complaint=words("words") or last_words(log) or None,
         stats=parse_stats(log),
+        compiler=words("compiler"),
     )
 
 
