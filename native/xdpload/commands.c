@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "commands.h"
+#include "actions.h"
 #include "clock.h"
 #include "fail.h"
 #include "json.h"
+#include "redirects.h"
 #include "test_frame.h"
 
 #include <bpf/bpf.h>
@@ -176,6 +178,25 @@ static void reset(const struct program *program, char *arguments) {
     free(zeroes);
 }
 
+/* ---- what the program decided ---- */
+
+static void decided(const struct program *program, char *arguments) {
+    unsigned long long sums[ACTIONS];
+    (void)program;
+    (void)arguments;
+    int error = actions_read(sums);
+    if (error) {
+        complain("decided", -error,
+                 "what the program decides is not counted: it was loaded without --count-actions");
+        return;
+    }
+    json_begin("decided");
+    for (int action = 0; action < ACTIONS; action++)
+        json_integer(action_names[action], sums[action]);
+    redirects_print();
+    json_end();
+}
+
 /* ---- the kernel's own statistics ---- */
 
 static void bpf_stats(const struct program *program, char *arguments) {
@@ -305,7 +326,7 @@ static const struct {
     void (*run)(const struct program *program, char *arguments);
 } commands[] = {
     {"testrun", testrun},   {"count", count},         {"reset", reset},           {"dump", dump},
-    {"runstats", runstats}, {"bpf_stats", bpf_stats}, {"stats_cost", stats_cost},
+    {"runstats", runstats}, {"bpf_stats", bpf_stats}, {"stats_cost", stats_cost}, {"decided", decided},
 };
 
 void run_command(const struct program *program, char *line) {

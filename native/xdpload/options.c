@@ -38,17 +38,19 @@ static const struct option_row ROWS[] = {
      "set a constant of the program before it is loaded"},
     {"init", "MAP=FILE", NULL, add_setting, AT(init), 0, 0,
      "fill an array or hash map: FILE holds one value, or one for every entry"},
+    {"count-actions", NULL, NULL, option_flag, AT(count_actions), 0, 0,
+     "count what the program decides, by instructions before it: for `decided`"},
     {"max-entries", "MAP=N|cpus", NULL, add_setting, AT(max_entries), 0, 0,
      "resize a map; cpus: one entry per possible CPU"},
 };
 
 static const struct command_line LINE = {
     .usage = "--object FILE --interface IF --mode MODE [options]",
-    .about =
-        "Loads one XDP program, attaches it, and holds it until standard input closes.\n"
-        "Prints one JSON object per line, and answers commands from standard input, one per line:\n"
-        "testrun FRAME REPEAT RUNS, count, reset, bpf_stats on|off, stats_cost, runstats, dump xlated|jited "
-        "FILE.",
+    .about = "Loads one XDP program, attaches it, and holds it until standard input closes.\n"
+             "Prints one JSON object per line, and answers commands from standard input, one per line:\n"
+             "testrun FRAME REPEAT RUNS, count, reset, decided, bpf_stats on|off, stats_cost, runstats, dump "
+             "xlated|jited "
+             "FILE.",
     .rows = ROWS,
     .row_count = sizeof(ROWS) / sizeof(ROWS[0]),
 };

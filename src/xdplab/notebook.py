@@ -31,9 +31,9 @@ from xdplab.programs.spec import WORKLOADS
 from xdplab.run.progress import ending, to_go
 from xdplab.run.state import RunState
 from xdplab.studies.catalogue import open_run
-from xdplab.studies.comparing import Comparison as TwoRuns
+from xdplab.studies.comparing import ComparedRuns as TwoRuns
 from xdplab.studies.every import AnyRun
-from xdplab.studies.plan_runs import Asked, PlanRun, start_search
+from xdplab.studies.plan_runs import PlanRun, SearchRequest, start_search
 from xdplab.studies.search.profile import profile as profile_named
 from xdplab.studies.traffic import runs
 from xdplab.studies.traffic.planned import plan_trials
@@ -185,7 +185,7 @@ class LabInUse:
         made = what if isinstance(what, PlanInHand) else plan(name or "search", what, **factors)
         chosen = made.plan if name is None else made.plan.model_copy(update={"name": name})
         wanted = profile_named(profile)
-        asked = Asked(wanted if latency else replace(wanted, latency_repeats=0), accesses_share)
+        asked = SearchRequest(wanted if latency else replace(wanted, latency_repeats=0), accesses_share)
         return _started(start_search(chosen, asked, self.lab, RESULTS), self)
 
     def close(self) -> None:

@@ -201,6 +201,34 @@ def test_without_counters_of_actions_what_came_back_tells(said: str, back: int, 
     assert found.verdict == "invalid" or said == "tx" or "no counter says" in found.reason
 
 
+def test_the_burst_that_counts_decisions_judges_too() -> None:
+    """It knows ABORTED from DROP, and it is all there is in generic mode."""
+    row = GOOD | USERS | BACK_NONE | {"action": "drop", "dut_rx_packets": 4_000_000}
+    counted = {"actions_counted": json.dumps({"aborted": 1000, "drop": 0})}
+    verdict = judge(row | counted | {"xdp_actions": decided(drop=4_000_000)})
+    assert verdict.verdict == "invalid"
+    assert "the burst that counts decisions counted aborted for 100.0% of 1000 frames" in verdict.reason
+    assert judge(row | {"mode": "generic", "actions_counted": json.dumps({"drop": 1000})}).verdict == "valid"
+    nothing = {"mode": "generic", "actions_counted": json.dumps({"drop": 0})}
+    assert judge(row | nothing).verdict == "valid", "no frame in that burst says nothing"
+
+
+def target(**changed: object) -> str:
+    known = {"kind": "device", "name": "out0", "accepted": 900, "refused": 100, "arrived": 900, "dropped": 0}
+    return json.dumps([known | changed])
+
+
+def test_a_redirect_that_the_kernel_refuses_is_none() -> None:
+    row = GOOD | USERS | BACK_NONE | {"action": "redirect", "dut_rx_packets": 4_000_000}
+    row |= {"actions_counted": json.dumps({"redirect": 1000})}
+    refused = judge(row | {"redirect_targets": target()})
+    assert (refused.verdict, refused.reason) == ("invalid", "the kernel refused 100 of 1000 redirects, to device out0")
+    assert "to a device that is not there" in judge(row | {"redirect_targets": target(name=None)}).reason
+    queue = judge(row | {"redirect_targets": target(kind="cpu", name="1")})
+    assert queue.verdict == "valid", "a full queue of another CPU is the load's doing"
+    assert "to cpu 1: of 1000 redirected frames 900 arrived, 100 were refused" in queue.reason
+
+
 def test_shares_of_a_program_that_decides_one_or_another_are_said() -> None:
     row = GOOD | USERS | {"action": "mixed", "xdp_actions": decided(tx=3_000_000, drop=1_000_000)}
     assert "tx for 75.0% of 4000000 frames, drop for 25.0%" in judge(row).reason

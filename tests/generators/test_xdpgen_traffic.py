@@ -9,7 +9,7 @@ import pytest
 from tests.generators.conftest import FIFO, Bench
 
 from xdplab.errors import HostError, UnsupportedError
-from xdplab.formats.generator import Burst, Interval, parse_line, parse_output
+from xdplab.formats.generator import Burst, GeneratorInterval, parse_line, parse_output
 from xdplab.generators import xdpgen_argv
 
 pytestmark = [pytest.mark.root, pytest.mark.lab]
@@ -356,7 +356,7 @@ def test_a_signal_ends_it_within_100_ms_with_all_it_has(traffic_bench: Bench, en
 def sends(line: str | None) -> bool:
     assert line is not None
     record = parse_line(line)
-    return isinstance(record, Interval) and record.tx_packets > 0
+    return isinstance(record, GeneratorInterval) and record.tx_packets > 0
 
 
 def test_a_killed_generator_leaves_nothing_attached(traffic_bench: Bench) -> None:

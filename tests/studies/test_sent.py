@@ -7,7 +7,15 @@ from typing import Any
 
 import pytest
 
-from xdplab.formats.generator import Burst, BurstBuilder, Histogram, Interval, Summary, bucket_width, parse_line
+from xdplab.formats.generator import (
+    Burst,
+    BurstBuilder,
+    GeneratorInterval,
+    Histogram,
+    Summary,
+    bucket_width,
+    parse_line,
+)
 from xdplab.studies.traffic.sent import burst_course, in_window, traffic
 
 
@@ -39,7 +47,7 @@ def burst(*histograms: dict[str, Any], rx: tuple[int, ...] = (100, 100, 100, 120
     builder = BurstBuilder()
     for line in (*intervals, whole | summary, *(histograms or (histogram(None, 500, 700),))):
         record = parse_line(json.dumps(line))
-        assert isinstance(record, Interval | Summary | Histogram)
+        assert isinstance(record, GeneratorInterval | Summary | Histogram)
         done = builder.take(record)
     assert done is not None
     return done

@@ -5,19 +5,24 @@ A better rule re-judges old runs: nothing here reads the lab, the clock or anoth
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import pandas as pd
 
+from xdplab.analysis.action_rules import (
+    program_does_as_said,
+    redirects_are_taken,
+    returns_frames,
+    say_decided,
+    tg_count,
+)
 from xdplab.analysis.values import Row, number, records, text
 from xdplab.formats.procstat import FAST_CLOCKS
 
-RULES_VERSION = "4"
+RULES_VERSION = "5"
 
 COUNT_TOLERANCE = 0.01  # two counts of the same frames
-ACTION_SHARE = 0.99  # of the frames, for which a program must decide what the plan says it does
 LINE_SLACK = 1.002  # clocks of two NICs
 LINE_FULL = 0.99  # share of the line rate from which the link is the limit
 OFFERED_SHARE = 0.999  # of what was asked of a sender with its own core
@@ -39,20 +44,6 @@ class Verdict:
     verdict: str
     reason: str
     limited_by: str | None
-
-
-def returns_frames(row: Row) -> bool:
-    """False for a user's program that does anything else: only the DUT can count what it processed."""
-    return text(row, "action") in (None, "tx")
-
-
-def tg_count(row: Row) -> float | None:
-    """Frames the TG got back; a user's program may rewrite the payload, so frames without the magic count there."""
-    received, foreign = number(row, "rx_packets"), number(row, "foreign_packets")
-    rewrites = received is not None and text(row, "workload") is None and text(row, "program_name") is not None
-    if rewrites and foreign and received is not None and foreign > received:
-        return received + foreign
-    return received
 
 
 def forwarded(row: Row) -> float | None:
@@ -171,39 +162,6 @@ def no_duplicates(row: Row) -> str | None:
     return f"{twice / got:.1%} of the frames received are duplicates"
 
 
-def program_does_as_said(row: Row) -> str | None:
-    """A plan that says what a program does not do would have the wrong frames counted."""
-    wanted, found = text(row, "action"), text(row, "xdp_actions")
-    if wanted is None or wanted == "mixed":
-        return None
-    if found is None:
-        return _returned_as_said(row, wanted)
-    counts: dict[str, int] = json.loads(found)
-    total = sum(counts.values())
-    if not total or counts[wanted] >= ACTION_SHARE * total:
-        return None
-    return f"the plan says that the program's action is {wanted}, and the driver counted {_decided(counts)}"
-
-
-def _decided(counts: dict[str, int]) -> str:
-    total = sum(counts.values())
-    return ", ".join(f"{name} for {count / total:.1%} of {total} frames" for name, count in counts.items() if count)
-
-
-def _returned_as_said(row: Row, wanted: str) -> str | None:
-    """Without counters of actions: whether frames came back tells tx from drop and pass, of a user's own program."""
-    own = text(row, "workload") is None and text(row, "program_name") is not None
-    arrived, back = number(row, "dut_rx_packets"), number(row, "dut_tx_packets")
-    if not own or not arrived or back is None or text(row, "mode") == "af_xdp":
-        return None
-    heard = max(back, tg_count(row) or 0.0)
-    if wanted == "tx" and not heard:
-        return f"the plan says that the program's action is tx, and none of {arrived:.0f} frames was sent back"
-    if wanted in ("drop", "pass") and heard > (1 - ACTION_SHARE) * arrived:
-        return f"the plan says that the program's action is {wanted}, and {heard:.0f} of {arrived:.0f} frames came back"
-    return None
-
-
 def readings_are_whole(row: Row) -> str | None:
     missing = text(row, "counters_missing")
     return f"readings of the DUT that a verdict rests on cannot be used: {missing}" if missing else None
@@ -234,6 +192,7 @@ RULES: tuple[Callable[[Row], str | None], ...] = (
     counts_agree,
     no_duplicates,
     program_does_as_said,
+    redirects_are_taken,
     readings_are_whole,
     offered_as_asked,
     sender_in_time,
@@ -245,22 +204,13 @@ RULES: tuple[Callable[[Row], str | None], ...] = (
 
 def say_who_counted(row: Row) -> str | None:
     if not returns_frames(row):
-        return "judged by the DUT's count alone" + _say_decided(row)
+        return "judged by the DUT's count alone" + say_decided(row)
     tg, dut = tg_count(row), number(row, "dut_tx_packets")
     if tg is None:
         return "one count only: the DUT's"
     if dut is None:
         return "one count only: the TG's"
     return f"TG and DUT agree within {_apart(tg, dut):.2%}"
-
-
-def _say_decided(row: Row) -> str:
-    found = text(row, "xdp_actions")
-    if found is None:
-        return "; no counter says what the program decided"
-    shares = f"; the program decided {_decided(json.loads(found))}" if text(row, "action") == "mixed" else ""
-    arrived = "; where redirected frames arrive is not counted" if json.loads(found)["redirect"] else ""
-    return shares + arrived
 
 
 def say_nothing_forwarded(row: Row) -> str | None:

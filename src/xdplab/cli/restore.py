@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from xdplab.cli.common import console
+from xdplab.cli.run import STEAL
 from xdplab.deploy.device import restore_remembered
 from xdplab.deploy.dpdk import give_back
 from xdplab.labs import open_lab
@@ -13,11 +14,12 @@ from xdplab.studies.traffic.study import endpoints, state_dir
 
 
 @click.command()
+@STEAL
 @click.pass_obj
-def restore(lab_name: str | None) -> None:
+def restore(lab_name: str | None, steal: bool) -> None:
     """Put both ends of the lab's link back as they were before a run that died."""
     lab = open_lab(lab_name or "netns")
-    with lab.lock("restore"):
+    with lab.lock("restore", steal=steal):
         for end in endpoints(lab):
             found = restore_remembered(end.host, end.interface, state_dir(lab, end.host))
             said = "put back as it was" if found else "nothing was left to put back"

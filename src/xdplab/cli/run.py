@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 LABS = click.option("--labs", metavar="A,B,…", help="Share the blocks among equal labs, all at once.")
 SCHEDULER = click.option("--scheduler", metavar="ADDRESS", help="With --labs: a Dask scheduler that has workers there.")
+STEAL = click.option("--steal", is_flag=True, help="Take servers from a run that is silent: dead, or standing still.")
 PLAN_OR_NAME = click.argument("plan", metavar="PLAN", default="quick")
 
 
@@ -61,6 +62,7 @@ def find_plan(name: str) -> Path:
 @click.option("--pdr-from", type=click.Path(path_type=Path), metavar="RUN", help="A search: what loads in % are of.")
 @LABS
 @SCHEDULER
+@STEAL
 @click.pass_obj
 def run(
     lab_name: str | None,
@@ -73,6 +75,7 @@ def run(
     pdr_from: Path | None,
     labs: str | None,
     scheduler: str | None,
+    steal: bool,
 ) -> int:
     """Measure PLAN: a file, or one of quick (the default), smoke, thesis. A study's plan.yaml is measured again."""
     file = find_plan(plan)
@@ -80,6 +83,7 @@ def run(
         kind, request = asked
         if only or extend or pdr_from or labs or scheduler:
             raise PlanError(f"{file} is a plan of study {kind.name}: it takes --name, --out and --no-figures only")
+        require_own(file, "programs that are compiled and run")
         return conduct(kind, lambda: request, out=out, name=name, resume=None, as_json=False, figures=draw)
     chosen = own_plan(file)
     if name is not None:
@@ -97,7 +101,7 @@ def run(
         directory = runs.start(chosen, lab, out, only=wanted, extend=old, files=files)
         with runs.discarded_if_nothing_began(directory):
             tell(f"measuring into {directory.path}")
-            return go_on(PlanRun(directory), lambda run, seen: runs.execute(run, lab, seen), figures=draw)
+            return go_on(PlanRun(directory), lambda run, seen: runs.execute(run, lab, seen, steal=steal), figures=draw)
 
 
 @click.command()
@@ -105,16 +109,17 @@ def run(
 @click.option("--figures/--no-figures", "draw", default=True, show_default=True, help="Draw the figures at the end.")
 @LABS
 @SCHEDULER
+@STEAL
 @click.pass_obj
-def resume(lab_name: str | None, directory: Path, draw: bool, labs: str | None, scheduler: str | None) -> int:
+def resume(
+    lab_name: str | None, directory: Path, draw: bool, labs: str | None, scheduler: str | None, steal: bool
+) -> int:
     """Go on with RUN, of any kind, after Ctrl-C, a kill, or failed trials. A finished run stays as it is.
 
     It goes on in the lab, or the labs, where it was; --lab or --labs choose others. A study's places are its plan's.
     """
     run = open_run(directory)
-    for part in (directory, run.directory.journal.path, directory / "plan.yaml"):
-        require_own(part, "commands, programs and labs that are used")
-    where = Where(lab_name, labs_named(labs, scheduler), scheduler)
+    where = Where(lab_name, labs_named(labs, scheduler), scheduler, steal)
     if not run.state.owed:
         done = run.complete()
         tell("; ".join([f"{directory}: {ending(run.state)}; nothing is owed", *done]))

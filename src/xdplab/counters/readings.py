@@ -33,7 +33,7 @@ class Readings:
     """What was read, and how the point was measured: all that a derived value may use.
 
     ``cpus`` names the CPUs of a role where it has some of its machine's only; a role that is not in it has all.
-    ``working`` are those that may do the DUT's work.
+    ``working`` are those that may do the DUT's work; ``queues`` is how many the DUT receives on, where it is known.
     Every method raises Absent where there is nothing, with the tool's own words if it had any.
     """
 
@@ -42,6 +42,7 @@ class Readings:
     shared: bool
     cpus: Mapping[Role, Collection[int]] = field(default_factory=dict)
     working: Collection[int] = ()
+    queues: int | None = None
     _parsed: dict[str, object] = field(default_factory=dict, repr=False)
 
     def link(self, role: Role, when: When) -> Link:
@@ -49,6 +50,13 @@ class Readings:
 
     def driver(self, role: Role, when: When) -> dict[str, int]:
         return cast("dict[str, int]", self._snapshot(role, "ethtool", when))
+
+    def driver_name(self, role: Role) -> str | None:
+        """Return the driver's name; None in runs of older versions, which did not record it."""
+        try:
+            return cast("str", self._snapshot(role, "driver", "before"))
+        except Absent:
+            return None
 
     def softnet(self, role: Role, when: When) -> tuple[SoftnetCpu, ...]:
         return cast("tuple[SoftnetCpu, ...]", self._snapshot(role, "softnet", when))

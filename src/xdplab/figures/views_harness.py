@@ -13,7 +13,7 @@ from xdplab.analysis.series import SETTING, key_of, valid
 from xdplab.figures.caption import caption
 from xdplab.figures.factors import PIECES, FigureError, NotApplicableError, levels
 from xdplab.figures.marks import Look, View, marks_frame
-from xdplab.figures.views import Request, labelled, orders, unlimited
+from xdplab.figures.views import FigureRequest, labelled, orders, unlimited
 
 PROGRAM, WAY_IN, WAY_BACK = PIECES
 
@@ -46,7 +46,7 @@ def pieces(trials: pd.DataFrame) -> pd.DataFrame:
     return pd.concat([both.assign(piece=name, piece_ns=ns) for name, ns in parts.items()], ignore_index=True)
 
 
-def harness(request: Request) -> View:
+def harness(request: FigureRequest) -> View:
     """CPU time per packet of N = 0 by mode, piece upon piece: the mean over the repetitions of each."""
     rows = unlimited(labelled(request))
     order = orders(request)

@@ -32,7 +32,7 @@ SENT, DUE, LATENESS, PROBES = "from_sent", "from_due", "lateness", "probes"
 
 
 @dataclass(frozen=True)
-class Ready:
+class GeneratorReady:
     """What the generator obtained. ``frame_bytes`` counts the FCS and is None where frames come from a file."""
 
     engine: str
@@ -45,7 +45,7 @@ class Ready:
 
 
 @dataclass(frozen=True)
-class Interval:
+class GeneratorInterval:
     """Frames since the interval before; ``t_s`` is its end since the burst began."""
 
     burst: str
@@ -188,7 +188,7 @@ class Burst:
     """
 
     name: str
-    intervals: tuple[Interval, ...]
+    intervals: tuple[GeneratorInterval, ...]
     summary: Summary
     histogram: Histogram
     from_due: Histogram | None = None
@@ -208,12 +208,26 @@ class Burst:
 class Output:
     """A whole output. ``failure`` is None unless the generator itself said that it failed."""
 
-    ready: Ready | None
+    ready: GeneratorReady | None
     bursts: tuple[Burst, ...]
     failure: Failure | None = None
 
 
-Record = Ready | Interval | Summary | Histogram | Failure | Detached
+Record = GeneratorReady | GeneratorInterval | Summary | Histogram | Failure | Detached
+
+_TYPES: dict[type[Record], str] = {
+    GeneratorReady: "ready",
+    GeneratorInterval: "interval",
+    Summary: "summary",
+    Histogram: "histogram",
+    Failure: "error",
+    Detached: "detached",
+}
+
+
+def kind_of_line(record: Record) -> str:
+    """Return the ``type`` that the generator's line of this record carries."""
+    return _TYPES[type(record)]
 
 
 def bucket_width(lower: int, sub_bits: int) -> int:
@@ -236,7 +250,7 @@ def parse_output(data: bytes | str) -> Output:
 
 def assemble(records: Iterable[Record]) -> Output | None:
     """Put records in their order together; None where the last one is missing. Raises FormatError on another order."""
-    ready: Ready | None = None
+    ready: GeneratorReady | None = None
     bursts: list[Burst] = []
     pending = BurstBuilder()
     end: Failure | Detached | None = None
@@ -245,7 +259,7 @@ def assemble(records: Iterable[Record]) -> Output | None:
             refuse(TOOL, "a line after the last one", line=number)
         if isinstance(record, Failure | Detached):
             end = record
-        elif isinstance(record, Ready):
+        elif isinstance(record, GeneratorReady):
             if number > 1:
                 refuse(TOOL, "a second beginning", line=number)
             ready = record
@@ -257,7 +271,7 @@ def assemble(records: Iterable[Record]) -> Output | None:
 
 
 def _finished(
-    ready: Ready | None, bursts: tuple[Burst, ...], end: Failure | Detached | None, pending: BurstBuilder
+    ready: GeneratorReady | None, bursts: tuple[Burst, ...], end: Failure | Detached | None, pending: BurstBuilder
 ) -> Output | None:
     if isinstance(end, Failure):
         return Output(ready, bursts, end)
@@ -272,7 +286,7 @@ class BurstBuilder:
     """Takes the lines of bursts, one by one, and hands out each burst with its last line."""
 
     def __init__(self) -> None:
-        self._intervals: list[Interval] = []
+        self._intervals: list[GeneratorInterval] = []
         self._summary: Summary | None = None
         self._others: dict[str, Histogram] = {}
 
@@ -281,13 +295,13 @@ class BurstBuilder:
         """Whether a burst is incomplete."""
         return bool(self._intervals or self._summary)
 
-    def take(self, record: Interval | Summary | Histogram, number: int | None = None) -> Burst | None:
+    def take(self, record: GeneratorInterval | Summary | Histogram, number: int | None = None) -> Burst | None:
         """Take one line in; return the burst that it completes. Raises FormatError where it does not come next."""
         self._require_same_burst(record.burst, number)
         if isinstance(record, Histogram) and self._summary is not None and record.of not in self._others:
             return self._take_histogram(record, self._summary)
         if isinstance(record, Histogram) or self._summary is not None:
-            refuse(TOOL, f"a {type(record).__name__.lower()} line out of order", line=number)
+            refuse(TOOL, f"a {kind_of_line(record)} line out of order", line=number)
         if isinstance(record, Summary):
             self._summary = record
         else:
@@ -370,8 +384,8 @@ class _Fields:
         return self.counts(key) if self._known(key) else None
 
 
-def _ready(line: _Fields) -> Ready:
-    return Ready(
+def _ready(line: _Fields) -> GeneratorReady:
+    return GeneratorReady(
         engine=line.text("engine"),
         queues_reached=line.count("queues_reached"),
         cpus=line.counts("cpus"),
@@ -381,8 +395,8 @@ def _ready(line: _Fields) -> Ready:
     )
 
 
-def _interval(line: _Fields) -> Interval:
-    return Interval(
+def _interval(line: _Fields) -> GeneratorInterval:
+    return GeneratorInterval(
         burst=line.text("burst"),
         t_s=line.number("t_s"),
         tx_packets=line.count("tx_packets"),

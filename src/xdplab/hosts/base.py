@@ -53,7 +53,12 @@ class Result:
             return self
         how = "passed its deadline" if self.timed_out else f"exited with {self.exit_code}"
         words = self._error_line() or self.error_text or self.text.strip()
-        raise HostError(f"{self.host}: `{' '.join(self.argv)}` {how}: {words[-400:] or 'it printed nothing'}")
+        raise HostError(f"{self.host}: `{spoken(self.argv)}` {how}: {words[-400:] or 'it printed nothing'}")
+
+
+def spoken(argv: Sequence[str]) -> str:
+    """Return a command for a message: a script in it is left out."""
+    return " ".join("…" if "\n" in word else word for word in argv)
 
 
 class Process(Protocol):
@@ -97,5 +102,8 @@ class Host(Protocol):
         """Write a file (parents made)."""
 
     def get(self, remote: str) -> bytes: ...
+
+    def await_return(self) -> None:
+        """Wait until a host that was lost answers again. Raises HostLostError where it does not come back."""
 
     def close(self) -> None: ...

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import BinaryIO
 
 from xdplab.errors import HostError
-from xdplab.hosts.base import Result
+from xdplab.hosts.base import Result, spoken
 
 KILL_AFTER_S = 1.0
 """Seconds between SIGTERM and SIGKILL at the deadline."""
@@ -32,7 +32,7 @@ def guarded(argv: Sequence[str], deadline_s: float) -> list[str]:
     return ["timeout", f"--kill-after={KILL_AFTER_S:g}", f"{max(deadline_s, 0.001):.3f}", *argv]
 
 
-class Stream:
+class OutputStream:
     """Everything one output stream said, and where the reader of its lines stands."""
 
     def __init__(self) -> None:
@@ -103,7 +103,7 @@ class StreamedProcess(ABC):
     def __init__(self, host: str, argv: Sequence[str], deadline_s: float) -> None:
         self.host = host
         self.argv = tuple(argv)
-        self.stdout, self.stderr = Stream(), Stream()
+        self.stdout, self.stderr = OutputStream(), OutputStream()
         self._started = time.monotonic()
         self._deadline = self._started + deadline_s
         self._killed = False
@@ -124,7 +124,7 @@ class StreamedProcess(ABC):
     def _release(self) -> None:
         """Give back pipes and channels, whatever state they are in."""
 
-    def _pump(self, stream: Stream, read: Callable[[], bytes]) -> None:
+    def _pump(self, stream: OutputStream, read: Callable[[], bytes]) -> None:
         threading.Thread(target=stream.pump, args=(read,), daemon=True).start()
 
     def write_line(self, line: str) -> None:
@@ -212,4 +212,4 @@ class StreamedProcess(ABC):
 
     def _broken(self, what: str) -> HostError:
         words = self.stderr.data.decode(errors="replace").strip()[-400:]
-        return HostError(f"{self.host}: `{' '.join(self.argv)}` {what}{': ' + words if words else ''}")
+        return HostError(f"{self.host}: `{spoken(self.argv)}` {what}{': ' + words if words else ''}")

@@ -102,7 +102,7 @@ def is_private(folder: Path, uid: int) -> bool:
     return stat.S_ISDIR(status.st_mode) and status.st_uid == uid and not status.st_mode & 0o077
 
 
-class Place:
+class ClaimedSocket:
     """A keeper's place, taken until this process ends."""
 
     def __init__(self, path: Path, uid: int) -> None:

@@ -172,7 +172,7 @@ class Keeper:
         self.hosts: dict[str, NetnsHost] = {}
         self.selector = selectors.DefaultSelector()
         self.clients: dict[socket.socket, Client] = {}
-        self.place: keeper_socket.Place | None = None
+        self.place: keeper_socket.ClaimedSocket | None = None
         self.leases: set[socket.socket] = set()
         self.lock: tuple[socket.socket, str] | None = None
         self.since = time.time()
@@ -197,7 +197,7 @@ class Keeper:
     def take_name(self) -> None:
         """Bind, but do not listen yet: the name is taken at once, and no one can come in too early."""
         try:
-            self.place = keeper_socket.Place(Path(self.options.socket), self.options.uid)
+            self.place = keeper_socket.ClaimedSocket(Path(self.options.socket), self.options.uid)
             self.place.bind(self.listener)
         except FileExistsError as error:
             raise NameTakenError(f"the lab's name is taken: {error}") from error

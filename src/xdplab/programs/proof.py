@@ -12,7 +12,7 @@ from xdplab.errors import ProgramError
 from xdplab.hosts.base import Host
 from xdplab.programs.build import BuiltProgram, compiler_version
 from xdplab.programs.bytecode import count_bytecode
-from xdplab.programs.counting import Counts
+from xdplab.programs.counting import AccessCounts
 from xdplab.programs.onhost import count_in_kernel
 from xdplab.programs.spec import ProgramSpec, UserProgram
 from xdplab.programs.userspace import compile_user, count_natively, count_user, disassemble_user
@@ -31,10 +31,10 @@ class Proof:
 
     accesses: int
     program_hash: str
-    bytecode: tuple[Counts, ...]
+    bytecode: tuple[AccessCounts, ...]
     kernel: tuple[int, ...] | None = None
     kernel_host: str | None = None
-    user: tuple[Counts, ...] | None = None
+    user: tuple[AccessCounts, ...] | None = None
     user_native: int | None = None
     user_compiler: str | None = None
 
@@ -72,7 +72,7 @@ def prove(
     return proof
 
 
-def prove_user(library: bytes, spec: ProgramSpec) -> tuple[Counts, ...]:
+def prove_user(library: bytes, spec: ProgramSpec) -> tuple[AccessCounts, ...]:
     """Prove a ``workload.so`` compiled anywhere, such as on the DUT: its machine code is executed and counted."""
     return tuple(count_user(library, spec))
 
@@ -87,7 +87,7 @@ def _in_kernel(
     return tuple(counts)
 
 
-def _in_user_space(built: BuiltProgram, spec: ProgramSpec) -> tuple[tuple[Counts, ...], int]:
+def _in_user_space(built: BuiltProgram, spec: ProgramSpec) -> tuple[tuple[AccessCounts, ...], int]:
     with tempfile.TemporaryDirectory(prefix="xdplab-user-") as name:
         library = compile_user(spec, Path(name))
         counts = prove_user(library.read_bytes(), spec)

@@ -10,13 +10,24 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-from xdplab.errors import HostLostError, MissingToolError, ResultsError, StoppedError, UnsupportedError, XdplabError
+from xdplab.errors import (
+    CutOffError,
+    HostLostError,
+    MissingToolError,
+    ResultsError,
+    StoppedError,
+    UnsupportedError,
+    XdplabError,
+)
 from xdplab.run.progress import Observer
 from xdplab.run.rundir import RunDirectory, sizes
 from xdplab.run.state import AnyTrial, Attempt, Ended, RunState, Status, read_state
 
 # A full disk, a lab that is gone, a tool that this machine lacks: the attempt stays absent, `resume` measures it later.
 _ENDS_THE_RUN = (ResultsError, HostLostError, MissingToolError)
+
+CUTS = 3
+"""How often one trial is measured again at once because a connection was lost under it: it may be what ends them."""
 
 T = TypeVar("T", bound=AnyTrial)
 OfT = TypeVar("OfT", bound=AnyTrial, contravariant=True)
@@ -31,7 +42,8 @@ class Study(Protocol[OfT]):
     def measure(self, trial: OfT, raw: Path, facts: dict[str, Any]) -> None:
         """Measure one trial: raw files into ``raw``, what was requested and obtained into ``facts`` as it is learnt.
 
-        Raises UnsupportedError where the lab cannot, another XdplabError where something broke.
+        Raises UnsupportedError where the lab cannot, CutOffError where a connection was lost under it (it is measured
+        again at once), another XdplabError where something broke.
         """
 
     def leave_block(self) -> None:
@@ -141,9 +153,13 @@ def _one_round(
         block = waiting.popleft()
         try:
             broken = _enter(study, block)
+            cuts: Counter[str] = Counter()
             while block:
                 trial = block.pop(0)
-                since = _attempt(run, state, trial, study, observer, broken, alike, since)
+                since, cut = _attempt(run, state, trial, study, observer, broken, alike, since)
+                cuts[trial.trial_id] += cut
+                if cut and cuts[trial.trial_id] <= CUTS:
+                    block.insert(0, trial)
                 time.sleep(pause_s)
                 if block and waiting and alike.enough(trial):
                     put_off.append(block)
@@ -175,15 +191,15 @@ def _attempt(
     broken: XdplabError | None,
     alike: AllAlike,
     since: float,
-) -> float:
-    """Try one trial and return when it ended; ``since`` is when the one before it did."""
+) -> tuple[float, bool]:
+    """Try one trial and return when it ended and whether it was cut off; ``since`` is when the one before it ended."""
     number = state.next_attempt(trial.trial_id)
     run.journal.append("started", wait=False, trial_id=trial.trial_id, attempt=number)
     observer.started(state, trial)
     began = time.monotonic()
     facts: dict[str, Any] = {}
     status: Status = "measured"
-    reason = None
+    reason, cut = None, False
     with run.attempt(trial.trial_id, number) as raw:
         try:
             if broken is not None:
@@ -194,7 +210,7 @@ def _attempt(
         except UnsupportedError as error:
             status, reason = "unsupported", str(error)
         except XdplabError as error:
-            status, reason = "failed", str(error)
+            status, reason, cut = "failed", str(error), isinstance(error, CutOffError)
         files = sizes(raw)
     now = time.monotonic()
     took, wall = round(now - began, 4), round(now - since, 4)
@@ -202,5 +218,6 @@ def _attempt(
     run.journal.append("finished", **vars(attempt))
     state.add(attempt.ended)
     observer.finished(trial, attempt)
-    alike.ended(trial, attempt)
-    return now
+    if not cut:
+        alike.ended(trial, attempt)
+    return now, cut

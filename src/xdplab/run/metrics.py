@@ -102,7 +102,10 @@ late_p50_ns         | float | ns   | time    | median of the sender's lateness: 
 late_p99_ns         | float | ns   | time    | 99th percentile of the sender's lateness: from the time a frame was due to its sending; null at max
 late_p999_ns         | float | ns   | time    | 99.9th percentile of the sender's lateness: from the time a frame was due to its sending; null at max
 late_max_ns         | float | ns   | time    | greatest of the sender's lateness: from the time a frame was due to its sending; null at max
+dut_driver          | str   |      | state   | the driver of the DUT's port, whose counters are read as docs/hardware.md says
 xdp_actions         | json  |      | count   | what the DUT's program decided in the window, by the driver's counters: frames by action (drop holds aborted)
+actions_counted     | json  |      | count   | what a user's program decided in a burst of its own, by instructions before it that count: frames by action
+redirect_targets    | json  |      | count   | where the frames of that burst were redirected to: accepted and refused by the kernel, arrived, dropped, CPU time of a CPU's thread
 rx_by_queue         | json  |      | count   | frames by DUT receive queue, a JSON list
 evenness            | float |      | share   | Jain's fairness index of rx_by_queue over the queues requested: 1 is even
 cpu_busy_cores      | float |      | share   | busy CPUs of the DUT in the window; null where TG and DUT share CPUs
@@ -157,7 +160,7 @@ BY_NAME = {metric.name: metric for metric in METRICS}
 SAMPLES = _table("""
 trial_id   | str   |     | id    | the trial
 attempt    | int   |     | id    | its attempt
-burst      | str   |     | id    | which burst: rate, bpf_stats or perf
+burst      | str   |     | id    | which burst: rate, bpf_stats, perf or decided
 host       | str   |     | id    | tg or dut
 cpu        | int   |     | id    | CPU; null for the whole host
 queue      | int   |     | id    | queue; null for all of them

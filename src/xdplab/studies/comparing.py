@@ -33,7 +33,7 @@ class Unlike:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class ComparedRuns:
     """``doubts``: the findings (warnings) and drifts of each run, by its name, which come before any ratio."""
 
     metric: str
@@ -125,7 +125,7 @@ def check_metric(table: pd.DataFrame, metric: str, run: RunDirectory) -> None:
 
 def compared_rows(
     runs: Sequence[RunDirectory], tables: Sequence[pd.DataFrame], metric: str, words: Mapping[str, str], margin: float
-) -> Comparison:
+) -> ComparedRuns:
     """Compare the tables of two runs (the first two; the others are equal runs) row by row.
 
     A trial may leave several rows: each of them is a point of its own, told by its place among the rows of its trial.
@@ -138,7 +138,7 @@ def compared_rows(
     made = [_rows_as_points(table, metric, words) for table in tables]
     decision = decide(made[0], made[1], metric, equal=made[2:], margin=margin)
     names = names_of(first, second)
-    return Comparison(metric, names, (), dict.fromkeys(names, ()), decision)
+    return ComparedRuns(metric, names, (), dict.fromkeys(names, ()), decision)
 
 
 def _rows_as_points(table: pd.DataFrame, metric: str, words: Mapping[str, str]) -> pd.DataFrame:

@@ -1,6 +1,6 @@
 """What every study of the execution side is: a request becomes points, points become a run, a run shows itself.
 
-A study is one `Kind`: what it asks for, what it measures, and how its table, tables and figures are made. Order,
+A study is one `StudyKind`: what it asks for, what it measures, and how its table, tables and figures are made. Order,
 journal, resume and progress are the runner's; everything shown is derived from the journal and the raw files of a run.
 """
 
@@ -28,18 +28,19 @@ from xdplab.figures import Drawn, FigureError, NotApplicableError, View, save
 from xdplab.figures import draw as draw_view
 from xdplab.figures.draw import Panels
 from xdplab.figures.save import write_whole
+from xdplab.own import require_own_run
 from xdplab.run.derived import Recipe, Tables, all_gone, derive, is_owed, table, warn_gone
 from xdplab.run.engine import Study, run_trials
 from xdplab.run.progress import Observer, PlainObserver, ending
 from xdplab.run.rundir import RunDirectory
 from xdplab.run.state import Attempt, RunState, last_attempts, read_state, record_planned
-from xdplab.studies.comparing import Comparison, compared_rows
+from xdplab.studies.comparing import ComparedRuns, compared_rows
 from xdplab.studies.every import AnyRun, PlainAudit, Where, not_measured, require_same_kind
 from xdplab.studies.tables import Table, markdown, write_tables
 
 
 @dataclass(frozen=True)
-class Request:
+class StudyRequest:
     """What a person asks for; a study adds its own fields: scalars, and tuples of scalars. Kept as plan.yaml."""
 
     repetitions: int = 3
@@ -48,7 +49,7 @@ class Request:
 
 
 @dataclass(frozen=True)
-class Point:
+class StudyPoint:
     """One combination of a study's factors; a study adds its fields, all of them scalars. Give it a ``__str__``."""
 
     @property
@@ -66,13 +67,13 @@ class Point:
         return False
 
 
-R = TypeVar("R", bound=Request)
-P = TypeVar("P", bound=Point)
+R = TypeVar("R", bound=StudyRequest)
+P = TypeVar("P", bound=StudyPoint)
 MakeView = Callable[[pd.DataFrame], View]
 
 
 @dataclass(frozen=True)
-class Trial(Generic[P]):
+class StudyTrial(Generic[P]):
     """One measurement of one point."""
 
     point: P
@@ -94,7 +95,7 @@ class Gathered(Generic[P]):
 
 
 @dataclass(frozen=True)
-class Kind(Generic[R, P]):
+class StudyKind(Generic[R, P]):
     """A kind of study.
 
     ``gather`` may raise PlanError; ``measurer`` makes what the runner drives; ``table`` gives one row a measurement and
@@ -106,7 +107,7 @@ class Kind(Generic[R, P]):
     request: type[R]
     point: type[P]
     gather: Callable[[R], Gathered[P]]
-    measurer: Callable[[StudyRun[R, P]], Study[Trial[P]]]
+    measurer: Callable[[StudyRun[R, P]], Study[StudyTrial[P]]]
     table: Callable[[StudyRun[R, P]], pd.DataFrame]
     tables: Callable[[StudyRun[R, P], pd.DataFrame], dict[str, Table]]
     views: Mapping[str, MakeView]
@@ -150,21 +151,21 @@ class Kind(Generic[R, P]):
 class StudyRun(Generic[R, P]):
     """A run of a study on disk."""
 
-    kind: Kind[R, P]
+    kind: StudyKind[R, P]
     directory: RunDirectory
     request: R
     points: tuple[P, ...]
     notes: tuple[str, ...]
 
     @property
-    def trials(self) -> list[Trial[P]]:
+    def trials(self) -> list[StudyTrial[P]]:
         return schedule(self.points, self.request.repetitions, self.request.seed)
 
     @property
     def state(self) -> RunState:
         return read_state(self.directory)
 
-    def attempts(self) -> Iterator[tuple[Trial[P], Attempt, Path]]:
+    def attempts(self) -> Iterator[tuple[StudyTrial[P], Attempt, Path]]:
         """Give each tried trial with its last attempt and the folder of that attempt's raw files."""
         by_id = {trial.trial_id: trial for trial in self.trials}
         for attempt in last_attempts(self.directory).values():
@@ -258,7 +259,11 @@ class StudyRun(Generic[R, P]):
         return next((str(name) for name in rows.columns if str(rows[name].dtype) == "Float64"), "")
 
     def measure(self, observer: Observer, where: Where) -> RunState:
-        """Measure what the run owes at the places that its plan names. Raises LabError where ``where`` shares it."""
+        """Measure what the run owes at the places that its plan names.
+
+        Raises LabError where ``where`` shares it, StrangersFileError for a run that is not one's own.
+        """
+        require_own_run(self.directory.path)
         if where.labs:
             raise LabError(
                 f"a run of study {self.kind.name} measures at the places its plan names",
@@ -286,7 +291,7 @@ class StudyRun(Generic[R, P]):
 
     def compare(
         self, other: AnyRun, metric: str | None = None, *, equal: Sequence[AnyRun] = (), margin: float = MARGIN
-    ) -> Comparison:
+    ) -> ComparedRuns:
         """Say whether ``other`` is the same as this run, row by row of its table and over all."""
         every: tuple[AnyRun, ...] = (self, other, *equal)
         require_same_kind(*every)
@@ -328,7 +333,7 @@ def study_of(directory: RunDirectory) -> str | None:
     return plan.get("study") if isinstance(plan, dict) else None
 
 
-def schedule(points: Sequence[P], repetitions: int, seed: int) -> list[Trial[P]]:
+def schedule(points: Sequence[P], repetitions: int, seed: int) -> list[StudyTrial[P]]:
     """Return every trial in the order it is measured: block after block, its points shuffled anew each repetition."""
     groups: dict[tuple[str, ...], list[P]] = {}
     for point in points:
@@ -338,7 +343,7 @@ def schedule(points: Sequence[P], repetitions: int, seed: int) -> list[Trial[P]]
         rng = random.Random(f"{seed}/{repetition}")
         for block, members in enumerate(groups.values()):
             chosen = [point for point in members if repetition == 1 or not point.once]
-            trials += [Trial(point, repetition, block) for point in rng.sample(chosen, len(chosen))]
+            trials += [StudyTrial(point, repetition, block) for point in rng.sample(chosen, len(chosen))]
     return trials
 
 

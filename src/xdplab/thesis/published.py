@@ -206,7 +206,7 @@ def placed(rows: pd.DataFrame, spec: Spec) -> Iterator[tuple[tuple[str, str, str
 
 
 @dataclass(frozen=True)
-class Family:
+class FigureFamily:
     """``column`` is what was drawn, ``unit`` what it was divided by (None: perf counts, see ``axis_power``)."""
 
     column: str
@@ -214,13 +214,13 @@ class Family:
 
 
 FAMILIES = {
-    "throughput": Family("published_l2_bps", 1e9),
-    "latency": Family("published_latency_s"),
-    "softirq": Family("cpu_value"),
-    "instructions": Family("published_instructions", None),
-    "branches": Family("published_branches", None),
-    "l1_loads": Family("published_l1d_loads", None),
-    "l1_load_misses": Family("published_l1d_misses", None),
+    "throughput": FigureFamily("published_l2_bps", 1e9),
+    "latency": FigureFamily("published_latency_s"),
+    "softirq": FigureFamily("cpu_value"),
+    "instructions": FigureFamily("published_instructions", None),
+    "branches": FigureFamily("published_branches", None),
+    "l1_loads": FigureFamily("published_l1d_loads", None),
+    "l1_load_misses": FigureFamily("published_l1d_misses", None),
 }
 BAR_MARGIN = 1.05  # of matplotlib's axis above the highest bar
 

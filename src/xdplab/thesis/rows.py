@@ -19,8 +19,8 @@ from xdplab.thesis.digest import CPU_SHARES, EVENTS, GeneratorDigest, LogDigest,
 from xdplab.thesis.generator_log import COLUMNS, GeneratorRun
 from xdplab.thesis.latency import SETTLING_ROWS, latency
 from xdplab.thesis.names import Kind, Measured
-from xdplab.thesis.programs import Counted as ProgramCounts
-from xdplab.thesis.window import Busy, Counted, busy_samples, counted, whole_run
+from xdplab.thesis.programs import PacketWork as ProgramCounts
+from xdplab.thesis.window import Busy, WindowCount, busy_samples, counted, whole_run
 
 Row = dict[str, Any]
 UNKNOWN = ("src_ip", "dst_ip", "src_ip_stride", "src_port", "stamp")  # of its traffic: the logs do not say
@@ -176,7 +176,7 @@ def _why(logs: TrialLogs, kind: Kind) -> str:
     return f"the {kind} log cannot be used: {words}" if log.digest is None else f"the {kind} log does not tell"
 
 
-def _counts(found: Counted, logs: TrialLogs, reasons: dict[str, str]) -> Row:
+def _counts(found: WindowCount, logs: TrialLogs, reasons: dict[str, str]) -> Row:
     """Counts in the window both hosts saw: only over the same seconds can two counts be compared."""
     whole = {
         "tx_packets": (found.tx, "generator"),

@@ -23,7 +23,7 @@ _SHARE_COLUMNS = {f"{share}_percent": place for place, share in enumerate(CPU_SH
 
 
 @dataclass(frozen=True, eq=False)
-class Part:
+class TrialSamples:
     """Rows of one trial's attempt and host; columns that are absent are null."""
 
     trial_id: str
@@ -35,7 +35,7 @@ class Part:
         return len(self.columns["t_s"])
 
 
-def generator_part(trial_id: str, attempt: int, run: GeneratorRun) -> Part:
+def generator_part(trial_id: str, attempt: int, run: GeneratorRun) -> TrialSamples:
     """One row a second: frames sent and received in it, the printed running mean, and the second's own latency."""
     rows = run.rows
     columns = {
@@ -45,10 +45,10 @@ def generator_part(trial_id: str, attempt: int, run: GeneratorRun) -> Part:
         "latency_mean_s": rows[:, _MEAN],
         "latency_s": by_second_s(run),
     }
-    return Part(trial_id, attempt, "tg", columns)
+    return TrialSamples(trial_id, attempt, "tg", columns)
 
 
-def sar_parts(trial_id: str, attempt: int, sar: SarDigest) -> list[Part]:
+def sar_parts(trial_id: str, attempt: int, sar: SarDigest) -> list[TrialSamples]:
     """One row a sample and CPU, and one a sample of the interface that carried the traffic.
 
     Times count from the traffic's start as sar saw it (samples before it are negative), from sar's own without any.
@@ -60,10 +60,10 @@ def sar_parts(trial_id: str, attempt: int, sar: SarDigest) -> list[Part]:
     by_cpu: dict[str, Array] = {"t_s": np.repeat(t_s, cpus), "cpu": np.tile(np.arange(cpus, dtype=float), samples)}
     by_cpu |= {name: sar.shares[:, :, place].ravel() for name, place in _SHARE_COLUMNS.items()}
     frames = {"t_s": t_s, "tx_packets": np.rint(sar.tx_pps * step), "rx_packets": np.rint(sar.rx_pps * step)}
-    return [Part(trial_id, attempt, "dut", by_cpu), Part(trial_id, attempt, "dut", frames)]
+    return [TrialSamples(trial_id, attempt, "dut", by_cpu), TrialSamples(trial_id, attempt, "dut", frames)]
 
 
-def samples_frame(parts: Iterable[Part]) -> pd.DataFrame:
+def samples_frame(parts: Iterable[TrialSamples]) -> pd.DataFrame:
     """Return the parts as one table with SAMPLE_COLUMNS: whole columns at a time, a row at a time takes minutes."""
     parts = list(parts)
     sizes = [len(part) for part in parts]
@@ -87,7 +87,7 @@ def _named(codes: NDArray[Any], names: Sequence[str]) -> pd.Categorical[str]:
     return pd.Categorical.from_codes(codes, pd.Index(list(names)))
 
 
-def _column(parts: list[Part], sizes: list[int], name: str, *, whole: bool) -> object:
+def _column(parts: list[TrialSamples], sizes: list[int], name: str, *, whole: bool) -> object:
     found = [part.columns.get(name) for part in parts]
     dtype = np.float32 if name.endswith("_percent") else np.float64
     values = np.full(sum(sizes), np.nan, dtype=dtype)

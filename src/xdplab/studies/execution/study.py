@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, ExitStack
+from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from xdplab.studies.execution.benchmarks import MODULE, NATIVE, Benchmark
 from xdplab.studies.execution.caches import largest_cache_bytes
 from xdplab.studies.execution.microbench import Microbench, parse_microbench
 from xdplab.studies.execution.objects import MODULE_NAME, build_module, object_name
-from xdplab.studies.execution.points import BACKENDS, ExecutionPoint, Request, Trial, calls_of, chosen
+from xdplab.studies.execution.points import BACKENDS, ExecutionPoint, ExecutionRequest, Trial, calls_of, chosen
 from xdplab.studies.execution.proof import examine, require_results
 from xdplab.studies.execution.trees import tree_of
 from xdplab.studies.frame import StudyRun
@@ -33,7 +34,7 @@ DEADLINE_S = 120.0
 class ExecutionStudy:
     """Measures trials of the execution study; one place is up at a time."""
 
-    def __init__(self, run: StudyRun[Request, ExecutionPoint]) -> None:
+    def __init__(self, run: StudyRun[ExecutionRequest, ExecutionPoint]) -> None:
         self._run = run
         self._objects = run.directory.path / OBJECTS
         self._stack = ExitStack()
@@ -82,11 +83,17 @@ class ExecutionStudy:
         """Prove what is to be loaded, put it there, and return how the driver is to call it."""
         benchmark, wrapper = self._benchmarks[point.benchmark], BACKENDS[point.backend]
         path = self._module(place) if wrapper == MODULE else self._objects / object_name(benchmark, wrapper)
-        found = examine(benchmark, wrapper, path)
+        found = examine(benchmark, wrapper, path, self._objects)
         (raw / DISASSEMBLY).write_text(found.text)
-        (raw / PROOF).write_text(json.dumps({"object": path.name, "wrong": found.wrong}) + "\n")
+        executed = asdict(found.executed) if found.executed else None
+        proof = {"object": path.name, "must": str(benchmark.task), "executed": executed, "wrong": found.wrong}
+        (raw / PROOF).write_text(json.dumps(proof) + "\n")
         if found.wrong:
             raise ProgramError(f"{point.benchmark}, {wrapper}: its proof fails: {'; '.join(found.wrong)}")
+        if found.executed:
+            facts.update(
+                work_steps=getattr(found.executed, benchmark.task.kind), work_instructions=found.executed.instructions
+            )
         state = self._objects / f"{benchmark.kernel}.state"
         argv = ["--backend", wrapper, "--benchmark", benchmark.kernel, "--object", place.put(path)]
         argv += ["--input", str(benchmark.input), "--calls", str(calls_of(self._run.request, point))]

@@ -12,7 +12,7 @@ import pandas as pd
 from xdplab.run.state import Attempt
 from xdplab.studies.frame import StudyRun
 from xdplab.studies.jit.classes import SIZES
-from xdplab.studies.jit.jitbench import Subject, parse_jitbench
+from xdplab.studies.jit.jitbench import JitTiming, parse_jitbench
 from xdplab.studies.jit.points import FILTERS, INSN_CLASSES, TEST_BPF, TRAFFIC, JitPoint, JitRequest
 from xdplab.studies.jit.study import ASKED, BENCH, LOG, TESTS
 from xdplab.studies.jit.subjects import NONE, OPEN, PAYLOADS, SHORTEST, same
@@ -90,7 +90,7 @@ def _cases(test: TestLine) -> Iterator[Row]:
         yield base | {"case": case, "cost": cost}
 
 
-def _subjects(raw: Path) -> dict[str, Subject]:
+def _subjects(raw: Path) -> dict[str, JitTiming]:
     return parse_jitbench((raw / BENCH).read_bytes()).subjects
 
 
@@ -115,7 +115,7 @@ def _filter(raw: Path) -> Iterator[Row]:
         yield row | _resolved({"cost": cost, "above": above}, found, (name, same(name), SHORTEST, OPEN))
 
 
-def _resolved(values: Row, found: dict[str, Subject], names: tuple[str, ...]) -> Row:
+def _resolved(values: Row, found: dict[str, JitTiming], names: tuple[str, ...]) -> Row:
     """Return the values, or null and why: a cost that is smaller than what its subjects vary by is none."""
     noise = sum(found[name].unsteady for name in names if name in found)
     cost = values["above"] if values["cost"] is None else values["cost"]

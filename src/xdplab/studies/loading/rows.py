@@ -13,7 +13,7 @@ import pandas as pd
 
 from xdplab.run.state import Attempt
 from xdplab.studies.frame import StudyRun
-from xdplab.studies.loading.ftrace import Call, parse_function_graph
+from xdplab.studies.loading.ftrace import TracedCall, parse_function_graph
 from xdplab.studies.loading.loadbench import Counts, parse_loadbench
 from xdplab.studies.loading.passes import LOGGED, PLAIN, STACKS, TRACE, TRACED, shares
 from xdplab.studies.loading.points import BPF, MODULE, LoadingPoint, LoadingRequest
@@ -161,7 +161,7 @@ def _verifying(cycle: Counts) -> int | None:
 
 def _graph_parts(raw: Path) -> Iterator[Value]:
     """Each repetition's calls stand behind its own mark; libbpf's feature probes load programs before it."""
-    calls: dict[str, list[Call]] = {}
+    calls: dict[str, list[TracedCall]] = {}
     for call in parse_function_graph((raw / TRACE).read_bytes()):
         calls.setdefault(call.mark, []).append(call)
     for rank, cycle in enumerate(_cycles(raw / TRACED), start=1):
@@ -172,7 +172,7 @@ def _graph_parts(raw: Path) -> Iterator[Value]:
         yield from ((step, GRAPH, rank, ns) for step, ns in _graph_steps(own).items())
 
 
-def _graph_steps(calls: list[Call]) -> dict[str, int]:
+def _graph_steps(calls: list[TracedCall]) -> dict[str, int]:
     """Return nanoseconds by step. From 7.2 on, and for subprograms before, the JIT runs inside the verifier."""
     found: dict[str, int] = {}
     for call in calls:

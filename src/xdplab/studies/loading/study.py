@@ -17,7 +17,7 @@ from xdplab.labs.vm import headers
 from xdplab.programs import cache_directory
 from xdplab.studies.frame import StudyRun
 from xdplab.studies.loading import passes, subjects
-from xdplab.studies.loading.passes import PLAIN, Bench
+from xdplab.studies.loading.passes import PLAIN, LoadRunner
 from xdplab.studies.loading.points import BPF, MODULE, LoadingPoint, LoadingRequest, Trial, kernel_of
 from xdplab.studies.places import Place, place_of
 
@@ -50,11 +50,13 @@ class LoadingStudy:
             return
         facts.update(kernel_release=place.release, clock=place.clock, label=place.label)
         if point.task == "start":
-            Bench(place, self._driver, "start", "", self._request).run(raw, PLAIN)
+            LoadRunner(place, self._driver, "start", "", self._request).run(raw, PLAIN)
             return
         with tempfile.TemporaryDirectory(prefix="xdplab-loading-") as folder:
             path = _bpf(point, raw) if point.kind == BPF else _module(point, raw, Path(folder))
-            facts.update(passes.measure(Bench(place, self._driver, point.kind, place.put(path), self._request), raw))
+            facts.update(
+                passes.measure(LoadRunner(place, self._driver, point.kind, place.put(path), self._request), raw)
+            )
 
     def _compile(self, point: LoadingPoint, raw: Path, facts: dict[str, Any]) -> None:
         tree = _tree(point.kernel) if point.kind == MODULE else None

@@ -9,14 +9,14 @@ from typing import Any
 import pandas as pd
 
 from xdplab.run.state import Attempt
-from xdplab.studies.frame import StudyRun, Trial
+from xdplab.studies.frame import StudyRun, StudyTrial
 from xdplab.studies.offload.bench import read
-from xdplab.studies.offload.points import OffloadPoint, Request, kernel_of
+from xdplab.studies.offload.points import OffloadPoint, OffloadRequest, kernel_of
 from xdplab.studies.offload.questions import QUESTIONS
 from xdplab.studies.offload.study import ANSWER
 from xdplab.studies.tables import Table
 
-OffloadRun = StudyRun[Request, OffloadPoint]
+OffloadRun = StudyRun[OffloadRequest, OffloadPoint]
 
 COLUMNS = {
     "run_id": "string",
@@ -49,7 +49,7 @@ def table_of(run: OffloadRun) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=list(COLUMNS)).astype(COLUMNS)
 
 
-def _row(run_id: str, trial: Trial[OffloadPoint], attempt: Attempt, raw: Path) -> dict[str, Any]:
+def _row(run_id: str, trial: StudyTrial[OffloadPoint], attempt: Attempt, raw: Path) -> dict[str, Any]:
     point = trial.point
     question = QUESTIONS[point.question]
     row = {name: getattr(question, name) for name in ("group", "asked", "expected", "source")}

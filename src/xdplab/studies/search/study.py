@@ -26,7 +26,7 @@ IDLE_SHARE = 1e-3
 Send = Callable[[float | None, float], Burst]
 
 
-class Bench(Protocol):
+class SearchLab(Protocol):
     """A lab with one trial's program attached, or with none: what `trial` has and a study may not import."""
 
     def enter_block(self, trials: Sequence[Trial]) -> None: ...
@@ -43,7 +43,7 @@ class Bench(Protocol):
 class SearchStudy:
     """One attempt searches one point. ``share`` asks for the largest N that keeps that share of N = 0 as well."""
 
-    def __init__(self, bench: Bench, profile: Profile, *, share: float | None = None) -> None:
+    def __init__(self, bench: SearchLab, profile: Profile, *, share: float | None = None) -> None:
         self._bench, self._profile, self._share = bench, profile, share
 
     def enter_block(self, trials: Sequence[Trial]) -> None:

@@ -24,7 +24,15 @@ class TrialBench(TrialStudy):
 
     @contextmanager
     def attached(self, trial: Trial, raw: Path, facts: dict[str, Any]) -> Iterator[Send]:
-        """Hold the trial's program attached. A program that was not prepared is, first."""
+        """Hold the trial's program attached. A program that was not prepared is, first.
+
+        Raises CutOffError where a connection is lost meanwhile.
+        """
+        with self._whole(facts), self._attached(trial, raw, facts) as send:
+            yield send
+
+    @contextmanager
+    def _attached(self, trial: Trial, raw: Path, facts: dict[str, Any]) -> Iterator[Send]:
         context = self._context
         if trial.point.program not in context.programs:
             context.programs = {**context.programs, **self._prepared([trial])}

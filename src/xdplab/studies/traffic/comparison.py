@@ -9,7 +9,7 @@ import pandas as pd
 
 from xdplab.analysis.compare import MARGIN, Drift, decide, drift
 from xdplab.run.rundir import RunDirectory
-from xdplab.studies.comparing import Comparison, Unlike, check_metric, check_runs, names_of
+from xdplab.studies.comparing import ComparedRuns, Unlike, check_metric, check_runs, names_of
 from xdplab.studies.traffic import audits, runs
 from xdplab.studies.traffic.planned import run_plan
 
@@ -24,7 +24,7 @@ def compared(
     *,
     equal: Sequence[RunDirectory] = (),
     margin: float = MARGIN,
-) -> Comparison:
+) -> ComparedRuns:
     """Compare ``second`` to ``first``; ``equal`` are two or more runs that measured the same as each other.
 
     Raises ResultsError where one of them is also compared, or is alone: a run has no spread by itself.
@@ -40,7 +40,7 @@ def compared(
         for name, run, table in zip(names, (first, second), tables, strict=True)
     }
     decision = decide(settled[0], settled[1], metric, equal=[runs.settled_trials(run) for run in equal], margin=margin)
-    return Comparison(metric, names, tuple(_unlike(first, second, *settled)), doubts, decision)
+    return ComparedRuns(metric, names, tuple(_unlike(first, second, *settled)), doubts, decision)
 
 
 def _doubts(run: RunDirectory, table: pd.DataFrame, metric: str) -> list[str]:

@@ -93,6 +93,10 @@ class KernelSide:
         except (ProgramError, UnsupportedError) as error:
             return {"missing": error.message}
 
+    def decided(self) -> dict[str, Any]:
+        """Return what the program decided since it was attached; its request asked for it to be counted."""
+        return asdict(self._loader.decided())
+
     def raw_files(self) -> dict[str, bytes]:
         return {"xdpload.jsonl": self._loader.raw.encode()}
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from xdplab.counters import Probe
+from xdplab.counters import CounterProbe
 from xdplab.counters.table import When
 from xdplab.generators import Generator
 from xdplab.plan import Plan
@@ -37,8 +37,8 @@ class Running:
     """A trial whose program is attached and whose generator is ready."""
 
     plan: Plan
-    dut_probe: Probe
-    tg_probe: Probe
+    dut_probe: CounterProbe
+    tg_probe: CounterProbe
     side: DutSide
     generator: Generator
     files: RawFiles

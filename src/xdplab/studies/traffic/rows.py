@@ -10,7 +10,8 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from xdplab.analysis.verdicts import RULES_VERSION, forwarded, judge, returns_frames, tg_count
+from xdplab.analysis.action_rules import returns_frames, tg_count
+from xdplab.analysis.verdicts import RULES_VERSION, forwarded, judge
 from xdplab.counters import derive_from_directory, unreadable
 from xdplab.counters.derive import intervals
 from xdplab.counters.value import jain_index
@@ -50,6 +51,7 @@ _SAME = (
     "dut_rx_packets",
     "dut_tx_packets",
     "dut_cpus",
+    "dut_driver",
     "xdp_actions",
     "absent_counters",
 )
@@ -218,6 +220,7 @@ def _counted(raw: Path, trial: Trial, facts: Mapping[str, Any], reasons: dict[st
         dut_cpus=None if shared else cpus["dut"],
         tg_cpus=None if shared else cpus["tg"],
         working=cpus["working"] if shared else cpus["dut"],
+        queues=trial.point.queues,
     )
     row: Row = {"counters_missing": unreadable(raw / "counters")}
     for name in _SAME:
@@ -301,7 +304,7 @@ def _application_ns(facts: Mapping[str, Any]) -> int:
 def _passes(
     bursts: Mapping[str, Burst], raw: Path, trial: Trial, facts: Mapping[str, Any], reasons: dict[str, str]
 ) -> Row:
-    row = _testrun(facts, reasons)
+    row = _testrun(facts, reasons) | _decided(facts, reasons)
     runs = facts.get("runstats")
     if runs:
         row |= _run_time(runs, reasons)
@@ -351,6 +354,18 @@ def _testrun(facts: Mapping[str, Any], reasons: dict[str, str]) -> Row:
         reasons["testrun_raw_ns"] = found["missing"]
         return {}
     return {"testrun_raw_ns": min(found["runs_ns"]), "testrun_all_ns": json.dumps(list(found["runs_ns"]))}
+
+
+def _decided(facts: Mapping[str, Any], reasons: dict[str, str]) -> Row:
+    """What a user's program decided in a burst of its own, and where redirected frames ended."""
+    found = facts.get("decided") or {"missing": "decisions are counted of users' programs in native and generic mode"}
+    if "missing" in found:
+        reasons["actions_counted"] = reasons["redirect_targets"] = found["missing"]
+        return {}
+    if found["targets"] is None:
+        reasons["redirect_targets"] = found["targets_missing"]
+    targets = None if found["targets"] is None else json.dumps(found["targets"])
+    return {"actions_counted": json.dumps(found["actions"]), "redirect_targets": targets}
 
 
 def _older_testrun(facts: Mapping[str, Any]) -> dict[str, Any]:

@@ -99,7 +99,7 @@ def discarded_if_nothing_began(run: RunDirectory) -> Iterator[None]:
 
 
 @dataclass(frozen=True)
-class Way:
+class TrafficMethod:
     """How the trials of a plan are tried, and what tables come of it.
 
     ``session(lab, run, plan, trials)`` is entered before the first trial and gives what measures one. ``patient`` is
@@ -117,11 +117,16 @@ class Way:
         return plan.trial.pause_s if self.patient else 0.0
 
 
-def execute(run: RunDirectory, lab: Lab, observer: Observer, way: Way | None = None) -> RunState:
-    """Measure what ``run`` owes in ``lab``, then derive its tables: also after an interrupt, from what there is."""
+def execute(
+    run: RunDirectory, lab: Lab, observer: Observer, way: TrafficMethod | None = None, *, steal: bool = False
+) -> RunState:
+    """Measure what ``run`` owes in ``lab``, then derive its tables: also after an interrupt, from what there is.
+
+    ``steal`` takes the lab from a run that is silent.
+    """
     way = way or MEASURED
     plan, trials = run_plan(run), run_trials_of(run)
-    with run.writer(), lab.lock():
+    with run.writer(), lab.lock(steal=steal):
         owed = set(read_state(run).owed)
         try:
             with way.session(lab, run, plan, [t for t in trials if t.trial_id in owed]) as study:
@@ -198,7 +203,7 @@ TRIALS, SAMPLES_FILE = "trials.parquet", "samples.parquet"
 RAW_NEEDED = ("xdpgen.jsonl", "counters")
 SAMPLE_NAMES = {metric.name for metric in SAMPLES}
 RECIPE = Recipe((TRIALS, SAMPLES_FILE), f"rules {RULES_VERSION}, columns {columns_version()}", _derive)
-MEASURED = Way(TrialStudy, RECIPE)
+MEASURED = TrafficMethod(TrialStudy, RECIPE)
 
 
 def with_own_metrics(table: pd.DataFrame) -> pd.DataFrame:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from xdplab.analysis.steady import LEAST_INTERVALS, Course, course
-from xdplab.formats.generator import PROBES, Burst, Histogram, Interval
+from xdplab.formats.generator import PROBES, Burst, GeneratorInterval, Histogram
 
 Row = dict[str, Any]
 Reasons = dict[str, str]
@@ -105,7 +105,7 @@ def _received(burst: Burst) -> list[int] | None:
     return counts[:-1] if whole is None else [*counts[:-1], max(whole - sum(counts[:-1]), 0)]
 
 
-def _known(interval: Interval) -> int:
+def _known(interval: GeneratorInterval) -> int:
     return -1 if interval.rx_packets is None else interval.rx_packets
 
 

@@ -22,7 +22,7 @@ _BY_FUNCTION = re.compile(r"\bfunction\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
-class Limits:
+class ResourceLimits:
     """What one run may use: it can loop without end."""
 
     wall_s: float = 60.0
@@ -97,7 +97,7 @@ def _identify(name: str, path: str) -> Prevail | None:
 class Runner:
     """Runs a PREVAIL of this machine through ``bpfverify --run``, which measures it and holds it to its limits."""
 
-    def __init__(self, bpfverify: str, limits: Limits) -> None:
+    def __init__(self, bpfverify: str, limits: ResourceLimits) -> None:
         self._command = [bpfverify, "--run", str(int(limits.wall_s)), str(limits.memory_bytes)]
         self._limits = limits
 

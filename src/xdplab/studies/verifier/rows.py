@@ -16,7 +16,7 @@ from xdplab.formats.verifier_log import VerifiedProgram, parse_bpfverify
 from xdplab.run.rundir import RunDirectory
 from xdplab.run.state import Attempt, last_attempts
 from xdplab.studies.tables import Column, typed
-from xdplab.studies.verifier.largest import Probe, answer
+from xdplab.studies.verifier.largest import SizeTried, answer
 from xdplab.studies.verifier.points import LINUX, VerifierTrial
 from xdplab.studies.verifier.study import PREVAIL_RAW, PROBES, TIMED, WATCHED
 
@@ -131,7 +131,7 @@ def largest_of(run: RunDirectory, trials: Iterable[VerifierTrial]) -> pd.DataFra
         trial = by_id[attempt.trial_id]
         path = run.raw_dir(attempt.trial_id, attempt.attempt) / PROBES
         if trial.point.task == "largest":
-            probes = [Probe(**json.loads(line)) for line in path.read_text().splitlines()] if path.exists() else []
+            probes = [SizeTried(**json.loads(line)) for line in path.read_text().splitlines()] if path.exists() else []
             row = asdict(trial.point) | {"largest_n": answer(probes), "tried": len(probes), "reason": attempt.reason}
             rows.append(row)
     return pd.DataFrame(rows)
