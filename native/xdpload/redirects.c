@@ -93,8 +93,11 @@ void redirects_follow(const struct program *program, const struct options *optio
     struct bpf_object *object = open_follower(&settings);
     refusal_forget();
     if (bpf_object__load(object) || !attach_all(object)) {
-        snprintf(missing, sizeof(missing), "the kernel does not let XDP's tracepoints be read: %s",
-                 refusal_reason());
+        snprintf(
+            missing, sizeof(missing), "the kernel does not let XDP's tracepoints be read: %s%s: %s",
+            refusal_program("redirects"),
+            refusal_compiler(embedded_redirects_start, embedded_redirects_end - embedded_redirects_start),
+            refusal_reason());
         bpf_object__close(object);
         return;
     }
