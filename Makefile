@@ -27,7 +27,8 @@ lint: setup
 	shell/check.sh lint
 
 bench: setup
-	@for script in bench/*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done
+	@missed=; for script in bench/*.py; do echo "== $$script"; $(BIN)/python $$script || missed="$$missed $$script"; done; \
+	if [ "$$missed" ]; then echo "missed an aim:$$missed"; exit 1; fi
 
 nightly: setup
 	$(BIN)/pytest -m nightly
