@@ -32,7 +32,7 @@ TRACING = "/sys/kernel/tracing"
 
 
 def ours(place: Place, command: str, path: str) -> dict[str, float]:
-    bench = passes.LoadBench(place, command, BPF, path, LoadingRequest(loads=REPETITIONS))
+    bench = passes.LoadRunner(place, command, BPF, path, LoadingRequest(loads=REPETITIONS))
     with tempfile.TemporaryDirectory() as name:
         raw = Path(name)
         passes.measure(bench, raw)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A BPF_PROG_LOAD that libbpf prepared passes bpf_call_seen() and is made by measure_load(): once or many
 // times, timed or watched. libbpf is told that it succeeded, so one program's refusal does not end the
-// object; it is opened once, not once a program. Feature probes of libbpf are known by their log: it is not
+// object; it is opened once, not once per program. Feature probes of libbpf are known by their log: it is not
 // one of ours.
 #include "libbpf_load.h"
 #include "bpf_call.h"

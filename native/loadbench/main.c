@@ -38,7 +38,8 @@ static const struct command_line LINE = {
     .about =
         "bpf: open, load, attach, detach; open each time anew. module: init_module(2), delete_module(2).\n"
         "start: a process of this binary that does nothing.\n"
-        "Prints a JSON line per repetition, nanoseconds of CLOCK_MONOTONIC; one line of type \"error\" where "
+        "Prints one JSON line per repetition, nanoseconds of CLOCK_MONOTONIC; one line of type \"error\" "
+        "where "
         "it "
         "fails.",
     .rows = ROWS,

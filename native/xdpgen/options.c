@@ -106,7 +106,7 @@ static const struct option_row ROWS[] = {
     {"frame-bytes", "BYTES", "64", option_unsigned, AT(frame_bytes), 64, 1518, "frame size, FCS included"},
     {"flows", "F", "64", option_unsigned, AT(flows), 1, MAX_FLOWS,
      "flows, each with its own addresses and port"},
-    {"load", "max|PPS", "max", parse_rate, AT(rate_pps), 0.1, 1e9, "frames a second over all queues"},
+    {"load", "max|PPS", "max", parse_rate, AT(rate_pps), 0.1, 1e9, "frames per second over all queues"},
     {"run-id", "HEX", "0", parse_run_id, AT(run_id), 0, 0,
      "16 bits that tell runs apart (longer ids are folded)"},
     {"src-mac", "MAC", "own", parse_mac, AT(src_mac), 0, 0, "source address (own: the interface's)"},
@@ -127,7 +127,7 @@ static const struct option_row ROWS[] = {
     {"step", NULL, NULL, option_flag, AT(step), 0, 0,
      "take bursts from stdin instead, one `burst NAME SECONDS` per line; its end "
      "ends the program"},
-    {"max-frames", "N", NULL, option_count, AT(max_frames), 1, 1e15, "send no more than N frames a burst"},
+    {"max-frames", "N", NULL, option_count, AT(max_frames), 1, 1e15, "send no more than N frames per burst"},
     {"settle", "S", "0.05", option_number, AT(settle_s), 0, 10,
      "seconds to wait for the last frames of a burst"},
     {"batch", "N", NULL, option_unsigned, AT(batch), 1, 256,

@@ -83,7 +83,7 @@ static long long setup_ns(const struct program *program, const struct frame *fra
     return least;
 }
 
-// Runs of `repeat` packets each, ns a packet; the last run's time, or a negative errno where the kernel
+// Runs of `repeat` packets each, ns per packet; the last run's time, or a negative errno where the kernel
 // refuses. One or two packets are given with all that the system call costs.
 static long long run_many(const struct program *program, const struct frame *frame, unsigned int repeat,
                           unsigned int runs, double *ns, unsigned int *retval) {

@@ -205,7 +205,7 @@ class PlanInHand:
 
     @property
     def points(self) -> pd.DataFrame:
-        """One row a point."""
+        """One row per point."""
         rows = {t.point.point_id: t.point.factors() for t in plan_trials(self.plan, "shared")}
         return pd.DataFrame(rows.values())
 

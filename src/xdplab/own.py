@@ -63,7 +63,7 @@ def _problem(path: Path) -> str | None:
     try:
         status = path.stat()
     except OSError:
-        return None  # whoever reads it says so better
+        return None  # its reader gives the better error
     mine = {0, os.geteuid(), int(os.environ.get("SUDO_UID", "0") if os.geteuid() == 0 else 0)}
     if status.st_uid not in mine:
         return f"belongs to {_name(status.st_uid)}"

@@ -21,7 +21,7 @@ BUNCHED = {"tx_late_packets": 1_000_000, "tx_pause_ms": 52.3}
 LATE = {"latency_p50_ns": 3000.0, "late_p50_ns": 2000.0}
 LATE_AT_P99 = {"latency_p99_ns": 134_000.0, "late_p99_ns": 132_000.0}
 PHYSICAL = {"arrangement": "hosts", "link_bps": 10e9}
-LINE = 14_880_952  # 64-byte frames a second on 10 Gbit/s: 84 bytes each at L1
+LINE = 14_880_952  # 64-byte frames per second on 10 Gbit/s: 84 bytes each at L1
 
 
 def test_a_lossy_open_loop_is_valid_and_shows_the_dut() -> None:
@@ -30,10 +30,23 @@ def test_a_lossy_open_loop_is_valid_and_shows_the_dut() -> None:
     assert verdict.reason == "TG and DUT agree within 0.00%"
 
 
+def test_probes_are_the_duts_frames_too_and_those_lost_are_told() -> None:
+    probes = {"probes_sent": 100_000, "probes_lost": 20, "dut_rx_packets": 4_099_000, "dut_tx_packets": 3_099_980}
+    assert judge(GOOD | probes).reason == (
+        "TG and DUT agree within 0.00%; 20 of 100000 probes did not come back with a stamp"
+    )
+    assert judge(GOOD | probes | {"probes_sent": None, "probes_lost": None}).verdict == "invalid"
+
+
+def test_what_little_the_tg_missed_is_told() -> None:
+    missed = {"tg_port_rx_packets": 3_000_700, "tg_missed_packets": 700, "tg_port_tx_packets": 4_000_000}
+    assert "700 frames came to the TG's port and were not taken" in judge(GOOD | missed).reason
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"tx_packets": None}, "nobody counted the frames sent"),
+        ({"tx_packets": None}, "the frames sent were not counted"),
         ({"tx_packets": 0, "rx_packets": 0}, "the TG sent no frame"),
         ({"rx_packets": None, "dut_tx_packets": None}, "neither TG nor DUT counted"),
         ({"dut_rx_packets": 0, "rx_packets": 0, "dut_tx_packets": 0}, "no frame reached the DUT"),
@@ -44,11 +57,19 @@ def test_a_lossy_open_loop_is_valid_and_shows_the_dut() -> None:
         ({"rx_packets": 2_969_000}, "TG and DUT disagree by 1.0%"),
         ({"duplicate_packets": 30_001}, "1.0% of the frames received are duplicates"),
         ({"rate_requested_pps": 4.005e6}, "offered 99.88% of the rate asked for"),
-        ({"rate_requested_pps": 5e6, "generator_pps": 4.1e6}, "asked for (alone it reaches 4.1e+06 frames a second)"),
+        ({"rate_requested_pps": 5e6, "generator_pps": 4.1e6}, "asked for (alone it reaches 4.1e+06 frames per second)"),
         (PHYSICAL | {"tx_packets": 20e6, "rx_packets": LINE * 1.003, "dut_tx_packets": LINE * 1.003}, "100.3% of what"),
         (
             {"counters_missing": "dut.iplink.after.json is empty"},
             "rests on cannot be used: dut.iplink.after.json is empty",
+        ),
+        (
+            {"tg_port_tx_packets": 0},
+            "the TG lost frames, not the DUT: of 4000000 that its generator sent its port sent 0",
+        ),
+        (
+            {"rx_packets": 1_300_000, "tg_port_rx_packets": 1_300_000, "tg_missed_packets": 1_700_000},
+            "the TG lost frames, not the DUT: 1700000 came to its port, which its generator did not take",
         ),
         (PACED | LATE, "the sender had its own core and was late: its lateness is 2.0 µs where the latency"),
     ],

@@ -113,7 +113,7 @@ def test_latency_counts_from_the_time_a_frame_was_due(traffic_bench: Bench, one_
     assert late is not None
     assert burst.latency is due
     assert sent.count == due.count == late.count == burst.summary.tx_packets
-    # Each frame's own; a schedule rounds down. AF_XDP reads the clock once a batch for lateness, and again for a stamp.
+    # Each frame's own; a schedule rounds down. AF_XDP reads the clock once per batch for lateness and once per stamp.
     apart = due.sum - sent.sum - late.sum
     assert -2 * due.count <= apart <= (2 if engine == "live" else 10_000) * due.count
     assert late.max == burst.summary.tx_late_max_ns

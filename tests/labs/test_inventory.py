@@ -190,6 +190,8 @@ def test_a_lock_ends_with_its_holder(content: dict[str, Any], tmp_path: Path) ->
 HOLDS = """
 import sys, time
 from xdplab import labs
+from xdplab.labs import inventory_lock
+inventory_lock.BEAT_S = 0.5
 with labs.open_lab(sys.argv[1]).lock('one that stands still'):
     print('in', flush=True)
     time.sleep(600)
@@ -202,14 +204,14 @@ def test_a_lock_is_stolen_from_a_holder_that_is_silent_and_from_no_other(
     content: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, servers: Lab
 ) -> None:
     """The shell that holds the lock on the host is stopped: it neither lets go nor notes that it heard of anyone."""
-    monkeypatch.setattr(inventory_lock, "SILENT_S", 4)
+    monkeypatch.setattr(inventory_lock, "SILENT_S", 10)
     name = written(content, tmp_path)
     holder = subprocess.Popen([sys.executable, "-c", HOLDS, name], stdout=subprocess.PIPE, text=True)
     try:
         assert holder.stdout is not None
         assert holder.stdout.readline() == "in\n"
         with contextlib.closing(labs.open_lab(name)) as lab:
-            time.sleep(6)
+            time.sleep(3)
             refused = pytest.raises(LabError, match=r"in this lab: one that stands still on \S+ \(wait for it")
             with refused, lab.lock(steal=True):
                 pass
@@ -217,7 +219,7 @@ def test_a_lock_is_stolen_from_a_holder_that_is_silent_and_from_no_other(
             for host, lock in zip((servers.tg, servers.dut), locks, strict=True):
                 host.run(["sh", "-c", f"kill -STOP $(cat {lock}.pid)"])
             holder.kill()
-            time.sleep(5)
+            time.sleep(12)
             refused = pytest.raises(LabError, match=r"one that stands still on \S+, silent for \d+ s \(.*--steal takes")
             with refused, lab.lock():
                 pass

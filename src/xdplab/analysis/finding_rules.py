@@ -179,8 +179,8 @@ def latency_is_a_ring(trials: pd.DataFrame) -> Iterator[Finding]:
                 continue
             shown, entries, how = found
             what = (
-                f"{label}, repetition {repetition:g}: latency × rate is {entries:.0f} frames a queue at {len(shown)} N "
-                f"({how}): the latency is the fill of a ring"
+                f"{label}, repetition {repetition:g}: latency × rate is {entries:.0f} frames per queue at "
+                f"{len(shown)} N ({how}): the latency is the fill of a ring"
             )
             numbers = {"entries_a_queue": entries, "points": float(len(shown))}
             yield Finding("latency is a ring's fill", "warning", what, points_of(shown), numbers, files_of(shown))

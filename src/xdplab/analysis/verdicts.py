@@ -20,7 +20,7 @@ from xdplab.analysis.action_rules import (
 from xdplab.analysis.values import Row, number, records, text
 from xdplab.formats.procstat import FAST_CLOCKS
 
-RULES_VERSION = "5"
+RULES_VERSION = "6"
 
 COUNT_TOLERANCE = 0.01  # two counts of the same frames
 LINE_SLACK = 1.002  # clocks of two NICs
@@ -106,8 +106,29 @@ def _apart(a: float, b: float) -> float:
 def something_sent(row: Row) -> str | None:
     sent = number(row, "tx_packets")
     if sent is None:
-        return "nobody counted the frames sent"
+        return "the frames sent were not counted"
     return None if sent else "the TG sent no frame"
+
+
+def tg_port_sent(row: Row) -> str | None:
+    """A generator hands frames to its port; one without a link takes them all and sends none."""
+    sent, went = number(row, "tx_packets"), number(row, "tg_port_tx_packets")
+    if not sent or went is None or went >= sent * (1 - COUNT_TOLERANCE):
+        return None
+    return f"the TG lost frames, not the DUT: of {sent:.0f} that its generator sent its port sent {went:.0f}"
+
+
+def tg_took_what_came(row: Row) -> str | None:
+    """What came to the TG's port and was not taken from it is no loss of the DUT's."""
+    missed, came = number(row, "tg_missed_packets"), number(row, "tg_port_rx_packets")
+    if not missed or came is None or missed <= COUNT_TOLERANCE * (came + missed):
+        return None
+    return f"the TG lost frames, not the DUT: {missed:.0f} came to its port, which its generator did not take"
+
+
+def probes_back(row: Row) -> float:
+    """Probes of a NIC's that the DUT has counted and the TG's count of its frames has not."""
+    return (number(row, "probes_sent") or 0.0) - (number(row, "probes_lost") or 0.0)
 
 
 def somebody_counted(row: Row) -> str | None:
@@ -136,7 +157,7 @@ def received_within_sent(row: Row) -> str | None:
     if returns_frames(row) and got is not None and got > sent:
         return f"the TG received {got:.0f} frames, more than the {sent:.0f} it sent"
     arrived = number(row, "dut_rx_packets")
-    if arrived is not None and arrived > sent * (1 + COUNT_TOLERANCE):
+    if arrived is not None and arrived > (sent + (number(row, "probes_sent") or 0.0)) * (1 + COUNT_TOLERANCE):
         return f"the DUT received {arrived:.0f} frames, more than the {sent:.0f} the TG sent"
     return None
 
@@ -149,7 +170,8 @@ def within_line_rate(row: Row) -> str | None:
 
 
 def counts_agree(row: Row) -> str | None:
-    tg, dut = tg_count(row), number(row, "dut_tx_packets")
+    heard, dut = tg_count(row), number(row, "dut_tx_packets")
+    tg = None if heard is None else heard + probes_back(row)
     if not returns_frames(row) or tg is None or dut is None or _apart(tg, dut) <= COUNT_TOLERANCE:
         return None
     return f"TG and DUT disagree by {_apart(tg, dut):.1%} on the same frames: {tg:.0f} received, {dut:.0f} sent back"
@@ -178,12 +200,14 @@ def offered_as_asked(row: Row) -> str | None:
     share, alone = offered_share(row), number(row, "generator_pps")
     if share is None or share >= OFFERED_SHARE or text(row, "arrangement") not in OPEN_LOOPS:
         return None
-    limit = f" (alone it reaches {alone:.3g} frames a second)" if alone is not None else ""
+    limit = f" (alone it reaches {alone:.3g} frames per second)" if alone is not None else ""
     return f"the sender had its own core and offered {share:.2%} of the rate asked for{limit}"
 
 
 RULES: tuple[Callable[[Row], str | None], ...] = (
     something_sent,
+    tg_port_sent,
+    tg_took_what_came,
     somebody_counted,
     frames_reached_dut,
     tg_hears,
@@ -210,11 +234,21 @@ def say_who_counted(row: Row) -> str | None:
         return "one count only: the DUT's"
     if dut is None:
         return "one count only: the TG's"
-    return f"TG and DUT agree within {_apart(tg, dut):.2%}"
+    return f"TG and DUT agree within {_apart(tg + probes_back(row), dut):.2%}"
 
 
 def say_nothing_forwarded(row: Row) -> str | None:
     return "the DUT forwarded nothing" if forwarded(row) == 0 else None
+
+
+def say_tg_missed(row: Row) -> str | None:
+    missed = number(row, "tg_missed_packets")
+    return f"{missed:.0f} frames came to the TG's port and were not taken: lost by the TG" if missed else None
+
+
+def say_probes(row: Row) -> str | None:
+    sent, lost = number(row, "probes_sent"), number(row, "probes_lost")
+    return f"{lost:.0f} of {sent:.0f} probes did not come back with a stamp" if sent and lost else None
 
 
 def say_rewritten(row: Row) -> str | None:
@@ -336,6 +370,8 @@ def say_absent_counters(row: Row) -> str | None:
 
 REMARKS = (
     say_who_counted,
+    say_tg_missed,
+    say_probes,
     say_nothing_forwarded,
     say_rewritten,
     say_duplicates,

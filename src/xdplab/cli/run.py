@@ -46,7 +46,7 @@ def _has_setup(block: Block) -> bool:
 
 
 def find_plan(name: str) -> Path:
-    """A plan file, or the name of a shipped plan (``quick``, ``smoke``, ``thesis``)."""
+    """Return the path of a plan, given as file or by the name of a shipped plan (``quick``, ``smoke``, ``thesis``)."""
     path = Path(name)
     own = shipped("plans") / f"{name}.yaml"
     return own if not path.exists() and own.exists() else path

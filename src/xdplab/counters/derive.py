@@ -181,7 +181,7 @@ def _unreadable(path: Path, row: Collector, when: When) -> str | None:
 
 
 def intervals(*files: Mapping[str, bytes], role: Role = "dut") -> list[cpu.CpuInterval]:
-    """Return what the `samples` recorder saw of the traffic, ten rows a second; none where it recorded nothing."""
+    """Return what the `samples` recorder saw of the traffic, ten rows per second; none where it recorded nothing."""
     merged = {name: data for mapping in files for name, data in mapping.items()}
     try:
         return cpu.intervals(Readings(merged, mode="", shared=False), role)

@@ -177,7 +177,7 @@ DRIVERS = (
         received=_q("[*]: rx_ucast_packets", "[*]: rx_mcast_packets", "[*]: rx_bcast_packets"),
         lost=_q("[*]: rx_discards"),
         lag_s=1.0,
-        note="the NIC writes its counters once a second (`stats-block-usecs`); " + _IN_LINK,
+        note="the NIC writes its counters once per second (`stats-block-usecs`); " + _IN_LINK,
     ),
     Driver(
         "nfp",

@@ -1,4 +1,4 @@
-"""The files of one attempt's counters, parsed on demand; what cannot be had says why."""
+"""The files of one attempt's counters, parsed on demand; a missing one says why."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is read on a host: one row a collector. Probe runs the rows, derive reads the files that they leave."""
+"""What is read on a host: one row per collector. Probe runs the rows, derive reads the files that they leave."""
 
 from __future__ import annotations
 

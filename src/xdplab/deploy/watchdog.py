@@ -70,7 +70,7 @@ def restore_script(interface: str, identity: str, values: Mapping[str, Value], t
 
 
 def _commands(setting: Setting, interface: str, values: Mapping[str, Value]) -> list[Command]:
-    """One value a command: a driver refuses a whole line for one word it does not like."""
+    """One value per command: a driver refuses a whole line for one word it does not like."""
     own = [(key.partition(".")[2], value) for key, value in values.items() if key.partition(".")[0] == setting.prefix]
     return [command for name, value in own for command in setting.commands(interface, {name: value})]
 

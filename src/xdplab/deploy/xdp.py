@@ -175,7 +175,7 @@ class XdpLoader(JsonSession):
         self.ask(f"bpf_stats {'on' if enabled else 'off'}", "bpf_stats")
 
     def stats_cost(self) -> float:
-        """Return what the statistics, switched on, say of a program that does nothing: their own cost, ns a run."""
+        """Return what the statistics, switched on, say of a program that does nothing: their own cost, ns per run."""
         answer = typed(RunStats, self.ask("stats_cost", "stats_cost"))
         return answer.run_time_ns / answer.run_cnt
 

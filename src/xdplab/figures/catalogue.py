@@ -118,7 +118,7 @@ LOADLESS = tuple(name for name in SERIES if name not in ("load", "rate_requested
 
 
 def _latency(trials: pd.DataFrame, value: str | None) -> tuple[pd.DataFrame, str]:
-    """One N leaves the hues to three quantiles; several take them, and two quantiles are enough."""
+    """Show three quantiles where there is one N, two where several N need the hues."""
     stamped = only(trials, trials["latency_p50_ns"].notna(), "latency was not measured: no stamped frame came back")
     key = key_of(stamped, (*LOADLESS, "accesses"))
     headline = key.isin(key[stamped["rate_requested_pps"].notna()])

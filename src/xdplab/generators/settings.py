@@ -11,7 +11,7 @@ HEX_DIGITS_OF_RUN_ID = 16
 class GeneratorSettings:
     """One session of a generator. None leaves a choice to it; what it chose is in its ready line.
 
-    ``frame_bytes`` counts the FCS. ``rate_pps`` is frames a second over all queues, None as fast as possible. ``fifo``
+    ``frame_bytes`` counts the FCS. ``rate_pps`` is frames per second over all queues, None at maximum load. ``fifo``
     is the senders' SCHED_FIFO priority, 0 none. Flow f has ``src_ip`` + f × ``src_ip_stride``, and so on. ``stamp``:
     "all", "none" or one frame in N. ``frames`` is a pcap on the generator's host whose frames are sent unchanged.
     ``max_frames`` bounds each burst.

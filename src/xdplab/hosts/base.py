@@ -17,6 +17,7 @@ class Result:
     """A command that ended.
 
     ``exit_code`` is null where the deadline ended it, and 128 + N (or -1, where SSH does not hand N on) after signal N.
+    ``cut`` says how much it printed where that was too much to be kept: then the output is its beginning.
     """
 
     host: str
@@ -26,10 +27,12 @@ class Result:
     stderr: bytes
     duration_s: float
     timed_out: bool = False
+    cut: str | None = None
 
     @property
     def ok(self) -> bool:
-        return self.exit_code == 0
+        """True where it ended well, and all that it printed is here."""
+        return self.exit_code == 0 and self.cut is None
 
     @property
     def text(self) -> str:
@@ -52,6 +55,8 @@ class Result:
         if self.ok:
             return self
         how = "passed its deadline" if self.timed_out else f"exited with {self.exit_code}"
+        if self.cut is not None:
+            raise HostError(f"{self.host}: `{spoken(self.argv)}` {how} and printed too much: {self.cut}")
         words = self._error_line() or self.error_text or self.text.strip()
         raise HostError(f"{self.host}: `{spoken(self.argv)}` {how}: {words[-400:] or 'it printed nothing'}")
 
@@ -78,7 +83,7 @@ class Process(Protocol):
     def close_stdin(self) -> None: ...
 
     def wait(self, deadline_s: float) -> Result:
-        """Drain both streams until it ends. ``stdout`` holds *all* lines, those read before included."""
+        """Drain both streams until it ends. ``stdout`` holds all lines, those read before included, up to 32 MiB."""
 
     def pass_through(self, stdout: BinaryIO, stderr: BinaryIO) -> Result:
         """Copy both streams to the sinks, as they come, until it ends or its deadline has passed."""

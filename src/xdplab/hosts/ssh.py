@@ -282,7 +282,7 @@ def _explained(name: str, address: SshAddress, error: BaseException) -> HostErro
     if isinstance(error, paramiko.BadHostKeyException):
         return HostError(
             f"{name}: its host key has changed: {error.key.get_name()} {error.key.get_base64()}",
-            remedy="somebody may be in between; if the host was installed anew, replace the pinned key",
+            remedy="the connection may be intercepted; if the host was installed anew, replace the pinned key",
         )
     if isinstance(error, paramiko.AuthenticationException):
         return HostError(

@@ -71,7 +71,7 @@ def up(name: str, *, for_user: str | None = None) -> bool:
 
 
 def down(name: str, *, for_user: str | None = None) -> bool:
-    """Take a lab down, whoever made it. Returns whether it was up."""
+    """Take a lab down, also one that another process made. Returns whether it was up."""
     kind, instance = _find(name)
     return kind.labs.down(instance, owner(for_user))
 

@@ -25,7 +25,7 @@ Verdict = Literal["ok", "warn", "missing"]
 OLDEST_CLANG = 14
 KERNELS = {(5, 9): "bpf_link for XDP", (5, 18): "BPF live frames"}
 DISK_GIB = 1.0
-"""Free space a run of the default plan needs, with room to spare."""
+"""Free space a run of the default plan needs, with a margin."""
 
 _PROBE = Path(__file__).with_name("probe.py")
 _PATH = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"

@@ -61,7 +61,7 @@ class Point(
 
     @property
     def rate_pps(self) -> float | None:
-        """The paced rate in frames a second; None at ``max``, and at a share until the PDR is known."""
+        """The paced rate in frames per second; None at ``max``, and at a share until the PDR is known."""
         return parse_load(self.load)
 
     @property

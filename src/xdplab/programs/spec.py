@@ -129,7 +129,7 @@ class UserProgram:
 
     @property
     def accesses(self) -> None:
-        """Nobody has proved how many accesses it makes."""
+        """Whether its number of accesses is unproved."""
         return
 
     def canonical(self) -> dict[str, Any]:

@@ -66,6 +66,11 @@ rate_change         | float |      | share   | by which share of its mean the ra
 rate_change_kind    | str   |      | state   | steady, step or trend
 generator_pps       | float | 1/s  | rate    | what the generator alone offered over this link, the DUT without a program; null where CPUs are shared
 tx_late_packets     | int   |      | count   | frames of a paced load that were sent more than 100 us after they were due, and then too close together
+tg_port_tx_packets  | int   |      | count   | frames that the TG's port counted as sent, where DPDK sends (probes with them)
+tg_port_rx_packets  | int   |      | count   | frames that the TG's port counted as received, where DPDK receives
+tg_missed_packets   | int   |      | count   | frames that came to the TG's port and that its generator did not take: lost by the TG
+probes_sent         | int   |      | count   | frames beside the others that the TG's NIC stamps (engine moongen-hw)
+probes_lost         | int   |      | count   | probes that did not come back with a stamp
 tx_pause_ms         | float | ms   | time    | the longest time the sender stood still or fell behind in the window
 tx_paused_ms        | float | ms   | time    | how long the sender stood still in all; null at a paced load, where lateness tells it
 tx_busy_cores       | float |      | share   | CPUs that the sending threads kept busy, softirqs in them included

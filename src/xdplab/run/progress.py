@@ -44,7 +44,7 @@ def to_go(state: RunState) -> str:
 
 
 class PlainObserver:
-    """A line a trial: for logs, pipes and CI."""
+    """One line per trial: for logs, pipes and CI."""
 
     def __init__(self, console: Console) -> None:
         self._console = console

@@ -98,7 +98,7 @@ class Gathered(Generic[P]):
 class StudyKind(Generic[R, P]):
     """A kind of study.
 
-    ``gather`` may raise PlanError; ``measurer`` makes what the runner drives; ``table`` gives one row a measurement and
+    ``gather`` may raise PlanError; ``measurer`` makes what the runner drives; ``table`` gives one row per measurement,
     ``tables`` what is printed; ``views`` gives each figure by name, and raises NotApplicableError where the table holds
     nothing for it.
     """
@@ -117,7 +117,7 @@ class StudyKind(Generic[R, P]):
     def start(self, request: R, parent: Path, name: str | None = None) -> StudyRun[R, P]:
         """Gather what is to be measured and make a run directory in ``parent``; nothing is measured yet.
 
-        Raises PlanError for what cannot be used.
+        Raises PlanError for unusable options.
         """
         found = self.gather(request)
         plan = {"study": self.name} | json.loads(json.dumps(asdict(request)))
@@ -172,7 +172,7 @@ class StudyRun(Generic[R, P]):
             yield by_id[attempt.trial_id], attempt, self.directory.raw_dir(attempt.trial_id, attempt.attempt)
 
     def execute(self, observer: Observer | None = None) -> RunState:
-        """Measure what the run owes. What cannot be is the verdict of its trials; the rest goes on."""
+        """Measure what the run owes. A trial that cannot be measured gets that verdict; the rest goes on."""
         with self.directory.writer():
             seen = observer or silent()
             try:
@@ -197,7 +197,7 @@ class StudyRun(Generic[R, P]):
         return {f"{self.kind.name}.parquet": self.kind.table(self)}
 
     def table(self) -> pd.DataFrame:
-        """Return one row a measurement. Writes nothing into the run."""
+        """Return one row per measurement. Writes nothing into the run."""
         return table(self.directory, self._recipe, f"{self.kind.name}.parquet")
 
     def keep_tables(self) -> Path:
@@ -245,7 +245,7 @@ class StudyRun(Generic[R, P]):
             raise FigureError(f"no figure {name!r}", remedy=f"figures are {', '.join(self.kind.views)}")
 
     def failures(self) -> list[str]:
-        """Return one line a trial that did not come to a measurement."""
+        """Return one line per trial that did not come to a measurement."""
         return [f"{trial.point}: {last.reason}" for trial, last, _ in self.attempts() if last.status != "measured"]
 
     @property

@@ -158,7 +158,7 @@ class SearchRun(PlanRun):
         return TrafficMethod(partial(_session, self.asked), RECIPE, patient=False)
 
     def rows(self) -> pd.DataFrame:
-        """Return one row per point and repetition: its last attempt; rates in frames a second, latencies in ns."""
+        """Return one row per point and repetition: its last attempt; rates in frames per second, latencies in ns."""
         found = table(self.directory, RECIPE, TABLE)
         return found.drop_duplicates("trial_id", keep="last", ignore_index=True) if len(found) else found
 

@@ -1,4 +1,4 @@
-"""From the journal and the raw files to one row a call."""
+"""From the journal and the raw files to one row per call."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ COLUMNS = (
     Column("backend", "string", "interpreter, jit, module or user", "factor"),
     Column("benchmark", "string", "its name, or that of a user's own pair", "factor"),
     Column("title", "string", "what it does", "factor"),
-    Column("own", "boolean", "a user's own pair: nobody has proved that its halves are the same work", "factor"),
+    Column("own", "boolean", "a user's own pair: that its halves do the same work is unproved", "factor"),
     Column("trap", "string", "why it compares with nothing; null for all others", "factor"),
     Column("links", "Int64", "length of a chain; null for other benchmarks", "factor"),
     Column("cold", "boolean", "loaded anew and caches evicted before each call", "factor"),
@@ -51,7 +51,7 @@ COLUMNS = (
 
 
 def table_of(run: StudyRun[ExecutionRequest, ExecutionPoint]) -> pd.DataFrame:
-    """Return one row a call of each trial's last attempt, with `COLUMNS`."""
+    """Return one row per call of each trial's last attempt, with `COLUMNS`."""
     run_id = run.directory.run_id
     measured = (found for found in run.attempts() if found[1].status == "measured")
     return typed(({"run_id": run_id} | row for found in measured for row in _rows(run.request, *found)), COLUMNS)

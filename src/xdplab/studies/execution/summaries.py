@@ -72,7 +72,7 @@ def typical(calls: pd.Series, step: int) -> float:
 
 
 def medians(table: pd.DataFrame) -> pd.DataFrame:
-    """Return one row a point and backend: the mean of its repetitions' `typical` calls, and its ratio to the reference.
+    """Return one row per point and backend: the mean of its repetitions' `typical` calls, its ratio to the reference.
 
     Columns: those of `POINT`, ``backend``, ``calls`` (behind one median), ``n`` (repetitions), ``value``, ``low`` and
     ``high`` (95 % t interval, null for one repetition), ``reference``, and ``ratio``, ``ratio_low``, ``ratio_high``:
@@ -141,7 +141,7 @@ def _null(value: float) -> float | None:
 
 
 def median_table(table: pd.DataFrame) -> pd.DataFrame:
-    """Return the medians for people: a row a place, benchmark and temperature, a column a backend, with its ratio."""
+    """Return the medians to print: one row per place, benchmark, temperature; one column per backend, its ratio."""
     found = medians(table[table["trap"].isna()])
     steps = clock_steps(table)
     rows = []
@@ -212,7 +212,7 @@ def _prime_row(label: str, clock: str, cells: dict[str, pd.Series]) -> dict[str,
 
 
 def chains(table: pd.DataFrame) -> pd.DataFrame:
-    """Return a row a place and length: tail calls of BPF beside the recursion of module and user space, warm."""
+    """Return one row per place and length: tail calls of BPF beside the recursion of module and user space, warm."""
     found = medians(table[table["links"].notna() & is_warm(table)])
     if found.empty:
         return found

@@ -88,7 +88,7 @@ class JitStudy:
             (raw / LOG.format(number)).write_text(log)
             ran = {test.jited for test in parse_test_bpf(log) if test.jited is not None}
             if ran - {point.mode == JIT}:
-                raise HostError(f"{place.label}: tests ran {_ran(ran)}: somebody else has changed the kernel's setting")
+                raise HostError(f"{place.label}: tests ran {_ran(ran)}: another process changed the kernel's setting")
 
     def _class(self, place: Place, point: JitPoint, raw: Path) -> None:
         self._bench(place, point, raw, "programs", subjects.of_class(CLASSES[point.subject], ebpf.encode))

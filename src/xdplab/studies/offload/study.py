@@ -18,7 +18,7 @@ from xdplab.studies.offload.questions import QUESTIONS
 
 ONE, OTHER = 71, 72
 CARDS = {ONE: 2, OTHER: 1}
-"""Numbers of the cards, which nobody else in a guest is likely to use, and their ports."""
+"""Numbers of the cards, which nothing else in a guest is likely to use, and their ports."""
 
 ANSWER, SAID = "answer.json", "said.jsonl"
 PLAIN = "eth0"

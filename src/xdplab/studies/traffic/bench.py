@@ -16,7 +16,7 @@ from xdplab.studies.traffic.limits import frame_key
 from xdplab.studies.traffic.study import TrialStudy
 
 Send = Callable[[float | None, float], Burst]
-"""From a rate in frames a second (None: as fast as possible) and seconds to the burst that was sent."""
+"""From a rate in frames per second (None: as fast as possible) and seconds to the burst that was sent."""
 
 
 class TrialBench(TrialStudy):
@@ -49,7 +49,7 @@ class TrialBench(TrialStudy):
                 (raw / name).write_bytes(data)
 
     def generator_pps(self, trial: Trial) -> float | None:
-        """Return what the generator alone offers of the trial's frames a second; tested as its block was entered."""
+        """Return what the generator alone offers of the trial's frames per second; tested as its block was entered."""
         return self._context.alone[frame_key(trial.point)].rate
 
     def _sender(self, side: DutSide, point: Point, folder: Path) -> Send:

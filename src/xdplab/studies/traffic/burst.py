@@ -40,7 +40,7 @@ def send(
 
 
 def generator_alone(context: TrialContext, point: Point) -> Limit:
-    """Return what the generator offers of a point's frames, in frames a second, while the DUT has no program.
+    """Return what the generator offers of a point's frames, in frames per second, while the DUT has no program.
 
     On a shared CPU there is no such limit: whatever the DUT does slows the sender.
     """

@@ -32,7 +32,7 @@ class DutSide(Protocol):
     def bpf_stats(self, enabled: bool) -> None: ...
 
     def stats_cost(self) -> float | None:
-        """Return what BPF statistics, switched on, say of a program that does nothing, in ns a run."""
+        """Return what BPF statistics, switched on, say of a program that does nothing, in ns per run."""
 
     def runstats(self) -> dict[str, int] | None:
         """Return run_time_ns and run_cnt of the kernel program."""

@@ -103,7 +103,7 @@ def _generator(lab: Lab) -> tuple[Adapter, str, str]:
     if place.path is None:
         return XDPGEN, _build_tool(lab, lab.tg, "xdpgen"), lab.tg_interface
     folder = f"{lab.work_dir(lab.tg)}/moongen"
-    install(lab.tg, folder, place.path, cores=lab.cpus().tg, dpdk=place.dpdk)
+    install(lab.tg, folder, place.path, cores=lab.cpus().tg, dpdk=place.dpdk, pci=place.pci if place.by_dpdk else None)
     return moongen(place.path), folder, str(place.port)
 
 

@@ -93,6 +93,7 @@ def attempt_rows(run: RunDirectory, trial: Trial, attempt: Attempt) -> AttemptRo
     if "rate" in bursts:
         row |= traffic(bursts["rate"], reasons)
         row |= _counted(raw, trial, facts, reasons)
+        row |= _port(row, bursts["rate"], raw, trial, reasons)
         row |= _rates(row, bursts["rate"])
         row |= _other_work(row, facts, reasons)
         row["overhead_s"] = attempt.duration_s - sum(b.summary.duration_s for b in bursts.values())
@@ -242,6 +243,25 @@ def _counted(raw: Path, trial: Trial, facts: Mapping[str, Any], reasons: dict[st
         row["metrics"] = json.dumps({name: v.value for name, v in metrics.items()})
         reasons |= {f"metrics.{name}": v.reason for name, v in metrics.items() if v.reason is not None}
     return row
+
+
+def _port(row: Row, burst: Burst, raw: Path, trial: Trial, reasons: dict[str, str]) -> Row:
+    """What the port of a TG with DPDK counted: by the kernel where it has the port, else by DPDK's own registers.
+
+    The kernel sees what came to a port and was never taken from its ring, which a software driver of DPDK does not.
+    """
+    columns = ("tg_port_tx_packets", "tg_port_rx_packets", "tg_missed_packets")
+    if not trial.point.engine.startswith("moongen"):
+        reasons |= dict.fromkeys(columns, "the generator uses the kernel's own driver of the port: see its counters")
+        return dict.fromkeys(columns)
+    found = derive_from_directory(raw / "counters", mode=trial.point.mode, shared=True)
+    came, went = found["tg_link_rx_packets"].value, found["tg_link_tx_packets"].value
+    if not isinstance(came, int) or not isinstance(went, int):
+        reasons |= {name: "this generator did not read its port's registers" for name in columns if row[name] is None}
+        return {}
+    s = burst.summary
+    taken = [s.rx_packets, s.foreign_packets, s.bad_run_id, s.stale_packets]
+    return dict(zip(columns, (went, came, max(0, came - sum(count or 0 for count in taken))), strict=True))
 
 
 def _rings(before: Mapping[str, Any], after: Mapping[str, Any]) -> Row:

@@ -222,7 +222,7 @@ def trials_table(run: RunDirectory) -> pd.DataFrame:
 
 
 def samples_table(run: RunDirectory) -> pd.DataFrame:
-    """One row an interval. Writes nothing into the run."""
+    """One row per interval. Writes nothing into the run."""
     return pd.read_parquet(run.path / SAMPLES_FILE) if run.imported else table(run, RECIPE, SAMPLES_FILE)
 
 

@@ -68,7 +68,7 @@ def point_of(subject: CorpusObject, verifier: str, kernel: str) -> VerifierPoint
 
 
 def member_columns(subject: CorpusObject) -> dict[str, Any]:
-    """Return the columns of a generated program; none for one that nobody here wrote."""
+    """Return the columns of a generated program; none for any other program."""
     member = subject.member
     if member is None:
         return {}

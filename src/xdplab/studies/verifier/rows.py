@@ -1,4 +1,4 @@
-"""From the journal and the raw files to one row a program, and one row a search for the largest N."""
+"""From the journal and the raw files to one row per program, and one row per search for the largest N."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ JIT_INSIDE_SINCE = (7, 2)
 
 
 def table_of(run: RunDirectory, trials: Iterable[VerifierTrial]) -> pd.DataFrame:
-    """Return one row a program of each trial's last attempt, with `COLUMNS`."""
+    """Return one row per program of each trial's last attempt, with `COLUMNS`."""
     by_id = {t.trial_id: t for t in trials}
     rows = [
         row | {"run_id": run.run_id}
@@ -124,7 +124,7 @@ def joined(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def largest_of(run: RunDirectory, trials: Iterable[VerifierTrial]) -> pd.DataFrame:
-    """Return one row a search: its factors, ``largest_n`` (null where no limit was found) and how many were tried."""
+    """Return one row per search: its factors, ``largest_n`` (null where no limit was found) and how many were tried."""
     by_id = {t.trial_id: t for t in trials}
     rows = []
     for attempt in last_attempts(run).values():
