@@ -28,6 +28,14 @@ static bool parse_stamp(const struct option_row *row, void *target, const char *
     return option_unsigned(row, target, text);
 }
 
+static bool parse_alone(const struct option_row *row, void *target, const char *text) {
+    (void)row;
+    *(unsigned *)target = !strcmp(text, "sender")     ? ALONE_SENDER
+                          : !strcmp(text, "receiver") ? ALONE_RECEIVER
+                                                      : ALONE_NOT;
+    return *(unsigned *)target != ALONE_NOT;
+}
+
 /* Up to 16 hex digits, folded to the 16 bits a frame has room for; four digits
  * stay what they are. */
 static bool parse_run_id(const struct option_row *row, void *target, const char *text) {
@@ -135,6 +143,8 @@ static const struct option_row ROWS[] = {
     {"frames", "FILE", NULL, option_text, AT(frames), 0, 0,
      "afxdp: send this pcap's frames unchanged, over and over; they are not "
      "recognised when they come back"},
+    {"alone", "sender|receiver", NULL, parse_alone, AT(alone), 0, 0,
+     "live: frames that do not leave; dropped as they are made, or handed to the receiving program"},
     {"no-receive", NULL, NULL, option_flag, AT(no_receive), 0, 0, "do not attach the receiving program"},
 };
 
@@ -154,6 +164,10 @@ static const char *contradiction(const struct options *options) {
         return "--interface: no device has so long a name";
     if (options->frames && strcmp(options->engine, "afxdp"))
         return "--frames needs --engine afxdp: live frames are all of one size";
+    if (options->alone && strcmp(options->engine, "live"))
+        return "--alone needs --engine live";
+    if (options->alone == ALONE_RECEIVER && options->no_receive)
+        return "--alone receiver and --no-receive contradict each other";
     return NULL;
 }
 

@@ -46,6 +46,7 @@ struct options {
     unsigned batch; /* 0: the engine's own choice */
     const char *frames;
     bool no_receive;
+    unsigned alone; /* enum alone */
 };
 
 /* Reads the command line; prints help (exit 0) or what is wrong with it (exit 2) and does not return

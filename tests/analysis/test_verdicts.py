@@ -99,6 +99,8 @@ def test_what_is_not_to_be_believed(change: dict[str, object], words: str) -> No
         ),
         ({"host_steal_cores": 0.11}, "the hypervisor took 0.11 CPUs away"),
         ({"other_busy_cores": 0.5, "tx_busy_cores": 1.0}, "other work kept 0.5 CPUs busy"),
+        ({"tx_errors": 300_000}, "the TG's device did not take 7.5% of the frames, its ring was full"),
+        ({"clock_change": -0.062}, "the CPU's clock changed by -6.2% from before the window to after it"),
         ({"clocksource": "hpet"}, "time stamps come from the clock source hpet"),
         ({"sched_policy": "SCHED_OTHER (refused: EPERM)"}, "the sender got no real-time priority"),
         ({"tx_pause_ms": 27.0, "tx_paused_ms": 54.0, "window_s": 4.0}, "the sender stood still for 54 ms of 4000"),
@@ -121,6 +123,8 @@ def test_what_is_believed_and_said(change: dict[str, object], words: str) -> Non
     [
         {"rate_change": 0.0, "rate_change_kind": "steady"},
         {"host_steal_cores": 0.03},  # three ticks
+        {"clock_change": 0.019},
+        {"tx_errors": 1000},
         {"other_busy_cores": 0.09, "tx_busy_cores": 1.0},
         {"clocksource": "tsc", "sched_policy": "SCHED_FIFO:5"},
         {"tx_pause_ms": 30.0, "tx_paused_ms": 30.0, "window_s": 4.0},
@@ -137,6 +141,11 @@ def test_throttling_is_named_where_the_pause_is_its_own() -> None:
     throttled = {"tx_pause_ms": 50.0, "tx_paused_ms": 200.0, "window_s": 4.0, "sched_policy": "SCHED_FIFO:5"}
     words = "real-time throttling has it (950 ms of each second"
     assert words in judge(GOOD | throttled | {"rt_runtime_us": 950_000}).reason
+    refused = throttled | {"tx_packets": 26_800_000, "tx_errors": 3_200_000, "rt_runtime_us": 950_000}
+    assert (
+        f"the TG's device did not take 11.9% of the frames, its ring was full, as {words}"
+        in judge(GOOD | refused).reason
+    )
     for change in ({"rt_runtime_us": -1}, {"sched_policy": "SCHED_OTHER"}, {"tx_pause_ms": 180.0}):
         assert words not in judge(GOOD | throttled | {"rt_runtime_us": 950_000} | change).reason
 

@@ -372,3 +372,39 @@ def test_a_tool_that_failed_in_its_own_words_is_an_answer(tmp_path: Path) -> Non
     assert unreadable(written(tmp_path, files)) is None
     (tmp_path / "dut.ethtool.after.err").write_bytes(b"")
     assert unreadable(tmp_path) == "dut.ethtool.after.err is empty"
+
+
+def clocks(before: float, after: float) -> Files:
+    """Return the readings of a chain of 65,536 additions on CPU 0 and 1, in cycles per ns."""
+    return {
+        f"dut.clock.{when}.jsonl": "".join(
+            json.dumps({"cpu": cpu, "adds": 65536, "ns": round(65536 / clock)}) + "\n" for cpu in (0, 1)
+        ).encode()
+        for when, clock in (("before", before), ("after", after))
+    }
+
+
+def test_the_clock_is_that_of_the_cpus_at_work_before_and_after_the_window() -> None:
+    found = derive(clocks(3.0, 2.7), mode="native", shared=True, working=[1])
+    assert found["clock_by_additions"].value == pytest.approx(2.85, abs=1e-3)
+    assert found["clock_change"].value == pytest.approx(-0.1, abs=1e-3)
+    absent = derive(clocks(3.0, 2.7), mode="native", shared=True, working=[2])
+    assert absent["clock_by_additions"] == Value(None, "the clock of CPU 2 was not read")
+    none = derive({}, mode="native", shared=True, working=[1])
+    assert none["clock_change"] == Value(None, "the CPUs' clock was not read")
+
+
+def test_the_clock_at_work_is_perfs_cycles_by_busy_time() -> None:
+    """CPU 1 worked for 1.6 s, at 1.5 cycles per ns; CPU 0, which has no part in it, does not count."""
+    counts = [{"cpu": str(cpu), "counter-value": str(value), "unit": "", "event": "cycles", "event-runtime": 1,
+               "pcnt-running": 100.0} for cpu, value in ((0, 9e8), (1, 2.4e9))]  # fmt: skip
+    files = {
+        "dut.perf.out": "".join(json.dumps(line) + "\n" for line in counts).encode(),
+        "dut.perf.run.json": b'{"argv": ["perf", "stat", "-a", "-A", "-j", "-e", "cycles", "--", "cat"]}',
+        "dut.procstat.before.txt": procstat((0, 0, 0), (5, 100, 0)),
+        "dut.procstat.after.txt": procstat((90, 10, 0), (105, 120, 60)),
+    }
+    found = derive(files, mode="native", shared=True, working=[1])["clock_by_perf"]
+    assert found.value == pytest.approx(2.4e9 / 1.6e9)
+    short = {"dut.procstat.after.txt": procstat((90, 10, 0), (45, 120, 0))}
+    assert derive(files, short, mode="native", shared=True, working=[1])["clock_by_perf"].value is None

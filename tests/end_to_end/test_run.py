@@ -208,6 +208,9 @@ def test_what_the_times_rest_on_is_in_each_row(trials: pd.DataFrame) -> None:
     valid = trials[trials["verdict"] == "valid"]
     assert valid["clocksource"].notna().all()
     assert valid["rt_runtime_us"].notna().all()
+    assert set(valid["cycles_per_ns_from"]) <= {"perf", "additions"}
+    assert valid["cycles_per_ns"].between(0.3, 8).all()
+    assert valid["clock_change"].notna().all()
     assert (valid["dut_cpus"].isna() | valid["dut_cpus"].between(1, 4)).all()
     assert set(valid[valid["load"] == "max"]["batch"]) == {60}  # live
     assert set(valid[valid["load"] == "20kpps"]["batch"]) == {32}  # AF_XDP

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from xdplab.errors import FormatError
-from xdplab.formats import ethtool, iplink, perf, procstat, sar, softnet
+from xdplab.formats import cpuclock, ethtool, iplink, perf, procstat, sar, softnet
 from xdplab.studies.offload import bpftool
 
 RECORDED = Path(__file__).parent / "recorded"
@@ -283,3 +283,11 @@ def test_a_link_of_which_a_value_is_missing_has_none() -> None:
     """`Speed: ` at the end of a line, as a cut answer has it, was a ValueError."""
     found = ethtool.parse_link("Settings for eth0:\n\tSpeed: \n\tDuplex:\n\tLink detected: yes\n")
     assert (found.speed_bps, found.detected) == (None, True)
+
+
+def test_a_clock_is_additions_per_ns() -> None:
+    two = b'{"cpu":0,"adds":65536,"ns":21173}\n{"cpu":1,"adds":65536,"ns":32768}\n'
+    assert cpuclock.parse_cpuclock(two) == pytest.approx({0: 3.0953, 1: 2.0}, abs=1e-4)
+    for damaged in (two[:-4], b'{"cpu":0,"adds":65536,"ns":0}\n', two + two, b"clock\n", b""):
+        with pytest.raises(FormatError, match="cpuclock"):
+            cpuclock.parse_cpuclock(damaged)

@@ -206,6 +206,20 @@ def test_a_deaf_dut_is_0_received_and_a_dropping_one_loses_what_it_drops(traffic
     assert summary.duration_s < 1.0
 
 
+def test_sender_and_receiver_work_without_a_link(traffic_bench: Bench, one_burst: Send) -> None:
+    """The DUT counts no frame; the receiver counts each that it was handed, once and in order."""
+    with traffic_bench.counting() as dut_packets:
+        sender = one_burst(alone="sender", receive=False, seconds=0.2).summary
+        both = one_burst(alone="receiver", seconds=0.2).summary
+    assert sum(dut_packets) == 0
+    assert sender.tx_packets > 50_000
+    assert (sender.rx_packets, sender.tx_errors_missing) == (None, "the frames do not leave: --alone")
+    assert both.rx_packets == both.tx_packets > 50_000
+    assert (both.lost_packets, both.duplicates, both.reordered) == (0, 0, 0)
+    with pytest.raises(UnsupportedError, match="engine afxdp: has no piece that works alone"):
+        one_burst("afxdp", alone="sender")
+
+
 def test_frames_the_device_does_not_take_are_errors(traffic_bench: Bench, one_burst: Send) -> None:
     lab = traffic_bench.lab
     lab.dut.run(["ethtool", "-K", lab.dut_interface, "gro", "off"])

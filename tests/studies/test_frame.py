@@ -46,6 +46,8 @@ class Word(StudyPoint):
 
 
 class Measurer:
+    place = None
+
     def enter_block(self, trials: object) -> None: ...
 
     def measure(self, trial: StudyTrial[Word], raw: Path, facts: dict[str, object]) -> None:

@@ -294,12 +294,20 @@ def _points(a: pd.DataFrame, b: pd.DataFrame) -> pd.DataFrame:
     return first
 
 
+DRIFT_P, DRIFT_SHARE = 0.01, 0.01
+"""A drift is said where chance makes it once in a hundred runs, and it moves the values by 1 % or more."""
+
+
 @dataclass(frozen=True)
 class Drift:
     """How much later trials of a run differ from earlier ones, over the whole run: ``share``, and its p."""
 
     share: float
     p: float
+
+    @property
+    def told(self) -> bool:
+        return self.p < DRIFT_P and abs(self.share) >= DRIFT_SHARE
 
 
 def drift(trials: pd.DataFrame, value: str = "forwarded_pps") -> Drift | None:

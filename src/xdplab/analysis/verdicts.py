@@ -20,7 +20,7 @@ from xdplab.analysis.action_rules import (
 from xdplab.analysis.values import Row, number, records, text
 from xdplab.formats.procstat import FAST_CLOCKS
 
-RULES_VERSION = "6"
+RULES_VERSION = "7"
 
 COUNT_TOLERANCE = 0.01  # two counts of the same frames
 LINE_SLACK = 1.002  # clocks of two NICs
@@ -31,6 +31,7 @@ LATE_SHARE = 0.5  # of a latency from the due time: a sender that is later makes
 PAUSE_SHARE = 0.01  # of the window, in which the sender stood still
 STEAL_CORES = 0.01  # CPUs' worth that the hypervisor took
 OTHER_SHARE = 0.1  # of the CPUs at work that other work may keep busy beside them
+CLOCK_CHANGE = 0.02  # of the clock: a CPU whose frequency is steady stays within 0.1 %
 TICKS_S = 0.04  # CPU time is printed in ticks of 10 ms: so many seconds of it may be chance
 L1_EXTRA_BYTES = 20  # preamble and inter-frame gap
 OPEN_LOOPS = frozenset({"split", "hosts"})
@@ -313,7 +314,17 @@ def _throttled(row: Row, longest_ms: float) -> str:
     rest_ms = (1e6 - runtime) / 1e3
     if not 0.5 * rest_ms <= longest_ms <= 2 * rest_ms:
         return ""
-    return f", as real-time throttling has it ({runtime / 1e3:.0f} ms of each second; see `xdplab doctor`)"
+    each = f"{runtime / 1e3:.0f} ms of each second"
+    return f", as real-time throttling has it ({each}; `trial: {{throttling: off}}` in the plan ends it)"
+
+
+def say_device_refused(row: Row) -> str | None:
+    """Frames that the TG's own device did not take were never on the link: they count as sent, and as lost."""
+    refused, sent = number(row, "tx_errors"), number(row, "tx_packets")
+    if not refused or not sent or refused / sent <= LOSS_FLOOR:
+        return None
+    throttled = _throttled(row, number(row, "tx_pause_ms") or 0.0)
+    return f"the TG's device did not take {refused / sent:.1%} of the frames, its ring was full{throttled}"
 
 
 def say_unsteady(row: Row) -> str | None:
@@ -357,6 +368,14 @@ def say_other_work(row: Row) -> str | None:
     return f"other work kept {number(row, 'other_busy_cores'):.1f} CPUs busy" if other_work(row) else None
 
 
+def say_clock_changed(row: Row) -> str | None:
+    """A window that another clock followed than went before it has no one speed."""
+    change = number(row, "clock_change")
+    if change is None or abs(change) <= CLOCK_CHANGE:
+        return None
+    return f"the CPU's clock changed by {change:+.1%} from before the window to after it"
+
+
 def say_slow_clock(row: Row) -> str | None:
     source = text(row, "clocksource")
     known = source is None or source in FAST_CLOCKS
@@ -380,11 +399,13 @@ REMARKS = (
     say_paced_loss,
     say_late_sender,
     say_paused,
+    say_device_refused,
     say_unsteady,
     say_drained,
     say_refused,
     say_stolen,
     say_other_work,
+    say_clock_changed,
     say_slow_clock,
     say_absent_counters,
 )

@@ -31,6 +31,7 @@ VERBS = {
     "status": "run",
     "restore": "restore",
     "search": "search",
+    "race": "race",
     "tables": "figures",
     "figures": "figures",
     "compare": "figures",

@@ -8,6 +8,7 @@ from xdplab.cli.common import console
 from xdplab.cli.run import STEAL
 from xdplab.deploy.device import restore_remembered
 from xdplab.deploy.dpdk import give_back
+from xdplab.deploy.throttling import put_back
 from xdplab.labs import open_lab
 from xdplab.labs.doctor_tune import undo
 from xdplab.studies.traffic.study import endpoints, state_dir
@@ -29,6 +30,8 @@ def restore(lab_name: str | None, steal: bool) -> None:
             said = f"given back to {found_port.driver}" if found_port else "was not in DPDK's hands"
             console.print(f"{lab.tg.name} {pci}: {said}", highlight=False)
         for host in {id(h): h for h in (lab.dut, lab.tg)}.values():
+            if put_back(host):
+                console.print(f"{host.name}: real-time throttling is as it was", highlight=False)
             if undo(host, lab.work_dir(host)):
                 console.print(f"{host.name}: what `doctor --tune` changed is as it was", highlight=False)
     lab.close()

@@ -16,6 +16,7 @@ from xdplab.resources import shipped
 from xdplab.run.progress import ending
 from xdplab.run.rundir import RunDirectory
 from xdplab.run.state import read_state
+from xdplab.studies import provenance
 from xdplab.studies.catalogue import open_run, request_in
 from xdplab.studies.every import Where
 from xdplab.studies.plan_runs import PlanRun, pdr_files
@@ -149,13 +150,19 @@ def _joined(labs: tuple[str, ...], scheduler: str | None) -> AbstractContextMana
 @click.option("--json", "as_json", is_flag=True, help="For a script.")
 def status(directory: Path, as_json: bool) -> None:
     """How far RUN is, what failed, and how long the rest will take."""
-    state = read_state(RunDirectory.open(directory))
+    run = RunDirectory.open(directory)
+    state, around = read_state(run), provenance.words(run)
     row = {
         "run": directory.name,
         "trials": state.total,
         **state.counts,
+        "not_needed": len(state.released),
         "owed": len(state.owed),
         "state": state.ended or "under way, or killed",
         "eta_s": None if state.eta_s is None else round(state.eta_s),
     }
+    if as_json:
+        row["measured_with"] = around
     show([row], as_json=as_json)
+    if around and not as_json:
+        tell(f"measured with {around}")

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from xdplab.counters import cpu, packets
+from xdplab.counters import clock, cpu, packets
 from xdplab.counters.readings import Readings, Scope
 from xdplab.counters.table import COLLECTORS, Collector, Role, When, snapshot_file
 from xdplab.counters.value import Absent, Measured, Value, jain_index
@@ -104,6 +104,9 @@ DERIVED = (
     Derived("tg_rx_by_queue", partial(packets.rx_by_queue, role="tg")),
     Derived("cpu_source", partial(cpu.source, role="dut")),
     Derived("dut_cpus", cpu.at_work),
+    Derived("clock_by_additions", clock.by_additions),
+    Derived("clock_by_perf", clock.by_perf),
+    Derived("clock_change", clock.change),
     Derived("absent_counters", lambda readings: _absent_counters(readings)),
     *_interface_rows("dut"),
     *_interface_rows("tg"),

@@ -40,6 +40,7 @@ from xdplab.plan import UserMetric
 
 Files = dict[str, bytes]
 METRIC_DEADLINE_S = 10
+CLOCK = "clock"
 START_DEADLINE_S = 10.0
 STOP_DEADLINE_S = 10.0
 ABANDON_DEADLINE_S = 1.0
@@ -59,14 +60,20 @@ class CounterProbe:
     directory: str
     lag_s: float = 0.0
 
-    def snapshot(self, when: When, metrics: Sequence[UserMetric] = ()) -> Files:
-        """Read all collectors, and the user's metrics of this ``when``, by one command. Raises HostError."""
+    def snapshot(self, when: When, metrics: Sequence[UserMetric] = (), *, clock: Sequence[str] = ()) -> Files:
+        """Read all collectors, and the user's metrics of this ``when``, by one command. Raises HostError.
+
+        ``clock`` is what tells the CPUs' clock: it keeps them busy, so it stands outside of what the others span.
+        """
         time.sleep(self.lag_s)
-        commands = {row.name: (row.command(self.device), row.extension) for row in _in_order(when)}
+        told = {CLOCK: (tuple(clock), "jsonl")} if clock else {}
+        commands = dict(told) if when == "before" else {}
+        commands |= {row.name: (row.command(self.device), row.extension) for row in _in_order(when)}
         for metric in (metric for metric in metrics if metric.when == when):
             # A command of the user's may hang; the counters after it are still read.
             argv = ("timeout", str(METRIC_DEADLINE_S), *metric.argv)
             commands[metric_collector(metric.name)] = (argv, "txt")
+        commands |= told
         mark = f"@{uuid.uuid4().hex}"
         words = [word for name, (argv, _) in commands.items() for word in (name, str(len(argv)), *argv)]
         deadline_s = 30.0 + METRIC_DEADLINE_S * len(metrics)

@@ -11,6 +11,7 @@ from xdplab.counters.samples import Sample, parse_samples
 from xdplab.counters.table import Role, When, collector, record_file, recorder, snapshot_file
 from xdplab.counters.value import Absent
 from xdplab.errors import FormatError
+from xdplab.formats.cpuclock import parse_cpuclock
 from xdplab.formats.iplink import Link
 from xdplab.formats.perf import PerfCount, events_of_argv, require_system_wide, target_of_argv
 from xdplab.formats.procstat import CpuTicks
@@ -66,6 +67,12 @@ class Readings:
 
     def samples(self, role: Role) -> tuple[Sample, ...]:
         return cast("tuple[Sample, ...]", self._record(role, "samples", parse_samples))
+
+    def clock(self, when: When) -> dict[int, float]:
+        """Return the cycles per ns of the DUT's CPUs, by CPU."""
+        file = snapshot_file("dut", "clock", when, "jsonl")
+        self._require(file, snapshot_file("dut", "clock", when, "err"), "the CPUs' clock was not read")
+        return self._parse(file, parse_cpuclock)
 
     def sar(self, role: Role) -> tuple[SarSample, ...]:
         return cast("tuple[SarSample, ...]", self._record(role, "sar", recorder("sar").parser))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from itertools import groupby
 from pathlib import Path
@@ -50,6 +50,15 @@ class Study(Protocol[OfT]):
         """Undo ``enter_block``; called after an error too."""
 
 
+class Known(Protocol[OfT]):
+    """Says what a run needs no more, by what it has measured: it sees each attempt as it ends."""
+
+    def ended(self, trial: OfT, attempt: Attempt) -> None: ...
+
+    def enough(self) -> Mapping[str, Sequence[str]]:
+        """Return ids of trials that need not be measured, by the reason."""
+
+
 class AllAlike:
     """Stops a run in which nothing can be measured: it sees each attempt of a session as it ends.
 
@@ -93,15 +102,24 @@ class AllAlike:
 
 
 def run_trials(
-    run: RunDirectory, trials: Sequence[T], study: Study[T], observer: Observer, *, retries: int, pause_s: float
+    run: RunDirectory,
+    trials: Sequence[T],
+    study: Study[T],
+    observer: Observer,
+    *,
+    retries: int,
+    pause_s: float,
+    known: Known[T] | None = None,
 ) -> RunState:
     """Measure every trial the run still owes and return its state. A trial that failed is tried ``retries`` more times.
+
+    ``known`` is asked before the first block and after each one.
 
     KeyboardInterrupt (Ctrl-C, SIGTERM) leaves the attempt under way absent, everything before it kept.
     """
 
     def one_round(state: RunState, owed: list[T], alike: AllAlike) -> None:
-        _one_round(run, state, owed, study, observer, alike, pause_s)
+        _one_round(run, state, owed, study, observer, alike, pause_s, known)
 
     return in_rounds(run, trials, one_round, observer, retries=retries)
 
@@ -145,18 +163,23 @@ def _one_round(
     observer: Observer,
     alike: AllAlike,
     pause_s: float,
+    known: Known[T] | None,
 ) -> None:
     since = time.monotonic()
     waiting = deque(list(group) for _, group in groupby(trials, key=lambda t: (t.repetition, t.block)))
     put_off: list[list[T]] = []
     while waiting:
-        block = waiting.popleft()
+        if known is not None:
+            _release(run, state, known)
+        block = [trial for trial in waiting.popleft() if state.owes(trial.trial_id)]
+        if not block:
+            continue
         try:
             broken = _enter(study, block)
             cuts: Counter[str] = Counter()
             while block:
                 trial = block.pop(0)
-                since, cut = _attempt(run, state, trial, study, observer, broken, alike, since)
+                since, cut = _attempt(run, state, trial, study, observer, broken, alike, since, known)
                 cuts[trial.trial_id] += cut
                 if cut and cuts[trial.trial_id] <= CUTS:
                     block.insert(0, trial)
@@ -169,6 +192,13 @@ def _one_round(
         if alike.over or not waiting:
             waiting.extendleft(reversed(put_off))
             put_off = []
+
+
+def _release(run: RunDirectory, state: RunState, known: Known[T]) -> None:
+    for words, trials in known.enough().items():
+        if some := [trial for trial in trials if state.owes(trial) and trial not in state.last]:
+            run.journal.append("released", why=words, trials=some)
+            state.release(some)
 
 
 def _enter(study: Study[T], block: Sequence[T]) -> XdplabError | None:
@@ -191,6 +221,7 @@ def _attempt(
     broken: XdplabError | None,
     alike: AllAlike,
     since: float,
+    known: Known[T] | None,
 ) -> tuple[float, bool]:
     """Try one trial and return when it ended and whether it was cut off; ``since`` is when the one before it ended."""
     number = state.next_attempt(trial.trial_id)
@@ -218,6 +249,8 @@ def _attempt(
     run.journal.append("finished", **vars(attempt))
     state.add(attempt.ended)
     observer.finished(trial, attempt)
+    if known is not None:
+        known.ended(trial, attempt)
     if not cut:
         alike.ended(trial, attempt)
     return now, cut

@@ -12,9 +12,9 @@ import random
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 import pandas as pd
 import yaml
@@ -30,12 +30,15 @@ from xdplab.figures.draw import Panels
 from xdplab.figures.save import write_whole
 from xdplab.own import require_own_run
 from xdplab.run.derived import Recipe, Tables, all_gone, derive, is_owed, table, warn_gone
-from xdplab.run.engine import Study, run_trials
+from xdplab.run.engine import OfT, Study, run_trials
 from xdplab.run.progress import Observer, PlainObserver, ending
 from xdplab.run.rundir import RunDirectory
 from xdplab.run.state import Attempt, RunState, last_attempts, read_state, record_planned
-from xdplab.studies.comparing import ComparedRuns, compared_rows
+from xdplab.studies import provenance
+from xdplab.studies.comparing import ComparedRuns, compared_rows, differences
 from xdplab.studies.every import AnyRun, PlainAudit, Where, not_measured, require_same_kind
+from xdplab.studies.places import Place
+from xdplab.studies.provenance import Around
 from xdplab.studies.tables import Table, markdown, write_tables
 
 
@@ -94,6 +97,14 @@ class Gathered(Generic[P]):
     notes: Sequence[str] = ()
 
 
+class PlacedStudy(Study[OfT], Protocol[OfT]):
+    """What measures: a block's trials at one place."""
+
+    @property
+    def place(self) -> Place | None:
+        """Where, between ``enter_block`` and ``leave_block``; None where nothing but this machine is needed."""
+
+
 @dataclass(frozen=True)
 class StudyKind(Generic[R, P]):
     """A kind of study.
@@ -107,12 +118,14 @@ class StudyKind(Generic[R, P]):
     request: type[R]
     point: type[P]
     gather: Callable[[R], Gathered[P]]
-    measurer: Callable[[StudyRun[R, P]], Study[StudyTrial[P]]]
+    measurer: Callable[[StudyRun[R, P]], PlacedStudy[StudyTrial[P]]]
     table: Callable[[StudyRun[R, P]], pd.DataFrame]
     tables: Callable[[StudyRun[R, P], pd.DataFrame], dict[str, Table]]
     views: Mapping[str, MakeView]
     version: str = "1"
     """Of its table: it changes whenever the same raw files would give another one."""
+    tools: Callable[[StudyRun[R, P]], Mapping[str, str]] = lambda _: {}
+    """The tools that only this study uses, by name, with their versions: kept in each session's manifest."""
 
     def start(self, request: R, parent: Path, name: str | None = None) -> StudyRun[R, P]:
         """Gather what is to be measured and make a run directory in ``parent``; nothing is measured yet.
@@ -175,8 +188,12 @@ class StudyRun(Generic[R, P]):
         """Measure what the run owes. A trial that cannot be measured gets that verdict; the rest goes on."""
         with self.directory.writer():
             seen = observer or silent()
+            around = Around(self.directory, self.kind.tools(self))
+            measurer = _Recorded(self.kind.measurer(self), around)
+            around.begin()
             try:
-                state = run_trials(self.directory, self.trials, self.kind.measurer(self), seen, retries=0, pause_s=0.0)
+                state = run_trials(self.directory, self.trials, measurer, seen, retries=0, pause_s=0.0)
+                around.end()
             except BaseException:
                 with suppress(XdplabError):  # a full disk must not hide what happened first
                     self.keep_tables()
@@ -227,7 +244,8 @@ class StudyRun(Generic[R, P]):
         write_tables(self.tables(), self.directory.outputs / "tables")
         views = {name: make for name, make in self.kind.views.items() if not names or name in names}
         folder = out or self.directory.figures
-        return draw_views(views, self.table(), folder, style=style, run=self.directory.run_id)
+        around = provenance.words(self.directory)
+        return draw_views(views, self.table(), folder, style=style, run=self.directory.run_id, around=around)
 
     def draw_figures(
         self, *, names: Sequence[str] = (), style: str = "paper-1col", out: Path | None = None
@@ -280,7 +298,8 @@ class StudyRun(Generic[R, P]):
         return self.table()
 
     def summary(self) -> list[str]:
-        return [*self.notes, *self.failures(), ending(self.state)]
+        around = provenance.words(self.directory)
+        return [*self.notes, *([f"measured with {around}"] if around else []), *self.failures(), ending(self.state)]
 
     def findings(self) -> list[Finding]:
         """Return what was not measured, and why."""
@@ -297,7 +316,27 @@ class StudyRun(Generic[R, P]):
         require_same_kind(*every)
         words = {point.point_id: str(point) for point in self.points}
         directories, tables = [run.directory for run in every], [run.rows() for run in every]
-        return compared_rows(directories, tables, metric or self.metric, words, margin)
+        unlike = differences(provenance.around(self.directory), provenance.around(other.directory))
+        return compared_rows(directories, tables, metric or self.metric, words, margin, unlike)
+
+
+@dataclass(frozen=True)
+class _Recorded(Generic[P]):
+    """A measurer, whose places are asked what they are as they are entered."""
+
+    inner: PlacedStudy[StudyTrial[P]]
+    around: Around
+
+    def enter_block(self, trials: Sequence[StudyTrial[P]]) -> None:
+        self.inner.enter_block(trials)
+        if self.inner.place is not None:
+            self.around.at(self.inner.place)
+
+    def measure(self, trial: StudyTrial[P], raw: Path, facts: dict[str, Any]) -> None:
+        self.inner.measure(trial, raw, facts)
+
+    def leave_block(self) -> None:
+        self.inner.leave_block()
 
 
 def said(drawn: Sequence[Drawn]) -> list[str]:
@@ -310,9 +349,12 @@ def said(drawn: Sequence[Drawn]) -> list[str]:
 
 
 def draw_views(
-    views: Mapping[str, MakeView], table: pd.DataFrame, folder: Path, *, style: str, run: str
+    views: Mapping[str, MakeView], table: pd.DataFrame, folder: Path, *, style: str, run: str, around: str | None = None
 ) -> list[Drawn]:
-    """Draw every figure the table holds something for, its marks as CSV and Markdown; for the rest, the reason."""
+    """Draw every figure the table holds something for, its marks as CSV and Markdown; for the rest, the reason.
+
+    ``around`` is the last line of each caption: what the run was measured with.
+    """
     drawn = []
     for name, make in views.items():
         try:
@@ -320,9 +362,13 @@ def draw_views(
         except NotApplicableError as error:
             drawn.append(Drawn(name, name, (), str(error)))
             continue
+        if around:
+            view = replace(view, look=replace(view.look, caption=(*view.look.caption, f"Measured with {around}.")))
         files = save(view, folder, name, style=style, source={"run": run})
         shown = view.marks.drop(columns=["file", "limited_by"]).dropna(axis=1, how="all")
-        note = write_whole(folder / f"{name}.md", f"# {view.look.y_label}\n\n{markdown(shown)}".encode())
+        caption = "\n".join(view.look.caption)
+        text = f"# {view.look.y_label}\n\n{markdown(shown)}\n{caption}\n"
+        note = write_whole(folder / f"{name}.md", text.encode())
         drawn.append(Drawn(name, name, (*files, note)))
     return drawn
 

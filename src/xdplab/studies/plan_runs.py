@@ -17,7 +17,7 @@ import pandas as pd
 
 from xdplab.analysis.compare import MARGIN
 from xdplab.analysis.findings import Finding
-from xdplab.errors import ResultsError
+from xdplab.errors import PlanError, ResultsError
 from xdplab.figures import draw as draw_view
 from xdplab.figures import figure as traffic_figure
 from xdplab.figures.factors import FigureError
@@ -235,7 +235,9 @@ def start_search(
 
 
 def as_searched(plan: Plan, chosen: Profile) -> Plan:
-    """A search finds the load by itself; a profile of a standard brings its frame sizes with it."""
+    """A search finds the load by itself; a profile of a standard brings its frame sizes with it. Raises PlanError."""
+    if plan.open_ended:
+        raise PlanError("a search repeats each point a given number of times", remedy="give `repetitions` a number")
     frames = {"frame_bytes": list(chosen.frame_bytes)} if chosen.frame_bytes else {}
     blocks = [
         block.model_copy(

@@ -38,7 +38,7 @@ class ExecutionStudy:
         self._run = run
         self._objects = run.directory.path / OBJECTS
         self._stack = ExitStack()
-        self._place: Place | None = None
+        self.place: Place | None = None
         self._driver = ""
         self._no_module: dict[str, XdplabError] = {}
         self._jit: tuple[bool, AbstractContextManager[None]] | None = None
@@ -53,18 +53,18 @@ class ExecutionStudy:
         return dict(json.loads(text))
 
     def enter_block(self, trials: Sequence[Trial]) -> None:
-        self._place = self._stack.enter_context(place_of(trials[0].point.place))
-        self._driver = self._place.put(Path(driver()), mode=0o755)
+        self.place = self._stack.enter_context(place_of(trials[0].point.place))
+        self._driver = self.place.put(Path(driver()), mode=0o755)
 
     def leave_block(self) -> None:
         try:
             self._set_jit(None)
         finally:
             self._stack.close()
-            self._place = None
+            self.place = None
 
     def measure(self, trial: Trial, raw: Path, facts: dict[str, Any]) -> None:
-        place, point = self._place, trial.point
+        place, point = self.place, trial.point
         assert place is not None  # the runner has entered the block
         facts.update(kernel_release=place.release, clock=place.clock, label=place.label)
         if point.backend in _JIT:
@@ -148,8 +148,8 @@ class ExecutionStudy:
             _, before = self._jit
             self._jit = None
             before.__exit__(None, None, None)
-        if enabled is not None and self._place is not None:
-            context = self._place.jit(enabled)
+        if enabled is not None and self.place is not None:
+            context = self.place.jit(enabled)
             context.__enter__()
             self._jit = (enabled, context)
 

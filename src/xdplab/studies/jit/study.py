@@ -59,22 +59,22 @@ class JitStudy:
         self._filters = filters
         self._cache_dir = cache_dir
         self._stack = ExitStack()
-        self._place: Place | None = None
+        self.place: Place | None = None
         self._command = ""
         self._tests: list[KnownTest] | None = None
 
     def enter_block(self, trials: Sequence[StudyTrial[JitPoint]]) -> None:
         command = build_tool(LocalHost(), NATIVE, str(self._cache_dir))
-        self._place = self._stack.enter_context(place_of(trials[0].point.place))
-        self._command = self._place.put(Path(command), mode=0o755)
+        self.place = self._stack.enter_context(place_of(trials[0].point.place))
+        self._command = self.place.put(Path(command), mode=0o755)
         self._tests = None
 
     def leave_block(self) -> None:
         self._stack.close()
-        self._place = None
+        self.place = None
 
     def measure(self, trial: StudyTrial[JitPoint], raw: Path, facts: dict[str, Any]) -> None:
-        point, place = trial.point, self._place
+        point, place = trial.point, self.place
         assert place is not None
         facts.update(kernel_release=place.release, clock=place.clock, label=place.label)
         with place.jit(point.mode == JIT):

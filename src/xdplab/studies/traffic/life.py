@@ -51,6 +51,7 @@ class TrialContext:
     link: Limit
     tg_machine: TimingLimits
     xps: dict[str, str] | None = None
+    switched_off: dict[str, str] | None = None
     pdr: Mapping[str, float] = field(default_factory=dict)
     applied: list[dict[str, Any]] = field(default_factory=list)
     alone: dict[FrameKey, Limit] = field(default_factory=dict)
@@ -86,6 +87,13 @@ def serving_cpus(lab: Lab, point: Point) -> tuple[tuple[int, ...], ...] | None:
     return tuple(own or (cpu,) for own, cpu in zip(reached, in_turn, strict=True))
 
 
+def clock_command(context: TrialContext, point: Point) -> tuple[str, ...]:
+    """What tells the clock of the CPUs that do the DUT's work; nothing where the lab's own clock means nothing."""
+    if context.lab.clock != "time":
+        return ()
+    return (context.tools.cpuclock, *map(str, working_cpus(context.lab, point)))
+
+
 def measure(context: TrialContext, trial: Trial, raw: Path, facts: dict[str, Any]) -> None:
     """Measure ``trial``: raw files into ``raw``, what was requested and obtained into ``facts``."""
     point = trial.point
@@ -106,9 +114,12 @@ def measure(context: TrialContext, trial: Trial, raw: Path, facts: dict[str, Any
         facts["generator"] = asdict(starting.result())
         facts["placed"] = context.lab.place(point.arrangement, point.queues)
         facts["warmup"] = warm_up(generator, context.plan.trial.warmup_s)
-        running = Running(context.plan, context.dut_probe, context.tg_probe, side, generator, files, facts)
+        probes = context.dut_probe, context.tg_probe
+        clock = clock_command(context, point)
+        running = Running(context.plan, *probes, side, generator, files, facts, clock)
         for name in point.passes:
-            PASSES[name](running)
+            if name in PASSES:
+                PASSES[name](running)
         side.require()
         facts["testrun"] = side.testrun(_test_frames(context, point))
         side.stop()
@@ -183,6 +194,7 @@ def known_before(context: TrialContext, trial: Trial, prepared: Prepared) -> dic
         "link": asdict(context.link),
         "tg_machine": asdict(context.tg_machine),
         "xps": context.xps,
+        "switched_off": context.switched_off,
         "generator_alone": asdict(context.alone[frame_key(trial.point)]),
         "rate_requested_pps": offered_rate(trial.point, context.pdr),
         "cpus": {"dut": cpus.dut, "tg": cpus.tg, "working": working_cpus(context.lab, trial.point)},

@@ -46,6 +46,7 @@ class Tools:
     """
 
     xdpload: str
+    cpuclock: str
     generator: str
     afxdp_user: str | None
     adapter: Adapter
@@ -90,6 +91,7 @@ def build_tools(lab: Lab, points: Iterable[Point]) -> Tools:
     adapter, generator, port = _generator(lab)
     return Tools(
         xdpload=_build_tool(lab, lab.dut, "xdpload"),
+        cpuclock=_build_tool(lab, lab.dut, "cpuclock"),
         generator=generator,
         afxdp_user=_build_tool(lab, lab.dut, "afxdp_user") if with_sockets else None,
         adapter=adapter,

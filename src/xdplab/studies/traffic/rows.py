@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -12,7 +12,7 @@ from typing import Any
 
 from xdplab.analysis.action_rules import returns_frames, tg_count
 from xdplab.analysis.verdicts import RULES_VERSION, forwarded, judge
-from xdplab.counters import derive_from_directory, unreadable
+from xdplab.counters import Value, derive, derive_from_directory, unreadable
 from xdplab.counters.derive import intervals
 from xdplab.counters.value import jain_index
 from xdplab.errors import FormatError
@@ -54,6 +54,7 @@ _SAME = (
     "dut_driver",
     "xdp_actions",
     "absent_counters",
+    "clock_change",
 )
 _PERF = ("cycles", "instructions", "ipc", "branches", "branch_misses", "l1d_loads", "l1d_misses")
 
@@ -224,6 +225,7 @@ def _counted(raw: Path, trial: Trial, facts: Mapping[str, Any], reasons: dict[st
         queues=trial.point.queues,
     )
     row: Row = {"counters_missing": unreadable(raw / "counters")}
+    row |= _clock(raw, found, cpus["working"], reasons)
     for name in _SAME:
         value = found.get(name)
         if value is None:
@@ -243,6 +245,19 @@ def _counted(raw: Path, trial: Trial, facts: Mapping[str, Any], reasons: dict[st
         row["metrics"] = json.dumps({name: v.value for name, v in metrics.items()})
         reasons |= {f"metrics.{name}": v.reason for name, v in metrics.items() if v.reason is not None}
     return row
+
+
+def _clock(raw: Path, found: Mapping[str, Value], working: Collection[int], reasons: dict[str, str]) -> Row:
+    """perf's count while frames came tells the clock at work; where there is none, the chain of additions beside it."""
+    in_perf = {path.name: path.read_bytes() for path in (raw / PERF_FOLDER).glob("*") if path.is_file()}
+    recorded = {path.name: path.read_bytes() for path in (raw / "counters").glob("dut.perf.*")}
+    by_perf = derive(in_perf, recorded, mode="", shared=True, working=working)["clock_by_perf"]
+    for value, source in ((by_perf, "perf"), (found["clock_by_additions"], "additions")):
+        if value.reason is None:
+            reasons.pop("cycles_per_ns", None)
+            return {"cycles_per_ns": value.value, "cycles_per_ns_from": source}
+        reasons["cycles_per_ns"] = value.reason
+    return {}
 
 
 def _port(row: Row, burst: Burst, raw: Path, trial: Trial, reasons: dict[str, str]) -> Row:
@@ -324,7 +339,7 @@ def _application_ns(facts: Mapping[str, Any]) -> int:
 def _passes(
     bursts: Mapping[str, Burst], raw: Path, trial: Trial, facts: Mapping[str, Any], reasons: dict[str, str]
 ) -> Row:
-    row = _testrun(facts, reasons) | _decided(facts, reasons)
+    row = _testrun(facts, reasons) | _decided(facts, reasons) | _pieces(facts, reasons)
     runs = facts.get("runstats")
     if runs:
         row |= _run_time(runs, reasons)
@@ -365,6 +380,15 @@ def _run_time(runs: Mapping[str, Any], reasons: dict[str, str]) -> Row:
         return {"program_run_raw_ns": spent / count}
     raw = spent / count
     return {"program_run_raw_ns": raw, "stats_cost_ns": cost, "program_run_ns": raw - cost}
+
+
+def _pieces(facts: Mapping[str, Any], reasons: dict[str, str]) -> Row:
+    """The generator's own share of a frame's time, without a link."""
+    found = facts.get("harness") or {"missing": "the plan asks for no harness pass"}
+    if "missing" in found:
+        reasons["sender_ns"] = found["missing"]
+        return {}
+    return {"sender_ns": found["sender_ns"], "receiver_ns": found["both_ns"] - found["sender_ns"]}
 
 
 def _testrun(facts: Mapping[str, Any], reasons: dict[str, str]) -> Row:

@@ -14,8 +14,10 @@ from rich.console import Console
 
 from xdplab.analysis.derived import derive
 from xdplab.analysis.findings import Finding
+from xdplab.analysis.race import Standing, standing
+from xdplab.analysis.series import valid
 from xdplab.analysis.verdicts import RULES_VERSION
-from xdplab.errors import LabError, XdplabError
+from xdplab.errors import LabError, ResultsError, XdplabError
 from xdplab.labs import Lab, use_lab
 from xdplab.plan import Plan, Trial
 from xdplab.run.derived import Recipe, Tables, all_gone, is_owed, table, warn_gone
@@ -27,8 +29,9 @@ from xdplab.run.rundir import RunDirectory
 from xdplab.run.state import RunState, attempts_of, read_state
 from xdplab.studies.traffic import audits
 from xdplab.studies.traffic.audits import Audit
+from xdplab.studies.traffic.enough import Enough
 from xdplab.studies.traffic.manifest import host_states
-from xdplab.studies.traffic.planned import Files, create_run, extend_run, run_plan, run_trials_of
+from xdplab.studies.traffic.planned import Files, create_run, extend_run, race_pairs, run_plan, run_trials_of
 from xdplab.studies.traffic.rows import Row, attempt_rows
 from xdplab.studies.traffic.study import TrialStudy, check_plan
 from xdplab.thesis.imported import imported_trials
@@ -132,7 +135,8 @@ def execute(
             with way.session(lab, run, plan, [t for t in trials if t.trial_id in owed]) as study:
                 _write_manifest(run, lab, "before")
                 retries, pause_s = way.retries(plan), way.pause_s(plan)
-                state = run_trials(run, trials, study, observer, retries=retries, pause_s=pause_s)
+                known = Enough(run, plan, trials) if plan.open_ended else None
+                state = run_trials(run, trials, study, observer, retries=retries, pause_s=pause_s, known=known)
                 _write_manifest(run, lab, "after")
         except BaseException:
             with suppress(XdplabError):  # a full disk must not hide what happened first
@@ -270,11 +274,26 @@ def full_audit(run: RunDirectory) -> Audit:
     return audits.audit(run, trials_table(run))
 
 
+def standing_of(run: RunDirectory) -> Standing:
+    """Return how the run's race stands, by its valid trials. Raises ResultsError for a run that is none."""
+    plan = None if run.imported else run_plan(run)
+    if plan is None or plan.race is None:
+        raise ResultsError(f"{run.path} is no race", remedy="`xdplab race A B`, or a plan with `race:`")
+    arrangement = next(run.journal.events("planned"))["arrangement"]
+    rows = valid(settled_trials(run))
+    keys = zip(rows["point_id"], rows["repetition"], rows["forwarded_pps"], strict=True)
+    rates = {(str(point), int(repetition)): float(rate) for point, repetition, rate in keys if not pd.isna(rate)}
+    pairs = [(a.point_id, b.point_id) for a, b in race_pairs(plan, arrangement)]
+    return standing(rates, pairs, plan.race.margin)
+
+
 def summary(run: RunDirectory) -> list[str]:
     """What came out, in a few lines: verdicts, then the reasons of what is not valid."""
     settled = settled_trials(run)
     counts = settled["verdict"].value_counts()
-    lines = ["verdicts: " + ", ".join(f"{n} {verdict}" for verdict, n in counts.items())]
+    racing = not run.imported and run_plan(run).race is not None
+    lines = [f"race, a is the plan's first block: {standing_of(run).words}"] if racing else []
+    lines += ["verdicts: " + ", ".join(f"{n} {verdict}" for verdict, n in counts.items())]
     others = settled[settled["verdict"] != "valid"]
     for (verdict, reason), rows in others.groupby(["verdict", "reason"], dropna=False):
         lines.append(f"  {verdict} ({len(rows)}): {reason}")

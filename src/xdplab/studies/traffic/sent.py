@@ -36,6 +36,7 @@ def traffic(burst: Burst, reasons: Reasons) -> Row:
         "duplicate_packets": s.duplicates,
         "reordered_packets": s.reordered,
         "foreign_packets": s.foreign_packets,
+        "tx_errors": s.tx_errors,
         "tx_late_packets": s.tx_late_packets,
         "tx_pause_ms": _pause_ms(burst),
         "tx_paused_ms": None if s.tx_paused_ns is None else s.tx_paused_ns / 1e6,
@@ -53,6 +54,8 @@ def traffic(burst: Burst, reasons: Reasons) -> Row:
         row["drained_packets"] = s.rx_packets - s.rx_window_packets
     else:
         reasons["drained_packets"] = s.rx_missing or "this generator did not count the frames as the window ended"
+    if s.tx_errors is None:
+        reasons["tx_errors"] = s.tx_errors_missing or "this generator does not count them"
     return row | _latency(burst, reasons) | _lateness(burst, reasons) | _steadiness(burst, reasons)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -16,6 +16,7 @@ from xdplab.deploy.device import Applied, apply
 from xdplab.deploy.held import HeldDevice
 from xdplab.deploy.queues import Endpoint, queue_limit, set_queues
 from xdplab.deploy.settings import Xps
+from xdplab.deploy.throttling import unthrottled
 from xdplab.deploy.xdp import await_nothing_attached
 from xdplab.errors import CutOffError, HostError, PlanError, ResultsError, XdplabError
 from xdplab.formats.ethtool import parse_rings
@@ -24,7 +25,7 @@ from xdplab.labs import Lab
 from xdplab.plan import FACTORS, Plan, Point, ProgramFactors, Trial, points_of
 from xdplab.run.metrics import BY_NAME
 from xdplab.run.rundir import RunDirectory
-from xdplab.studies.traffic.burst import generator_alone
+from xdplab.studies.traffic.burst import generator_alone, pieces_alone
 from xdplab.studies.traffic.life import TrialContext, measure, serving_cpus
 from xdplab.studies.traffic.limits import frame_key, link_rate, machine_of
 from xdplab.studies.traffic.pdr import known_pdr
@@ -52,6 +53,11 @@ def state_dir(lab: Lab, host: Host) -> str:
 
 def check_plan(plan: Plan, lab: Lab) -> None:
     """Raise PlanError naming the field of ``plan`` that this lab cannot have; nothing is changed."""
+    if plan.trial.throttling == "off" and not lab.virtual:
+        raise PlanError(
+            "trial.throttling: off is for virtual labs, where all of the lab is on one machine",
+            remedy="on a server: `sysctl kernel.sched_rt_runtime_us=-1`",
+        )
     for metric in plan.metrics:
         if metric.name in BY_NAME:
             raise PlanError(f"metrics: {metric.name} is a column already", remedy="give it another name")
@@ -102,6 +108,8 @@ class TrialStudy:
         self._lab, self._run, self._plan, self._trials = lab, run, plan, trials
         self._stack = ExitStack()
         self._block: Sequence[Trial] = ()
+        self._unthrottled = ExitStack()
+        self._switched: dict[str, str] | None = None
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
@@ -115,9 +123,18 @@ class TrialStudy:
                 held.take()
             stack.callback(_give_port_back, self._lab)
             _take_port(self._lab)
+            stack.callback(self._unthrottled.close)
+            self._switch_off()
             self._context = self._made_context()
             self._stack = stack.pop_all()
         return self
+
+    def _switch_off(self) -> None:
+        """Hold throttling off where the plan asks for it. A holder whose connection is lost has let it go by itself."""
+        with suppress(HostError):
+            self._unthrottled.close()
+        if self._plan.trial.throttling == "off":
+            self._switched = self._unthrottled.enter_context(unthrottled(self._lab.tg))
 
     def _made_context(self) -> TrialContext:
         """Build the tools and programs, and have all that the trials need lie on the hosts."""
@@ -136,6 +153,7 @@ class TrialStudy:
             pdr=known_pdr(run),
             link=link_rate(lab),
             tg_machine=machine_of(lab.tg),
+            switched_off=self._switched,
         )
 
     def __exit__(
@@ -191,6 +209,8 @@ class TrialStudy:
     def measure(self, trial: Trial, raw: Path, facts: dict[str, Any]) -> None:
         with self._whole(facts):
             measure(self._context, trial, raw, facts)
+            if "harness" in trial.point.passes:  # once the trial's own generator has let go of the device
+                facts["harness"] = pieces_alone(self._context, trial.point, raw)
 
     def require_watched(self) -> None:
         """Raise HostError where a watchdog is gone: it has put its device back, and nothing is as it was set."""
@@ -236,6 +256,7 @@ class TrialStudy:
         for held in self._held:
             held.host.await_return()
         self._lab.regain()
+        self._switch_off()
         booted = [held.host.name for held in self._held if held.take()]
         _take_port(self._lab)
         for end in endpoints(self._lab):

@@ -19,7 +19,7 @@ from xdplab.studies.verifier.compilers import Compiler, find_compilers
 from xdplab.studies.verifier.families import FAMILIES, Member
 from xdplab.studies.verifier.machines import known_types
 from xdplab.studies.verifier.points import LINUX, VerifierPoint, member_columns, point_of
-from xdplab.studies.verifier.prevail import Prevail, ResourceLimits, find_prevails
+from xdplab.studies.verifier.prevail import Prevail, ResourceLimits, find_prevails, version_of
 from xdplab.studies.verifier.rows import largest_of, table_of
 from xdplab.studies.verifier.study import Means, VerifierStudy
 from xdplab.studies.verifier.summaries import tables_of
@@ -83,6 +83,12 @@ def gather(request: VerifierRequest) -> Gathered[VerifierPoint]:
     return Gathered(points, files | {"known.types": (own + known_types()).encode()}, _left_out(compilers, prevails))
 
 
+def tools(run: VerifierRun) -> dict[str, str]:
+    """Return the full version of each compiler and verifier that is here."""
+    found = {compiler.name: compiler.version for compiler in find_compilers()}
+    return found | {prevail.name: version_of(prevail) for prevail in find_prevails(run.request.prevails)}
+
+
 def measurer(run: VerifierRun) -> VerifierStudy:
     """Return what measures a run's trials, with the compilers and verifiers that are here now."""
     request = run.request
@@ -107,7 +113,7 @@ def _tables(run: VerifierRun, table: pd.DataFrame) -> dict[str, Table]:
     return tables_of(table, largest_of(run.directory, run.trials))
 
 
-STUDY = StudyKind("verifier", VerifierRequest, VerifierPoint, gather, measurer, _table, _tables, VIEWS)
+STUDY = StudyKind("verifier", VerifierRequest, VerifierPoint, gather, measurer, _table, _tables, VIEWS, tools=tools)
 
 
 def _chosen_compilers(request: VerifierRequest) -> list[Compiler]:

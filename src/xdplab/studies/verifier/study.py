@@ -13,6 +13,7 @@ from xdplab.deploy.native import build_tool
 from xdplab.errors import ProgramError
 from xdplab.formats.verifier_log import parse_bpfverify
 from xdplab.hosts.local import LocalHost
+from xdplab.studies.places import Place
 from xdplab.studies.verifier.compilers import Compiler, compile_object
 from xdplab.studies.verifier.families import Member, source
 from xdplab.studies.verifier.largest import SizeTried, search
@@ -48,6 +49,10 @@ class VerifierStudy:
         self._means = means
         self._stack = ExitStack()
         self._machine: LoaderPlace | None = None
+
+    @property
+    def place(self) -> Place | None:
+        return self._machine.place if self._machine else None
 
     def enter_block(self, trials: Sequence[VerifierTrial]) -> None:
         point = trials[0].point
