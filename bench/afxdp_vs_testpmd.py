@@ -20,7 +20,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from bounded import Aim, run
 
@@ -146,19 +146,19 @@ def forwarding(pair: Pair, argv: list[str]) -> Iterator[None]:
             stop(process)
 
 
-def wait_until_attached(pair: Pair, process: subprocess.Popen[str], log: object) -> None:
+def wait_until_attached(pair: Pair, process: subprocess.Popen[str], log: IO[str]) -> None:
     deadline = time.monotonic() + START_S
     while not pair.program_attached():
         if process.poll() is not None or time.monotonic() > deadline:
-            log.seek(0)  # type: ignore[attr-defined]
-            sys.exit(f"{process.args} does not start: {log.read()[-600:]}")  # type: ignore[attr-defined]
+            log.seek(0)
+            sys.exit(f"{process.args!r} does not start: {log.read()[-600:]}")
         time.sleep(0.05)
     time.sleep(0.5)  # testpmd begins to forward a little after it has attached
 
 
 def stop(process: subprocess.Popen[str]) -> None:
     with contextlib.suppress(BrokenPipeError, subprocess.TimeoutExpired):
-        process.communicate("\n" if TESTPMD in process.args else "", timeout=10)
+        process.communicate("\n" if TESTPMD in str(process.args) else "", timeout=10)
     process.kill()
     process.wait()
 
@@ -169,7 +169,7 @@ def forwarded_pps(pair: Pair, tools: Tools) -> float:
     argv += ["--fifo", SENDER_PRIORITY, "--stamp", "none", "--bursts", "warmup:0.2,measure:1.0"]
     lines = [json.loads(line) for line in pair.run(pair.tg, *argv).splitlines()]
     measured = next(line for line in lines if line["type"] == "summary" and line["burst"] == "measure")
-    return measured["rx_packets"] / measured["duration_s"]
+    return float(measured["rx_packets"] / measured["duration_s"])
 
 
 def compare(runs: int) -> dict[str, list[float]]:

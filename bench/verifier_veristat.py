@@ -89,8 +89,8 @@ def compare(veristat: str, bpfverify: str, paths: list[str], turns: int) -> list
     print(f"{len(paths)} objects; accepted by bpfverify {len(a)}, by veristat {len(b)}, by both {both}")
     print(f"counts that differ: {len(different)} {list(different.items())[:3]}")
     print(f"only theirs: {sorted(b.keys() - a.keys())[:5]}; only ours: {sorted(a.keys() - b.keys())[:5]}")
-    for name, seconds in times.items():
-        print(f"{name}: median {statistics.median(seconds):.3f} s of {turns}")
+    for name, turns_s in times.items():
+        print(f"{name}: median {statistics.median(turns_s):.3f} s of {turns}")
     return [
         Aim("accepted by both", both, at_least=1),
         Aim("counts that differ", len(different), at_most=0),
