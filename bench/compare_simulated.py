@@ -19,7 +19,8 @@ import pandas as pd
 from bounded import Aim, run
 from scipy.stats import binom
 
-from xdplab.analysis.compare import ALPHA, MARGIN, Spread, holm
+from xdplab.analysis import MARGIN
+from xdplab.analysis.compare import ALPHA, Spread, holm
 
 RARE = 0.001 / 18
 """Of one aim, with 18 in the table."""
