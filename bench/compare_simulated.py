@@ -16,8 +16,7 @@ from math import log
 
 import numpy as np
 import pandas as pd
-from bounded import Aim, run
-from scipy.stats import binom
+from bounded import Aim, by_chance, run
 
 from xdplab.analysis import MARGIN
 from xdplab.analysis.compare import ALPHA, Spread, holm
@@ -88,11 +87,6 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seed", type=int, default=20261122)
 
 
-def chance_bounds(draws: int, least: float, most: float) -> tuple[float, float]:
-    """Return the shares of so many draws between which a true rate from ``least`` to ``most`` leaves nearly all."""
-    return float(binom.ppf(RARE, draws, least) / draws), float(binom.ppf(1 - RARE, draws, most) / draws)
-
-
 def measure(arguments: argparse.Namespace) -> Iterator[Aim]:
     draws, seed = arguments.draws, arguments.seed
     print(f"seed {seed}, {draws} draws per line, margin {MARGIN:.0%}")
@@ -107,10 +101,10 @@ def measure(arguments: argparse.Namespace) -> Iterator[Aim]:
             flush=True,
         )
         what = f"{case.points} points, n = {case.repetitions}, {case.equal} equal runs, ratio {case.ratio:g}"
-        least, most = chance_bounds(draws, 0.93, 0.97)
+        least, most = by_chance(draws, 0.93, 0.97, rare=RARE)
         yield Aim(f"intervals that hold, {what}", coverage, at_least=least, at_most=most)
         wrong = differs if case.ratio == 1 else same
-        yield Aim(f"false alarms, {what}", wrong, at_most=chance_bounds(draws, 0, 0.05)[1])
+        yield Aim(f"false alarms, {what}", wrong, at_most=by_chance(draws, 0, 0.05, rare=RARE)[1])
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""How long commands take that measure nothing: the median of ten starts each, beside `import click, yaml` in each round.
+"""How long commands take that measure nothing: the median of ten starts each, beside `import click, yaml`.
 
 Fails where one takes longer than three times the import, or than 0.3 s; the latter counts on a quiet machine only,
 which is one where the import takes less than 0.1 s.

@@ -47,6 +47,13 @@ class Aim:
         return f"aim {verdict}: {self.name}: {said} ({', '.join(bounds)})"
 
 
+def by_chance(draws: int, least: float, most: float, *, rare: float) -> tuple[float, float]:
+    """Return the shares of so many draws beyond which a true rate of ``least`` or ``most`` comes but ``rare``-ly."""
+    from scipy.stats import binom
+
+    return float(binom.ppf(rare, draws, least) / draws), float(binom.ppf(1 - rare, draws, most) / draws)
+
+
 Measure = Callable[[argparse.Namespace], Iterable[Aim]]
 
 
