@@ -51,7 +51,7 @@ def measure(arguments: argparse.Namespace) -> list[Aim]:
     for spread in SPREADS:
         for ratio in RATIOS:
             ends = [raced(rng, spread, ratio) for _ in range(draws)]
-            answers = Counter(end.answer for end in ends)
+            answers: Counter[str] = Counter(end.answer for end in ends)
             shares = " | ".join(f"{answers[word] / draws:.1%}" for word in ("equivalent", "differs", "undecided"))
             pairs = median(end.ratio.n for end in ends)
             mean = exp(float(np.mean([end.ratio.mean for end in ends])))
