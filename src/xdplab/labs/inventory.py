@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from xdplab.errors import LabError
 from xdplab.labs.base import Arrangement, GeneratorPlace
 from xdplab.own import require_own
+from xdplab.yaml_file import read_yaml
 
 WORK_DIR = "/var/lib/xdplab"
 """Where root keeps a lab's files on a server: not in /tmp, where any user could lay a trap."""
@@ -119,7 +120,7 @@ def load_inventory(path: Path) -> Inventory:
     """Read an inventory; keys that it names are relative to it. Raises LabError naming the field, before any login."""
     try:
         text = path.read_text()
-        data = yaml.safe_load(text)
+        data = read_yaml(text)
     except OSError as error:
         raise LabError(
             f"lab {path}: {error.strerror}", remedy="name an inventory; docs/hardware.md shows one"
