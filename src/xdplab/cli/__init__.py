@@ -32,6 +32,7 @@ VERBS = {
     "restore": "restore",
     "search": "search",
     "race": "race",
+    "calibrate": "calibrate",
     "tables": "figures",
     "figures": "figures",
     "compare": "figures",
