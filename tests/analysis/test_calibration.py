@@ -60,6 +60,15 @@ def test_it_is_named_in_the_comparison_and_is_less_than_what_is_assumed() -> Non
     assert (found.points["detectable"] < assumed.points["detectable"]).all()
 
 
+def test_what_it_says_can_be_found_is_what_a_comparison_says() -> None:
+    known = calibrated(np.random.default_rng(SEED))
+    logs = np.arange(10) - 4.5
+    logs *= known.within / logs.std(ddof=1)
+    alike = {"p": pd.Series(logs)}
+    difference = Spread(calibration=known).difference(alike, alike, ["p"])
+    assert known.detectable(10) == pytest.approx(difference.detectable(1))
+
+
 def test_a_machine_whose_runs_lie_apart_is_unfit_and_the_comparison_says_so() -> None:
     known = calibrated(np.random.default_rng(SEED), run=0.15)
     (why,) = known.unfit

@@ -59,8 +59,10 @@ class Calibration:
 
     def detectable(self, repetitions: int) -> float:
         """Return the share by which two runs of so many repetitions must differ at a point to be found so with 80 %."""
-        error = sqrt(2 * self.between**2 + 2 * self.within**2 / repetitions)
-        return exp((t_quantile(0.975, self.freedom) + t_quantile(0.8, self.freedom)) * error) - 1
+        between, own = 2 * self.between**2, self.within**2 / repetitions
+        variance = between + 2 * own
+        freedom = variance**2 / (between**2 / self.freedom + 2 * own**2 / (repetitions - 1))
+        return exp((t_quantile(0.975, freedom) + t_quantile(0.8, freedom)) * sqrt(variance)) - 1
 
     @property
     def words(self) -> str:
