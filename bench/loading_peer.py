@@ -16,10 +16,10 @@ from pathlib import Path
 from xdplab.deploy.native import build_tool
 from xdplab.formats.verifier_log import parse_bpfverify
 from xdplab.hosts.local import LocalHost
-from xdplab.programs import cache_directory
-from xdplab.studies.loading import LoadingRequest, passes, rows, subjects
+from xdplab.programs.program import cache_directory
+from xdplab.studies.loading import passes, rows, subjects
 from xdplab.studies.loading.ftrace import parse_function_graph
-from xdplab.studies.loading.points import BPF, LoadingPoint
+from xdplab.studies.loading.points import BPF, LoadingPoint, LoadingRequest
 from xdplab.studies.loading.study import driver
 from xdplab.studies.places import Place, place_of
 

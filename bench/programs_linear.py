@@ -15,7 +15,9 @@ import numpy as np
 
 from xdplab.deploy.native import build_tool
 from xdplab.hosts.local import LocalHost
-from xdplab.programs import ProgramSpec, build, load_report, testrun
+from xdplab.programs.build import build
+from xdplab.programs.onhost import load_report, testrun
+from xdplab.programs.spec import ProgramSpec
 
 ACCESSES = (0, 1, 100, 200, 400, 800, 1600, 3200, 6400, 12800)
 FIT_FROM = 400

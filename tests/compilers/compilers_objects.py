@@ -13,9 +13,8 @@ from pathlib import Path
 
 from elftools.elf.elffile import ELFFile
 
-from xdplab.programs import BuiltProgram, ProgramSpec, UserProgram, build
-from xdplab.programs.build import compile_command, find_clang, run_tool
-from xdplab.programs.spec import FORMS, MAP_TYPES, OPS, WORKLOADS
+from xdplab.programs.build import BuiltProgram, build, compile_command, find_clang, run_tool
+from xdplab.programs.spec import FORMS, MAP_TYPES, OPS, WORKLOADS, ProgramSpec, UserProgram
 from xdplab.studies.execution import objects as microbench
 from xdplab.studies.execution.benchmarks import all_benchmarks
 from xdplab.studies.offload.bench import PROBE

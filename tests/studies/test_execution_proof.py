@@ -15,13 +15,14 @@ from xdplab.labs import modules
 from xdplab.labs.vm import headers
 from xdplab.programs.build import find_clang
 from xdplab.resources import shipped
-from xdplab.studies.execution import STUDY, ExecutionRequest, ExecutionRun
 from xdplab.studies.execution.benchmarks import BPF, MODULE, USER, all_benchmarks
 from xdplab.studies.execution.enclosure import Flow, TimedWork, complaints
 from xdplab.studies.execution.microbench import TimedCall
 from xdplab.studies.execution.objdump import CodeLine, parse_objdump
 from xdplab.studies.execution.objects import build, build_module, object_name
+from xdplab.studies.execution.points import ExecutionRequest
 from xdplab.studies.execution.proof import examine, require_results
+from xdplab.studies.execution.runs import STUDY, ExecutionRun
 
 RIGHT = (
     "begin = CLOCK();\n    AFTER(begin, input);\n    result = kernel(set, data, data_end, input);\n"

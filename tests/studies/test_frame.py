@@ -16,16 +16,16 @@ import pytest
 from click.testing import CliRunner
 
 from xdplab.cli import cli
-from xdplab.errors import PlanError, ProgramError, ResultsError, UnsupportedError
-from xdplab.figures import FigureError, Look, NotApplicableError, View, marks_frame
-from xdplab.studies import frame
-from xdplab.studies.frame import Gathered, StudyKind, StudyPoint, StudyRun, StudyTrial, study_of
+from xdplab.errors import FigureError, NotApplicableError, PlanError, ProgramError, ResultsError, UnsupportedError
+from xdplab.figures.marks import Look, View, marks_frame
+from xdplab.studies.frame import StudyKind, StudyRun
 from xdplab.studies.places import HOST, place_of
+from xdplab.studies.points import Gathered, StudyPoint, StudyRequest, StudyTrial, schedule, study_of
 from xdplab.studies.tables import Table, markdown
 
 
 @dataclass(frozen=True)
-class Request(frame.StudyRequest):
+class Request(StudyRequest):
     words: tuple[str, ...] = ("a", "bb")
 
 
@@ -121,11 +121,11 @@ def test_a_run_opened_again_is_the_same_and_owes_what_failed(tmp_path: Path) -> 
 
 
 def test_blocks_stay_together_and_what_is_once_is_measured_once() -> None:
-    trials = frame.schedule([Word("ax"), Word("once"), Word("ay"), Word("b")], 3, seed=1)
+    trials = schedule([Word("ax"), Word("once"), Word("ay"), Word("b")], 3, seed=1)
     assert [t.block for t in trials if t.repetition == 1] == [0, 0, 1, 2]
     assert sum(t.point.word == "once" for t in trials) == 1
     assert len(trials) == 10
-    assert trials == frame.schedule([Word("ax"), Word("once"), Word("ay"), Word("b")], 3, seed=1)
+    assert trials == schedule([Word("ax"), Word("once"), Word("ay"), Word("b")], 3, seed=1)
 
 
 def test_another_study_s_run_is_refused(tmp_path: Path) -> None:

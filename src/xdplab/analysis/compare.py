@@ -18,6 +18,7 @@ import numpy as np
 import pandas as pd
 from scipy.special import stdtr
 
+from xdplab.analysis import MARGIN
 from xdplab.analysis.calibration import Calibration
 from xdplab.analysis.intervals import CONFIDENCE, t_quantile
 from xdplab.analysis.series import PROGRAM, SETTING, valid
@@ -27,8 +28,6 @@ Verdict = Literal["faster", "slower", "higher", "lower", "equivalent", "undecide
 Logs = Mapping[str, pd.Series]
 """The logarithms of each point, by repetition."""
 
-MARGIN = 0.02
-"""Ratios from 1/(1 + margin) to 1 + margin count as equivalent."""
 ALPHA, POWER = 1 - CONFIDENCE, 0.8
 ASSUMED_SPREAD = 0.04
 """Relative SD of equal runs where none are given: the most that ten equal runs of a netns lab showed was 3.8 %."""

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import json
 import sys
+from typing import TYPE_CHECKING
 
 import click
 
-from xdplab.cli.common import console
-from xdplab.cli.conduct import tell
-from xdplab.cli.run import find_plan, own_plan
-from xdplab.run.progress import observer_for
-from xdplab.studies.frame import silent
-from xdplab.studies.traffic.calibrating import calibrate as measure
+from xdplab.cli.common import tell
+from xdplab.cli.run import find_plan, own_plan, require_lab
+from xdplab.later import later
+
+if TYPE_CHECKING:
+    from xdplab.cli import screen
+    from xdplab.run import progress
+    from xdplab.studies.traffic import calibrating
+else:
+    progress, screen = later("xdplab.run.progress"), later("xdplab.cli.screen")
+    calibrating = later("xdplab.studies.traffic.calibrating")
 
 
 @click.command()
@@ -27,7 +33,10 @@ def calibrate(lab_name: str | None, plan: str, count: int, as_json: bool) -> Non
     the machine is fit to compare runs, 1 where it is not, with the reasons.
     """
     chosen = own_plan(find_plan(plan))
-    found = measure(chosen, lab_name or chosen.lab, count, silent() if as_json else observer_for(console))
+    where = lab_name or chosen.lab
+    require_lab(where)
+    observer = progress.silent() if as_json else progress.observer_for(screen.console)
+    found = calibrating.calibrate(chosen, where, count, observer)
     if as_json:
         click.echo(json.dumps(found.to_json(), indent=1))
     else:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import sys
+from typing import TYPE_CHECKING
 
 import click
 
@@ -11,8 +12,13 @@ from xdplab.cli.common import show
 from xdplab.errors import LabError
 from xdplab.labs import Lab, default_arrangement, use_lab
 from xdplab.labs.doctor import Patient, Row, examine, examine_here, examine_kernel
-from xdplab.labs.doctor_hardware import dpdk_driver, examine_hardware
 from xdplab.labs.doctor_tune import tune as apply_tunings
+from xdplab.later import later
+
+if TYPE_CHECKING:
+    from xdplab.labs import doctor_hardware as hardware
+else:
+    hardware = later("xdplab.labs.doctor_hardware")
 
 PROBLEM = 1
 GUESTS = ("vm", "uml")
@@ -54,9 +60,9 @@ def _hardware(lab: Lab) -> list[Row]:
     if lab.kind != "inventory":
         return []
     patients = [Patient(lab.dut, "dut", lab.dut_interface), Patient(lab.tg, "tg", lab.tg_interface)]
-    rows = [row for patient in patients for row in examine_hardware(patient)]
+    rows = [row for patient in patients for row in hardware.examine_hardware(patient)]
     place = lab.generator
-    return [*rows, dpdk_driver(patients[1], place.pci, place.driver)] if place.by_dpdk and place.pci else rows
+    return [*rows, hardware.dpdk_driver(patients[1], place.pci, place.driver)] if place.by_dpdk and place.pci else rows
 
 
 def _tune(name: str) -> None:

@@ -5,21 +5,27 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from xdplab.analysis.compare import MARGIN, POINT
-from xdplab.cli.common import show
-from xdplab.cli.conduct import tell
-from xdplab.errors import PlanError
-from xdplab.figures import STYLES
-from xdplab.figures.factors import FigureError
+from xdplab.analysis import MARGIN
+from xdplab.cli.common import show, tell
+from xdplab.errors import FigureError, PlanError
+from xdplab.figures.styles import STYLES
+from xdplab.later import later
 from xdplab.studies.catalogue import open_run
-from xdplab.studies.comparing import ComparedRuns
-from xdplab.studies.every import write_audit
-from xdplab.studies.traffic import baseline as baselines
-from xdplab.studies.traffic import runs
-from xdplab.studies.traffic.explain import explain
+
+if TYPE_CHECKING:
+    from xdplab.analysis import compare as comparison
+    from xdplab.studies import every
+    from xdplab.studies.comparing import ComparedRuns
+    from xdplab.studies.traffic import baseline as baselines
+    from xdplab.studies.traffic import explain, runs
+else:
+    comparison, every = later("xdplab.analysis.compare"), later("xdplab.studies.every")
+    baselines = later("xdplab.studies.traffic.baseline")
+    explain, runs = later("xdplab.studies.traffic.explain"), later("xdplab.studies.traffic.runs")
 
 RUN = click.argument("directory", metavar="RUN", type=click.Path(path_type=Path))
 
@@ -60,7 +66,7 @@ def figures(
     if mark is not None:
         if run.kind_name != "traffic":
             raise FigureError(f"--explain is for XDP traffic: {directory} is of kind {run.kind_name}")
-        for line in explain(run.directory, runs.trials_table(run.directory), *mark, data):
+        for line in explain.explain(run.directory, runs.trials_table(run.directory), *mark, data):
             tell(line)
         return
     for line in run.draw_figures(names=[name] if name else [], style=style, out=out):
@@ -131,7 +137,7 @@ def _show_comparison(found: ComparedRuns) -> None:
     for line in found.lines():
         tell(line)
     points = found.decision.points
-    told = [name for name in points if name in TOLD or (name in POINT and points[name].nunique() > 1)]
+    told = [name for name in points if name in TOLD or (name in comparison.POINT and points[name].nunique() > 1)]
     show(json.loads(points[told].to_json(orient="records")), as_json=False)
 
 
@@ -149,7 +155,7 @@ def audit(directory: Path, as_json: bool) -> None:
     run = open_run(directory)
     run.check_raw()
     found = run.audit()
-    written = write_audit(run.directory, found)
+    written = every.write_audit(run.directory, found)
     if as_json:
         click.echo(json.dumps(found.to_json(), indent=1))
         return

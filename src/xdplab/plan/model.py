@@ -38,7 +38,7 @@ def _off_word(value: object) -> object:
 
 
 class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)  # `Plan` is built once, with all it holds
 
 
 def _one(factor: Factor) -> tuple[Any, Any]:
@@ -106,8 +106,8 @@ class TrialSettings(_Strict):
 class Block(_given("block", _one)):  # type: ignore[misc]
     """Points that are crossed with each other, and the passes that each trial of them makes."""
 
-    points: Points = Points()
-    traffic: Traffic = Traffic()
+    points: Points = Field(default_factory=Points)
+    traffic: Traffic = Field(default_factory=Traffic)
     passes: list[Pass] = Field(default=["rate"])
 
     @field_validator("passes")
@@ -191,7 +191,7 @@ class Plan(_Strict):
     seed: Annotated[int, Field(ge=0, lt=1 << 32)] = 1
     repetitions: Repetitions = 3
     race: Race | None = None
-    trial: TrialSettings = TrialSettings()
+    trial: TrialSettings = Field(default_factory=TrialSettings)
     perf_events: list[str] = [
         "cycles",
         "instructions",

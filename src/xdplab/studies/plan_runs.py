@@ -15,12 +15,11 @@ from typing import Any
 
 import pandas as pd
 
-from xdplab.analysis.compare import MARGIN
+from xdplab.analysis import MARGIN
 from xdplab.analysis.findings import Finding
-from xdplab.errors import PlanError, ResultsError
-from xdplab.figures import draw as draw_view
-from xdplab.figures import figure as traffic_figure
-from xdplab.figures.factors import FigureError
+from xdplab.errors import FigureError, PlanError, ResultsError
+from xdplab.figures.catalogue import figure as traffic_figure
+from xdplab.figures.draw import draw as draw_view
 from xdplab.labs import Lab, use_lab
 from xdplab.own import require_own_run
 from xdplab.plan import Plan, Trial

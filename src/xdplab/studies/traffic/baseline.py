@@ -9,7 +9,8 @@ from typing import Any
 
 import pandas as pd
 
-from xdplab.analysis.compare import MARGIN, POINT, decide
+from xdplab.analysis import MARGIN
+from xdplab.analysis.compare import POINT, decide
 from xdplab.errors import ResultsError
 from xdplab.run.disk import disk_errors
 from xdplab.run.metrics import completed, frame

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 
 import pandas as pd
 
+from xdplab.analysis import MARGIN
 from xdplab.analysis.calibration import Calibration
-from xdplab.analysis.compare import MARGIN, Drift, decide, drift
+from xdplab.analysis.compare import Drift, decide, drift
 from xdplab.run.rundir import RunDirectory
 from xdplab.studies.comparing import ComparedRuns, Unlike, check_metric, check_runs, differences, names_of
 from xdplab.studies.provenance import MOMENT, flat

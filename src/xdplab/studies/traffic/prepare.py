@@ -16,21 +16,14 @@ from xdplab.generators.moongen import install
 from xdplab.hosts import Host, LocalHost
 from xdplab.labs import Lab
 from xdplab.plan import Point, ProgramFactors, Trial
-from xdplab.programs import (
-    USER_FLAGS,
-    AccessWork,
-    BuiltProgram,
-    LoadReport,
-    ProgramSpec,
-    UserProgram,
-    build,
-    cache_directory,
-    kernel_work,
-    load_report,
-    prove,
-    prove_user,
-    user_work,
-)
+from xdplab.programs.build import BuiltProgram, build
+from xdplab.programs.onhost import LoadReport, load_report
+from xdplab.programs.program import cache_directory
+from xdplab.programs.proof import prove, prove_user
+from xdplab.programs.source import USER_FLAGS
+from xdplab.programs.spec import ProgramSpec, UserProgram
+from xdplab.programs.userspace import user_work
+from xdplab.programs.work import AccessWork, kernel_work
 from xdplab.run.disk import disk_errors
 from xdplab.run.rundir import RunDirectory
 from xdplab.studies.traffic.dut import OnDut

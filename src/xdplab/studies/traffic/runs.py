@@ -308,10 +308,8 @@ def draw_figures(
     out: Path | None = None,
 ) -> list[str]:
     """Draw all figures that apply (or ``names``) and say where they are, and why the others are not."""
-    from xdplab.figures import (
-        CATALOGUE,
-        draw_all,
-    )  # matplotlib takes a second to load, which a resume need not wait for
+    from xdplab.figures.album import draw_all
+    from xdplab.figures.catalogue import CATALOGUE
 
     drawn = draw_all(settled_trials(run), out or run.figures, style=style, names=names)
     made = [

@@ -1,0 +1,61 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""How long commands take that measure nothing: the median of ten starts, beside `import click, yaml` in each round.
+
+Fails where one takes longer than three times the import, or than 0.3 s; the latter counts on a quiet machine only,
+which is one where the import takes less than 0.1 s.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from statistics import median
+
+from xdplab.cli import VERBS
+from xdplab.run.rundir import RunDirectory
+
+ROUNDS, MOST_S, MOST_RATIO = 10, 0.3, 3.0
+QUIET_S = MOST_S / MOST_RATIO
+PEER = [sys.executable, "-c", "import click, yaml"]
+PYCACHE = {"PYTHONDONTWRITEBYTECODE": "", "COLUMNS": "100"}
+
+
+def commands(run: Path) -> dict[str, list[str]]:
+    """Return each command by the words it is called with; ``run`` is a run directory."""
+    words = [
+        ["--help"], *([verb, "--help"] for verb in VERBS), ["run", "--no-such-option"], ["run", "absent.yaml"],
+        ["figures", "absent"], ["plan", "quick"], ["status", str(run)], ["lab", "status"],
+    ]  # fmt: skip
+    return {" ".join(w).replace(str(run), "RUN"): [sys.executable, "-m", "xdplab", *w] for w in words}
+
+
+def seconds(argv: list[str]) -> float:
+    began = time.perf_counter()
+    subprocess.run(argv, capture_output=True, env=os.environ | PYCACHE, check=False)
+    return time.perf_counter() - began
+
+
+def main() -> int:
+    with tempfile.TemporaryDirectory() as folder:
+        run = RunDirectory.create(Path(folder), "startup", run_id="0" * 8, plan_yaml="name: startup\n").path
+        asked = {"import click, yaml": PEER} | commands(run)
+        for argv in asked.values():
+            seconds(argv)  # what was not compiled yet is, and is in the page cache
+        rounds = [{name: seconds(argv) for name, argv in asked.items()} for _ in range(ROUNDS)]
+    took = {name: median(one[name] for one in rounds) for name in asked}
+    peer = took["import click, yaml"]
+    most = min(MOST_S, MOST_RATIO * peer) if peer < QUIET_S else MOST_RATIO * peer
+    slow = [name for name, t in took.items() if t > most]
+    print(f"{'command':28} median of {ROUNDS}, ms   x import")
+    for name, t in took.items():
+        print(f"{name:28} {1000 * t:16.0f} {t / peer:10.1f}{'  too slow' if name in slow else ''}")
+    return 1 if slow else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
