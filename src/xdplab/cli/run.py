@@ -14,8 +14,9 @@ from xdplab.labs import default_arrangement
 from xdplab.later import later
 from xdplab.own import require_own
 from xdplab.resources import shipped
+from xdplab.run.disk import is_locked
 from xdplab.run.rundir import RunDirectory
-from xdplab.run.state import read_state
+from xdplab.run.state import RunState, read_state
 from xdplab.studies import provenance
 from xdplab.studies.catalogue import open_run, request_in
 
@@ -150,7 +151,10 @@ def labs_named(labs: str | None, scheduler: str | None) -> tuple[str, ...]:
 @click.argument("directory", metavar="RUN", type=click.Path(path_type=Path))
 @click.option("--json", "as_json", is_flag=True, help="For a script.")
 def status(directory: Path, as_json: bool) -> None:
-    """How far RUN is, what failed, and how long the rest will take."""
+    """How far RUN is, what failed, and how long the rest will take.
+
+    It is under way, complete, interrupted, stopped (nothing could be measured), or was killed.
+    """
     run = RunDirectory.open(directory)
     state, around = read_state(run), provenance.words(run)
     row = {
@@ -159,7 +163,7 @@ def status(directory: Path, as_json: bool) -> None:
         **state.counts,
         "not_needed": len(state.released),
         "owed": len(state.owed),
-        "state": state.ended or "under way, or killed",
+        "state": _standing(run, state),
         "eta_s": None if state.eta_s is None else round(state.eta_s),
     }
     if as_json:
@@ -167,3 +171,14 @@ def status(directory: Path, as_json: bool) -> None:
     show([row], as_json=as_json)
     if around and not as_json:
         tell(f"measured with {around}")
+
+
+def _standing(run: RunDirectory, state: RunState) -> str:
+    """A run that measures holds its journal; one that holds it not and has not said how it ended was killed."""
+    if is_locked(run.journal.path):
+        return "under way"
+    if state.ended is not None:
+        return state.ended
+    if not state.owed:
+        return "complete (killed after its last trial: `xdplab resume` writes what is missing)"
+    return "killed" if state.attempts else "killed, or not begun"

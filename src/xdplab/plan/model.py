@@ -24,6 +24,7 @@ from pydantic import (
 
 from xdplab.errors import PlanError
 from xdplab.plan.factors import PATHS, Factor, Where, in_plan, of_program
+from xdplab.yaml_file import read_yaml
 
 Pass = Literal["rate", "bpf_stats", "perf", "harness"]
 
@@ -245,7 +246,7 @@ def parse_plan(data: Any, *, where: str = "plan") -> Plan:
 def load_plan(path: Path) -> Plan:
     """Read a plan file; files that it names are taken relative to it. Raises PlanError."""
     try:
-        data = yaml.safe_load(path.read_text())
+        data = read_yaml(path.read_text())
     except OSError as error:
         raise PlanError(f"{path}: {error.strerror}", remedy="name a plan file; plans/ holds some") from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:

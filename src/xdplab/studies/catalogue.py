@@ -13,6 +13,7 @@ from xdplab.errors import PlanError, ResultsError
 from xdplab.later import later
 from xdplab.run.rundir import RunDirectory
 from xdplab.studies.points import study_of
+from xdplab.yaml_file import read_yaml
 
 if TYPE_CHECKING:
     from xdplab.studies import plan_runs
@@ -51,7 +52,7 @@ def open_run(path: Path) -> AnyRun:
 def request_in(plan: Path) -> tuple[StudyKind[Any, Any], Any] | None:
     """Return the study that a plan file is for, and what it asks; None for a plan of XDP traffic. Raises PlanError."""
     try:
-        written = yaml.safe_load(plan.read_text())
+        written = read_yaml(plan.read_text())
     except (OSError, ValueError, yaml.YAMLError):
         return None  # `load_plan` says what is wrong with it
     if not isinstance(written, dict) or written.get("study") not in STUDIES:

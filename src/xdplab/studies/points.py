@@ -9,9 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Generic, TypeVar
 
-import yaml
-
 from xdplab.run.rundir import RunDirectory
+from xdplab.yaml_file import read_yaml
 
 
 @dataclass(frozen=True)
@@ -84,5 +83,5 @@ def schedule(points: Sequence[P], repetitions: int, seed: int) -> list[StudyTria
 
 def study_of(directory: RunDirectory) -> str | None:
     """Return the study that a run's plan names; None for XDP traffic and searches."""
-    plan = yaml.safe_load((directory.path / "plan.yaml").read_text())
+    plan = read_yaml((directory.path / "plan.yaml").read_text())
     return plan.get("study") if isinstance(plan, dict) else None

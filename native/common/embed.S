@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The compiled BPF programs as bytes: embedded_<name>_start .. embedded_<name>_end. */
+/* A compiled BPF object as bytes: -DNAME=send -DFILE="send.bpf.o" makes embedded_send_start .. embedded_send_end. */
 .macro embed name, file
     .global embedded_\name\()_start, embedded_\name\()_end
     .balign 8
@@ -10,8 +10,6 @@ embedded_\name\()_end:
 .endm
 
     .section .rodata
-    embed send, "send.bpf.o"
-    embed receive, "receive.bpf.o"
-    embed refused, "refused.bpf.o"
+    embed NAME, FILE
 
     .section .note.GNU-stack, "", %progbits
