@@ -29,6 +29,9 @@ VERBS = {
     "restore": Verb("restore", "restore", "Put both ends of the lab's link back as they were."),
     "search": Verb("search", "search", "Search every point of PLAN: MRR, NDR and PDR by MLRsearch, latency."),
     "race": Verb("race", "race", "Which is faster, A or B? They take turns in one run until it is known."),
+    "calibrate": Verb(
+        "calibrate", "calibrate", "How far do equal runs of this machine lie apart? Is it fit to compare runs?"
+    ),
     "tables": Verb("figures", "tables", "Derive RUN's tables from its journal and raw files."),
     "figures": Verb("figures", "figures", "Draw RUN's figures as SVG, PDF and PNG, each with its marks."),
     "compare": Verb("figures", "compare", "Did it change? OTHER over RUN, by point and over all."),
