@@ -45,6 +45,7 @@ MORE_BENCHMARKS = ("packet 100", "chase 100", "lookup 100", "empty")
 def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("broken") / "microbench"
     shutil.copytree(shipped("microbench"), folder, ignore=shutil.ignore_patterns("*.o", "*.so", "microbench"))
+    shutil.copytree(shipped("common"), folder / "common")
     for name in (*BENCHMARKS, *MORE_BENCHMARKS):
         benchmark = all_benchmarks()[name]
         (folder / f"kernels/{benchmark.kernel}.h").write_bytes(benchmark.header)

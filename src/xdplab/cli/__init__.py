@@ -29,6 +29,9 @@ VERBS = {
     "restore": Verb("restore", "restore", "Put both ends of the lab's link back as they were."),
     "search": Verb("search", "search", "Search every point of PLAN: MRR, NDR and PDR by MLRsearch, latency."),
     "race": Verb("race", "race", "Which is faster, A or B? They take turns in one run until it is known."),
+    "calibrate": Verb(
+        "calibrate", "calibrate", "How far do equal runs of this machine lie apart? Is it fit to compare runs?"
+    ),
     "runs": Verb("runs", "runs", "List the runs in FOLDER (results), the last first."),
     "show": Verb("figures", "show", "What came out of RUN: one row per point, mean ± interval, n, verdicts."),
     "tables": Verb("figures", "tables", "Derive RUN's tables from its journal and raw files."),

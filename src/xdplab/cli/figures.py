@@ -12,7 +12,7 @@ import click
 from xdplab.analysis import MARGIN
 from xdplab.cli.common import FORMAT, RunPath, show_frame, tell
 from xdplab.cli.common import show as show_rows
-from xdplab.errors import FigureError, ResultsError
+from xdplab.errors import FigureError, PlanError, ResultsError
 from xdplab.figures.styles import STYLES
 from xdplab.later import later
 from xdplab.studies.catalogue import open_run
@@ -21,10 +21,12 @@ if TYPE_CHECKING:
     from xdplab.analysis import compare as comparison
     from xdplab.studies import every, plan_runs
     from xdplab.studies.comparing import ComparedRuns
+    from xdplab.studies.traffic import baseline as baselines
     from xdplab.studies.traffic import explain, runs
 else:
     plan_runs = later("xdplab.studies.plan_runs")
     comparison, every = later("xdplab.analysis.compare"), later("xdplab.studies.every")
+    baselines = later("xdplab.studies.traffic.baseline")
     explain, runs = later("xdplab.studies.traffic.explain"), later("xdplab.studies.traffic.runs")
 
 RUN = click.argument("directory", metavar="RUN", type=RunPath())
@@ -100,7 +102,11 @@ def figures(
 
 @click.command()
 @RUN
-@click.argument("other", type=RunPath())
+@click.argument("other", required=False, type=RunPath())
+@click.option("--baseline", type=click.Path(path_type=Path), metavar="FILE", help="In place of OTHER: RUN over FILE.")
+@click.option(
+    "--save-baseline", "save", type=click.Path(path_type=Path), metavar="FILE", help="Write RUN's baseline, and end."
+)
 @click.option("--metric", help="Column to compare; forwarded_pps, pdr_pps, or a study's first column of numbers.")
 @click.option(
     "--margin",
@@ -118,14 +124,35 @@ def figures(
 )
 @click.option("--json", "as_json", is_flag=True, help="For a script.")
 def compare(
-    directory: Path, other: Path, metric: str | None, margin: float, equal: tuple[Path, ...], as_json: bool
+    directory: Path,
+    other: Path | None,
+    baseline: Path | None,
+    save: Path | None,
+    metric: str | None,
+    margin: float,
+    equal: tuple[Path, ...],
+    as_json: bool,
 ) -> None:
     """Did it change? OTHER over RUN, of one kind, by point and over all: faster, slower, equivalent or undecided.
 
-    Ends with exit code 0 (equivalent), 1 (differs) or 2 (undecided).
+    Ends with exit code 0 (equivalent), 1 (differs) or 2 (undecided). With --baseline it is RUN over a file that
+    --save-baseline made.
     """
-    old, new, *same = (open_run(path) for path in (directory, other, *equal))
-    found = old.compare(new, metric, equal=same, margin=margin)
+    if sum(given is not None for given in (other, baseline, save)) != 1:
+        raise PlanError("compare RUN with one of OTHER, --baseline FILE and --save-baseline FILE")
+    run, *same = (open_run(path) for path in (directory, *equal))
+    if other is not None:
+        found = run.compare(open_run(other), metric, equal=same, margin=margin)
+    elif run.kind_name != "traffic":
+        raise PlanError(f"a baseline is of XDP traffic: {directory} is of kind {run.kind_name}")
+    elif save is not None:
+        baselines.save(run.directory, metric or run.metric, save, equal=[one.directory for one in same])
+        tell(f"written: {save}")
+        return
+    elif baseline is not None:
+        if metric or same:
+            raise PlanError("--baseline has its metric and its equal runs in the file", remedy="leave them out")
+        found = baselines.against(baseline, run.directory, margin=margin)
     if as_json:
         click.echo(json.dumps(found.to_json(), indent=1, default=str))
     else:

@@ -91,6 +91,16 @@ class Machine(_Strict):
     interface: Interface
     cpus: list[Annotated[int, Field(ge=0, le=4095)]] = []
 
+    @field_validator("host_key")
+    @classmethod
+    def _without_the_host(cls, line: str | None) -> str | None:
+        """Take what ssh-keyscan prints as well: a comment before the line, and the host before the key's type."""
+        keys = [words.strip() for words in (line or "").splitlines() if words.strip() and not words.startswith("#")]
+        if line is not None and len(keys) != 1:
+            raise ValueError("host_key is one line: the host's key of one type")
+        found = re.search(r"(?:^|\s)((?:ssh|ecdsa|sk-ssh|sk-ecdsa)-\S+\s+\S+)", keys[0]) if keys else None
+        return line if found is None else found[1]
+
     @model_validator(mode="after")
     def _pinned(self) -> Machine:
         if not self.host_key and not self.known_hosts:

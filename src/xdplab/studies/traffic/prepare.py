@@ -81,7 +81,7 @@ def program_of(factors: ProgramFactors) -> ProgramSpec | UserProgram:
 def build_tools(lab: Lab, points: Iterable[Point]) -> Tools:
     """Ship and build our native tools where they run. Raises HostError naming a missing compiler or header."""
     with_sockets = any(point.mode == "af_xdp" for point in points)
-    adapter, generator, port = _generator(lab)
+    adapter, generator, port = generator_of(lab)
     return Tools(
         xdpload=_build_tool(lab, lab.dut, "xdpload"),
         cpuclock=_build_tool(lab, lab.dut, "cpuclock"),
@@ -92,7 +92,7 @@ def build_tools(lab: Lab, points: Iterable[Point]) -> Tools:
     )
 
 
-def _generator(lab: Lab) -> tuple[Adapter, str, str]:
+def generator_of(lab: Lab) -> tuple[Adapter, str, str]:
     """Put what sends on the TG; return its adapter, what that starts, and its name of the TG's end."""
     place = lab.generator
     if place.path is None:

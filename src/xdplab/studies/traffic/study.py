@@ -11,28 +11,32 @@ from types import TracebackType
 from typing import Any, Self
 
 from xdplab import counters
-from xdplab.deploy import dpdk
 from xdplab.deploy.device import Applied, apply
-from xdplab.deploy.held import HeldDevice
+from xdplab.deploy.held import HeldDevice, HeldPort
 from xdplab.deploy.queues import Endpoint, queue_limit, set_queues
 from xdplab.deploy.settings import Xps
 from xdplab.deploy.throttling import unthrottled
 from xdplab.deploy.xdp import await_nothing_attached
 from xdplab.errors import CutOffError, HostError, PlanError, ResultsError, XdplabError
 from xdplab.formats.ethtool import parse_rings
+from xdplab.formats.generator import GeneratorReady
+from xdplab.generators import Generator, GeneratorSettings
 from xdplab.hosts import Host
 from xdplab.labs import Lab
 from xdplab.plan import FACTORS, Plan, Point, ProgramFactors, Trial, points_of
 from xdplab.run.metrics import BY_NAME
 from xdplab.run.rundir import RunDirectory
-from xdplab.studies.traffic.burst import generator_alone, pieces_alone
+from xdplab.studies.traffic.burst import NOBODY, generator_alone, pieces_alone
 from xdplab.studies.traffic.life import TrialContext, measure, serving_cpus
 from xdplab.studies.traffic.limits import frame_key, link_rate, machine_of
 from xdplab.studies.traffic.pdr import known_pdr
-from xdplab.studies.traffic.prepare import Prepared, build_tools, prepare_programs
+from xdplab.studies.traffic.prepare import Prepared, build_tools, generator_of, prepare_programs
 
 # GRO keeps every mode on one path into the DUT: by NAPI. Without it the generic path depends on the sender.
 LINK_SETTINGS = {"features.gro": True}
+
+TRY_S = 120.0
+"""The longest a generator may take to start and end that sends nothing."""
 
 
 def endpoints(lab: Lab) -> tuple[Endpoint, ...]:
@@ -89,16 +93,40 @@ def _rx_ring_entries(lab: Lab) -> int | None:
     return parse_rings(answer.stdout).current.rx if answer.ok else None
 
 
-def _take_port(lab: Lab) -> None:
-    """Give the TG's end to DPDK, where it is a PCI device. Done again, it changes nothing."""
+def _dpdk_port(lab: Lab) -> HeldPort | None:
+    """The TG's end, where it is a PCI device that DPDK takes from the kernel."""
     place = lab.generator
-    if place.pci is not None and place.by_dpdk:
-        dpdk.take(lab.tg, place.pci, state_dir(lab, lab.tg), driver=place.driver, hugepages=place.hugepages)
+    if place.pci is None or not place.by_dpdk:
+        return None
+    return HeldPort(lab.tg, place.pci, state_dir(lab, lab.tg), driver=place.driver, hugepages=place.hugepages)
 
 
-def _give_port_back(lab: Lab) -> None:
-    if lab.generator.pci is not None and lab.generator.by_dpdk:
-        dpdk.give_back(lab.tg, lab.generator.pci, state_dir(lab, lab.tg))
+def try_generator(lab: Lab) -> GeneratorReady:
+    """Start the generator that the lab names, send nothing, and return what it obtained; its port is given back.
+
+    Raises HostError or UnsupportedError with its own words, LabError where a run holds the lab.
+    """
+    with lab.lock("doctor"), _with_port(lab):
+        adapter, binary, port = generator_of(lab)
+        engine = next(iter(adapter.capabilities))
+        settings = GeneratorSettings(engine, port, cpus=lab.cpus().tg[:1], src_mac=lab.tg_mac, dst_mac=NOBODY)
+        with Generator(lab.tg, settings, binary, adapter=adapter, deadline_s=TRY_S) as generator:
+            ready = generator.start()
+            generator.stop()
+        return ready
+
+
+@contextmanager
+def _with_port(lab: Lab) -> Iterator[None]:
+    port = _dpdk_port(lab)
+    if port is None:
+        yield
+        return
+    try:
+        port.take()
+        yield
+    finally:
+        port.put_back()
 
 
 class TrialStudy:
@@ -114,15 +142,15 @@ class TrialStudy:
     def __enter__(self) -> Self:
         with ExitStack() as stack:
             # The DUT's device is put back first: a tap's queues follow it.
-            self._held = [
+            self._held: list[HeldDevice | HeldPort] = [
                 HeldDevice(end.host, end.interface, state_dir(self._lab, end.host))
                 for end in reversed(endpoints(self._lab))
             ]
+            if (port := _dpdk_port(self._lab)) is not None:
+                self._held.append(port)
             for held in self._held:
                 stack.callback(held.put_back)
                 held.take()
-            stack.callback(_give_port_back, self._lab)
-            _take_port(self._lab)
             stack.callback(self._unthrottled.close)
             self._switch_off()
             self._context = self._made_context()
@@ -258,7 +286,6 @@ class TrialStudy:
         self._lab.regain()
         self._switch_off()
         booted = [held.host.name for held in self._held if held.take()]
-        _take_port(self._lab)
         for end in endpoints(self._lab):
             await_nothing_attached(end.host, end.interface)
         if booted:
