@@ -19,7 +19,7 @@ from xdplab.programs import cache_directory
 from xdplab.studies.offload import STUDY, OffloadRequest
 from xdplab.studies.offload.netdevsim import build
 
-pytestmark = pytest.mark.lab
+pytestmark = pytest.mark.guest
 NAME = "vm:6.1.0:functional"  # a name of its own: other tests end guests of 6.1
 PLAN = """
 name: offloaded
