@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#define _GNU_SOURCE
 #include "forward.h"
 #include "fail.h"
 
@@ -101,8 +100,7 @@ static void kick(struct queue *queue) {
     }
 }
 
-// Ends with a frame or when the application is to stop; and soon, where frames on their way out may be all
-// there are.
+// Waits for a frame or the stop event. The timeout is short while sent frames are not yet recycled.
 static void sleep_for_frames(struct queue *queue) {
     struct pollfd events[] = {{.fd = queue->socket.fd, .events = POLLIN},
                               {.fd = queue->stop_event, .events = POLLIN}};
@@ -111,7 +109,7 @@ static void sleep_for_frames(struct queue *queue) {
 }
 
 static void wait_for_frames(struct queue *queue) {
-    // The kernel could send nothing: whoever must take frames off its hands needs this CPU perhaps.
+    // The kernel could send nothing. The receiver of its frames may need this CPU.
     if (unsent(&queue->socket))
         nanosleep(&(struct timespec){.tv_nsec = RETRY_NS}, NULL);
     else if (!queue->busy)
@@ -138,7 +136,7 @@ static void *forward(void *argument) {
 
 void queue_open(struct queue *queue, const struct options *options, unsigned int index) {
     queue->index = index;
-    queue->cpu = options->cpus[index % options->cpu_count];
+    queue->cpu = options->cpus.cpus[index % options->cpus.count];
     queue->batch = options->batch;
     queue->busy = options->busy;
     queue->state = workload_state(queue->workload, index);
@@ -152,10 +150,10 @@ int queue_start(struct queue *queue, unsigned int fifo) {
     CPU_SET(queue->cpu, &cpus);
     int error = pthread_create(&queue->thread, NULL, forward, queue);
     if (error)
-        fail("thread", error, "the thread of queue %u does not start", queue->index);
+        fail("thread", error, NULL, "the thread of queue %u does not start", queue->index);
     error = pthread_setaffinity_np(queue->thread, sizeof(cpus), &cpus);
     if (error)
-        fail("cpus", error, "the thread of queue %u cannot run on CPU %u", queue->index, queue->cpu);
+        fail("cpus", error, NULL, "the thread of queue %u cannot run on CPU %u", queue->index, queue->cpu);
     return fifo ? pthread_setschedparam(queue->thread, SCHED_FIFO, &priority) : 0;
 }
 

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Everything that is checked before a change lands, cheapest first. `check.sh lint` leaves the tests out.
+# Everything that is checked before a change lands, cheapest first. `check.sh lint` leaves the tests out; `check.sh fast`
+# is only the tests of parsers, plans, analysis, figures and refusals: no root, no lab, no compiler of the kernel's.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 bin=$(shell/setup.sh --where)/bin
@@ -32,16 +33,26 @@ tests() {
     said=$(mktemp)
     trap 'kill -- "-$traffic_pid" 2>/dev/null; rm -f "$said"; shell/setup.sh --give-back' EXIT
     set -m # without it a process in the background ignores Ctrl-C, which tests send
-    "${apart[@]}" "$bin/pytest" -m 'lab and not nightly' -o cache_dir=.pytest_cache/traffic >"$said" 2>&1 &
+    "${apart[@]}" "$bin/pytest" --durations=25 -m 'lab and not nightly' -o cache_dir=.pytest_cache/traffic >"$said" 2>&1 &
     traffic_pid=$!
     set +m
-    nice "$bin/pytest" -m 'not lab and not nightly' || rest=$?
+    nice "$bin/pytest" --durations=25 -m 'not lab and not nightly' || rest=$?
     say "pytest, the tests with real traffic, which ran beside these"
     wait "$traffic_pid" || traffic=$?
     cat "$said"
     return $((traffic | rest))
 }
 
+fast() {
+    "$bin/pytest" --durations=25 -m 'not nightly and not root and not lab' \
+        tests/{analysis,cli,figures,formats,plan,thesis} tests/run/test_{store,runner,sample_run,derived_tables}.py \
+        tests/studies/test_{golden_attempts,planned,search,load_shares}.py tests/test_*.py
+}
+
+if [ "${1:-}" = fast ]; then
+    fast
+    exit
+fi
 say ruff && "$bin/ruff" check .
 say ruff format && "$bin/ruff" format --check .
 say mypy && "$bin/mypy"

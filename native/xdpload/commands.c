@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "commands.h"
+#include "actions.h"
+#include "clock.h"
 #include "fail.h"
 #include "json.h"
+#include "redirects.h"
 #include "test_frame.h"
 
 #include <bpf/bpf.h>
@@ -11,7 +14,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #define MAX_RUNS 1000
@@ -20,17 +22,11 @@
 #define SETUP_RUNS 3
 #define SETUP_PACKETS 2
 
-static struct json json;
-
 /* ---- testrun ---- */
 
 // CPU time of this thread: finer than the whole nanoseconds the kernel returns, and free of the time other
 // processes had the CPU.
-static long long cpu_ns(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-    return now.tv_sec * 1000000000LL + now.tv_nsec;
-}
+static long long cpu_ns(void) { return clock_ns(CLOCK_THREAD_CPUTIME_ID); }
 
 struct frame {
     unsigned char bytes[MAX_FRAME_BYTES];
@@ -87,7 +83,7 @@ static long long setup_ns(const struct program *program, const struct frame *fra
     return least;
 }
 
-// Runs of `repeat` packets each, ns a packet; the last run's time, or a negative errno where the kernel
+// Runs of `repeat` packets each, ns per packet; the last run's time, or a negative errno where the kernel
 // refuses. One or two packets are given with all that the system call costs.
 static long long run_many(const struct program *program, const struct frame *frame, unsigned int repeat,
                           unsigned int runs, double *ns, unsigned int *retval) {
@@ -99,6 +95,33 @@ static long long run_many(const struct program *program, const struct frame *fra
         ns[run] = (double)(elapsed - setup) / (subtract ? repeat - SETUP_PACKETS : repeat);
     }
     return elapsed;
+}
+
+#define ROUNDS 8
+
+// A frame as the program left it; its length without FCS, or 0 where it left none that fits.
+static unsigned int run_out(const struct program *program, const struct frame *in, struct frame *out) {
+    LIBBPF_OPTS(bpf_test_run_opts, options, .data_in = in->bytes, .data_size_in = in->length,
+                .data_out = out->bytes, .data_size_out = sizeof(out->bytes), .repeat = 1);
+    out->length = 0;
+    if (!bpf_prog_test_run_opts(program->fd, &options))
+        out->length = options.data_size_out;
+    return options.retval;
+}
+
+// A test run repeats on one buffer: from its second packet on the program sees what it made of the first.
+// Says what is another then, or NULL. A program that decides by chance or time does not answer alike 8 times.
+static const char *changes_on_repeat(const struct program *program, const struct frame *frame) {
+    static struct frame once, twice;
+    unsigned int first = run_out(program, frame, &once);
+    if (once.length && once.length != frame->length)
+        return "the program changes the frame's length";
+    for (int round = 0; round < ROUNDS && has_room(&once); round++) {
+        unsigned int again = run_out(program, &once, &twice);
+        if (again == first || run_out(program, frame, &twice) != first)
+            return NULL;
+    }
+    return has_room(&once) ? "the program decides another thing of the frame that it made" : NULL;
 }
 
 static void testrun(const struct program *program, char *arguments) {
@@ -113,17 +136,25 @@ static void testrun(const struct program *program, char *arguments) {
                  TEST_FRAME_MIN + FCS_BYTES, MAX_FRAME_BYTES, MAX_RUNS);
         return;
     }
+    const char *changed = repeat > SETUP_PACKETS ? changes_on_repeat(program, &frame) : NULL;
+    if (changed) {
+        complain("testrun", EOPNOTSUPP, "BPF_PROG_TEST_RUN repeats on one buffer, and %s", changed);
+        return;
+    }
     long long result = run_many(program, &frame, repeat, runs, ns, &retval);
     if (result < 0) {
         complain("testrun", -result, "BPF_PROG_TEST_RUN was refused: %s", error_words(-result));
         return;
     }
-    json_begin(&json, "testrun");
-    json_integer(&json, "frame_bytes", frame.length + FCS_BYTES);
-    json_integer(&json, "repeat", repeat);
-    json_integer(&json, "retval", retval);
-    json_decimals(&json, "ns", ns, runs);
-    json_end(&json);
+    json_begin("testrun");
+    json_integer("frame_bytes", frame.length + FCS_BYTES);
+    json_integer("repeat", repeat);
+    json_integer("retval", retval);
+    json_open_array("ns");
+    for (unsigned int run = 0; run < runs; run++)
+        json_decimal(NULL, ns[run], 3);
+    json_close();
+    json_end();
 }
 
 /* ---- the counter of counting builds ---- */
@@ -156,9 +187,9 @@ static void count(const struct program *program, char *arguments) {
     } else {
         for (size_t i = 0; i < copies; i++)
             sum += values[i];
-        json_begin(&json, "count");
-        json_integer(&json, "value", sum);
-        json_end(&json);
+        json_begin("count");
+        json_integer("value", sum);
+        json_end();
     }
     free(values);
 }
@@ -173,10 +204,29 @@ static void reset(const struct program *program, char *arguments) {
     if (!zeroes || bpf_map_update_elem(bpf_map__fd(map), &key, zeroes, BPF_ANY)) {
         complain("reset", errno, "map %s cannot be written", bpf_map__name(map));
     } else {
-        json_begin(&json, "reset");
-        json_end(&json);
+        json_begin("reset");
+        json_end();
     }
     free(zeroes);
+}
+
+/* ---- what the program decided ---- */
+
+static void decided(const struct program *program, char *arguments) {
+    unsigned long long sums[ACTIONS];
+    (void)program;
+    (void)arguments;
+    int error = actions_read(sums);
+    if (error) {
+        complain("decided", -error,
+                 "what the program decides is not counted: it was loaded without --count-actions");
+        return;
+    }
+    json_begin("decided");
+    for (int action = 0; action < ACTIONS; action++)
+        json_integer(action_names[action], sums[action]);
+    redirects_print();
+    json_end();
 }
 
 /* ---- the kernel's own statistics ---- */
@@ -199,9 +249,9 @@ static void bpf_stats(const struct program *program, char *arguments) {
         close(fd);
         fd = -1;
     }
-    json_begin(&json, "bpf_stats");
-    json_bool(&json, "enabled", enable);
-    json_end(&json);
+    json_begin("bpf_stats");
+    json_bool("enabled", enable);
+    json_end();
 }
 
 static void runstats(const struct program *program, char *arguments) {
@@ -212,10 +262,10 @@ static void runstats(const struct program *program, char *arguments) {
         complain("runstats", -error, "the program cannot be read back: %s", error_words(-error));
         return;
     }
-    json_begin(&json, "runstats");
-    json_integer(&json, "run_time_ns", info.run_time_ns);
-    json_integer(&json, "run_cnt", info.run_cnt);
-    json_end(&json);
+    json_begin("runstats");
+    json_integer("run_time_ns", info.run_time_ns);
+    json_integer("run_cnt", info.run_cnt);
+    json_end();
 }
 
 #define COST_RUNS 20000
@@ -248,10 +298,10 @@ static void stats_cost(const struct program *program, char *arguments) {
                  error ? error_words(-error) : "they are not switched on");
         return;
     }
-    json_begin(&json, "stats_cost");
-    json_integer(&json, "run_time_ns", info.run_time_ns);
-    json_integer(&json, "run_cnt", info.run_cnt);
-    json_end(&json);
+    json_begin("stats_cost");
+    json_integer("run_time_ns", info.run_time_ns);
+    json_integer("run_cnt", info.run_cnt);
+    json_end();
 }
 
 /* ---- dump ---- */
@@ -262,11 +312,11 @@ static void write_image(const char *image, const char *path, const void *bytes, 
         complain("dump", errno, "%s cannot be written", path);
         return;
     }
-    json_begin(&json, "dump");
-    json_string(&json, "image", image);
-    json_string(&json, "file", path);
-    json_integer(&json, "bytes", length);
-    json_end(&json);
+    json_begin("dump");
+    json_string("image", image);
+    json_string("file", path);
+    json_integer("bytes", length);
+    json_end();
 }
 
 static void dump(const struct program *program, char *arguments) {
@@ -308,7 +358,7 @@ static const struct {
     void (*run)(const struct program *program, char *arguments);
 } commands[] = {
     {"testrun", testrun},   {"count", count},         {"reset", reset},           {"dump", dump},
-    {"runstats", runstats}, {"bpf_stats", bpf_stats}, {"stats_cost", stats_cost},
+    {"runstats", runstats}, {"bpf_stats", bpf_stats}, {"stats_cost", stats_cost}, {"decided", decided},
 };
 
 void run_command(const struct program *program, char *line) {

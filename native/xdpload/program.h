@@ -10,11 +10,9 @@ struct program {
     struct bpf_object *object;
     struct bpf_program *handle;
     int fd;
-    unsigned int id;
+    unsigned int id; // once it is loaded
     long long open_ns;
 };
-
-long long now_ns(void); // CLOCK_MONOTONIC
 
 // Each of these ends the process with an error line where it cannot do its work.
 void open_program(struct program *program, const struct options *options);

@@ -44,6 +44,14 @@ class HostLostError(HostError):
     """A host is gone and does not come back: nothing more can be measured, a run ends here."""
 
 
+class HostChangedError(HostLostError):
+    """A host came back as another one (kernel, settings): what was measured before has nothing to be joined with."""
+
+
+class CutOffError(HostError):
+    """A connection was lost under a trial: it says nothing of the point, which is measured again."""
+
+
 class ProgramError(XdplabError):
     """An XDP program does not compile, load or prove its access count."""
 
@@ -70,6 +78,16 @@ class ResultsError(XdplabError):
     """A run directory cannot be written, read or resumed."""
 
     exit_code = 7
+
+
+class FigureError(XdplabError):
+    """A figure cannot be drawn as asked: the message says why, the remedy what to choose."""
+
+    exit_code = 2
+
+
+class NotApplicableError(FigureError):
+    """These trials hold nothing for this figure."""
 
 
 class ResultsWarning(UserWarning):

@@ -11,23 +11,26 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from xdplab import figures, programs
-from xdplab.analysis.compare import MARGIN
+from xdplab.analysis import MARGIN
 from xdplab.analysis.findings import to_frame
-from xdplab.errors import PlanError, ResultsError
-from xdplab.figures.factors import FigureError
+from xdplab.analysis.race import Standing
+from xdplab.errors import FigureError, PlanError, ResultsError
+from xdplab.figures.comparing import compare_view
+from xdplab.figures.draw import draw
 from xdplab.labs import Lab, use_lab
 from xdplab.labs.doctor import examine
 from xdplab.plan import FACTORS, Plan, estimate_s, parse_plan, reference
 from xdplab.plan.factors import PATHS, Where, in_plan, of_program
-from xdplab.programs import Program, ProgramSpec
-from xdplab.programs.spec import WORKLOADS
+from xdplab.programs.program import Program
+from xdplab.programs.program import program as make_program
+from xdplab.programs.spec import WORKLOADS, ProgramSpec
+from xdplab.run.listing import RESULTS, KnownRun, known_runs, run_named
 from xdplab.run.progress import ending, to_go
 from xdplab.run.state import RunState
 from xdplab.studies.catalogue import open_run
@@ -35,10 +38,9 @@ from xdplab.studies.comparing import ComparedRuns as TwoRuns
 from xdplab.studies.every import AnyRun
 from xdplab.studies.plan_runs import PlanRun, SearchRequest, start_search
 from xdplab.studies.search.profile import profile as profile_named
-from xdplab.studies.traffic import runs
+from xdplab.studies.traffic import runs as traffic_runs
 from xdplab.studies.traffic.planned import plan_trials
 
-RESULTS = Path("results")
 POLL_S = 0.5
 _PLAN_KEYS = ("lab", "seed", "repetitions", "trial", "perf_events", "metrics")
 
@@ -57,7 +59,7 @@ def program(what: str, *, accesses: int | None = None, **options: Any) -> Progra
     Raises PlanError naming the field that cannot be; ProgramError in the compiler's words once it is asked for more.
     """
     fields = options if accesses is None else {"accesses": accesses, **options}
-    return programs.program(what, **fields)
+    return make_program(what, **fields)
 
 
 def plan(name: str = "notebook", program: Programs | None = None, **factors: Any) -> PlanInHand:
@@ -78,9 +80,14 @@ plan.__doc__ = f"{inspect.cleandoc(plan.__doc__ or '')}\n\nFactors:\n{reference.
 def open(path: str | Path) -> Run:
     """Open a run of any kind: XDP traffic, a search, a study; the same object that ``plan.start`` returned.
 
-    Raises ResultsError.
+    ``"latest"`` is the run of ``results`` that was written to last. Raises ResultsError.
     """
-    return Run(open_run(Path(path)))
+    return Run(open_run(run_named(Path(path))))
+
+
+def runs(folder: str | Path = RESULTS) -> pd.DataFrame:
+    """Return the runs of a folder, the last first: name, time of its last change, trials, how it stands, note."""
+    return pd.DataFrame([asdict(run) for run in known_runs(Path(folder))], columns=[f.name for f in fields(KnownRun)])
 
 
 def compare(
@@ -94,6 +101,50 @@ def compare(
     """
     same = [one.kind for one in equal]
     return Comparison(run.kind.compare(other.kind, metric, equal=same, margin=margin))
+
+
+def race(
+    a: Program | str,
+    b: Program | str,
+    *,
+    lab: LabInUse | str = "netns",
+    name: str = "race",
+    margin: float = 0.02,
+    at_least: int = 5,
+    at_most: int = 200,
+    **factors: Any,
+) -> Raced:
+    """Measure two programs against each other in one run until it is known which is faster, or that they are the same.
+
+    They take turns; each repetition gives one ratio of their forwarding rates. The run stops when the interval of the
+    ratio, which holds at every look (`xdplab.analysis.sequential`), excludes 1 or lies within ``margin``, at the latest
+    after ``at_most`` repetitions. ``factors`` are those of `plan`, and are the same for both. Raises PlanError.
+    """
+    sides = [_plan(name, [one], factors).model_dump(mode="json") for one in (a, b)]
+    race = {"margin": margin, "at_least": at_least, "at_most": at_most}
+    made = parse_plan({**sides[0], "blocks": [*sides[0]["blocks"], *sides[1]["blocks"]], "race": race})
+    used = LabInUse(lab) if isinstance(lab, str) else lab
+    return Raced(PlanInHand(made).start(used).watch())
+
+
+@dataclass(frozen=True)
+class Raced:
+    """A race that has ended; ``run`` has its trials."""
+
+    run: Run
+
+    @property
+    def standing(self) -> Standing:
+        """The ratio of b to a with its interval (of the logarithm), and the answer."""
+        return traffic_runs.standing_of(self.run.directory)
+
+    @property
+    def verdict(self) -> str:
+        """``equivalent``, ``differs`` or ``undecided``."""
+        return self.standing.answer
+
+    def __repr__(self) -> str:
+        return f"{self.run.directory.name}: {self.standing.words}"
 
 
 def _plan(name: str, chosen: Sequence[Program | str | None], given: Mapping[str, Any]) -> Plan:
@@ -131,7 +182,7 @@ def _program_points(program: Program | str | None, given: Mapping[str, Any]) -> 
         return {"workload": program} | of_workload
     if of_workload:
         raise PlanError(f"{', '.join(of_workload)}: a program of one's own has none", remedy="leave it out")
-    return _made(programs.program(program, **_written("program", given)))
+    return _made(make_program(program, **_written("program", given)))
 
 
 def _made(program: Program) -> dict[str, Any]:
@@ -162,8 +213,8 @@ class LabInUse:
     def measure(self, program: Program | str, *, repetitions: int = 1, **factors: Any) -> pd.DataFrame:
         """Measure one program now, with its baseline; the rows of its trials, recorded in a run directory too."""
         made = plan("measure", program, repetitions=repetitions, **factors)
-        directory = runs.start(made.plan, self.lab, RESULTS)
-        runs.execute(directory, self.lab, runs.quiet())
+        directory = traffic_runs.start(made.plan, self.lab, RESULTS)
+        traffic_runs.execute(directory, self.lab, traffic_runs.quiet())
         return Run(PlanRun(directory)).trials
 
     def search(
@@ -205,14 +256,14 @@ class PlanInHand:
 
     @property
     def points(self) -> pd.DataFrame:
-        """One row a point."""
+        """One row per point."""
         rows = {t.point.point_id: t.point.factors() for t in plan_trials(self.plan, "shared")}
         return pd.DataFrame(rows.values())
 
     def start(self, lab: LabInUse, name: str | None = None) -> Run:
         """Start measuring in a process of its own; an interrupt of the notebook stops the watching only."""
         chosen = self.plan if name is None else self.plan.model_copy(update={"name": name})
-        return _started(PlanRun(runs.start(chosen, lab.lab, RESULTS)), lab)
+        return _started(PlanRun(traffic_runs.start(chosen, lab.lab, RESULTS)), lab)
 
     def __repr__(self) -> str:
         trials = plan_trials(self.plan, "shared")
@@ -220,9 +271,10 @@ class PlanInHand:
         where = ", ".join(f"{mode} on {queues} queue{'s' * (queues > 1)}" for mode, queues in blocks)
         n_points = len({t.point.point_id for t in trials})
         minutes = estimate_s(self.plan, trials) / 60
+        most = "at most " if self.plan.open_ended else ""
         return (
-            f"plan {self.plan.name}: {n_points} points x {self.plan.repetitions} repetitions = {len(trials)} trials, "
-            f"about {minutes:.1f} minutes; blocks: {where}"
+            f"plan {self.plan.name}: {n_points} points x {most}{self.plan.most_repetitions} repetitions = "
+            f"{len(trials)} trials, {most or 'about '}{minutes:.1f} minutes; blocks: {where}"
         )
 
     def _repr_html_(self) -> str:
@@ -270,6 +322,12 @@ class Run:
         if not isinstance(self.kind, PlanRun):
             raise ResultsError(f"{self.path} is a run of kind {self.kind.kind_name}: it has no samples")
         return self.kind.samples()
+
+    def summary(self) -> pd.DataFrame:
+        """One row per point: what varies, n, means with their 95 % intervals, verdicts; of a study its first table."""
+        if isinstance(self.kind, PlanRun):
+            return self.kind.points_summary()
+        return next((found.frame for found in self.kind.tables().values()), self.trials)
 
     def watch(self) -> Run:
         """Print how far it is until it ends. An interrupt stops the watching only: the run goes on.
@@ -333,7 +391,7 @@ class Comparison:
         """Draw the ratios. Returns matplotlib axes."""
         if "accesses" not in self.table:
             raise FigureError("ratios of a study's runs have no figure", remedy="the table has them")
-        return figures.draw(figures.compare_view(self.table), style)
+        return draw(compare_view(self.table), style)
 
     def _repr_html_(self) -> str:
         shown: str = self.table.to_html(index=False, max_rows=40)

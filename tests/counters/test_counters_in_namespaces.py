@@ -130,7 +130,7 @@ def test_native_counts_are_exact_and_by_queue(pair: Pair, program: Path) -> None
         "dut_link_tx_packets": 500,
         "tg_link_tx_packets": 500,
         "tg_driver_rx_packets": 500,
-        "dut_driver_tx_errors": 0,
+        "dut_driver_tx_refused": 0,
         "dut_xdp_mode": "native",
     }
     assert {name: values[name].value for name in expected} == expected

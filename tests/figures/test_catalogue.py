@@ -12,7 +12,10 @@ import synthetic
 from xdplab.analysis.compare import compare
 from xdplab.analysis.derived import derive
 from xdplab.analysis.verdicts import judged
-from xdplab.figures import CATALOGUE, FigureError, NotApplicableError, compare_view, draw_all, view
+from xdplab.errors import FigureError, NotApplicableError
+from xdplab.figures.album import draw_all
+from xdplab.figures.catalogue import CATALOGUE, view
+from xdplab.figures.comparing import compare_view
 from xdplab.figures.marks import COLUMNS, View
 
 
@@ -131,6 +134,13 @@ def test_generator_limited_points_say_so() -> None:
     assert "Not shown: 1 point whose rate is not the DUT's (limited by generator)" in caption(
         view("service_time", trials)
     )
+
+
+def test_the_caption_says_which_trials_one_side_alone_counted() -> None:
+    both = quick().assign(action="tx")
+    assert "One count only" not in caption(view("throughput", both, where=WHERE))
+    alone = both.assign(dut_tx_packets=pd.NA)
+    assert "One count only (90 of 90 trials: the TG's)." in caption(view("throughput", alone, where=WHERE))
 
 
 def test_unsupported_points_stand_in_the_caption() -> None:

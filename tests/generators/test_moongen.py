@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pytest
 from xdplab.errors import FormatError, HostError, UnsupportedError
 from xdplab.formats.generator import parse_line, parse_output
 from xdplab.generators import Generator, GeneratorSettings, moongen
-from xdplab.generators.moongen import dpdk_config, install
+from xdplab.generators.moongen import dpdk_config, install, own_arguments
 from xdplab.hosts import LocalHost
 
 DOUBLE = Path(__file__).resolve().parents[1] / "moongen_lua" / "double"
@@ -66,7 +67,9 @@ def test_what_it_cannot_do_is_said_before_anything_starts() -> None:
 def test_a_session_of_two_bursts(installed: Path, tmp_path: Path) -> None:
     host, folder = LocalHost(), str(tmp_path / "room")
     assert install(host, folder, str(installed), cores=(1, 0), dpdk=("--no-huge",)) == folder
-    assert (tmp_path / "room/dpdk.lua").read_text() == 'DPDKConfig { cores = {0, 1}, cli = {"--no-huge"} }\n'
+    config = (tmp_path / "room/dpdk.lua").read_text()
+    prefix = r'"--no-huge", "--file-prefix", "xdplab-[0-9a-f]{12}"'
+    assert re.fullmatch(rf"DPDKConfig {{ cores = {{0, 1}}, cli = {{{prefix}}} }}\n", config)
     settings = GeneratorSettings("moongen", "0", rate_pps=10000, run_id="00ab")
     with Generator(host, settings, folder, adapter=moongen(str(installed)), deadline_s=30) as generator:
         assert generator.start().settings["run_id"] == "00ab"
@@ -84,6 +87,16 @@ def test_a_task_that_dies_ends_the_session_with_its_words(installed: Path, tmp_p
         generator.start()
         with pytest.raises(HostError, match=r"script: .*not a MAC address"):
             generator.burst("rate", 0.1)
+
+
+def test_a_run_has_files_of_its_own_and_opens_its_own_card_only() -> None:
+    """A killed run left DPDK's lock to the next, and DPDK took every card that was bound to its driver."""
+    first, second = (own_arguments((), "0000:3b:00.0") for _ in range(2))
+    assert first[0] == second[0] == "--file-prefix"
+    assert first[1] != second[1]
+    assert first[2:] == ["-w", "0000:3b:00.0"]
+    users = ["--file-prefix=mine", "--no-pci", "--vdev=net_af_packet0,iface=vg0"]
+    assert own_arguments(users, "0000:3b:00.0") == users
 
 
 def test_where_there_is_none_it_says_so(tmp_path: Path) -> None:
@@ -109,6 +122,47 @@ def test_what_a_real_moongen_wrote() -> None:
     assert (rate.tx_packets, rate.rx_packets, rate.lost_packets) == (3000, 3000, 0)
     assert output.bursts[1].histogram.count == 187  # of numbers 1000 to 3999 one in 16
     assert output.bursts[1].histogram.percentile(50) == pytest.approx(20e3, rel=0.99)
+
+
+def test_what_a_real_moongen_wrote_without_a_link() -> None:
+    """The same, while the DUT's end of the veth was down: it hands 985 frames over, and its port sends none."""
+    (burst,) = parse_output(RECORDED.with_name("moongen_link_down.jsonl").read_bytes()).bursts
+    s = burst.summary
+    assert (s.tx_packets, s.rx_packets, s.device_tx_packets, s.device_rx_missed) == (985, 0, 0, 0)
+    assert set(s.missing) == {"tx_pause_max_ns", "tx_paused_ns", "tx_busy_cores", "damaged_packets"} | {
+        "probes_sent",
+        "probes_lost",
+    }
+
+
+@pytest.mark.parametrize(
+    ("said", "told", "remedy"),
+    [
+        # The words of a real MoonGen (gcc 12, DPDK 17.08), which goes on where DPDK did not start.
+        ("EAL: No free hugepages reported in hugepages-2048kB", "DPDK has 0 ports, none of the number 0", "hugepages"),
+        ("EAL: lcore 9 unavailable EAL: invalid coremask", "DPDK has 0 ports, none of the number 0", "tg.cpus"),
+        ("", "DPDK has 1 ports, none of the number 3", "generator.ports"),
+        ("", "the port has 1 queues, 9 were asked for", "fewer queues"),
+    ],
+)
+def test_what_cannot_be_had_is_unsupported_with_the_cause(said: str, told: str, remedy: str, tmp_path: Path) -> None:
+    line = f'{{"type":"error","step":"config","error":null,"message":"{told}"}}'
+    binary = tmp_path / "build" / "MoonGen"
+    binary.parent.mkdir()
+    binary.write_text(
+        '#!/bin/sh\nwhile [ $# -gt 1 ]; do shift; [ "$1" = --results ] && out=$2; done\n'
+        f"echo '{said}'\necho '{line}' >\"$out\"\nexit 1\n"
+    )
+    binary.chmod(0o755)
+    folder = install(LocalHost(), str(tmp_path / "room"), str(tmp_path), cores=(0, 1))
+    adapter, settings = moongen(str(tmp_path)), GeneratorSettings("moongen", "0")
+    generator = Generator(LocalHost(), settings, folder, adapter=adapter, deadline_s=30)
+    with generator, pytest.raises(UnsupportedError) as refused:
+        generator.start()
+    assert told in refused.value.message
+    assert said in refused.value.message
+    assert remedy in (refused.value.remedy or "")
+    assert "\n" not in str(refused.value)
 
 
 @pytest.mark.parametrize("value", ["nan", "NaN", "-nan", "Infinity"])

@@ -11,8 +11,11 @@ from pathlib import Path
 import pytest
 
 from xdplab.errors import MissingToolError, PlanError, ProgramError
-from xdplab.programs import ProgramSpec, UserProgram, build, load_report, program, prove
-from xdplab.programs.build import find_clang
+from xdplab.programs.build import build, find_clang
+from xdplab.programs.onhost import load_report
+from xdplab.programs.program import program
+from xdplab.programs.proof import prove
+from xdplab.programs.spec import ProgramSpec, UserProgram
 
 PASS = """
 #include <linux/bpf.h>
@@ -109,7 +112,7 @@ def test_a_users_headers_count(own, cache):
 
 def test_a_users_program_has_no_proof(own, cache):
     built = build(UserProgram(str(own)), cache)
-    with pytest.raises(ProgramError, match="nobody knows how many accesses"):
+    with pytest.raises(ProgramError, match="its number of accesses is not known"):
         prove(built)
 
 

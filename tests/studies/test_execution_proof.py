@@ -10,16 +10,19 @@ from pathlib import Path
 
 import pytest
 
-from xdplab.errors import FormatError, ProgramError
+from xdplab.errors import FormatError, LabError, ProgramError
+from xdplab.labs import modules
+from xdplab.labs.vm import headers
 from xdplab.programs.build import find_clang
 from xdplab.resources import shipped
-from xdplab.studies.execution import STUDY, ExecutionRequest, ExecutionRun
-from xdplab.studies.execution.benchmarks import BPF, USER, all_benchmarks
+from xdplab.studies.execution.benchmarks import BPF, MODULE, USER, all_benchmarks
 from xdplab.studies.execution.enclosure import Flow, TimedWork, complaints
 from xdplab.studies.execution.microbench import TimedCall
 from xdplab.studies.execution.objdump import CodeLine, parse_objdump
-from xdplab.studies.execution.objects import build, object_name
+from xdplab.studies.execution.objects import build, build_module, object_name
+from xdplab.studies.execution.points import ExecutionRequest
 from xdplab.studies.execution.proof import examine, require_results
+from xdplab.studies.execution.runs import STUDY, ExecutionRun
 
 RIGHT = (
     "begin = CLOCK();\n    AFTER(begin, input);\n    result = kernel(set, data, data_end, input);\n"
@@ -35,13 +38,15 @@ BROKEN = {
     "no work": RIGHT.replace("kernel(set, data, data_end, input)", "input"),
 }
 BENCHMARKS = ("primes", "matrix", "array 100")
+MORE_BENCHMARKS = ("packet 100", "chase 100", "lookup 100", "empty")
 
 
 @pytest.fixture(scope="module")
 def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("broken") / "microbench"
     shutil.copytree(shipped("microbench"), folder, ignore=shutil.ignore_patterns("*.o", "*.so", "microbench"))
-    for name in BENCHMARKS:
+    shutil.copytree(shipped("common"), folder / "common")
+    for name in (*BENCHMARKS, *MORE_BENCHMARKS):
         benchmark = all_benchmarks()[name]
         (folder / f"kernels/{benchmark.kernel}.h").write_bytes(benchmark.header)
     return folder
@@ -105,6 +110,122 @@ def test_another_helper_is_other_work(sources: Path) -> None:
     subprocess.run(["make", "-s", f"CLANG={find_clang()}", "matrix.bpf.o"], cwd=folder, check=True, capture_output=True)
     (complaint,) = examine(all_benchmarks()["matrix"], BPF, folder / "matrix.bpf.o").wrong
     assert "bpf_get_prandom_u32" in complaint
+
+
+KERNEL = "    result = kernel(set, data, data_end, input);\n"
+AGAIN = KERNEL + "    BEFORE(result);\n" + KERNEL
+SPIN = "    NO_UNROLL\n    for (__u64 i = 0; i < 1000; i++)\n        KEEP(i);\n"
+STRAIGHT = "".join(f"    input ^= input << {shift % 9 + 1};\n    KEEP(input);\n" for shift in range(40))
+MEASURE, EMPTY, PRIMES, MATRIX = (f"kernels/{name}.h" for name in ("measure", "empty", "primes", "matrix"))
+SLOW_RANDOM = "for (int i = 0; i < 8; i++) { KEEP(random); random = ~random; }\n" + " " * 8
+
+
+def only(world: str, text: str, otherwise: str) -> str:
+    return f"#ifdef {world}\n{text}#else\n{otherwise}#endif\n"
+
+
+UP_TO_THE_ROOT = "divisor * divisor <= number"
+FASTER_IN_USER_SPACE = only("__bpf__", "divisor < number\n", f"{UP_TO_THE_ROOT}\n")
+Doctored = tuple[str, str, str, tuple[str, ...]]
+DOCTORED: dict[str, Doctored] = {
+    # The kernel runs twice, and its first result is thrown away.
+    "twice": (MEASURE, KERNEL, AGAIN, ("primes", "packet 100", "chase 100", "lookup 100")),
+    "twice in BPF": (MEASURE, KERNEL, only("__bpf__", AGAIN, KERNEL), ("primes", "packet 100")),
+    "twice in user space": (MEASURE, KERNEL, only("__bpf__", KERNEL, AGAIN), ("primes", "packet 100")),
+    # It does not run, or does only some of its work.
+    "skipped in BPF": (MEASURE, KERNEL, only("__bpf__", "    result = 25;\n", KERNEL), ("primes", "packet 100")),
+    "no even number": (PRIMES, "number <= highest; number++", "number <= highest; number += 2", ("primes",)),
+    # Work of another kind lies between the clocks.
+    "a spin": (MEASURE, KERNEL, SPIN + KERNEL, ("empty", "primes", "packet 100")),
+    "a spin in BPF": (MEASURE, KERNEL, only("__bpf__", SPIN + KERNEL, KERNEL), ("primes", "packet 100")),
+    "a straight line": (MEASURE, KERNEL, STRAIGHT + KERNEL, ("empty",)),
+    "empty divides": (EMPTY, "return input;", "set->unused = xorshift(input) / 3;\n    return input;", ("empty",)),
+    "empty spins": (EMPTY, "return input;", SPIN + "    return input;", ("empty",)),
+    # The same result comes by a slower way.
+    "divides up to the number": (PRIMES, UP_TO_THE_ROOT, "divisor < number", ("primes",)),
+    "divides up to the number in BPF": (PRIMES, UP_TO_THE_ROOT, "\n" + FASTER_IN_USER_SPACE, ("primes",)),
+    "a slow random source": (MATRIX, "random = NEXT", SLOW_RANDOM + "random = NEXT", ("matrix",)),
+}  # fmt: skip
+
+
+def doctored(sources: Path, name: str, edit: Doctored) -> Path:
+    file, right, wrong, _ = edit
+    folder = sources.with_name("doctored-" + name.replace(" ", "-"))
+    shutil.copytree(sources, folder)
+    text = (folder / file).read_text()
+    assert right in text
+    (folder / file).write_text(text.replace(right, wrong))
+    return folder
+
+
+@pytest.mark.parametrize("name", DOCTORED)
+def test_a_wrapper_that_does_other_work_is_found(name: str, sources: Path) -> None:
+    """What is loaded is executed: between the clocks lie the algorithm's own steps, and no more than those."""
+    folder = doctored(sources, name, DOCTORED[name])
+    wanted = [all_benchmarks()[benchmark] for benchmark in DOCTORED[name][-1]]
+    names = [object_name(benchmark, wrapper) for benchmark in wanted for wrapper in (BPF, USER)]
+    subprocess.run(["make", "-s", f"CLANG={find_clang()}", *names], cwd=folder, check=True, capture_output=True)
+    for benchmark in wanted:
+        for wrapper in (BPF, USER):
+            found = examine(benchmark, wrapper, folder / object_name(benchmark, wrapper))
+            assert found.wrong, f"{benchmark.name}, {wrapper}: {name} was not seen"
+
+
+@pytest.fixture(scope="module")
+def tree() -> modules.BuildTree:
+    try:
+        return headers.tree("6.1")
+    except LabError as error:
+        pytest.skip(f"no module can be built here: {error}")
+
+
+IN_THE_MODULE = {
+    "twice": (MEASURE, KERNEL, only("__KERNEL__", AGAIN, KERNEL), ("primes", "packet 100")),
+    "skipped": (MEASURE, KERNEL, only("__KERNEL__", "    result = 25;\n", KERNEL), ("primes", "packet 100")),
+    "a spin": (MEASURE, KERNEL, only("__KERNEL__", SPIN + KERNEL, KERNEL), ("primes", "packet 100", "empty")),
+}
+
+
+@pytest.mark.parametrize("name", IN_THE_MODULE)
+def test_a_module_that_does_other_work_is_found(
+    name: str, sources: Path, objects: Path, tree: modules.BuildTree, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = doctored(sources, f"{name} in the module", IN_THE_MODULE[name])
+    monkeypatch.setattr("xdplab.studies.execution.objects.shipped", lambda _: folder)
+    wanted = [all_benchmarks()[benchmark] for benchmark in IN_THE_MODULE[name][-1]]
+    module = build_module(tree, wanted)
+    for benchmark in wanted:
+        assert examine(benchmark, MODULE, module, objects).wrong, f"{benchmark.name}: {name} was not seen"
+
+
+def test_the_module_as_it_is_does_the_work_of_user_space(objects: Path, tree: modules.BuildTree) -> None:
+    """Every step of the algorithm, and as many instructions but for the clock's and a stack that is aligned."""
+    module = build_module(tree, all_benchmarks().values())
+    for benchmark in all_benchmarks().values():
+        found = examine(benchmark, MODULE, module, objects)
+        assert not found.wrong, benchmark.name
+        assert found.executed
+        if USER in benchmark.wrappers and not benchmark.clock_result:
+            own = examine(benchmark, USER, objects / object_name(benchmark, USER)).executed
+            assert own
+            assert own.instructions == pytest.approx(found.executed.instructions, rel=0.1, abs=10), benchmark.name
+
+
+def test_the_steps_of_the_algorithms_are_counted_by_hand() -> None:
+    """The primes' divisions, written out once more; what the kernel's text says of all others."""
+    divisions = 0
+    for number in range(2, 101):
+        for divisor in range(2, number):
+            if divisor * divisor > number:
+                break
+            divisions += 1
+            if number % divisor == 0:
+                break
+    known = all_benchmarks()
+    assert known["primes"].task.count == divisions == 236
+    assert {name: known[name].task.count for name in ("matrix", "clock sum", "chain 32", "lookup 100", "empty")} == {
+        **{"matrix": 1000, "clock sum": 100, "chain 32": 32, "lookup 100": 100, "empty": 0}
+    }
 
 
 def steps(*words: str) -> Flow:
@@ -276,3 +397,4 @@ def test_a_run_is_opened_as_it_was_asked_for(run: ExecutionRun) -> None:
     assert again.request == run.request
     assert again.points == run.points
     assert set(again.table()["benchmark"]) == {"primes"}
+    assert again.metric == "elapsed_ns"  # of whole numbers: compare had nothing to compare by itself

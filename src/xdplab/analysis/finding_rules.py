@@ -18,7 +18,9 @@ from xdplab.analysis.labs import labs_differ
 from xdplab.analysis.load_rules import (
     DISTURBANCES,
     DISTURBED_BY,
+    clock_differs,
     disturbed,
+    drifts,
     held_back,
     nothing_forwarded,
     paced_loss,
@@ -179,8 +181,8 @@ def latency_is_a_ring(trials: pd.DataFrame) -> Iterator[Finding]:
                 continue
             shown, entries, how = found
             what = (
-                f"{label}, repetition {repetition:g}: latency × rate is {entries:.0f} frames a queue at {len(shown)} N "
-                f"({how}): the latency is the fill of a ring"
+                f"{label}, repetition {repetition:g}: latency × rate is {entries:.0f} frames per queue at "
+                f"{len(shown)} N ({how}): the latency is the fill of a ring"
             )
             numbers = {"entries_a_queue": entries, "points": float(len(shown))}
             yield Finding("latency is a ring's fill", "warning", what, points_of(shown), numbers, files_of(shown))
@@ -283,6 +285,7 @@ NEEDED = (
     "point_id",
     "trial_id",
     "attempt",
+    "order",
     "repetition",
     "accesses",
     "verdict",
@@ -320,6 +323,8 @@ RULES: dict[str, Rule] = {
     "nothing forwarded": nothing_forwarded,
     "generator held back": held_back,
     "labs differ": labs_differ,
+    "clock differs": clock_differs,
+    "drift": drifts,
     **{name: disturbed(name, says) for name, says in DISTURBANCES.items()},
     "no valid trial": without_valid_trial,
     "missing points": missing_points,

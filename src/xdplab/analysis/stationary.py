@@ -1,4 +1,4 @@
-"""Did a rate stay the same while it was measured? One rule for a trial's intervals, whoever counted them."""
+"""Did a rate stay the same while it was measured? One rule for a trial's intervals, whichever side counted them."""
 
 from __future__ import annotations
 

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import click
 
-from xdplab.cli.common import console
-from xdplab.figures.save import FORMATS
-from xdplab.thesis import album as thesis_album
-from xdplab.thesis import imported
-from xdplab.thesis.published import figure_named
-from xdplab.thesis.published_check import check_marks, read_marks
+from xdplab.cli.common import tell
+from xdplab.figures.styles import FORMATS
+from xdplab.later import later
 from xdplab.thesis.words import LANGUAGES, Language
+
+if TYPE_CHECKING:
+    from xdplab.thesis import album as thesis_album
+    from xdplab.thesis import imported, published, published_check
+else:
+    thesis_album, imported = later("xdplab.thesis.album"), later("xdplab.thesis.imported")
+    published, published_check = later("xdplab.thesis.published"), later("xdplab.thesis.published_check")
 
 PATHS = click.argument("paths", metavar="PATH...", nargs=-1, required=True, type=click.Path(path_type=Path))
 
@@ -22,7 +26,7 @@ PATHS = click.argument("paths", metavar="PATH...", nargs=-1, required=True, type
 def say(lines: Iterable[str]) -> None:
     """Print lines as they are."""
     for line in lines:
-        console.print(line, markup=False, highlight=False, soft_wrap=True)
+        tell(line)
 
 
 @click.group(name="import")
@@ -64,10 +68,10 @@ def regenerate(
     done = thesis_album.regenerate(
         imported.imported_trials(run),
         out,
-        which=cast(list[thesis_album.Which], which) or thesis_album.WHICH,
+        which=cast("list[thesis_album.Which]", which) or thesis_album.WHICH,
         language=lang,
         formats=() if csv_only else formats or FORMATS,
-        figures=[figure_named(name)] if name else None,
+        figures=[published.figure_named(name)] if name else None,
     )
     marks = sum(made.marks for made in done)
     say([f"run {run.path}", f"{len(done)} figures with {marks} marks in {out}"])
@@ -76,7 +80,7 @@ def regenerate(
 
 def _checked(marks: Path, reference: Path) -> int:
     """Say how each figure compares with its reference; 1 where one differs."""
-    checks = check_marks(read_marks(marks), read_marks(reference))
+    checks = published_check.check_marks(published_check.read_marks(marks), published_check.read_marks(reference))
     say(
         f"{'equal' if c.equal else 'DIFFERS'} {c.file}: {c.marks} marks, worst {c.worst:.2e} of the axis, {c.off} off, "
         f"{c.absent} absent here, {c.extra} here only"

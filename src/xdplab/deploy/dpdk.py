@@ -1,22 +1,27 @@
-"""The TG's port in DPDK's hands: hugepages, the binding to a driver that lets go of the kernel, and the way back."""
+"""The TG's port under DPDK: hugepages, binding to a user-space driver (vfio-pci), and giving it back to the kernel."""
 
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import PurePosixPath
 from typing import Any
 
+from xdplab.deploy.watchdog import script_path
 from xdplab.errors import HostError, UnsupportedError
 from xdplab.hosts.base import Host
 
 SYSFS = "/sys"
 
+SHARING_DRIVERS = frozenset({"mlx5_core", "mlx4_core", "mana"})
+"""Drivers that stay: DPDK uses these cards beside the kernel, and another driver would leave it without the card."""
+
 
 @dataclass(frozen=True)
 class DpdkState:
-    """Who drives a PCI device ("" nobody), what overrides the kernel's choice ("" nothing), and 2-MiB hugepages."""
+    """The driver of a PCI device ("" none), its driver_override ("" none), and 2-MiB hugepages."""
 
     pci: str
     driver: str
@@ -83,14 +88,44 @@ def _words(state: DpdkState) -> str:
     return f"{state.pci} has driver {state.driver or 'none'} and {state.hugepages} hugepages"
 
 
+_SCRIPT = """\
+#!/bin/sh
+# The port {pci} as it was: written by xdplab before it gave it to DPDK. Running it twice is harmless.
+bus={bus} pci={pci} driver={driver}
+now=$(readlink "$bus/devices/$pci/driver"); now=${{now##*/}}
+if [ "$now" != "$driver" ]; then
+    [ -z "$now" ] || printf %s "$pci" | tee "$bus/drivers/$now/unbind"
+    printf '%s\\n' {override} | tee "$bus/devices/$pci/driver_override"
+    [ -z "$driver" ] || printf %s "$pci" | tee "$bus/drivers_probe"
+fi >/dev/null
+printf %s {pages} | tee {pages_file} >/dev/null
+"""
+
+
+def _script(before: DpdkState, sysfs: str) -> str:
+    """Return what puts a port back where no controller is left to do it (`watchdog`)."""
+    return _SCRIPT.format(
+        bus=shlex.quote(f"{sysfs}/bus/pci"),
+        pci=shlex.quote(before.pci),
+        driver=shlex.quote(before.driver),
+        override=shlex.quote(before.override),
+        pages=before.hugepages,
+        pages_file=shlex.quote(_pages(sysfs)),
+    )
+
+
 def take(host: Host, pci: str, state_dir: str, *, driver: str, hugepages: int, sysfs: str = SYSFS) -> DpdkState:
     """Give a port to DPDK and return what it was, which a copy on the host remembers until `give_back`.
 
-    Pages are never taken away from somebody who has more. Raises UnsupportedError with the kernel's words.
+    The number of pages is never lowered. A card of SHARING_DRIVERS keeps its driver. Raises UnsupportedError with the
+    kernel's words.
     """
     before = _kept(host, pci, state_dir) or read_state(host, pci, sysfs=sysfs)
+    host.put(_script(before, sysfs).encode(), script_path(pci, state_dir))
     host.put(json.dumps(asdict(before)).encode(), _path(pci, state_dir))
-    set_state(host, DpdkState(pci, driver, driver, max(hugepages, before.hugepages)), sysfs=sysfs)
+    kept = before.driver in SHARING_DRIVERS
+    bound = (before.driver, before.override) if kept else (driver, driver)
+    set_state(host, DpdkState(pci, *bound, max(hugepages, before.hugepages)), sysfs=sysfs)
     return before
 
 
@@ -99,7 +134,7 @@ def give_back(host: Host, pci: str, state_dir: str, *, sysfs: str = SYSFS) -> Dp
     kept = _kept(host, pci, state_dir)
     if kept is not None:
         set_state(host, kept, sysfs=sysfs)
-        host.run(["rm", "-f", _path(pci, state_dir)])
+        host.run(["rm", "-f", _path(pci, state_dir), script_path(pci, state_dir)])
     return kept
 
 

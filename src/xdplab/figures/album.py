@@ -10,14 +10,15 @@ from pathlib import Path
 import pandas as pd
 
 from xdplab.analysis.intervals import MixedPointsError
+from xdplab.errors import FigureError
 from xdplab.figures.catalogue import CATALOGUE, entry_named, prepared
-from xdplab.figures.factors import FACTORS, MAX_HUES, NEVER_MIXED, FigureError, Layout, levels
+from xdplab.figures.factors import FACTORS, MAX_HUES, NEVER_MIXED, Layout, levels
 from xdplab.figures.marks import View
 from xdplab.figures.save import provenance, save
 from xdplab.figures.styles import Style
 from xdplab.figures.views import FigureRequest, believable
 
-MOST_FIGURES = 12  # of one name: more is an album nobody looks at
+MOST_FIGURES = 12  # per name: more are not looked at
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,7 @@ def draw_all(
     names: Sequence[str] = (),
     source: Mapping[str, str] | None = None,
 ) -> list[Drawn]:
-    """Draw every figure of the catalogue (or ``names``) into ``folder``; one entry a figure, drawn or not."""
+    """Draw every figure of the catalogue (or ``names``) into ``folder``; one entry per figure, drawn or not."""
     source = provenance(trials) if source is None else source
     done: list[Drawn] = []
     for name in names or CATALOGUE:

@@ -9,18 +9,10 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 from xdplab.analysis.series import SERIES, key_of, settled, with_baselines
+from xdplab.errors import FigureError, NotApplicableError
 from xdplab.figures import views, views_cost, views_harness, views_labs, views_traffic
 from xdplab.figures.draw import Panels, draw
-from xdplab.figures.factors import (
-    ALIASES,
-    FACTORS,
-    FigureError,
-    NotApplicableError,
-    arrange,
-    compound,
-    label_column,
-    levels,
-)
+from xdplab.figures.factors import ALIASES, FACTORS, arrange, compound, label_column, levels
 from xdplab.figures.marks import View
 from xdplab.figures.styles import Style
 from xdplab.figures.views import FigureRequest, need, only
@@ -118,7 +110,7 @@ LOADLESS = tuple(name for name in SERIES if name not in ("load", "rate_requested
 
 
 def _latency(trials: pd.DataFrame, value: str | None) -> tuple[pd.DataFrame, str]:
-    """One N leaves the hues to three quantiles; several take them, and two quantiles are enough."""
+    """Show three quantiles where there is one N, two where several N need the hues."""
     stamped = only(trials, trials["latency_p50_ns"].notna(), "latency was not measured: no stamped frame came back")
     key = key_of(stamped, (*LOADLESS, "accesses"))
     headline = key.isin(key[stamped["rate_requested_pps"].notna()])

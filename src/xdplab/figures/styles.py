@@ -5,11 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import matplotlib as mpl
+from xdplab.errors import FigureError
+from xdplab.later import later
 
-from xdplab.figures.factors import FigureError
+if TYPE_CHECKING:
+    import matplotlib as mpl
+else:
+    mpl = later("matplotlib")
+
+FORMATS = ("svg", "pdf", "png")
+"""What a figure is written as."""
 
 
 @dataclass(frozen=True)

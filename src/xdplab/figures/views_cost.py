@@ -111,7 +111,7 @@ COUNTERS = (
 
 
 def melted_counters(trials: pd.DataFrame) -> pd.DataFrame:
-    """Return one row a trial and counter that it has, with the columns counter and counter_value."""
+    """Return one row per trial and counter that it has, with the columns counter and counter_value."""
     parts = []
     for counter in COUNTERS:
         values = trials[counter.column].astype("Float64")

@@ -9,8 +9,8 @@ from dataclasses import replace
 import pandas as pd
 
 from xdplab.analysis.verdicts import OFFERED_SHARE
+from xdplab.errors import NotApplicableError
 from xdplab.figures.caption import caption
-from xdplab.figures.factors import NotApplicableError
 from xdplab.figures.marks import Look, View, collect, marks_frame
 from xdplab.figures.views import FigureRequest, labelled, orders, unit_of, unlimited
 
@@ -19,7 +19,7 @@ QUANTILES = {"p50": "latency_p50_ns", "p99": "latency_p99_ns", "p99.9": "latency
 
 
 def melted_latency(trials: pd.DataFrame, quantiles: tuple[str, ...] = tuple(QUANTILES)) -> pd.DataFrame:
-    """Return one row a trial and quantile, with the columns quantile and latency_ns."""
+    """Return one row per trial and quantile, with the columns quantile and latency_ns."""
     parts = [trials.assign(quantile=name, latency_ns=trials[QUANTILES[name]]) for name in quantiles]
     return pd.concat(parts, ignore_index=True)
 
@@ -102,7 +102,7 @@ def latency(request: FigureRequest) -> View:
 
 
 def melted_queues(trials: pd.DataFrame) -> pd.DataFrame:
-    """Return one row a trial and receive queue, with the columns queue and queue_share (% of the frames)."""
+    """Return one row per trial and receive queue, with the columns queue and queue_share (% of the frames)."""
     counted = trials[trials["rx_by_queue"].notna()]
     frames = counted["rx_by_queue"].map(json.loads)
     arrived = frames[frames.map(sum) > 0]

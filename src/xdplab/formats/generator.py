@@ -56,13 +56,15 @@ class GeneratorInterval:
 
 @dataclass(frozen=True)
 class Summary:
-    """One burst, at rest. Received counts are None where nobody looked, and ``rx_missing`` says why.
+    """One burst, at rest. Received counts are None where they were not counted, and ``rx_missing`` says why.
 
     ``tx_packets`` were handed to the device; ``tx_errors`` of them it did not take. ``lost_packets`` is tx_packets less
     the received ones without ``duplicates``. ``reordered`` ones came behind a higher number of their flow (of their
     stream in outputs without ``rx_window_packets``). ``rx_window_packets`` were there ``rx_window_s`` after the burst's
     begin, its end: those that ``rx_packets`` has beyond them drained from rings later. At maximum load the sender stood
     still for ``tx_pause_max_ns`` at most, ``tx_paused_ns`` in all. ``tx_busy_cores``: CPUs that its threads kept busy.
+    ``device_*``: what the generator's own port counted, where the generator owns it (DPDK). ``probes_*`` are frames
+    beside the others that a NIC stamps. ``missing`` says why a field is null, by its name.
     """
 
     burst: str
@@ -92,6 +94,12 @@ class Summary:
     tx_late_max_ns: int | None = None
     tx_late_packets: int | None = None
     interrupted: bool = False
+    device_tx_packets: int | None = None
+    device_rx_packets: int | None = None
+    device_rx_missed: int | None = None
+    probes_sent: int | None = None
+    probes_lost: int | None = None
+    missing: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -364,6 +372,11 @@ class _Fields:
             self.refuse(f"no field `{key}`")
         return self.all[key] is not None
 
+    def reasons(self, key: str) -> dict[str, str]:
+        """Return an object of texts; nothing where the line has none."""
+        found = as_object(self.all.get(key, {}), TOOL)
+        return {name: text_field(found, name, TOOL, line=self._number) for name in found}
+
     def text_or_none(self, key: str) -> str | None:
         return self.text(key) if self.all.get(key) is not None else None
 
@@ -406,7 +419,8 @@ def _interval(line: _Fields) -> GeneratorInterval:
 
 _RECEIVED = ("rx_packets", "lost_packets", "duplicates", "reordered", "foreign_packets", "bad_run_id")
 _EXTRA = ("stale_packets", "damaged_packets", "bad_stamps", "rx_window_packets", "tx_pause_max_ns", "tx_paused_ns",
-          "tx_late_max_ns", "tx_late_packets")  # fmt: skip
+          "tx_late_max_ns", "tx_late_packets", "device_tx_packets", "device_rx_packets", "device_rx_missed",
+          "probes_sent", "probes_lost")  # fmt: skip
 
 
 def _summary(line: _Fields) -> Summary:
@@ -426,6 +440,7 @@ def _summary(line: _Fields) -> Summary:
         rx_window_s=line.number_or_none("rx_window_s"),
         tx_busy_cores=line.number_or_none("tx_busy_cores"),
         interrupted=line.all.get("interrupted") is True,
+        missing=line.reasons("missing"),
         **received,
         **extra,
     )
@@ -460,7 +475,7 @@ def _pair(line: _Fields, item: object) -> tuple[int, int]:
 
 
 def _contradiction(histogram: Histogram) -> str | None:
-    """Return what cannot be true of a histogram that its own tool wrote."""
+    """Return what is contradictory in a histogram."""
     h, lowers = histogram, [lower for lower, _ in histogram.buckets]
     if sum(count for _, count in h.buckets) != h.count:
         return "the buckets hold another number than `count`"

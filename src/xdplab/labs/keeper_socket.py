@@ -6,7 +6,7 @@ the abstract namespace of sockets would be open to each container that shares th
 
 Labs of one user in different network namespaces do not meet: below the owner's folder each namespace has its own.
 Beside a socket lies the lock of its keeper; the kernel lets it go when the keeper ends, so a socket without a locked
-lock is a dead keeper's, and whoever comes next removes both.
+lock is a dead keeper's, and the next keeper removes both.
 """
 
 import contextlib

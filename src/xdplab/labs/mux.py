@@ -2,7 +2,7 @@
 
 Used at both ends of the line, by scripts, standard library only. A frame is a head (stream, length) and so many bytes;
 a frame of length 0 ends its stream. The outside opens a stream by its first frame; numbers are never used twice. Who
-does not read holds up nobody else: what comes for him waits here, which SSH's own window bounds.
+does not read holds up no other: what comes for it waits here, which SSH's own window bounds.
 
 A terminal line of a user-mode Linux stays silent for ever once its reader is 4096 bytes behind (it is throttled, and
 not listened to again). So the outside never has more than `WINDOW` bytes on their way, and the inside says what it has

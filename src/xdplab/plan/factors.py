@@ -31,7 +31,7 @@ _SCALE = {"": 1.0, "k": 1e3, "M": 1e6}
 
 
 def parse_load(load: str) -> float | None:
-    """Return the paced rate of a load in frames a second, None for ``max`` and for a share. Raises ValueError."""
+    """Return the paced rate of a load in frames per second, None for ``max`` and for a share. Raises ValueError."""
     if load == "max" or parse_share(load) is not None:
         return None
     match = _RATE.fullmatch(load)
@@ -56,6 +56,16 @@ def _checked_load(load: object) -> object:
 
 
 Load = Annotated[str, BeforeValidator(_checked_load)]
+
+
+def _word(value: object) -> object:
+    """A number of a command is the word that was written; YAML makes another word of a fraction or of ``on``."""
+    if isinstance(value, bool | float):
+        raise ValueError(f"{value!r} is no word of a command: write it in quotes")
+    return str(value) if isinstance(value, int) else value
+
+
+Word = Annotated[str, BeforeValidator(_word)]
 
 # --- labels: from a level, as text, to a reader's words ---
 
@@ -229,7 +239,7 @@ FACTORS: tuple[Factor, ...] = (
     Factor("rodata", "program", "program", dict[str, int | bool], {},
            "a user's program: the constants it is loaded with",
            canonical=_rodata, cell=_rodata_cell, applies=_own_file, absent=()),
-    Factor("setup", "program", "program", list[list[str]], [],
+    Factor("setup", "program", "program", list[list[Word]], [],
            "a user's program: commands on the DUT once it is attached",
            canonical=_setup, cell=_setup_cell, applies=_own_file, absent=()),
     Factor("frames", "program", "program", str | None, None, "a user's program: the pcap whose frames are sent",

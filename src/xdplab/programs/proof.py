@@ -22,7 +22,7 @@ _NATIVE_PACKETS = 3
 
 @dataclass(frozen=True)
 class Proof:
-    """What each way of looking saw, one entry a packet; null where that way was not asked for.
+    """What each way of looking saw, one entry per packet; null where that way was not asked for.
 
     ``bytecode``: the object's instructions, executed. ``kernel``: a counting build, run by BPF_PROG_TEST_RUN.
     ``user``: the machine code of the user-space twin, executed by an emulator. ``user_native``: a counting build of it,
@@ -54,7 +54,7 @@ def prove(
     """
     spec = built.program
     if isinstance(spec, UserProgram):
-        raise ProgramError(f"{spec.name} is a user's own program: nobody knows how many accesses it should make")
+        raise ProgramError(f"{spec.name} is a user's own program: its number of accesses is not known")
     bytecode = tuple(count_bytecode(built.image, spec))
     kernel = _in_kernel(built, spec, host, xdpload, folder) if host else None
     twin, native = _in_user_space(built, spec) if user else (None, None)

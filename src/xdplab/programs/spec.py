@@ -5,15 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, get_args
 
 from xdplab.errors import PlanError
+from xdplab.later import later
+
+if TYPE_CHECKING:
+    from xdplab.plan import factors
+else:
+    factors = later("xdplab.plan.factors")
 
 WORKLOADS = ("array", "packet", "chase", "lookup")
 OPS = ("read", "write")
 FORMS = ("bounded", "loop", "unrolled")
 MAP_TYPES = ("percpu_array", "hash")
-ACTIONS = ("tx", "drop", "pass")
 
 WORD_BYTES = 8
 SLOT_BYTES = 64
@@ -114,12 +119,14 @@ class UserProgram:
     frames: str | None = None
 
     def __post_init__(self) -> None:
-        _one_of("action", self.action, ACTIONS)
+        _one_of("action", self.action, get_args(factors.Action))
         object.__setattr__(self, "rodata", dict(sorted(self.rodata.items())))
         object.__setattr__(self, "setup", tuple(tuple(argv) for argv in self.setup))
         for name, path in (("file", self.file), ("frames", self.frames)):
             if path is not None and not Path(path).is_file():
                 raise PlanError(f"program.{name}: there is no file {path}")
+        if Path(self.file).suffix not in (".c", ".o"):  # a compiler takes any other for a linker's
+            raise PlanError(f"program.file: {self.file} is neither C (*.c) nor a BPF object (*.o)")
 
     @property
     def name(self) -> str:
@@ -128,7 +135,7 @@ class UserProgram:
 
     @property
     def accesses(self) -> None:
-        """Nobody has proved how many accesses it makes."""
+        """Whether its number of accesses is unproved."""
         return
 
     def canonical(self) -> dict[str, Any]:

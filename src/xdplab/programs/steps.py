@@ -76,7 +76,7 @@ LD_IMM64 = 0x18
 
 
 def step(machine: InterpreterState, image: Image, at: int, insn: Insn) -> Step:
-    """Return the function of the instruction at ``at``; one nobody can do raises ProgramError when it is reached."""
+    """Return the function of the instruction at ``at``; an unknown one raises ProgramError when it is reached."""
     kind = insn.code & 7
     if insn.code == LD_IMM64:
         return _load_immediate(machine, image, at, insn)

@@ -68,7 +68,7 @@ def submit(client: Client, lab: str, work: Callable[..., Any], *words: Any) -> F
 def connected(labs: Sequence[str], scheduler: str | None) -> Iterator[Client]:
     """Give a client whose workers have these labs. Raises LabError where a cluster lacks one.
 
-    Workers of our own speak TLS with keys of this moment: nobody else of this machine may give them work.
+    Workers of our own speak TLS with keys of this moment: no other user of this machine can give them work.
     """
     with ExitStack() as stack:
         if scheduler is None:
@@ -84,7 +84,7 @@ def connected(labs: Sequence[str], scheduler: str | None) -> Iterator[Client]:
 
 
 def _of(scheduler: str) -> Client:
-    """Connect by TLS only: whoever sits at a plain address could run anything here, by what it answers."""
+    """Connect by TLS only: the peer of a plain connection could run any code here by its answers."""
     if not scheduler.startswith("tls://"):
         raise LabError(
             f"--scheduler {scheduler}: only tls:// is spoken with a scheduler",

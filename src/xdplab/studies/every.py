@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 import pandas as pd
 
-from xdplab.analysis.compare import MARGIN
+from xdplab.analysis import MARGIN
 from xdplab.analysis.findings import Finding, to_markdown
 from xdplab.errors import ResultsError
 from xdplab.run.disk import replacing
@@ -23,11 +23,15 @@ from xdplab.studies.tables import Table
 
 @dataclass(frozen=True)
 class Where:
-    """Where a run goes on: a lab, or several at once; by default where it was."""
+    """Where a run goes on: a lab, or several at once; by default where it was.
+
+    ``steal`` takes one lab's servers from a run that is silent.
+    """
 
     lab: str | None = None
     labs: tuple[str, ...] = ()
     scheduler: str | None = None
+    steal: bool = False
 
 
 class AnyAudit(Protocol):

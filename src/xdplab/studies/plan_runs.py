@@ -15,13 +15,14 @@ from typing import Any
 
 import pandas as pd
 
-from xdplab.analysis.compare import MARGIN
+from xdplab.analysis import MARGIN
 from xdplab.analysis.findings import Finding
-from xdplab.errors import ResultsError
-from xdplab.figures import draw as draw_view
-from xdplab.figures import figure as traffic_figure
-from xdplab.figures.factors import FigureError
+from xdplab.analysis.summary import constant_words, for_people, points_summary, varying
+from xdplab.errors import FigureError, PlanError, ResultsError
+from xdplab.figures.catalogue import figure as traffic_figure
+from xdplab.figures.draw import draw as draw_view
 from xdplab.labs import Lab, use_lab
+from xdplab.own import require_own_run
 from xdplab.plan import Plan, Trial
 from xdplab.run.derived import Recipe, Tables, table
 from xdplab.run.progress import Observer
@@ -37,7 +38,8 @@ from xdplab.studies.search.views import VIEWS
 from xdplab.studies.tables import Table
 from xdplab.studies.traffic import pdr, runs
 from xdplab.studies.traffic.bench import TrialBench
-from xdplab.studies.traffic.comparison import compared
+from xdplab.studies.traffic.calibrating import calibrated, usable
+from xdplab.studies.traffic.comparison import around, compared
 from xdplab.studies.traffic.planned import Files, run_trials_of
 from xdplab.studies.traffic.runs import MEASURED, TrafficMethod
 
@@ -63,7 +65,11 @@ class PlanRun:
         return read_state(self.directory)
 
     def measure(self, observer: Observer, where: Where) -> RunState:
-        """Measure what the run owes where it was, or in the lab or labs that ``where`` names."""
+        """Measure what the run owes where it was, or in the lab or labs that ``where`` names.
+
+        Raises StrangersFileError for a run that is not one's own.
+        """
+        require_own_run(self.directory.path)
         labs = where.labs
         if not labs and where.lab is None:
             labs = runs.shared_by(self.directory)
@@ -73,7 +79,7 @@ class PlanRun:
             with joined(labs, where.scheduler) as together:
                 return together.execute(self.directory, observer, self.way)
         with use_lab(where.lab or runs.lab_of(self.directory)) as lab:
-            return runs.execute(self.directory, lab, observer, self.way)
+            return runs.execute(self.directory, lab, observer, self.way, steal=where.steal)
 
     def complete(self) -> list[str]:
         return [] if self.directory.imported else runs.complete(self.directory, self.way.recipe)
@@ -92,8 +98,17 @@ class PlanRun:
         """Return one row per interval of 100 ms."""
         return runs.samples_table(self.directory)
 
+    def points_summary(self) -> pd.DataFrame:
+        """Return one row per point: what varies, n, means with their intervals, verdicts."""
+        return points_summary(self.rows())
+
     def tables(self) -> dict[str, Table]:
-        return {}
+        trials = self.rows()
+        if trials.empty:
+            return {}
+        alike = constant_words(trials, varying(trials))
+        title = f"{trials['point_id'].nunique()} points, mean ± half of its 95 % interval over n valid repetitions"
+        return {"points": Table(f"{title}; {alike}", for_people(points_summary(trials)))}
 
     def summary(self) -> list[str]:
         return runs.summary(self.directory)
@@ -118,8 +133,10 @@ class PlanRun:
     ) -> ComparedRuns:
         """Say whether ``other`` is faster than, slower than or the same as this run, point by point and over all."""
         require_same_kind(self, other, *equal)
-        same = [run.directory for run in equal]
-        return compared(self.directory, other.directory, metric or self.metric, equal=same, margin=margin)
+        same, value = [run.directory for run in equal], metric or self.metric
+        both = self.directory, other.directory
+        kept = calibrated(*map(around, both)) if usable(value, same) else None
+        return compared(*both, value, equal=same, margin=margin, calibration=kept)
 
 
 @dataclass(frozen=True)
@@ -153,7 +170,7 @@ class SearchRun(PlanRun):
         return TrafficMethod(partial(_session, self.asked), RECIPE, patient=False)
 
     def rows(self) -> pd.DataFrame:
-        """Return one row per point and repetition: its last attempt; rates in frames a second, latencies in ns."""
+        """Return one row per point and repetition: its last attempt; rates in frames per second, latencies in ns."""
         found = table(self.directory, RECIPE, TABLE)
         return found.drop_duplicates("trial_id", keep="last", ignore_index=True) if len(found) else found
 
@@ -230,7 +247,9 @@ def start_search(
 
 
 def as_searched(plan: Plan, chosen: Profile) -> Plan:
-    """A search finds the load by itself; a profile of a standard brings its frame sizes with it."""
+    """A search finds the load by itself; a profile of a standard brings its frame sizes with it. Raises PlanError."""
+    if plan.open_ended:
+        raise PlanError("a search repeats each point a given number of times", remedy="give `repetitions` a number")
     frames = {"frame_bytes": list(chosen.frame_bytes)} if chosen.frame_bytes else {}
     blocks = [
         block.model_copy(

@@ -20,7 +20,7 @@ import numpy as np
 import pandas as pd
 
 from xdplab.analysis.series import settled
-from xdplab.figures.factors import FigureError
+from xdplab.errors import FigureError
 
 MARK_COLUMNS = ("figure", "file", "kind", "panel", "hue", "x", "value")
 MODES = {"af_xdp": "AF_XDP", "generic": "Generic", "native": "Native"}
@@ -167,7 +167,7 @@ def drawn_repetition(rows: pd.DataFrame, spec: Spec) -> pd.DataFrame:
 
 
 def by_cpu(rows: pd.DataFrame, column: str) -> pd.DataFrame:
-    """Return one row a trial and CPU 0 to 7, with the columns cpu and cpu_value (%), from a column of JSON lists."""
+    """Return one row per trial and CPU 0 to 7, with the columns cpu and cpu_value (%), from a column of JSON lists."""
     known = rows[rows[column].notna()]
     lists = [json.loads(text)[: len(CPUS)] for text in known[column]]
     long = known.loc[known.index.repeat([len(values) for values in lists])]
@@ -262,7 +262,7 @@ def as_printed(rows: pd.DataFrame, spec: Spec) -> pd.DataFrame:
 
 
 def published_marks(rows: pd.DataFrame, spec: Spec) -> pd.DataFrame:
-    """Return what the published figure shows, one row a mark with MARK_COLUMNS; a bar of no height is no mark.
+    """Return what the published figure shows, one row per mark with MARK_COLUMNS; a bar of no height is no mark.
 
     ``rows`` are those of ``printed_rows``. Values are in the unit of the axis: Gbit/s, seconds, percent, counts with
     the axis' own power of ten.

@@ -91,7 +91,7 @@ def trial_id_of(measured: Measured) -> str:
 
 
 def trial_rows(logs: TrialLogs, run_id: str) -> list[Row]:
-    """Return one row a run of the generator; runs that were appended to one file are attempts, the last one counts.
+    """Return one row per run of the generator; runs that were appended to one file are attempts, the last one counts.
 
     sar and perf watched one of them, and nothing says which: they are the last one's.
     """
@@ -118,7 +118,7 @@ def _row(
         **point_of(measured).factors(),
         **dict.fromkeys(UNKNOWN),
         "link_bps": LINK_BPS,
-        # One socket and one thread, whatever the queue count; the XDP modes have a CPU a queue.
+        # One socket and one thread, whatever the queue count; the XDP modes have one CPU per queue.
         "dut_cpus": 1 if measured.mode == "af_xdp" else measured.queues,
         **_where(logs),
     }

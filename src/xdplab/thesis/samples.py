@@ -1,4 +1,4 @@
-"""The logs of one trial → columns of samples.parquet: a row a second of the generator, a row a sample of sar."""
+"""The logs of one trial → columns of samples.parquet: one row per second of the generator, one per sample of sar."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class TrialSamples:
 
 
 def generator_part(trial_id: str, attempt: int, run: GeneratorRun) -> TrialSamples:
-    """One row a second: frames sent and received in it, the printed running mean, and the second's own latency."""
+    """One row per second: frames sent and received in it, the printed running mean, and the second's own latency."""
     rows = run.rows
     columns = {
         "t_s": rows[:, _SECOND],
@@ -49,7 +49,7 @@ def generator_part(trial_id: str, attempt: int, run: GeneratorRun) -> TrialSampl
 
 
 def sar_parts(trial_id: str, attempt: int, sar: SarDigest) -> list[TrialSamples]:
-    """One row a sample and CPU, and one a sample of the interface that carried the traffic.
+    """One row per sample and CPU, and one per sample of the interface that carried the traffic.
 
     Times count from the traffic's start as sar saw it (samples before it are negative), from sar's own without any.
     """

@@ -35,7 +35,7 @@ class Busy:
 
 @dataclass(frozen=True)
 class WindowCount:
-    """Frames counted over ``seconds``; NaN where nobody counted."""
+    """Frames counted over ``seconds``; NaN where there was no counter."""
 
     seconds: float
     tx: float

@@ -39,9 +39,13 @@ def _step(image: Image, at: int, insn: Insn) -> CodeLine:
     kind = insn.code & 7
     if kind in _JUMPS:
         return _branch(image, at, insn)
-    divides = kind in _ARITHMETIC and insn.code & 0xF0 in _DIVIDES
     memory = insn.code & 0xE0 == 0x60
-    return CodeLine(at, "divide" if divides else "other", "", loads=kind == 1 and memory, stores=kind in (2, 3))
+    return CodeLine(at, "divide" if divides(insn) else "other", "", loads=kind == 1 and memory, stores=kind in (2, 3))
+
+
+def divides(insn: Insn) -> bool:
+    """Tell whether an instruction is a division or takes a remainder."""
+    return insn.code & 7 in _ARITHMETIC and insn.code & 0xF0 in _DIVIDES
 
 
 def _branch(image: Image, at: int, insn: Insn) -> CodeLine:

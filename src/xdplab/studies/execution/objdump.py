@@ -89,7 +89,7 @@ class _Reader:
         self.steps.append(_step(at, text, words, target, callee, self.name))
 
     def _relocated(self, at: int, relocations: Iterable[re.Match[str] | None]) -> str | None:
-        """Behind a function's first instruction objdump prints what belongs to those before it, too."""
+        """Return the symbol of this instruction's relocation; objdump also prints those of earlier ones beside it."""
         found = next((r for r in relocations if r and 0 < int(r["at"], 16) - at < _LONGEST), None)
         if found is None:
             return None

@@ -23,8 +23,9 @@ from xdplab.studies.execution.rows import table_of
 from xdplab.studies.execution.study import OBJECTS, REFERENCE, ExecutionStudy, reference
 from xdplab.studies.execution.summaries import tables_of
 from xdplab.studies.execution.views import VIEWS
-from xdplab.studies.frame import Gathered, StudyKind, StudyRun
+from xdplab.studies.frame import StudyKind, StudyRun
 from xdplab.studies.places import require_places
+from xdplab.studies.points import Gathered
 
 ExecutionRun = StudyRun[ExecutionRequest, ExecutionPoint]
 
@@ -32,7 +33,7 @@ ExecutionRun = StudyRun[ExecutionRequest, ExecutionPoint]
 def gather(request: ExecutionRequest) -> Gathered[ExecutionPoint]:
     """Compile the benchmarks (or a user's own pair) and let user space of this machine say what each must give.
 
-    Raises PlanError for what cannot be used, ProgramError where a compiler refuses.
+    Raises PlanError for unusable options, ProgramError where a compiler refuses.
     """
     if unknown := set(request.backends) - set(BACKENDS):
         raise PlanError(f"--backend: there is no {', '.join(sorted(unknown))}", remedy=f"{', '.join(BACKENDS)}")
@@ -64,4 +65,5 @@ STUDY: StudyKind[ExecutionRequest, ExecutionPoint] = StudyKind(
     table=table_of,
     tables=lambda run, table: tables_of(table),
     views=VIEWS,
+    version="2",
 )

@@ -72,12 +72,12 @@ def typical(calls: pd.Series, step: int) -> float:
 
 
 def medians(table: pd.DataFrame) -> pd.DataFrame:
-    """Return one row a point and backend: the mean of its repetitions' `typical` calls, and its ratio to the reference.
+    """Return one row per point and backend: the geometric mean of its repetitions' `typical` calls, and its ratio.
 
     Columns: those of `POINT`, ``backend``, ``calls`` (behind one median), ``n`` (repetitions), ``value``, ``low`` and
-    ``high`` (95 % t interval, null for one repetition), ``reference``, and ``ratio``, ``ratio_low``, ``ratio_high``:
-    geometric mean and interval of the ratios within each repetition. Traps have no ratio, and calls that were all
-    shorter than a step of their clock have neither value nor ratio.
+    ``high`` (95 % t interval of the logarithms, null for one repetition), ``reference``, and ``ratio``, ``ratio_low``,
+    ``ratio_high``: geometric mean and interval of the ratios within each repetition. Traps have no ratio, and calls
+    that were all shorter than a step of their clock have neither value nor ratio.
     """
     known = settled(values(table))
     if known.empty:
@@ -120,7 +120,7 @@ UNSEEN = {"value": None, "low": None, "high": None}
 def _row(factors: dict[str, object], group: pd.DataFrame, wide: pd.DataFrame) -> dict[str, object]:
     found = interval(group["value"])
     row = factors | {"calls": int(group["calls"].min()), "n": found.n}
-    row |= {"value": found.mean, "low": _null(max(found.low, 0.0)), "high": _null(found.high)} if found.mean else UNSEEN
+    row |= _with_interval(group["value"]) if found.mean else UNSEEN
     ratios = pd.Series(dtype=float)
     beside = wide.xs(tuple(factors[name] for name in POINT), level=POINT)
     reference = next((name for name in REFERENCE if name in beside and beside[name].notna().any()), None)
@@ -136,12 +136,24 @@ def _row(factors: dict[str, object], group: pd.DataFrame, wide: pd.DataFrame) ->
     return row
 
 
+def _with_interval(repetitions: pd.Series) -> dict[str, float | None]:
+    """Return mean and interval of a time, on the scale of its logarithm, where a time is never below 0.
+
+    Where a repetition was not seen by its clock there is no logarithm: then it is the plain mean, without interval.
+    """
+    if repetitions.le(0).any():
+        return {"value": float(repetitions.mean()), "low": None, "high": None}
+    found = interval(np.log(repetitions))
+    ends = {"value": found.mean, "low": found.low, "high": found.high}
+    return {name: _null(float(np.exp(value))) for name, value in ends.items()}
+
+
 def _null(value: float) -> float | None:
     return None if pd.isna(value) else value
 
 
 def median_table(table: pd.DataFrame) -> pd.DataFrame:
-    """Return the medians for people: a row a place, benchmark and temperature, a column a backend, with its ratio."""
+    """Return the medians to print: one row per place, benchmark, temperature; one column per backend, its ratio."""
     found = medians(table[table["trap"].isna()])
     steps = clock_steps(table)
     rows = []
@@ -212,7 +224,7 @@ def _prime_row(label: str, clock: str, cells: dict[str, pd.Series]) -> dict[str,
 
 
 def chains(table: pd.DataFrame) -> pd.DataFrame:
-    """Return a row a place and length: tail calls of BPF beside the recursion of module and user space, warm."""
+    """Return one row per place and length: tail calls of BPF beside the recursion of module and user space, warm."""
     found = medians(table[table["links"].notna() & is_warm(table)])
     if found.empty:
         return found
@@ -244,10 +256,44 @@ _SOURCES = {
     "matrix, get_random_bytes": {"module": "get_random_bytes()"},
 }
 
+
+def work(table: pd.DataFrame) -> pd.DataFrame:
+    """Return what each loaded object does in one call, in an emulator, beside what a guest counted of the same object.
+
+    ``counted``: the guest's median less that of ``empty`` there, which is the clock's. Of BPF these are instructions of
+    the machine (the interpreter's, or compiled ones) and its helpers, while the emulator executes bytecode. ``apart``:
+    by how much the two differ where both count the same machine code.
+    """
+    known = table[table["work_instructions"].notna()]
+    rows = []
+    for key, group in known.groupby(["benchmark", "place", "backend"], sort=False):
+        benchmark, place, backend = map(str, key)
+        own = int(group["work_instructions"].iloc[0])
+        row = {"benchmark": benchmark, "must do": group["work"].iloc[0], "place": group["label"].iloc[0]}
+        row |= {"backend": backend, "did": int(group["work_steps"].iloc[0]), "instructions": own}
+        rows.append(row | _counted(known, benchmark, place, backend, own))
+    found = pd.DataFrame(rows)
+    return found if found.empty else found.sort_values("benchmark", key=_sorted_by, kind="stable", ignore_index=True)
+
+
+def _counted(known: pd.DataFrame, benchmark: str, place: str, backend: str, own: int) -> dict[str, object]:
+    here = known[known["place"].eq(place) & known["backend"].eq(backend) & is_warm(known)]
+    counts = settled(values(here)).groupby("benchmark")
+    middle: dict[Any, float] = counts["value"].median().to_dict()
+    if benchmark not in middle or "empty" not in middle or not place.endswith(":count"):
+        return {"counted": None, "apart": None}
+    empty = int(here.loc[here["benchmark"].eq("empty"), "work_instructions"].iloc[0])
+    counted = middle[benchmark] - middle["empty"] + empty
+    calls_others = benchmark == "clock sum" or here.loc[here["benchmark"].eq(benchmark), "trap"].notna().any()
+    same = backend in REFERENCE and not calls_others
+    return {"counted": round(counted), "apart": f"{counted / own - 1:+.1%}" if same else None}
+
+
 TABLES: dict[str, tuple[str, Callable[[pd.DataFrame], pd.DataFrame]]] = {
     "medians": ("Medians, with 95 % intervals over repetitions, and ratios to the reference", median_table),
     "primes": ("Primes up to 100: mean ± standard deviation of ten calls after five", primes),
     "chains": ("Chains: tail calls in BPF, recursion in the module and in user space", chains),
+    "work": ("Proof of equal work: what one call does between its clocks", work),
     "trap": ("The trap: one benchmark, several random functions", traps),
 }
 

@@ -131,7 +131,7 @@ def _memory() -> list[InsnClass]:
 
 
 def _jumps() -> list[InsnClass]:
-    """Both ways of a branch lead to the next body. The verifier takes a jump away that leads there always."""
+    """Both ways of a branch lead to the next body. The verifier removes a jump that always leads there."""
     return [
         _one("jump not taken", "jump", e.jump(e.JEQ, A, B, 0)),
         _one("jump taken", "jump", e.jump(e.JNE, A, B, 0)),

@@ -11,7 +11,7 @@ TOOL = "jitbench"
 
 @dataclass(frozen=True)
 class JitTiming:
-    """One program. ``ns`` has an entry a round: what ``times`` runs took together, in nanoseconds of that clock.
+    """One program. ``ns`` has one entry per round: what ``times`` runs took together, in nanoseconds of that clock.
 
     ``failed`` says what did not work, and why; ``ns`` is empty then. Sizes are null for classic filters.
     """

@@ -1,4 +1,4 @@
-"""From the journal and the raw files to one row a measured thing: a test's case, a class, a filter on a packet."""
+"""From the journal and the raw files to one row per measured thing: a test's case, a class, a filter on a packet."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ COLUMNS = (
     Column("cost", "Float64", "of one run (test), one body (class), one run of the filter with entering it"),
     Column("above", "Float64", "filters: cost above the shortest filter with the same verdict"),
     Column("total", "Float64", "traffic: of a datagram from send() to recv(), seen through the filter"),
-    Column("untapped", "Float64", "traffic: of a datagram that nobody looks at"),
+    Column("untapped", "Float64", "traffic: of a datagram that no socket looks at"),
     Column("share", "Float64", "traffic: cost by total"),
     Column("reason", "string", "filters, traffic: why cost, above or share is null"),
     Column("insns", "Int64", "instructions of the filter, or of the class' larger program"),
@@ -95,7 +95,7 @@ def _subjects(raw: Path) -> dict[str, JitTiming]:
 
 
 def _class(raw: Path) -> Iterator[Row]:
-    """Two values of K: what is once a program, and what is once a run, is in both."""
+    """Two values of K: what happens once per program or once per run is in both."""
     small, large = (_subjects(raw)[str(k)] for k in SIZES)
     more = SIZES[1] - SIZES[0]
     images = large.jited_bytes, small.jited_bytes

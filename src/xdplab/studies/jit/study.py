@@ -12,7 +12,6 @@ from typing import Any
 from xdplab.deploy.native import build_tool
 from xdplab.errors import HostError, UnsupportedError
 from xdplab.hosts.local import LocalHost
-from xdplab.studies.frame import StudyTrial
 from xdplab.studies.jit import ebpf, subjects
 from xdplab.studies.jit.cbpf import Op
 from xdplab.studies.jit.classes import CLASSES
@@ -22,6 +21,7 @@ from xdplab.studies.jit.module import KnownTest
 from xdplab.studies.jit.points import FILTERS, INSN_CLASSES, JIT, TEST_BPF, TRAFFIC, JitPoint
 from xdplab.studies.jit.testbpf_log import parse_test_bpf
 from xdplab.studies.places import Place, place_of
+from xdplab.studies.points import StudyTrial
 
 NATIVE = "jitbench"
 TESTS, LOG, BENCH, ASKED = "tests.json", "test_bpf-{:02}.log", "jitbench.jsonl", "asked.jsonl"
@@ -59,22 +59,22 @@ class JitStudy:
         self._filters = filters
         self._cache_dir = cache_dir
         self._stack = ExitStack()
-        self._place: Place | None = None
+        self.place: Place | None = None
         self._command = ""
         self._tests: list[KnownTest] | None = None
 
     def enter_block(self, trials: Sequence[StudyTrial[JitPoint]]) -> None:
         command = build_tool(LocalHost(), NATIVE, str(self._cache_dir))
-        self._place = self._stack.enter_context(place_of(trials[0].point.place))
-        self._command = self._place.put(Path(command), mode=0o755)
+        self.place = self._stack.enter_context(place_of(trials[0].point.place))
+        self._command = self.place.put(Path(command), mode=0o755)
         self._tests = None
 
     def leave_block(self) -> None:
         self._stack.close()
-        self._place = None
+        self.place = None
 
     def measure(self, trial: StudyTrial[JitPoint], raw: Path, facts: dict[str, Any]) -> None:
-        point, place = trial.point, self._place
+        point, place = trial.point, self.place
         assert place is not None
         facts.update(kernel_release=place.release, clock=place.clock, label=place.label)
         with place.jit(point.mode == JIT):
@@ -88,7 +88,7 @@ class JitStudy:
             (raw / LOG.format(number)).write_text(log)
             ran = {test.jited for test in parse_test_bpf(log) if test.jited is not None}
             if ran - {point.mode == JIT}:
-                raise HostError(f"{place.label}: tests ran {_ran(ran)}: somebody else has changed the kernel's setting")
+                raise HostError(f"{place.label}: tests ran {_ran(ran)}: another process changed the kernel's setting")
 
     def _class(self, place: Place, point: JitPoint, raw: Path) -> None:
         self._bench(place, point, raw, "programs", subjects.of_class(CLASSES[point.subject], ebpf.encode))

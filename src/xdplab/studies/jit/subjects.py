@@ -14,8 +14,8 @@ from xdplab.studies.jit.frames import FRAMES, on_loopback
 
 SECCOMP = "seccomp"
 NONE, OPEN, SHORTEST = "none", "open", "shortest"
-"""What is subtracted: nobody looks; somebody looks without a filter (or with one that is not run); the shortest filter
-that lets everything through."""
+"""What is subtracted: no socket looks; a socket looks without a filter (or with one that is not run); the shortest
+filter that lets everything through."""
 
 PAYLOADS = (18, 1400)
 """UDP payloads: the least frame and nearly the largest."""

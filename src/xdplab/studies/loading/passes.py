@@ -26,7 +26,7 @@ SAMPLED_S = 0.5
 """How long a profiler looks: some two thousand samples, so a share of 5 % is known to 0.5 %."""
 
 _INSTRUCTIONS_SHARE = 0.2
-"""A counting guest executes about a fifth of 10⁹ instructions a second, and each is a nanosecond of its clock."""
+"""A counting guest executes about a fifth of 10⁹ instructions per second, and each is a nanosecond of its clock."""
 
 Watch = Callable[["LoadRunner", Path], str | None]
 
@@ -77,7 +77,7 @@ def _ways(bench: LoadRunner) -> Sequence[str]:
 
 
 def _by_graph(bench: LoadRunner, raw: Path) -> str | None:
-    """Only in guests: the tracer is the whole kernel's, and somebody else may trace this machine's."""
+    """Only in guests: the tracer is the whole kernel's, and another user may be tracing this machine's."""
     path = "/tmp/xdplab-loading.trace"
     found = bench.run(raw, TRACED, "--watch", "graph", "--trace", path)
     if found.error:

@@ -1,4 +1,4 @@
-"""From the journal and the raw files to one row a step and repetition."""
+"""From the journal and the raw files to one row per step and repetition."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ Row = dict[str, Any]
 
 
 def table_of(run: StudyRun[LoadingRequest, LoadingPoint]) -> pd.DataFrame:
-    """Return one row a step and repetition of every trial's last attempt, with `COLUMNS`."""
+    """Return one row per step and repetition of every trial's last attempt, with `COLUMNS`."""
     run_id = run.directory.run_id
     rows = (row for trial, last, raw in run.attempts() for row in _trial_rows(trial.point, last, raw))
     return typed((row | {"run_id": run_id} for row in rows), COLUMNS)
@@ -149,7 +149,7 @@ def _sampled(plain: Iterable[Counts], raw: Path) -> Iterator[Row]:
 
 
 def _known(source: str, rank: int, told: Mapping[str, float | None]) -> Iterator[Value]:
-    """Give a value for each step that somebody has told."""
+    """Give a value for each step that was reported."""
     yield from ((step, source, rank, value) for step, value in told.items() if value is not None)
 
 

@@ -14,7 +14,7 @@ from xdplab.errors import LabError, MissingToolError, UnsupportedError
 from xdplab.hosts.local import LocalHost
 from xdplab.labs.modules import BuildTree
 from xdplab.labs.vm import headers
-from xdplab.programs import cache_directory
+from xdplab.programs.program import cache_directory
 from xdplab.studies.frame import StudyRun
 from xdplab.studies.loading import passes, subjects
 from xdplab.studies.loading.passes import PLAIN, LoadRunner
@@ -30,21 +30,21 @@ class LoadingStudy:
     def __init__(self, run: StudyRun[LoadingRequest, LoadingPoint]) -> None:
         self._request = run.request
         self._stack = ExitStack()
-        self._place: Place | None = None
+        self.place: Place | None = None
         self._driver = ""
 
     def enter_block(self, trials: Sequence[Trial]) -> None:
         point = trials[0].point
         if point.task != "compile":
-            self._place = self._stack.enter_context(place_of(point.place))
-            self._driver = self._place.put(Path(driver()), mode=0o755)
+            self.place = self._stack.enter_context(place_of(point.place))
+            self._driver = self.place.put(Path(driver()), mode=0o755)
 
     def leave_block(self) -> None:
         self._stack.close()
-        self._place = None
+        self.place = None
 
     def measure(self, trial: Trial, raw: Path, facts: dict[str, Any]) -> None:
-        point, place = trial.point, self._place
+        point, place = trial.point, self.place
         if place is None:
             self._compile(point, raw, facts)
             return

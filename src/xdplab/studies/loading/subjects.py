@@ -14,9 +14,10 @@ from elftools.elf.elffile import ELFFile
 from xdplab.errors import ProgramError
 from xdplab.labs import modules
 from xdplab.labs.modules import BuildTree
-from xdplab.programs import BuiltProgram, ProgramSpec, UserProgram, build, cache_directory
-from xdplab.programs.build import compile_command, find_clang, run_tool
+from xdplab.programs.build import BuiltProgram, build, compile_command, find_clang, run_tool
+from xdplab.programs.program import cache_directory
 from xdplab.programs.source import kernel_source
+from xdplab.programs.spec import ProgramSpec, UserProgram
 from xdplab.resources import shipped
 from xdplab.studies.loading.points import CLOCK, LoadingPoint
 
@@ -24,7 +25,7 @@ NATIVE = "loadbench"
 MODULE_NAME = "xdplab_load"
 _SUBJECTS = "subjects"
 _KBUILD = f"ccflags-y := -std=gnu11 -Wno-declaration-after-statement\nobj-m := {MODULE_NAME}.o\n"
-"""Before 5.18 kernels are C of 1989; a workload is the same text for everyone."""
+"""Kernels before 5.18 are built as gnu89; the workload's source is the same for every kernel, and is gnu11."""
 
 _ALLOCATED, _EXECUTED, _WRITTEN = 2, 4, 1
 

@@ -215,7 +215,7 @@ def _fit_lines(fits: Sequence[Fit]) -> list[str]:
     lines = [
         "## Model: t = t0 + c·N, DUT-limited trials, weighted by 1/t²",
         "",
-        "| mode | queues | repetition | program | t0 (ns) | c (ns an access) | R² | trials | N |",
+        "| mode | queues | repetition | program | t0 (ns) | c (ns per access) | R² | trials | N |",
         "| --- | --- | --- | --- | --- | --- | --- | --- | --- |",
     ]
     for f in fits:

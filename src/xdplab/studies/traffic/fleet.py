@@ -100,6 +100,11 @@ class JoinedLabs:
 
         Raises PlanError in the words of the lab that cannot, LabError where the labs are no equals.
         """
+        if plan.open_ended:
+            raise PlanError(
+                "--labs: a run that decides by itself how long it goes on is measured in one lab",
+                remedy="give `repetitions` a number, or leave --labs out",
+            )
         found = self._look(plan)
         if extend is None:
             lab, arrangement = found[0].lab, found[0].arrangement

@@ -15,7 +15,7 @@ FrameKey = tuple[object, ...]
 
 @dataclass(frozen=True)
 class Limit:
-    """A rate (bits or frames a second), or None and why there is no such number."""
+    """A rate (bits or frames per second), or None and why there is no such number."""
 
     rate: float | None
     missing: str | None = None

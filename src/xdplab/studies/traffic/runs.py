@@ -14,8 +14,10 @@ from rich.console import Console
 
 from xdplab.analysis.derived import derive
 from xdplab.analysis.findings import Finding
+from xdplab.analysis.race import Standing, standing
+from xdplab.analysis.series import valid
 from xdplab.analysis.verdicts import RULES_VERSION
-from xdplab.errors import LabError, XdplabError
+from xdplab.errors import LabError, ResultsError, XdplabError
 from xdplab.labs import Lab, use_lab
 from xdplab.plan import Plan, Trial
 from xdplab.run.derived import Recipe, Tables, all_gone, is_owed, table, warn_gone
@@ -27,8 +29,9 @@ from xdplab.run.rundir import RunDirectory
 from xdplab.run.state import RunState, attempts_of, read_state
 from xdplab.studies.traffic import audits
 from xdplab.studies.traffic.audits import Audit
+from xdplab.studies.traffic.enough import Enough
 from xdplab.studies.traffic.manifest import host_states
-from xdplab.studies.traffic.planned import Files, create_run, extend_run, run_plan, run_trials_of
+from xdplab.studies.traffic.planned import Files, create_run, extend_run, race_pairs, run_plan, run_trials_of
 from xdplab.studies.traffic.rows import Row, attempt_rows
 from xdplab.studies.traffic.study import TrialStudy, check_plan
 from xdplab.thesis.imported import imported_trials
@@ -117,17 +120,23 @@ class TrafficMethod:
         return plan.trial.pause_s if self.patient else 0.0
 
 
-def execute(run: RunDirectory, lab: Lab, observer: Observer, way: TrafficMethod | None = None) -> RunState:
-    """Measure what ``run`` owes in ``lab``, then derive its tables: also after an interrupt, from what there is."""
+def execute(
+    run: RunDirectory, lab: Lab, observer: Observer, way: TrafficMethod | None = None, *, steal: bool = False
+) -> RunState:
+    """Measure what ``run`` owes in ``lab``, then derive its tables: also after an interrupt, from what there is.
+
+    ``steal`` takes the lab from a run that is silent.
+    """
     way = way or MEASURED
     plan, trials = run_plan(run), run_trials_of(run)
-    with run.writer(), lab.lock():
+    with run.writer(), lab.lock(steal=steal):
         owed = set(read_state(run).owed)
         try:
             with way.session(lab, run, plan, [t for t in trials if t.trial_id in owed]) as study:
                 _write_manifest(run, lab, "before")
                 retries, pause_s = way.retries(plan), way.pause_s(plan)
-                state = run_trials(run, trials, study, observer, retries=retries, pause_s=pause_s)
+                known = Enough(run, plan, trials) if plan.open_ended else None
+                state = run_trials(run, trials, study, observer, retries=retries, pause_s=pause_s, known=known)
                 _write_manifest(run, lab, "after")
         except BaseException:
             with suppress(XdplabError):  # a full disk must not hide what happened first
@@ -160,7 +169,7 @@ def _manifest_is_old(run: RunDirectory) -> bool:
 def _derive(run: RunDirectory, before: Tables) -> Tables:
     """Make the rows of every attempt from the journal and the raw files.
 
-    Where raw files are gone, the rows that the run has stay as they are.
+    Where raw files are gone, the rows that the run has stay as they are, and their reason says so.
     """
     trials = {t.trial_id: t for t in run_trials_of(run)}
     gone = all_gone(run, RAW_NEEDED)
@@ -173,13 +182,21 @@ def _derive(run: RunDirectory, before: Tables) -> Tables:
         key = (attempt.trial_id, attempt.attempt)
         if key in old_rows:
             # A column that is younger than the table is the plan's to fill, where it is a factor.
-            rows += [trials[attempt.trial_id].point.factors() | row for row in old_rows[key]]
+            rows += [trials[attempt.trial_id].point.factors() | _marked(row) for row in old_rows[key]]
             samples += old_samples.get(key, [])
         else:
             derived = attempt_rows(run, trials[attempt.trial_id], attempt)
             rows.append(derived.row)
             samples += derived.samples
     return {TRIALS: with_own_metrics(derive(frame(rows))), SAMPLES_FILE: frame(samples, SAMPLES)}
+
+
+GONE = "its raw files are gone: the verdict is the one of before"
+
+
+def _marked(row: Row) -> Row:
+    said = row.get("reason")
+    return row if GONE in str(said) else row | {"reason": f"{said}; {GONE}" if said else GONE}
 
 
 def _by_attempt(table: pd.DataFrame | None, kept: set[tuple[str, int]]) -> dict[tuple[str, int], list[Row]]:
@@ -217,7 +234,7 @@ def trials_table(run: RunDirectory) -> pd.DataFrame:
 
 
 def samples_table(run: RunDirectory) -> pd.DataFrame:
-    """One row an interval. Writes nothing into the run."""
+    """One row per interval. Writes nothing into the run."""
     return pd.read_parquet(run.path / SAMPLES_FILE) if run.imported else table(run, RECIPE, SAMPLES_FILE)
 
 
@@ -265,11 +282,26 @@ def full_audit(run: RunDirectory) -> Audit:
     return audits.audit(run, trials_table(run))
 
 
+def standing_of(run: RunDirectory) -> Standing:
+    """Return how the run's race stands, by its valid trials. Raises ResultsError for a run that is none."""
+    plan = None if run.imported else run_plan(run)
+    if plan is None or plan.race is None:
+        raise ResultsError(f"{run.path} is no race", remedy="`xdplab race A B`, or a plan with `race:`")
+    arrangement = next(run.journal.events("planned"))["arrangement"]
+    rows = valid(settled_trials(run))
+    keys = zip(rows["point_id"], rows["repetition"], rows["forwarded_pps"], strict=True)
+    rates = {(str(point), int(repetition)): float(rate) for point, repetition, rate in keys if not pd.isna(rate)}
+    pairs = [(a.point_id, b.point_id) for a, b in race_pairs(plan, arrangement)]
+    return standing(rates, pairs, plan.race.margin)
+
+
 def summary(run: RunDirectory) -> list[str]:
     """What came out, in a few lines: verdicts, then the reasons of what is not valid."""
     settled = settled_trials(run)
     counts = settled["verdict"].value_counts()
-    lines = ["verdicts: " + ", ".join(f"{n} {verdict}" for verdict, n in counts.items())]
+    racing = not run.imported and run_plan(run).race is not None
+    lines = [f"race, a is the plan's first block: {standing_of(run).words}"] if racing else []
+    lines += ["verdicts: " + ", ".join(f"{n} {verdict}" for verdict, n in counts.items())]
     others = settled[settled["verdict"] != "valid"]
     for (verdict, reason), rows in others.groupby(["verdict", "reason"], dropna=False):
         lines.append(f"  {verdict} ({len(rows)}): {reason}")
@@ -284,10 +316,8 @@ def draw_figures(
     out: Path | None = None,
 ) -> list[str]:
     """Draw all figures that apply (or ``names``) and say where they are, and why the others are not."""
-    from xdplab.figures import (
-        CATALOGUE,
-        draw_all,
-    )  # matplotlib takes a second to load, which a resume need not wait for
+    from xdplab.figures.album import draw_all
+    from xdplab.figures.catalogue import CATALOGUE
 
     drawn = draw_all(settled_trials(run), out or run.figures, style=style, names=names)
     made = [

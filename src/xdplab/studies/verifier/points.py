@@ -6,8 +6,8 @@ import re
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from xdplab.studies.frame import StudyPoint, StudyTrial
 from xdplab.studies.places import HOST
+from xdplab.studies.points import StudyPoint, StudyTrial
 from xdplab.studies.verifier.corpora import CorpusObject
 
 Task = Literal["verify", "largest"]
@@ -68,7 +68,7 @@ def point_of(subject: CorpusObject, verifier: str, kernel: str) -> VerifierPoint
 
 
 def member_columns(subject: CorpusObject) -> dict[str, Any]:
-    """Return the columns of a generated program; none for one that nobody here wrote."""
+    """Return the columns of a generated program; none for any other program."""
     member = subject.member
     if member is None:
         return {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 import shutil
 import subprocess
@@ -69,6 +70,17 @@ def find_prevails(given: Sequence[str] = ()) -> list[Prevail]:
     found = [(command, shutil.which(command)) for command in COMMANDS]
     answers = [_identify(command, path) for command, path in found if path]
     return [prevail for prevail in answers if prevail is not None]
+
+
+def version_of(prevail: Prevail) -> str:
+    """Return what its ``--version`` says, where it has one, and the SHA-256 of its file, which is always known."""
+    digest = hashlib.sha256(Path(prevail.path).read_bytes()).hexdigest()
+    try:
+        done = subprocess.run([prevail.path, "--version"], capture_output=True, text=True, timeout=10, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        done = None
+    lines = done.stdout.splitlines() if done and done.returncode == 0 else []
+    return f"{lines[0] if lines else 'tells no version'}, {prevail.generation}, sha256 {digest[:16]}"
 
 
 def _named(text: str) -> Prevail:

@@ -1,4 +1,4 @@
-"""From the journal and the raw files to one row a program, and one row a search for the largest N."""
+"""From the journal and the raw files to one row per program, and one row per search for the largest N."""
 
 from __future__ import annotations
 
@@ -49,6 +49,7 @@ COLUMNS = (
     Column("maps", "string", "btf or legacy", "factor"),
     Column("compiler", "string", "which clang", "factor"),
     Column("mcpu", "string", "instruction set", "factor"),
+    Column("compiled_by", "string", "the clang that the object's debug information names", "factor"),
     Column("insns", "Int64", "instructions handed to the verifier", "count"),
     Column("insns_hash", "string", "of those instructions, map descriptors apart", "factor"),
     Column("verdict", "string", "accepted, rejected, complexity, environment, no_type, loader", "verdict"),
@@ -91,7 +92,7 @@ JIT_INSIDE_SINCE = (7, 2)
 
 
 def table_of(run: RunDirectory, trials: Iterable[VerifierTrial]) -> pd.DataFrame:
-    """Return one row a program of each trial's last attempt, with `COLUMNS`."""
+    """Return one row per program of each trial's last attempt, with `COLUMNS`."""
     by_id = {t.trial_id: t for t in trials}
     rows = [
         row | {"run_id": run.run_id}
@@ -123,7 +124,7 @@ def joined(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def largest_of(run: RunDirectory, trials: Iterable[VerifierTrial]) -> pd.DataFrame:
-    """Return one row a search: its factors, ``largest_n`` (null where no limit was found) and how many were tried."""
+    """Return one row per search: its factors, ``largest_n`` (null where no limit was found) and how many were tried."""
     by_id = {t.trial_id: t for t in trials}
     rows = []
     for attempt in last_attempts(run).values():
@@ -186,6 +187,7 @@ def _program(program: VerifiedProgram, clock: str, release: str) -> dict[str, An
         "insns": program.insns,
         "insns_hash": program.insns_hash,
         "verdict": program.verdict,
+        "compiled_by": program.compiler,
         "cause": program.cause,
         "complaint": program.complaint,
         "loads": len(program.load_ns),

@@ -9,17 +9,17 @@ from pathlib import Path
 import pandas as pd
 
 from xdplab.errors import PlanError
-from xdplab.programs import cache_directory
-from xdplab.studies import frame
-from xdplab.studies.frame import Gathered, StudyKind, StudyRun
+from xdplab.programs.program import cache_directory
+from xdplab.studies.frame import StudyKind, StudyRun
 from xdplab.studies.places import HOST, require_places
+from xdplab.studies.points import Gathered, StudyRequest
 from xdplab.studies.tables import Table
 from xdplab.studies.verifier import corpora
 from xdplab.studies.verifier.compilers import Compiler, find_compilers
 from xdplab.studies.verifier.families import FAMILIES, Member
 from xdplab.studies.verifier.machines import known_types
 from xdplab.studies.verifier.points import LINUX, VerifierPoint, member_columns, point_of
-from xdplab.studies.verifier.prevail import Prevail, ResourceLimits, find_prevails
+from xdplab.studies.verifier.prevail import Prevail, ResourceLimits, find_prevails, version_of
 from xdplab.studies.verifier.rows import largest_of, table_of
 from xdplab.studies.verifier.study import Means, VerifierStudy
 from xdplab.studies.verifier.summaries import tables_of
@@ -38,7 +38,7 @@ TESTBED_ACCESSES = (0, 10, 100, 1000)
 
 
 @dataclass(frozen=True)
-class VerifierRequest(frame.StudyRequest):
+class VerifierRequest(StudyRequest):
     """What is asked for. Empty ``compilers`` or ``mcpus`` are all that are here; ``prevails`` those on PATH."""
 
     objects: tuple[str, ...] = ()
@@ -69,7 +69,7 @@ def smallest(request: VerifierRequest) -> VerifierRequest:
 def gather(request: VerifierRequest) -> Gathered[VerifierPoint]:
     """Gather what is to be verified, and compile what is generated.
 
-    Raises PlanError for what cannot be used, ProgramError where a compiler refuses.
+    Raises PlanError for unusable options, ProgramError where a compiler refuses.
     """
     require_places(f"vm:{kernel}:count" for kernel in request.kernels if kernel != HOST)
     compilers = _chosen_compilers(request)
@@ -81,6 +81,12 @@ def gather(request: VerifierRequest) -> Gathered[VerifierPoint]:
     own = Path(request.types).read_text() if request.types else ""
     files = {f"objects/{point_of(subject, '', '').file_name}": subject.content for subject in subjects}
     return Gathered(points, files | {"known.types": (own + known_types()).encode()}, _left_out(compilers, prevails))
+
+
+def tools(run: VerifierRun) -> dict[str, str]:
+    """Return the full version of each compiler and verifier that is here."""
+    found = {compiler.name: compiler.version for compiler in find_compilers()}
+    return found | {prevail.name: version_of(prevail) for prevail in find_prevails(run.request.prevails)}
 
 
 def measurer(run: VerifierRun) -> VerifierStudy:
@@ -107,7 +113,7 @@ def _tables(run: VerifierRun, table: pd.DataFrame) -> dict[str, Table]:
     return tables_of(table, largest_of(run.directory, run.trials))
 
 
-STUDY = StudyKind("verifier", VerifierRequest, VerifierPoint, gather, measurer, _table, _tables, VIEWS)
+STUDY = StudyKind("verifier", VerifierRequest, VerifierPoint, gather, measurer, _table, _tables, VIEWS, tools=tools)
 
 
 def _chosen_compilers(request: VerifierRequest) -> list[Compiler]:

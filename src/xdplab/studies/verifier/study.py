@@ -13,6 +13,7 @@ from xdplab.deploy.native import build_tool
 from xdplab.errors import ProgramError
 from xdplab.formats.verifier_log import parse_bpfverify
 from xdplab.hosts.local import LocalHost
+from xdplab.studies.places import Place
 from xdplab.studies.verifier.compilers import Compiler, compile_object
 from xdplab.studies.verifier.families import Member, source
 from xdplab.studies.verifier.largest import SizeTried, search
@@ -49,6 +50,10 @@ class VerifierStudy:
         self._stack = ExitStack()
         self._machine: LoaderPlace | None = None
 
+    @property
+    def place(self) -> Place | None:
+        return self._machine.place if self._machine else None
+
     def enter_block(self, trials: Sequence[VerifierTrial]) -> None:
         point = trials[0].point
         if point.verifier == LINUX:
@@ -84,7 +89,9 @@ class VerifierStudy:
             path = machine.place.put(self._compile(point, n))
             program = parse_bpfverify(machine.verify(path, deadline_s=OBJECT_DEADLINE_S))[0]
             if program.verdict not in ("accepted", "complexity"):
-                raise ProgramError(f"N = {n} is {program.verdict}: {program.cause}; there is no limit to find")
+                by = f", compiled by {program.compiler}" if program.compiler else ""
+                why = program.complaint or program.cause
+                raise ProgramError(f"N = {n}{by}, is {program.verdict}: {why}; there is no limit to find")
             return SizeTried(n, program.verdict == "accepted", program.stats.processed_insns, program.stats.limit_insns)
 
         with (raw / PROBES).open("w") as file:
