@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,6 +53,12 @@ class SarDigest:
     tx_pps: Array
     last_line: int | None
 
+    @cached_property
+    def step_s(self) -> float:
+        """The time from one sample to the next; NaN for a single one."""
+        steps = sorted(np.diff(self.t_s).tolist())
+        return float(steps[len(steps) // 2] + steps[(len(steps) - 1) // 2]) / 2 if steps else float("nan")
+
 
 @dataclass(frozen=True, eq=False)
 class PerfDigest:
@@ -87,7 +94,8 @@ def _digest(log: RawLog) -> LogDigest:
         problem = Problem(log.name.path, "unreadable", error.strerror or str(error))
         return LogDigest(log.name, "", None, (problem,))
     # A checkout may have given the lines another end; numbers of lines stay.
-    digest, anomalies = _PARSERS[log.name.kind](data.replace(b"\r\n", b"\n"), log.name)
+    text = data.replace(b"\r\n", b"\n") if b"\r" in data else data
+    digest, anomalies = _PARSERS[log.name.kind](text, log.name)
     # A file that was cut is cut once, however many ways that shows.
     first = {found.kind: found for found in reversed(anomalies)}
     problems = tuple(Problem(log.name.path, kind, found.text, found.line) for kind, found in sorted(first.items()))
@@ -103,11 +111,13 @@ def _generator(data: bytes, name: LogName) -> tuple[Digest, tuple[Anomaly, ...]]
 
 def _last_row_line(data: bytes) -> int | None:
     """The core stands in the last column but one."""
-    lines = data.split(b"\n")
-    for number in range(len(lines), 0, -1):
-        words = lines[number - 1].replace(b",", b" ").split()
+    end = len(data)
+    while end >= 0:
+        start = data.rfind(b"\n", 0, end) + 1
+        words = data[start:end].replace(b",", b" ").split()
         if len(words) > 8 and words[-2] == b"%d" % RX_CORE:
-            return number
+            return data.count(b"\n", 0, start) + 1
+        end = start - 1
     return None
 
 
@@ -157,20 +167,10 @@ def _perf(data: bytes, name: LogName) -> tuple[Digest, tuple[Anomaly, ...]]:
     text = parse_perf_text(data)
     if not text.counts:
         return None, text.anomalies
-    named = {count.event.split(":")[0]: count.value for count in text.counts}
-    lines = data.decode().split("\n")
-    counts = {column: named.get(event) for event, column in EVENTS.items()}
-    return PerfDigest(text.target, counts, _event_lines(lines)), text.anomalies
-
-
-def _event_lines(lines: Sequence[str]) -> dict[str, int]:
-    found: dict[str, int] = {}
-    for number, line in enumerate(lines, 1):
-        words = line.split("#")[0].split()
-        event = next((word.split(":")[0] for word in words if word.split(":")[0] in EVENTS), None)
-        if event is not None and line[:1] == " ":
-            found.setdefault(EVENTS[event], number)
-    return found
+    named = {count.event.split(":")[0]: (count.value, line) for line, count in text.counts.items()}
+    known = {column: named[event] for event, column in EVENTS.items() if event in named}
+    counts = {column: known.get(column, (None, 0))[0] for column in EVENTS.values()}
+    return PerfDigest(text.target, counts, {column: line for column, (_, line) in known.items()}), text.anomalies
 
 
 _PARSERS: dict[str, Callable[[bytes, LogName], tuple[Digest, tuple[Anomaly, ...]]]] = {

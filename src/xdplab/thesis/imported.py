@@ -18,6 +18,7 @@ from xdplab.run.rundir import RunDirectory
 from xdplab.thesis.columns import TRIAL_COLUMNS
 from xdplab.thesis.logs import Imported, read_thesis
 from xdplab.thesis.rules import judged_import
+from xdplab.thesis.samples import SCHEMA
 
 TRIALS, SAMPLES = "trials.parquet", "samples.parquet"
 
@@ -63,7 +64,7 @@ def import_thesis(
     }
 
     def fill(run: RunDirectory) -> None:
-        run.write_table(SAMPLES, found.samples)
+        run.write_tables(SAMPLES, SCHEMA, found.samples())
         run.write_table(TRIALS, trials)
         run.write_json("anomalies.json", {"problems": [vars(problem) for problem in found.problems]})
         run.journal.append("imported", format="thesis", sources=sources, trials=len(trials), **counts)
