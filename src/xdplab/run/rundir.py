@@ -176,11 +176,13 @@ class RunDirectory:
 
     def write_tables(self, relative: str, schema: pa.Schema, tables: Iterable[pa.Table]) -> None:
         """Replace a parquet file in one step by tables of one schema, never more than one of them in memory."""
+        import pyarrow as pa
         import pyarrow.parquet as pq
 
+        named = [field.name for field in schema if pa.types.is_dictionary(field.type)]
         with (
             replacing(self.path / relative) as scratch,
-            pq.ParquetWriter(scratch, schema, compression="zstd") as file,
+            pq.ParquetWriter(scratch, schema, compression="zstd", use_dictionary=named) as file,
         ):
             for table in tables:
                 file.write_table(table)

@@ -133,7 +133,11 @@ def _sar(data: bytes, name: LogName) -> tuple[Digest, tuple[Anomaly, ...]]:
 def _cpu_samples(text: SarText) -> tuple[Array, NDArray[np.float32]]:
     """Return the samples' ends and (samples, CPUs, shares); a row that is missing is NaN."""
     rows = text.cpus[~np.isnan(text.cpus[:, _CPU])]
-    t_s, sample = np.unique(rows[:, 0], return_inverse=True)
+    if np.all(rows[1:, 0] >= rows[:-1, 0]):  # as sar writes them
+        begins = np.concatenate([[True], rows[1:, 0] > rows[:-1, 0]])[: len(rows)]
+        t_s, sample = rows[begins, 0], np.cumsum(begins) - 1
+    else:
+        t_s, sample = np.unique(rows[:, 0], return_inverse=True)
     cpus = rows[:, _CPU].astype(int)
     shares = np.full((len(t_s), int(cpus.max(initial=-1)) + 1, len(CPU_SHARES)), np.nan, dtype=np.float32)
     shares[sample, cpus] = rows[:, [CPU_COLUMNS.index(share) for share in CPU_SHARES]]

@@ -108,28 +108,35 @@ def _at_once(body: bytes, width: int) -> Table | None:
 
     The sender's lines print no latency, and are narrower where it has many digits.
     """
+    if (one := _even(body, width)) is not None:
+        return one
     lines = body.splitlines(keepends=True)
     widths = np.array([len(text) for text in lines])
+    kinds = np.unique(widths)
+    if len(kinds) != 2:
+        return None
     table = np.zeros((len(lines), width))
     decimals: int | None = None
-    kinds = np.unique(widths)
-    if len(kinds) not in (1, 2):
-        return None
     for own in kinds:
-        chosen = widths == own
-        grid = grid_of(body if len(kinds) == 1 else b"".join(text for text in lines if len(text) == own))
-        if grid is None:
+        part = _even(b"".join(text for text in lines if len(text) == own), width)
+        if part is None:
             return None
-        first = grid[0].tobytes()
-        layout = layout_of(first, signed=True)
-        whole = len(layout.fields) == width and _ROW[width].fullmatch(first)
-        numbers = layout.read(grid) if whole else None
-        if numbers is None:
-            return None
-        table[chosen] = numbers
-        received = numbers[:, -2] == RX_CORE
-        decimals = layout.decimals[_LATENCY_PLACE] if width == 10 and received.any() else decimals
+        table[widths == own] = part[0]
+        decimals = decimals if part[1] is None else part[1]
     return table, decimals
+
+
+def _even(lines: bytes, width: int) -> Table | None:
+    """Return the table of lines of one width and layout, else None."""
+    grid = grid_of(lines)
+    if grid is None or not _ROW[width].fullmatch(first := grid[0].tobytes()):
+        return None
+    layout = layout_of(first, signed=True)
+    numbers = layout.read(grid) if len(layout.fields) == width else None
+    if numbers is None:
+        return None
+    received = width == 10 and (numbers[:, -2] == RX_CORE).any()
+    return numbers, layout.decimals[_LATENCY_PLACE] if received else None
 
 
 def _by_word(body: bytes, width: int, line: int, anomalies: list[Anomaly]) -> Table:

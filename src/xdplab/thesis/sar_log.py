@@ -28,12 +28,7 @@ _ROWS = {
     b"IFACE": re.compile(rb"(?:" + _TIME + rb" +[^\s:,]{1,16}(?:" + _NUMBER + rb"){8}\n)*"),
 }
 _INTERFACE_ROW = re.compile(
-    rb"^("
-    + _TIME
-    + rb") +([^\s:,]{1,16}) +([0-9]{1,15}[,.][0-9]{2}) +([0-9]{1,15}[,.][0-9]{2})(?:"
-    + _NUMBER
-    + rb"){6}\n",
-    re.MULTILINE,
+    rb" +([^\s:,]{1,16}) +([0-9]{1,15}[,.][0-9]{2}) +([0-9]{1,15}[,.][0-9]{2})(?:" + _NUMBER + rb"){6}"
 )
 _ALL = re.compile(rb" (all) ")
 _START = re.compile(_TIME)
@@ -57,10 +52,10 @@ def parse_sar_text(data: bytes) -> SarText:
     start = _START.search(data, data.find(b"\n"))
     start_s = _clock_s(start[0]) if start else 0.0
     bodies, anomalies = _bodies(data, checked=False)
-    cpus, interfaces = _cpus_at_once(bodies[b"CPU"]), _interfaces_at_once(bodies[b"IFACE"])
+    cpus, interfaces = _cpus_at_once(bodies[b"CPU"]), _interfaces(bodies[b"IFACE"])
     if cpus is None or interfaces is None:
         bodies, anomalies = _bodies(data, checked=True)
-        cpus, interfaces = _numbers(bodies[b"CPU"]), _interfaces_at_once(bodies[b"IFACE"])
+        cpus, interfaces = _numbers(bodies[b"CPU"]), _interfaces(bodies[b"IFACE"])
     assert interfaces is not None  # each of its rows was checked
     names, rows = interfaces
     for table in (cpus, rows):
@@ -149,16 +144,27 @@ def _numbers(rows: bytes) -> Rows:
     return table
 
 
-def _interfaces_at_once(rows: bytes) -> tuple[tuple[str, ...], Rows] | None:
+def _interfaces(rows: bytes) -> tuple[tuple[str, ...], Rows] | None:
     """Return the names and the table of rows of interfaces, None where one of them is no row."""
-    found = _INTERFACE_ROW.findall(rows)
-    if len(found) != rows.count(b"\n"):
-        return None
-    places = {name: place for place, name in enumerate(dict.fromkeys(row[1] for row in found))}
-    seconds = {clock: _clock_s(clock) for clock in {row[0] for row in found}}
-    rates = {word: float(word.translate(_DECIMAL)) for row in found for word in row[2:]}  # most of them are 0,00
-    table = [(seconds[clock], places[name], rates[rx], rates[tx]) for clock, name, rx, tx in found]
+    places: dict[bytes, int] = {}
+    seconds: dict[bytes, float] = {}
+    table: list[tuple[float, int, float, float]] = []
+    for row in rows.splitlines():
+        found, clock = _interface(row[8:]), row[:8]
+        if found is None or (clock not in seconds and not _START.fullmatch(clock)):
+            return None
+        if clock not in seconds:
+            seconds[clock] = _clock_s(clock)
+        name, rx_pps, tx_pps = found
+        table.append((seconds[clock], places.setdefault(name, len(places)), rx_pps, tx_pps))
     return tuple(name.decode() for name in places), np.array(table, float).reshape(-1, len(INTERFACE_COLUMNS))
+
+
+@lru_cache(maxsize=4096)
+def _interface(row: bytes) -> tuple[bytes, float, float] | None:
+    """Return name and rates of a row behind its time: most interfaces are idle, and say the same again and again."""
+    match = _INTERFACE_ROW.fullmatch(row)
+    return match and (match[1], float(match[2].translate(_DECIMAL)), float(match[3].translate(_DECIMAL)))
 
 
 _SECONDS = np.array([3600.0, 60.0, 1.0])
