@@ -233,7 +233,8 @@ def assert_same_rows(one: SarText | GeneratorLog, other: SarText | GeneratorLog)
         np.testing.assert_array_equal(one.cpus, other.cpus)
         np.testing.assert_array_equal(one.interfaces, other.interfaces)
         return
-    assert isinstance(one, GeneratorLog) and isinstance(other, GeneratorLog)
+    assert isinstance(one, GeneratorLog)
+    assert isinstance(other, GeneratorLog)
     for own, same in zip(one.runs, other.runs, strict=True):
         assert own.latency_decimals == same.latency_decimals
         np.testing.assert_array_equal(own.rows, same.rows)

@@ -9,11 +9,18 @@ from typing import cast
 import click
 
 from xdplab.cli.common import console
-from xdplab.figures.save import FORMATS
+from xdplab.figures.factors import FigureError
+from xdplab.figures.save import DEFAULT_FORMATS, FORMATS, write_whole
+from xdplab.studies.catalogue import open_run
+from xdplab.studies.traffic import runs
 from xdplab.thesis import album as thesis_album
 from xdplab.thesis import imported
-from xdplab.thesis.published import figure_named
+from xdplab.thesis.album import write_csv
+from xdplab.thesis.conclusions import conclusions, corrected_reading, in_markdown, own_reading, published_reading
+from xdplab.thesis.published import Spec, figure_named
 from xdplab.thesis.published_check import check_marks, read_marks
+from xdplab.thesis.repeated import WHICH, own_run, repeat
+from xdplab.thesis.views import source_of
 from xdplab.thesis.words import LANGUAGES, Language
 
 PATHS = click.argument("paths", metavar="PATH...", nargs=-1, required=True, type=click.Path(path_type=Path))
@@ -41,24 +48,40 @@ def thesis(paths: tuple[Path, ...], name: str, out: Path) -> None:
 
 
 @click.command()
-@PATHS
+@click.argument("paths", metavar="[PATH...]", nargs=-1, type=click.Path(path_type=Path))
+@click.option("--from", "own", type=click.Path(path_type=Path), help="Draw the figures from this run of your own.")
 @click.option("--as-published", "as_published", is_flag=True, help="Only as printed.")
 @click.option("--corrected", "corrected", is_flag=True, help="Only as the data really say.")
 @click.option("--lang", type=click.Choice(LANGUAGES), default="en", show_default=True, help="Words on the figures.")
 @click.option("--only", "name", metavar="FIGURE", help="One figure: its path, or its number in the thesis.")
-@click.option("--format", "formats", type=click.Choice(FORMATS), multiple=True, help="svg, pdf, png; all by default.")
+@click.option(
+    "--format",
+    "formats",
+    type=click.Choice(FORMATS),
+    multiple=True,
+    help="svg (the default), pdf or png; several times for several.",
+)
 @click.option("--check", "reference", type=click.Path(path_type=Path), help="Marks (CSV) to compare as-published with.")
 @click.option("--csv", "csv_only", is_flag=True, help="Only the marks: nothing is drawn.")
 @click.option("--out", type=click.Path(path_type=Path), default=Path("results/thesis-figures"), show_default=True)
 def regenerate(
-    paths: tuple[Path, ...], as_published: bool, corrected: bool, lang: Language, name: str | None,
+    paths: tuple[Path, ...], own: Path | None, as_published: bool, corrected: bool, lang: Language, name: str | None,
     formats: tuple[str, ...], csv_only: bool, reference: Path | None, out: Path,
 ) -> int:  # fmt: skip
     """Draw every published figure of the thesis again: as printed, and as the data really say.
 
     PATH is the raw data (a clone, a folder, archives) or a run directory that `import thesis` made. Each figure has
     its marks beside it as CSV.
+
+    With --from RUN the figures are drawn from RUN's trials, PATH's published marks in grey behind them, and the
+    thesis' conclusions are read in the published, the corrected and RUN's data. Without PATH there is RUN alone.
     """
+    if own is not None:
+        wanted = () if csv_only else formats or DEFAULT_FORMATS
+        say(_repeated(own, paths, out, lang, wanted, [figure_named(name)] if name else None))
+        return 0
+    if not paths:
+        raise click.UsageError("name the raw data, or a run with --from")
     run = imported.import_or_open(paths, out)
     which = [kind for kind, wanted in (("as-published", as_published), ("corrected", corrected)) if wanted]
     done = thesis_album.regenerate(
@@ -66,12 +89,36 @@ def regenerate(
         out,
         which=cast(list[thesis_album.Which], which) or thesis_album.WHICH,
         language=lang,
-        formats=() if csv_only else formats or FORMATS,
+        formats=() if csv_only else formats or DEFAULT_FORMATS,
         figures=[figure_named(name)] if name else None,
     )
     marks = sum(made.marks for made in done)
     say([f"run {run.path}", f"{len(done)} figures with {marks} marks in {out}"])
     return _checked(out / "as-published.csv", reference) if reference else 0
+
+
+def _repeated(
+    own: Path, paths: tuple[Path, ...], out: Path, lang: Language, formats: tuple[str, ...],
+    figures: list[Spec] | None,
+) -> list[str]:  # fmt: skip
+    """Draw one's own run as the thesis' figures, and return what the conclusions come to."""
+    measured = open_run(own)
+    if measured.kind_name != "traffic":
+        raise FigureError(f"--from is for XDP traffic: {own} is of kind {measured.kind_name}")
+    mine = own_run(own.name, runs.trials_table(measured.directory))
+    run = imported.import_or_open(paths, out) if paths else None
+    published = source_of(imported.imported_trials(run)) if run else None
+    done = repeat(mine, out, published=published, language=lang, formats=formats, figures=figures)
+    readings = [published_reading(published), corrected_reading(published)] if published else []
+    table = conclusions([*readings, own_reading(mine)])
+    write_csv(out / "conclusions.csv", table)
+    lines = in_markdown(table)
+    write_whole(out / "conclusions.md", "\n".join([*lines, ""]).encode())
+    marks = sum(made.marks for made in done)
+    return [
+        f"{len(done)} figures with {marks} marks of {own} in {out / WHICH}",
+        f"conclusions: {out / 'conclusions.md'}",
+    ]
 
 
 def _checked(marks: Path, reference: Path) -> int:

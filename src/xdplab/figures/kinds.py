@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import cycle, islice
 from typing import Any
 
 import matplotlib as mpl
@@ -23,6 +24,7 @@ Array = NDArray[np.float64]
 Color = Any
 BAR_VALUE = "bar value"
 CUT = "interval goes on"
+MOST_LISTED = 20  # colours: a longer list is a scale
 SIDE_BY_SIDE = ("bar", "sample")
 """Kinds whose hues share a place on the axis, each with a width of its own."""
 
@@ -63,10 +65,18 @@ STATUSES = {
 
 def paint(hues: list[str], palette: str) -> dict[str, Paint]:
     """Return each hue's paint from a seaborn palette, in order."""
+    colors = _colors(palette, max(len(hues), 1))
+    return {hue: Paint(color, DASHES[i % len(DASHES)]) for i, (hue, color) in enumerate(zip(hues, colors, strict=True))}
+
+
+def _colors(palette: str, count: int) -> list[Color]:
+    """Return colours of a seaborn palette; those that are matplotlib's own lists need no seaborn."""
+    listed = getattr(mpl.colormaps.get(palette), "colors", ())
+    if 0 < len(listed) <= MOST_LISTED:
+        return [tuple(color) for color in islice(cycle(listed), count)]
     import seaborn as sns  # only here: it takes a second, and most verbs draw nothing
 
-    colors = sns.color_palette(palette, max(len(hues), 1))
-    return {hue: Paint(color, DASHES[i % len(DASHES)]) for i, (hue, color) in enumerate(zip(hues, colors, strict=True))}
+    return list(sns.color_palette(palette, count))
 
 
 def slot(rank: int, count: int) -> tuple[float, float]:
@@ -108,8 +118,11 @@ def _markers(ax: Axes, x: Array, marks: pd.DataFrame, color: Color, shape: str =
 def bars(ax: Axes, x: Array, marks: pd.DataFrame, paint: Paint, slot: tuple[float, float], look: Look) -> None:
     """Bars side by side by hue; what is not simply believed is hollow and hatched."""
     offset, width = slot
+    found = statuses(marks).to_numpy()
     for name, status in STATUSES.items():
-        mask = (statuses(marks) == name).to_numpy()
+        mask = found == name
+        if not mask.any():
+            continue
         face = paint.color if name == "valid" else "white"
         heights = marks["value"].to_numpy()[mask]
         ax.bar(

@@ -35,8 +35,8 @@ class _Field:
 class Layout:
     """Where a line's numbers stand. ``decimals`` has the digits behind each one's point.
 
-    A column may hold a ``blank``, a ``minus``, a ``digit``, or the character of ``literal`` (0: none). ``inside``: it and
-    the next are of the same whole number.
+    A column may hold a ``blank``, a ``minus``, a ``digit``, or the character of ``literal`` (0: none). ``inside``:
+    it and the next are of the same whole number.
     """
 
     fields: tuple[_Field, ...]
@@ -55,7 +55,8 @@ class Layout:
         in_order = blanks[:, :-1] | digits[:, 1:] | ~self.inside
         if not (known.all() and in_order.all()):
             return None
-        numbers = self._whole_numbers(np.where(minuses, 0, grid & 15) if minuses.any() else grid & 15)
+        # The low half of a digit's code is its value, that of a blank 0.
+        numbers = self._whole_numbers((grid & np.uint8(15)) * ~minuses)
         if numbers is None:
             return None
         numbers /= self.divisors

@@ -111,7 +111,7 @@ SCHEMA = pa.schema([(metric.name, _type(metric.name, metric.dtype)) for metric i
 
 
 def _column(parts: Sequence[Part], sizes: Sequence[int], name: str) -> Array:
-    values = np.full(sum(sizes), np.nan, dtype=np.float32 if name.endswith("_percent") else np.float64)
+    values: Array = np.full(sum(sizes), np.nan, dtype=np.float32 if name.endswith("_percent") else np.float64)
     for end, size, part in zip(np.cumsum(sizes), sizes, parts, strict=True):
         if name in part.columns:
             values[end - size : end] = part.columns[name]

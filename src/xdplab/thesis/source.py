@@ -76,8 +76,8 @@ def _of_folder(folder: Path, found: Found) -> Iterator[RawLog]:
     for parent, folders, names in os.walk(folder):
         folders.sort()
         # A path given may itself be a repetition's folder, or lie inside one.
-        below = below_folder(f"{os.path.abspath(parent)}/".replace(os.sep, "/") + "x")
-        inside = None if below is None else below[:-1]
+        below = below_folder((Path(parent).absolute() / "*").as_posix())
+        inside = None if below is None else below.removesuffix("*")
         for name in folders:
             if inside is not None and parse_name(inside + name):
                 found.problems.append(Problem(inside + name, "foreign", "a folder with the name of a log"))
@@ -110,7 +110,7 @@ def _of_folder(folder: Path, found: Found) -> Iterator[RawLog]:
 
 def _kind_and_size(file: str) -> tuple[str, int]:
     try:
-        found = os.stat(file)
+        found = Path(file).stat()
     except OSError:
         return "file", 0  # reading it will say why
     return "file" if stat.S_ISREG(found.st_mode) else "other", found.st_size
