@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import time
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import cast
 
@@ -32,6 +33,22 @@ def say(lines: Iterable[str]) -> None:
         console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
+TELL_EVERY_S = 2.0
+
+
+def telling(what: str) -> Callable[[int], None]:
+    """Return what says on stderr, every two seconds, how far the work is."""
+    last = time.monotonic()
+
+    def tell(count: int) -> None:
+        nonlocal last
+        if time.monotonic() - last >= TELL_EVERY_S:
+            last = time.monotonic()
+            click.echo(f"{count} {what}", err=True)
+
+    return tell
+
+
 @click.group(name="import")
 def import_() -> None:
     """Turn measurements of others into a run directory."""
@@ -43,7 +60,7 @@ def import_() -> None:
 @click.option("--out", type=click.Path(path_type=Path), default=Path("results"), show_default=True, help="Its parent.")
 def thesis(paths: tuple[Path, ...], name: str, out: Path) -> None:
     """Import the raw logs of the thesis: a clone of its repository, a folder of it, or archives of it."""
-    made = imported.import_thesis(paths, out, name=name)
+    made = imported.import_thesis(paths, out, name=name, progress=telling("logs read"))
     say([f"imported into {made.run.path}", *made.summary()])
 
 
@@ -82,7 +99,7 @@ def regenerate(
         return 0
     if not paths:
         raise click.UsageError("name the raw data, or a run with --from")
-    run = imported.import_or_open(paths, out)
+    run = imported.import_or_open(paths, out, telling("logs read"))
     which = [kind for kind, wanted in (("as-published", as_published), ("corrected", corrected)) if wanted]
     done = thesis_album.regenerate(
         imported.imported_trials(run),
@@ -91,6 +108,7 @@ def regenerate(
         language=lang,
         formats=() if csv_only else formats or DEFAULT_FORMATS,
         figures=[figure_named(name)] if name else None,
+        progress=telling("figures drawn"),
     )
     marks = sum(made.marks for made in done)
     say([f"run {run.path}", f"{len(done)} figures with {marks} marks in {out}"])
@@ -106,9 +124,10 @@ def _repeated(
     if measured.kind_name != "traffic":
         raise FigureError(f"--from is for XDP traffic: {own} is of kind {measured.kind_name}")
     mine = own_run(own.name, runs.trials_table(measured.directory))
-    run = imported.import_or_open(paths, out) if paths else None
+    run = imported.import_or_open(paths, out, telling("logs read")) if paths else None
     published = source_of(imported.imported_trials(run)) if run else None
-    done = repeat(mine, out, published=published, language=lang, formats=formats, figures=figures)
+    told = telling("figures drawn")
+    done = repeat(mine, out, published=published, language=lang, formats=formats, figures=figures, progress=told)
     readings = [published_reading(published), corrected_reading(published)] if published else []
     table = conclusions([*readings, own_reading(mine)])
     write_csv(out / "conclusions.csv", table)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -59,30 +59,43 @@ def regenerate(
     formats: Sequence[str] = DEFAULT_FORMATS,
     figures: Sequence[Spec] | None = None,
     processes: int | None = None,
+    progress: Callable[[int], None] | None = None,
 ) -> list[Regenerated]:
     """Draw the published figures from judged imported trials into ``folder``/<which>/<path>, marks as CSV beside each.
 
-    ``folder``/<which>.csv holds the marks of all. Raises ResultsError where a file cannot be written.
+    ``folder``/<which>.csv holds the marks of all; ``progress`` is told how many figures are drawn. Raises ResultsError where a file cannot be written.
     """
     source = source_of(trials)
     chosen = published_figures() if figures is None else tuple(figures)
     jobs = [(spec, kind) for kind in which for spec in chosen]
     one = partial(_one, source, folder, language, tuple(formats))
-    done = list(mapped(one, jobs, processes))
+    done = list(mapped(one, jobs, processes, progress))
     for kind in which:
         tables = [table for made, table in done if made.which == kind]
         write_csv(folder / f"{kind}.csv", pd.concat(tables, ignore_index=True))
     return [made for made, _ in done]
 
 
-def mapped(one: Callable[[J], Drawn], jobs: Sequence[J], processes: int | None = None) -> Iterable[Drawn]:
-    """Draw in several processes (one a CPU where it is None), in the jobs' order."""
-    processes = processes or os.cpu_count() or 1
+def mapped(
+    one: Callable[[J], Drawn],
+    jobs: Sequence[J],
+    processes: int | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> Iterator[Drawn]:
+    """Draw in several processes (one a CPU where it is None), in the jobs' order, telling how many are done."""
+    for count, made in enumerate(_mapped(one, jobs, processes or os.cpu_count() or 1), 1):
+        if progress is not None:
+            progress(count)
+        yield made
+
+
+def _mapped(one: Callable[[J], Drawn], jobs: Sequence[J], processes: int) -> Iterator[Drawn]:
     if processes < 2 or len(jobs) < 4:
-        return [one(job) for job in jobs]
+        yield from map(one, jobs)
+        return
     # Forked, a worker has matplotlib, its fonts and the trials already.
     with ProcessPoolExecutor(processes, mp_context=get_context("fork")) as pool:
-        return list(pool.map(one, jobs, chunksize=2))
+        yield from pool.map(one, jobs, chunksize=2)
 
 
 def _one(

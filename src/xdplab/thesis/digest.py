@@ -43,7 +43,8 @@ class GeneratorDigest:
 class SarDigest:
     """``shares`` is (samples, CPUs, CPU_SHARES); ``rx_pps`` and ``tx_pps`` are of the busiest interface, a sample each.
 
-    ``t_s`` is each sample's end since sar's start. ``last_line``: 1-based line of CPU 0 in the last sample.
+    ``t_s`` is each sample's end since sar's start. ``lines``: 1-based line of CPU 0 in each block of CPUs, the averages
+    left out.
     """
 
     t_s: Array
@@ -51,7 +52,12 @@ class SarDigest:
     interface: str | None
     rx_pps: Array
     tx_pps: Array
-    last_line: int | None
+    lines: tuple[int, ...]
+
+    @property
+    def last_line(self) -> int | None:
+        """The line of CPU 0 in the last sample."""
+        return self.lines[-1] if self.lines else None
 
     @cached_property
     def step_s(self) -> float:
@@ -127,7 +133,7 @@ def _sar(data: bytes, name: LogName) -> tuple[Digest, tuple[Anomaly, ...]]:
         return None, text.anomalies
     t_s, shares = _cpu_samples(text)
     interface, rx_pps, tx_pps = _busiest(text, t_s)
-    return SarDigest(t_s, shares, interface, rx_pps, tx_pps, _last_cpu_line(data)), text.anomalies
+    return SarDigest(t_s, shares, interface, rx_pps, tx_pps, _cpu_lines(data)), text.anomalies
 
 
 def _cpu_samples(text: SarText) -> tuple[Array, NDArray[np.float32]]:
@@ -160,11 +166,17 @@ def _busiest(text: SarText, t_s: Array) -> tuple[str | None, Array, Array]:
     return text.interface_names[place], series[0], series[1]
 
 
-def _last_cpu_line(data: bytes) -> int | None:
-    """Two lines below the title of the last block of CPUs (behind it come `all` and CPU 0) that is no average."""
-    end = data.find(b"\nAverage:")
-    title = data.rfind(b" CPU ", 0, end if end >= 0 else len(data))
-    return data.count(b"\n", 0, title) + 3 if title >= 0 else None
+def _cpu_lines(data: bytes) -> tuple[int, ...]:
+    """Two lines below the title of each block of CPUs (behind it come `all` and CPU 0)."""
+    average = data.find(b"\nAverage:")
+    end = average if average >= 0 else len(data)
+    found, line, before = [], 1, 0
+    title = data.find(b" CPU ", 0, end)
+    while title >= 0:
+        line += data.count(b"\n", before, title)
+        found.append(line + 2)
+        before, title = title, data.find(b" CPU ", title + 1, end)
+    return tuple(found)
 
 
 def _perf(data: bytes, name: LogName) -> tuple[Digest, tuple[Anomaly, ...]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -45,14 +45,21 @@ class ImportedRun:
 
 
 def import_thesis(
-    paths: Sequence[Path], parent: Path, *, name: str = "thesis", processes: int | None = None
+    paths: Sequence[Path],
+    parent: Path,
+    *,
+    name: str = "thesis",
+    processes: int | None = None,
+    progress: Callable[[int], None] | None = None,
 ) -> ImportedRun:
-    """Read the thesis' logs below ``paths`` into a new run directory. Raises ResultsError.
+    """Read the thesis' logs below ``paths`` into a new run directory, telling ``progress`` how many were read.
+
+    Raises ResultsError.
 
     The run holds what was read (tables, and for each trial the files, their hashes and lines), not the logs.
     """
     run_id = secrets.token_hex(2)
-    found = read_thesis(paths, run_id, processes=processes)
+    found = read_thesis(paths, run_id, processes=processes, progress=progress)
     trials = judged_import(frame(found.rows, TRIAL_COLUMNS))
     sources = sorted({path.name for path in paths})
     plan = {"name": name, "imported": "thesis", "sources": sources}
@@ -75,14 +82,14 @@ def import_thesis(
     return ImportedRun(run, found, trials)
 
 
-def import_or_open(paths: Sequence[Path], parent: Path) -> RunDirectory:
+def import_or_open(paths: Sequence[Path], parent: Path, progress: Callable[[int], None] | None = None) -> RunDirectory:
     """Return the imported run at a single path that is one, else import ``paths`` into ``parent``."""
     if len(paths) == 1 and (paths[0] / "journal.jsonl").is_file():
         run = RunDirectory.open(paths[0])
         if not run.imported:
             raise ResultsError(f"{paths[0]} was measured here: it holds nothing of the thesis")
         return run
-    return import_thesis(paths, parent).run
+    return import_thesis(paths, parent, progress=progress).run
 
 
 def imported_trials(run: RunDirectory) -> pd.DataFrame:

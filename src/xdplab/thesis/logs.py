@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import dataclass
 from itertools import islice
@@ -46,13 +46,20 @@ class Imported:
         return samples_tables(part for trial in self.trials for part in _parts(trial))
 
 
-def read_thesis(paths: Sequence[Path], run_id: str, *, processes: int | None = None) -> Imported:
-    """Read all logs below ``paths`` (folders, archives). Raises ResultsError where there is none."""
+def read_thesis(
+    paths: Sequence[Path], run_id: str, *, processes: int | None = None, progress: Callable[[int], None] | None = None
+) -> Imported:
+    """Read all logs below ``paths`` (folders, archives). Raises ResultsError where there is none.
+
+    ``progress`` is told, log by log, how many were read.
+    """
     found = Found()
     trials: dict[Measured, TrialLogs] = {}
     logs = 0
     for digest in digested(raw_logs(paths, found), processes or min(os.cpu_count() or 1, 4)):
         logs += 1
+        if progress is not None:
+            progress(logs)
         trial = trials.setdefault(digest.name.measured, TrialLogs(digest.name.measured))
         _join(trial, digest, found)
     if not trials:

@@ -33,7 +33,7 @@ BARS_WIDTH = 0.8  # of a place on the axis, for all its bars together
 MARGIN = 1.05  # of the axis above the highest mark
 DPI = 120
 LOG_MARGIN = 1.6
-GREY, BEHIND = "0.8", "published"
+GREY, BEHIND = "0.8", "thesis"
 OWN_WIDTH = 0.55  # of a grey bar behind it
 PARAMETERS: Mapping[str, object] = {
     "font.family": "DejaVu Sans",
@@ -127,7 +127,10 @@ def _rect(box: tuple[float, float, float, float], width: float, height: float) -
 def _panel(
     ax: Axes, marks: pd.DataFrame, look: Look, paints: Mapping[str, kinds.Paint], behind: pd.DataFrame | None
 ) -> None:
-    shown = marks if behind is None else pd.concat([part for part in (marks, behind) if len(part)] or [marks])
+    shown = marks
+    if behind is not None:  # an interval of two repetitions would leave no room for what is compared
+        near = marks.assign(high=kinds.near_interval(marks)[1]) if len(marks) else marks
+        shown = pd.concat([part for part in (near, behind) if len(part)] or [marks])
     floor = _scale_y(ax, shown, look)
     for rank, hue in enumerate(paints):
         slot = _slot(rank, len(paints))

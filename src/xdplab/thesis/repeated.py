@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -131,6 +131,7 @@ def repeat(
     formats: Sequence[str] = DEFAULT_FORMATS,
     figures: Sequence[Spec] | None = None,
     processes: int | None = None,
+    progress: Callable[[int], None] | None = None,
 ) -> list[Regenerated]:
     """Draw the published figures from one's own trials into ``folder``/repeated, marks as CSV beside each.
 
@@ -138,7 +139,7 @@ def repeat(
     """
     chosen = published_figures() if figures is None else tuple(figures)
     one = partial(_one, own, published, folder, language, tuple(formats))
-    done = list(mapped(one, chosen, processes))
+    done = list(mapped(one, chosen, processes, progress))
     write_csv(folder / f"{WHICH}.csv", pd.concat([table for _, table in done], ignore_index=True))
     return [made for made, _ in done]
 

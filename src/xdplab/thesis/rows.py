@@ -176,9 +176,18 @@ def _where(logs: TrialLogs) -> Row:
     row["anomalies"] = json.dumps(problems) if problems else None
     row["generator_line"] = logs.generator.last_line if logs.generator else None
     row["sar_line"] = logs.sar.last_line if logs.sar else None
+    row["sar_lines"] = _steady_lines(logs)
     row["perf_lines"] = json.dumps(logs.perf.lines) if logs.perf else None
     row["dut_interface"] = logs.sar.interface if logs.sar else None
     return row
+
+
+def _steady_lines(logs: TrialLogs) -> str | None:
+    """The lines of CPU 0 in the samples within the traffic; None where a block of sar's was damaged or left out."""
+    sar, busy = logs.sar, logs.busy
+    if sar is None or busy is None or len(sar.lines) != len(sar.t_s):
+        return None
+    return json.dumps([sar.lines[place] for place in busy.places])
 
 
 def _why(logs: TrialLogs, kind: Kind) -> str:
