@@ -101,8 +101,7 @@ static void kick(struct queue *queue) {
     }
 }
 
-// Ends with a frame or when the application is to stop; and soon, where frames on their way out may be all
-// there are.
+// Waits for a frame or the stop event. The timeout is short while sent frames are not yet recycled.
 static void sleep_for_frames(struct queue *queue) {
     struct pollfd events[] = {{.fd = queue->socket.fd, .events = POLLIN},
                               {.fd = queue->stop_event, .events = POLLIN}};
@@ -111,7 +110,7 @@ static void sleep_for_frames(struct queue *queue) {
 }
 
 static void wait_for_frames(struct queue *queue) {
-    // The kernel could send nothing: whoever must take frames off its hands needs this CPU perhaps.
+    // The kernel could send nothing. The receiver of its frames may need this CPU.
     if (unsent(&queue->socket))
         nanosleep(&(struct timespec){.tv_nsec = RETRY_NS}, NULL);
     else if (!queue->busy)

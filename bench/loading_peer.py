@@ -29,7 +29,7 @@ TRACING = "/sys/kernel/tracing"
 
 
 def ours(place: Place, command: str, path: str) -> dict[str, float]:
-    bench = passes.Bench(place, command, BPF, path, LoadingRequest(loads=REPETITIONS))
+    bench = passes.LoadBench(place, command, BPF, path, LoadingRequest(loads=REPETITIONS))
     with tempfile.TemporaryDirectory() as name:
         raw = Path(name)
         passes.measure(bench, raw)

@@ -3,7 +3,7 @@
 --
 --   MoonGen traffic.lua --results FILE --port 0 --frame-bytes 64 [--load max|PPS] …
 --
--- Standard input carries one command a line, `burst NAME SECONDS`; its end ends the session. Results go to FILE, because
+-- Standard input carries one command per line, `burst NAME SECONDS`; its end ends the session. Results go to FILE, because
 -- MoonGen writes its log to standard output. Exits non-zero where anything failed, also in a task.
 local device = require "device"
 local mg = require "moongen"
@@ -48,7 +48,7 @@ local function resolved(args)
 		local key = option[1]:gsub("-", "_")
 		given[key] = args[key] == nil and option[2] or args[key]
 	end
-	given.rate_pps = given.load ~= "max" and (tonumber(given.load) or error("--load is `max` or frames a second")) or nil
+	given.rate_pps = given.load ~= "max" and (tonumber(given.load) or error("--load is `max` or frames per second")) or nil
 	given.run_id = tonumber(given.run_id, 16) or error("--run-id is hexadecimal")
 	if given.frame_bytes < 64 or given.frame_bytes > 1518 then
 		error("--frame-bytes is 64 to 1518, FCS included")
@@ -69,7 +69,7 @@ local function plan_of(given, session, seconds)
 		src_mac = frame.mac(given.src_mac), dst_mac = frame.mac(given.dst_mac), src_ip = frame.ip(given.src_ip),
 		dst_ip = frame.ip(given.dst_ip), src_ip_stride = frame.ip(given.src_ip_stride),
 		dst_ip_stride = frame.ip(given.dst_ip_stride), src_port = given.src_port, dst_port = given.dst_port,
-		port_stride = given.port_stride,
+		port_stride = given.port_stride, probe_src_mac = given.src_mac, probe_dst_mac = given.dst_mac,
 	}
 end
 
@@ -100,6 +100,9 @@ local function serve(given, session, results)
 		end
 		local plan = plan_of(given, session, tonumber(seconds))
 		local found = run_burst(plan, session)
+		if found.interrupted then
+			error({ step = "burst", message = "nobody waits for its end: standard input was closed, or a signal came" })
+		end
 		session.first = found.next
 		bursts = bursts + 1
 		results:write(lines.burst(name, plan, found))

@@ -58,7 +58,7 @@ is_there() {
     header) [ -e "/usr/include/$2" ] ;;
     file) [ -e "$2" ] ;;
     python) [ -d "$ENVIRONMENT/conda-meta" ] || "${PYTHON:-python3}" -c "import ensurepip, $2" 2>/dev/null ;;
-    *) die "$XDPLAB_PACKAGES: nobody knows how to look for a $1" ;;
+    *) die "$XDPLAB_PACKAGES: no way to look for a $1 is known" ;;
     esac
 }
 
@@ -86,7 +86,7 @@ missing() {
     done <"$XDPLAB_PACKAGES" | tr ' ' '\n' | sort -u | tr '\n' ' '
 }
 
-# sshd is wanted as a program: a lab starts its own. A daemon on the machine's address would be a gift nobody asked for.
+# sshd is wanted as a program: a lab starts its own. A daemon on the machine's address is not wanted.
 without_starting_daemons() (
     if [ ! -e "$XDPLAB_POLICY" ]; then
         trap 'as_root rm -f "$XDPLAB_POLICY"' EXIT

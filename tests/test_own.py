@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import pty
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
+import yaml
+from rich.console import Console
 
+import xdplab as xl
 from xdplab.cli.run import own_plan
 from xdplab.labs.inventory import load_inventory
 from xdplab.own import StrangersFileError, require_own
+from xdplab.plan import parse_plan
+from xdplab.run.progress import PlainObserver
+from xdplab.studies.every import Where
+from xdplab.studies.execution.own import load
+from xdplab.studies.traffic.planned import create_run
 
 PLAN = """
 name: p
@@ -72,6 +84,89 @@ def test_a_strangers_proxy_is_not_run(tmp_path: Path) -> None:
         load_inventory(file)
     file.write_text(file.read_text().replace("proxy: [nc]", "port: 23"))
     assert load_inventory(file).dut.port == 23
+
+
+@pytest.fixture
+def foreign_run(tmp_path: Path) -> Path:
+    """A run that owes its trials and belongs to another user."""
+    run = create_run(parse_plan(yaml.safe_load(HARMLESS)), tmp_path, lab="netns:none", arrangement="shared")
+    for path in (run.path, *run.path.rglob("*")):
+        os.chown(path, 54321, 54321)
+    return run.path
+
+
+@pytest.mark.root
+@needs_root
+@pytest.mark.parametrize("command", [["resume"], ["search", "--resume"]])
+def test_a_strangers_run_is_not_gone_on_with(foreign_run: Path, command: list[str]) -> None:
+    if command[0] == "search":
+        (foreign_run / "search.json").write_text("{}")
+    done = subprocess.run(
+        [sys.executable, "-m", "xdplab", *command, str(foreign_run)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 8, done.stderr
+    assert "belongs to user 54321, and it names commands, programs and labs that are used" in done.stderr
+
+
+@pytest.mark.root
+@needs_root
+def test_the_notebook_does_not_go_on_with_a_strangers_run(foreign_run: Path) -> None:
+    kind = xl.open(foreign_run).kind
+    with pytest.raises(StrangersFileError, match="belongs to user 54321"):
+        kind.measure(PlainObserver(Console(quiet=True)), Where())
+
+
+def on_a_terminal(argv: list[str], answer: str) -> tuple[int, str]:
+    """Run a command on a terminal of its own, type ``answer``, and return its exit code and all that it showed."""
+    child, terminal = pty.fork()
+    if child == 0:
+        os.execv(argv[0], argv)
+    os.write(terminal, answer.encode())
+    shown = b""
+    with contextlib.suppress(OSError):  # Linux' way to say that the other end is gone
+        while chunk := os.read(terminal, 4096):
+            shown += chunk
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), shown.decode()
+
+
+@pytest.mark.root
+@needs_root
+@pytest.mark.parametrize(("answer", "runs"), [("y\n", True), ("n\n", False), ("\n", False)])
+def test_on_a_terminal_the_user_is_asked_once(foreign_run: Path, answer: str, runs: bool) -> None:
+    argv = [sys.executable, "-m", "xdplab", "--lab", "/nowhere.yaml", "resume", str(foreign_run)]
+    code, shown = on_a_terminal(argv, answer)
+    assert shown.count("Have you read it, and may it run? [y/N]") == 1
+    assert code == (3 if runs else 8), shown
+    assert ("/nowhere.yaml: No such file" in shown) == runs
+
+
+@pytest.mark.root
+@needs_root
+def test_trust_asks_nothing(foreign_run: Path) -> None:
+    argv = [sys.executable, "-m", "xdplab", "--trust", "--lab", "/nowhere.yaml", "resume", str(foreign_run)]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    assert done.returncode == 3
+    assert "/nowhere.yaml: No such file" in done.stderr
+
+
+@pytest.mark.root
+@needs_root
+def test_a_strangers_pair_and_study_plan_are_not_built(tmp_path: Path) -> None:
+    plan = tmp_path / "plan.yaml"
+    plan.write_text("study: execution\n")
+    os.chown(plan, 54321, 54321)
+    done = subprocess.run(
+        [sys.executable, "-m", "xdplab", "run", str(plan)], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, "it names programs that are compiled and run" in done.stderr) == (8, True), done.stderr
+    pair = tmp_path / "pair.yaml"
+    part = {"directory": ".", "object": "o", "map": "m"}
+    module = {"directory": ".", "name": "n", "file": "f"}
+    pair.write_text(yaml.safe_dump({"name": "p", "bpf": part, "module": module, "event": "e"}))
+    (tmp_path / "Makefile").write_text("o:\n\ttouch o\n")
+    os.chown(tmp_path / "Makefile", 54321, 54321)
+    with pytest.raises(StrangersFileError, match=r"Makefile belongs to user 54321, and it names programs"):
+        load(pair)
 
 
 @pytest.mark.root

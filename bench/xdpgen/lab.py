@@ -82,7 +82,7 @@ class VethPair:
             self.run(self.dut, *link, "off")
 
     def rate(self, sender: list[str], namespace: str, interface: str, seconds: float) -> float:
-        """Run ``sender`` on the TG; return the frames a second the interface receives once they flow."""
+        """Run ``sender`` on the TG; return the frames per second the interface receives once they flow."""
         with tempfile.TemporaryFile("w+") as log:
             bounded = ["timeout", "--kill-after=1", str(SENDER_MOST_S + seconds)]
             command = ["ip", "netns", "exec", self.tg, *bounded, *sender]

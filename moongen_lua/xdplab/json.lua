@@ -23,11 +23,33 @@ local function list(values)
 	return "[" .. table.concat(words, ",") .. "]"
 end
 
+-- An object as a value: its fields in their order.
+local object = {}
+
+function json.object(fields)
+	return setmetatable({ fields = fields }, object)
+end
+
+local function fields_of(fields)
+	local words = {}
+	for i, field in ipairs(fields) do
+		words[i] = quoted(field[1]) .. ":" .. encode(field[2])
+	end
+	return "{" .. table.concat(words, ",") .. "}"
+end
+
+local function of_table(value)
+	if value == json.null then
+		return "null"
+	end
+	return getmetatable(value) == object and fields_of(value.fields) or list(value)
+end
+
 local encoders = {
 	number = number,
 	string = quoted,
 	boolean = tostring,
-	table = function(value) return value == json.null and "null" or list(value) end,
+	table = of_table,
 }
 
 encode = function(value)
@@ -36,11 +58,7 @@ end
 
 -- json.line{{"type", "ready"}, {"queues", 2}}
 function json.line(fields)
-	local words = {}
-	for i, field in ipairs(fields) do
-		words[i] = quoted(field[1]) .. ":" .. encode(field[2])
-	end
-	return "{" .. table.concat(words, ",") .. "}\n"
+	return fields_of(fields) .. "\n"
 end
 
 return json

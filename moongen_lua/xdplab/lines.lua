@@ -52,6 +52,26 @@ local function limit(plan, sent)
 	return nil
 end
 
+-- Why a field of the summary is null, by field.
+local function missing(plan, found)
+	local why = {
+		{ "tx_pause_max_ns", "MoonGen's sender does not record its pauses" },
+		{ "tx_paused_ns", "MoonGen's sender does not record its pauses" },
+		{ "tx_busy_cores", "DPDK polls: its cores are busy whether they send or not" },
+		{ "damaged_packets", "the scripts do not check payloads" },
+	}
+	if not plan.rate_pps then
+		why[#why + 1] = { "rate_requested_pps", "the load is max" }
+		why[#why + 1] = { "tx_late_packets", "at maximum load no frame is due" }
+		why[#why + 1] = { "tx_late_max_ns", "at maximum load no frame is due" }
+	end
+	if not found.probes then
+		why[#why + 1] = { "probes_sent", "the frames themselves are stamped, in software" }
+		why[#why + 1] = { "probes_lost", "the frames themselves are stamped, in software" }
+	end
+	return json.object(why)
+end
+
 local function summary(name, plan, found)
 	local sent, received, shared = sum(found.sent), sum(found.received), found.shared
 	return json.line {
@@ -71,6 +91,7 @@ local function summary(name, plan, found)
 		{ "device_rx_missed", found.device.rx_missed },
 		{ "probes_sent", found.probes and found.probes.sent or null },
 		{ "probes_lost", found.probes and found.probes.lost or null },
+		{ "damaged_packets", null }, { "missing", missing(plan, found) },
 	}
 end
 

@@ -3,18 +3,31 @@
 local mg = require "moongen"
 local timestamping = require "timestamping"
 local latencies = require "xdplab.latencies"
+local orders = require "xdplab.orders"
 
 local PROBES_A_SECOND = 1000
 local LOST_AFTER_MS = 15
 local SHORTEST = 80 -- without FCS
 
+-- MoonGen's own probes go to a multicast address, which a NIC filters and a DUT may not forward.
+local function addressed(plan)
+	return function(buf)
+		local packet = buf:getUdpPacket()
+		packet.eth.dst:setString(plan.probe_dst_mac)
+		packet.eth.src:setString(plan.probe_src_mac)
+		packet.ip4.dst:set(plan.dst_ip)
+		packet.ip4.src:set(plan.src_ip)
+	end
+end
+
 -- Returns the histogram, and how many probes were sent and lost. The task dies on a NIC without time stamps.
 return function(plan, txQueue, rxQueue)
 	local stamper = timestamping:newUdpTimestamper(txQueue, rxQueue)
 	local found, sent, lost = latencies.new(), 0, 0
-	local bytes = math.max(plan.bytes, SHORTEST)
-	while mg.getTime() < plan.begin + plan.seconds and mg.running() do
-		local ns = stamper:measureLatency(bytes, nil, LOST_AFTER_MS)
+	local bytes, address = math.max(plan.bytes, SHORTEST), addressed(plan)
+	local wanted = orders.watch(mg.getTime())
+	while mg.getTime() < plan.begin + plan.seconds and mg.running() and wanted(mg.getTime()) do
+		local ns = stamper:measureLatency(bytes, address, LOST_AFTER_MS)
 		sent = sent + 1
 		if ns then
 			latencies.add(found, ns)

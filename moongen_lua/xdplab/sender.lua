@@ -10,7 +10,7 @@ sender.__index = sender
 
 local LATE_S = 100e-6 -- frames sent later than this after they were due are counted
 
--- `rate` is this queue's share in frames a second, nil as fast as possible.
+-- `rate` is this queue's share in frames per second, nil as fast as possible.
 function sender.new(plan, queue, stream)
 	local heads, flows = frame.heads(plan, stream, plan.streams)
 	local pool = memory.createMemPool(function(buf) end)

@@ -1,8 +1,9 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- What a task does in one burst: it sends on some queues and drains some, both, or one of the two.
--- With two cores there is room for one task, and it does everything.
+-- With two cores there is a core for one task, and it does everything.
 local mg = require "moongen"
 local latencies = require "xdplab.latencies"
+local orders = require "xdplab.orders"
 local receiver = require "xdplab.receiver"
 local sender = require "xdplab.sender"
 
@@ -56,9 +57,10 @@ return function(plan, txQueues, streams, rxQueues)
 	local receivers = each(rxQueues, function(queue) return receiver.new(plan, queue, shared) end)
 	local tx, count_tx = counts(plan)
 	local rx, count_rx = counts(plan)
+	local wanted = orders.watch(mg.getTime())
 	local elapsed = mg.getTime() - plan.begin
 	local window -- what had come when the window ended, and when that was
-	while elapsed < plan.seconds + plan.settle_s and mg.running() do
+	while elapsed < plan.seconds + plan.settle_s and mg.running() and wanted(plan.begin + elapsed) do
 		if elapsed >= 0 and elapsed < plan.seconds then
 			for _, one in ipairs(senders) do
 				count_tx(elapsed, one:step(elapsed))
@@ -77,6 +79,6 @@ return function(plan, txQueues, streams, rxQueues)
 		end
 	end
 	local done = results(senders, receivers, shared, tx, rx)
-	done.interrupted, done.window = not mg.running(), window
+	done.interrupted, done.window = not (mg.running() and wanted(plan.begin + elapsed)), window
 	return done
 end

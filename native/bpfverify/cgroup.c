@@ -141,7 +141,7 @@ static void try_charging(void) {
     if (charged < 0)
         give_up("this kernel's control groups keep no peak", 0);
     else if (loaded && charged < KNOWN_LOAD_BYTES)
-        give_up("this kernel charges the verifier's memory to nobody", 0);
+        give_up("this kernel charges the verifier's memory to no control group", 0);
 }
 
 void cgroup_setup(void) {

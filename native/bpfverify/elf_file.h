@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// An ELF64 BPF object as bytes nobody here wrote: every offset, index and name is checked when the file is
+// An ELF64 BPF object as untrusted bytes: every offset, index and name is checked when the file is
 // opened, so that what reads it afterwards need not.
 #pragma once
 

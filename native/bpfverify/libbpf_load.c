@@ -2,7 +2,7 @@
 // libbpf reaches the kernel through libc's syscall(). The definition below comes before libc's in the dynamic
 // linker's search, so a BPF_PROG_LOAD that libbpf prepared passes here and is made by measure_load(): once or
 // many times, timed or watched. libbpf is told that it succeeded, so one program's refusal does not end the
-// object; it is opened once, not once a program. Feature probes of libbpf are known by their log: it is not
+// object; it is opened once, not once per program. Feature probes of libbpf are known by their log: it is not
 // one of ours.
 #include "libbpf_load.h"
 #include "bpf_call.h"

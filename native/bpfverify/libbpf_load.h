@@ -5,6 +5,6 @@
 
 #include <stddef.h>
 
-// Prints one line a program. Returns NULL, or libbpf's words where it cannot open the object (nothing is
+// Prints one line per program. Returns NULL, or libbpf's words where it cannot open the object (nothing is
 // printed).
 const char *libbpf_load(const char *path, const void *bytes, size_t size);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One BPF_PROG_LOAD, measured, whoever prepared its attributes. The only place that loads what is to be
+// One BPF_PROG_LOAD, measured, for either loader. The only place that loads what is to be
 // verified.
 #pragma once
 

@@ -96,7 +96,7 @@ const char *program_types_read(const char *path) {
 }
 
 bool program_kind_ruled(const char *object_path, const char *section, struct program_kind *kind) {
-    const char *slash = strrchr(object_path, '/'); // where somebody keeps objects says nothing of them
+    const char *slash = strrchr(object_path, '/'); // the folder says nothing about the object
     const char *object = slash ? slash + 1 : object_path;
     for (size_t i = 0; i < rule_count; i++) {
         if (fnmatch(rules[i].object, object, 0) || fnmatch(rules[i].section, section, 0))

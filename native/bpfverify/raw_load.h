@@ -4,6 +4,6 @@
 
 #include "elf_file.h"
 
-// Prints one line a program; `refused` are libbpf's words, told where this loader cannot load it either.
+// Prints one line per program; `refused` are libbpf's words, told where this loader cannot load it either.
 // Returns NULL, or why not one program can be named (then nothing is printed).
 const char *raw_load(const char *path, const struct elf_file *elf, const char *refused);

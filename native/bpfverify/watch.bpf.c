@@ -21,7 +21,7 @@ int whoami(void *context) {
     return 0;
 }
 
-// Arguments: page, order, flags, migrate type. One process, one thread: nobody else writes these counts.
+// Arguments: page, order, flags, migrate type. One process, one thread: nothing else writes these counts.
 SEC("raw_tp/mm_page_alloc")
 int page_alloc(struct bpf_raw_tracepoint_args *context) {
     if (!is_watched() || !context->args[0])

@@ -12,7 +12,7 @@ struct bench {
     unsigned int repetitions;
     unsigned int pause_us;  // between two: what the last one left to be freed is freed meanwhile
     unsigned int budget_ms; // no further repetition once those before have taken so long
-    unsigned int again;     // further calls of BPF_PROG_LOAD in each, which nobody times
+    unsigned int again;     // further calls of BPF_PROG_LOAD in each, untimed
     enum watch watch;
     const char *trace; // where function_graph's trace goes
 };

@@ -128,7 +128,7 @@ static long long maps_bytes(struct bpf_object *object) {
     return sum;
 }
 
-// How large it is in the kernel; a load of its own, which nobody times.
+// How large it is in the kernel; a load of its own, which is not timed.
 static void print_sizes(const char *path) {
     struct bpf_prog_info info = {0};
     unsigned int length = sizeof(info);

@@ -42,7 +42,7 @@ static void require_idle(void) {
     bool known = fscanf(file, "%31s", tracer) == 1;
     fclose(file);
     if (!known || strcmp(tracer, "nop"))
-        fail("trace", EBUSY, NULL, "somebody traces this kernel already (current_tracer is %s)", tracer);
+        fail("trace", EBUSY, NULL, "this kernel is being traced already (current_tracer is %s)", tracer);
 }
 
 static void clear(const char *name) {

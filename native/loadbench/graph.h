@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// function_graph around the calls that are measured, in a kernel that nobody else traces. The trace is the
+// function_graph around the calls that are measured, in a kernel that nothing else traces. The trace is the
 // caller's to parse: `cycle N` and `done N` stand in it before and after the N-th.
 #pragma once
 

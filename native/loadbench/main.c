@@ -27,7 +27,8 @@ static const char USAGE[] =
     "  --watch graph     trace by function_graph, into --trace FILE\n"
     "  --trace FILE\n"
     "\n"
-    "Prints a JSON line a repetition, nanoseconds of CLOCK_MONOTONIC; one line of type \"error\" where it "
+    "Prints one JSON line per repetition, nanoseconds of CLOCK_MONOTONIC; one line of type \"error\" where "
+    "it "
     "fails.\n";
 
 static const char BPF_FUNCTIONS[] = "bpf_check,bpf_int_jit_compile";

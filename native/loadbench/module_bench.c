@@ -89,7 +89,7 @@ static long long attribute(const struct image *image, const char *name) {
     return value;
 }
 
-// How large it is in the kernel; an insertion of its own, which nobody times.
+// How large it is in the kernel; an insertion of its own, which is not timed.
 static void print_sizes(struct image *image) {
     read_image(image);
     insert(image);

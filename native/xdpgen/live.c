@@ -11,6 +11,7 @@
 #include "error.h"
 #include "histograms.h"
 #include "object.h"
+#include "receive.h"
 #include "refused.h"
 #include "workers.h"
 
@@ -50,12 +51,22 @@ static unsigned live_batch(const struct session *session) {
     return session->options.rate_pps ? PACED_BATCH : FULL_BATCH;
 }
 
+static int lead_to_receiver(void) {
+    const uint32_t zero = 0;
+    int receiver = receive_program_fd();
+
+    if (bpf_map_update_elem(object_map_fd(live.object, "receiver"), &zero, &receiver, 0))
+        return fail("load", errno, "the sender cannot call the receiving program: %s", strerror(errno));
+    return 0;
+}
+
 static int load_sender(const struct session *session) {
     const struct send_settings settings = {
         .paced = session->options.rate_pps > 0,
         .stamp_every = session->options.stamp_every,
         .streams = session->streams,
         .flows = session->flows,
+        .alone = session->options.alone,
     };
     int error;
 
@@ -72,7 +83,7 @@ static int load_sender(const struct session *session) {
     if (!live.memory)
         return -failure.error;
     memcpy(live.memory->heads, session->heads, session->flows * sizeof(*session->heads));
-    return 0;
+    return settings.alone == ALONE_RECEIVER ? lead_to_receiver() : 0;
 }
 
 static int live_open(struct session *session) {
@@ -196,8 +207,7 @@ static int live_stop(struct session *session) {
 }
 
 static int live_errors(const struct session *session, uint64_t sent, uint64_t *errors, const char **why) {
-    (void)session;
-    *why = live.refused_missing;
+    *why = session->options.alone ? "the frames do not leave: --alone" : live.refused_missing;
     *errors = *why ? 0 : refused_read(sent);
     return 0;
 }

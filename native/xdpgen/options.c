@@ -82,6 +82,14 @@ static bool parse_stamp(const struct option_row *row, void *target, const char *
     return parse_unsigned(row, target, text);
 }
 
+static bool parse_alone(const struct option_row *row, void *target, const char *text) {
+    (void)row;
+    *(unsigned *)target = !strcmp(text, "sender")     ? ALONE_SENDER
+                          : !strcmp(text, "receiver") ? ALONE_RECEIVER
+                                                      : ALONE_NOT;
+    return *(unsigned *)target != ALONE_NOT;
+}
+
 /* Up to 16 hex digits, folded to the 16 bits a frame has room for; four digits
  * stay what they are. */
 static bool parse_run_id(const struct option_row *row, void *target, const char *text) {
@@ -175,7 +183,7 @@ static const struct option_row table[] = {
     {"frame-bytes", "BYTES", "64", parse_unsigned, AT(frame_bytes), 64, 1518, "frame size, FCS included"},
     {"flows", "F", "64", parse_unsigned, AT(flows), 1, MAX_FLOWS,
      "flows, each with its own addresses and port"},
-    {"load", "max|PPS", "max", parse_rate, AT(rate_pps), 0.1, 1e9, "frames a second over all queues"},
+    {"load", "max|PPS", "max", parse_rate, AT(rate_pps), 0.1, 1e9, "frames per second over all queues"},
     {"run-id", "HEX", "0", parse_run_id, AT(run_id), 0, 0,
      "16 bits that tell runs apart (longer ids are folded)"},
     {"src-mac", "MAC", "own", parse_mac, AT(src_mac), 0, 0, "source address (own: the interface's)"},
@@ -196,7 +204,7 @@ static const struct option_row table[] = {
     {"step", NULL, NULL, parse_flag, AT(step), 0, 0,
      "take bursts from stdin instead, one `burst NAME SECONDS` a line; its end "
      "ends the program"},
-    {"max-frames", "N", NULL, parse_count, AT(max_frames), 1, 1e15, "send no more than N frames a burst"},
+    {"max-frames", "N", NULL, parse_count, AT(max_frames), 1, 1e15, "send no more than N frames per burst"},
     {"settle", "S", "0.05", parse_seconds, AT(settle_s), 0, 10,
      "seconds to wait for the last frames of a burst"},
     {"batch", "N", NULL, parse_unsigned, AT(batch), 1, 256,
@@ -204,6 +212,8 @@ static const struct option_row table[] = {
     {"frames", "FILE", NULL, parse_text, AT(frames), 0, 0,
      "afxdp: send this pcap's frames unchanged, over and over; they are not "
      "recognised when they come back"},
+    {"alone", "sender|receiver", NULL, parse_alone, AT(alone), 0, 0,
+     "live: frames that do not leave; dropped as they are made, or handed to the receiving program"},
     {"no-receive", NULL, NULL, parse_flag, AT(no_receive), 0, 0, "do not attach the receiving program"},
 };
 
@@ -236,6 +246,10 @@ static const char *contradiction(const struct options *options) {
         return "--interface: no device has so long a name";
     if (options->frames && strcmp(options->engine, "afxdp"))
         return "--frames needs --engine afxdp: live frames are all of one size";
+    if (options->alone && strcmp(options->engine, "live"))
+        return "--alone needs --engine live";
+    if (options->alone == ALONE_RECEIVER && options->no_receive)
+        return "--alone receiver and --no-receive contradict each other";
     return NULL;
 }
 

@@ -50,6 +50,7 @@ struct options {
     unsigned batch; /* 0: the engine's own choice */
     const char *frames;
     bool no_receive;
+    unsigned alone; /* enum alone */
 };
 
 enum options_result { OPTIONS_OK, OPTIONS_HELP, OPTIONS_BAD };

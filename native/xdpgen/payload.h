@@ -4,14 +4,13 @@
 #include <linux/types.h>
 
 /*
- * A test frame: Ethernet, IPv4, UDP, and 18 bytes of payload. Whoever sends one
+ * A test frame: Ethernet, IPv4, UDP, and 18 bytes of payload. The sender of one
  * writes the same bytes:
  *
  *   42..45  magic, its low 16 bits xor the run id     (network byte order)
  *   46..47  bit 15: stamped; bits 0..14: flow         (network byte order)
- *   48..55  time the frame was made, ns               (the sender's clock and
- * byte order: nobody else reads it) 56..59  sequence number within its stream
- * (network byte order)
+ *   48..55  time the frame was made, ns               (the sender's clock and byte order: only it reads them)
+ *   56..59  sequence number within its stream         (network byte order)
  *
  * A stream is what one sending CPU or queue numbers. It needs no field: stream
  * = flow mod streams, because a stream sends only the flows that leave this

@@ -125,6 +125,8 @@ int receive_read_from_due(struct histogram *sum) {
     return histograms_read(receive.from_due, receive.due_values, sum);
 }
 
+int receive_program_fd(void) { return object_program_fd(receive.object, "receive_frame"); }
+
 uint64_t receive_packets(const struct receive_counters *counters) {
     uint64_t packets = 0;
 

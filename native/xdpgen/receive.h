@@ -20,6 +20,9 @@ int receive_read(struct receive_counters *sum);
 /* Latencies from the time the frames were due, over all CPUs; empty where no pace was asked for. */
 int receive_read_from_due(struct histogram *sum);
 
+/* The receiving program, for whoever hands it frames without a link. */
+int receive_program_fd(void);
+
 /* Test frames, duplicates included. */
 uint64_t receive_packets(const struct receive_counters *counters);
 

@@ -40,7 +40,7 @@ static __always_inline bool is_ours(const struct net_device *device) {
 }
 
 /*
- * Runs once a flush, of any device on the machine: the usual case must cost next to nothing. For the same
+ * Runs once per flush, of any device on the machine: the usual case must cost next to nothing. For the same
  * reason xdp_redirect_err is left alone: it would burden a DUT whose AF_XDP rings overflow.
  */
 SEC("tp_btf/xdp_devmap_xmit")

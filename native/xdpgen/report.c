@@ -127,7 +127,7 @@ static unsigned rx_queues_seen(const struct session *session, const struct recei
     return seen;
 }
 
-/* One field per counter; all of them null, with the reason, where nobody
+/* One field per counter; all of them null, with the reason, where nothing
  * looked. */
 static void summary_rx(const struct session *session, const struct burst_report *report) {
     const struct receive_counters *rx = &report->rx;

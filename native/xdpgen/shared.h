@@ -17,7 +17,11 @@ struct send_settings {
     __u32 stamp_every; /* 0: never, 1: every frame, N: one frame in N */
     __u32 streams;
     __u32 flows;
+    __u32 alone; /* enum alone: the frames do not leave */
 };
+
+/* What of sender, link and receiver is measured by itself. */
+enum alone { ALONE_NOT, ALONE_SENDER, ALONE_RECEIVER };
 
 struct send_window {
     __u64 start_ns; /* CLOCK_MONOTONIC; 0: not yet known */

@@ -69,7 +69,7 @@ int xsk_open(struct xsk *xsk, const char *interface, unsigned queue) {
     if (error)
         return fail("socket", error, "no AF_XDP socket on queue %u of %s: %s", queue, interface,
                     strerror(-error));
-    /* Older kernels lack it, and send 32 frames a call. */
+    /* Older kernels lack it, and send 32 frames per call. */
     setsockopt(xsk_socket__fd(xsk->socket), SOL_XDP, XDP_MAX_TX_SKB_BUDGET, &budget, sizeof(budget));
     return 0;
 }

@@ -15,7 +15,7 @@ struct xsk {
     uint8_t *area;
     struct xsk_ring_prod tx, fill;
     struct xsk_ring_cons completion;
-    uint64_t free[XSK_FRAMES]; /* addresses of frames nobody uses */
+    uint64_t free[XSK_FRAMES]; /* addresses of unused frames */
     unsigned free_count;
     uint32_t next; /* place in the ring of the next frame of this batch */
 };

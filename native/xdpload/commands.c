@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "commands.h"
+#include "actions.h"
 #include "fail.h"
 #include "json.h"
+#include "redirects.h"
 #include "test_frame.h"
 
 #include <bpf/bpf.h>
@@ -87,7 +89,7 @@ static long long setup_ns(const struct program *program, const struct frame *fra
     return least;
 }
 
-// Runs of `repeat` packets each, ns a packet; the last run's time, or a negative errno where the kernel
+// Runs of `repeat` packets each, ns per packet; the last run's time, or a negative errno where the kernel
 // refuses. One or two packets are given with all that the system call costs.
 static long long run_many(const struct program *program, const struct frame *frame, unsigned int repeat,
                           unsigned int runs, double *ns, unsigned int *retval) {
@@ -177,6 +179,24 @@ static void reset(const struct program *program, char *arguments) {
         json_end(&json);
     }
     free(zeroes);
+}
+
+/* ---- what the program decided ---- */
+
+static void decided(const struct program *program, char *arguments) {
+    unsigned long long sums[ACTIONS];
+    (void)arguments;
+    int error = actions_read(sums);
+    if (error) {
+        complain("decided", -error,
+                 "what the program decides is not counted: it was loaded without --count-actions");
+        return;
+    }
+    json_begin(&json, "decided");
+    for (int action = 0; action < ACTIONS; action++)
+        json_integer(&json, action_names[action], sums[action]);
+    redirects_print(program, &json);
+    json_end(&json);
 }
 
 /* ---- the kernel's own statistics ---- */
@@ -308,7 +328,7 @@ static const struct {
     void (*run)(const struct program *program, char *arguments);
 } commands[] = {
     {"testrun", testrun},   {"count", count},         {"reset", reset},           {"dump", dump},
-    {"runstats", runstats}, {"bpf_stats", bpf_stats}, {"stats_cost", stats_cost},
+    {"runstats", runstats}, {"bpf_stats", bpf_stats}, {"stats_cost", stats_cost}, {"decided", decided},
 };
 
 void run_command(const struct program *program, char *line) {

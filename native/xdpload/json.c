@@ -31,7 +31,13 @@ static void append_escaped(struct json *json, const char *value) {
     }
 }
 
-static void append_key(struct json *json, const char *key) { append(json, ",\"%s\":", key); }
+// A comma before everything but the first of a list or of an object.
+static const char *comma(const struct json *json) {
+    char last = json->text[json->used - 1];
+    return last == '[' || last == '{' ? "" : ",";
+}
+
+static void append_key(struct json *json, const char *key) { append(json, "%s\"%s\":", comma(json), key); }
 
 void json_begin(struct json *json, const char *type) {
     json->used = 0;
@@ -79,6 +85,17 @@ void json_decimals(struct json *json, const char *key, const double *values, siz
         append(json, "%s%.3f", i ? "," : "", values[i]);
     append(json, "]");
 }
+
+void json_list_begin(struct json *json, const char *key) {
+    append_key(json, key);
+    append(json, "[");
+}
+
+void json_item_begin(struct json *json) { append(json, "%s{", comma(json)); }
+
+void json_item_end(struct json *json) { append(json, "}"); }
+
+void json_list_end(struct json *json) { append(json, "]"); }
 
 void json_end(struct json *json) {
     json->text[json->used++] = '}';

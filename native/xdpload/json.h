@@ -18,4 +18,8 @@ void json_bool(struct json *json, const char *key, bool value);
 void json_null(struct json *json, const char *key);
 void json_integers(struct json *json, const char *key, const unsigned int *values, size_t count);
 void json_decimals(struct json *json, const char *key, const double *values, size_t count);
+void json_list_begin(struct json *json, const char *key); // of objects, each between the next two calls
+void json_item_begin(struct json *json);
+void json_item_end(struct json *json);
+void json_list_end(struct json *json);
 void json_end(struct json *json); // closes the object and prints it

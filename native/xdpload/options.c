@@ -29,7 +29,10 @@ static const struct {
      "fill an array or hash map: FILE holds one value, or one for every entry"},
     {{"max-entries", required_argument, NULL, 'e'},
      "MAP=N|cpus",
-     "resize a map; cpus: one entry a possible CPU"},
+     "resize a map; cpus: one entry per possible CPU"},
+    {{"count-actions", no_argument, NULL, 'c'},
+     "",
+     "count what the program decides, by instructions before it: for `decided`"},
     {{"help", no_argument, NULL, 'h'}, "", "print this"},
 };
 
@@ -41,7 +44,7 @@ static void print_help(void) {
     printf("usage: xdpload --object FILE --interface IF --mode MODE [options]\n\n"
            "Loads one XDP program, attaches it, and holds it until standard input closes.\n"
            "Prints one JSON object a line, and answers commands from standard input, one a line:\n"
-           "testrun FRAME REPEAT RUNS, count, reset, bpf_stats on|off, stats_cost, runstats, dump "
+           "testrun FRAME REPEAT RUNS, count, reset, decided, bpf_stats on|off, stats_cost, runstats, dump "
            "xlated|jited "
            "FILE.\n\n");
     for (size_t i = 0; i < OPTIONS; i++)
@@ -105,6 +108,9 @@ static void apply(struct options *options, int letter) {
         break;
     case 'e':
         add_setting(&options->max_entries, optarg);
+        break;
+    case 'c':
+        options->count_actions = true;
         break;
     case 'h':
         print_help();

@@ -2,6 +2,7 @@
 // What the command line asks for.
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 
 enum mode { MODE_NONE, MODE_NATIVE, MODE_GENERIC, MODE_OFFLOAD };
@@ -23,6 +24,7 @@ struct options {
     const char *program;
     const char *interface; // NULL only with MODE_NONE
     enum mode mode;
+    bool count_actions;
     struct settings rodata;
     struct settings init;
     struct settings max_entries;

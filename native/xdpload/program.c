@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "program.h"
+#include "actions.h"
 #include "attach.h"
 #include "fail.h"
 #include "json.h"
@@ -55,8 +56,9 @@ static void choose_program(struct program *program, const struct options *option
     bpf_program__set_type(program->handle, BPF_PROG_TYPE_XDP);
 }
 
-void open_program(struct program *program, const struct options *options) {
-    verifier_log = malloc(VERIFIER_LOG_BYTES);
+static void open_object(struct program *program, const struct options *options) {
+    if (!verifier_log)
+        verifier_log = malloc(VERIFIER_LOG_BYTES);
     if (!verifier_log)
         fail("open", ENOMEM, NULL, "no memory for the verifier's log");
     verifier_log[0] = '\0';
@@ -69,6 +71,25 @@ void open_program(struct program *program, const struct options *options) {
     if (!program->object)
         fail("open", errno, refusal_words(), "%s cannot be opened as a BPF object", options->object);
     choose_program(program, options);
+}
+
+// A section's handler counts for what is opened after it: the first time only tells the program's section and
+// name.
+static void open_counting(struct program *program, const struct options *options) {
+    char *section = strdup(bpf_program__section_name(program->handle));
+    char *name = strdup(bpf_program__name(program->handle));
+    if (!section || !name)
+        fail("open", ENOMEM, NULL, "no memory for the program's name");
+    actions_wrap(section, name);
+    bpf_object__close(program->object);
+    program->handle = NULL;
+    open_object(program, options);
+}
+
+void open_program(struct program *program, const struct options *options) {
+    open_object(program, options);
+    if (options->count_actions)
+        open_counting(program, options);
 }
 
 // Every program of the object uses its maps, so all belong to the device. The driver has no part in a perf
@@ -155,6 +176,9 @@ void load_program(struct program *program, const struct options *options, int if
         refuse_load(program, options, -error);
     program->fd = bpf_program__fd(program->handle);
     fill_maps(program->object, &options->init);
+    struct bpf_prog_info info = {};
+    if (!program_info(program, &info))
+        program->id = info.id;
 }
 
 int program_info(const struct program *program, struct bpf_prog_info *info) {

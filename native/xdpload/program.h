@@ -10,7 +10,7 @@ struct program {
     struct bpf_object *object;
     struct bpf_program *handle;
     int fd;
-    unsigned int id;
+    unsigned int id; // once it is loaded
     long long open_ns;
 };
 

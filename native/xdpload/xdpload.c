@@ -6,6 +6,7 @@
 #include "fail.h"
 #include "options.h"
 #include "program.h"
+#include "redirects.h"
 #include "refusal.h"
 
 #include <signal.h>
@@ -55,6 +56,8 @@ int main(int argc, char **argv) {
     open_program(&program, &options);
     load_program(&program, &options, ifindex);
     print_loaded(&program);
+    if (options.count_actions)
+        redirects_follow(&program, &options, ifindex);
     if (options.mode != MODE_NONE)
         attach_program(&program, &options, ifindex);
     serve(&program);

@@ -44,6 +44,14 @@ class HostLostError(HostError):
     """A host is gone and does not come back: nothing more can be measured, a run ends here."""
 
 
+class HostChangedError(HostLostError):
+    """A host came back as another one (kernel, settings): what was measured before has nothing to be joined with."""
+
+
+class CutOffError(HostError):
+    """A connection was lost under a trial: it says nothing of the point, which is measured again."""
+
+
 class ProgramError(XdplabError):
     """An XDP program does not compile, load or prove its access count."""
 

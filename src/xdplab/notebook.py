@@ -20,6 +20,7 @@ import pandas as pd
 from xdplab import figures, programs
 from xdplab.analysis.compare import MARGIN
 from xdplab.analysis.findings import to_frame
+from xdplab.analysis.race import Standing
 from xdplab.errors import PlanError, ResultsError
 from xdplab.figures.factors import FigureError
 from xdplab.labs import Lab, use_lab
@@ -31,9 +32,9 @@ from xdplab.programs.spec import WORKLOADS
 from xdplab.run.progress import ending, to_go
 from xdplab.run.state import RunState
 from xdplab.studies.catalogue import open_run
-from xdplab.studies.comparing import Comparison as TwoRuns
+from xdplab.studies.comparing import ComparedRuns as TwoRuns
 from xdplab.studies.every import AnyRun
-from xdplab.studies.plan_runs import Asked, PlanRun, start_search
+from xdplab.studies.plan_runs import PlanRun, SearchRequest, start_search
 from xdplab.studies.search.profile import profile as profile_named
 from xdplab.studies.traffic import runs
 from xdplab.studies.traffic.planned import plan_trials
@@ -94,6 +95,50 @@ def compare(
     """
     same = [one.kind for one in equal]
     return Comparison(run.kind.compare(other.kind, metric, equal=same, margin=margin))
+
+
+def race(
+    a: Program | str,
+    b: Program | str,
+    *,
+    lab: LabInUse | str = "netns",
+    name: str = "race",
+    margin: float = 0.02,
+    at_least: int = 5,
+    at_most: int = 200,
+    **factors: Any,
+) -> Raced:
+    """Measure two programs against each other in one run until it is known which is faster, or that they are the same.
+
+    They take turns; each repetition gives one ratio of their forwarding rates. The run stops when the interval of the
+    ratio, which holds at every look (`xdplab.analysis.sequential`), excludes 1 or lies within ``margin``, at the latest
+    after ``at_most`` repetitions. ``factors`` are those of `plan`, and are the same for both. Raises PlanError.
+    """
+    sides = [_plan(name, [one], factors).model_dump(mode="json") for one in (a, b)]
+    race = {"margin": margin, "at_least": at_least, "at_most": at_most}
+    made = parse_plan({**sides[0], "blocks": [*sides[0]["blocks"], *sides[1]["blocks"]], "race": race})
+    used = LabInUse(lab) if isinstance(lab, str) else lab
+    return Raced(PlanInHand(made).start(used).watch())
+
+
+@dataclass(frozen=True)
+class Raced:
+    """A race that has ended; ``run`` has its trials."""
+
+    run: Run
+
+    @property
+    def standing(self) -> Standing:
+        """The ratio of b to a with its interval (of the logarithm), and the answer."""
+        return runs.standing_of(self.run.directory)
+
+    @property
+    def verdict(self) -> str:
+        """``equivalent``, ``differs`` or ``undecided``."""
+        return self.standing.answer
+
+    def __repr__(self) -> str:
+        return f"{self.run.directory.name}: {self.standing.words}"
 
 
 def _plan(name: str, chosen: Sequence[Program | str | None], given: Mapping[str, Any]) -> Plan:
@@ -185,7 +230,7 @@ class LabInUse:
         made = what if isinstance(what, PlanInHand) else plan(name or "search", what, **factors)
         chosen = made.plan if name is None else made.plan.model_copy(update={"name": name})
         wanted = profile_named(profile)
-        asked = Asked(wanted if latency else replace(wanted, latency_repeats=0), accesses_share)
+        asked = SearchRequest(wanted if latency else replace(wanted, latency_repeats=0), accesses_share)
         return _started(start_search(chosen, asked, self.lab, RESULTS), self)
 
     def close(self) -> None:
@@ -205,7 +250,7 @@ class PlanInHand:
 
     @property
     def points(self) -> pd.DataFrame:
-        """One row a point."""
+        """One row per point."""
         rows = {t.point.point_id: t.point.factors() for t in plan_trials(self.plan, "shared")}
         return pd.DataFrame(rows.values())
 
@@ -220,9 +265,10 @@ class PlanInHand:
         where = ", ".join(f"{mode} on {queues} queue{'s' * (queues > 1)}" for mode, queues in blocks)
         n_points = len({t.point.point_id for t in trials})
         minutes = estimate_s(self.plan, trials) / 60
+        most = "at most " if self.plan.open_ended else ""
         return (
-            f"plan {self.plan.name}: {n_points} points x {self.plan.repetitions} repetitions = {len(trials)} trials, "
-            f"about {minutes:.1f} minutes; blocks: {where}"
+            f"plan {self.plan.name}: {n_points} points x {most}{self.plan.most_repetitions} repetitions = "
+            f"{len(trials)} trials, {most or 'about '}{minutes:.1f} minutes; blocks: {where}"
         )
 
     def _repr_html_(self) -> str:

@@ -1,9 +1,14 @@
-"""What is a stranger's: a file that names code is only used where it is one's own."""
+"""What is a stranger's: a file that names code is used where it is one's own, or where the user says that it may be.
+
+The command line says how the user is asked (`ask_by`); elsewhere, and where no terminal is there to ask on, it is
+refused.
+"""
 
 from __future__ import annotations
 
 import os
 import pwd
+from collections.abc import Callable
 from pathlib import Path
 
 from xdplab.errors import XdplabError
@@ -15,26 +20,54 @@ class StrangersFileError(XdplabError):
     exit_code = 8
 
 
+Ask = Callable[[str], bool]
+"""From a question to whether the user says yes."""
+
+_ask: Ask | None = None
+_allowed: set[str] = set()
+
+
+def ask_by(ask: Ask | None) -> None:
+    """Have the user asked about a stranger's file from now on; None: it is refused without a question."""
+    global _ask
+    _ask = ask
+    _allowed.clear()
+
+
 def require_own(path: Path, what: str) -> None:
     """Raise StrangersFileError unless a file is this user's, or root's, and no other user may write it.
 
-    ``what`` says what the file would run. A file of a stranger that was copied is the copier's, who has read it.
+    ``what`` says what the file would run. A file of a stranger that was copied is the copier's, who has read it. A user
+    who can be asked is asked once for each ``what``.
     """
-    try:
-        status = path.stat()
-    except OSError:
-        return  # whoever reads it says so better
-    mine = {0, os.geteuid(), int(os.environ.get("SUDO_UID", "0") if os.geteuid() == 0 else 0)}
-    if status.st_uid not in mine:
-        problem = f"belongs to {_name(status.st_uid)}"
-    elif status.st_mode & 0o002:
-        problem = "can be written by every user"
-    else:
+    problem = _problem(path)
+    if problem is None or what in _allowed:
+        return
+    if _ask is not None and _ask(f"{path} {problem}, and it names {what}. Have you read it, and may it run?"):
+        _allowed.add(what)
         return
     raise StrangersFileError(
         f"{path} {problem}, and it names {what}",
-        remedy="read it; then run a copy of your own (`cp -r`), closed to others (`chmod o-w`)",
+        remedy="read it; then say --trust, or run a copy of your own (`cp -r`), closed to others (`chmod o-w`)",
     )
+
+
+def require_own_run(directory: Path) -> None:
+    """Raise StrangersFileError unless a run is one's own: to go on with it is to run what it names."""
+    for part in (directory, directory / "journal.jsonl", directory / "plan.yaml"):
+        require_own(part, "commands, programs and labs that are used")
+
+
+def _problem(path: Path) -> str | None:
+    """Return in words what makes a file a stranger's; None where nothing does."""
+    try:
+        status = path.stat()
+    except OSError:
+        return None  # its reader gives the better error
+    mine = {0, os.geteuid(), int(os.environ.get("SUDO_UID", "0") if os.geteuid() == 0 else 0)}
+    if status.st_uid not in mine:
+        return f"belongs to {_name(status.st_uid)}"
+    return "can be written by every user" if status.st_mode & 0o002 else None
 
 
 def _name(uid: int) -> str:

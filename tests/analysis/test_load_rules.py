@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pandas as pd
 import pytest
 import synthetic
@@ -62,3 +63,23 @@ def test_a_dut_that_forwards_nothing_is_a_finding() -> None:
     (found,) = of(derive(judged(dead)), "nothing forwarded")
     assert found.severity == "warning"
     assert "3 trials forwarded nothing" in found.what
+
+
+def test_trials_at_another_clock_are_told_from_those_measured_alike() -> None:
+    trials = synthetic.run(repetitions=5)
+    clock = [3.1] * (len(trials) - 2) + [2.6, 3.12]
+    trials = trials.assign(cycles_per_ns=clock, cycles_per_ns_from="additions")
+    (found,) = of(trials, "clock differs")
+    assert f"1 of {len(trials)} trials ran at another clock than the rest: 2.6 to 3.12" in found.what
+    by_perf = trials.assign(cycles_per_ns_from=["additions"] * (len(trials) - 2) + ["perf", "additions"])
+    assert of(by_perf, "clock differs") == []
+
+
+def test_a_drift_over_the_run_is_told_once() -> None:
+    trials = synthetic.run(repetitions=10, vary={"accesses": [0, 1, 100, 400, 1600]})
+    trials["order"] = range(len(trials))
+    assert of(trials, "drift") == []
+    trials["forwarded_pps"] = trials["forwarded_pps"] * np.linspace(1, 0.95, len(trials))
+    (found,) = of(trials, "drift")
+    assert found.what.startswith("the rates changed by -")
+    assert found.evidence["p"] < 0.001

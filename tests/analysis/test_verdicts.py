@@ -21,7 +21,7 @@ BUNCHED = {"tx_late_packets": 1_000_000, "tx_pause_ms": 52.3}
 LATE = {"latency_p50_ns": 3000.0, "late_p50_ns": 2000.0}
 LATE_AT_P99 = {"latency_p99_ns": 134_000.0, "late_p99_ns": 132_000.0}
 PHYSICAL = {"arrangement": "hosts", "link_bps": 10e9}
-LINE = 14_880_952  # 64-byte frames a second on 10 Gbit/s: 84 bytes each at L1
+LINE = 14_880_952  # 64-byte frames per second on 10 Gbit/s: 84 bytes each at L1
 
 
 def test_a_lossy_open_loop_is_valid_and_shows_the_dut() -> None:
@@ -30,10 +30,23 @@ def test_a_lossy_open_loop_is_valid_and_shows_the_dut() -> None:
     assert verdict.reason == "TG and DUT agree within 0.00%"
 
 
+def test_probes_are_the_duts_frames_too_and_those_lost_are_told() -> None:
+    probes = {"probes_sent": 100_000, "probes_lost": 20, "dut_rx_packets": 4_099_000, "dut_tx_packets": 3_099_980}
+    assert judge(GOOD | probes).reason == (
+        "TG and DUT agree within 0.00%; 20 of 100000 probes did not come back with a stamp"
+    )
+    assert judge(GOOD | probes | {"probes_sent": None, "probes_lost": None}).verdict == "invalid"
+
+
+def test_what_little_the_tg_missed_is_told() -> None:
+    missed = {"tg_port_rx_packets": 3_000_700, "tg_missed_packets": 700, "tg_port_tx_packets": 4_000_000}
+    assert "700 frames came to the TG's port and were not taken" in judge(GOOD | missed).reason
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"tx_packets": None}, "nobody counted the frames sent"),
+        ({"tx_packets": None}, "the frames sent were not counted"),
         ({"tx_packets": 0, "rx_packets": 0}, "the TG sent no frame"),
         ({"rx_packets": None, "dut_tx_packets": None}, "neither TG nor DUT counted"),
         ({"dut_rx_packets": 0, "rx_packets": 0, "dut_tx_packets": 0}, "no frame reached the DUT"),
@@ -44,11 +57,19 @@ def test_a_lossy_open_loop_is_valid_and_shows_the_dut() -> None:
         ({"rx_packets": 2_969_000}, "TG and DUT disagree by 1.0%"),
         ({"duplicate_packets": 30_001}, "1.0% of the frames received are duplicates"),
         ({"rate_requested_pps": 4.005e6}, "offered 99.88% of the rate asked for"),
-        ({"rate_requested_pps": 5e6, "generator_pps": 4.1e6}, "asked for (alone it reaches 4.1e+06 frames a second)"),
+        ({"rate_requested_pps": 5e6, "generator_pps": 4.1e6}, "asked for (alone it reaches 4.1e+06 frames per second)"),
         (PHYSICAL | {"tx_packets": 20e6, "rx_packets": LINE * 1.003, "dut_tx_packets": LINE * 1.003}, "100.3% of what"),
         (
             {"counters_missing": "dut.iplink.after.json is empty"},
             "rests on cannot be used: dut.iplink.after.json is empty",
+        ),
+        (
+            {"tg_port_tx_packets": 0},
+            "the TG lost frames, not the DUT: of 4000000 that its generator sent its port sent 0",
+        ),
+        (
+            {"rx_packets": 1_300_000, "tg_port_rx_packets": 1_300_000, "tg_missed_packets": 1_700_000},
+            "the TG lost frames, not the DUT: 1700000 came to its port, which its generator did not take",
         ),
         (PACED | LATE, "the sender had its own core and was late: its lateness is 2.0 µs where the latency"),
     ],
@@ -78,6 +99,8 @@ def test_what_is_not_to_be_believed(change: dict[str, object], words: str) -> No
         ),
         ({"host_steal_cores": 0.11}, "the hypervisor took 0.11 CPUs away"),
         ({"other_busy_cores": 0.5, "tx_busy_cores": 1.0}, "other work kept 0.5 CPUs busy"),
+        ({"tx_errors": 300_000}, "the TG's device did not take 7.5% of the frames, its ring was full"),
+        ({"clock_change": -0.062}, "the CPU's clock changed by -6.2% from before the window to after it"),
         ({"clocksource": "hpet"}, "time stamps come from the clock source hpet"),
         ({"sched_policy": "SCHED_OTHER (refused: EPERM)"}, "the sender got no real-time priority"),
         ({"tx_pause_ms": 27.0, "tx_paused_ms": 54.0, "window_s": 4.0}, "the sender stood still for 54 ms of 4000"),
@@ -100,6 +123,8 @@ def test_what_is_believed_and_said(change: dict[str, object], words: str) -> Non
     [
         {"rate_change": 0.0, "rate_change_kind": "steady"},
         {"host_steal_cores": 0.03},  # three ticks
+        {"clock_change": 0.019},
+        {"tx_errors": 1000},
         {"other_busy_cores": 0.09, "tx_busy_cores": 1.0},
         {"clocksource": "tsc", "sched_policy": "SCHED_FIFO:5"},
         {"tx_pause_ms": 30.0, "tx_paused_ms": 30.0, "window_s": 4.0},
@@ -116,6 +141,11 @@ def test_throttling_is_named_where_the_pause_is_its_own() -> None:
     throttled = {"tx_pause_ms": 50.0, "tx_paused_ms": 200.0, "window_s": 4.0, "sched_policy": "SCHED_FIFO:5"}
     words = "real-time throttling has it (950 ms of each second"
     assert words in judge(GOOD | throttled | {"rt_runtime_us": 950_000}).reason
+    refused = throttled | {"tx_packets": 26_800_000, "tx_errors": 3_200_000, "rt_runtime_us": 950_000}
+    assert (
+        f"the TG's device did not take 11.9% of the frames, its ring was full, as {words}"
+        in judge(GOOD | refused).reason
+    )
     for change in ({"rt_runtime_us": -1}, {"sched_policy": "SCHED_OTHER"}, {"tx_pause_ms": 180.0}):
         assert words not in judge(GOOD | throttled | {"rt_runtime_us": 950_000} | change).reason
 
@@ -199,6 +229,34 @@ def test_without_counters_of_actions_what_came_back_tells(said: str, back: int, 
     found = judge(GOOD | USERS | counts | {"action": said})
     assert found.verdict == verdict
     assert found.verdict == "invalid" or said == "tx" or "no counter says" in found.reason
+
+
+def test_the_burst_that_counts_decisions_judges_too() -> None:
+    """It knows ABORTED from DROP, and it is all there is in generic mode."""
+    row = GOOD | USERS | BACK_NONE | {"action": "drop", "dut_rx_packets": 4_000_000}
+    counted = {"actions_counted": json.dumps({"aborted": 1000, "drop": 0})}
+    verdict = judge(row | counted | {"xdp_actions": decided(drop=4_000_000)})
+    assert verdict.verdict == "invalid"
+    assert "the burst that counts decisions counted aborted for 100.0% of 1000 frames" in verdict.reason
+    assert judge(row | {"mode": "generic", "actions_counted": json.dumps({"drop": 1000})}).verdict == "valid"
+    nothing = {"mode": "generic", "actions_counted": json.dumps({"drop": 0})}
+    assert judge(row | nothing).verdict == "valid", "no frame in that burst says nothing"
+
+
+def target(**changed: object) -> str:
+    known = {"kind": "device", "name": "out0", "accepted": 900, "refused": 100, "arrived": 900, "dropped": 0}
+    return json.dumps([known | changed])
+
+
+def test_a_redirect_that_the_kernel_refuses_is_none() -> None:
+    row = GOOD | USERS | BACK_NONE | {"action": "redirect", "dut_rx_packets": 4_000_000}
+    row |= {"actions_counted": json.dumps({"redirect": 1000})}
+    refused = judge(row | {"redirect_targets": target()})
+    assert (refused.verdict, refused.reason) == ("invalid", "the kernel refused 100 of 1000 redirects, to device out0")
+    assert "to a device that is not there" in judge(row | {"redirect_targets": target(name=None)}).reason
+    queue = judge(row | {"redirect_targets": target(kind="cpu", name="1")})
+    assert queue.verdict == "valid", "a full queue of another CPU is the load's doing"
+    assert "to cpu 1: of 1000 redirected frames 900 arrived, 100 were refused" in queue.reason
 
 
 def test_shares_of_a_program_that_decides_one_or_another_are_said() -> None:

@@ -130,7 +130,7 @@ def test_native_counts_are_exact_and_by_queue(pair: Pair, program: Path) -> None
         "dut_link_tx_packets": 500,
         "tg_link_tx_packets": 500,
         "tg_driver_rx_packets": 500,
-        "dut_driver_tx_errors": 0,
+        "dut_driver_tx_refused": 0,
         "dut_xdp_mode": "native",
     }
     assert {name: values[name].value for name in expected} == expected
@@ -257,7 +257,7 @@ def test_user_metrics_are_numbers_or_say_why_not(pair: Pair, tmp_path: Path) -> 
 
 
 def test_a_missing_interface_is_absent_in_the_tools_own_words(pair: Pair) -> None:
-    probe = counters.Probe(pair.dut, "dut", "nosuch0", pair.dut_probe.directory)
+    probe = counters.CounterProbe(pair.dut, "dut", "nosuch0", pair.dut_probe.directory)
     files = {**probe.snapshot("before"), **probe.snapshot("after"), **probe.start(["samples"], deadline_s=10).stop()}
     values = counters.derive(files, mode="native", shared=False)
     assert values["dut_link_rx_packets"].reason == 'Device "nosuch0" does not exist.'

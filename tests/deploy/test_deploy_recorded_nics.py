@@ -15,7 +15,7 @@ import pytest
 from xdplab.deploy.settings import Values
 from xdplab.deploy.settings_nic import Coalescing, Pause, Rss
 from xdplab.deploy.settings_table import BY_PREFIX
-from xdplab.formats.ethtool import Channels, Limits, LinkState, Rings, parse_channels, parse_link, parse_rings
+from xdplab.formats.ethtool import Channels, LinkState, MaxAndCurrent, Rings, parse_channels, parse_link, parse_rings
 from xdplab.hosts import Result
 from xdplab.labs.doctor import Patient
 from xdplab.labs.doctor_hardware import driver, queue_limit, rss
@@ -69,9 +69,9 @@ def test_rss(recorded: str, values: Values) -> None:
 
 
 def test_channels_and_rings() -> None:
-    assert parse_channels(words("sfc_l")) == Limits(Channels(None, None, 1, 31), Channels(None, None, 1, 4))
+    assert parse_channels(words("sfc_l")) == MaxAndCurrent(Channels(None, None, 1, 31), Channels(None, None, 1, 4))
     assert parse_channels(words("older_l")).current == Channels(0, 0, 0, 14)
-    assert parse_rings(words("e1000e_g")) == Limits(Rings(4096, 4096), Rings(256, 256))
+    assert parse_rings(words("e1000e_g")) == MaxAndCurrent(Rings(4096, 4096), Rings(256, 256))
     assert BY_PREFIX["rings"].read(Card("e1000e_g"), "e") == {"rx": 256, "tx": 256}  # type: ignore[arg-type]
 
 

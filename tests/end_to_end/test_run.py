@@ -208,6 +208,9 @@ def test_what_the_times_rest_on_is_in_each_row(trials: pd.DataFrame) -> None:
     valid = trials[trials["verdict"] == "valid"]
     assert valid["clocksource"].notna().all()
     assert valid["rt_runtime_us"].notna().all()
+    assert set(valid["cycles_per_ns_from"]) <= {"perf", "additions"}
+    assert valid["cycles_per_ns"].between(0.3, 8).all()
+    assert valid["clock_change"].notna().all()
     assert (valid["dut_cpus"].isna() | valid["dut_cpus"].between(1, 4)).all()
     assert set(valid[valid["load"] == "max"]["batch"]) == {60}  # live
     assert set(valid[valid["load"] == "20kpps"]["batch"]) == {32}  # AF_XDP
@@ -455,11 +458,13 @@ char _license[] SEC("license") = "GPL";
 
 
 def test_a_program_that_does_not_do_what_the_plan_says_is_invalid(lab_name: str, tmp_path: Path) -> None:
-    """Native, by the driver's counters: every action said of every program; generic, where frames come back or not."""
-    for name in ("drop", "pass", "tx"):
+    """Every action said of every program, by the driver's counters (native) and by instructions that count (both)."""
+    for name in ("drop", "pass", "tx", "aborted"):
         (tmp_path / f"{name}.bpf.c").write_text(RETURNS % name.upper())
     programs = [
-        f"{{file: {does}.bpf.c, action: {said}}}" for does in ("drop", "pass", "tx") for said in ("drop", "pass", "tx")
+        f"{{file: {does}.bpf.c, action: {said}}}"
+        for does in ("drop", "pass", "tx", "aborted")
+        for said in ("drop", "pass", "tx")
     ]
     (tmp_path / "said.yaml").write_text(
         "name: said\nrepetitions: 1\ntrial: {warmup_s: 0.05, window_s: 0.1, pause_s: 0.02}\n"
@@ -469,11 +474,89 @@ def test_a_program_that_does_not_do_what_the_plan_says_is_invalid(lab_name: str,
     (run,) = (tmp_path / "out").iterdir()
     table = pd.read_parquet(run / "trials.parquet")
     table["does"] = table["program_name"].str.split(".").str[0]
-    native = table[table["mode"] == "native"]
-    as_said = native["does"].eq(native["action"])
-    assert set(native[as_said]["verdict"]) == {"valid"}, native["reason"]
-    assert set(native[~as_said]["verdict"]) == {"invalid"}, native["reason"]
-    counts = [json.loads(text) for text in native["xdp_actions"]]
-    assert all(max(c, key=c.get) == does for c, does in zip(counts, native["does"], strict=True))
-    generic = table[(table["mode"] == "generic") & table["does"].eq("tx").ne(table["action"].eq("tx"))]
-    assert set(generic["verdict"]) == {"invalid"}, generic["reason"]
+    as_said = table["does"].eq(table["action"])
+    assert set(table[as_said]["verdict"]) == {"valid"}, list(table[as_said]["reason"])
+    assert set(table[~as_said]["verdict"]) == {"invalid"}, list(table[~as_said]["reason"])
+    native = table[table["mode"].eq("native") & table["does"].ne("aborted")]
+    for column, rows in (("xdp_actions", native), ("actions_counted", table)):
+        counts = [json.loads(text) for text in rows[column]]
+        assert all(max(c, key=c.get) == does for c, does in zip(counts, rows["does"], strict=True)), column
+
+
+REDIRECTS = """#include <linux/bpf.h>
+#include <bpf/bpf_helpers.h>
+struct { __uint(type, BPF_MAP_TYPE_%s); __uint(max_entries, 64); __type(key, __u32); __type(value, __u32); }
+    targets SEC(".maps");
+SEC("xdp") int redirects(struct xdp_md *ctx) { return bpf_redirect_map(&targets, %d, XDP_DROP); }
+char _license[] SEC("license") = "GPL";
+"""
+CPU_1 = ["bpftool", *["map", "update", "name", "targets", "key", "1", "0", "0", "0", "value", "8", "0", "0", "0"]]
+NOWHERE = """#include <linux/bpf.h>
+#include <bpf/bpf_helpers.h>
+SEC("xdp") int nowhere(struct xdp_md *ctx) { return bpf_redirect(9999, 0); }
+char _license[] SEC("license") = "GPL";
+"""
+MIXED = """#include <linux/bpf.h>
+#include <bpf/bpf_helpers.h>
+SEC("xdp") int mixed(struct xdp_md *ctx) { return bpf_get_prandom_u32() % 4 ? XDP_DROP : XDP_PASS; }
+char _license[] SEC("license") = "GPL";
+"""
+SECOND_VETH = """
+set -e
+test -e /sys/class/net/out0 || ip link add out0 type veth peer name out1
+ip link set out0 up; ip link set out1 up; ethtool -K out1 gro on
+bpftool map update name targets key 0 0 0 0 value $(printf '%d 0 0 0' $(cat /sys/class/net/out0/ifindex))
+"""
+
+
+def test_redirected_frames_are_followed_to_their_target(lab_name: str, tmp_path: Path) -> None:
+    """A device behind a second veth, another CPU whose queue overflows, no socket, no device; and shares of mixed."""
+    if os.cpu_count() == 1:
+        pytest.skip("one CPU: there is no other to redirect to")
+    for kind in ("devmap", "cpumap", "xskmap"):
+        (tmp_path / f"{kind}.bpf.c").write_text(REDIRECTS % (kind.upper(), kind == "cpumap"))
+    (tmp_path / "nowhere.bpf.c").write_text(NOWHERE)
+    (tmp_path / "mixed.bpf.c").write_text(MIXED)
+    programs: list[dict[str, Any]] = [
+        {"file": "devmap.bpf.c", "action": "redirect", "setup": [["sh", "-c", SECOND_VETH]]},
+        {"file": "cpumap.bpf.c", "action": "redirect", "setup": [CPU_1]},
+        {"file": "xskmap.bpf.c", "action": "drop"},
+        {"file": "xskmap.bpf.c", "action": "redirect"},
+        {"file": "nowhere.bpf.c", "action": "redirect"},
+        {"file": "mixed.bpf.c", "action": "mixed"},
+    ]
+    plan = {
+        "name": "redirects",
+        "repetitions": 1,
+        "trial": {"warmup_s": 0.05, "window_s": 0.1, "pause_s": 0.02},
+        "blocks": [{"points": {"mode": ["native", "generic"], "program": programs}}],
+    }
+    (tmp_path / "redirects.yaml").write_text(json.dumps(plan))
+    xdplab("--lab", lab_name, "run", "redirects.yaml", "--out", "out", "--no-figures", cwd=tmp_path)
+    (run,) = (tmp_path / "out").iterdir()
+    table = pd.read_parquet(run / "trials.parquet")
+
+    def rows(name: str, action: str) -> list[dict[str, Any]]:
+        return table[table["program_name"].eq(f"{name}.bpf.c") & table["action"].eq(action)].to_dict("records")
+
+    for row in rows("devmap", "redirect"):
+        (target,) = json.loads(row["redirect_targets"])
+        assert row["verdict"] == "valid", row["reason"]
+        assert (target["kind"], target["name"]) == ("device", "out0")
+        assert target["arrived"] == target["accepted"] > 0
+        assert "to device out0: of" in row["reason"]
+    for row in rows("cpumap", "redirect"):
+        (target,) = json.loads(row["redirect_targets"])
+        assert row["verdict"] == "valid", row["reason"]
+        assert (target["kind"], target["name"]) == ("cpu", "1")
+        assert target["arrived"] + target["dropped"] == target["accepted"]
+        assert target["busy_ns"] > 0
+    assert {row["verdict"] for row in rows("xskmap", "drop")} == {"valid"}
+    assert {row["verdict"] for row in rows("xskmap", "redirect")} == {"invalid"}
+    for row in rows("nowhere", "redirect"):
+        assert row["verdict"] == "invalid"
+        assert "the kernel refused" in row["reason"]
+    for row in rows("mixed", "mixed"):
+        counts = json.loads(row["actions_counted"])
+        assert counts["drop"] / sum(counts.values()) == pytest.approx(0.75, abs=0.02)
+        assert "the program decided" in row["reason"]

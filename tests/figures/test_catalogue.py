@@ -133,6 +133,13 @@ def test_generator_limited_points_say_so() -> None:
     )
 
 
+def test_the_caption_says_which_trials_one_side_alone_counted() -> None:
+    both = quick().assign(action="tx")
+    assert "One count only" not in caption(view("throughput", both, where=WHERE))
+    alone = both.assign(dut_tx_packets=pd.NA)
+    assert "One count only (90 of 90 trials: the TG's)." in caption(view("throughput", alone, where=WHERE))
+
+
 def test_unsupported_points_stand_in_the_caption() -> None:
     assert "Unsupported: offload (5 points): the driver of vd0 has no XDP offload" in caption(
         view("throughput", quick(), where=WHERE)

@@ -9,7 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from xdplab.errors import FormatError
-from xdplab.formats.generator import Histogram, Interval, Ready, bucket_width, parse_line, parse_output
+from xdplab.formats.generator import (
+    GeneratorInterval,
+    GeneratorReady,
+    Histogram,
+    bucket_width,
+    parse_line,
+    parse_output,
+)
 
 SUB_BITS = 7
 
@@ -62,7 +69,7 @@ def test_whole_output() -> None:
     assert output.ready.cpus == (0,)
     assert output.ready.settings["run_id"] == "beef"
     (burst,) = output.bursts
-    assert burst.intervals == (Interval("measure", 0.1, 40, 39),)
+    assert burst.intervals == (GeneratorInterval("measure", 0.1, 40, 39),)
     assert (burst.summary.tx_packets, burst.summary.lost_packets, burst.summary.tx_errors) == (40, 1, None)
     assert burst.summary.tx_errors_missing == "no tracepoint"
     assert burst.histogram.buckets == ((100, 1), (4992, 2))
@@ -192,5 +199,5 @@ def test_merge_refuses_other_buckets() -> None:
 
 def test_ready_of_another_generator_needs_the_common_fields_only() -> None:
     record = parse_line(json.dumps(READY | {"engine": "moongen", "frame_bytes": None}))
-    assert isinstance(record, Ready)
+    assert isinstance(record, GeneratorReady)
     assert record.frame_bytes is None

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from xdplab.errors import FormatError
-from xdplab.studies.loading.ftrace import Call, parse_function_graph
+from xdplab.studies.loading.ftrace import TracedCall, parse_function_graph
 from xdplab.studies.loading.loadbench import LoadError, parse_loadbench
 from xdplab.studies.loading.perf_stacks import parse_kernel_stacks
 
@@ -24,8 +24,8 @@ def test_a_trace_of_7_2_where_the_jit_runs_inside_the_verifier():
     calls = parse_function_graph((RECORDED / "function_graph_7.2.txt").read_bytes())
     first = [call for call in calls if call.mark == "cycle 0"]
     assert first == [
-        Call("bpf_int_jit_compile", 49_143, ("bpf_check",), "cycle 0"),
-        Call("bpf_check", 1_391_688, (), "cycle 0"),
+        TracedCall("bpf_int_jit_compile", 49_143, ("bpf_check",), "cycle 0"),
+        TracedCall("bpf_check", 1_391_688, (), "cycle 0"),
     ]
     assert {call.mark for call in calls[:10]} == {""}  # libbpf's own probes come before the first mark
 
@@ -33,9 +33,9 @@ def test_a_trace_of_7_2_where_the_jit_runs_inside_the_verifier():
 def test_a_trace_of_a_module_nests_three_deep():
     calls = parse_function_graph((RECORDED / "function_graph_module.txt").read_bytes())
     assert [c for c in calls if c.mark == "cycle 1"] == [
-        Call("do_one_initcall", 1_249, ("load_module", "do_init_module"), "cycle 1"),
-        Call("do_init_module", 25_596, ("load_module",), "cycle 1"),
-        Call("load_module", 346_801, (), "cycle 1"),
+        TracedCall("do_one_initcall", 1_249, ("load_module", "do_init_module"), "cycle 1"),
+        TracedCall("do_init_module", 25_596, ("load_module",), "cycle 1"),
+        TracedCall("load_module", 346_801, (), "cycle 1"),
     ]
 
 
@@ -71,7 +71,10 @@ def test_what_a_trace_does_not_hold_whole_is_left_out():
         " 0)   3.000 us    |  } /* f */",
         "",
     ]
-    assert parse_function_graph(HEADER + "\n".join(lines)) == (Call("h", 1_000, ("f",), ""), Call("f", 3_000, (), ""))
+    assert parse_function_graph(HEADER + "\n".join(lines)) == (
+        TracedCall("h", 1_000, ("f",), ""),
+        TracedCall("f", 3_000, (), ""),
+    )
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from xdplab.errors import FormatError
-from xdplab.formats import ethtool, iplink, perf, procstat, sar, softnet
+from xdplab.formats import cpuclock, ethtool, iplink, perf, procstat, sar, softnet
 from xdplab.studies.offload import bpftool
 
 RECORDED = Path(__file__).parent / "recorded"
@@ -241,7 +241,7 @@ def test_bpftool_programs_and_attachments() -> None:
         16,
         23,
     )
-    assert bpftool.parse_net(recorded("bpftool_net.json")) == (bpftool.Attached("vd0", "native", 101),)
+    assert bpftool.parse_net(recorded("bpftool_net.json")) == (bpftool.Attachment("vd0", "native", 101),)
     assert program.device is None
     with pytest.raises(FormatError, match="get by id"):
         bpftool.parse_programs('{"error":"get by id (7): No such file or directory"}')
@@ -251,7 +251,7 @@ def test_bpftool_tells_the_card_of_a_program_and_what_runs_beside_it() -> None:
     """As bpftool 7.1 printed them for netdevsim in a guest of 6.1."""
     programs = bpftool.parse_programs(recorded("bpftool_program_offloaded.json"))
     assert [(p.program_id, p.device, p.jited_bytes) for p in programs] == [(5, "eth1", None)]
-    both = (bpftool.Attached("eth1", "native", 116), bpftool.Attached("eth1", "offload", 110))
+    both = (bpftool.Attachment("eth1", "native", 116), bpftool.Attachment("eth1", "offload", 110))
     assert bpftool.parse_net(recorded("bpftool_net_multi.json")) == both
 
 
@@ -271,7 +271,7 @@ def test_each_distributions_tools_tell_the_same(folder: Path) -> None:
     (attached,) = links["native"].attachments
     (program,) = bpftool.parse_programs(told("bpftool_programs.json"))
     assert (program.name, program.type, program.tag) == ("reflect", "xdp", "79aa95555f6b99c7")
-    assert bpftool.parse_net(told("bpftool_net.json")) == (bpftool.Attached("vd0", "native", program.program_id),)
+    assert bpftool.parse_net(told("bpftool_net.json")) == (bpftool.Attachment("vd0", "native", program.program_id),)
     assert attached.program_id == program.program_id
     statistics = ethtool.parse_statistics(told("ethtool_S.txt"))
     assert {"rx_queue_0_xdp_packets", "rx_queue_1_xdp_packets"} <= statistics.keys()
@@ -283,3 +283,11 @@ def test_a_link_of_which_a_value_is_missing_has_none() -> None:
     """`Speed: ` at the end of a line, as a cut answer has it, was a ValueError."""
     found = ethtool.parse_link("Settings for eth0:\n\tSpeed: \n\tDuplex:\n\tLink detected: yes\n")
     assert (found.speed_bps, found.detected) == (None, True)
+
+
+def test_a_clock_is_additions_per_ns() -> None:
+    two = b'{"cpu":0,"adds":65536,"ns":21173}\n{"cpu":1,"adds":65536,"ns":32768}\n'
+    assert cpuclock.parse_cpuclock(two) == pytest.approx({0: 3.0953, 1: 2.0}, abs=1e-4)
+    for damaged in (two[:-4], b'{"cpu":0,"adds":65536,"ns":0}\n', two + two, b"clock\n", b""):
+        with pytest.raises(FormatError, match="cpuclock"):
+            cpuclock.parse_cpuclock(damaged)

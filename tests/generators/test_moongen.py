@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pytest
 from xdplab.errors import FormatError, HostError, UnsupportedError
 from xdplab.formats.generator import parse_line, parse_output
 from xdplab.generators import Generator, GeneratorSettings, moongen
-from xdplab.generators.moongen import dpdk_config, install
+from xdplab.generators.moongen import dpdk_config, install, own_arguments
 from xdplab.hosts import LocalHost
 
 DOUBLE = Path(__file__).resolve().parents[1] / "moongen_lua" / "double"
@@ -66,7 +67,9 @@ def test_what_it_cannot_do_is_said_before_anything_starts() -> None:
 def test_a_session_of_two_bursts(installed: Path, tmp_path: Path) -> None:
     host, folder = LocalHost(), str(tmp_path / "room")
     assert install(host, folder, str(installed), cores=(1, 0), dpdk=("--no-huge",)) == folder
-    assert (tmp_path / "room/dpdk.lua").read_text() == 'DPDKConfig { cores = {0, 1}, cli = {"--no-huge"} }\n'
+    config = (tmp_path / "room/dpdk.lua").read_text()
+    prefix = r'"--no-huge", "--file-prefix", "xdplab-[0-9a-f]{12}"'
+    assert re.fullmatch(rf"DPDKConfig {{ cores = {{0, 1}}, cli = {{{prefix}}} }}\n", config)
     settings = GeneratorSettings("moongen", "0", rate_pps=10000, run_id="00ab")
     with Generator(host, settings, folder, adapter=moongen(str(installed)), deadline_s=30) as generator:
         assert generator.start().settings["run_id"] == "00ab"
@@ -84,6 +87,16 @@ def test_a_task_that_dies_ends_the_session_with_its_words(installed: Path, tmp_p
         generator.start()
         with pytest.raises(HostError, match=r"script: .*not a MAC address"):
             generator.burst("rate", 0.1)
+
+
+def test_a_run_has_files_of_its_own_and_opens_its_own_card_only() -> None:
+    """A killed run left DPDK's lock to the next, and DPDK took every card that was bound to its driver."""
+    first, second = (own_arguments((), "0000:3b:00.0") for _ in range(2))
+    assert first[0] == second[0] == "--file-prefix"
+    assert first[1] != second[1]
+    assert first[2:] == ["-w", "0000:3b:00.0"]
+    users = ["--file-prefix=mine", "--no-pci", "--vdev=net_af_packet0,iface=vg0"]
+    assert own_arguments(users, "0000:3b:00.0") == users
 
 
 def test_where_there_is_none_it_says_so(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 from tests.generators.conftest import FIFO, Bench
 
 from xdplab.errors import HostError, UnsupportedError
-from xdplab.formats.generator import Burst, Interval, parse_line, parse_output
+from xdplab.formats.generator import Burst, GeneratorInterval, parse_line, parse_output
 from xdplab.generators import xdpgen_argv
 
 pytestmark = [pytest.mark.root, pytest.mark.lab]
@@ -113,7 +113,7 @@ def test_latency_counts_from_the_time_a_frame_was_due(traffic_bench: Bench, one_
     assert late is not None
     assert burst.latency is due
     assert sent.count == due.count == late.count == burst.summary.tx_packets
-    # Each frame's own; a schedule rounds down. AF_XDP reads the clock once a batch for lateness, and again for a stamp.
+    # Each frame's own; a schedule rounds down. AF_XDP reads the clock once per batch for lateness and once per stamp.
     apart = due.sum - sent.sum - late.sum
     assert -2 * due.count <= apart <= (2 if engine == "live" else 10_000) * due.count
     assert late.max == burst.summary.tx_late_max_ns
@@ -204,6 +204,20 @@ def test_a_deaf_dut_is_0_received_and_a_dropping_one_loses_what_it_drops(traffic
         summary = one_burst(max_frames=100_000, seconds=2.0).summary
     assert (summary.lost_packets, summary.reordered, summary.limited) == (10_000, 0, "--max-frames was reached")
     assert summary.duration_s < 1.0
+
+
+def test_sender_and_receiver_work_without_a_link(traffic_bench: Bench, one_burst: Send) -> None:
+    """The DUT counts no frame; the receiver counts each that it was handed, once and in order."""
+    with traffic_bench.counting() as dut_packets:
+        sender = one_burst(alone="sender", receive=False, seconds=0.2).summary
+        both = one_burst(alone="receiver", seconds=0.2).summary
+    assert sum(dut_packets) == 0
+    assert sender.tx_packets > 50_000
+    assert (sender.rx_packets, sender.tx_errors_missing) == (None, "the frames do not leave: --alone")
+    assert both.rx_packets == both.tx_packets > 50_000
+    assert (both.lost_packets, both.duplicates, both.reordered) == (0, 0, 0)
+    with pytest.raises(UnsupportedError, match="engine afxdp: has no piece that works alone"):
+        one_burst("afxdp", alone="sender")
 
 
 def test_frames_the_device_does_not_take_are_errors(traffic_bench: Bench, one_burst: Send) -> None:
@@ -356,7 +370,7 @@ def test_a_signal_ends_it_within_100_ms_with_all_it_has(traffic_bench: Bench, en
 def sends(line: str | None) -> bool:
     assert line is not None
     record = parse_line(line)
-    return isinstance(record, Interval) and record.tx_packets > 0
+    return isinstance(record, GeneratorInterval) and record.tx_packets > 0
 
 
 def test_a_killed_generator_leaves_nothing_attached(traffic_bench: Bench) -> None:

@@ -1,13 +1,19 @@
 """What every Host does, local or over SSH."""
 
+import hashlib
 import io
+import re
+import subprocess
+import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from xdplab.errors import HostError
-from xdplab.hosts import Host, ssh
+from xdplab.hosts import Host, process, ssh
+from xdplab.hosts.process import KEPT_BYTES
 from xdplab.labs import Lab
 
 STUBBORN = "trap '' TERM; sh -c 'trap \"\" TERM; exec sleep 60' & exec sleep 60"
@@ -22,6 +28,74 @@ def test_arguments_arrive_as_they_are(host: Host) -> None:
 def test_both_streams_are_drained_however_much_comes(host: Host) -> None:
     result = host.run(["sh", "-c", "head -c 5000000 /dev/zero >&2; head -c 5000000 /dev/zero"])
     assert (len(result.stdout), len(result.stderr)) == (5_000_000, 5_000_000)
+
+
+MEMORY = """
+import resource, sys, threading, time
+from xdplab import labs
+from xdplab.hosts import LocalHost
+host = LocalHost() if sys.argv[1] == "local" else labs.open_lab(sys.argv[1]).dut
+host.run(["true"])
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+result = host.run(["timeout", sys.argv[2], *sys.argv[3:]], deadline_s=200, check=False)
+after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+print(result.exit_code, len(result.stdout), (after - before) * 1024, result.ok, result.cut)
+"""
+
+
+@pytest.mark.parametrize("where", ["local", pytest.param("ssh", marks=pytest.mark.root)])
+def test_what_never_stops_printing_goes_to_a_file_and_it_is_said(where: str, request: pytest.FixtureRequest) -> None:
+    """It was 1.7 GB of memory after four seconds of `yes`."""
+    place = where if where == "local" else request.getfixturevalue("ssh_lab").name
+    argv = [sys.executable, "-c", MEMORY, place, "20", "sh", "-c", "yes | head -c 400000000; yes | timeout 4 cat"]
+    done = subprocess.run(argv, capture_output=True, text=True, check=True)
+    exit_code, kept, grown, ok, cut = done.stdout.split(maxsplit=4)
+    assert (int(exit_code), ok) == (124, "False")
+    assert int(kept) == KEPT_BYTES
+    assert int(grown) < 50_000_000
+    assert re.fullmatch(r"[\d,]+ bytes; only the first 268,\d+,\d+ bytes were kept\n", cut)
+
+
+def test_too_much_output_is_an_error_that_says_so(host: Host) -> None:
+    with pytest.raises(HostError, match=r"head -c 40000000 /dev/zero` exited with 0 and printed too much: 40,000,000"):
+        host.run(["head", "-c", "40000000", "/dev/zero"])
+
+
+def test_a_line_that_has_no_end_is_said(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process, "STORED_BYTES", 1 << 20)
+    endless = host.start(["cat", "/dev/zero"], deadline_s=30)
+    with pytest.raises(HostError, match=r"printed too much before a line was read: only the first [\d,]+ bytes were"):
+        endless.read_line(20)
+    endless.kill()
+    endless.wait(5)
+
+
+def test_lines_are_read_however_many_come(host: Host) -> None:
+    counting = host.start(["seq", "300000"], deadline_s=60)
+    lines = []
+    while (line := counting.read_line(20)) is not None:
+        lines.append(line)
+    assert lines == [str(number) for number in range(1, 300001)]
+    assert counting.wait(5).stdout.count(b"\n") == 300000
+
+
+class SlowSink(io.BytesIO):
+    """Takes a while for each write."""
+
+    def write(self, data: Any) -> int:
+        time.sleep(0.05)
+        return super().write(data)
+
+
+def test_what_is_passed_through_arrives_whole_at_a_slow_reader(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process, "STORED_BYTES", 4 << 20)
+    sink = SlowSink()
+    done = host.start(["seq", "3000000"], deadline_s=100).pass_through(sink, io.BytesIO())
+    assert done.exit_code == 0
+    assert (
+        hashlib.sha256(sink.getvalue()).digest()
+        == hashlib.sha256(b"".join(b"%d\n" % number for number in range(1, 3000001))).digest()
+    )
 
 
 def test_input_goes_in_while_output_comes_out(host: Host) -> None:
@@ -101,7 +175,7 @@ def test_kill_ends_it_now(host: Host) -> None:
 @pytest.mark.root
 def test_kill_over_ssh_ends_what_has_no_group_yet(ssh_lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     """The far side tells its process id before `timeout` makes it a group: a kill in between found no group to end."""
-    monkeypatch.setattr(ssh, "_TELL_GROUP", 'echo "xdplab-group $$" >&2; while :; do :; done')
+    monkeypatch.setattr(ssh, "TELL_GROUP", 'echo "xdplab-group $$" >&2; while :; do :; done')
     process = ssh_lab.dut.start(["true"], deadline_s=30)
     process.kill()
     assert not process.wait(10).timed_out

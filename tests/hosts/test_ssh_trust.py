@@ -1,4 +1,4 @@
-"""Whom an SSH host trusts: the pinned key, and nobody else."""
+"""An SSH host trusts the pinned key and no other."""
 
 import socket
 import subprocess

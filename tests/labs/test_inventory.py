@@ -8,6 +8,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from rack import rack, written
 from xdplab import labs
 from xdplab.errors import HostError, LabError, UnsupportedError
 from xdplab.hosts import Result
-from xdplab.labs import Lab
+from xdplab.labs import Lab, inventory_lock
 from xdplab.labs.inventory import Inventory, load_inventory
 from xdplab.labs.inventory_checks import _cpu_list, find_port, refuse_wrong_mac
 from xdplab.labs.inventory_host import SudoHost
@@ -184,6 +185,77 @@ def test_a_lock_ends_with_its_holder(content: dict[str, Any], tmp_path: Path) ->
             except LabError:
                 continue
     pytest.fail("the lock outlived its holder")
+
+
+HOLDS = """
+import sys, time
+from xdplab import labs
+from xdplab.labs import inventory_lock
+inventory_lock.BEAT_S = 0.5
+with labs.open_lab(sys.argv[1]).lock('one that stands still'):
+    print('in', flush=True)
+    time.sleep(600)
+"""
+
+
+@pytest.mark.root
+@needs_root
+def test_a_lock_is_stolen_from_a_holder_that_is_silent_and_from_no_other(
+    content: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, servers: Lab
+) -> None:
+    """The shell that holds the lock on the host is stopped: it neither lets go nor notes that it heard of anyone."""
+    monkeypatch.setattr(inventory_lock, "SILENT_S", 10)
+    name = written(content, tmp_path)
+    holder = subprocess.Popen([sys.executable, "-c", HOLDS, name], stdout=subprocess.PIPE, text=True)
+    try:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "in\n"
+        with contextlib.closing(labs.open_lab(name)) as lab:
+            time.sleep(3)
+            refused = pytest.raises(LabError, match=r"in this lab: one that stands still on \S+ \(wait for it")
+            with refused, lab.lock(steal=True):
+                pass
+            locks = [f"{content['work_dir']}/{port}.lock" for port in ("vg0", "vd0")]
+            for host, lock in zip((servers.tg, servers.dut), locks, strict=True):
+                host.run(["sh", "-c", f"kill -STOP $(cat {lock}.pid)"])
+            holder.kill()
+            time.sleep(12)
+            refused = pytest.raises(LabError, match=r"one that stands still on \S+, silent for \d+ s \(.*--steal takes")
+            with refused, lab.lock():
+                pass
+            with lab.lock("the thief", steal=True):
+                again = pytest.raises(LabError, match="a run is going on in this lab: the thief")
+                with contextlib.closing(labs.open_lab(name)) as third, again, third.lock(steal=True):
+                    pass
+    finally:
+        holder.kill()
+        holder.wait()
+
+
+@pytest.mark.root
+@needs_root
+def test_a_lock_that_a_lost_connection_let_go_is_held_again_unless_another_was_faster(
+    content: dict[str, Any], tmp_path: Path
+) -> None:
+    name = written(content, tmp_path)
+    with contextlib.closing(labs.open_lab(name)) as lab, contextlib.closing(labs.open_lab(name)) as other:
+        with lab.lock("the first"):
+            _lose(lab.dut)
+            lab.regain()
+            refused = pytest.raises(LabError, match="a run is going on in this lab: the first")
+            with refused, other.lock("the second"):
+                pass
+            _lose(lab.tg)
+            _lose(lab.dut)
+            time.sleep(1)
+            with other.lock("the second"), pytest.raises(LabError, match="in this lab: the second"):
+                lab.regain()
+        with other.lock("the second"):
+            pass
+
+
+def _lose(host: Any) -> None:
+    host._client.get_transport().close()
 
 
 @pytest.mark.root

@@ -1,4 +1,4 @@
-"""Streams over one line: nothing is lost or mixed up, and who does not read holds up nobody else."""
+"""Streams over one line: nothing is lost or mixed up, and a client that does not read holds up no other."""
 
 import os
 import selectors

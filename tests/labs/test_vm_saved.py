@@ -1,4 +1,4 @@
-"""Guests that go on from a saved state: each is a guest of its own, and a state that is no good stops nobody."""
+"""Guests that go on from a saved state: each is a guest of its own, and a damaged state stops no guest."""
 
 from __future__ import annotations
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import json
 import os
 import shutil
 import struct
@@ -11,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from xdplab.formats.generator import Burst, Output, parse_output
+from xdplab.formats.generator import Burst, Output, Summary, parse_output
 from xdplab.resources import shipped
 
 DOUBLE = Path(__file__).parent / "double"
@@ -36,15 +38,31 @@ class Bench:
     def run(
         self, *words: str, commands: str = "burst measure 0.2\n", **settings: str
     ) -> subprocess.CompletedProcess[str]:
+        """Give the commands, and close the session once their bursts are told: as a session of the program does."""
+        with self.start(*words, **settings) as process:
+            assert process.stdin is not None
+            assert process.stdout is not None
+            assert process.stderr is not None
+            process.stdin.write(commands)
+            process.stdin.flush()
+            lines, told = [], 0
+            while told < commands.count("burst ") and (line := process.stdout.readline()):
+                lines.append(line)
+                told += '"type":"summary"' in line
+            process.stdin.close()
+            rest, error = process.stdout.read(), process.stderr.read()
+            process.wait(timeout=30)
+        return subprocess.CompletedProcess(process.args, process.returncode, "".join(lines) + rest, error)
+
+    def start(self, *words: str, **settings: str) -> subprocess.Popen[str]:
         environment = {f"XDPLAB_{key.upper()}": value for key, value in settings.items()}
-        return subprocess.run(
+        return subprocess.Popen(
             ["sh", SCRIPTS / "moongen.sh", self.binary, SCRIPTS / "traffic.lua", "--dpdk-config=x", *words],
-            input=commands,
             env=os.environ | environment | {"XDPLAB_RECORD": str(self.folder / "frames")},
-            capture_output=True,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
             text=True,
-            timeout=30,
-            check=False,
         )
 
     def output(self, *words: str, commands: str = "burst measure 0.2\n", **settings: str) -> Output:
@@ -226,9 +244,43 @@ def test_a_nics_own_stamps_are_another_engine(bench: Bench) -> None:
     output = bench.output(*words, cores="4", driver="net_ixgbe")
     assert output.ready is not None
     assert output.ready.engine == "moongen-hw"
-    histogram = output.bursts[0].histogram
+    histogram, s = output.bursts[0].histogram, output.bursts[0].summary
     assert 0 < histogram.count < 4000
-    assert (histogram.min, len(output.bursts[0].summary.tx_by_queue)) == (1001, 2)
+    assert (histogram.min, len(s.tx_by_queue)) == (1001, 2)
+    assert s.probes_sent is not None
+    assert (s.probes_lost, histogram.count) == (s.probes_sent // 10, s.probes_sent - s.probes_sent // 10)
+    assert s.tx_packets == len(bench.frames())  # the probes are counted apart
+
+
+def test_what_the_port_did_not_send_and_could_not_take_is_told(bench: Bench) -> None:
+    """With the link down MoonGen reports 5000 sent and 0 errors; its port says that it sent none."""
+    s = bench.burst(faults="no_link=1").summary
+    assert (s.tx_packets, s.tx_errors, s.device_tx_packets, s.rx_packets) == (4000, 0, 0, 0)
+    s = bench.burst(faults="overflow=4").summary
+    assert (s.device_tx_packets, s.device_rx_packets, s.device_rx_missed, s.lost_packets) == (4000, 3000, 1000, 1000)
+
+
+@pytest.mark.parametrize("load", ["max", "20000"])
+@pytest.mark.parametrize("stamps", ["software", "hardware"])
+def test_every_field_is_filled_or_null_with_a_reason(bench: Bench, load: str, stamps: str) -> None:
+    done = bench.run("--load", load, "--stamps", stamps, commands="burst x 0.02\n", cores="4", driver="net_ixgbe")
+    (line,) = [json.loads(line) for line in done.stdout.splitlines() if '"summary"' in line]
+    fields = {field.name for field in dataclasses.fields(Summary)} - {"burst", "missing"}
+    without = {"rx_missing", "tx_errors_missing", "limited"}  # reasons themselves
+    assert fields - without <= line.keys()
+    assert {name for name in fields - without if line[name] is None} == line["missing"].keys()
+
+
+def test_it_ends_soon_after_the_pipes_end(bench: Bench) -> None:
+    """A controller that was killed closes nothing else: MoonGen sent on for up to a minute."""
+    with bench.start("--load", "20000") as process:
+        assert process.stdin is not None
+        process.stdin.write("burst rate 1000\n")
+        output, _ = process.communicate(timeout=30)
+    assert process.returncode == 1
+    failure = parse_output(output).failure
+    assert failure is not None
+    assert "nobody waits for its end" in failure.message  # 1000 s would take the double minutes
 
 
 @pytest.mark.parametrize(
@@ -236,7 +288,7 @@ def test_a_nics_own_stamps_are_another_engine(bench: Bench) -> None:
     [
         (["--stamps", "hardware"], {"cores": "3"}, "the task `probes` died"),
         (["--frame-bytes", "63"], {}, "--frame-bytes is 64 to 1518"),
-        (["--load", "much"], {}, "--load is `max` or frames a second"),
+        (["--load", "much"], {}, "--load is `max` or frames per second"),
         (["--src-mac", "aa"], {}, "not a MAC address: aa"),
         (["--dst-ip", "1.2.3"], {}, "not an IPv4 address: 1.2.3"),
     ],

@@ -109,7 +109,7 @@ def test_a_users_headers_count(own, cache):
 
 def test_a_users_program_has_no_proof(own, cache):
     built = build(UserProgram(str(own)), cache)
-    with pytest.raises(ProgramError, match="nobody knows how many accesses"):
+    with pytest.raises(ProgramError, match="its number of accesses is not known"):
         prove(built)
 
 

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from xdplab.errors import ProgramError
 from xdplab.programs import ProgramSpec, build
 from xdplab.programs.bytecode import count_bytecode
-from xdplab.programs.counting import Counts
+from xdplab.programs.counting import AccessCounts
 from xdplab.programs.image import Image, Insn
-from xdplab.programs.machine import Machine, Map
+from xdplab.programs.machine import Interpreter, Map
 from xdplab.programs.spec import FORMS, MAP_TYPES, OPS, WORKLOADS
 
 EVERY_N = (0, 1, 31, 32, 33, 100, 1600)
@@ -24,13 +24,13 @@ KINDS = [
 MOV, STORE, LOAD, EXIT = 0xB7, 0x7B, 0x79, 0x95
 
 
-def accesses_per_packet(spec: ProgramSpec, n: int) -> Counts:
+def accesses_per_packet(spec: ProgramSpec, n: int) -> AccessCounts:
     """What the workloads' definitions promise, written out once more."""
     return {
-        "array": {"read": Counts(n, 0, 0), "write": Counts(0, n, 0)},
-        "packet": {"read": Counts(n, 0, 0), "write": Counts(n, n, 0)},
-        "chase": {"read": Counts(n, 0, 0), "write": Counts(n, n, 0)},
-        "lookup": {"read": Counts(n, 0, n), "write": Counts(0, n, n)},
+        "array": {"read": AccessCounts(n, 0, 0), "write": AccessCounts(0, n, 0)},
+        "packet": {"read": AccessCounts(n, 0, 0), "write": AccessCounts(n, n, 0)},
+        "chase": {"read": AccessCounts(n, 0, 0), "write": AccessCounts(n, n, 0)},
+        "lookup": {"read": AccessCounts(n, 0, n), "write": AccessCounts(0, n, n)},
     }[spec.workload][spec.op]
 
 
@@ -68,7 +68,7 @@ def test_the_walk_goes_on_where_the_last_packet_stopped_and_reaches_every_word(c
     spec = ProgramSpec("array", 100, working_set_bytes=4096)
     image = build(spec, cache).image
     state = Map(bytearray(64 + 4096 + 31 * 8), 64 + 4096 + 31 * 8)
-    machine = Machine(image, {"working_set": state})
+    machine = Interpreter(image, {"working_set": state})
     for _ in range(6):
         machine.run(bytes(60))
     offsets = [offset for offset, _, _ in machine.region("value of working_set").trace if offset >= 64]
@@ -78,7 +78,7 @@ def test_the_walk_goes_on_where_the_last_packet_stopped_and_reaches_every_word(c
 
 def test_short_and_long_frames_are_read_to_their_last_byte(cache):
     image = build(ProgramSpec("packet", 12800), cache).image
-    machine = Machine(image, {})
+    machine = Interpreter(image, {})
     for length in (60, 61, 1514):
         machine.run(bytes(length))
         assert {offset for offset, _, _ in machine.frame_trace if offset >= 14} == set(range(14, length))
@@ -136,7 +136,7 @@ def test_a_frame_that_is_not_reflected_is_found_out(cache):
 )
 def test_what_the_proof_cannot_follow_it_refuses(insns, words, monkeypatch):
     monkeypatch.setattr("xdplab.programs.machine._MAX_STEPS", 1000)
-    machine = Machine(Image("probe", "xdp", tuple(insns), {}, {}, {}), {})
+    machine = Interpreter(Image("probe", "xdp", tuple(insns), {}, {}, {}), {})
     with pytest.raises(ProgramError, match=words):
         machine.run(bytes(60))
 
@@ -165,7 +165,7 @@ def test_arithmetic_is_the_kernels(code, left, right, result):
     insns = [*constant(1, left), *constant(2, right), Insn(code, 1, 2, 0, 0), Insn(STORE, 10, 1, -8, 0)]
     for half, offset in (("low", -8), ("high", -4)):
         tail = [Insn(0x61, 0, 10, offset, 0), Insn(EXIT, 0, 0, 0, 0)]
-        run = Machine(Image("probe", "xdp", (*insns, *tail), {}, {}, {}), {}).run(bytes(60))
+        run = Interpreter(Image("probe", "xdp", (*insns, *tail), {}, {}, {}), {}).run(bytes(60))
         assert run.verdict == (result & 0xFFFFFFFF if half == "low" else result >> 32)
 
 

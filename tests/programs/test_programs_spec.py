@@ -56,8 +56,8 @@ def test_a_users_program_needs_its_file_and_a_known_action(tmp_path):
         UserProgram(str(tmp_path / "lb.bpf.c"))
     file = tmp_path / "lb.bpf.c"
     file.touch()
-    with pytest.raises(PlanError, match="action: 'redirect' is none of tx, drop, pass"):
-        UserProgram(str(file), action="redirect")
+    with pytest.raises(PlanError, match="action: 'reflect' is none of tx, drop, pass, redirect, mixed"):
+        UserProgram(str(file), action="reflect")
     assert UserProgram(str(file)).name == "lb"
     assert UserProgram(str(file)).accesses is None
 

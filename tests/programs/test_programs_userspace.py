@@ -13,7 +13,7 @@ from xdplab.errors import ProgramError
 from xdplab.programs import ProgramSpec, user_source
 from xdplab.programs.build import run_tool
 from xdplab.programs.contents import HEADER_BYTES, user_state
-from xdplab.programs.counting import Counts, sample_frame
+from xdplab.programs.counting import AccessCounts, sample_frame
 from xdplab.programs.proof import prove_user
 from xdplab.programs.spec import MAP_TYPES, OPS, WORKLOADS
 from xdplab.programs.userspace import compile_user, count_natively
@@ -34,7 +34,7 @@ def test_the_machine_code_makes_exactly_n_accesses(workload, map_type, op, tmp_p
     for n, form in ((0, "bounded"), (1, "bounded"), (33, "unrolled"), (100, "loop"), (1600, "bounded")):
         spec = ProgramSpec(workload, n, op, form, map_type=map_type)
         library = compile_user(spec, tmp_path, "-Wall", "-Wextra", "-Werror", "-Wno-unused-parameter").read_bytes()
-        assert prove_user(library, spec) == (Counts(n * loads, n * stores, None),) * 4
+        assert prove_user(library, spec) == (AccessCounts(n * loads, n * stores, None),) * 4
 
 
 @pytest.mark.parametrize(("workload", "map_type"), KINDS)
@@ -48,7 +48,7 @@ def test_other_compilers_and_machines_are_proved_too(compiler, tmp_path):
         pytest.skip(f"{compiler} is not installed")
     spec = ProgramSpec("chase", 100, "write")
     library = compile_user(spec, tmp_path, cc=compiler).read_bytes()
-    assert prove_user(library, spec) == (Counts(100, 100, None),) * 4
+    assert prove_user(library, spec) == (AccessCounts(100, 100, None),) * 4
 
 
 def test_a_tampered_twin_is_found_out(tmp_path):

@@ -17,7 +17,7 @@ from rich.console import Console
 
 from xdplab.errors import HostLostError, LabError, ResultsError
 from xdplab.plan import Trial, parse_plan, points_of, schedule
-from xdplab.run.fleet import NOTHING, Part, pack, run_on_fleet, unpack
+from xdplab.run.fleet import NOTHING, BlockResult, pack, run_on_fleet, unpack
 from xdplab.run.fleet_dask import connected
 from xdplab.run.progress import PlainObserver
 from xdplab.run.rundir import RunDirectory
@@ -43,12 +43,12 @@ class Labs:
         self.asked.append((lab, (block[0].repetition, block[0].block)))
         self.most_at_once = max(self.most_at_once, len(self.under_way))
 
-    def take(self) -> tuple[str, Part]:
+    def take(self) -> tuple[str, BlockResult]:
         lab, block = self.under_way.pop(0)
         left = self.dies.get(lab, len(TRIALS))
         self.dies[lab] = left - len(block)
         done = tuple((self.attempt(trial, lab), self.raw(trial)) for trial in block[:left])
-        return lab, Part(done, NOTHING, None if left >= len(block) else "it went down")
+        return lab, BlockResult(done, NOTHING, None if left >= len(block) else "it went down")
 
     def attempt(self, trial: Trial, lab: str) -> Attempt:
         failed = trial.trial_id == self.fails

@@ -17,9 +17,17 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from xdplab.errors import HostError, MissingToolError, ProgramError, ResultsError, StoppedError, UnsupportedError
+from xdplab.errors import (
+    CutOffError,
+    HostError,
+    MissingToolError,
+    ProgramError,
+    ResultsError,
+    StoppedError,
+    UnsupportedError,
+)
 from xdplab.plan import Trial, parse_plan, points_of, schedule
-from xdplab.run.engine import run_trials
+from xdplab.run.engine import CUTS, run_trials
 from xdplab.run.progress import PlainObserver
 from xdplab.run.rundir import RunDirectory
 from xdplab.run.state import attempts_of, read_state
@@ -84,6 +92,39 @@ def test_a_failed_trial_is_tried_again_and_its_raw_kept(run: RunDirectory) -> No
     again = go(run, Recorder())
     assert again.failed == []
     assert again.last[bad].attempt == 3
+
+
+class CutOff(Recorder):
+    """Under a trial in ``cuts`` a connection is lost so many times."""
+
+    def __init__(self, **cuts: int) -> None:
+        super().__init__()
+        self.cuts = cuts
+
+    def measure(self, trial: Trial, raw: Path, facts: dict[str, Any]) -> None:
+        super().measure(trial, raw, facts)
+        if self.cuts.get(trial.trial_id, 0):
+            self.cuts[trial.trial_id] -= 1
+            raise CutOffError("dut: the connection is lost")
+
+
+def test_a_trial_under_which_a_connection_was_lost_is_measured_again_at_once_and_costs_no_retry(
+    run: RunDirectory,
+) -> None:
+    first, second = TRIALS[0].trial_id, TRIALS[4].trial_id
+    study = CutOff(**{first: CUTS, second: 1})
+    state = go(run, study, retries=0)
+    assert (state.failed, state.owed) == ([], [])
+    assert study.log[: CUTS + 2] == [f"enter {TRIALS[0].block}", *[first] * (CUTS + 1)]
+    assert state.last[first].attempt == CUTS + 1
+    assert state.last[second].attempt == 2
+
+
+def test_a_trial_that_ends_each_connection_does_not_hold_the_run_up(run: RunDirectory) -> None:
+    bad = TRIALS[0].trial_id
+    state = go(run, CutOff(**{bad: 1000}), retries=1)
+    assert (state.failed, len(state.last)) == ([bad], len(TRIALS))
+    assert state.last[bad].attempt == 2 * (CUTS + 1)
 
 
 def test_what_the_lab_cannot_is_a_verdict_not_a_failure(run: RunDirectory) -> None:

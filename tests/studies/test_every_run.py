@@ -30,7 +30,7 @@ from xdplab.studies import catalogue
 from xdplab.studies.catalogue import kind_of, open_run
 from xdplab.studies.every import AnyRun, Where
 from xdplab.studies.frame import StudyRun
-from xdplab.studies.plan_runs import ASKED, Asked, pdr_files
+from xdplab.studies.plan_runs import ASKED, SearchRequest, pdr_files
 from xdplab.studies.search.study import search_point
 from xdplab.studies.traffic.planned import create_run, run_trials_of
 
@@ -80,7 +80,7 @@ def traffic(parent: Path) -> AnyRun:
 
 
 def searched(parent: Path) -> AnyRun:
-    files = {ASKED: Asked(QUICK).to_json()}
+    files = {ASKED: SearchRequest(QUICK).to_json()}
     directory = create_run(PLAN, parent, lab="netns", arrangement="split", files=files)
     run_trials(directory, run_trials_of(directory), Model(), QUIET, retries=0, pause_s=0)
     return open_run(directory.path)
@@ -166,7 +166,7 @@ def test_a_search_says_what_it_found(tmp_path: Path) -> None:
 
 
 def test_a_search_that_was_not_finished_owes_trials_and_says_so(tmp_path: Path) -> None:
-    files = {ASKED: Asked(QUICK).to_json()}
+    files = {ASKED: SearchRequest(QUICK).to_json()}
     directory = create_run(PLAN, tmp_path, lab="netns", arrangement="split", files=files)
     run = open_run(directory.path)
     assert len(run.state.owed) == 4

@@ -10,15 +10,17 @@ from pathlib import Path
 
 import pytest
 
-from xdplab.errors import FormatError, ProgramError
+from xdplab.errors import FormatError, LabError, ProgramError
+from xdplab.labs import modules
+from xdplab.labs.vm import headers
 from xdplab.programs.build import find_clang
 from xdplab.resources import shipped
-from xdplab.studies.execution import STUDY, ExecutionRun, Request
-from xdplab.studies.execution.benchmarks import BPF, USER, all_benchmarks
-from xdplab.studies.execution.enclosure import Flow, Work, complaints
-from xdplab.studies.execution.microbench import Call
-from xdplab.studies.execution.objdump import Step, parse_objdump
-from xdplab.studies.execution.objects import build, object_name
+from xdplab.studies.execution import STUDY, ExecutionRequest, ExecutionRun
+from xdplab.studies.execution.benchmarks import BPF, MODULE, USER, all_benchmarks
+from xdplab.studies.execution.enclosure import Flow, TimedWork, complaints
+from xdplab.studies.execution.microbench import TimedCall
+from xdplab.studies.execution.objdump import CodeLine, parse_objdump
+from xdplab.studies.execution.objects import build, build_module, object_name
 from xdplab.studies.execution.proof import examine, require_results
 
 RIGHT = (
@@ -35,13 +37,14 @@ BROKEN = {
     "no work": RIGHT.replace("kernel(set, data, data_end, input)", "input"),
 }
 BENCHMARKS = ("primes", "matrix", "array 100")
+MORE_BENCHMARKS = ("packet 100", "chase 100", "lookup 100", "empty")
 
 
 @pytest.fixture(scope="module")
 def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("broken") / "microbench"
     shutil.copytree(shipped("microbench"), folder, ignore=shutil.ignore_patterns("*.o", "*.so", "microbench"))
-    for name in BENCHMARKS:
+    for name in (*BENCHMARKS, *MORE_BENCHMARKS):
         benchmark = all_benchmarks()[name]
         (folder / f"kernels/{benchmark.kernel}.h").write_bytes(benchmark.header)
     return folder
@@ -107,21 +110,144 @@ def test_another_helper_is_other_work(sources: Path) -> None:
     assert "bpf_get_prandom_u32" in complaint
 
 
+KERNEL = "    result = kernel(set, data, data_end, input);\n"
+AGAIN = KERNEL + "    BEFORE(result);\n" + KERNEL
+SPIN = "    NO_UNROLL\n    for (__u64 i = 0; i < 1000; i++)\n        KEEP(i);\n"
+STRAIGHT = "".join(f"    input ^= input << {shift % 9 + 1};\n    KEEP(input);\n" for shift in range(40))
+MEASURE, EMPTY, PRIMES, MATRIX = (f"kernels/{name}.h" for name in ("measure", "empty", "primes", "matrix"))
+SLOW_RANDOM = "for (int i = 0; i < 8; i++) { KEEP(random); random = ~random; }\n" + " " * 8
+
+
+def only(world: str, text: str, otherwise: str) -> str:
+    return f"#ifdef {world}\n{text}#else\n{otherwise}#endif\n"
+
+
+UP_TO_THE_ROOT = "divisor * divisor <= number"
+FASTER_IN_USER_SPACE = only("__bpf__", "divisor < number\n", f"{UP_TO_THE_ROOT}\n")
+Doctored = tuple[str, str, str, tuple[str, ...]]
+DOCTORED: dict[str, Doctored] = {
+    # The kernel runs twice, and its first result is thrown away.
+    "twice": (MEASURE, KERNEL, AGAIN, ("primes", "packet 100", "chase 100", "lookup 100")),
+    "twice in BPF": (MEASURE, KERNEL, only("__bpf__", AGAIN, KERNEL), ("primes", "packet 100")),
+    "twice in user space": (MEASURE, KERNEL, only("__bpf__", KERNEL, AGAIN), ("primes", "packet 100")),
+    # It does not run, or does only some of its work.
+    "skipped in BPF": (MEASURE, KERNEL, only("__bpf__", "    result = 25;\n", KERNEL), ("primes", "packet 100")),
+    "no even number": (PRIMES, "number <= highest; number++", "number <= highest; number += 2", ("primes",)),
+    # Work of another kind lies between the clocks.
+    "a spin": (MEASURE, KERNEL, SPIN + KERNEL, ("empty", "primes", "packet 100")),
+    "a spin in BPF": (MEASURE, KERNEL, only("__bpf__", SPIN + KERNEL, KERNEL), ("primes", "packet 100")),
+    "a straight line": (MEASURE, KERNEL, STRAIGHT + KERNEL, ("empty",)),
+    "empty divides": (EMPTY, "return input;", "set->unused = xorshift(input) / 3;\n    return input;", ("empty",)),
+    "empty spins": (EMPTY, "return input;", SPIN + "    return input;", ("empty",)),
+    # The same result comes by a slower way.
+    "divides up to the number": (PRIMES, UP_TO_THE_ROOT, "divisor < number", ("primes",)),
+    "divides up to the number in BPF": (PRIMES, UP_TO_THE_ROOT, "\n" + FASTER_IN_USER_SPACE, ("primes",)),
+    "a slow random source": (MATRIX, "random = NEXT", SLOW_RANDOM + "random = NEXT", ("matrix",)),
+}  # fmt: skip
+
+
+def doctored(sources: Path, name: str, edit: Doctored) -> Path:
+    file, right, wrong, _ = edit
+    folder = sources.with_name("doctored-" + name.replace(" ", "-"))
+    shutil.copytree(sources, folder)
+    text = (folder / file).read_text()
+    assert right in text
+    (folder / file).write_text(text.replace(right, wrong))
+    return folder
+
+
+@pytest.mark.parametrize("name", DOCTORED)
+def test_a_wrapper_that_does_other_work_is_found(name: str, sources: Path) -> None:
+    """What is loaded is executed: between the clocks lie the algorithm's own steps, and no more than those."""
+    folder = doctored(sources, name, DOCTORED[name])
+    wanted = [all_benchmarks()[benchmark] for benchmark in DOCTORED[name][-1]]
+    names = [object_name(benchmark, wrapper) for benchmark in wanted for wrapper in (BPF, USER)]
+    subprocess.run(["make", "-s", f"CLANG={find_clang()}", *names], cwd=folder, check=True, capture_output=True)
+    for benchmark in wanted:
+        for wrapper in (BPF, USER):
+            found = examine(benchmark, wrapper, folder / object_name(benchmark, wrapper))
+            assert found.wrong, f"{benchmark.name}, {wrapper}: {name} was not seen"
+
+
+@pytest.fixture(scope="module")
+def tree() -> modules.BuildTree:
+    try:
+        return headers.tree("6.1")
+    except LabError as error:
+        pytest.skip(f"no module can be built here: {error}")
+
+
+IN_THE_MODULE = {
+    "twice": (MEASURE, KERNEL, only("__KERNEL__", AGAIN, KERNEL), ("primes", "packet 100")),
+    "skipped": (MEASURE, KERNEL, only("__KERNEL__", "    result = 25;\n", KERNEL), ("primes", "packet 100")),
+    "a spin": (MEASURE, KERNEL, only("__KERNEL__", SPIN + KERNEL, KERNEL), ("primes", "packet 100", "empty")),
+}
+
+
+@pytest.mark.parametrize("name", IN_THE_MODULE)
+def test_a_module_that_does_other_work_is_found(
+    name: str, sources: Path, objects: Path, tree: modules.BuildTree, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = doctored(sources, f"{name} in the module", IN_THE_MODULE[name])
+    monkeypatch.setattr("xdplab.studies.execution.objects.shipped", lambda _: folder)
+    wanted = [all_benchmarks()[benchmark] for benchmark in IN_THE_MODULE[name][-1]]
+    module = build_module(tree, wanted)
+    for benchmark in wanted:
+        assert examine(benchmark, MODULE, module, objects).wrong, f"{benchmark.name}: {name} was not seen"
+
+
+def test_the_module_as_it_is_does_the_work_of_user_space(objects: Path, tree: modules.BuildTree) -> None:
+    """Every step of the algorithm, and as many instructions but for the clock's and a stack that is aligned."""
+    module = build_module(tree, all_benchmarks().values())
+    for benchmark in all_benchmarks().values():
+        found = examine(benchmark, MODULE, module, objects)
+        assert not found.wrong, benchmark.name
+        assert found.executed
+        if USER in benchmark.wrappers and not benchmark.clock_result:
+            own = examine(benchmark, USER, objects / object_name(benchmark, USER)).executed
+            assert own
+            assert own.instructions == pytest.approx(found.executed.instructions, rel=0.1, abs=10), benchmark.name
+
+
+def test_the_steps_of_the_algorithms_are_counted_by_hand() -> None:
+    """The primes' divisions, written out once more; what the kernel's text says of all others."""
+    divisions = 0
+    for number in range(2, 101):
+        for divisor in range(2, number):
+            if divisor * divisor > number:
+                break
+            divisions += 1
+            if number % divisor == 0:
+                break
+    known = all_benchmarks()
+    assert known["primes"].task.count == divisions == 236
+    assert {name: known[name].task.count for name in ("matrix", "clock sum", "chain 32", "lookup 100", "empty")} == {
+        **{"matrix": 1000, "clock sum": 100, "chain 32": 32, "lookup 100": 100, "empty": 0}
+    }
+
+
 def steps(*words: str) -> Flow:
     """``clock``, ``work`` (a load), ``divide``, ``return``, ``->N`` (jump), ``?N`` (branch), other calls by name."""
     return Flow([step(at, word) for at, word in enumerate(words)])
 
 
-def step(at: int, word: str) -> Step:
+def step(at: int, word: str) -> CodeLine:
     if word.startswith(("->", "?")):
-        return Step(at, "jump" if word[0] == "-" else "branch", word, target=int(word.lstrip("->?")))
-    simple = {"clock": Step(at, "call", word, callee="clock"), "work": Step(at, "other", word, loads=True)}
-    simple |= {"divide": Step(at, "divide", word), "return": Step(at, "return", word), "move": Step(at, "other", word)}
-    return simple.get(word, Step(at, "call", word, callee=word))
+        return CodeLine(at, "jump" if word[0] == "-" else "branch", word, target=int(word.lstrip("->?")))
+    simple = {
+        "clock": CodeLine(at, "call", word, callee="clock"),
+        "work": CodeLine(at, "other", word, loads=True),
+    }
+    simple |= {
+        "divide": CodeLine(at, "divide", word),
+        "return": CodeLine(at, "return", word),
+        "move": CodeLine(at, "other", word),
+    }
+    return simple.get(word, CodeLine(at, "call", word, callee=word))
 
 
-WORK = Work(loads=1)
-LOOP = Work(loop=True)
+WORK = TimedWork(loads=1)
+LOOP = TimedWork(loop=True)
 
 
 @pytest.mark.parametrize(
@@ -131,10 +257,10 @@ LOOP = Work(loop=True)
         (steps("?4", "clock", "work", "clock", "return"), WORK),  # gives up before the clock
         (steps("clock", "move", "?1", "clock", "return"), LOOP),
         (steps("clock", "->4", "clock", "return", "move", "?4", "->2"), LOOP),  # the loop laid out behind the end
-        (steps("clock", "clock", "?1", "clock", "return"), Work(loop=True, clocks=1)),
+        (steps("clock", "clock", "?1", "clock", "return"), TimedWork(loop=True, clocks=1)),
     ],
 )
-def test_clocks_that_enclose_the_work(flow: Flow, work: Work) -> None:
+def test_clocks_that_enclose_the_work(flow: Flow, work: TimedWork) -> None:
     assert complaints(flow, 0, "clock", work) == []
 
 
@@ -155,7 +281,7 @@ def test_clocks_that_enclose_the_work(flow: Flow, work: Work) -> None:
         (steps(*["work"] * 9, "clock", "work", "clock", "return"), WORK, "9 loads outside"),
     ],
 )
-def test_clocks_that_do_not(flow: Flow, work: Work, words: str) -> None:
+def test_clocks_that_do_not(flow: Flow, work: TimedWork, words: str) -> None:
     assert words in "; ".join(complaints(flow, 0, "clock", work))
 
 
@@ -217,7 +343,7 @@ def test_a_listing_of_nothing_is_refused(text: str) -> None:
 
 def test_a_result_that_differs_is_refused() -> None:
     primes = all_benchmarks()["primes"]
-    calls = [Call(0, 4, 1, 5, 25), Call(1, 4, 6, 10, 24)]
+    calls = [TimedCall(0, 4, 1, 5, 25), TimedCall(1, 4, 6, 10, 24)]
     require_results(primes, calls[:1], [25, 25], cold=False)
     with pytest.raises(ProgramError, match="call 1 gives 24, user space gives 25"):
         require_results(primes, calls, [25, 25], cold=False)
@@ -225,15 +351,17 @@ def test_a_result_that_differs_is_refused() -> None:
 
 def test_a_sum_of_clocks_lies_between_its_first_and_last() -> None:
     sums = all_benchmarks()["clock sum"]
-    require_results(sums, [Call(0, 100, 1000, 1100, 105_000)], [], cold=False)
+    require_results(sums, [TimedCall(0, 100, 1000, 1100, 105_000)], [], cold=False)
     with pytest.raises(ProgramError, match="which no 100 clocks make"):
-        require_results(sums, [Call(0, 100, 1000, 1100, 99_999)], [], cold=False)
+        require_results(sums, [TimedCall(0, 100, 1000, 1100, 99_999)], [], cold=False)
 
 
 @pytest.fixture
 def run(tmp_path: Path) -> ExecutionRun:
     """Two benchmarks in user space of this machine: no root, no guest."""
-    asked = Request(places=("host",), backends=("user",), benchmarks=("primes", "matrix"), repetitions=1, calls=15)
+    asked = ExecutionRequest(
+        places=("host",), backends=("user",), benchmarks=("primes", "matrix"), repetitions=1, calls=15
+    )
     return STUDY.start(replace(asked, cold=False), tmp_path)
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from xdplab.errors import PlanError
 from xdplab.figures import NotApplicableError
-from xdplab.studies.execution import Request, own, points, smallest
+from xdplab.studies.execution import ExecutionRequest, own, points, smallest
 from xdplab.studies.execution.absent import absent, left_out
 from xdplab.studies.execution.caches import largest_cache_bytes
 from xdplab.studies.execution.points import ExecutionPoint, chosen
@@ -26,6 +26,7 @@ from xdplab.studies.execution.summaries import (
     rank,
     tables_of,
     typical,
+    work,
 )
 from xdplab.studies.execution.views import VIEWS
 
@@ -139,6 +140,24 @@ def test_primes_are_shown_as_they_were_published(measured: pd.DataFrame) -> None
     assert "5.15" in found.index[-1]
 
 
+def test_what_an_object_does_stands_beside_what_a_guest_counted_of_it() -> None:
+    """The counted clock is that of `empty`: what is left of a count is the emulator's, of the same machine code."""
+    place = "vm:6.1:count"
+    made = [
+        *calls(place, "user", "empty", work="nothing", work_steps=6, work_instructions=6),
+        *calls(place, "user", "primes", work="236 divisions", work_steps=236, work_instructions=3119),
+        *calls(place, "jit", "primes", work="236 divisions", work_steps=236, work_instructions=3666),
+    ]
+    for row in made:
+        row["instructions"] = {"empty": 75, "primes": 3188}[str(row["benchmark"])]
+    shown = work(table(made)).set_index(["benchmark", "backend"])
+    assert shown.loc[("primes", "user"), ["must do", "did", "instructions", "counted", "apart"]].tolist() == [
+        *("236 divisions", 236, 3119, 3119, "+0.0%")
+    ]
+    assert pd.isna(shown.loc[("primes", "jit"), "counted"])  # no `empty` of that backend
+    assert work(table()).empty
+
+
 def test_too_few_calls_make_no_prime_table(measured: pd.DataFrame) -> None:
     assert primes(measured[measured["call"] < 14]).empty
 
@@ -176,7 +195,7 @@ def test_benchmarks_stand_in_their_order() -> None:
 
 
 def test_a_counting_guest_is_asked_once_and_with_few_calls() -> None:
-    request = Request(places=("vm:6.1:count", "uml"), calls=100)
+    request = ExecutionRequest(places=("vm:6.1:count", "uml"), calls=100)
     made = points.points(request, points.chosen(request))
     counted = [p for p in made if p.place.endswith("count")]
     assert all(p.once for p in counted)
@@ -193,7 +212,7 @@ def test_this_machines_kernel_gets_no_module_unasked() -> None:
 
 
 def test_the_smallest_has_every_backend_once_and_warm() -> None:
-    request = smallest(Request(places=("vm:6.1:count",)))
+    request = smallest(ExecutionRequest(places=("vm:6.1:count",)))
     made = points.points(request, points.chosen(request))
     assert {p.backend for p in made} == set(COSTS)
     assert not any(p.cold for p in made)
@@ -202,7 +221,7 @@ def test_the_smallest_has_every_backend_once_and_warm() -> None:
 
 def test_an_unknown_benchmark_is_refused() -> None:
     with pytest.raises(PlanError, match="no bubble sort"):
-        points.chosen(Request(benchmarks=("bubble sort",)))
+        points.chosen(ExecutionRequest(benchmarks=("bubble sort",)))
 
 
 def test_the_largest_cache_is_found(tmp_path) -> None:
@@ -253,7 +272,7 @@ def test_a_pause_is_a_factor_and_warm_means_back_to_back() -> None:
 
 
 def test_points_of_pauses_are_apart_and_those_of_earlier_runs_keep_their_name() -> None:
-    request = Request(places=("host",), backends=("user",), pauses_us=(0, 1000), cold=True)
+    request = ExecutionRequest(places=("host",), backends=("user",), pauses_us=(0, 1000), cold=True)
     made = points.points(request, chosen(replace(request, benchmarks=("empty",))))
     assert [str(p).partition(": ")[2] for p in made] == ["empty, warm", "empty, after 1,000 µs asleep", "empty, cold"]
     assert len({p.point_id for p in made}) == 3

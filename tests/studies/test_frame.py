@@ -19,18 +19,18 @@ from xdplab.cli import cli
 from xdplab.errors import PlanError, ProgramError, ResultsError, UnsupportedError
 from xdplab.figures import FigureError, Look, NotApplicableError, View, marks_frame
 from xdplab.studies import frame
-from xdplab.studies.frame import Gathered, Kind, Point, StudyRun, Trial, study_of
+from xdplab.studies.frame import Gathered, StudyKind, StudyPoint, StudyRun, StudyTrial, study_of
 from xdplab.studies.places import HOST, place_of
 from xdplab.studies.tables import Table, markdown
 
 
 @dataclass(frozen=True)
-class Request(frame.Request):
+class Request(frame.StudyRequest):
     words: tuple[str, ...] = ("a", "bb")
 
 
 @dataclass(frozen=True)
-class Word(Point):
+class Word(StudyPoint):
     word: str
 
     @property
@@ -46,9 +46,11 @@ class Word(Point):
 
 
 class Measurer:
+    place = None
+
     def enter_block(self, trials: object) -> None: ...
 
-    def measure(self, trial: Trial[Word], raw: Path, facts: dict[str, object]) -> None:
+    def measure(self, trial: StudyTrial[Word], raw: Path, facts: dict[str, object]) -> None:
         if trial.point.word == "bad":
             raise ProgramError("bad is refused")
         (raw / "length").write_text(str(len(trial.point.word)))
@@ -79,7 +81,7 @@ def gather(request: Request) -> Gathered[Word]:
     return Gathered([Word(w) for w in request.words], {"kept/words": " ".join(request.words).encode()}, ["one note"])
 
 
-STUDY = Kind(
+STUDY = StudyKind(
     "words",
     Request,
     Word,

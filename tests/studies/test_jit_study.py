@@ -11,7 +11,7 @@ import pytest
 from xdplab.errors import FormatError, PlanError, ProgramError
 from xdplab.figures import NotApplicableError
 from xdplab.programs.image import Image
-from xdplab.programs.machine import Machine
+from xdplab.programs.machine import Interpreter
 from xdplab.studies.frame import schedule
 from xdplab.studies.jit import STUDY, JitRequest, cbpf, ebpf, filters, joined, smallest, subjects, summaries
 from xdplab.studies.jit.classes import A_AT, B_AT, CLASSES, FRAME, SIZES, STACK, STORED_AT
@@ -72,13 +72,13 @@ def test_an_atomic_compare_stores_where_it_meets():
             ebpf.alu(ebpf.ADD, 0, 3),
             ebpf.leave(),
         )
-        return Machine(Image("x", "xdp", insns, {}, {}, {}), {}).run(bytes(60)).verdict
+        return Interpreter(Image("x", "xdp", insns, {}, {}, {}), {}).run(bytes(60)).verdict
 
     assert run(5) == 5 + (9 << 8)
     assert run(6) == 5 + (5 << 8)
     strange = (ebpf.atomic(0x70, STACK, -8, 2), ebpf.leave())
     with pytest.raises(ProgramError, match="does not know"):
-        Machine(Image("x", "xdp", strange, {}, {}, {}), {}).run(bytes(60))
+        Interpreter(Image("x", "xdp", strange, {}, {}, {}), {}).run(bytes(60))
 
 
 def test_packet_filters_match_what_they_say():

@@ -14,8 +14,8 @@ from xdplab.resources import shipped
 from xdplab.studies.jit import ebpf, subjects
 from xdplab.studies.jit.classes import CLASSES, SIZES
 from xdplab.studies.jit.filters import PACKET_FILTERS, SECCOMP_FILTERS
-from xdplab.studies.jit.jitbench import Bench, parse_jitbench
-from xdplab.studies.jit.subjects import Asked
+from xdplab.studies.jit.jitbench import JitBench, parse_jitbench
+from xdplab.studies.jit.subjects import JitLoad
 
 root = pytest.mark.skipif(os.geteuid() != 0, reason="loading raw programs and own networks ask for root")
 
@@ -34,7 +34,7 @@ def sanitized(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(target / "jitbench")
 
 
-def run(command: str, what: str, asked: list[Asked], times: int = 20, rounds: int = 3) -> Bench:
+def run(command: str, what: str, asked: list[JitLoad], times: int = 20, rounds: int = 3) -> JitBench:
     lines = "".join(one.line for one in asked)
     done = subprocess.run(
         [command, what, str(times), str(rounds)], input=lines.encode(), capture_output=True, check=True
@@ -43,7 +43,7 @@ def run(command: str, what: str, asked: list[Asked], times: int = 20, rounds: in
     return parse_jitbench(done.stdout)
 
 
-def all_as_the_model_says(found: Bench, asked: list[Asked]) -> None:
+def all_as_the_model_says(found: JitBench, asked: list[JitLoad]) -> None:
     for one in asked:
         subject = found.subjects[one.name]
         assert subject.failed is None, (one.name, subject.failed)
@@ -81,11 +81,11 @@ def test_a_system_call_is_granted_or_refused(command: str):
 @root
 def test_what_the_kernel_refuses_leaves_the_rest_measured(sanitized: str):
     good = subjects.of_class(CLASSES["add64 reg"], ebpf.encode)
-    bad = Asked("bad", ebpf.encode([ebpf.helper(1), ebpf.leave()]).hex(), "00", 0, None)
+    bad = JitLoad("bad", ebpf.encode([ebpf.helper(1), ebpf.leave()]).hex(), "00", 0, None)
     found = run(sanitized, "programs", [bad, *good])
     assert "R1 type=ctx expected=map_ptr" in str(found.subjects["bad"].failed)
     assert all(found.subjects[one.name].ns for one in good)
-    unknown = Asked("unknown", "ff" * 8, "00", 0, None)
+    unknown = JitLoad("unknown", "ff" * 8, "00", 0, None)
     assert "SO_ATTACH_FILTER: Invalid argument" in str(run(sanitized, "sockets", [unknown]).subjects["unknown"].failed)
 
 

@@ -37,9 +37,11 @@ class FakeHost:
         return Result("fake", tuple(argv), 0 if lines else 1, text, b"" if lines else b"no such tool", 0.1)
 
 
-def bench(host: FakeHost, mode: str = BPF, place: str = "vm:6.1:count", clock: str = "instructions") -> passes.Bench:
+def bench(
+    host: FakeHost, mode: str = BPF, place: str = "vm:6.1:count", clock: str = "instructions"
+) -> passes.LoadRunner:
     there = Place(place, host, clock, "6.1", place)  # type: ignore[arg-type]
-    return passes.Bench(there, "/loadbench", mode, "/p.o", LoadingRequest(loads=7, budget_s=2.0))
+    return passes.LoadRunner(there, "/loadbench", mode, "/p.o", LoadingRequest(loads=7, budget_s=2.0))
 
 
 def test_a_refusal_is_unsupported_in_the_verifiers_words(tmp_path: Path):

@@ -12,8 +12,8 @@ import pytest
 from xdplab.errors import PlanError, UnsupportedError
 from xdplab.hosts import Result
 from xdplab.programs import UserProgram, build
-from xdplab.studies.frame import Trial, silent
-from xdplab.studies.offload import STUDY, OffloadPoint, Request
+from xdplab.studies.frame import StudyTrial, silent
+from xdplab.studies.offload import STUDY, OffloadPoint, OffloadRequest
 from xdplab.studies.offload.bench import ACCEPTED, PROBE, Answer, kernels_words, read, write
 from xdplab.studies.offload.points import kernel_of
 from xdplab.studies.offload.questions import QUESTIONS
@@ -38,7 +38,7 @@ def test_every_group_asks_and_no_name_is_taken_twice() -> None:
 
 
 def test_a_small_run_asks_of_every_group_in_one_kernel() -> None:
-    chosen = STUDY.gather(Request(smallest=True, places=("vm:6.1",))).points
+    chosen = STUDY.gather(OffloadRequest(smallest=True, places=("vm:6.1",))).points
     assert {QUESTIONS[point.question].group for point in chosen} == {q.group for q in QUESTIONS.values()}
     assert len(chosen) < len(QUESTIONS) / 2
 
@@ -103,7 +103,7 @@ class Told(OffloadStudy):
         if trials[0].point.place == "vm:7.2":
             raise UnsupportedError("netdevsim: gcc here is too old")
 
-    def measure(self, trial: Trial[OffloadPoint], raw: Path, facts: dict[str, Any]) -> None:
+    def measure(self, trial: StudyTrial[OffloadPoint], raw: Path, facts: dict[str, Any]) -> None:
         facts["kernel_release"] = "6.1.0"
         told = {"attach": Answer("native"), "no_card": Answer("refused", "xdpoffload of non-bound program")}
         write(raw / ANSWER, told.get(trial.point.question, Answer(QUESTIONS[trial.point.question].expected)))
@@ -111,7 +111,7 @@ class Told(OffloadStudy):
 
 @pytest.fixture
 def table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> pd.DataFrame:
-    run = STUDY.start(Request(places=("vm:6.1", "vm:7.2")), tmp_path)
+    run = STUDY.start(OffloadRequest(places=("vm:6.1", "vm:7.2")), tmp_path)
     monkeypatch.setattr("xdplab.studies.offload.OffloadStudy", Told)
     run.execute(silent())
     run.draw()

@@ -16,7 +16,7 @@ from xdplab.errors import LabError, UnsupportedError
 from xdplab.hosts import LocalHost
 from xdplab.labs.vm import kernels, qemu
 from xdplab.programs import cache_directory
-from xdplab.studies.offload import STUDY, Request
+from xdplab.studies.offload import STUDY, OffloadRequest
 from xdplab.studies.offload.netdevsim import build
 
 pytestmark = pytest.mark.lab
@@ -44,7 +44,7 @@ def guest() -> Iterator[str]:
 
 
 def test_netdevsim_answers_as_the_kernel_says(guest: str, tmp_path: Path) -> None:
-    asked = len(STUDY.gather(Request(smallest=True, places=(guest,))).points)
+    asked = len(STUDY.gather(OffloadRequest(smallest=True, places=(guest,))).points)
     said = xdplab("study", "offload", "--smallest", "--place", guest, "--out", str(tmp_path)).stdout
     table = pd.read_parquet(next(tmp_path.glob("*/offload.parquet"))).set_index("question")
     assert len(table) == asked

@@ -120,7 +120,7 @@ def test_a_search_that_ends_at_the_cables_rate_is_limited_by_the_link() -> None:
 
 def test_losses_that_the_senders_own_pauses_make_are_the_generators() -> None:
     def offer(rate: float | None, seconds: float) -> Offered:
-        """A DUT that carries everything, and a sender that stands still for 50 ms a second above 0.1 Mpps."""
+        """A DUT that carries everything, and a sender that stands still for 50 ms per second above 0.1 Mpps."""
         sent = round(min(rate or LINE, LINE) * seconds)
         late = round(0.05 * sent) if sent / seconds > 0.1e6 else 0
         return Offered(sent, sent - late // 2, seconds, HISTOGRAM, late)

@@ -3,11 +3,22 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from xdplab.formats.generator import Burst, BurstBuilder, Histogram, Interval, Summary, bucket_width, parse_line
+from xdplab.formats.generator import (
+    Burst,
+    BurstBuilder,
+    GeneratorInterval,
+    Histogram,
+    Summary,
+    bucket_width,
+    parse_line,
+)
+from xdplab.studies.traffic.rows import _port
 from xdplab.studies.traffic.sent import burst_course, in_window, traffic
 
 
@@ -39,7 +50,7 @@ def burst(*histograms: dict[str, Any], rx: tuple[int, ...] = (100, 100, 100, 120
     builder = BurstBuilder()
     for line in (*intervals, whole | summary, *(histograms or (histogram(None, 500, 700),))):
         record = parse_line(json.dumps(line))
-        assert isinstance(record, Interval | Summary | Histogram)
+        assert isinstance(record, GeneratorInterval | Summary | Histogram)
         done = builder.take(record)
     assert done is not None
     return done
@@ -52,6 +63,42 @@ TIMES = (histogram("lateness", 0, 90_000), histogram("from_due", 500, 95_000), h
 def columns(one: Burst) -> tuple[dict[str, Any], dict[str, str]]:
     reasons: dict[str, str] = {}
     return traffic(one, reasons), reasons
+
+
+def test_the_reason_of_a_null_is_the_generators_own() -> None:
+    why = {
+        "tx_paused_ns": "it does not record its pauses",
+        "probes_sent": "no NIC stamps",
+        "probes_lost": "no NIC stamps",
+    }
+    row, reasons = columns(burst(tx_paused_ns=None, missing=why, device_tx_packets=400, device_rx_missed=3))
+    assert (row["tx_paused_ms"], reasons["tx_paused_ms"]) == (None, "it does not record its pauses")
+    assert (row["tg_port_tx_packets"], row["tg_missed_packets"], reasons["probes_lost"]) == (400, 3, "no NIC stamps")
+
+
+@pytest.mark.parametrize(
+    ("engine", "link", "expected"),
+    [
+        ("moongen", (400, 900), (400, 900, 480)),  # the ring of a software driver ran over: nobody else saw it
+        ("moongen", None, None),  # DPDK has the port: its own registers stand
+        ("live", (400, 900), (None, None, None)),
+    ],
+)
+def test_what_came_to_the_tgs_port_and_was_not_taken(
+    engine: str, link: tuple[int, int] | None, expected: tuple[int | None, ...] | None, tmp_path: Path
+) -> None:
+    (tmp_path / "counters").mkdir()
+    for when, times in (("before", 0), ("after", 1)):
+        tx, rx = (count * times for count in link or (0, 0))
+        none = {"bytes": 0, "errors": 0, "dropped": 0}
+        stats = {"rx": {"packets": rx, **none}, "tx": {"packets": tx, **none}}
+        text = json.dumps([{"ifname": "t", "stats64": stats, "xdp": {"attached": []}}])
+        name = f"tg.iplink.{when}." + ("json" if link else "err")
+        (tmp_path / "counters" / name).write_text(text if link else "Device does not exist")
+    trial: Any = SimpleNamespace(point=SimpleNamespace(mode="native", engine=engine))
+    one = burst()
+    found = _port(columns(one)[0], one, tmp_path, trial, {})
+    assert tuple(found.values()) == (expected if expected is not None else ())
 
 
 def test_the_headline_of_a_paced_load_counts_from_the_due_time() -> None:

@@ -13,7 +13,7 @@ from xdplab.cli import cli
 from xdplab.errors import ResultsError
 from xdplab.run.rundir import RunDirectory
 from xdplab.run.state import read_state
-from xdplab.studies.verifier import STUDY, Request
+from xdplab.studies.verifier import STUDY, VerifierRequest
 from xdplab.studies.verifier.compilers import find_compilers
 from xdplab.studies.verifier.study import VerifierStudy
 
@@ -58,7 +58,9 @@ def test_one_command_from_objects_to_tables_and_figures(objects: Path, tmp_path:
 
 
 def test_a_run_that_was_ended_goes_on_where_it_stopped(objects: Path, tmp_path: Path, monkeypatch):
-    request = Request(objects=(str(objects),), families=(), testbed=False, largest=False, repetitions=1, loads=1)
+    request = VerifierRequest(
+        objects=(str(objects),), families=(), testbed=False, largest=False, repetitions=1, loads=1
+    )
     run = STUDY.start(request, tmp_path / "results")
     measured = 0
 
@@ -81,7 +83,7 @@ def test_a_run_that_was_ended_goes_on_where_it_stopped(objects: Path, tmp_path: 
 
 
 def test_audit_and_figures_take_a_study_s_run_too(tmp_path: Path):
-    run = STUDY.start(Request(families=("branches",), testbed=False, largest=False, smallest=True), tmp_path)
+    run = STUDY.start(VerifierRequest(families=("branches",), testbed=False, largest=False, smallest=True), tmp_path)
     assert "trials were not tried yet" in spoken("audit", str(run.directory.path))
     assert "no figure time: no program has both" in spoken("figures", str(run.directory.path))
 
@@ -94,7 +96,7 @@ def test_another_run_is_refused(tmp_path: Path):
 
 @pytest.mark.nightly
 def test_the_sweep_reaches_the_limit_with_every_compiler(tmp_path: Path, verify):
-    request = Request(families=("double_strcmp",), mcpus=("v2", "v3"), testbed=False, repetitions=1, loads=1)
+    request = VerifierRequest(families=("double_strcmp",), mcpus=("v2", "v3"), testbed=False, repetitions=1, loads=1)
     run = STUDY.start(request, tmp_path / "results")
     run.execute()
     assert not run.failures()

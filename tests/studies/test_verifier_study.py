@@ -20,11 +20,11 @@ from xdplab.studies.verifier import summaries
 from xdplab.studies.verifier.compilers import Compiler, find_compilers
 from xdplab.studies.verifier.corpora import carve, collect
 from xdplab.studies.verifier.families import FAMILIES, Member, source
-from xdplab.studies.verifier.largest import Probe, answer, search
+from xdplab.studies.verifier.largest import SizeTried, answer, search
 from xdplab.studies.verifier.points import VerifierPoint
-from xdplab.studies.verifier.prevail import Limits, Runner, find_prevails
+from xdplab.studies.verifier.prevail import ResourceLimits, Runner, find_prevails
 from xdplab.studies.verifier.rows import COLUMNS, joined
-from xdplab.studies.verifier.runs import Request, searches
+from xdplab.studies.verifier.runs import VerifierRequest, searches
 from xdplab.studies.verifier.views import FIGURES, VIEWS, view_of
 
 RECORDED = Path(__file__).parents[1] / "formats" / "recorded" / "prevail"
@@ -48,8 +48,8 @@ def table(*rows: dict[str, object]) -> pd.DataFrame:
 LIMIT = 1_000_000
 
 
-def model(processed: Callable[[int], float]) -> Callable[[int], Probe]:
-    return lambda n: Probe(n, processed(n) <= LIMIT, min(int(processed(n)), LIMIT + 1), LIMIT)
+def model(processed: Callable[[int], float]) -> Callable[[int], SizeTried]:
+    return lambda n: SizeTried(n, processed(n) <= LIMIT, min(int(processed(n)), LIMIT + 1), LIMIT)
 
 
 @pytest.mark.parametrize("limit", [0, 1, 7, 8, 31, 32, 33, 122, 207, 5000])
@@ -70,12 +70,12 @@ def test_another_growth_is_found_too(processed):
 
 
 def test_a_limit_that_is_not_counted_is_found_too():
-    assert answer(list(search(lambda n: Probe(n, n <= 77)))) == 77
+    assert answer(list(search(lambda n: SizeTried(n, n <= 77)))) == 77
 
 
 def test_no_limit_found_is_no_answer():
-    assert answer(list(search(lambda n: Probe(n, True)))) is None
-    assert answer([Probe(16, False), Probe(8, True)]) is None  # interrupted between the two
+    assert answer(list(search(lambda n: SizeTried(n, True)))) is None
+    assert answer([SizeTried(16, False), SizeTried(8, True)]) is None  # interrupted between the two
 
 
 def test_families_know_their_options():
@@ -133,14 +133,14 @@ def test_a_guest_is_measured_once_and_blocks_stay_together():
 
 def test_a_guest_searches_for_the_largest_n_of_one_build():
     compilers = [Compiler(14, ("clang-14",), ""), Compiler(19, ("clang-19",), "")]
-    found = searches(Request(kernels=("host", "6.1")), compilers)
+    found = searches(VerifierRequest(kernels=("host", "6.1")), compilers)
     assert Counter(p.kernel for p in found) == {"host": 2 * (2 + 3), "6.1": 2}
     assert {(p.compiler, p.mcpu, p.form) for p in found if p.kernel == "6.1"} == {
         ("clang 19", "v3", "rolled"),
         ("clang 19", "v3", "unrolled"),
     }
-    assert {p.kernel for p in searches(Request(kernels=("host", "6.1"), smallest=True), compilers)} == {"host"}
-    assert searches(Request(), []) == []
+    assert {p.kernel for p in searches(VerifierRequest(kernels=("host", "6.1"), smallest=True), compilers)} == {"host"}
+    assert searches(VerifierRequest(), []) == []
 
 
 def test_an_object_keeps_its_name_in_the_run():
@@ -304,7 +304,7 @@ def replay(name: str) -> str:
 def test_the_adapter_with_recorded_output_of_both_generations(bpfverify, tmp_path, name):
     (prevail,) = find_prevails([f"mine={stand_in(tmp_path, name, replay(name))}"])
     assert (prevail.name, prevail.generation) == ("mine", name)
-    runner = Runner(bpfverify, Limits(wall_s=20))
+    runner = Runner(bpfverify, ResourceLimits(wall_s=20))
     programs = runner.programs(prevail, tmp_path / "a.o")
     assert len(programs) == 8
     passed, failed = (runner.verify(prevail, tmp_path / "a.o", *programs[i]) for i in (0, 1))
@@ -319,7 +319,7 @@ def test_the_generation_of_its_paper_knows_sections_alone(bpfverify, tmp_path):
     body = r'case "$*" in *-l) echo "xdp classifier ";; *xdp\ --domain=zoneCrab) echo 1,0.25,9000;; *) exit 3;; esac'
     (prevail,) = find_prevails([f"pldi={stand_in(tmp_path, 'section', body)}"])
     assert prevail.generation == "section"
-    runner = Runner(bpfverify, Limits(wall_s=20))
+    runner = Runner(bpfverify, ResourceLimits(wall_s=20))
     assert runner.programs(prevail, tmp_path / "a.o") == (("xdp", ""), ("classifier", ""))
     run = runner.verify(prevail, tmp_path / "a.o", "xdp", "")
     assert (run.verdict, run.analysis_s, run.resident_bytes) == ("accepted", 0.25, 9000 * 1024)
@@ -333,11 +333,11 @@ def test_two_prevails_of_one_name_are_refused(tmp_path):
 
 def test_prevail_is_held_to_its_limits(bpfverify, tmp_path):
     (endless,) = find_prevails([stand_in(tmp_path, "check", "while :; do :; done")])
-    run = Runner(bpfverify, Limits(wall_s=1)).verify(endless, tmp_path / "a.o", "xdp", "f")
+    run = Runner(bpfverify, ResourceLimits(wall_s=1)).verify(endless, tmp_path / "a.o", "xdp", "f")
     assert (run.verdict, run.cause) == ("complexity", "still at it after 1 s")
     assert 0.9 < run.wall_s < 3
     (crashing,) = find_prevails([stand_in(tmp_path, "prevail", "kill -ABRT $$")])
-    run = Runner(bpfverify, Limits(wall_s=5)).verify(crashing, tmp_path / "a.o", "xdp", "f")
+    run = Runner(bpfverify, ResourceLimits(wall_s=5)).verify(crashing, tmp_path / "a.o", "xdp", "f")
     assert run.verdict == "loader"
 
 

@@ -1,4 +1,4 @@
-"""Whatever the logs of a trial hold, an import ends with rows, named anomalies and no zero that nobody counted.
+"""Whatever the logs of a trial hold, an import ends with rows, named anomalies and no zero that was not counted.
 
 A quick slice in CI; `nightly` tries 100,000 inputs a kind of log.
 """

@@ -97,7 +97,9 @@ def test_published_marks_are_in_ones_own_unit_behind(published: Source, own: Own
 
 
 def test_a_run_that_varies_something_else_is_refused() -> None:
-    both = pd.concat([own_trials(), own_trials(engine="live", point_id="other")], ignore_index=True)
+    live = own_trials(engine="live")
+    live = live.assign(trial_id=live["trial_id"] + "-live", point_id=live["point_id"] + "-live")
+    both = pd.concat([own_trials(), live], ignore_index=True)
     with pytest.raises(FigureError, match="engine"):
         own_run("both", both)
     with pytest.raises(FigureError, match="maximum load"):

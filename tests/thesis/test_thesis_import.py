@@ -1,4 +1,4 @@
-"""Importing the thesis' logs: a row a trial, a row a second, nulls with reasons; whatever a file holds."""
+"""Importing the thesis' logs: one row per trial, one row per second, nulls with reasons; whatever a file holds."""
 
 from __future__ import annotations
 

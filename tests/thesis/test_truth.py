@@ -393,7 +393,7 @@ def test_a_corrected_mark_is_explained_by_its_formula_and_in_english(tmp_path: P
     assert printed == english
     (formula,) = [line for line in english if "× 8 / 10⁹" in line]
     assert f"{place['generator']}:119" in formula
-    numbers = re.search(r": ([\d.]+) frames a second .* × (\d+) B .* = ([\d.]+) Gbit/s", formula)
+    numbers = re.search(r": ([\d.]+) frames per second .* × (\d+) B .* = ([\d.]+) Gbit/s", formula)
     assert numbers is not None
     assert float(numbers[1]) * int(numbers[2]) * 8 / 1e9 == pytest.approx(float(numbers[3]), rel=1e-4)
 

@@ -7,10 +7,13 @@ struct working_set {
 };
 
 static __always_inline int is_prime(__u64 number) {
+    __u64 divisor = 2;
+
     if (number < 2)
         return 0;
+    KEEP(divisor); // or a compiler asks the lowest bit instead of dividing by two
     NO_UNROLL
-    for (__u64 divisor = 2; divisor * divisor <= number; divisor++)
+    for (; divisor * divisor <= number; divisor++)
         if (number % divisor == 0)
             return 0;
     return 1;

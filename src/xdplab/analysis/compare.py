@@ -27,7 +27,7 @@ Logs = Mapping[str, pd.Series]
 """The logarithms of each point, by repetition."""
 
 MARGIN = 0.02
-"""Ratios from 1/(1 + margin) to 1 + margin are the same for whoever asks."""
+"""Ratios from 1/(1 + margin) to 1 + margin count as equivalent."""
 ALPHA, POWER = 1 - CONFIDENCE, 0.8
 ASSUMED_SPREAD = 0.04
 """Relative SD of equal runs where none are given: the most that ten equal runs of a netns lab showed was 3.8 %."""
@@ -223,7 +223,7 @@ def _answers(family: Sequence[Difference], value: str, margin: float) -> list[di
 
 
 def _verdict(one: Difference, apart: float, equal: float, value: str) -> Verdict:
-    """A difference inside the margin is none for whoever asked; ``differs`` still says that it was seen."""
+    """A difference inside the margin counts as none; ``differs`` still says that it was seen."""
     if equal <= ALPHA:
         return "equivalent"
     if apart > ALPHA:
@@ -285,7 +285,7 @@ def _means(sides: Sequence[Logs], point: str) -> dict[str, object]:
 
 
 def _points(a: pd.DataFrame, b: pd.DataFrame) -> pd.DataFrame:
-    """Return one row a point; where the runs' labs or kernels differ, both are named: ``6.12 / 6.18``."""
+    """Return one row per point; where the runs' labs or kernels differ, both are named: ``6.12 / 6.18``."""
     both = pd.concat([a, b], ignore_index=True)
     first = both.drop_duplicates("point_id").copy()
     for name in ("lab", "kernel"):
@@ -294,12 +294,20 @@ def _points(a: pd.DataFrame, b: pd.DataFrame) -> pd.DataFrame:
     return first
 
 
+DRIFT_P, DRIFT_SHARE = 0.01, 0.01
+"""A drift is said where chance makes it once in a hundred runs, and it moves the values by 1 % or more."""
+
+
 @dataclass(frozen=True)
 class Drift:
     """How much later trials of a run differ from earlier ones, over the whole run: ``share``, and its p."""
 
     share: float
     p: float
+
+    @property
+    def told(self) -> bool:
+        return self.p < DRIFT_P and abs(self.share) >= DRIFT_SHARE
 
 
 def drift(trials: pd.DataFrame, value: str = "forwarded_pps") -> Drift | None:

@@ -43,7 +43,7 @@ def ns_per_packet(row: Row, baselines: Sequence[Row]) -> Answer:
 
 
 def access_ns(row: Row, baselines: Sequence[Row]) -> Answer:
-    """CPU time of a packet's N accesses: 1e9/pps(N) - 1e9/pps(0), times the CPUs that do DUT work (design.md)."""
+    """CPU time of a packet's N accesses: 1e9/pps(N) - 1e9/pps(0), times the CPUs that do DUT work."""
     if number(row, "accesses") is None:
         return "N of a user's program is not known"
     if number(row, "accesses") == 0:
@@ -63,7 +63,7 @@ def access_ns(row: Row, baselines: Sequence[Row]) -> Answer:
 
 
 def testrun_ns(row: Row, baselines: Sequence[Row]) -> Answer:
-    """BPF_PROG_TEST_RUN of the program less that of N = 0, in ns a packet."""
+    """BPF_PROG_TEST_RUN of the program less that of N = 0, in ns per packet."""
     own = number(row, "testrun_raw_ns")
     if own is None:
         return "BPF_PROG_TEST_RUN was not run on this program"

@@ -18,7 +18,9 @@ from xdplab.analysis.labs import labs_differ
 from xdplab.analysis.load_rules import (
     DISTURBANCES,
     DISTURBED_BY,
+    clock_differs,
     disturbed,
+    drifts,
     held_back,
     nothing_forwarded,
     paced_loss,
@@ -36,7 +38,7 @@ MOST_PREDICTED = 0.10  # a drop that a flat series should have shown
 
 
 @dataclass(frozen=True)
-class Place:
+class SeriesPoint:
     """One N of a series: its interval and the standard error of its mean."""
 
     accesses: int
@@ -52,7 +54,7 @@ def pooled_cv(rows: pd.DataFrame, value: str) -> float:
     return sqrt(sum((found.n - 1) * found.cv**2 for found in samples) / spare) if spare else nan
 
 
-def places(rows: pd.DataFrame, value: str) -> list[Place]:
+def places(rows: pd.DataFrame, value: str) -> list[SeriesPoint]:
     """Return a series' N with their means; two lucky repetitions do not make an error smaller than the pooled one."""
     known = rows[rows[value].notna()]
     pooled = pooled_cv(known, value)
@@ -60,14 +62,14 @@ def places(rows: pd.DataFrame, value: str) -> list[Place]:
     for accesses, group in known.groupby("accesses"):
         found = of_one_point(group, value)
         cv = max((c for c in (found.cv, pooled) if not isnan(c)), default=nan)
-        result.append(Place(int(float(str(accesses))), found, found.mean * cv / sqrt(found.n), group))
+        result.append(SeriesPoint(int(float(str(accesses))), found, found.mean * cv / sqrt(found.n), group))
     return result
 
 
 def rate_rises(trials: pd.DataFrame) -> Iterator[Finding]:
     """More accesses cannot make a packet cheaper: a rate rising with N means that something else changed."""
     for label, rows in by_series(valid(trials)):
-        seen: list[Place] = []
+        seen: list[SeriesPoint] = []
         for place in places(rows, "forwarded_pps"):
             lowest = min(seen, key=lambda other: other.found.mean, default=None)
             seen.append(place)
@@ -100,7 +102,7 @@ def off_the_line(trials: pd.DataFrame) -> Iterator[Finding]:
             yield Finding("off the line", "warning", what, points_of(place.rows), numbers, files_of(place.rows))
 
 
-def _miss(there: Sequence[Place], place: Place) -> tuple[float, float]:
+def _miss(there: Sequence[SeriesPoint], place: SeriesPoint) -> tuple[float, float]:
     """Return by what share, and by how many standard errors, a point misses the line through the others."""
     others = pd.concat([other.rows for other in there if other is not place])
     line = fit_line(others["accesses"].astype(float), others["ns_per_packet"].astype(float))
@@ -179,8 +181,8 @@ def latency_is_a_ring(trials: pd.DataFrame) -> Iterator[Finding]:
                 continue
             shown, entries, how = found
             what = (
-                f"{label}, repetition {repetition:g}: latency × rate is {entries:.0f} frames a queue at {len(shown)} N "
-                f"({how}): the latency is the fill of a ring"
+                f"{label}, repetition {repetition:g}: latency × rate is {entries:.0f} frames per queue at "
+                f"{len(shown)} N ({how}): the latency is the fill of a ring"
             )
             numbers = {"entries_a_queue": entries, "points": float(len(shown))}
             yield Finding("latency is a ring's fill", "warning", what, points_of(shown), numbers, files_of(shown))
@@ -230,7 +232,7 @@ def _maker(plateau: pd.DataFrame) -> str | None:
     return f"the {stages.mode().iloc[0]}" if len(stages) > MOST * len(plateau) else None
 
 
-def _predicted_drop(rows: pd.DataFrame, flat: Sequence[Place]) -> float:
+def _predicted_drop(rows: pd.DataFrame, flat: Sequence[SeriesPoint]) -> float:
     """Return by which share the rate should have dropped along the plateau, by the cost of the N beyond it."""
     beyond = rows[rows["accesses"].gt(flat[-1].accesses) & rows["ns_per_packet"].notna()]
     line = fit_line(beyond["accesses"].astype(float), beyond["ns_per_packet"].astype(float)) if len(beyond) else None
@@ -283,6 +285,7 @@ NEEDED = (
     "point_id",
     "trial_id",
     "attempt",
+    "order",
     "repetition",
     "accesses",
     "verdict",
@@ -320,6 +323,8 @@ RULES: dict[str, Rule] = {
     "nothing forwarded": nothing_forwarded,
     "generator held back": held_back,
     "labs differ": labs_differ,
+    "clock differs": clock_differs,
+    "drift": drifts,
     **{name: disturbed(name, says) for name, says in DISTURBANCES.items()},
     "no valid trial": without_valid_trial,
     "missing points": missing_points,

@@ -40,7 +40,7 @@ def files_of(rows: pd.DataFrame) -> tuple[str, ...]:
 
 
 def to_frame(findings: Iterable[Finding]) -> pd.DataFrame:
-    """Return one row a finding; points and files comma-separated, evidence as JSON."""
+    """Return one row per finding; points and files comma-separated, evidence as JSON."""
     rows = [
         {
             "rule": finding.rule,

@@ -16,7 +16,7 @@ from xdplab.analysis.series import by_series, valid
 
 @dataclass(frozen=True)
 class Line:
-    """Fitted t0 (ns) and c (ns an access) with standard errors (NaN without a degree of freedom).
+    """Fitted t0 (ns) and c (ns per access) with standard errors (NaN without a degree of freedom).
 
     ``residuals`` are relative, (t - fitted)/fitted, in the order of the observations; ``points`` counts distinct N.
     """

@@ -127,7 +127,7 @@ def of_one_point(rows: pd.DataFrame, value: str, scale: float = 1.0) -> Interval
 
 
 def summarise(trials: pd.DataFrame, value: str, by: str | list[str] = "point_id") -> pd.DataFrame:
-    """Return one row a group with n, mean, median, sd, low, high, cv of ``value``; groups without any are left out."""
+    """Return one row per group with n, mean, median, sd, low, high, cv of ``value``; empty groups are left out."""
     known = trials[trials[value].notna()]
     names = [by] if isinstance(by, str) else list(by)
     rows = []

@@ -45,7 +45,7 @@ def in_several_labs(trials: pd.DataFrame) -> pd.DataFrame:
 
 
 def by_lab(trials: pd.DataFrame) -> pd.DataFrame:
-    """Return one row a point and lab, of points measured in several: n, mean, median, sd, low, high, cv of the rate."""
+    """Return n, mean, median, sd, low, high, cv of the rate per lab, for each point measured in several labs."""
     return summarise(in_several_labs(trials), "forwarded_pps", ["point_id", "lab"])
 
 

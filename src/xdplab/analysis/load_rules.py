@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 import pandas as pd
 
 from xdplab.analysis import verdicts
+from xdplab.analysis.compare import drift
 from xdplab.analysis.findings import Finding, Rule, files_of, points_of
 from xdplab.analysis.series import SERIES, first_label, key_of, valid
 from xdplab.analysis.values import Row, records
@@ -59,20 +60,68 @@ def held_back(trials: pd.DataFrame) -> Iterator[Finding]:
         yield Finding("generator held back", "info", what, points_of(rows), numbers, files_of(rows))
 
 
+def clock_differs(trials: pd.DataFrame) -> Iterator[Finding]:
+    """Trials of one run whose CPUs ran at another clock than most: their times are not of one machine.
+
+    The clock of a trial is held against the median of those that were measured alike (by perf, or by additions).
+    """
+    known = valid(trials[trials["cycles_per_ns"].notna()])
+    for _, rows in known.groupby(key_of(known, ("lab", "cycles_per_ns_from")), sort=False):
+        clocks = rows["cycles_per_ns"].astype(float)
+        usual = float(clocks.median())
+        other = rows[(clocks / usual - 1).abs() > verdicts.CLOCK_CHANGE]
+        if other.empty:
+            continue
+        low, high = float(clocks.min()), float(clocks.max())
+        what = (
+            f"{len(other)} of {len(rows)} trials ran at another clock than the rest: {low:.3g} to {high:.3g} cycles "
+            f"per ns, {usual:.3g} in the middle; for one {_point(other)}"
+        )
+        numbers = {"low": low, "median": usual, "high": high, "trials": float(len(other)), "of": float(len(rows))}
+        yield Finding("clock differs", "warning", what, points_of(other), numbers, files_of(other))
+
+
+def drifts(trials: pd.DataFrame) -> Iterator[Finding]:
+    """Rates that rise or fall with the order of the trials, points taken out (least squares on the logarithm).
+
+    The order is drawn anew in each repetition, so that a drift falls on all points alike and cancels between them. It
+    does not cancel between runs, and it makes intervals wider than they need be.
+    """
+    for _, rows in trials.groupby("run_id", sort=False):
+        found = drift(rows)
+        if found is None or not found.told:
+            continue
+        what = f"the rates changed by {found.share:+.1%} from the first to the last trial (p = {found.p:.1g})"
+        yield Finding("drift", "warning", what, (), {"share": found.share, "p": found.p})
+
+
 DISTURBANCES: dict[str, Callable[[Row], str | None]] = {
     "load not reached": verdicts.say_not_reached,
     "sender late": verdicts.say_late_sender,
     "sender stood still": verdicts.say_paused,
+    "device refused frames": verdicts.say_device_refused,
     "rate not steady": verdicts.say_unsteady,
     "no real-time priority": verdicts.say_refused,
     "CPU stolen": verdicts.say_stolen,
     "other work": verdicts.say_other_work,
+    "clock changed": verdicts.say_clock_changed,
 }
 """What valid trials say in their reasons, and what a run says once."""
 
 DISTURBED_BY = (
-    *("window_s", "tx_pause_ms", "tx_paused_ms", "rt_runtime_us", "sched_policy", "rate_change", "rate_change_kind"),
+    *(
+        "tx_packets",
+        "tx_errors",
+        "window_s",
+        "tx_pause_ms",
+        "tx_paused_ms",
+        "rt_runtime_us",
+        "sched_policy",
+        "rate_change",
+        "rate_change_kind",
+    ),
     *("host_steal_cores", "other_busy_cores", "tx_busy_cores"),
+    *("cycles_per_ns", "cycles_per_ns_from", "clock_change"),
     *("late_p50_ns", "late_p99_ns", "latency_p50_ns", "latency_p99_ns"),
 )
 

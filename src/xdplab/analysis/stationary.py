@@ -1,4 +1,4 @@
-"""Did a rate stay the same while it was measured? One rule for a trial's intervals, whoever counted them."""
+"""Did a rate stay the same while it was measured? One rule for a trial's intervals, whichever side counted them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SPREADS = 4.0  # the step in standard deviations of the intervals around their o
 
 
 @dataclass(frozen=True)
-class Step:
+class RateStep:
     """A change of rate: ``before`` and ``after`` it, in the unit given; ``place`` is the first interval behind it."""
 
     place: int
@@ -27,7 +27,7 @@ class Step:
         return self.after / self.before - 1 if self.before else float("inf")
 
 
-def step_in(rates: ArrayLike) -> Step | None:
+def step_in(rates: ArrayLike) -> RateStep | None:
     """Return the step that parts ``rates`` (one an interval of equal length) best, or None where they are stationary.
 
     The place is that of least squares; the step counts where it is more than STEP_SHARE of the mean and SPREADS
@@ -47,4 +47,4 @@ def step_in(rates: ArrayLike) -> Step | None:
     spread = float(np.sqrt(((values - np.where(np.arange(n) < cut, low, high)) ** 2).sum() / (n - 2)))
     if abs(high - low) <= STEP_SHARE * values.mean() or abs(high - low) <= SPREADS * spread:
         return None
-    return Step(int(known[cut]), low, high)
+    return RateStep(int(known[cut]), low, high)

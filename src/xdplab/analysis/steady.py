@@ -2,7 +2,7 @@
 
 The intervals are described by one step (two means, split where least squares split them best) and by one line, and the
 better of the two is taken. The rate was not steady where that changes it by more than CHANGE, and by more than SIGMAS
-standard errors. Windows have 4 to some ten intervals: room for one change point, not for the many that Barrett et al.
+standard errors. Windows have 4 to some ten intervals: enough for one change point, not for the many that Barrett et al.
 ("Virtual machine warmup blows hot and cold", OOPSLA 2017) look for in thousands of iterations.
 """
 

@@ -5,19 +5,24 @@ A better rule re-judges old runs: nothing here reads the lab, the clock or anoth
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import pandas as pd
 
+from xdplab.analysis.action_rules import (
+    program_does_as_said,
+    redirects_are_taken,
+    returns_frames,
+    say_decided,
+    tg_count,
+)
 from xdplab.analysis.values import Row, number, records, text
 from xdplab.formats.procstat import FAST_CLOCKS
 
-RULES_VERSION = "4"
+RULES_VERSION = "7"
 
 COUNT_TOLERANCE = 0.01  # two counts of the same frames
-ACTION_SHARE = 0.99  # of the frames, for which a program must decide what the plan says it does
 LINE_SLACK = 1.002  # clocks of two NICs
 LINE_FULL = 0.99  # share of the line rate from which the link is the limit
 OFFERED_SHARE = 0.999  # of what was asked of a sender with its own core
@@ -26,6 +31,7 @@ LATE_SHARE = 0.5  # of a latency from the due time: a sender that is later makes
 PAUSE_SHARE = 0.01  # of the window, in which the sender stood still
 STEAL_CORES = 0.01  # CPUs' worth that the hypervisor took
 OTHER_SHARE = 0.1  # of the CPUs at work that other work may keep busy beside them
+CLOCK_CHANGE = 0.02  # of the clock: a CPU whose frequency is steady stays within 0.1 %
 TICKS_S = 0.04  # CPU time is printed in ticks of 10 ms: so many seconds of it may be chance
 L1_EXTRA_BYTES = 20  # preamble and inter-frame gap
 OPEN_LOOPS = frozenset({"split", "hosts"})
@@ -39,20 +45,6 @@ class Verdict:
     verdict: str
     reason: str
     limited_by: str | None
-
-
-def returns_frames(row: Row) -> bool:
-    """False for a user's program that does anything else: only the DUT can count what it processed."""
-    return text(row, "action") in (None, "tx")
-
-
-def tg_count(row: Row) -> float | None:
-    """Frames the TG got back; a user's program may rewrite the payload, so frames without the magic count there."""
-    received, foreign = number(row, "rx_packets"), number(row, "foreign_packets")
-    rewrites = received is not None and text(row, "workload") is None and text(row, "program_name") is not None
-    if rewrites and foreign and received is not None and foreign > received:
-        return received + foreign
-    return received
 
 
 def forwarded(row: Row) -> float | None:
@@ -115,8 +107,29 @@ def _apart(a: float, b: float) -> float:
 def something_sent(row: Row) -> str | None:
     sent = number(row, "tx_packets")
     if sent is None:
-        return "nobody counted the frames sent"
+        return "the frames sent were not counted"
     return None if sent else "the TG sent no frame"
+
+
+def tg_port_sent(row: Row) -> str | None:
+    """A generator hands frames to its port; one without a link takes them all and sends none."""
+    sent, went = number(row, "tx_packets"), number(row, "tg_port_tx_packets")
+    if not sent or went is None or went >= sent * (1 - COUNT_TOLERANCE):
+        return None
+    return f"the TG lost frames, not the DUT: of {sent:.0f} that its generator sent its port sent {went:.0f}"
+
+
+def tg_took_what_came(row: Row) -> str | None:
+    """What came to the TG's port and was not taken from it is no loss of the DUT's."""
+    missed, came = number(row, "tg_missed_packets"), number(row, "tg_port_rx_packets")
+    if not missed or came is None or missed <= COUNT_TOLERANCE * (came + missed):
+        return None
+    return f"the TG lost frames, not the DUT: {missed:.0f} came to its port, which its generator did not take"
+
+
+def probes_back(row: Row) -> float:
+    """Probes of a NIC's that the DUT has counted and the TG's count of its frames has not."""
+    return (number(row, "probes_sent") or 0.0) - (number(row, "probes_lost") or 0.0)
 
 
 def somebody_counted(row: Row) -> str | None:
@@ -145,7 +158,7 @@ def received_within_sent(row: Row) -> str | None:
     if returns_frames(row) and got is not None and got > sent:
         return f"the TG received {got:.0f} frames, more than the {sent:.0f} it sent"
     arrived = number(row, "dut_rx_packets")
-    if arrived is not None and arrived > sent * (1 + COUNT_TOLERANCE):
+    if arrived is not None and arrived > (sent + (number(row, "probes_sent") or 0.0)) * (1 + COUNT_TOLERANCE):
         return f"the DUT received {arrived:.0f} frames, more than the {sent:.0f} the TG sent"
     return None
 
@@ -158,7 +171,8 @@ def within_line_rate(row: Row) -> str | None:
 
 
 def counts_agree(row: Row) -> str | None:
-    tg, dut = tg_count(row), number(row, "dut_tx_packets")
+    heard, dut = tg_count(row), number(row, "dut_tx_packets")
+    tg = None if heard is None else heard + probes_back(row)
     if not returns_frames(row) or tg is None or dut is None or _apart(tg, dut) <= COUNT_TOLERANCE:
         return None
     return f"TG and DUT disagree by {_apart(tg, dut):.1%} on the same frames: {tg:.0f} received, {dut:.0f} sent back"
@@ -169,39 +183,6 @@ def no_duplicates(row: Row) -> str | None:
     if not twice or not got or twice / got <= COUNT_TOLERANCE:
         return None
     return f"{twice / got:.1%} of the frames received are duplicates"
-
-
-def program_does_as_said(row: Row) -> str | None:
-    """A plan that says what a program does not do would have the wrong frames counted."""
-    wanted, found = text(row, "action"), text(row, "xdp_actions")
-    if wanted is None or wanted == "mixed":
-        return None
-    if found is None:
-        return _returned_as_said(row, wanted)
-    counts: dict[str, int] = json.loads(found)
-    total = sum(counts.values())
-    if not total or counts[wanted] >= ACTION_SHARE * total:
-        return None
-    return f"the plan says that the program's action is {wanted}, and the driver counted {_decided(counts)}"
-
-
-def _decided(counts: dict[str, int]) -> str:
-    total = sum(counts.values())
-    return ", ".join(f"{name} for {count / total:.1%} of {total} frames" for name, count in counts.items() if count)
-
-
-def _returned_as_said(row: Row, wanted: str) -> str | None:
-    """Without counters of actions: whether frames came back tells tx from drop and pass, of a user's own program."""
-    own = text(row, "workload") is None and text(row, "program_name") is not None
-    arrived, back = number(row, "dut_rx_packets"), number(row, "dut_tx_packets")
-    if not own or not arrived or back is None or text(row, "mode") == "af_xdp":
-        return None
-    heard = max(back, tg_count(row) or 0.0)
-    if wanted == "tx" and not heard:
-        return f"the plan says that the program's action is tx, and none of {arrived:.0f} frames was sent back"
-    if wanted in ("drop", "pass") and heard > (1 - ACTION_SHARE) * arrived:
-        return f"the plan says that the program's action is {wanted}, and {heard:.0f} of {arrived:.0f} frames came back"
-    return None
 
 
 def readings_are_whole(row: Row) -> str | None:
@@ -220,12 +201,14 @@ def offered_as_asked(row: Row) -> str | None:
     share, alone = offered_share(row), number(row, "generator_pps")
     if share is None or share >= OFFERED_SHARE or text(row, "arrangement") not in OPEN_LOOPS:
         return None
-    limit = f" (alone it reaches {alone:.3g} frames a second)" if alone is not None else ""
+    limit = f" (alone it reaches {alone:.3g} frames per second)" if alone is not None else ""
     return f"the sender had its own core and offered {share:.2%} of the rate asked for{limit}"
 
 
 RULES: tuple[Callable[[Row], str | None], ...] = (
     something_sent,
+    tg_port_sent,
+    tg_took_what_came,
     somebody_counted,
     frames_reached_dut,
     tg_hears,
@@ -234,6 +217,7 @@ RULES: tuple[Callable[[Row], str | None], ...] = (
     counts_agree,
     no_duplicates,
     program_does_as_said,
+    redirects_are_taken,
     readings_are_whole,
     offered_as_asked,
     sender_in_time,
@@ -245,26 +229,27 @@ RULES: tuple[Callable[[Row], str | None], ...] = (
 
 def say_who_counted(row: Row) -> str | None:
     if not returns_frames(row):
-        return "judged by the DUT's count alone" + _say_decided(row)
+        return "judged by the DUT's count alone" + say_decided(row)
     tg, dut = tg_count(row), number(row, "dut_tx_packets")
     if tg is None:
         return "one count only: the DUT's"
     if dut is None:
         return "one count only: the TG's"
-    return f"TG and DUT agree within {_apart(tg, dut):.2%}"
-
-
-def _say_decided(row: Row) -> str:
-    found = text(row, "xdp_actions")
-    if found is None:
-        return "; no counter says what the program decided"
-    shares = f"; the program decided {_decided(json.loads(found))}" if text(row, "action") == "mixed" else ""
-    arrived = "; where redirected frames arrive is not counted" if json.loads(found)["redirect"] else ""
-    return shares + arrived
+    return f"TG and DUT agree within {_apart(tg + probes_back(row), dut):.2%}"
 
 
 def say_nothing_forwarded(row: Row) -> str | None:
     return "the DUT forwarded nothing" if forwarded(row) == 0 else None
+
+
+def say_tg_missed(row: Row) -> str | None:
+    missed = number(row, "tg_missed_packets")
+    return f"{missed:.0f} frames came to the TG's port and were not taken: lost by the TG" if missed else None
+
+
+def say_probes(row: Row) -> str | None:
+    sent, lost = number(row, "probes_sent"), number(row, "probes_lost")
+    return f"{lost:.0f} of {sent:.0f} probes did not come back with a stamp" if sent and lost else None
 
 
 def say_rewritten(row: Row) -> str | None:
@@ -329,7 +314,17 @@ def _throttled(row: Row, longest_ms: float) -> str:
     rest_ms = (1e6 - runtime) / 1e3
     if not 0.5 * rest_ms <= longest_ms <= 2 * rest_ms:
         return ""
-    return f", as real-time throttling has it ({runtime / 1e3:.0f} ms of each second; see `xdplab doctor`)"
+    each = f"{runtime / 1e3:.0f} ms of each second"
+    return f", as real-time throttling has it ({each}; `trial: {{throttling: off}}` in the plan ends it)"
+
+
+def say_device_refused(row: Row) -> str | None:
+    """Frames that the TG's own device did not take were never on the link: they count as sent, and as lost."""
+    refused, sent = number(row, "tx_errors"), number(row, "tx_packets")
+    if not refused or not sent or refused / sent <= LOSS_FLOOR:
+        return None
+    throttled = _throttled(row, number(row, "tx_pause_ms") or 0.0)
+    return f"the TG's device did not take {refused / sent:.1%} of the frames, its ring was full{throttled}"
 
 
 def say_unsteady(row: Row) -> str | None:
@@ -373,6 +368,14 @@ def say_other_work(row: Row) -> str | None:
     return f"other work kept {number(row, 'other_busy_cores'):.1f} CPUs busy" if other_work(row) else None
 
 
+def say_clock_changed(row: Row) -> str | None:
+    """A window that another clock followed than went before it has no one speed."""
+    change = number(row, "clock_change")
+    if change is None or abs(change) <= CLOCK_CHANGE:
+        return None
+    return f"the CPU's clock changed by {change:+.1%} from before the window to after it"
+
+
 def say_slow_clock(row: Row) -> str | None:
     source = text(row, "clocksource")
     known = source is None or source in FAST_CLOCKS
@@ -386,6 +389,8 @@ def say_absent_counters(row: Row) -> str | None:
 
 REMARKS = (
     say_who_counted,
+    say_tg_missed,
+    say_probes,
     say_nothing_forwarded,
     say_rewritten,
     say_duplicates,
@@ -394,11 +399,13 @@ REMARKS = (
     say_paced_loss,
     say_late_sender,
     say_paused,
+    say_device_refused,
     say_unsteady,
     say_drained,
     say_refused,
     say_stolen,
     say_other_work,
+    say_clock_changed,
     say_slow_clock,
     say_absent_counters,
 )

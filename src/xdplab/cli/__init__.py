@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import signal
 import sys
 import warnings
@@ -12,6 +13,7 @@ from typing import TextIO
 
 import click
 
+from xdplab import own
 from xdplab.cli.common import errors, fail
 from xdplab.errors import ResultsError, ResultsWarning, XdplabError
 from xdplab.run.disk import is_of_the_disk, reason
@@ -29,6 +31,7 @@ VERBS = {
     "status": "run",
     "restore": "restore",
     "search": "search",
+    "race": "race",
     "tables": "figures",
     "figures": "figures",
     "compare": "figures",
@@ -55,14 +58,23 @@ class _Verbs(click.Group):
 @click.option(
     "--lab", "lab_name", metavar="NAME", help="Lab to use: netns, netns:NAME, vm:6.1, FILE.yaml; overrides the plan's."
 )
+@click.option("--trust", is_flag=True, help="Run what another user's plan, run or inventory names: you have read it.")
 @click.version_option(package_name="xdplab")
 @click.pass_context
-def cli(context: click.Context, lab_name: str | None) -> None:
+def cli(context: click.Context, lab_name: str | None, trust: bool) -> None:
     """xdplab: an XDP testbed whose numbers can be believed.
 
     Begin with `xdplab doctor`, then `xdplab run smoke`.
     """
     context.obj = lab_name
+    own.ask_by((lambda _: True) if trust else _ask_on_terminal)
+
+
+def _ask_on_terminal(question: str) -> bool:
+    """Where there is no terminal to ask on, the answer is no."""
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        return False
+    return click.confirm(question, default=False, err=True)
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
@@ -89,6 +101,7 @@ _PYTHONS_OWN = warnings.showwarning
 
 def main() -> None:
     """Entry point: an expected failure is one line and its own exit code; Ctrl-C and SIGTERM clean up and end 130."""
+    os.umask(os.umask(0o077) | 0o002)  # a run names code: it is never written so that every user may change it
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _interrupt)
     warnings.showwarning = _warn

@@ -13,8 +13,8 @@ from xdplab.cli.common import console, show
 from xdplab.run.progress import Observer, observer_for
 from xdplab.run.rundir import RunDirectory
 from xdplab.run.state import RunState
-from xdplab.studies.every import AnyRun
-from xdplab.studies.frame import Kind, P, R, silent
+from xdplab.studies.every import AnyRun, Where
+from xdplab.studies.frame import P, R, StudyKind, silent
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -39,7 +39,7 @@ def run_options(command: F) -> F:
 
 
 def conduct(
-    kind: Kind[R, P],
+    kind: StudyKind[R, P],
     asked: Callable[[], R],
     *,
     out: Path,
@@ -52,7 +52,7 @@ def conduct(
     run = kind.open(resume) if resume else kind.start(asked(), out, name)
     if not as_json:
         tell(f"measuring into {run.directory.path}")
-    return go_on(run, lambda _, seen: run.execute(seen), figures=figures, as_json=as_json)
+    return go_on(run, lambda _, seen: run.measure(seen, Where()), figures=figures, as_json=as_json)
 
 
 Execute = Callable[[RunDirectory, Observer], RunState]

@@ -14,7 +14,7 @@ from xdplab.cli.conduct import tell
 from xdplab.figures import STYLES
 from xdplab.figures.factors import FigureError
 from xdplab.studies.catalogue import open_run
-from xdplab.studies.comparing import Comparison
+from xdplab.studies.comparing import ComparedRuns
 from xdplab.studies.every import write_audit
 from xdplab.studies.traffic import runs
 from xdplab.studies.traffic.explain import explain
@@ -100,7 +100,7 @@ def compare(
     sys.exit(found.exit_code)
 
 
-def _show_comparison(found: Comparison) -> None:
+def _show_comparison(found: ComparedRuns) -> None:
     for line in found.lines():
         tell(line)
     points = found.decision.points

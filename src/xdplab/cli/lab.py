@@ -8,6 +8,7 @@ import os
 import sys
 import threading
 import time
+from pathlib import Path
 from typing import Any, BinaryIO
 
 import click
@@ -16,6 +17,8 @@ from xdplab import labs
 from xdplab.cli.kernels import kernels
 from xdplab.errors import HostError
 from xdplab.hosts import Process
+from xdplab.labs import root_commands
+from xdplab.labs.inventory import load_inventory
 
 _for_user = click.option("--for-user", metavar="UID|NAME", help="Whose lab it is (by default yours).")
 _as_json = click.option("--json", "as_json", is_flag=True, help="For scripts.")
@@ -67,6 +70,17 @@ def status(for_user: str | None, as_json: bool) -> None:
         click.echo("no lab is up (xdplab lab up)")
     for row in [] if as_json else rows:
         click.echo(_line(row))
+
+
+@lab.command()
+@click.argument("inventory", type=click.Path(path_type=Path))
+def sudoers(inventory: Path) -> None:
+    """Print what an INVENTORY's servers need in /etc/sudoers.d/xdplab, for users that are not root there."""
+    found = root_commands.sudoers(load_inventory(inventory))
+    if not found:
+        click.echo(f"{inventory}: each user is root: nothing is needed", err=True)
+    for host, text in found.items():
+        click.echo(f"# on {host}\n{text}", nl=False)
 
 
 @lab.command(context_settings={"ignore_unknown_options": True})

@@ -46,4 +46,7 @@ def plan(
     if not as_json:
         n_points = len({t.point.point_id for t in trials})
         minutes = estimate_s(chosen, trials) / 60
-        console.print(f"{n_points} points, {len(trials)} trials, about {minutes:.1f} minutes", highlight=False)
+        most = "at most " if chosen.open_ended else ""
+        console.print(
+            f"{n_points} points, {most}{len(trials)} trials, {most or 'about '}{minutes:.1f} minutes", highlight=False
+        )

@@ -16,6 +16,7 @@ from xdplab.resources import shipped
 from xdplab.run.progress import ending
 from xdplab.run.rundir import RunDirectory
 from xdplab.run.state import read_state
+from xdplab.studies import provenance
 from xdplab.studies.catalogue import open_run, request_in
 from xdplab.studies.every import Where
 from xdplab.studies.plan_runs import PlanRun, pdr_files
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 LABS = click.option("--labs", metavar="A,B,…", help="Share the blocks among equal labs, all at once.")
 SCHEDULER = click.option("--scheduler", metavar="ADDRESS", help="With --labs: a Dask scheduler that has workers there.")
+STEAL = click.option("--steal", is_flag=True, help="Take servers from a run that is silent: dead, or standing still.")
 PLAN_OR_NAME = click.argument("plan", metavar="PLAN", default="quick")
 
 
@@ -45,7 +47,7 @@ def _has_setup(block: Block) -> bool:
 
 
 def find_plan(name: str) -> Path:
-    """A plan file, or the name of a shipped plan (``quick``, ``smoke``, ``thesis``)."""
+    """Return the path of a plan, given as file or by the name of a shipped plan (``quick``, ``smoke``, ``thesis``)."""
     path = Path(name)
     own = shipped("plans") / f"{name}.yaml"
     return own if not path.exists() and own.exists() else path
@@ -61,6 +63,7 @@ def find_plan(name: str) -> Path:
 @click.option("--pdr-from", type=click.Path(path_type=Path), metavar="RUN", help="A search: what loads in % are of.")
 @LABS
 @SCHEDULER
+@STEAL
 @click.pass_obj
 def run(
     lab_name: str | None,
@@ -73,6 +76,7 @@ def run(
     pdr_from: Path | None,
     labs: str | None,
     scheduler: str | None,
+    steal: bool,
 ) -> int:
     """Measure PLAN: a file, or one of quick (the default), smoke, thesis. A study's plan.yaml is measured again."""
     file = find_plan(plan)
@@ -80,6 +84,7 @@ def run(
         kind, request = asked
         if only or extend or pdr_from or labs or scheduler:
             raise PlanError(f"{file} is a plan of study {kind.name}: it takes --name, --out and --no-figures only")
+        require_own(file, "programs that are compiled and run")
         return conduct(kind, lambda: request, out=out, name=name, resume=None, as_json=False, figures=draw)
     chosen = own_plan(file)
     if name is not None:
@@ -97,7 +102,7 @@ def run(
         directory = runs.start(chosen, lab, out, only=wanted, extend=old, files=files)
         with runs.discarded_if_nothing_began(directory):
             tell(f"measuring into {directory.path}")
-            return go_on(PlanRun(directory), lambda run, seen: runs.execute(run, lab, seen), figures=draw)
+            return go_on(PlanRun(directory), lambda run, seen: runs.execute(run, lab, seen, steal=steal), figures=draw)
 
 
 @click.command()
@@ -105,16 +110,17 @@ def run(
 @click.option("--figures/--no-figures", "draw", default=True, show_default=True, help="Draw the figures at the end.")
 @LABS
 @SCHEDULER
+@STEAL
 @click.pass_obj
-def resume(lab_name: str | None, directory: Path, draw: bool, labs: str | None, scheduler: str | None) -> int:
+def resume(
+    lab_name: str | None, directory: Path, draw: bool, labs: str | None, scheduler: str | None, steal: bool
+) -> int:
     """Go on with RUN, of any kind, after Ctrl-C, a kill, or failed trials. A finished run stays as it is.
 
     It goes on in the lab, or the labs, where it was; --lab or --labs choose others. A study's places are its plan's.
     """
     run = open_run(directory)
-    for part in (directory, run.directory.journal.path, directory / "plan.yaml"):
-        require_own(part, "commands, programs and labs that are used")
-    where = Where(lab_name, labs_named(labs, scheduler), scheduler)
+    where = Where(lab_name, labs_named(labs, scheduler), scheduler, steal)
     if not run.state.owed:
         done = run.complete()
         tell("; ".join([f"{directory}: {ending(run.state)}; nothing is owed", *done]))
@@ -144,13 +150,19 @@ def _joined(labs: tuple[str, ...], scheduler: str | None) -> AbstractContextMana
 @click.option("--json", "as_json", is_flag=True, help="For a script.")
 def status(directory: Path, as_json: bool) -> None:
     """How far RUN is, what failed, and how long the rest will take."""
-    state = read_state(RunDirectory.open(directory))
+    run = RunDirectory.open(directory)
+    state, around = read_state(run), provenance.words(run)
     row = {
         "run": directory.name,
         "trials": state.total,
         **state.counts,
+        "not_needed": len(state.released),
         "owed": len(state.owed),
         "state": state.ended or "under way, or killed",
         "eta_s": None if state.eta_s is None else round(state.eta_s),
     }
+    if as_json:
+        row["measured_with"] = around
     show([row], as_json=as_json)
+    if around and not as_json:
+        tell(f"measured with {around}")

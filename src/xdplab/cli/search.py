@@ -9,11 +9,11 @@ import click
 
 from xdplab.cli.common import parse_only
 from xdplab.cli.conduct import Execute, go_on, tell
-from xdplab.cli.run import LABS, PLAN_OR_NAME, SCHEDULER, find_plan, labs_named, own_plan
+from xdplab.cli.run import LABS, PLAN_OR_NAME, SCHEDULER, STEAL, find_plan, labs_named, own_plan
 from xdplab.errors import ResultsError
 from xdplab.studies.catalogue import open_run
 from xdplab.studies.every import AnyRun, Where
-from xdplab.studies.plan_runs import Asked, start_search
+from xdplab.studies.plan_runs import SearchRequest, start_search
 from xdplab.studies.search.profile import PROFILES, profile
 from xdplab.studies.search.rows import TABLE
 from xdplab.studies.traffic import runs
@@ -31,6 +31,7 @@ from xdplab.studies.traffic import runs
 @click.option("--json", "as_json", is_flag=True, help="For a script.")
 @LABS
 @SCHEDULER
+@STEAL
 @click.pass_obj
 def search(
     lab_name: str | None,
@@ -44,6 +45,7 @@ def search(
     as_json: bool,
     labs: str | None,
     scheduler: str | None,
+    steal: bool,
 ) -> int:
     """Search every point of PLAN: MRR, NDR and PDR by MLRsearch, latency at 0, 10, 50 and 90 % of the PDR.
 
@@ -53,14 +55,14 @@ def search(
         run = open_run(old)
         if run.kind_name != "search":
             raise ResultsError(f"{run.directory.path} is no search", remedy="`xdplab resume` goes on with a run")
-        return _search(run, lambda _, seen: run.measure(seen, Where(lab_name)), as_json)
+        return _search(run, lambda _, seen: run.measure(seen, Where(lab_name, steal=steal)), as_json)
     chosen = profile(name) if latency else replace(profile(name), latency_repeats=0)
-    asked, wanted = Asked(chosen, share), own_plan(find_plan(plan))
+    asked, wanted = SearchRequest(chosen, share), own_plan(find_plan(plan))
     several = labs_named(labs, scheduler)
     with runs.lab_for(several[0] if several else lab_name or wanted.lab) as lab:
         run = start_search(wanted, asked, lab, out, only=parse_only(only))
         with runs.discarded_if_nothing_began(run.directory):
-            where = Where(None if several else lab.name, several, scheduler)
+            where = Where(None if several else lab.name, several, scheduler, steal)
             return _search(run, lambda _, seen: run.measure(seen, where), as_json)
 
 

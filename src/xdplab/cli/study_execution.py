@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from xdplab.cli.conduct import conduct, run_options
-from xdplab.studies.execution import STUDY, Request
+from xdplab.studies.execution import STUDY, ExecutionRequest
 from xdplab.studies.execution import smallest as made_smallest
 from xdplab.studies.execution.points import BACKENDS, FEWEST_CALLS, PLACES
 
@@ -30,7 +30,7 @@ def execution(smallest: bool, out: Path, name: str | None, resume: Path | None, 
     return conduct(STUDY, lambda: _request(smallest, chosen), out=out, name=name, resume=resume, as_json=as_json)
 
 
-def _request(smallest: bool, chosen: dict[str, object]) -> Request:
+def _request(smallest: bool, chosen: dict[str, object]) -> ExecutionRequest:
     """What was not said stays at the request's own default."""
-    request = Request(**{key: value for key, value in chosen.items() if value not in ((), None)})  # type: ignore[arg-type]
+    request = ExecutionRequest(**{key: value for key, value in chosen.items() if value not in ((), None)})  # type: ignore[arg-type]
     return made_smallest(request) if smallest else request

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from xdplab.cli.conduct import conduct, run_options
-from xdplab.studies.offload import PLACES, STUDY, Request
+from xdplab.studies.offload import PLACES, STUDY, OffloadRequest
 
 SMALLEST_PLACES = ("vm:6.1",)
 
@@ -26,7 +26,7 @@ def offload(
     chosen = places or (SMALLEST_PLACES if smallest else PLACES)
     return conduct(
         STUDY,
-        lambda: Request(smallest=smallest, places=chosen),
+        lambda: OffloadRequest(smallest=smallest, places=chosen),
         out=out,
         name=name,
         resume=resume,

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from xdplab.cli.conduct import conduct, run_options
-from xdplab.studies.verifier import STUDY, Request
+from xdplab.studies.verifier import STUDY, VerifierRequest
 from xdplab.studies.verifier import smallest as made_smallest
 from xdplab.studies.verifier.families import FAMILIES
 
@@ -45,10 +45,10 @@ def verifier(
     )
 
 
-def _request(objects: tuple[str, ...], smallest: bool, chosen: dict[str, object]) -> Request:
+def _request(objects: tuple[str, ...], smallest: bool, chosen: dict[str, object]) -> VerifierRequest:
     """What was not said stays at the request's own default."""
     said = {key: value for key, value in chosen.items() if value != ()}
     if said.get("families") == ("none",):
         said["families"] = ()
-    request = Request(objects=objects, **said)  # type: ignore[arg-type]
+    request = VerifierRequest(objects=objects, **said)  # type: ignore[arg-type]
     return made_smallest(request) if smallest else request

@@ -1,8 +1,8 @@
 """Counters of both hosts: read at rest around the window, recorded through it, derived from the files they leave."""
 
-from xdplab.counters.cpu import Interval
+from xdplab.counters.cpu import CpuInterval
 from xdplab.counters.derive import DERIVED, derive, derive_from_directory, intervals, unreadable
-from xdplab.counters.probe import Probe, Recording, install
+from xdplab.counters.probe import CounterProbe, Recording, install
 from xdplab.counters.table import COLLECTORS, RECORDERS
 from xdplab.counters.value import Value, jain_index
 
@@ -10,8 +10,8 @@ __all__ = [
     "COLLECTORS",
     "DERIVED",
     "RECORDERS",
-    "Interval",
-    "Probe",
+    "CounterProbe",
+    "CpuInterval",
     "Recording",
     "Value",
     "derive",

@@ -132,7 +132,7 @@ def _mean(values: list[float]) -> float:
 
 
 @dataclass(frozen=True)
-class Interval:
+class CpuInterval:
     """One sampling interval; ``t_s`` is its end since traffic began.
 
     ``busy_by_cpu``: share of each CPU of the whole machine, None where ticks went back.
@@ -144,7 +144,7 @@ class Interval:
     busy_by_cpu: tuple[float, ...] | None
 
 
-def intervals(readings: Readings, role: Role) -> list[Interval]:
+def intervals(readings: Readings, role: Role) -> list[CpuInterval]:
     """Return the intervals of the longest run of traffic, the two partly filled ones at its ends included."""
     samples = readings.samples(role)
     pairs = list(pairwise(samples))
@@ -152,13 +152,13 @@ def intervals(readings: Readings, role: Role) -> list[Interval]:
     return [_interval(*pairs[place], samples[run.start].uptime_s) for place in run]
 
 
-def _interval(before: Sample, after: Sample, start_s: float) -> Interval:
+def _interval(before: Sample, after: Sample, start_s: float) -> CpuInterval:
     busy: tuple[float, ...] | None
     try:
         busy = tuple(_share(first, last, "busy") for first, last in zip(before.cpus, after.cpus, strict=True))
     except Absent:
         busy = None
-    return Interval(
+    return CpuInterval(
         t_s=round(after.uptime_s - start_s, 2),
         rx_packets=difference(before.rx_packets, after.rx_packets),
         tx_packets=difference(before.tx_packets, after.tx_packets),

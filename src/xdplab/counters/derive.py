@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from xdplab.counters import cpu, packets
+from xdplab.counters import clock, cpu, packets
 from xdplab.counters.readings import Readings, Scope
 from xdplab.counters.table import COLLECTORS, Collector, Role, When, snapshot_file
 from xdplab.counters.value import Absent, Measured, Value, jain_index
@@ -61,7 +61,7 @@ def _interface_rows(role: Role) -> list[Derived]:
     ]
     driver = [
         Derived(f"{role}_driver_{counter}", partial(packets.driver_sum, role=role, counter=counter))
-        for counter in packets.DRIVER_COUNTERS
+        for counter in packets.COUNTERS
     ]
     sar = [
         Derived(f"{role}_sar_{attribute}", partial(cpu.sar_rate, role=role, attribute=attribute))
@@ -94,6 +94,7 @@ def _machine_rows(prefix: str, scope: Scope) -> list[Derived]:
 
 
 DERIVED = (
+    Derived("dut_driver", lambda readings: packets.driver_of(readings, "dut").name),
     Derived("dut_counted_by", packets.counted_by),
     Derived("dut_rx_packets", partial(packets.dut_packets, direction="rx")),
     Derived("dut_tx_packets", partial(packets.dut_packets, direction="tx")),
@@ -103,6 +104,9 @@ DERIVED = (
     Derived("tg_rx_by_queue", partial(packets.rx_by_queue, role="tg")),
     Derived("cpu_source", partial(cpu.source, role="dut")),
     Derived("dut_cpus", cpu.at_work),
+    Derived("clock_by_additions", clock.by_additions),
+    Derived("clock_by_perf", clock.by_perf),
+    Derived("clock_change", clock.change),
     Derived("absent_counters", lambda readings: _absent_counters(readings)),
     *_interface_rows("dut"),
     *_interface_rows("tg"),
@@ -119,11 +123,13 @@ def derive(
     dut_cpus: Collection[int] | None = None,
     tg_cpus: Collection[int] | None = None,
     working: Collection[int] = (),
+    queues: int | None = None,
 ) -> dict[str, Value]:
     """Return every value that ``files`` (before, after, recorded: names as in a run's `counters/`) give.
 
     ``mode`` says which count of the DUT makes the verdict; ``shared`` that TG and DUT share CPUs. A role with CPUs of
-    its own on a shared machine names them; ``working`` may do the DUT's work. The user's metrics come as `metric_NAME`.
+    its own on a shared machine names them; ``working`` may do the DUT's work. ``queues``: those in use, of which
+    drivers may count more. The user's metrics come as `metric_NAME`.
     """
     cpus: dict[Role, Collection[int]] = {}
     if dut_cpus is not None:
@@ -131,7 +137,7 @@ def derive(
     if tg_cpus is not None:
         cpus["tg"] = tg_cpus
     merged = {name: data for mapping in files for name, data in mapping.items()}
-    readings = Readings(merged, mode, shared, cpus, working)
+    readings = Readings(merged, mode, shared, cpus, working, queues)
     rows = [*DERIVED, *_perf_rows(readings), *_metric_rows(merged)]
     return {row.name: row.value(readings) for row in rows}
 
@@ -144,10 +150,11 @@ def derive_from_directory(
     dut_cpus: Collection[int] | None = None,
     tg_cpus: Collection[int] | None = None,
     working: Collection[int] = (),
+    queues: int | None = None,
 ) -> dict[str, Value]:
     """Return `derive` of the files in ``path``, an attempt's `counters/`; an absent folder gives absent values."""
     files = {entry.name: entry.read_bytes() for entry in sorted(path.glob("*")) if entry.is_file()}
-    return derive(files, mode=mode, shared=shared, dut_cpus=dut_cpus, tg_cpus=tg_cpus, working=working)
+    return derive(files, mode=mode, shared=shared, dut_cpus=dut_cpus, tg_cpus=tg_cpus, working=working, queues=queues)
 
 
 def unreadable(path: Path) -> str | None:
@@ -155,7 +162,8 @@ def unreadable(path: Path) -> str | None:
 
     A tool that failed has left its words in place of its output: that is an answer too, unless it is empty.
     """
-    found = (_unreadable(path, row, when) for row in COLLECTORS for when in ("before", "after"))
+    judged = [row for row in COLLECTORS if not row.once]
+    found = (_unreadable(path, row, when) for row in judged for when in ("before", "after"))
     return "; ".join(words for words in found if words) or None
 
 
@@ -175,8 +183,8 @@ def _unreadable(path: Path, row: Collector, when: When) -> str | None:
     return None
 
 
-def intervals(*files: Mapping[str, bytes], role: Role = "dut") -> list[cpu.Interval]:
-    """Return what the `samples` recorder saw of the traffic, ten rows a second; none where it recorded nothing."""
+def intervals(*files: Mapping[str, bytes], role: Role = "dut") -> list[cpu.CpuInterval]:
+    """Return what the `samples` recorder saw of the traffic, ten rows per second; none where it recorded nothing."""
     merged = {name: data for mapping in files for name, data in mapping.items()}
     try:
         return cpu.intervals(Readings(merged, mode="", shared=False), role)

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Literal
 
+from xdplab.counters import drivers
+from xdplab.counters.drivers import Driver, Names
 from xdplab.counters.readings import Readings, Scope
 from xdplab.counters.table import Role
 from xdplab.counters.value import Absent, difference
@@ -12,22 +15,20 @@ from xdplab.formats.ethtool import by_queue
 
 Direction = Literal["rx", "tx"]
 
-DRIVER_COUNTERS: dict[str, tuple[str, ...]] = {
-    # counter of one queue: its names in `ethtool -S` of veth, and of virtio_net
-    "rx_packets": (r"rx_queue_([0-9]{1,4})_xdp_packets", r"rx([0-9]{1,4})_xdp_packets"),
-    "tx_packets": (r"rx_queue_([0-9]{1,4})_xdp_tx", r"rx([0-9]{1,4})_xdp_tx"),
-    # What a full ring did not take: veth leaves it out of xdp_tx, virtio_net counts it in both.
-    "tx_refused": (r"tx_queue_([0-9]{1,4})_xdp_tx_drops", r"tx([0-9]{1,4})_xdp_tx_drops"),
-    "tx_errors": (r"rx_queue_([0-9]{1,4})_xdp_tx_errors",),
-    "xdp_drops": (r"rx_queue_([0-9]{1,4})_xdp_drops", r"rx([0-9]{1,4})_xdp_drops"),
-    "redirects": (r"rx_queue_([0-9]{1,4})_xdp_redirect", r"rx([0-9]{1,4})_xdp_redirects"),
-    # A redirect that failed; virtio_net counts it among its drops.
-    "redirect_errors": (r"rx_queue_([0-9]{1,4})_drops",),
-    "queue_drops": (r"rx_queue_([0-9]{1,4})_drops", r"rx([0-9]{1,4})_drops"),
+COUNTERS: dict[str, Callable[[Driver], Names]] = {
+    # what the driver counted, as `dut_driver_NAME` and `tg_driver_NAME`: its field of `drivers.Driver`
+    "rx_packets": lambda driver: driver.received,
+    "tx_packets": lambda driver: driver.sent or (),
+    "tx_refused": lambda driver: driver.refused,
+    "xdp_drops": lambda driver: driver.drop,
+    "redirects": lambda driver: driver.redirect,
+    "lost": lambda driver: driver.lost,
 }
 
 COUNTED_BY = {"native": "driver", "generic": "link", "offload": "link"}
 """Whose count makes the verdict, by mode. In generic mode veth's driver counts no XDP packet at all."""
+
+STRAY_SHARE = 0.01  # of the frames received: a link that counted fewer as sent has counted other frames than XDP_TX's
 
 
 def link_packets(readings: Readings, role: Role, direction: Direction) -> int:
@@ -42,47 +43,94 @@ def link_dropped(readings: Readings, role: Role, direction: Direction) -> int:
     return difference(before, after)
 
 
-def driver_by_queue(readings: Readings, role: Role, counter: str) -> tuple[int, ...]:
-    """Return what a row of DRIVER_COUNTERS gained in the window, by queue."""
-    before, after = readings.driver(role, "before"), readings.driver(role, "after")
-    for pattern in DRIVER_COUNTERS[counter]:
-        first, last = by_queue(before, pattern), by_queue(after, pattern)
-        if first is None or last is None:
-            continue
-        if len(first) != len(last):
-            raise Absent(f"{len(first)} queues before the window, {len(last)} after it")
-        return tuple(map(difference, first, last))
-    raise Absent(f"this driver counts no {counter} by queue in ethtool -S")
+def driver_of(readings: Readings, role: Role) -> Driver:
+    """Return the row of the driver whose counters were read."""
+    counters, name = readings.driver(role, "before"), readings.driver_name(role)
+    driver = drivers.driver_of(counters, name)
+    if driver is None:
+        raise Absent(f"counters/drivers.py has no row for {f'the driver {name}' if name else 'these counters'}")
+    return driver
 
 
 def driver_sum(readings: Readings, role: Role, counter: str) -> int:
-    """Return what a row of DRIVER_COUNTERS gained in the window, over all queues."""
-    return sum(driver_by_queue(readings, role, counter))
+    """Return what a counter of COUNTERS gained in the window, over all queues."""
+    names = COUNTERS[counter](driver_of(readings, role))
+    return _gained(readings, role, names, counter)
+
+
+def _gained(readings: Readings, role: Role, names: Names, meaning: str) -> int:
+    before, after = (drivers.total(readings.driver(role, when), names) for when in ("before", "after"))
+    if before is None or after is None:
+        raise Absent(f"the driver {driver_of(readings, role).name} counts no {meaning} in ethtool -S")
+    return difference(before, after)
+
+
+def driver_by_queue(readings: Readings, role: Role) -> tuple[int, ...]:
+    """Return the frames that each receive queue took in the window; the queues that are not in use are left out.
+
+    Some drivers print counters of every queue that there could be.
+    """
+    columns = []
+    for pattern in driver_of(readings, role).received:
+        first, last = (by_queue(readings.driver(role, when), pattern) for when in ("before", "after"))
+        if first is None or last is None:
+            raise Absent(f"ethtool -S lacks a queue among its counters {pattern}")
+        if len(first) != len(last):
+            raise Absent(f"{len(first)} queues before the window, {len(last)} after it")
+        columns.append(tuple(map(difference, first, last)))
+    counts = [sum(queue) for queue in zip(*columns, strict=True)]
+    while readings.queues and len(counts) > readings.queues and not counts[-1]:
+        counts.pop()
+    return tuple(counts)
 
 
 def rx_by_queue(readings: Readings, role: Role) -> tuple[int, ...]:
-    """Return the packets each receive queue handed to XDP; absent where the driver saw none that the link counted."""
-    queues = driver_by_queue(readings, role, "rx_packets")
+    """Return the packets each receive queue took; absent where the driver saw none that the link counted."""
+    queues = driver_by_queue(readings, role)
     received = link_packets(readings, role, "rx")
     if received and not any(queues):
-        raise Absent(f"the driver's queue counters stayed 0 while the link received {received} (generic mode)")
+        why = " (generic mode)" if driver_of(readings, role).received_xdp_only else ""
+        raise Absent(f"the driver's queue counters stayed 0 while the link received {received}{why}")
     return queues
 
 
 def counted_by(readings: Readings) -> str:
-    """Return whose count of the DUT makes the verdict: `driver` or `link`."""
+    """Return whose count of the DUT makes the verdict: `driver` or `link`, where no row fits the driver."""
     try:
-        return COUNTED_BY[readings.mode]
+        by = COUNTED_BY[readings.mode]
     except KeyError:
         raise Absent(f"{readings.mode}: the application's rings count the frames, not the interface") from None
+    return "link" if by == "driver" and _unknown_driver(readings) else by
+
+
+def _unknown_driver(readings: Readings) -> Absent | None:
+    try:
+        driver_of(readings, "dut")
+    except Absent as unknown:
+        return unknown
+    return None
 
 
 def dut_packets(readings: Readings, direction: Direction) -> int:
     """Return the DUT's count of the frames by the counter that its mode fills exactly (COUNTED_BY)."""
-    if counted_by(readings) != "driver":
-        return link_packets(readings, "dut", direction)
-    counted = driver_sum(readings, "dut", f"{direction}_packets")
-    return counted - _gained_where_apart(readings, "tx_refused") if direction == "tx" else counted
+    if counted_by(readings) == "link":
+        unknown = _unknown_driver(readings) if COUNTED_BY[readings.mode] == "driver" else None
+        return link_packets(readings, "dut", direction) if unknown is None else _by_link(readings, direction, unknown)
+    if direction == "rx":
+        return sum(driver_by_queue(readings, "dut"))
+    sent = driver_of(readings, "dut").sent
+    return link_packets(readings, "dut", "tx") if sent is None else _gained(readings, "dut", sent, "tx_packets")
+
+
+def _by_link(readings: Readings, direction: Direction, unknown: Absent) -> int:
+    """Return the link's count, where it moved as XDP's frames make it move: some drivers leave these out of it."""
+    try:
+        received, count = (link_packets(readings, "dut", way) for way in ("rx", direction))
+    except Absent:
+        raise unknown from None
+    if not received or count < STRAY_SHARE * received:
+        raise Absent(f"{unknown}, and the link's statistics do not count what XDP does")
+    return count
 
 
 def actions(readings: Readings) -> str:
@@ -93,24 +141,15 @@ def actions(readings: Readings) -> str:
     """
     if readings.mode != "native":
         raise Absent(f"{readings.mode}: no counter of the driver says what a program decided")
-    seen = driver_sum(readings, "dut", "rx_packets")
-    decided = {
-        "tx": driver_sum(readings, "dut", "tx_packets") + _gained_where_apart(readings, "tx_errors"),
-        "drop": driver_sum(readings, "dut", "xdp_drops"),
-        "redirect": driver_sum(readings, "dut", "redirects") + _gained_where_apart(readings, "redirect_errors"),
-    }
+    driver, seen = driver_of(readings, "dut"), sum(driver_by_queue(readings, "dut"))
+    kinds = {"tx": driver.tx, "drop": driver.drop, "redirect": driver.redirect}
+    if not all(kinds.values()):
+        raise Absent(f"the driver {driver.name} does not count what a program decides")
+    decided = {action: _gained(readings, "dut", names, action) for action, names in kinds.items()}
     passed = seen - sum(decided.values())
     if passed < 0:
         raise Absent(f"the driver's counters of XDP's actions add up to {sum(decided.values())} of {seen} frames")
     return json.dumps(decided | {"pass": passed})
-
-
-def _gained_where_apart(readings: Readings, counter: str) -> int:
-    """Return what a counter gained that some drivers do not have apart; 0 there."""
-    try:
-        return driver_sum(readings, "dut", counter)
-    except Absent:
-        return 0
 
 
 def attached(readings: Readings, role: Role) -> tuple[str, int]:

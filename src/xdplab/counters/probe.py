@@ -14,12 +14,14 @@ that is missing or fails leaves a `.err` file with its own words.
 from __future__ import annotations
 
 import json
+import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.resources import files as package_files
 from types import TracebackType
 
+from xdplab.counters.drivers import lag_s
 from xdplab.counters.table import (
     COLLECTORS,
     SCRIPTS,
@@ -32,11 +34,13 @@ from xdplab.counters.table import (
     snapshot_file,
 )
 from xdplab.errors import HostError
+from xdplab.formats.ethtool import parse_driver
 from xdplab.hosts.base import Host, Process, Result
 from xdplab.plan import UserMetric
 
 Files = dict[str, bytes]
 METRIC_DEADLINE_S = 10
+CLOCK = "clock"
 START_DEADLINE_S = 10.0
 STOP_DEADLINE_S = 10.0
 ABANDON_DEADLINE_S = 1.0
@@ -44,21 +48,32 @@ _STARTED = "started"
 
 
 @dataclass(frozen=True)
-class Probe:
-    """The counters of ``device`` on ``host``; ``directory`` holds the scripts there."""
+class CounterProbe:
+    """The counters of ``device`` on ``host``; ``directory`` holds the scripts there.
+
+    ``lag_s``: how old what the device shows may be; a reading at rest waits so long.
+    """
 
     host: Host
     role: Role
     device: str
     directory: str
+    lag_s: float = 0.0
 
-    def snapshot(self, when: When, metrics: Sequence[UserMetric] = ()) -> Files:
-        """Read all collectors, and the user's metrics of this ``when``, by one command. Raises HostError."""
-        commands = {row.name: (row.command(self.device), row.extension) for row in _in_order(when)}
+    def snapshot(self, when: When, metrics: Sequence[UserMetric] = (), *, clock: Sequence[str] = ()) -> Files:
+        """Read all collectors, and the user's metrics of this ``when``, by one command. Raises HostError.
+
+        ``clock`` is what tells the CPUs' clock: it keeps them busy, so it stands outside of what the others span.
+        """
+        time.sleep(self.lag_s)
+        told = {CLOCK: (tuple(clock), "jsonl")} if clock else {}
+        commands = dict(told) if when == "before" else {}
+        commands |= {row.name: (row.command(self.device), row.extension) for row in _in_order(when)}
         for metric in (metric for metric in metrics if metric.when == when):
             # A command of the user's may hang; the counters after it are still read.
             argv = ("timeout", str(METRIC_DEADLINE_S), *metric.argv)
             commands[metric_collector(metric.name)] = (argv, "txt")
+        commands |= told
         mark = f"@{uuid.uuid4().hex}"
         words = [word for name, (argv, _) in commands.items() for word in (name, str(len(argv)), *argv)]
         deadline_s = 30.0 + METRIC_DEADLINE_S * len(metrics)
@@ -89,11 +104,12 @@ class Probe:
         return recording
 
 
-def install(host: Host, role: Role, device: str, directory: str) -> Probe:
+def install(host: Host, role: Role, device: str, directory: str) -> CounterProbe:
     """Put the scripts into ``directory`` on the host (once per host) and return its probe."""
     for name in SCRIPTS:
         host.put(package_files(__package__).joinpath(name).read_bytes(), f"{directory}/{name}", mode=0o755)
-    return Probe(host, role, device, directory)
+    answer = host.run(["ethtool", "-i", device], check=False)
+    return CounterProbe(host, role, device, directory, lag_s(parse_driver(answer.stdout)) if answer.ok else 0.0)
 
 
 def metric_collector(name: str) -> str:
@@ -189,7 +205,7 @@ class _Section:
 
 
 def _in_order(when: When) -> Sequence[Collector]:
-    return COLLECTORS if when == "before" else COLLECTORS[::-1]
+    return COLLECTORS if when == "before" else [row for row in COLLECTORS[::-1] if not row.once]
 
 
 def _sections(result: Result, mark: str) -> Iterator[_Section]:

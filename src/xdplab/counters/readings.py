@@ -1,4 +1,4 @@
-"""The files of one attempt's counters, parsed on demand; what cannot be had says why."""
+"""The files of one attempt's counters, parsed on demand; a missing one says why."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from xdplab.counters.samples import Sample, parse_samples
 from xdplab.counters.table import Role, When, collector, record_file, recorder, snapshot_file
 from xdplab.counters.value import Absent
 from xdplab.errors import FormatError
+from xdplab.formats.cpuclock import parse_cpuclock
 from xdplab.formats.iplink import Link
 from xdplab.formats.perf import PerfCount, events_of_argv, require_system_wide, target_of_argv
 from xdplab.formats.procstat import CpuTicks
@@ -33,7 +34,7 @@ class Readings:
     """What was read, and how the point was measured: all that a derived value may use.
 
     ``cpus`` names the CPUs of a role where it has some of its machine's only; a role that is not in it has all.
-    ``working`` are those that may do the DUT's work.
+    ``working`` are those that may do the DUT's work; ``queues`` is how many the DUT receives on, where it is known.
     Every method raises Absent where there is nothing, with the tool's own words if it had any.
     """
 
@@ -42,6 +43,7 @@ class Readings:
     shared: bool
     cpus: Mapping[Role, Collection[int]] = field(default_factory=dict)
     working: Collection[int] = ()
+    queues: int | None = None
     _parsed: dict[str, object] = field(default_factory=dict, repr=False)
 
     def link(self, role: Role, when: When) -> Link:
@@ -49,6 +51,13 @@ class Readings:
 
     def driver(self, role: Role, when: When) -> dict[str, int]:
         return cast("dict[str, int]", self._snapshot(role, "ethtool", when))
+
+    def driver_name(self, role: Role) -> str | None:
+        """Return the driver's name; None in runs of older versions, which did not record it."""
+        try:
+            return cast("str", self._snapshot(role, "driver", "before"))
+        except Absent:
+            return None
 
     def softnet(self, role: Role, when: When) -> tuple[SoftnetCpu, ...]:
         return cast("tuple[SoftnetCpu, ...]", self._snapshot(role, "softnet", when))
@@ -58,6 +67,12 @@ class Readings:
 
     def samples(self, role: Role) -> tuple[Sample, ...]:
         return cast("tuple[Sample, ...]", self._record(role, "samples", parse_samples))
+
+    def clock(self, when: When) -> dict[int, float]:
+        """Return the cycles per ns of the DUT's CPUs, by CPU."""
+        file = snapshot_file("dut", "clock", when, "jsonl")
+        self._require(file, snapshot_file("dut", "clock", when, "err"), "the CPUs' clock was not read")
+        return self._parse(file, parse_cpuclock)
 
     def sar(self, role: Role) -> tuple[SarSample, ...]:
         return cast("tuple[SarSample, ...]", self._record(role, "sar", recorder("sar").parser))

@@ -1,4 +1,4 @@
-"""What sample.sh notes: ticks of the CPUs and packets of one interface, ten times a second; and which lie inside.
+"""What sample.sh notes: ticks of the CPUs and packets of one interface, ten times per second; and which lie inside.
 
 No clock is shared between controller, TG and DUT, so that the window is found in the notes themselves: it is the
 longest run of intervals in which the interface counted packets, without the two at its ends, which traffic filled only

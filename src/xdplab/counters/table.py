@@ -1,4 +1,4 @@
-"""What is read on a host: one row a collector. Probe runs the rows, derive reads the files that they leave."""
+"""What is read on a host: one row per collector. Probe runs the rows, derive reads the files that they leave."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from xdplab.counters.samples import parse_samples
-from xdplab.formats.ethtool import parse_statistics
+from xdplab.formats.ethtool import parse_driver, parse_statistics
 from xdplab.formats.iplink import parse_link
 from xdplab.formats.perf import parse_perf_json
 from xdplab.formats.procstat import parse_procstat
@@ -24,6 +24,7 @@ class Collector:
     """A command that reads cumulative counters at rest, before and after the window, on TG and DUT alike.
 
     ``argv``: `{device}` stands for the host's interface. ``extension`` is its file's; ``yields`` says what it is for.
+    ``once``: it is read before the window only, and no verdict rests on it.
     """
 
     name: str
@@ -31,6 +32,7 @@ class Collector:
     extension: str
     parser: Callable[[bytes | str], object]
     yields: str
+    once: bool = False
 
     def command(self, device: str) -> tuple[str, ...]:
         return tuple(word.format(device=device) for word in self.argv)
@@ -59,6 +61,7 @@ class Recorder:
 # /proc/stat comes last: read in this order before the window and in reverse after it, so that the least of our own
 # work falls between its two readings.
 COLLECTORS = (
+    Collector("driver", ("ethtool", "-i", "{device}"), "txt", parse_driver, "whose counters these are", once=True),
     Collector("ethtool", ("ethtool", "-S", "{device}"), "txt", parse_statistics, "the driver's counters by queue"),
     Collector("softnet", ("cat", "/proc/net/softnet_stat"), "txt", parse_softnet, "backlog drops, squeezes by CPU"),
     Collector(

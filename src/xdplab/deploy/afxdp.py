@@ -62,7 +62,7 @@ class QueueReady:
 
 
 @dataclass(frozen=True)
-class Ready:
+class AfxdpReady:
     """The application forwards; ``mode_obtained`` is how its XDP program sits, native or generic."""
 
     queues: tuple[QueueReady, ...]
@@ -137,9 +137,9 @@ def forward(host: Host, binary: str, request: AfxdpRequest, *, deadline_s: float
     return AfxdpForwarder(host, binary, request, deadline_s=deadline_s)
 
 
-def _ready(message: Message) -> Ready:
+def _ready(message: Message) -> AfxdpReady:
     queues = [typed(QueueReady, queue) for queue in message.get("queues", [])]
-    return typed(Ready, message | {"queues": queues})
+    return typed(AfxdpReady, message | {"queues": queues})
 
 
 def _stats(message: Message) -> Stats:

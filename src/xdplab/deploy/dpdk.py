@@ -1,4 +1,4 @@
-"""The TG's port in DPDK's hands: hugepages, the binding to a driver that lets go of the kernel, and the way back."""
+"""The TG's port under DPDK: hugepages, binding to a user-space driver (vfio-pci), and giving it back to the kernel."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SYSFS = "/sys"
 
 @dataclass(frozen=True)
 class DpdkState:
-    """Who drives a PCI device ("" nobody), what overrides the kernel's choice ("" nothing), and 2-MiB hugepages."""
+    """The driver of a PCI device ("" none), its driver_override ("" none), and 2-MiB hugepages."""
 
     pci: str
     driver: str
@@ -86,7 +86,7 @@ def _words(state: DpdkState) -> str:
 def take(host: Host, pci: str, state_dir: str, *, driver: str, hugepages: int, sysfs: str = SYSFS) -> DpdkState:
     """Give a port to DPDK and return what it was, which a copy on the host remembers until `give_back`.
 
-    Pages are never taken away from somebody who has more. Raises UnsupportedError with the kernel's words.
+    The number of pages is never lowered. Raises UnsupportedError with the kernel's words.
     """
     before = _kept(host, pci, state_dir) or read_state(host, pci, sysfs=sysfs)
     host.put(json.dumps(asdict(before)).encode(), _path(pci, state_dir))

@@ -31,7 +31,7 @@ def typed(kind: type[_Line], message: Message) -> _Line:
     return kind(**{name: tuple(value) if isinstance(value, list) else value for name, value in values.items()})
 
 
-# Errors that say nothing about the driver or the program: permission, memory, somebody else's program.
+# Errors that say nothing about the driver or the program: permission, memory, another user's program.
 _HOST_ERRNOS: dict[type[XdplabError], frozenset[str]] = {
     UnsupportedError: frozenset({"EBUSY", "EEXIST", "EPERM", "ENODEV", "ENOMEM"}),
     ProgramError: frozenset({"EPERM", "ENOMEM"}),

@@ -94,7 +94,7 @@ def tool(host: Host, argv: Sequence[str], *, stdin: bytes = b"") -> str:
 
 
 @dataclass(frozen=True)
-class Counts:
+class EthtoolCounts:
     """Numbers that ethtool shows in two paragraphs, the maximums and the current ones (channels, rings)."""
 
     prefix: str
@@ -140,7 +140,7 @@ class Features:
 
 
 @dataclass(frozen=True)
-class Link:
+class LinkSettings:
     """MTU in bytes (L2 payload), promiscuous mode, and whether the link is up."""
 
     prefix: str = "link"
@@ -187,5 +187,5 @@ class Xps:
         return ",".join(padded[start : start + 8] for start in range(0, len(padded), 8))
 
 
-CHANNELS = Counts("channels", "-l", "-L", {"RX": "rx", "TX": "tx", "Combined": "combined"})
-RINGS = Counts("rings", "-g", "-G", {"RX": "rx", "RX Mini": "rx-mini", "RX Jumbo": "rx-jumbo", "TX": "tx"})
+CHANNELS = EthtoolCounts("channels", "-l", "-L", {"RX": "rx", "TX": "tx", "Combined": "combined"})
+RINGS = EthtoolCounts("rings", "-g", "-G", {"RX": "rx", "RX Mini": "rx-mini", "RX Jumbo": "rx-jumbo", "TX": "tx"})

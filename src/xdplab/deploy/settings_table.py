@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from xdplab.deploy.settings import CHANNELS, RINGS, Features, Link, Setting, Xps
+from xdplab.deploy.settings import CHANNELS, RINGS, Features, LinkSettings, Setting, Xps
 from xdplab.deploy.settings_nic import Coalescing, Governor, IrqAffinity, Napi, Pause, Rss
 
 # A queue must exist before it gets an XPS mask, an interrupt or a share of the RSS table.
 SETTINGS: tuple[Setting, ...] = (
     Governor(),
-    Link(),
+    LinkSettings(),
     CHANNELS,
     RINGS,
     Features(),

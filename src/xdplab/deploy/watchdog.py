@@ -47,12 +47,13 @@ sleep 0.2
 backward
 """
 
-# Ends quietly when told; otherwise acts, unless a later session has taken over. It says that it lives when asked.
+# Ends quietly when told; otherwise acts, unless a later one has taken over. It says that it lives when asked.
+# A later one waits for a deed that has begun: what it sets afterwards stays set.
 _WATCHDOG = """
-echo "$1" >"$3" && echo watching
+{ flock 9 && echo "$1" >"$3"; } 9>"$3.lock" && echo watching
 while read -r -t "$4" word; do [ "$word" = done ] && exit 0; echo watching; done
 sleep "$5"
-[ "$(cat "$3")" = "$1" ] && exec sh "$2"
+{ flock 9; [ "$(cat "$3")" = "$1" ] && sh "$2"; } 9>"$3.lock"
 """
 
 
@@ -69,7 +70,7 @@ def restore_script(interface: str, identity: str, values: Mapping[str, Value], t
 
 
 def _commands(setting: Setting, interface: str, values: Mapping[str, Value]) -> list[Command]:
-    """One value a command: a driver refuses a whole line for one word it does not like."""
+    """One value per command: a driver refuses a whole line for one word it does not like."""
     own = [(key.partition(".")[2], value) for key, value in values.items() if key.partition(".")[0] == setting.prefix]
     return [command for name, value in own for command in setting.commands(interface, {name: value})]
 

@@ -6,6 +6,7 @@ xdpload's lines are the contract; this module gives them types, and its errors t
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,6 +16,9 @@ from xdplab.errors import HostError, ProgramError, UnsupportedError, XdplabError
 from xdplab.hosts.base import Host
 
 ANSWER_S = 30.0
+LET_GO_S = 40.0
+"""Seconds for the host to notice that a connection is dead (15), and for a tool to end after its burst."""
+LOOK_S = 0.2
 _KERNEL_MODES = {1: "native", 2: "generic", 3: "offload"}  # enum XDP_ATTACHED_* of linux/if_link.h
 _PROGRAM_STEPS = ("open", "rodata", "init", "max-entries", "map", "load")
 _ERRORS = dict.fromkeys((*_PROGRAM_STEPS, "testrun"), ProgramError) | {"attach": UnsupportedError}
@@ -40,7 +44,7 @@ class Loaded:
 
 
 @dataclass(frozen=True)
-class Attached:
+class AttachedProgram:
     """Where the program sits; ``mode_obtained`` is the kernel's word."""
 
     interface: str
@@ -58,9 +62,43 @@ class RunStats:
     run_cnt: int
 
 
+ACTIONS = ("aborted", "drop", "pass", "tx", "redirect", "other")
+"""What a program can decide, as xdpload counts it; ``other`` is every code that XDP does not have."""
+
+
+@dataclass(frozen=True)
+class RedirectTarget:
+    """Where a program redirected frames to: a ``device``, a ``cpu``, a ``socket`` or ``other``, and its name there.
+
+    Of the frames for it the kernel ``accepted`` or ``refused`` each; ``arrived`` are those that the device sent or the
+    CPU's thread read, ``dropped`` those lost on the way there; ``busy_ns`` is that thread's CPU time from the first
+    to the last batch. None is what the kernel does not tell.
+    """
+
+    kind: str
+    name: str | None
+    accepted: int
+    refused: int
+    arrived: int | None
+    dropped: int | None
+    busy_ns: int | None
+
+
+@dataclass(frozen=True)
+class Decided:
+    """Frames by action, and the targets of redirects; ``targets_missing`` says why there are none."""
+
+    actions: Mapping[str, int]
+    targets: tuple[RedirectTarget, ...] | None
+    targets_missing: str | None
+
+
 @dataclass(frozen=True)
 class XdpRequest:
-    """What xdpload is to load. ``mode`` none loads without attaching; paths are the host's."""
+    """What xdpload is to load. ``mode`` none loads without attaching; paths are the host's.
+
+    With ``count_actions`` 17 instructions before the program count what it decides: its cost is another then.
+    """
 
     object: str
     interface: str
@@ -70,6 +108,7 @@ class XdpRequest:
     rodata: Mapping[str, Any] = field(default_factory=dict)
     init: Mapping[str, str] = field(default_factory=dict)
     max_entries: Mapping[str, int | str] = field(default_factory=dict)
+    count_actions: bool = False
 
     def argv(self, binary: str) -> list[str]:
         """Return the command line."""
@@ -77,6 +116,7 @@ class XdpRequest:
         pairs = [("--rodata", self.rodata), ("--init", self.init), ("--max-entries", self.max_entries)]
         argv = [binary, "--object", self.object, "--interface", self.interface, "--mode", self.mode]
         argv += [word for option, value in named if value is not None for word in (option, value)]
+        argv += ["--count-actions"] * self.count_actions
         return argv + [word for option, values in pairs for k, v in values.items() for word in (option, f"{k}={v}")]
 
 
@@ -93,15 +133,15 @@ class XdpLoader(JsonSession):
         super().__init__(host, request.argv(binary), deadline_s=deadline_s, error=error_by_step(classes))
         try:
             self.loaded: Loaded = typed(Loaded, self.read("loaded", ANSWER_S))
-            self.attached: Attached | None = self._read_attached()
+            self.attached: AttachedProgram | None = self._read_attached()
         except XdplabError:
             self.close()
             raise
 
-    def _read_attached(self) -> Attached | None:
+    def _read_attached(self) -> AttachedProgram | None:
         if self.request.mode == "none":
             return None
-        return typed(Attached, self.read("attached", ANSWER_S))
+        return typed(AttachedProgram, self.read("attached", ANSWER_S))
 
     def testrun(self, frame: int | bytes, repeat: int, runs: int) -> list[float]:
         """Return ns per packet of each of ``runs`` BPF_PROG_TEST_RUN calls.
@@ -122,12 +162,20 @@ class XdpLoader(JsonSession):
         """Zero the counting build's map."""
         self.ask("reset", "reset")
 
+    def decided(self) -> Decided:
+        """Return what the program, loaded with ``count_actions``, has decided since then."""
+        answer = self.ask("decided", "decided")
+        actions = {name: int(answer[name]) for name in ACTIONS}
+        targets = answer["targets"]
+        found = None if targets is None else tuple(typed(RedirectTarget, one) for one in targets)
+        return Decided(actions, found, answer["targets_missing"])
+
     def bpf_stats(self, enabled: bool) -> None:
         """Switch BPF run-time statistics; they end with this session at the latest."""
         self.ask(f"bpf_stats {'on' if enabled else 'off'}", "bpf_stats")
 
     def stats_cost(self) -> float:
-        """Return what the statistics, switched on, say of a program that does nothing: their own cost, ns a run."""
+        """Return what the statistics, switched on, say of a program that does nothing: their own cost, ns per run."""
         answer = typed(RunStats, self.ask("stats_cost", "stats_cost"))
         return answer.run_time_ns / answer.run_cnt
 
@@ -197,6 +245,14 @@ def verify_nothing_attached(host: Host, interface: str) -> None:
             f"{host.name}: {interface} already carries {_described(found)}",
             remedy=f"detach it: ip link set dev {interface} xdp off; xdpgeneric off",
         )
+
+
+def await_nothing_attached(host: Host, interface: str) -> None:
+    """Wait until what a lost connection held has been let go. Raises HostError where a program stays attached."""
+    until = time.monotonic() + LET_GO_S
+    while attached_program(host, interface).program_id is not None and time.monotonic() < until:
+        time.sleep(LOOK_S)
+    verify_nothing_attached(host, interface)
 
 
 def _described(found: InKernel) -> str:

@@ -15,9 +15,9 @@ from xdplab.figures.factors import FACTORS, MAX_HUES, NEVER_MIXED, FigureError, 
 from xdplab.figures.marks import View
 from xdplab.figures.save import provenance, save
 from xdplab.figures.styles import Style
-from xdplab.figures.views import Request, believable
+from xdplab.figures.views import FigureRequest, believable
 
-MOST_FIGURES = 12  # of one name: more is an album nobody looks at
+MOST_FIGURES = 12  # per name: more are not looked at
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ def draw_all(
     names: Sequence[str] = (),
     source: Mapping[str, str] | None = None,
 ) -> list[Drawn]:
-    """Draw every figure of the catalogue (or ``names``) into ``folder``; one entry a figure, drawn or not."""
+    """Draw every figure of the catalogue (or ``names``) into ``folder``; one entry per figure, drawn or not."""
     source = provenance(trials) if source is None else source
     done: list[Drawn] = []
     for name in names or CATALOGUE:
@@ -71,13 +71,13 @@ def views_of(name: str, trials: pd.DataFrame) -> Iterator[tuple[str, View | str]
             return
 
 
-def _view(name: str, request: Request, rows: pd.DataFrame) -> View | str:
+def _view(name: str, request: FigureRequest, rows: pd.DataFrame) -> View | str:
     layout = Layout(request.layout.x, request.layout.hue, request.layout.panel)
     shown = believable(rows, request.value)
     if layout.hue and len(shown[list(layout.hue)].drop_duplicates()) > MAX_HUES:
         return f"more than {MAX_HUES} levels of {' and '.join(layout.hue)}: choose with where="
     try:
-        return entry_named(name).build(Request(name, rows, layout, request.value))
+        return entry_named(name).build(FigureRequest(name, rows, layout, request.value))
     except MixedPointsError as error:
         return str(error)
 

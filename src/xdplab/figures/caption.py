@@ -84,6 +84,17 @@ def _unequal_work(shown: pd.DataFrame) -> str:
     return f"Not the same work: {'; '.join(phrases)}." if phrases else ""
 
 
+def _one_count(shown: pd.DataFrame) -> str:
+    """Trials that one side alone counted: with nothing beside it a count cannot be checked."""
+    if not {"dut_tx_packets", "rx_packets", "action"} <= set(shown):
+        return ""
+    judged = shown[shown["verdict"].eq("valid") & shown["action"].isin(["tx"]).fillna(False)]
+    whose = (("the TG's", "dut_tx_packets"), ("the DUT's", "rx_packets"))
+    alone = [(side, int(judged[other].isna().sum())) for side, other in whose]
+    words = [f"{count} of {len(judged)} trials: {side}" for side, count in alone if count]
+    return f"One count only ({'; '.join(words)})." if words else ""
+
+
 def caption(
     trials: pd.DataFrame, marks: pd.DataFrame, used: Sequence[str], *more: str, interval: str = "95 % t interval"
 ) -> tuple[str, ...]:
@@ -93,5 +104,5 @@ def caption(
     """
     shown = trials[trials["verdict"].isin(["valid", "invalid"]).fillna(False).astype(bool)]
     first = "; ".join(part for part in (_lab(shown), _held(shown, used), _repetitions(marks, interval)) if part)
-    parts = (f"{first}.", *more, _few_cpus(shown), _unequal_work(shown), *_not_shown(trials))
+    parts = (f"{first}.", *more, _one_count(shown), _few_cpus(shown), _unequal_work(shown), *_not_shown(trials))
     return tuple(part for part in parts if part)

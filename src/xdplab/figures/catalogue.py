@@ -23,13 +23,13 @@ from xdplab.figures.factors import (
 )
 from xdplab.figures.marks import View
 from xdplab.figures.styles import Style
-from xdplab.figures.views import Request, need, only
+from xdplab.figures.views import FigureRequest, need, only
 
 COMPARE = "compare"  # needs two runs: xdplab.figures.comparing
 
 
 @dataclass(frozen=True)
-class Entry:
+class FigureEntry:
     """``select`` takes the settled trials and the value asked for; it returns (rows, value column) or raises.
 
     ``hues`` and ``panels`` are the factors preferred there; ``across`` names those that the figure is there to compare.
@@ -37,7 +37,7 @@ class Entry:
 
     text: str
     select: Callable[[pd.DataFrame, str | None], tuple[pd.DataFrame, str]]
-    build: Callable[[Request], View]
+    build: Callable[[FigureRequest], View]
     x: str = "accesses"
     hues: tuple[str, ...] = ("queues", "program_name", "frame_bytes", "working_set_bytes", "mode")
     panels: tuple[str, ...] = ("mode",)
@@ -118,7 +118,7 @@ LOADLESS = tuple(name for name in SERIES if name not in ("load", "rate_requested
 
 
 def _latency(trials: pd.DataFrame, value: str | None) -> tuple[pd.DataFrame, str]:
-    """One N leaves the hues to three quantiles; several take them, and two quantiles are enough."""
+    """Show three quantiles where there is one N, two where several N need the hues."""
     stamped = only(trials, trials["latency_p50_ns"].notna(), "latency was not measured: no stamped frame came back")
     key = key_of(stamped, (*LOADLESS, "accesses"))
     headline = key.isin(key[stamped["rate_requested_pps"].notna()])
@@ -155,45 +155,45 @@ def _labs(trials: pd.DataFrame, value: str | None) -> tuple[pd.DataFrame, str]:
     return rows.astype(dict.fromkeys(alike, "object")).assign(**dict.fromkeys(alike, None)), "lab_ratio"
 
 
-CATALOGUE: dict[str, Entry] = {
-    "throughput": Entry("forwarding rate against accesses per packet", _throughput, views.throughput),
-    "baseline": Entry(
+CATALOGUE: dict[str, FigureEntry] = {
+    "throughput": FigureEntry("forwarding rate against accesses per packet", _throughput, views.throughput),
+    "baseline": FigureEntry(
         "forwarding rate of the program without accesses, by frame size", _baseline, views.baseline,
         x="frame_bytes", hues=("mode", "queues"), panels=("queues",),
     ),
-    "programs": Entry(
+    "programs": FigureEntry(
         "forwarding rate by program, the user's own among them", _programs, views.programs, x="program",
         hues=("mode", "queues"), panels=("queues", "frame_bytes"),
     ),
-    "latency": Entry(
+    "latency": FigureEntry(
         "round trip by load", _latency, views_traffic.latency, x="load",
         hues=("accesses", "quantile", "mode", "queues"), panels=("mode",),
     ),
-    "service_time": Entry("CPU time per packet against N, with its line", _service_time, views_cost.service_time),
-    "access_cost": Entry(
+    "service_time": FigureEntry("CPU time per packet against N, with its line", _service_time, views_cost.service_time),
+    "access_cost": FigureEntry(
         "CPU time of one access, by program and mode", _access_cost, views_cost.access_cost, x="program",
         hues=("mode",), panels=("working_set_bytes", "queues"),
     ),
-    "harness": Entry(
+    "harness": FigureEntry(
         "what a packet's time on shared CPUs is made of, by mode", _harness, views_harness.harness, x="mode",
         hues=("piece",), panels=("queues", "frame_bytes"),
     ),
-    "busy": Entry("busy CPUs against accesses per packet", _busy, views.busy),
-    "counters": Entry(
+    "busy": FigureEntry("busy CPUs against accesses per packet", _busy, views.busy),
+    "counters": FigureEntry(
         "perf and other counters against accesses per packet", _counters, views_cost.counters,
         hues=("mode", "queues", "program_name"), panels=("counter",),
     ),
-    "evenness": Entry(
+    "evenness": FigureEntry(
         "frames by receive queue", _evenness, views_traffic.evenness, x="queue", hues=("mode",), panels=("queues",),
     ),
-    "labs": Entry(
+    "labs": FigureEntry(
         "the labs of one run side by side, over the points that several measured", _labs, views_labs.labs, x="lab",
         hues=("mode",), panels=(), across=("lab", "kernel"),
     ),
 }  # fmt: skip
 
 
-def entry_named(name: str) -> Entry:
+def entry_named(name: str) -> FigureEntry:
     """Return a catalogue entry. Raises FigureError for an unknown name."""
     if name not in CATALOGUE:
         raise FigureError(f"unknown figure {name!r}", remedy=f"one of {', '.join(CATALOGUE)}")
@@ -217,7 +217,7 @@ def chosen(trials: pd.DataFrame, where: Mapping[str, object] | None) -> pd.DataF
 
 def prepared(
     name: str, trials: pd.DataFrame, hue: str | None, panel: str | None, value: str | None
-) -> tuple[Entry, Request]:
+) -> tuple[FigureEntry, FigureRequest]:
     """Return the entry and the request with its layout, factors that still vary as its ``rest``.
 
     Raises FigureError.
@@ -228,7 +228,7 @@ def prepared(
     rows, column = entry.select(settled(trials), value)
     shown = views.believable(rows, column)
     layout = arrange(shown, entry.x, hue, panel, entry.hues, entry.panels)
-    return entry, Request(name, rows, layout, column)
+    return entry, FigureRequest(name, rows, layout, column)
 
 
 def view(
@@ -245,7 +245,7 @@ def view(
         raise FigureError("compare needs two runs", remedy="use compare_view(compare(a, b)) or xdplab compare A B")
     entry, request = prepared(name, chosen(trials, where), hue, panel, value)
     shown = views.believable(request.trials, request.value)
-    return entry.build(Request(name, request.trials, compound(shown, request.layout), request.value))
+    return entry.build(FigureRequest(name, request.trials, compound(shown, request.layout), request.value))
 
 
 def figure(

@@ -11,7 +11,7 @@ from xdplab.figures.caption import caption
 from xdplab.figures.catalogue import COMPARE, chosen
 from xdplab.figures.factors import NotApplicableError, arrange, compound
 from xdplab.figures.marks import Look, View, marks_frame
-from xdplab.figures.views import ACCESSES, Request, labelled, orders, program_labels
+from xdplab.figures.views import ACCESSES, FigureRequest, labelled, orders, program_labels
 
 
 def compare_view(
@@ -34,7 +34,7 @@ def compare_view(
     judged = rows.assign(verdict="valid", limited_by=None, program=program_labels(rows))
     known = judged[judged["ratio"].notna()]
     layout = arrange(known, x, hue, panel, ("queues", "program_name", "frame_bytes", "mode"), ("mode",))
-    request = Request(COMPARE, judged, compound(known, layout), "ratio")
+    request = FigureRequest(COMPARE, judged, compound(known, layout), "ratio")
     table = _marks(labelled(request), known)
     note = f"{names[1]} over {names[0]}: ratio of geometric means, 95 % interval with the spread of runs as its floor."
     small = caption(judged, table, request.used, note, *_without(rows), interval="")

@@ -23,7 +23,7 @@ class NotApplicableError(FigureError):
     """These trials hold nothing for this figure."""
 
 
-PIECES = ("the program itself", "sender, link, way in", "way back, receiver")
+PIECES = ("the program itself", "sender", "link, way in", "receiver", "link, way back")
 """What a packet's time in a closed loop is made of, from the ground up."""
 # Factors of the trials, and those that a view makes of their columns.
 FACTORS: dict[str, Factor] = {

@@ -79,7 +79,7 @@ def marks_frame(rows: Iterable[Mapping[str, object]]) -> pd.DataFrame:
 
 
 def _limit(limits: pd.Series) -> str | None:
-    """What bounds one repetition's rate bounds the mean's: the generator or the link is named before the DUT."""
+    """Return the limit of a mean: that of any of its repetitions, the generator or the link before the DUT."""
     found = set(limits.dropna())
     order = ("generator", "link", "shared_cpu", "dut", "none")
     return next((name for name in order if name in found), None)

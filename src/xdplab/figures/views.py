@@ -31,7 +31,7 @@ UNITS: dict[str, tuple[tuple[float, str], ...]] = {
 
 
 @dataclass(frozen=True)
-class Request:
+class FigureRequest:
     """What a view is asked for: ``trials`` with the column ``value``, settled, of one arrangement and engine."""
 
     figure: str
@@ -58,7 +58,7 @@ def believable(trials: pd.DataFrame, value: str) -> pd.DataFrame:
     return trials[judged & trials[value].notna() & ~zero]
 
 
-def labelled(request: Request, x: pd.Series | None = None) -> pd.DataFrame:
+def labelled(request: FigureRequest, x: pd.Series | None = None) -> pd.DataFrame:
     """Return the rows that make marks with the columns panel, hue, x and value."""
     rows = believable(request.trials, request.value)
     layout = request.layout
@@ -82,7 +82,7 @@ def unlimited(rows: pd.DataFrame) -> pd.DataFrame:
     return rows.assign(limited_by=None)
 
 
-def orders(request: Request) -> dict[str, Any]:
+def orders(request: FigureRequest) -> dict[str, Any]:
     """Return the orders of hues and panels, panels a row and the legend's title, for the look."""
     rows = believable(request.trials, request.value)
     panel = request.layout.panel
@@ -117,7 +117,7 @@ RATES = {
 ACCESSES = "memory accesses per packet (N)"
 
 
-def _rate_view(request: Request, kind: str, x_label: str, x: pd.Series | None = None, **look: Any) -> View:
+def _rate_view(request: FigureRequest, kind: str, x_label: str, x: pd.Series | None = None, **look: Any) -> View:
     rows = labelled(request, x)
     family, words = RATES[request.value]
     size, unit = unit_of(rows["value"], family)
@@ -132,18 +132,18 @@ def _rate_view(request: Request, kind: str, x_label: str, x: pd.Series | None = 
     )  # fmt: skip
 
 
-def throughput(request: Request) -> View:
+def throughput(request: FigureRequest) -> View:
     """Forwarding rate against N."""
     return _rate_view(request, "line", ACCESSES, x_scale="symlog")
 
 
-def baseline(request: Request) -> View:
+def baseline(request: FigureRequest) -> View:
     """Forwarding rate of N = 0 by frame size."""
     sizes = sorted(request.trials["frame_bytes"].dropna().unique())
     return _rate_view(request, "bar", "frame size (B, with FCS)", x_values=tuple(sizes))
 
 
-def programs(request: Request) -> View:
+def programs(request: FigureRequest) -> View:
     """Forwarding rate by program, the user's own among them."""
     names = request.trials["program"]
     order = tuple(
@@ -163,7 +163,7 @@ def program_labels(trials: pd.DataFrame) -> pd.Series:
     return label_column(trials, named, alone=True)
 
 
-def busy(request: Request) -> View:
+def busy(request: FigureRequest) -> View:
     """Busy CPUs in the window against N: the DUT's, or the whole machine's where TG and DUT share it."""
     marks = marks_frame(collect(unlimited(labelled(request)), request.figure, "line"))
     whose = "DUT" if request.value.startswith("cpu_") else "whole machine"

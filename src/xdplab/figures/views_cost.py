@@ -11,10 +11,10 @@ from xdplab.analysis.fit import Line, Slope, fit_line, slope
 from xdplab.figures.caption import caption
 from xdplab.figures.factors import label_order
 from xdplab.figures.marks import Look, View, collect, marks_frame
-from xdplab.figures.views import ACCESSES, Request, labelled, orders, unlimited
+from xdplab.figures.views import ACCESSES, FigureRequest, labelled, orders, unlimited
 
 
-def service_time(request: Request) -> View:
+def service_time(request: FigureRequest) -> View:
     """CPU time per packet against N, with the line t0 + c N of each hue and panel, and c with its interval."""
     rows = labelled(request)
     marks = collect(rows, request.figure, "point")
@@ -36,7 +36,7 @@ def service_time(request: Request) -> View:
     )
 
 
-def _by_order(lines: list[tuple[str, str]], request: Request) -> tuple[tuple[str, str], ...]:
+def _by_order(lines: list[tuple[str, str]], request: FigureRequest) -> tuple[tuple[str, str], ...]:
     order = list(orders(request)["hues"])
     return tuple(sorted(lines, key=lambda line: order.index(line[0])))
 
@@ -54,7 +54,7 @@ def _line_marks(figure: str, panel: str, hue: str, line: Line, last: float) -> l
     return [base | {"x": x, "value": line.at(x)} for x in (0.0, last)]
 
 
-def _left_out(request: Request) -> list[str]:
+def _left_out(request: FigureRequest) -> list[str]:
     rows = request.trials
     no_time = rows[rows["verdict"].eq("valid").fillna(False) & rows[request.value].isna()]
     count = no_time["point_id"].nunique()
@@ -64,11 +64,11 @@ def _left_out(request: Request) -> list[str]:
     return [f"Not shown: {count} point{'s' if count > 1 else ''} whose rate is not the DUT's (limited by {limits})."]
 
 
-def access_cost(request: Request) -> View:
+def access_cost(request: FigureRequest) -> View:
     """CPU time of one access by program, with BPF_PROG_TEST_RUN of the same program beside it."""
     rows = labelled(request, request.trials["program"])
     marks = collect(unlimited(rows), request.figure, "bar")
-    check = Request(request.figure, request.trials, request.layout, "testrun_an_access_ns")
+    check = FigureRequest(request.figure, request.trials, request.layout, "testrun_an_access_ns")
     beside = unlimited(labelled(check, request.trials["program"]))
     marks += collect(beside, request.figure, "point")
     table = marks_frame(marks)
@@ -111,7 +111,7 @@ COUNTERS = (
 
 
 def melted_counters(trials: pd.DataFrame) -> pd.DataFrame:
-    """Return one row a trial and counter that it has, with the columns counter and counter_value."""
+    """Return one row per trial and counter that it has, with the columns counter and counter_value."""
     parts = []
     for counter in COUNTERS:
         values = trials[counter.column].astype("Float64")
@@ -122,7 +122,7 @@ def melted_counters(trials: pd.DataFrame) -> pd.DataFrame:
     return pd.concat(parts, ignore_index=True)
 
 
-def counters(request: Request) -> View:
+def counters(request: FigureRequest) -> View:
     """What the counters say, a panel each, against N."""
     table = marks_frame(collect(unlimited(labelled(request)), request.figure, "line"))
     small = caption(request.trials, table, request.used)

@@ -1,31 +1,35 @@
 """The figure of what a closed loop's packet is made of: the program, the way in, the way back.
 
-On shared CPUs a packet's time is that of sender, link, DUT and receiver together. A program that drops makes only the
-way in; what reflecting takes more is the way back. BPF_PROG_TEST_RUN tells the program itself.
+On shared CPUs a packet's time is that of sender, link, DUT and receiver together. BPF_PROG_TEST_RUN tells the program
+itself; sender and receiver are measured alone, without a link; a program that drops makes only the way in. What these
+leave of the whole is the way back: below zero, one of them was measured wrong.
 """
 
 from __future__ import annotations
 
+from math import sqrt
+
 import pandas as pd
 
-from xdplab.analysis.intervals import values_of_one_point
+from xdplab.analysis.intervals import t_quantile, values_of_one_point
 from xdplab.analysis.series import SETTING, key_of, valid
 from xdplab.figures.caption import caption
 from xdplab.figures.factors import PIECES, FigureError, NotApplicableError, levels
 from xdplab.figures.marks import Look, View, marks_frame
-from xdplab.figures.views import Request, labelled, orders, unlimited
+from xdplab.figures.views import FigureRequest, labelled, orders, unlimited
 
-PROGRAM, WAY_IN, WAY_BACK = PIECES
+PROGRAM, SENDER, WAY_IN, RECEIVER, WAY_BACK = PIECES
 
 
 def pieces(trials: pd.DataFrame) -> pd.DataFrame:
     """Return one row per trial of N = 0 and piece, with the columns piece and piece_ns (CPU time per packet).
 
     ``trials`` are settled and at maximum load. Trials of a program that drops are needed in the same setting and
-    repetition. Raises NotApplicableError without any, FigureError where several programs drop.
+    repetition, and the pass ``harness`` of both. Raises NotApplicableError without any, FigureError where several
+    programs drop.
     """
     known = valid(trials[trials["arrangement"].eq("shared").fillna(False)])
-    known = known[known["ns_per_packet"].notna() & known["testrun_raw_ns"].notna()]
+    known = known[known[["ns_per_packet", "testrun_raw_ns", "sender_ns", "receiver_ns"]].notna().all(axis=1)]
     drops = known[known["action"].eq("drop").fillna(False)]
     if drops["program_name"].nunique() > 1:
         names = ", ".join(sorted(drops["program_name"].unique()))
@@ -38,15 +42,20 @@ def pieces(trials: pd.DataFrame) -> pd.DataFrame:
     both = zeros.merge(there, on=["place", "repetition"], suffixes=("", "_dropped"))
     if both.empty:
         raise NotApplicableError(
-            "no program that drops was measured beside N = 0 on shared CPUs: see plans/harness.yaml"
+            "no program that drops was measured beside N = 0 on shared CPUs, with pass harness: see plans/harness.yaml"
         )
-    way_in = both["ns_per_packet_dropped"] - both["testrun_raw_ns_dropped"]
-    way_back = both["ns_per_packet"] - both["testrun_raw_ns"] - way_in
-    parts = {PROGRAM: both["testrun_raw_ns"], WAY_IN: way_in, WAY_BACK: way_back}
+    dropped = both["ns_per_packet_dropped"] - both["testrun_raw_ns_dropped"]
+    parts = {
+        PROGRAM: both["testrun_raw_ns"],
+        SENDER: both["sender_ns"],
+        WAY_IN: dropped - both["sender_ns"],
+        RECEIVER: both["receiver_ns"],
+        WAY_BACK: both["ns_per_packet"] - both["testrun_raw_ns"] - dropped - both["receiver_ns"],
+    }
     return pd.concat([both.assign(piece=name, piece_ns=ns) for name, ns in parts.items()], ignore_index=True)
 
 
-def harness(request: Request) -> View:
+def harness(request: FigureRequest) -> View:
     """CPU time per packet of N = 0 by mode, piece upon piece: the mean over the repetitions of each."""
     rows = unlimited(labelled(request))
     order = orders(request)
@@ -71,12 +80,26 @@ def harness(request: Request) -> View:
             below = top
     table = marks_frame(marks)
     note = (
-        f"N = 0: {PROGRAM} by BPF_PROG_TEST_RUN; {WAY_IN}: a program that drops, less its own time; {WAY_BACK}: what "
-        "reflecting takes more. Differences are of one repetition; means over the repetitions."
+        f"N = 0: {PROGRAM} by BPF_PROG_TEST_RUN; {SENDER} and {RECEIVER} alone, without a link; {WAY_IN}: a program "
+        f"that drops, less its own time and the sender's; {WAY_BACK}: what these leave of the whole. Differences are "
+        f"of one repetition; means over the repetitions. {summed(rows)}"
     )
     small = caption(request.trials, table, (*request.used, "accesses"), note, interval="")
     modes = tuple(levels(request.trials, "mode"))
     return View(table, Look("mode", "CPU time per packet (ns)", x_values=modes, caption=small, **order))
+
+
+def summed(rows: pd.DataFrame) -> str:
+    """Return whether the pieces sum to the whole: none may be below zero by more than its error."""
+    below = []
+    for (hue, x), own in rows.groupby(["hue", "x"], sort=False):
+        values = own["value"].astype(float)
+        error = t_quantile(0.975, len(values) - 1) * values.std(ddof=1) / sqrt(len(values)) if len(values) > 1 else 0.0
+        if values.mean() + error < 0:
+            below.append(f"{hue} in {x} mode is {values.mean():.0f} ns")
+    if below:
+        return f"The pieces do not sum to the whole: {'; '.join(below)}."
+    return "The pieces sum to the whole: none is below zero by more than its 95 % interval."
 
 
 def _points(rows: pd.DataFrame) -> dict[str, object]:

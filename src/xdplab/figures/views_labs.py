@@ -8,7 +8,7 @@ from xdplab.analysis.labs import in_several_labs
 from xdplab.figures.caption import caption
 from xdplab.figures.factors import NotApplicableError
 from xdplab.figures.marks import Look, View, collect, marks_frame
-from xdplab.figures.views import Request, labelled, orders, unlimited
+from xdplab.figures.views import FigureRequest, labelled, orders, unlimited
 
 
 def relative_rates(trials: pd.DataFrame) -> pd.DataFrame:
@@ -20,7 +20,7 @@ def relative_rates(trials: pd.DataFrame) -> pd.DataFrame:
     return rows.assign(lab_ratio=rows["forwarded_pps"] / rows["point_id"].map(means))
 
 
-def labs(request: Request) -> View:
+def labs(request: FigureRequest) -> View:
     """Rate by lab, relative to the mean of the same point over all labs."""
     rows = unlimited(labelled(request))
     points = [own for _, own in rows.groupby("point_id", sort=False)]

@@ -12,14 +12,14 @@ from xdplab.analysis.verdicts import OFFERED_SHARE
 from xdplab.figures.caption import caption
 from xdplab.figures.factors import NotApplicableError
 from xdplab.figures.marks import Look, View, collect, marks_frame
-from xdplab.figures.views import Request, labelled, orders, unit_of, unlimited
+from xdplab.figures.views import FigureRequest, labelled, orders, unit_of, unlimited
 
 MEDIANS = "Each mark is the median of the repetitions' quantiles; from six repetitions on it has an interval."
 QUANTILES = {"p50": "latency_p50_ns", "p99": "latency_p99_ns", "p99.9": "latency_p999_ns"}
 
 
 def melted_latency(trials: pd.DataFrame, quantiles: tuple[str, ...] = tuple(QUANTILES)) -> pd.DataFrame:
-    """Return one row a trial and quantile, with the columns quantile and latency_ns."""
+    """Return one row per trial and quantile, with the columns quantile and latency_ns."""
     parts = [trials.assign(quantile=name, latency_ns=trials[QUANTILES[name]]) for name in quantiles]
     return pd.concat(parts, ignore_index=True)
 
@@ -75,7 +75,7 @@ def _batches(trials: pd.DataFrame) -> str:
     return f"Paced in batches of {', '.join(f'{size:g}' for size in sizes)} frames." if sizes else ""
 
 
-def latency(request: Request) -> View:
+def latency(request: FigureRequest) -> View:
     """Round trip by load; a paced load is the headline, maximum load is queueing and stands apart."""
     left_out, trials = _not_reached(request.trials), request.trials[reached(request.trials)]
     request = replace(request, trials=trials)
@@ -102,7 +102,7 @@ def latency(request: Request) -> View:
 
 
 def melted_queues(trials: pd.DataFrame) -> pd.DataFrame:
-    """Return one row a trial and receive queue, with the columns queue and queue_share (% of the frames)."""
+    """Return one row per trial and receive queue, with the columns queue and queue_share (% of the frames)."""
     counted = trials[trials["rx_by_queue"].notna()]
     frames = counted["rx_by_queue"].map(json.loads)
     arrived = frames[frames.map(sum) > 0]
@@ -114,7 +114,7 @@ def melted_queues(trials: pd.DataFrame) -> pd.DataFrame:
     return trials.join(pd.concat([queue, share], axis=1), how="inner").reset_index(drop=True)
 
 
-def evenness(request: Request) -> View:
+def evenness(request: FigureRequest) -> View:
     """Share of the frames that each receive queue got; the dashed line is an even share."""
     table = marks_frame(collect(unlimited(labelled(request)), request.figure, "bar"))
     panels = labelled(request).assign(queues=request.trials["queues"])

@@ -1,4 +1,4 @@
-"""`ethtool` and its `-S`, `-l`, `-g` and `-k`: link, driver counters, queues, rings and features of an interface."""
+"""`ethtool` and its `-i`, `-S`, `-l`, `-g`, `-k`: an interface's link, driver, counters, queues, rings and features."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from xdplab.formats.reading import count_of, lines_of, refuse
 
 TOOL = "ethtool"
 T = TypeVar("T")
+_INDENT = " " * 5
 _FEATURE = re.compile(r"\t?([a-zA-Z0-9_-]+): (on|off)(?: \[(fixed|requested on|requested off|not requested)\])?")
 _SETTING = re.compile(r"([A-Za-z][A-Za-z ]*):\s*(\S+)")
 
@@ -34,7 +35,7 @@ class Rings:
 
 
 @dataclass(frozen=True)
-class Limits(Generic[T]):
+class MaxAndCurrent(Generic[T]):
     """What the device could have and what it has now."""
 
     maximum: T
@@ -67,18 +68,37 @@ def parse_link(data: bytes | str) -> LinkState:
     return LinkState(known, {"yes": True, "no": False}.get(detected or ""))
 
 
+def parse_driver(data: bytes | str) -> str:
+    """Return the driver's name, as `ethtool -i` says it."""
+    first = lines_of(data, TOOL)[0]
+    name = first.removeprefix("driver: ").strip()
+    if name == first.strip() or not name:
+        refuse(TOOL, "no line `driver: NAME`", line=1, text=first)
+    return name
+
+
 def parse_statistics(data: bytes | str) -> dict[str, int]:
-    """Return the counters of `ethtool -S` by name, in the driver's order (a name that comes twice is refused)."""
+    """Return the counters of `ethtool -S` by name, in the driver's order (a name that comes twice is refused).
+
+    A counter whose own name begins with blanks (vmxnet3) belongs to the last one that does not, and is named after it
+    and its value: `Rx Queue# 0     xdp tx`.
+    """
     lines = lines_of(data, TOOL)
     _require_title(lines, "NIC statistics:")
     counters: dict[str, int] = {}
+    heading = ""
     for number, line in enumerate(lines[1:], start=2):
-        name, colon, value = line.strip().rpartition(":")
-        if not colon or not name:
+        own, colon, value = line.removeprefix(_INDENT).rpartition(":")
+        if not colon or not own.strip():
             refuse(TOOL, "no counter", line=number, text=line)
+        name = heading + own if own[0] == " " else own
         if name in counters:
             refuse(TOOL, "the same counter twice", line=number, text=name)
         counters[name] = count_of(value.strip(), TOOL, line=number)
+        if own[0] != " ":
+            heading = f"{own} {value.strip()}"
+            if own.endswith("#"):
+                del counters[name]
     if not counters:
         refuse(TOOL, "no counter in it")
     return counters
@@ -97,16 +117,16 @@ def by_queue(counters: Mapping[str, int], pattern: str) -> tuple[int, ...] | Non
     return tuple(found[queue] for queue in range(len(found)))
 
 
-def parse_channels(data: bytes | str) -> Limits[Channels]:
+def parse_channels(data: bytes | str) -> MaxAndCurrent[Channels]:
     """Return what `ethtool -l` shows. Raises FormatError where a block or line is missing."""
     maximum, current = _blocks(data, "Channel parameters for ")
-    return Limits(_channels(maximum), _channels(current))
+    return MaxAndCurrent(_channels(maximum), _channels(current))
 
 
-def parse_rings(data: bytes | str) -> Limits[Rings]:
+def parse_rings(data: bytes | str) -> MaxAndCurrent[Rings]:
     """Return what `ethtool -g` shows. Raises FormatError where a block or line is missing."""
     maximum, current = _blocks(data, "Ring parameters for ")
-    return Limits(*(Rings(_entry(block, "RX"), _entry(block, "TX")) for block in (maximum, current)))
+    return MaxAndCurrent(*(Rings(_entry(block, "RX"), _entry(block, "TX")) for block in (maximum, current)))
 
 
 def parse_features(data: bytes | str) -> dict[str, Feature]:

@@ -32,7 +32,7 @@ SENT, DUE, LATENESS, PROBES = "from_sent", "from_due", "lateness", "probes"
 
 
 @dataclass(frozen=True)
-class Ready:
+class GeneratorReady:
     """What the generator obtained. ``frame_bytes`` counts the FCS and is None where frames come from a file."""
 
     engine: str
@@ -45,7 +45,7 @@ class Ready:
 
 
 @dataclass(frozen=True)
-class Interval:
+class GeneratorInterval:
     """Frames since the interval before; ``t_s`` is its end since the burst began."""
 
     burst: str
@@ -56,13 +56,15 @@ class Interval:
 
 @dataclass(frozen=True)
 class Summary:
-    """One burst, at rest. Received counts are None where nobody looked, and ``rx_missing`` says why.
+    """One burst, at rest. Received counts are None where they were not counted, and ``rx_missing`` says why.
 
     ``tx_packets`` were handed to the device; ``tx_errors`` of them it did not take. ``lost_packets`` is tx_packets less
     the received ones without ``duplicates``. ``reordered`` ones came behind a higher number of their flow (of their
     stream in outputs without ``rx_window_packets``). ``rx_window_packets`` were there ``rx_window_s`` after the burst's
     begin, its end: those that ``rx_packets`` has beyond them drained from rings later. At maximum load the sender stood
     still for ``tx_pause_max_ns`` at most, ``tx_paused_ns`` in all. ``tx_busy_cores``: CPUs that its threads kept busy.
+    ``device_*``: what the generator's own port counted, where the generator owns it (DPDK). ``probes_*`` are frames
+    beside the others that a NIC stamps. ``missing`` says why a field is null, by its name.
     """
 
     burst: str
@@ -92,6 +94,12 @@ class Summary:
     tx_late_max_ns: int | None = None
     tx_late_packets: int | None = None
     interrupted: bool = False
+    device_tx_packets: int | None = None
+    device_rx_packets: int | None = None
+    device_rx_missed: int | None = None
+    probes_sent: int | None = None
+    probes_lost: int | None = None
+    missing: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -188,7 +196,7 @@ class Burst:
     """
 
     name: str
-    intervals: tuple[Interval, ...]
+    intervals: tuple[GeneratorInterval, ...]
     summary: Summary
     histogram: Histogram
     from_due: Histogram | None = None
@@ -208,12 +216,26 @@ class Burst:
 class Output:
     """A whole output. ``failure`` is None unless the generator itself said that it failed."""
 
-    ready: Ready | None
+    ready: GeneratorReady | None
     bursts: tuple[Burst, ...]
     failure: Failure | None = None
 
 
-Record = Ready | Interval | Summary | Histogram | Failure | Detached
+Record = GeneratorReady | GeneratorInterval | Summary | Histogram | Failure | Detached
+
+_TYPES: dict[type[Record], str] = {
+    GeneratorReady: "ready",
+    GeneratorInterval: "interval",
+    Summary: "summary",
+    Histogram: "histogram",
+    Failure: "error",
+    Detached: "detached",
+}
+
+
+def kind_of_line(record: Record) -> str:
+    """Return the ``type`` that the generator's line of this record carries."""
+    return _TYPES[type(record)]
 
 
 def bucket_width(lower: int, sub_bits: int) -> int:
@@ -236,7 +258,7 @@ def parse_output(data: bytes | str) -> Output:
 
 def assemble(records: Iterable[Record]) -> Output | None:
     """Put records in their order together; None where the last one is missing. Raises FormatError on another order."""
-    ready: Ready | None = None
+    ready: GeneratorReady | None = None
     bursts: list[Burst] = []
     pending = BurstBuilder()
     end: Failure | Detached | None = None
@@ -245,7 +267,7 @@ def assemble(records: Iterable[Record]) -> Output | None:
             refuse(TOOL, "a line after the last one", line=number)
         if isinstance(record, Failure | Detached):
             end = record
-        elif isinstance(record, Ready):
+        elif isinstance(record, GeneratorReady):
             if number > 1:
                 refuse(TOOL, "a second beginning", line=number)
             ready = record
@@ -257,7 +279,7 @@ def assemble(records: Iterable[Record]) -> Output | None:
 
 
 def _finished(
-    ready: Ready | None, bursts: tuple[Burst, ...], end: Failure | Detached | None, pending: BurstBuilder
+    ready: GeneratorReady | None, bursts: tuple[Burst, ...], end: Failure | Detached | None, pending: BurstBuilder
 ) -> Output | None:
     if isinstance(end, Failure):
         return Output(ready, bursts, end)
@@ -272,7 +294,7 @@ class BurstBuilder:
     """Takes the lines of bursts, one by one, and hands out each burst with its last line."""
 
     def __init__(self) -> None:
-        self._intervals: list[Interval] = []
+        self._intervals: list[GeneratorInterval] = []
         self._summary: Summary | None = None
         self._others: dict[str, Histogram] = {}
 
@@ -281,13 +303,13 @@ class BurstBuilder:
         """Whether a burst is incomplete."""
         return bool(self._intervals or self._summary)
 
-    def take(self, record: Interval | Summary | Histogram, number: int | None = None) -> Burst | None:
+    def take(self, record: GeneratorInterval | Summary | Histogram, number: int | None = None) -> Burst | None:
         """Take one line in; return the burst that it completes. Raises FormatError where it does not come next."""
         self._require_same_burst(record.burst, number)
         if isinstance(record, Histogram) and self._summary is not None and record.of not in self._others:
             return self._take_histogram(record, self._summary)
         if isinstance(record, Histogram) or self._summary is not None:
-            refuse(TOOL, f"a {type(record).__name__.lower()} line out of order", line=number)
+            refuse(TOOL, f"a {kind_of_line(record)} line out of order", line=number)
         if isinstance(record, Summary):
             self._summary = record
         else:
@@ -350,6 +372,11 @@ class _Fields:
             self.refuse(f"no field `{key}`")
         return self.all[key] is not None
 
+    def reasons(self, key: str) -> dict[str, str]:
+        """Return an object of texts; nothing where the line has none."""
+        found = as_object(self.all.get(key, {}), TOOL)
+        return {name: text_field(found, name, TOOL, line=self._number) for name in found}
+
     def text_or_none(self, key: str) -> str | None:
         return self.text(key) if self.all.get(key) is not None else None
 
@@ -370,8 +397,8 @@ class _Fields:
         return self.counts(key) if self._known(key) else None
 
 
-def _ready(line: _Fields) -> Ready:
-    return Ready(
+def _ready(line: _Fields) -> GeneratorReady:
+    return GeneratorReady(
         engine=line.text("engine"),
         queues_reached=line.count("queues_reached"),
         cpus=line.counts("cpus"),
@@ -381,8 +408,8 @@ def _ready(line: _Fields) -> Ready:
     )
 
 
-def _interval(line: _Fields) -> Interval:
-    return Interval(
+def _interval(line: _Fields) -> GeneratorInterval:
+    return GeneratorInterval(
         burst=line.text("burst"),
         t_s=line.number("t_s"),
         tx_packets=line.count("tx_packets"),
@@ -392,7 +419,8 @@ def _interval(line: _Fields) -> Interval:
 
 _RECEIVED = ("rx_packets", "lost_packets", "duplicates", "reordered", "foreign_packets", "bad_run_id")
 _EXTRA = ("stale_packets", "damaged_packets", "bad_stamps", "rx_window_packets", "tx_pause_max_ns", "tx_paused_ns",
-          "tx_late_max_ns", "tx_late_packets")  # fmt: skip
+          "tx_late_max_ns", "tx_late_packets", "device_tx_packets", "device_rx_packets", "device_rx_missed",
+          "probes_sent", "probes_lost")  # fmt: skip
 
 
 def _summary(line: _Fields) -> Summary:
@@ -412,6 +440,7 @@ def _summary(line: _Fields) -> Summary:
         rx_window_s=line.number_or_none("rx_window_s"),
         tx_busy_cores=line.number_or_none("tx_busy_cores"),
         interrupted=line.all.get("interrupted") is True,
+        missing=line.reasons("missing"),
         **received,
         **extra,
     )
@@ -446,7 +475,7 @@ def _pair(line: _Fields, item: object) -> tuple[int, int]:
 
 
 def _contradiction(histogram: Histogram) -> str | None:
-    """Return what cannot be true of a histogram that its own tool wrote."""
+    """Return what is contradictory in a histogram."""
     h, lowers = histogram, [lower for lower, _ in histogram.buckets]
     if sum(count for _, count in h.buckets) != h.count:
         return "the buckets hold another number than `count`"

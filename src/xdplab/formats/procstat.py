@@ -36,12 +36,12 @@ class CpuTicks:
 
     @property
     def busy(self) -> int:
-        """Ticks in which it worked: not those in which it wanted to and the hypervisor ran somebody else (steal)."""
+        """Ticks in which it worked: not steal, in which the hypervisor ran another guest."""
         return self.user + self.nice + self.system + self.irq + self.softirq
 
 
 def parse_procstat(data: bytes | str) -> tuple[CpuTicks, ...]:
-    """Return one row a CPU (the sum over CPUs is left out). Raises FormatError where there is none."""
+    """Return one row per CPU (the sum over CPUs is left out). Raises FormatError where there is none."""
     rows = tuple(
         parse_cpu_line(line, number)
         for number, line in enumerate(lines_of(data, TOOL), start=1)

@@ -1,4 +1,4 @@
-"""/proc/net/softnet_stat: what each CPU's receive softirq handled, dropped and left undone (hex, one line a CPU).
+"""/proc/net/softnet_stat: what each CPU's receive softirq handled, dropped and left undone (hex, one line per CPU).
 
 Columns as net/core/net-procfs.c writes them: 0 processed, 1 dropped, 2 time_squeeze since 2.6; 9 received_rps since
 2.6.35; 10 flow_limit since 3.11; later 11 backlog and 12 CPU number, then 13 input and 14 process queue (15 columns in
@@ -29,7 +29,7 @@ class SoftnetCpu:
 
 
 def parse_softnet(data: bytes | str) -> tuple[SoftnetCpu, ...]:
-    """Return one row a CPU. Raises FormatError where lines differ in length or are not 8-digit hex columns."""
+    """Return one row per CPU. Raises FormatError where lines differ in length or are not 8-digit hex columns."""
     rows = tuple(_row(line, number) for number, line in enumerate(lines_of(data, TOOL), start=1))
     columns = len(rows[0])
     for number, row in enumerate(rows, start=1):

@@ -107,7 +107,7 @@ def last_words(log: str) -> str:
 
 
 def parse_bpfverify(data: bytes | str) -> tuple[VerifiedProgram, ...]:
-    """Return one row a program, and one an object that holds none. Raises FormatError naming the line."""
+    """Return one row per program, and one per object that holds none. Raises FormatError naming the line."""
     return tuple(_program(line, number) for number, line in enumerate(lines_of(data, TOOL), start=1))
 
 

@@ -63,7 +63,14 @@ def xdpgen_argv(settings: GeneratorSettings, binary: str) -> list[str]:
     """Return xdpgen's command in step mode."""
     s = settings
     cpus = ",".join(map(str, s.cpus)) or None
-    own = {"interface": s.interface, "engine": s.engine, "cpus": cpus, "fifo": s.fifo, "frames": s.frames}
+    own = {
+        "interface": s.interface,
+        "engine": s.engine,
+        "cpus": cpus,
+        "fifo": s.fifo,
+        "frames": s.frames,
+        "alone": s.alone,
+    }
     words = as_words({**own, **traffic_options(s)})
     return [binary, "--step", *([] if s.receive else ["--no-receive"]), *words]
 
@@ -81,6 +88,7 @@ _LIVE = Capabilities(
     paced=True,
     latency=True,
     frames_from_file=False,
+    pieces=True,
 )
 _AFXDP = Capabilities(
     generator="xdpgen",

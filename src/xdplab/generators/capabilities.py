@@ -15,6 +15,7 @@ class Capabilities:
 
     ``batches``: frames handed over at once at a paced load, where a small batch keeps the pace, and at the largest.
     ``queue_per_cpu``: a CPU reaches one queue only (its number modulo the queues), so that queues need CPUs.
+    ``pieces``: its sender and its receiver can be measured without a link.
     """
 
     generator: str
@@ -27,6 +28,7 @@ class Capabilities:
     paced: bool
     latency: bool
     frames_from_file: bool
+    pieces: bool = False
 
     def batch(self, *, paced: bool) -> int:
         """Return the batch of a plan that asks for none: the same at every paced rate, so that no curve has a step."""
@@ -47,6 +49,7 @@ class Capabilities:
             (not settings.cpus or reached == settings.queues, f"reaches {reached} queues from CPUs {settings.cpus}"),
             (self.paced or settings.rate_pps is None, "sends as fast as possible only"),
             (self.latency or settings.stamp == "none", "does not stamp frames"),
+            (self.pieces or settings.alone is None, "has no piece that works alone"),
             (self.frames_from_file or settings.frames is None, "does not send the frames of a file"),
         )
         return next((reason for possible, reason in checks if not possible), None)

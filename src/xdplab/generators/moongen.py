@@ -6,6 +6,7 @@ latency, never mixed. Sizes mean what they mean everywhere: with the FCS.
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Sequence
 
 from xdplab.errors import HostError, UnsupportedError
@@ -56,10 +57,13 @@ def _options(s: GeneratorSettings) -> list[str]:
     return as_words({"port": s.interface, **traffic_options(s), "stamps": stamps})
 
 
-def install(host: Host, folder: str, path: str, *, cores: Sequence[int], dpdk: Sequence[str] = ()) -> str:
+def install(
+    host: Host, folder: str, path: str, *, cores: Sequence[int], dpdk: Sequence[str] = (), pci: str | None = None
+) -> str:
     """Send the scripts and DPDK's configuration to ``folder`` on the TG, and return it.
 
     ``cores`` are the CPUs MoonGen may poll on, two at least: the first waits for commands, the others send and receive.
+    ``pci``: the one card that DPDK may open; without it all that are bound to a driver of DPDK's.
     Raises UnsupportedError for fewer, HostError where there is no MoonGen in ``path``.
     """
     if len(cores) < 2:
@@ -70,8 +74,21 @@ def install(host: Host, folder: str, path: str, *, cores: Sequence[int], dpdk: S
     for file in (file for pattern in _PATTERNS for file in sorted(source.rglob(pattern))):
         name = file.relative_to(source).as_posix()
         host.put(file, f"{folder}/{name}", mode=0o755 if name.endswith(".sh") else 0o644)
-    host.put(dpdk_config(cores, dpdk).encode(), f"{folder}/{CONFIG}")
+    host.put(dpdk_config(cores, own_arguments(dpdk, pci)).encode(), f"{folder}/{CONFIG}")
     return folder
+
+
+def own_arguments(dpdk: Sequence[str], pci: str | None) -> list[str]:
+    """Return DPDK's arguments with those that keep a run apart from others on its host; the user's own stand.
+
+    Each run has files of its own under /var/run and in hugetlbfs, so that what a killed one left locked stops none.
+    """
+    words = list(dpdk)
+    if not any(word.startswith("--file-prefix") for word in words):
+        words += ["--file-prefix", f"xdplab-{uuid.uuid4().hex[:12]}"]
+    if pci is not None and not any(word in ("-w", "-b", "--no-pci") or word.startswith("--pci-") for word in words):
+        words += ["-w", pci]
+    return words
 
 
 def dpdk_config(cores: Sequence[int], dpdk: Sequence[str]) -> str:

@@ -12,11 +12,12 @@ from xdplab.formats.generator import (
     BurstBuilder,
     Detached,
     Failure,
+    GeneratorInterval,
+    GeneratorReady,
     Histogram,
-    Interval,
-    Ready,
     Record,
     Summary,
+    kind_of_line,
     parse_line,
 )
 from xdplab.formats.verifier_log import last_words
@@ -59,7 +60,7 @@ class Generator:
         """Every line it has printed, untouched."""
         return "".join(f"{line}\n" for line in self._lines)
 
-    def start(self) -> Ready:
+    def start(self) -> GeneratorReady:
         """Start it and return what it obtained.
 
         Raises UnsupportedError where the engine cannot do what is asked, HostError with the generator's own reason
@@ -68,7 +69,7 @@ class Generator:
         self._capability.require(self.settings)
         self._process = self.host.start(self.argv, deadline_s=self._deadline_s)
         record = self._next(self._start_s)
-        if not isinstance(record, Ready):
+        if not isinstance(record, GeneratorReady):
             raise self._surprise(record)
         return record
 
@@ -79,7 +80,7 @@ class Generator:
         builder = BurstBuilder()
         while True:
             record = self._next(deadline - time.monotonic())
-            if not isinstance(record, Interval | Summary | Histogram):
+            if not isinstance(record, GeneratorInterval | Summary | Histogram):
                 raise self._surprise(record)
             if burst := builder.take(record):
                 return burst
@@ -130,8 +131,9 @@ class Generator:
         return record
 
     def _surprise(self, record: Record) -> HostError:
-        kind = type(record).__name__.lower()
-        return HostError(f"{self.host.name}: {self.argv[0]}: a {kind} line came out of turn: {self._lines[-1][:200]}")
+        return HostError(
+            f"{self.host.name}: {self.argv[0]}: a {kind_of_line(record)} line came out of turn: {self._lines[-1][:200]}"
+        )
 
     def _silent_end(self) -> HostError:
         result = self._running().wait(END_TIMEOUT_S)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 HEX_DIGITS_OF_RUN_ID = 16
 
@@ -11,10 +12,11 @@ HEX_DIGITS_OF_RUN_ID = 16
 class GeneratorSettings:
     """One session of a generator. None leaves a choice to it; what it chose is in its ready line.
 
-    ``frame_bytes`` counts the FCS. ``rate_pps`` is frames a second over all queues, None as fast as possible. ``fifo``
+    ``frame_bytes`` counts the FCS. ``rate_pps`` is frames per second over all queues, None at maximum load. ``fifo``
     is the senders' SCHED_FIFO priority, 0 none. Flow f has ``src_ip`` + f × ``src_ip_stride``, and so on. ``stamp``:
     "all", "none" or one frame in N. ``frames`` is a pcap on the generator's host whose frames are sent unchanged.
-    ``max_frames`` bounds each burst.
+    ``max_frames`` bounds each burst. ``alone``: the frames do not leave; they are dropped as they are made (sender), or
+    handed to the receiver without a link (receiver).
     """
 
     engine: str
@@ -41,3 +43,4 @@ class GeneratorSettings:
     batch: int | None = None
     frames: str | None = None
     receive: bool = True
+    alone: Literal["sender", "receiver"] | None = None

@@ -15,6 +15,7 @@ class Result:
     """A command that ended.
 
     ``exit_code`` is null where the deadline ended it, and 128 + N (or -1, where SSH does not hand N on) after signal N.
+    ``cut`` says how much it printed where that was too much to be kept: then the output is its beginning.
     """
 
     host: str
@@ -24,10 +25,12 @@ class Result:
     stderr: bytes
     duration_s: float
     timed_out: bool = False
+    cut: str | None = None
 
     @property
     def ok(self) -> bool:
-        return self.exit_code == 0
+        """True where it ended well, and all that it printed is here."""
+        return self.exit_code == 0 and self.cut is None
 
     @property
     def text(self) -> str:
@@ -42,8 +45,15 @@ class Result:
         if self.ok:
             return self
         how = "passed its deadline" if self.timed_out else f"exited with {self.exit_code}"
+        if self.cut is not None:
+            raise HostError(f"{self.host}: `{spoken(self.argv)}` {how} and printed too much: {self.cut}")
         words = self.error_text or self.text.strip()
-        raise HostError(f"{self.host}: `{' '.join(self.argv)}` {how}: {words[-400:] or 'it printed nothing'}")
+        raise HostError(f"{self.host}: `{spoken(self.argv)}` {how}: {words[-400:] or 'it printed nothing'}")
+
+
+def spoken(argv: Sequence[str]) -> str:
+    """Return a command for a message: a script in it is left out."""
+    return " ".join("…" if "\n" in word else word for word in argv)
 
 
 class Process(Protocol):
@@ -63,7 +73,7 @@ class Process(Protocol):
     def close_stdin(self) -> None: ...
 
     def wait(self, deadline_s: float) -> Result:
-        """Drain both streams until it ends. ``stdout`` holds *all* lines, those read before included."""
+        """Drain both streams until it ends. ``stdout`` holds all lines, those read before included, up to 32 MiB."""
 
     def pass_through(self, stdout: BinaryIO, stderr: BinaryIO) -> Result:
         """Copy both streams to the sinks, as they come, until it ends or its deadline has passed."""
@@ -87,5 +97,8 @@ class Host(Protocol):
         """Write a file (parents made)."""
 
     def get(self, remote: str) -> bytes: ...
+
+    def await_return(self) -> None:
+        """Wait until a host that was lost answers again. Raises HostLostError where it does not come back."""
 
     def close(self) -> None: ...

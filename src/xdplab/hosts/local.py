@@ -107,6 +107,9 @@ class LocalHost:
         except OSError as error:
             raise HostError(f"{self.name}: cannot read {remote}: {error.strerror or error}") from error
 
+    def await_return(self) -> None:
+        """It is never lost."""
+
     def close(self) -> None:
         """Nothing is held open."""
 

@@ -5,6 +5,7 @@ Local and SSH processes differ in four primitives only; reading lines, waiting a
 
 from __future__ import annotations
 
+import tempfile
 import threading
 import time
 from abc import ABC, abstractmethod
@@ -12,7 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import BinaryIO
 
 from xdplab.errors import HostError
-from xdplab.hosts.base import Result
+from xdplab.hosts.base import Result, spoken
 
 KILL_AFTER_S = 1.0
 """Seconds between SIGTERM and SIGKILL at the deadline."""
@@ -32,13 +33,25 @@ def guarded(argv: Sequence[str], deadline_s: float) -> list[str]:
     return ["timeout", f"--kill-after={KILL_AFTER_S:g}", f"{max(deadline_s, 0.001):.3f}", *argv]
 
 
-class Stream:
-    """Everything one output stream said, and where the reader of its lines stands."""
+KEPT_BYTES = 1 << 25
+"""Of each stream, what a `Result` holds: more than the longest file that is read from a host."""
+
+STORED_BYTES = 1 << 28
+"""Of each stream, what a file of ours holds for the reader of its lines. What comes after it is counted and dropped."""
+
+_IN_MEMORY = 1 << 20
+_LOOK = 1 << 16
+
+
+class OutputStream:
+    """What one output stream said, in a file once it is long, and where the reader of its lines stands."""
 
     def __init__(self) -> None:
-        self._data = bytearray()
-        self._position = 0
-        self._ended = False
+        self._file = tempfile.SpooledTemporaryFile(max_size=_IN_MEMORY)  # noqa: SIM115
+        self._stored, self._said = 0, 0
+        self._position, self._searched = 0, 0
+        self._ended = self._passed_on = False
+        self._full: str | None = None
         self._changed = threading.Condition()
 
     def pump(self, read: Callable[[], bytes]) -> None:
@@ -46,12 +59,29 @@ class Stream:
         try:
             while chunk := read():
                 with self._changed:
-                    self._data += chunk
+                    self._changed.wait_for(lambda: not self._passed_on or self._stored < _IN_MEMORY)
+                    self._said += len(chunk)
+                    self._store(chunk)
                     self._changed.notify_all()
         except (OSError, ValueError, EOFError):
             pass  # the other end is gone or was closed by kill(): the stream has ended
         finally:
             self.end()
+
+    def _store(self, chunk: bytes) -> None:
+        if self._full is not None:
+            return
+        if self._stored + len(chunk) > STORED_BYTES:
+            self._full = f"only the first {self._stored:,} bytes were kept"
+            return
+        try:
+            self._file.seek(self._stored)
+            self._file.write(chunk)
+            self._file.flush()
+        except OSError as error:
+            self._full = f"only the first {self._stored:,} bytes were kept: {tempfile.gettempdir()}: {error.strerror}"
+            return
+        self._stored += len(chunk)
 
     def end(self) -> None:
         with self._changed:
@@ -63,38 +93,78 @@ class Stream:
             return self._changed.wait_for(lambda: self._ended, max(timeout_s, 0.0))
 
     def line(self, timeout_s: float) -> str | None:
-        """Return the next line without its end, or None at the end. Raises TimeoutError."""
+        """Return the next line without its end, or None at the end. Raises TimeoutError.
+
+        Raises OverflowError where it is not stored: the reader was too slow, or the line has no end.
+        """
         with self._changed:
-            if not self._changed.wait_for(lambda: self._ended or self._newline() >= 0, max(timeout_s, 0.0)):
+            ready = self._changed.wait_for(lambda: self._newline() >= 0 or self._ended or self._full, max(timeout_s, 0))
+            if not ready:
                 raise TimeoutError
             newline = self._newline()
-            stop = newline if newline >= 0 else len(self._data)
+            if newline < 0 and self._full:
+                raise OverflowError(self._full)
+            stop = newline if newline >= 0 else self._stored
             if newline < 0 and stop == self._position:
                 return None
-            text = self._data[self._position : stop].decode(errors="replace")
-            self._position = stop + (newline >= 0)
+            text = self._read(self._position, stop).decode(errors="replace")
+            self._position = self._searched = stop + (newline >= 0)
             return text
 
     def _newline(self) -> int:
-        return self._data.find(b"\n", self._position)
+        """Return where the next line ends, or -1; what was searched is not searched again."""
+        while self._searched < self._stored:
+            piece = self._read(self._searched, min(self._searched + _LOOK, self._stored))
+            if (found := piece.find(b"\n")) >= 0:
+                self._searched += found
+                return self._searched
+            self._searched += len(piece)
+        return -1
+
+    def _read(self, start: int, stop: int) -> bytes:
+        self._file.seek(start)
+        return self._file.read(stop - start)
 
     def copy_to(self, sink: BinaryIO) -> None:
-        """Write everything to ``sink``, as it comes, until the end."""
-        done = 0
-        while fresh := self._beyond(done):
+        """Write everything to ``sink``, as it comes, until the end; what was written is not kept.
+
+        A slow sink slows the command, as a pipe does.
+        """
+        while fresh := self._taken():
             sink.write(fresh)
             sink.flush()
-            done += len(fresh)
 
-    def _beyond(self, position: int) -> bytes:
+    def _taken(self) -> bytes:
+        """Return what is stored, once there is something, and store it no more; nothing at the end."""
         with self._changed:
-            self._changed.wait_for(lambda: self._ended or len(self._data) > position)
-            return bytes(self._data[position:])
+            self._passed_on = True
+            self._changed.wait_for(lambda: self._ended or self._stored > 0)
+            fresh = self._read(0, self._stored)
+            self._file.seek(0)
+            self._file.truncate()
+            self._stored = 0
+            self._changed.notify_all()
+            return fresh
 
     @property
     def data(self) -> bytes:
+        """Return the first `KEPT_BYTES` of it."""
         with self._changed:
-            return bytes(self._data)
+            return self._read(0, min(self._stored, KEPT_BYTES))
+
+    @property
+    def last(self) -> bytes:
+        """Return the last bytes that are stored."""
+        with self._changed:
+            return self._read(max(self._stored - 4096, 0), self._stored)
+
+    @property
+    def cut(self) -> str | None:
+        """Return in words what `data` lacks; None where it is whole."""
+        with self._changed:
+            if self._full is None and self._stored <= KEPT_BYTES:
+                return None
+            return f"{self._said:,} bytes; {self._full or f'only the first {KEPT_BYTES:,} are handed on'}"
 
 
 class StreamedProcess(ABC):
@@ -103,7 +173,7 @@ class StreamedProcess(ABC):
     def __init__(self, host: str, argv: Sequence[str], deadline_s: float) -> None:
         self.host = host
         self.argv = tuple(argv)
-        self.stdout, self.stderr = Stream(), Stream()
+        self.stdout, self.stderr = OutputStream(), OutputStream()
         self._started = time.monotonic()
         self._deadline = self._started + deadline_s
         self._killed = False
@@ -124,7 +194,7 @@ class StreamedProcess(ABC):
     def _release(self) -> None:
         """Give back pipes and channels, whatever state they are in."""
 
-    def _pump(self, stream: Stream, read: Callable[[], bytes]) -> None:
+    def _pump(self, stream: OutputStream, read: Callable[[], bytes]) -> None:
         threading.Thread(target=stream.pump, args=(read,), daemon=True).start()
 
     def write_line(self, line: str) -> None:
@@ -168,6 +238,8 @@ class StreamedProcess(ABC):
             return self.stdout.line(timeout_s)
         except TimeoutError:
             raise self._broken(f"printed no line for {timeout_s:g} s") from None
+        except OverflowError as error:
+            raise self._broken(f"printed too much before a line was read: {error}") from None
 
     def close_stdin(self) -> None:
         try:
@@ -186,7 +258,8 @@ class StreamedProcess(ABC):
         self._release()
         duration_s = time.monotonic() - self._started
         code = None if timed_out else code
-        return Result(self.host, self.argv, code, self.stdout.data, self.stderr.data, duration_s, timed_out)
+        cut = self.stdout.cut or self.stderr.cut
+        return Result(self.host, self.argv, code, self.stdout.data, self.stderr.data, duration_s, timed_out, cut)
 
     def pass_through(self, stdout: BinaryIO, stderr: BinaryIO) -> Result:
         copies = [
@@ -211,5 +284,5 @@ class StreamedProcess(ABC):
         return time.monotonic() >= self._deadline
 
     def _broken(self, what: str) -> HostError:
-        words = self.stderr.data.decode(errors="replace").strip()[-400:]
-        return HostError(f"{self.host}: `{' '.join(self.argv)}` {what}{': ' + words if words else ''}")
+        words = self.stderr.last.decode(errors="replace").strip()[-400:]
+        return HostError(f"{self.host}: `{spoken(self.argv)}` {what}{': ' + words if words else ''}")

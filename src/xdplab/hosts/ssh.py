@@ -10,6 +10,7 @@ import re
 import shlex
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
@@ -24,6 +25,9 @@ from xdplab.hosts.process import StreamedProcess, guarded
 
 CONNECT_S = 10.0
 """Seconds for each step of connecting: TCP, key exchange, login."""
+
+RETRY_S = 2.0
+"""Seconds between two tries to reach a host that is lost."""
 
 logging.getLogger("paramiko").addHandler(logging.NullHandler())  # it prints tracebacks of what is raised anyway
 
@@ -49,7 +53,7 @@ mv -fT -- "$part" "$1" && sync "$folder"
 """
 
 # ``timeout`` makes itself the leader of a new group, and keeps the pid of the shell it replaces.
-_TELL_GROUP = 'echo "xdplab-group $$" >&2; exec "$@"'
+TELL_GROUP = 'echo "xdplab-group $$" >&2; exec "$@"'
 _GROUP_LINE = re.compile(rb"xdplab-group (\d+)\n")
 
 
@@ -60,7 +64,8 @@ class SshAddress:
     ``host_key`` is the server's public key (``ssh-ed25519 AAAA…``), ``known_hosts`` a file that holds it; one of
     them is needed. ``key`` is the private key, as text or as the file it lies in. ``connect`` makes the socket where
     host and port do not lead there (a namespace behind a Unix socket). ``silence_s``: seconds after which each end
-    takes a silent other one for gone (`Lifeline`); None where both are on this machine and end with it.
+    takes a silent other one for gone (`Lifeline`); None where both are on this machine and end with it. ``returns_s``:
+    how long a lost host may take to come back (`SshHost.await_return`); a server's reboot takes minutes.
     """
 
     host: str
@@ -71,6 +76,7 @@ class SshAddress:
     known_hosts: Path | None = None
     connect: Callable[[], socket.socket] | None = None
     silence_s: float | None = None
+    returns_s: float = 0.0
 
     def open_socket(self) -> socket.socket:
         if self.connect is not None:
@@ -93,7 +99,7 @@ class SshProcess(StreamedProcess):
         self._owner = host
         self._group: int | None = None
         self._group_told = threading.Event()
-        self._channel = host.channel(["sh", "-c", _TELL_GROUP, "xdplab", *guarded(argv, deadline_s)])
+        self._channel = host.channel(["sh", "-c", TELL_GROUP, "xdplab", *guarded(argv, deadline_s)])
         self._pump(self.stdout, lambda: self._channel.recv(_CHUNK))
         errors = self._without_group()
         self._pump(self.stderr, lambda: next(errors, b""))
@@ -148,6 +154,7 @@ class SshHost:
         self.name = name
         self._address = address
         self._lifeline: Lifeline | None = None
+        self._connecting = threading.Lock()
         self._client = self._connected()
         self._closed = False
 
@@ -181,19 +188,32 @@ class SshHost:
 
     def _transport(self) -> paramiko.Transport:
         """Return the connection; one that was cut is made again, once."""
-        if self._closed:
-            raise HostError(f"{self.name}: the connection is closed")
-        if not self.connected:
-            try:
-                self._client = self._connected()
-            except LabError as error:
-                raise HostLostError(
-                    f"{self.name}: the connection is lost, and a new one cannot be made: {error.message}",
-                    remedy="see `xdplab lab status`; `xdplab resume` goes on with a run",
-                ) from error
-        transport = self._client.get_transport()
+        with self._connecting:  # a watchdog's beats ask for it too
+            if self._closed:
+                raise HostError(f"{self.name}: the connection is closed")
+            if not self.connected:
+                try:
+                    self._client = self._connected()
+                except LabError as error:
+                    raise HostLostError(
+                        f"{self.name}: the connection is lost, and a new one cannot be made: {error.message}",
+                        remedy="see `xdplab lab status`; `xdplab resume` goes on with a run",
+                    ) from error
+            transport = self._client.get_transport()
         assert transport is not None  # paramiko: set by connect()
         return transport
+
+    def await_return(self) -> None:
+        """Have a connection again, as soon as the host answers. Raises HostLostError after ``returns_s``."""
+        until = time.monotonic() + self._address.returns_s
+        while True:
+            try:
+                self._transport()
+                return
+            except HostLostError:
+                if time.monotonic() > until:
+                    raise
+            time.sleep(RETRY_S)
 
     def run(self, argv: Sequence[str], *, deadline_s: float = 30.0, stdin: bytes = b"", check: bool = True) -> Result:
         process = SshProcess(self, argv, deadline_s)
@@ -262,7 +282,7 @@ def _explained(name: str, address: SshAddress, error: BaseException) -> HostErro
     if isinstance(error, paramiko.BadHostKeyException):
         return HostError(
             f"{name}: its host key has changed: {error.key.get_name()} {error.key.get_base64()}",
-            remedy="somebody may be in between; if the host was installed anew, replace the pinned key",
+            remedy="the connection may be intercepted; if the host was installed anew, replace the pinned key",
         )
     if isinstance(error, paramiko.AuthenticationException):
         return HostError(

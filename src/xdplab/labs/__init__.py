@@ -28,7 +28,7 @@ class Labs(Protocol):
 
 
 @dataclass(frozen=True)
-class Kind:
+class LabKind:
     """One kind of lab. Its module is only loaded for a lab of it: what inventories need takes longer than a lab."""
 
     names: str
@@ -39,16 +39,16 @@ class Kind:
         return cast("Labs", importlib.import_module(self.module))
 
 
-KINDS: dict[str, Kind] = {
-    "netns": Kind("netns, netns:NAME", "xdplab.labs.netns"),
-    "vm": Kind("vm:KERNEL, vm:KERNEL:kvm|count|functional, each with :tap", "xdplab.labs.vm"),
-    "uml": Kind("uml, uml:NAME", "xdplab.labs.uml"),
-    "inventory": Kind("an inventory FILE.yaml", "xdplab.labs.inventory_lab"),
+KINDS: dict[str, LabKind] = {
+    "netns": LabKind("netns, netns:NAME", "xdplab.labs.netns"),
+    "vm": LabKind("vm:KERNEL, vm:KERNEL:kvm|count|functional, each with :tap", "xdplab.labs.vm"),
+    "uml": LabKind("uml, uml:NAME", "xdplab.labs.uml"),
+    "inventory": LabKind("an inventory FILE.yaml", "xdplab.labs.inventory_lab"),
 }
 """A new kind of lab is a line here."""
 
 
-def _find(name: str) -> tuple[Kind, str]:
+def _find(name: str) -> tuple[LabKind, str]:
     if name.endswith((".yaml", ".yml")):
         return KINDS["inventory"], name
     kind, _, instance = name.partition(":")
@@ -71,7 +71,7 @@ def up(name: str, *, for_user: str | None = None) -> bool:
 
 
 def down(name: str, *, for_user: str | None = None) -> bool:
-    """Take a lab down, whoever made it. Returns whether it was up."""
+    """Take a lab down, also one that another process made. Returns whether it was up."""
     kind, instance = _find(name)
     return kind.labs.down(instance, owner(for_user))
 

@@ -122,11 +122,14 @@ class Lab(Protocol):
     def work_dir(self, host: Host) -> str:
         """Return a directory on ``host`` that is the lab's alone and goes away with it."""
 
-    def lock(self, who: str | None = None) -> AbstractContextManager[None]:
+    def lock(self, who: str | None = None, *, steal: bool = False) -> AbstractContextManager[None]:
         """Hold the lab for one run; ``who`` is what others are told (by default the process).
 
-        Raises LabError that names who holds it already.
+        Raises LabError that names who holds it already. ``steal`` takes it from one that is silent.
         """
+
+    def regain(self) -> None:
+        """Hold again what a lost connection let go (the lock of a run). Raises LabError where another holds it now."""
 
     @property
     def leased(self) -> bool:

@@ -41,7 +41,7 @@ def locked(name: str) -> Iterator[Path]:
 def make(folder: Path, fill: Callable[[Path], None], *, what: str, space_mb: int) -> Path:
     """Replace ``folder``, which lies in a `locked` one, by what ``fill`` leaves in the folder it is given.
 
-    ``fill`` gets a folder named as the result will be, in one of its own that goes away: there is room beside it.
+    ``fill`` gets a folder named as the result will be, in a temporary one: it may put temporary files beside it.
     Raises LabError, naming ``what``, where less than ``space_mb`` is free, or where the disk or a file fails.
     """
     require_space(folder.parent, what, space_mb)

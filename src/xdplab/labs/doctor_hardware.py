@@ -125,7 +125,7 @@ def mitigations(patient: Patient) -> Row:
 def clock(patient: Patient) -> Row:
     source = patient.read("/sys/devices/system/clocksource/clocksource0/current_clocksource") or "?"
     good = source in ("tsc", "arch_sys_counter", "kvm-clock")
-    return patient.row("clock source", source, "ok" if good else "warn", "clocksource=tsc: others cost a µs a look")
+    return patient.row("clock source", source, "ok" if good else "warn", "clocksource=tsc: others cost a µs per read")
 
 
 def hugepages(patient: Patient) -> Row:

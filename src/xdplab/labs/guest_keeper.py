@@ -33,7 +33,7 @@ SILENT_S = 60.0
 _LAST_WORDS = re.compile(rb"(?:Kernel panic[^\n\r]*|xdplab: guest: [^\n\r]*)")
 
 
-class Guest(Protocol):
+class GuestProcess(Protocol):
     """What runs the guest, and the socket on which the guest first says what it has, in one JSON line."""
 
     process: "subprocess.Popen[bytes]"
@@ -78,10 +78,10 @@ class GuestKeeper(netns_keeper.Keeper):
         self.wanted = wanted
         self.known: Answer = {}
         self.heard = time.monotonic()
-        self.guest: Guest | None = None
+        self.guest: GuestProcess | None = None
         self.said = b""
 
-    def start(self) -> Guest:
+    def start(self) -> GuestProcess:
         """Start the guest."""
         raise NotImplementedError
 
@@ -157,7 +157,7 @@ class GuestKeeper(netns_keeper.Keeper):
     def answered(self, line: bytes) -> None:
         """Take in a line of the guest's that is more than a sign of life."""
 
-    def watch(self, guest: Guest) -> None:
+    def watch(self, guest: GuestProcess) -> None:
         """Ask for a sign of life every few seconds, and end a guest that gives none."""
         while guest.process.poll() is None:
             if time.monotonic() - self.heard > SILENT_S:

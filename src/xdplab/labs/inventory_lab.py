@@ -12,19 +12,16 @@ from pathlib import Path
 from typing import Any
 
 from xdplab.errors import LabError, UnsupportedError
-from xdplab.hosts import Host, Process, SshHost
+from xdplab.hosts import Host, SshHost
 from xdplab.labs.base import Arrangement, Clock, Cpus, GeneratorPlace, share_out
 from xdplab.labs.inventory import Inventory, Machine, load_inventory
 from xdplab.labs.inventory_checks import Port, find_port, online_cpus
 from xdplab.labs.inventory_host import reach
+from xdplab.labs.inventory_lock import PortLock
 from xdplab.labs.inventory_place import pin_threads, receive_in_threads
 from xdplab.labs.netns import DUT_FIFO, TG_FIFO
 
 DEFAULT = ""  # an inventory is a file: one without a name is none
-LOCK_S = 14 * 86400.0
-ANSWER_S = 10.0
-# The lock ends with this command's standard input, that is with us, whatever happens to us.
-_LOCK = 'exec 9>>"$1"; if flock -n 9; then echo "$2" >"$1.who"; echo held; cat >/dev/null; else cat "$1.who"; fi'
 
 
 class InventoryLab:
@@ -40,6 +37,7 @@ class InventoryLab:
         self._inventory = inventory
         self._made: dict[str, SshHost] = {}
         self._threaded: bool | None = None
+        self._locks: list[PortLock] = []
         self.arrangement: Arrangement = inventory.arrangement
 
     @cached_property
@@ -108,23 +106,22 @@ class InventoryLab:
         return f"{self._inventory.work_dir}/{re.sub(r'[^A-Za-z0-9._-]', '_', Path(self.name).stem)}"
 
     @contextlib.contextmanager
-    def lock(self, who: str | None = None) -> Iterator[None]:
+    def lock(self, who: str | None = None, *, steal: bool = False) -> Iterator[None]:
         """Hold both ports, the TG's first. The lock lies on the hosts: another controller meets it too."""
         with contextlib.ExitStack() as stack:
             for host, port in ((self.tg, self.tg_port), (self.dut, self.dut_port)):
-                holder = host.start(self._lock_argv(host, port, who or f"process {os.getpid()}"), deadline_s=LOCK_S)
-                stack.callback(_let_go, holder)
-                if (answer := holder.read_line(ANSWER_S)) != "held":
-                    raise LabError(
-                        f"lab {self.name}: a run is going on in this lab: {answer}",
-                        remedy="wait for it (`xdplab status`), or use another lab",
-                    )
+                path = f"{self._inventory.work_dir}/{port.name}.lock"
+                self._locks.append(PortLock(host, path, who or f"process {os.getpid()}", steal=steal))
+                stack.callback(self._let_go)
             yield
 
-    def _lock_argv(self, host: Host, port: Port, who: str) -> list[str]:
-        directory = self._inventory.work_dir
-        host.run(["mkdir", "-p", "-m", "755", directory])
-        return ["sh", "-c", _LOCK, "sh", f"{directory}/{port.name}.lock", f"{who} on {os.uname().nodename}"]
+    def _let_go(self) -> None:
+        self._locks.pop().close()
+
+    def regain(self) -> None:
+        self._threaded = None  # a watchdog has put the devices back
+        for lock in self._locks:
+            lock.regain()
 
     def place(self, arrangement: Arrangement, queues: int) -> dict[str, Any]:
         """Two machines share no CPU: there interrupts stay where the devices' own affinity puts them.
@@ -171,11 +168,6 @@ class InventoryLab:
             said = "two machines" if len(boots) == 2 else "one machine"
             remedy = f"write `arrangement: {'hosts' if len(boots) == 2 else 'shared'}`"
             raise LabError(f"lab {self.name}: arrangement {self.arrangement}, but dut and tg are {said}", remedy=remedy)
-
-
-def _let_go(holder: Process) -> None:
-    holder.close_stdin()
-    holder.wait(ANSWER_S)
 
 
 def open_lab(instance: str, _uid: int) -> InventoryLab:

@@ -6,7 +6,7 @@ the abstract namespace of sockets would be open to each container that shares th
 
 Labs of one user in different network namespaces do not meet: below the owner's folder each namespace has its own.
 Beside a socket lies the lock of its keeper; the kernel lets it go when the keeper ends, so a socket without a locked
-lock is a dead keeper's, and whoever comes next removes both.
+lock is a dead keeper's, and the next keeper removes both.
 """
 
 import contextlib
@@ -102,7 +102,7 @@ def is_private(folder: Path, uid: int) -> bool:
     return stat.S_ISDIR(status.st_mode) and status.st_uid == uid and not status.st_mode & 0o077
 
 
-class Place:
+class ClaimedSocket:
     """A keeper's place, taken until this process ends."""
 
     def __init__(self, path: Path, uid: int) -> None:

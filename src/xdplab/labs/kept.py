@@ -130,7 +130,8 @@ class KeptLab:
         self.name = self.keepers.title(instance)
 
     @contextlib.contextmanager
-    def lock(self, who: str | None = None) -> Iterator[None]:
+    def lock(self, who: str | None = None, *, steal: bool = False) -> Iterator[None]:
+        """Hold the lab. There is nothing to ``steal``: the lock is a process of this machine, and ends with it."""
         holding = self._keeper()
         try:
             if other := holding.ask("lock", who=who or f"process {os.getpid()}").get("locked_by"):
@@ -141,6 +142,9 @@ class KeptLab:
             yield
         finally:
             holding.close()
+
+    def regain(self) -> None:
+        """The keeper is on this machine, and holds the lock for as long as we live."""
 
     @property
     def label(self) -> str:

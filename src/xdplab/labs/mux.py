@@ -2,7 +2,7 @@
 
 Used at both ends of the line, by scripts, standard library only. A frame is a head (stream, length) and so many bytes;
 a frame of length 0 ends its stream. The outside opens a stream by its first frame; numbers are never used twice. Who
-does not read holds up nobody else: what comes for him waits here, which SSH's own window bounds.
+does not read holds up no other: what comes for it waits here, which SSH's own window bounds.
 
 A terminal line of a user-mode Linux stays silent for ever once its reader is 4096 bytes behind (it is throttled, and
 not listened to again). So the outside never has more than `WINDOW` bytes on their way, and the inside says what it has
@@ -23,7 +23,7 @@ FULL = 1 << 18
 """Bytes waiting for the line from which on no more is taken from the streams."""
 
 
-class Stream:
+class MuxStream:
     """One end's socket of a stream, and what the line has brought for it but it has not taken."""
 
     def __init__(self, end: socket.socket) -> None:
@@ -42,7 +42,7 @@ class Mux:
         self.line, self.selector, self.opened = line, selector, opened
         self.window = WINDOW
         """Bytes the outside may send now."""
-        self.streams: dict[int, Stream] = {}
+        self.streams: dict[int, MuxStream] = {}
         self.incoming, self.outgoing = bytearray(), bytearray()
         self.full = False
         os.set_blocking(line, False)
@@ -51,7 +51,7 @@ class Mux:
     def attach(self, number: int, end: socket.socket) -> None:
         """Make ``end`` this side of a stream; it is closed when the stream ends."""
         end.setblocking(False)
-        self.streams[number] = Stream(end)
+        self.streams[number] = MuxStream(end)
         self._listen(number, self.streams[number])
 
     def _on_line(self, _line: object) -> None:
@@ -111,7 +111,7 @@ class Mux:
         if not data:
             self._forget(number)
 
-    def _hand_on(self, number: int, stream: Stream) -> None:
+    def _hand_on(self, number: int, stream: MuxStream) -> None:
         """Give a stream's socket as much of its pending bytes as it takes."""
         try:
             while stream.pending:
@@ -127,7 +127,7 @@ class Mux:
         elif stream.wanted != selectors.EVENT_READ or stream.pending:
             self._listen(number, stream)
 
-    def _listen(self, number: int, stream: Stream) -> None:
+    def _listen(self, number: int, stream: MuxStream) -> None:
         """Ask to be called for what can be done with the stream now."""
         wanted = selectors.EVENT_WRITE if stream.pending else 0
         wanted |= 0 if self.full else selectors.EVENT_READ

@@ -121,6 +121,9 @@ class NetnsLab(KeptLab):
             "tg_cpus": cpus.tg,
         }
 
+    def regain(self) -> None:
+        self._threaded = None  # a watchdog has put the devices back
+
     def _pin(self, interface: str, cpus: tuple[int, ...], fifo: int, least: int) -> int:
         with contextlib.closing(self._keeper()) as connection:
             pinned = int(connection.ask("pin", interface=interface, cpus=cpus, fifo=fifo)["pinned"])

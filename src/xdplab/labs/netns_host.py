@@ -34,14 +34,14 @@ MOUNTS = (
     ("securityfs", "/sys/kernel/security", False),
 )
 
-# A host that answers nobody: the only frames on the link are those under test.
+# A host that answers no request: the only frames on the link are those under test.
 QUIET = {
     "net/ipv6/conf/all/disable_ipv6": "1",
     "net/ipv6/conf/default/disable_ipv6": "1",
     "net/ipv6/conf/default/router_solicitations": "0",
 }
 
-# Root's login here needs no PAM, and /bin/sh reads no .bashrc (which costs 200 ms a command on some machines).
+# Root's login here needs no PAM, and /bin/sh reads no .bashrc (which costs 200 ms per command on some machines).
 ROOT_ACCOUNT = {"/etc/passwd": "root:x:0:0:root:/root:/bin/sh", "/etc/shadow": "root:*:19000:0:99999:7:::"}
 
 SSHD_CONFIG = f"""\

@@ -172,7 +172,7 @@ class Keeper:
         self.hosts: dict[str, NetnsHost] = {}
         self.selector = selectors.DefaultSelector()
         self.clients: dict[socket.socket, Client] = {}
-        self.place: keeper_socket.Place | None = None
+        self.place: keeper_socket.ClaimedSocket | None = None
         self.leases: set[socket.socket] = set()
         self.lock: tuple[socket.socket, str] | None = None
         self.since = time.time()
@@ -197,7 +197,7 @@ class Keeper:
     def take_name(self) -> None:
         """Bind, but do not listen yet: the name is taken at once, and no one can come in too early."""
         try:
-            self.place = keeper_socket.Place(Path(self.options.socket), self.options.uid)
+            self.place = keeper_socket.ClaimedSocket(Path(self.options.socket), self.options.uid)
             self.place.bind(self.listener)
         except FileExistsError as error:
             raise NameTakenError(f"the lab's name is taken: {error}") from error
@@ -276,7 +276,7 @@ class Keeper:
         if uid not in (0, self.options.uid):
             refusal = "this lab belongs to another user"
         elif not keeper_socket.in_our_pid_namespace(pid):
-            refusal = "whoever asks must be in the PID namespace of the lab's keeper, not in a container"
+            refusal = "the caller must be in the PID namespace of the lab's keeper, not in a container"
         elif len(self.clients) >= MOST_CLIENTS and not self.forget_closed():
             refusal = f"it has {MOST_CLIENTS} connections already"
         if refusal is not None:
@@ -321,7 +321,7 @@ class Keeper:
         try:
             connection.sendall(json.dumps(answer).encode() + b"\n")
         except OSError:
-            return  # whoever asked is gone
+            return  # the caller is gone
 
     def forget(self, connection: socket.socket) -> None:
         self.hand_off(connection)
@@ -449,7 +449,7 @@ def keep(options: argparse.Namespace, say: Callable[[Answer], None]) -> None:
 
 
 def in_background(work: Callable[[Callable[[Answer], None]], None]) -> None:
-    """Do ``work`` in a process that nobody waits for; return once it has said its one line, or ended."""
+    """Do ``work`` in a detached process; return once it has said its one line, or ended."""
     reader, writer = os.pipe()
     if os.fork():
         os.close(writer)

@@ -224,7 +224,7 @@ def function_graph(_index: int) -> str:
     if "function_graph" not in (tracing() / "available_tracers").read_text().split():
         raise OSError(0, "not among its tracers")
     if tracer.read_text().strip() != "nop":
-        raise OSError(0, "not tried: somebody traces")
+        raise OSError(0, "not tried: another process traces")
     with written(tracing() / "set_graph_function", FUNCTION, after=""), written(tracer, "function_graph"):
         return f"traces {FUNCTION}"
 

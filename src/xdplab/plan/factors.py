@@ -31,7 +31,7 @@ _SCALE = {"": 1.0, "k": 1e3, "M": 1e6}
 
 
 def parse_load(load: str) -> float | None:
-    """Return the paced rate of a load in frames a second, None for ``max`` and for a share. Raises ValueError."""
+    """Return the paced rate of a load in frames per second, None for ``max`` and for a share. Raises ValueError."""
     if load == "max" or parse_share(load) is not None:
         return None
     match = _RATE.fullmatch(load)

@@ -11,8 +11,10 @@ from pydantic import (
     BaseModel,
     BeforeValidator,
     ConfigDict,
+    Discriminator,
     Field,
     SerializerFunctionWrapHandler,
+    Tag,
     ValidationError,
     create_model,
     field_validator,
@@ -23,11 +25,16 @@ from pydantic import (
 from xdplab.errors import PlanError
 from xdplab.plan.factors import PATHS, Factor, Where, in_plan, of_program
 
-Pass = Literal["rate", "bpf_stats", "perf"]
+Pass = Literal["rate", "bpf_stats", "perf", "harness"]
 
 
 def _as_list(value: object) -> object:
     return list(value) if isinstance(value, list | tuple) else [value]
+
+
+def _off_word(value: object) -> object:
+    """YAML 1.1 reads a bare ``off`` as false."""
+    return "off" if value is False else value
 
 
 class _Strict(BaseModel):
@@ -83,13 +90,17 @@ class Traffic(_given("traffic", _several)):  # type: ignore[misc]
 
 
 class TrialSettings(_Strict):
-    """Times of one trial, in seconds, and how often a failed one is tried again."""
+    """Times of one trial, in seconds, and how often a failed one is tried again.
+
+    ``throttling``: off switches real-time throttling off for the time of the run, in virtual labs.
+    """
 
     warmup_s: Annotated[float, Field(ge=0, le=60)] = 0.2
     window_s: Annotated[float, Field(ge=0.05, le=600)] = 1.0
     pause_s: Annotated[float, Field(ge=0, le=60)] = 0.1
     settle_s: Annotated[float, Field(ge=0.01, le=10)] = 0.05
     retries: Annotated[int, Field(ge=0, le=10)] = 1
+    throttling: Annotated[Literal["kept", "off"], BeforeValidator(_off_word)] = "kept"
 
 
 class Block(_given("block", _one)):  # type: ignore[misc]
@@ -116,13 +127,70 @@ class UserMetric(_Strict):
     when: Literal["before", "after"] = "after"
 
 
+def _share(value: object) -> object:
+    """A share may be written as one (0.02) or in per cent (2%)."""
+    if not isinstance(value, str) or not value.strip().endswith("%"):
+        return value
+    try:
+        return float(value.strip().removesuffix("%")) / 100
+    except ValueError:
+        return value
+
+
+Share = Annotated[float, BeforeValidator(_share), Field(gt=0, lt=1)]
+
+
+class Until(_Strict):
+    """Repetitions until the forwarding rate of a point is known to ``until``, a share of it to both sides, with 95 %.
+
+    The interval holds although it is looked at after each repetition.
+    """
+
+    until: Share
+    at_least: Annotated[int, Field(ge=2, le=1000)] = 5
+    at_most: Annotated[int, Field(ge=2, le=1000)] = 40
+
+    @model_validator(mode="after")
+    def _in_order(self) -> Until:
+        if self.at_least > self.at_most:
+            raise ValueError(f"at_least: {self.at_least} is more than at_most: {self.at_most}")
+        return self
+
+
+def _open_or_not(value: object) -> str:
+    return "open" if isinstance(value, dict | Until) else "number"
+
+
+Repetitions = Annotated[
+    Annotated[int, Field(ge=1, le=1000), Tag("number")] | Annotated[Until, Tag("open")], Discriminator(_open_or_not)
+]
+
+
+class Race(_Strict):
+    """Two blocks against each other, paired by repetition, until it is known which is faster by the forwarding rate.
+
+    Rates whose ratio lies within ``margin`` of 1 are equivalent.
+    """
+
+    margin: Share = 0.02
+    at_least: Annotated[int, Field(ge=3, le=1000)] = 5
+    at_most: Annotated[int, Field(ge=3, le=1000)] = 200
+
+    @model_validator(mode="after")
+    def _in_order(self) -> Race:
+        if self.at_least > self.at_most:
+            raise ValueError(f"at_least: {self.at_least} is more than at_most: {self.at_most}")
+        return self
+
+
 class Plan(_Strict):
     """What to measure, on which lab, how often and in which seeded order."""
 
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
     lab: str = "netns"
     seed: Annotated[int, Field(ge=0, lt=1 << 32)] = 1
-    repetitions: Annotated[int, Field(ge=1, le=1000)] = 3
+    repetitions: Repetitions = 3
+    race: Race | None = None
     trial: TrialSettings = TrialSettings()
     perf_events: list[str] = [
         "cycles",
@@ -135,6 +203,29 @@ class Plan(_Strict):
     ]
     metrics: list[UserMetric] = []
     blocks: Annotated[list[Block], Field(min_length=1)]
+
+    @model_validator(mode="after")
+    def _two_blocks_race(self) -> Plan:
+        if self.race and len(self.blocks) != 2:
+            raise ValueError(f"a race is between two blocks, and this plan has {len(self.blocks)}")
+        return self
+
+    @model_serializer(mode="wrap")
+    def _without_race(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        data: dict[str, Any] = dump(self)
+        return data if self.race else {key: value for key, value in data.items() if key != "race"}
+
+    @property
+    def most_repetitions(self) -> int:
+        """How many repetitions each point has at most."""
+        if self.race:
+            return self.race.at_most
+        return self.repetitions if isinstance(self.repetitions, int) else self.repetitions.at_most
+
+    @property
+    def open_ended(self) -> bool:
+        """True where the run itself decides, by what it has measured, how many repetitions a point has."""
+        return self.race is not None or not isinstance(self.repetitions, int)
 
     def to_yaml(self) -> str:
         """Return the plan as resolved: every default written out."""

@@ -61,7 +61,7 @@ class Point(
 
     @property
     def rate_pps(self) -> float | None:
-        """The paced rate in frames a second; None at ``max``, and at a share until the PDR is known."""
+        """The paced rate in frames per second; None at ``max``, and at a share until the PDR is known."""
         return parse_load(self.load)
 
     @property
@@ -111,13 +111,14 @@ def points_of(plan: Plan, arrangement: Arrangement) -> list[Point]:
     """
     found: dict[str, Point] = {}
     for block in plan.blocks:
-        for point in _block_points(block, arrangement):
+        for point in block_points(block, arrangement):
             passes = (*found[point.point_id].passes, *point.passes) if point.point_id in found else point.passes
             found[point.point_id] = replace(point, passes=tuple(dict.fromkeys(passes)))
     return list(found.values())
 
 
-def _block_points(block: Block, arrangement: Arrangement) -> Iterator[Point]:
+def block_points(block: Block, arrangement: Arrangement) -> Iterator[Point]:
+    """Yield the points of one block, in its order; ``arrangement`` stands for ``auto``. Raises PlanError."""
     where = arrangement if block.arrangement == "auto" else block.arrangement
     crossed = _crossed({**dict(block.points), **dict(block.traffic)}, _SETTING)
     given = {f.name: f.canonical(getattr(block, f.name)) for f in factors.in_plan("block")} | {"arrangement": where}

@@ -37,7 +37,7 @@ def schedule(plan: Plan, points: Sequence[Point]) -> list[Trial]:
         groups.setdefault((point.queues, point.mode, point.arrangement), []).append(point)
     numbered = dict(enumerate(groups.values()))
     trials: list[Trial] = []
-    for repetition in range(1, plan.repetitions + 1):
+    for repetition in range(1, plan.most_repetitions + 1):
         # Seeded by repetition, so that a run that is extended keeps the order of its older repetitions.
         rng = random.Random(f"{plan.seed}/{repetition}")
         for block in rng.sample(sorted(numbered), len(numbered)):
@@ -52,7 +52,7 @@ OVERHEAD_S = 0.3
 
 def trial_s(plan: Plan, trial: Trial) -> float:
     """Seconds one trial will take: bursts, settling, its pause and the measured overhead."""
-    times, passes = plan.trial, len(trial.point.passes)
+    times, passes = plan.trial, len(trial.point.passes) + ("harness" in trial.point.passes)
     return times.warmup_s + times.pause_s + OVERHEAD_S + passes * (times.window_s + times.settle_s)
 
 

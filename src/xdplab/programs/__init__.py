@@ -12,10 +12,11 @@ from xdplab.programs.proof import Proof, prove, prove_user
 from xdplab.programs.source import USER_FLAGS, source, user_source
 from xdplab.programs.spec import ProgramSpec, UserProgram
 from xdplab.programs.userspace import user_work
-from xdplab.programs.work import Work, kernel_work
+from xdplab.programs.work import AccessWork, kernel_work
 
 __all__ = [
     "USER_FLAGS",
+    "AccessWork",
     "BuiltProgram",
     "LoadReport",
     "Program",
@@ -23,7 +24,6 @@ __all__ = [
     "Proof",
     "TestRun",
     "UserProgram",
-    "Work",
     "build",
     "cache_directory",
     "calibrated_testrun",

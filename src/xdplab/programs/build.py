@@ -88,7 +88,7 @@ class BuiltProgram:
         return path
 
     def copy_to(self, folder: Path) -> None:
-        """Copy what is whole: a hidden file is one that somebody is still writing, and gone by the time it is read."""
+        """Copy what is whole: a hidden file is still being written, and gone by the time it is read."""
         shutil.copytree(self.directory, folder, ignore=shutil.ignore_patterns(".*"), dirs_exist_ok=True)
 
 

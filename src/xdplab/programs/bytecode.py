@@ -10,7 +10,7 @@ from xdplab.programs.counting import (
     FRAME_LENGTHS,
     XDP_TX,
     Access,
-    Counts,
+    AccessCounts,
     in_frame,
     in_state,
     require,
@@ -21,18 +21,18 @@ from xdplab.programs.counting import (
     seen,
 )
 from xdplab.programs.image import Image
-from xdplab.programs.machine import Machine, Map
+from xdplab.programs.machine import Interpreter, Map
 from xdplab.programs.spec import WORD_BYTES, ProgramSpec
 
 _WHERE = "bytecode"
 
 
-def count_bytecode(image: Image, spec: ProgramSpec, lengths: Sequence[int] = FRAME_LENGTHS) -> list[Counts]:
+def count_bytecode(image: Image, spec: ProgramSpec, lengths: Sequence[int] = FRAME_LENGTHS) -> list[AccessCounts]:
     """Execute one packet a length (without FCS), in a row, and return what each did in the working set.
 
     Raises ProgramError unless each makes exactly the promised accesses and returns the frame with its MACs swapped.
     """
-    machine = Machine(image, _maps(spec))
+    machine = Interpreter(image, _maps(spec))
     results, walked = [], []
     for length in lengths:
         frame = sample_frame(length)
@@ -57,16 +57,16 @@ def _maps(spec: ProgramSpec) -> dict[str, Map]:
     return {name: Map(bytearray(data), sizes.get(name, len(data))) for name, data in map_contents(spec).items()}
 
 
-def _lookups(machine: Machine) -> int:
+def _lookups(machine: Interpreter) -> int:
     table = machine.maps.get("table")  # finding the state of `array` and `chase` is bookkeeping
     return table.lookups if table else 0
 
 
-def _trace_lengths(machine: Machine) -> dict[str, int]:
+def _trace_lengths(machine: Interpreter) -> dict[str, int]:
     return {name: len(machine.region(f"value of {name}").trace) for name in machine.maps}
 
 
-def _working_set(machine: Machine, spec: ProgramSpec, before: dict[str, int]) -> list[Access]:
+def _working_set(machine: Interpreter, spec: ProgramSpec, before: dict[str, int]) -> list[Access]:
     if spec.workload == "packet" or not spec.accesses:
         return in_frame(machine.frame_trace)
     name = "table" if spec.workload == "lookup" else "working_set"

@@ -33,7 +33,7 @@ _PER_ACCESS = {
 
 
 @dataclass(frozen=True)
-class Counts:
+class AccessCounts:
     """Loads and stores in the working set, and lookups; null where they cannot be told apart."""
 
     loads: int
@@ -41,15 +41,15 @@ class Counts:
     lookups: int | None
 
 
-def expected(spec: ProgramSpec) -> Counts:
+def expected(spec: ProgramSpec) -> AccessCounts:
     """Return what one packet must do."""
-    return Counts(*(spec.accesses * one for one in _PER_ACCESS[spec.workload, spec.op]))
+    return AccessCounts(*(spec.accesses * one for one in _PER_ACCESS[spec.workload, spec.op]))
 
 
-def seen(accesses: Sequence[Access], lookups: int | None) -> Counts:
+def seen(accesses: Sequence[Access], lookups: int | None) -> AccessCounts:
     """Count loads and stores."""
     stores = sum(is_store for _, _, is_store in accesses)
-    return Counts(len(accesses) - stores, stores, lookups)
+    return AccessCounts(len(accesses) - stores, stores, lookups)
 
 
 def require_width(spec: ProgramSpec, accesses: Sequence[Access], where: str) -> None:
@@ -60,16 +60,16 @@ def require_width(spec: ProgramSpec, accesses: Sequence[Access], where: str) -> 
         raise ProgramError(f"{where}: {spec.name} accesses {wrong.pop()} bytes at a time where {width} are promised")
 
 
-def require(spec: ProgramSpec, counts: Counts, where: str) -> None:
+def require(spec: ProgramSpec, counts: AccessCounts, where: str) -> None:
     """Raise ProgramError unless these are exactly the accesses that the program promises."""
     wanted = expected(spec)
     if counts.lookups is None:
-        wanted = Counts(wanted.loads, wanted.stores, None)
+        wanted = AccessCounts(wanted.loads, wanted.stores, None)
     if counts != wanted:
         raise ProgramError(f"{where}: {spec.name} promises {_words(wanted)} a packet and makes {_words(counts)}")
 
 
-def _words(counts: Counts) -> str:
+def _words(counts: AccessCounts) -> str:
     lookups = "" if counts.lookups is None else f", {counts.lookups} lookups"
     return f"{counts.loads} loads, {counts.stores} stores{lookups}"
 

@@ -39,7 +39,7 @@ class Map:
 
 
 @dataclass(frozen=True)
-class Run:
+class PacketRun:
     """What one packet did: the verdict, the frame afterwards, and how many instructions it took."""
 
     verdict: int
@@ -47,7 +47,7 @@ class Run:
     steps: int
 
 
-class Machine:
+class Interpreter:
     """One program, its maps and its data sections, which live on from packet to packet."""
 
     def __init__(self, image: Image, maps: dict[str, Map], *, cpu: int = 0) -> None:
@@ -71,7 +71,7 @@ class Machine:
         """Return a region by name (``value of MAP``, ``.bss``, ``frame``). Raises KeyError."""
         return next(region for region in self._regions.values() if region.name == name)
 
-    def run(self, frame: bytes) -> Run:
+    def run(self, frame: bytes) -> PacketRun:
         """Give the program one frame."""
         kept = len(self._regions)
         packet = self._add(Region("frame", bytearray(frame)))
@@ -84,7 +84,7 @@ class Machine:
         self.frame_trace = self._regions[packet >> 32].trace
         for number in list(self._regions)[kept:]:
             del self._regions[number]
-        return Run(registers[0] & M32, result, steps)
+        return PacketRun(registers[0] & M32, result, steps)
 
     def _execute(self, registers: list[int]) -> int:
         self._frames: list[tuple[int, list[int]]] = []

@@ -57,7 +57,7 @@ class LoadReport:
 
 @dataclass(frozen=True)
 class TestRun:
-    """BPF_PROG_TEST_RUN of a program: ns a run in each of several runs of ``repeat`` packets."""
+    """BPF_PROG_TEST_RUN of a program: ns per run in each of several runs of ``repeat`` packets."""
 
     frame_bytes: int
     repeat: int

@@ -12,7 +12,7 @@ from xdplab.errors import ProgramError
 from xdplab.hosts.base import Host
 from xdplab.programs.build import BuiltProgram, compiler_version
 from xdplab.programs.bytecode import count_bytecode
-from xdplab.programs.counting import Counts
+from xdplab.programs.counting import AccessCounts
 from xdplab.programs.onhost import count_in_kernel
 from xdplab.programs.spec import ProgramSpec, UserProgram
 from xdplab.programs.userspace import compile_user, count_natively, count_user, disassemble_user
@@ -22,7 +22,7 @@ _NATIVE_PACKETS = 3
 
 @dataclass(frozen=True)
 class Proof:
-    """What each way of looking saw, one entry a packet; null where that way was not asked for.
+    """What each way of looking saw, one entry per packet; null where that way was not asked for.
 
     ``bytecode``: the object's instructions, executed. ``kernel``: a counting build, run by BPF_PROG_TEST_RUN.
     ``user``: the machine code of the user-space twin, executed by an emulator. ``user_native``: a counting build of it,
@@ -31,10 +31,10 @@ class Proof:
 
     accesses: int
     program_hash: str
-    bytecode: tuple[Counts, ...]
+    bytecode: tuple[AccessCounts, ...]
     kernel: tuple[int, ...] | None = None
     kernel_host: str | None = None
-    user: tuple[Counts, ...] | None = None
+    user: tuple[AccessCounts, ...] | None = None
     user_native: int | None = None
     user_compiler: str | None = None
 
@@ -54,7 +54,7 @@ def prove(
     """
     spec = built.program
     if isinstance(spec, UserProgram):
-        raise ProgramError(f"{spec.name} is a user's own program: nobody knows how many accesses it should make")
+        raise ProgramError(f"{spec.name} is a user's own program: its number of accesses is not known")
     bytecode = tuple(count_bytecode(built.image, spec))
     kernel = _in_kernel(built, spec, host, xdpload, folder) if host else None
     twin, native = _in_user_space(built, spec) if user else (None, None)
@@ -72,7 +72,7 @@ def prove(
     return proof
 
 
-def prove_user(library: bytes, spec: ProgramSpec) -> tuple[Counts, ...]:
+def prove_user(library: bytes, spec: ProgramSpec) -> tuple[AccessCounts, ...]:
     """Prove a ``workload.so`` compiled anywhere, such as on the DUT: its machine code is executed and counted."""
     return tuple(count_user(library, spec))
 
@@ -87,7 +87,7 @@ def _in_kernel(
     return tuple(counts)
 
 
-def _in_user_space(built: BuiltProgram, spec: ProgramSpec) -> tuple[tuple[Counts, ...], int]:
+def _in_user_space(built: BuiltProgram, spec: ProgramSpec) -> tuple[tuple[AccessCounts, ...], int]:
     with tempfile.TemporaryDirectory(prefix="xdplab-user-") as name:
         library = compile_user(spec, Path(name))
         counts = prove_user(library.read_bytes(), spec)

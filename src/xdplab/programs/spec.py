@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from xdplab.errors import PlanError
+from xdplab.plan.factors import Action
 
 WORKLOADS = ("array", "packet", "chase", "lookup")
 OPS = ("read", "write")
 FORMS = ("bounded", "loop", "unrolled")
 MAP_TYPES = ("percpu_array", "hash")
-ACTIONS = ("tx", "drop", "pass")
+ACTIONS = get_args(Action)
 
 WORD_BYTES = 8
 SLOT_BYTES = 64
@@ -128,7 +129,7 @@ class UserProgram:
 
     @property
     def accesses(self) -> None:
-        """Nobody has proved how many accesses it makes."""
+        """Whether its number of accesses is unproved."""
         return
 
     def canonical(self) -> dict[str, Any]:

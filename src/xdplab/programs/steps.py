@@ -20,7 +20,7 @@ Registers = list[int]
 Step = Callable[[Registers], "int | None"]
 
 
-class Machine(Protocol):
+class InterpreterState(Protocol):
     """What an instruction needs besides registers: memory, helpers, and calls."""
 
     def load(self, address: int, size: int) -> int: ...
@@ -75,8 +75,8 @@ JUMP, CALL, EXIT = 0x00, 0x80, 0x90
 LD_IMM64 = 0x18
 
 
-def step(machine: Machine, image: Image, at: int, insn: Insn) -> Step:
-    """Return the function of the instruction at ``at``; one nobody can do raises ProgramError when it is reached."""
+def step(machine: InterpreterState, image: Image, at: int, insn: Insn) -> Step:
+    """Return the function of the instruction at ``at``; an unknown one raises ProgramError when it is reached."""
     kind = insn.code & 7
     if insn.code == LD_IMM64:
         return _load_immediate(machine, image, at, insn)
@@ -100,7 +100,7 @@ def _unknown(at: int, insn: Insn) -> Step:
     return fail
 
 
-def _load_immediate(machine: Machine, image: Image, at: int, insn: Insn) -> Step:
+def _load_immediate(machine: InterpreterState, image: Image, at: int, insn: Insn) -> Step:
     dst, address = insn.dst, machine.address_of(image, at)
 
     def run(r: Registers) -> int:
@@ -110,7 +110,7 @@ def _load_immediate(machine: Machine, image: Image, at: int, insn: Insn) -> Step
     return run
 
 
-def _load(machine: Machine, at: int, insn: Insn) -> Step:
+def _load(machine: InterpreterState, at: int, insn: Insn) -> Step:
     dst, src, off, size, load = insn.dst, insn.src, insn.off, SIZES[insn.code & 0x18], machine.load
 
     def run(r: Registers) -> int:
@@ -120,7 +120,7 @@ def _load(machine: Machine, at: int, insn: Insn) -> Step:
     return run
 
 
-def _store(machine: Machine, at: int, insn: Insn) -> Step:
+def _store(machine: InterpreterState, at: int, insn: Insn) -> Step:
     dst, src, off, imm = insn.dst, insn.src, insn.off, insn.imm
     size, store, from_register = SIZES[insn.code & 0x18], machine.store, insn.code & 7 == 3
 
@@ -140,7 +140,7 @@ ATOMIC: dict[int, Callable[[int, int], int]] = {
 FETCH, EXCHANGE, COMPARE_EXCHANGE = 0x01, 0xE1, 0xF1
 
 
-def _atomic(machine: Machine, at: int, insn: Insn) -> Step:
+def _atomic(machine: InterpreterState, at: int, insn: Insn) -> Step:
     dst, src, off, size, operation = insn.dst, insn.src, insn.off, SIZES[insn.code & 0x18], insn.imm
     mask = (1 << (8 * size)) - 1
     if size < 4 or not (operation in (EXCHANGE, COMPARE_EXCHANGE) or operation & ~FETCH in ATOMIC):
@@ -197,7 +197,7 @@ def _swap_bytes(at: int, insn: Insn) -> Step:
     return _assign(at, dst, value)
 
 
-def _branch(machine: Machine, at: int, insn: Insn) -> Step:
+def _branch(machine: InterpreterState, at: int, insn: Insn) -> Step:
     operation, wide = insn.code & 0xF0, insn.code & 7 == 5
     if operation == EXIT:
         return machine.leave
@@ -226,7 +226,7 @@ def _conditional(at: int, insn: Insn, bits: int) -> Step:
     return run
 
 
-def _call(machine: Machine, at: int, insn: Insn) -> Step:
+def _call(machine: InterpreterState, at: int, insn: Insn) -> Step:
     if insn.src == 1:  # a subprogram
         target = at + 1 + insn.imm
         return lambda r: machine.enter(target, at + 1, r)

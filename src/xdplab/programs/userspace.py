@@ -25,7 +25,7 @@ from xdplab.programs.counting import (
     ETHERNET_BYTES,
     FRAME_LENGTHS,
     Access,
-    Counts,
+    AccessCounts,
     in_state,
     require,
     require_cycle,
@@ -36,7 +36,7 @@ from xdplab.programs.counting import (
 )
 from xdplab.programs.source import USER_FLAGS, user_source
 from xdplab.programs.spec import WORD_BYTES, ProgramSpec
-from xdplab.programs.work import Work, chain_of, work_of
+from xdplab.programs.work import AccessWork, chain_of, work_of
 
 _PAGE = 4096
 _LIBRARY, _STATE, _FRAME, _STACK, _RETURN = 0x1000_0000, 0x10_0000_0000, 0x20_0000_0000, 0x30_0000_0000, 0x40_0000_0000
@@ -90,7 +90,7 @@ def compile_user(spec: ProgramSpec, directory: Path, *flags: str, cc: str = "cc"
     return directory / "workload.so"
 
 
-def count_user(library: bytes, spec: ProgramSpec, lengths: Sequence[int] = FRAME_LENGTHS) -> list[Counts]:
+def count_user(library: bytes, spec: ProgramSpec, lengths: Sequence[int] = FRAME_LENGTHS) -> list[AccessCounts]:
     """Execute a compiled twin (of any architecture known here), one packet a length, and return what each did.
 
     Raises ProgramError unless each makes exactly the promised accesses and swaps the MACs.
@@ -121,7 +121,7 @@ def frame_accesses(library: bytes, frame: bytes) -> list[Access]:
     return [access for base, access in trace if base == _FRAME]
 
 
-def user_work(library: bytes, spec: ProgramSpec) -> Work:
+def user_work(library: bytes, spec: ProgramSpec) -> AccessWork:
     """Return what one access of a compiled twin is to its machine, from one emulated packet."""
     emulator = _Emulator(library, user_state(spec))
     accesses = emulator.every_access(sample_frame(FRAME_LENGTHS[0]))

@@ -17,7 +17,7 @@ from xdplab.errors import ProgramError
 from xdplab.programs.build import BuiltProgram, run_tool
 from xdplab.programs.counting import ETHERNET_BYTES, XDP_TX, Access, sample_frame
 from xdplab.programs.image import Image, Insn, decode
-from xdplab.programs.machine import SMP_PROCESSOR_ID, Machine, Region
+from xdplab.programs.machine import SMP_PROCESSOR_ID, Interpreter, Region
 from xdplab.programs.spec import ProgramSpec, UserProgram
 from xdplab.programs.steps import LD_IMM64, M32, M64, Registers, Step
 
@@ -30,7 +30,7 @@ _CALL = 0x85
 
 
 @dataclass(frozen=True)
-class Work:
+class AccessWork:
     """Per access: machine loads, stores and the bytes they move, the walk's own among them; the MAC swap is left out.
 
     ``chain``: the operations between a load of the chase and the load that depends on it, null for another machine than
@@ -44,18 +44,18 @@ class Work:
     missing: str | None = None
 
 
-def work_of(spec: ProgramSpec, accesses: Iterable[Access], chain: str | None = None) -> Work:
+def work_of(spec: ProgramSpec, accesses: Iterable[Access], chain: str | None = None) -> AccessWork:
     """Return the work of one access, from every machine access (offset, bytes, is store) of one packet."""
     every = list(accesses)
     if not spec.accesses:
-        return Work(missing="the program makes no counted access")
+        return AccessWork(missing="the program makes no counted access")
     stores = sum(is_store for *_, is_store in every)
     moved = sum(size for _, size, _ in every)
     n = spec.accesses
-    return Work((len(every) - stores) / n, stores / n, moved / n, chain)
+    return AccessWork((len(every) - stores) / n, stores / n, moved / n, chain)
 
 
-def kernel_work(built: BuiltProgram, *, jit: bool, machine: str) -> Work:
+def kernel_work(built: BuiltProgram, *, jit: bool, machine: str) -> AccessWork:
     """Return the work of the kernel's images that `load_report` left; ``machine`` is the DUT's, as uname -m says it.
 
     A JIT makes one machine load or store of each in the rewritten image, which is executed over memory that reads as
@@ -63,26 +63,26 @@ def kernel_work(built: BuiltProgram, *, jit: bool, machine: str) -> Work:
     """
     spec = built.program
     if isinstance(spec, UserProgram) or not spec.accesses:
-        return Work(missing="the program makes no counted access")
+        return AccessWork(missing="the program makes no counted access")
     if not jit:
-        return Work(missing="the kernel interprets the program: its accesses are the interpreter's")
+        return AccessWork(missing="the kernel interprets the program: its accesses are the interpreter's")
     insns = decode((built.directory / "xlated.bin").read_bytes())
     kernel = _Rewritten(insns, machine)
     try:
         run = kernel.run(sample_frame(_FRAME_BYTES))
     except ProgramError as error:
-        return Work(missing=f"the kernel's image could not be executed: {error.message}")
+        return AccessWork(missing=f"the kernel's image could not be executed: {error.message}")
     if kernel.helpers:
-        return Work(missing="each access calls a function of the kernel, whose own loads are not the program's")
+        return AccessWork(missing="each access calls a function of the kernel, whose own loads are not the program's")
     if run.verdict != XDP_TX:
-        return Work(missing=f"the kernel's image returned {run.verdict}: not every access was made")
+        return AccessWork(missing=f"the kernel's image returned {run.verdict}: not every access was made")
     chain = None
     if spec.workload == "chase" and machine == "x86_64":
         chain = chain_of(_disassembled((built.directory / "jited.bin").read_bytes()))
     return work_of(spec, kernel.touched(), chain)
 
 
-class _Rewritten(Machine):
+class _Rewritten(Interpreter):
     """The kernel's image, executed over memory of any address that reads as zero until it is written."""
 
     def __init__(self, insns: Sequence[Insn], machine: str) -> None:

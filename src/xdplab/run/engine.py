@@ -4,19 +4,30 @@ from __future__ import annotations
 
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from itertools import groupby
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-from xdplab.errors import HostLostError, MissingToolError, ResultsError, StoppedError, UnsupportedError, XdplabError
+from xdplab.errors import (
+    CutOffError,
+    HostLostError,
+    MissingToolError,
+    ResultsError,
+    StoppedError,
+    UnsupportedError,
+    XdplabError,
+)
 from xdplab.run.progress import Observer
 from xdplab.run.rundir import RunDirectory, sizes
 from xdplab.run.state import AnyTrial, Attempt, Ended, RunState, Status, read_state
 
 # A full disk, a lab that is gone, a tool that this machine lacks: the attempt stays absent, `resume` measures it later.
 _ENDS_THE_RUN = (ResultsError, HostLostError, MissingToolError)
+
+CUTS = 3
+"""How often one trial is measured again at once because a connection was lost under it: it may be what ends them."""
 
 T = TypeVar("T", bound=AnyTrial)
 OfT = TypeVar("OfT", bound=AnyTrial, contravariant=True)
@@ -31,11 +42,21 @@ class Study(Protocol[OfT]):
     def measure(self, trial: OfT, raw: Path, facts: dict[str, Any]) -> None:
         """Measure one trial: raw files into ``raw``, what was requested and obtained into ``facts`` as it is learnt.
 
-        Raises UnsupportedError where the lab cannot, another XdplabError where something broke.
+        Raises UnsupportedError where the lab cannot, CutOffError where a connection was lost under it (it is measured
+        again at once), another XdplabError where something broke.
         """
 
     def leave_block(self) -> None:
         """Undo ``enter_block``; called after an error too."""
+
+
+class Known(Protocol[OfT]):
+    """Says what a run needs no more, by what it has measured: it sees each attempt as it ends."""
+
+    def ended(self, trial: OfT, attempt: Attempt) -> None: ...
+
+    def enough(self) -> Mapping[str, Sequence[str]]:
+        """Return ids of trials that need not be measured, by the reason."""
 
 
 class AllAlike:
@@ -81,15 +102,24 @@ class AllAlike:
 
 
 def run_trials(
-    run: RunDirectory, trials: Sequence[T], study: Study[T], observer: Observer, *, retries: int, pause_s: float
+    run: RunDirectory,
+    trials: Sequence[T],
+    study: Study[T],
+    observer: Observer,
+    *,
+    retries: int,
+    pause_s: float,
+    known: Known[T] | None = None,
 ) -> RunState:
     """Measure every trial the run still owes and return its state. A trial that failed is tried ``retries`` more times.
+
+    ``known`` is asked before the first block and after each one.
 
     KeyboardInterrupt (Ctrl-C, SIGTERM) leaves the attempt under way absent, everything before it kept.
     """
 
     def one_round(state: RunState, owed: list[T], alike: AllAlike) -> None:
-        _one_round(run, state, owed, study, observer, alike, pause_s)
+        _one_round(run, state, owed, study, observer, alike, pause_s, known)
 
     return in_rounds(run, trials, one_round, observer, retries=retries)
 
@@ -133,17 +163,26 @@ def _one_round(
     observer: Observer,
     alike: AllAlike,
     pause_s: float,
+    known: Known[T] | None,
 ) -> None:
     since = time.monotonic()
     waiting = deque(list(group) for _, group in groupby(trials, key=lambda t: (t.repetition, t.block)))
     put_off: list[list[T]] = []
     while waiting:
-        block = waiting.popleft()
+        if known is not None:
+            _release(run, state, known)
+        block = [trial for trial in waiting.popleft() if state.owes(trial.trial_id)]
+        if not block:
+            continue
         try:
             broken = _enter(study, block)
+            cuts: Counter[str] = Counter()
             while block:
                 trial = block.pop(0)
-                since = _attempt(run, state, trial, study, observer, broken, alike, since)
+                since, cut = _attempt(run, state, trial, study, observer, broken, alike, since, known)
+                cuts[trial.trial_id] += cut
+                if cut and cuts[trial.trial_id] <= CUTS:
+                    block.insert(0, trial)
                 time.sleep(pause_s)
                 if block and waiting and alike.enough(trial):
                     put_off.append(block)
@@ -153,6 +192,13 @@ def _one_round(
         if alike.over or not waiting:
             waiting.extendleft(reversed(put_off))
             put_off = []
+
+
+def _release(run: RunDirectory, state: RunState, known: Known[T]) -> None:
+    for words, trials in known.enough().items():
+        if some := [trial for trial in trials if state.owes(trial) and trial not in state.last]:
+            run.journal.append("released", why=words, trials=some)
+            state.release(some)
 
 
 def _enter(study: Study[T], block: Sequence[T]) -> XdplabError | None:
@@ -175,15 +221,16 @@ def _attempt(
     broken: XdplabError | None,
     alike: AllAlike,
     since: float,
-) -> float:
-    """Try one trial and return when it ended; ``since`` is when the one before it did."""
+    known: Known[T] | None,
+) -> tuple[float, bool]:
+    """Try one trial and return when it ended and whether it was cut off; ``since`` is when the one before it ended."""
     number = state.next_attempt(trial.trial_id)
     run.journal.append("started", wait=False, trial_id=trial.trial_id, attempt=number)
     observer.started(state, trial)
     began = time.monotonic()
     facts: dict[str, Any] = {}
     status: Status = "measured"
-    reason = None
+    reason, cut = None, False
     with run.attempt(trial.trial_id, number) as raw:
         try:
             if broken is not None:
@@ -194,7 +241,7 @@ def _attempt(
         except UnsupportedError as error:
             status, reason = "unsupported", str(error)
         except XdplabError as error:
-            status, reason = "failed", str(error)
+            status, reason, cut = "failed", str(error), isinstance(error, CutOffError)
         files = sizes(raw)
     now = time.monotonic()
     took, wall = round(now - began, 4), round(now - since, 4)
@@ -202,5 +249,8 @@ def _attempt(
     run.journal.append("finished", **vars(attempt))
     state.add(attempt.ended)
     observer.finished(trial, attempt)
-    alike.ended(trial, attempt)
-    return now
+    if known is not None:
+        known.ended(trial, attempt)
+    if not cut:
+        alike.ended(trial, attempt)
+    return now, cut

@@ -27,7 +27,7 @@ OfT = TypeVar("OfT", bound=AnyTrial, contravariant=True)
 
 
 @dataclass(frozen=True)
-class Part:
+class BlockResult:
     """What became of one block in one lab: attempts, each with its raw files as a tar, and the programs' files.
 
     ``lost`` says why the lab can measure nothing more; what it had measured before is here all the same.
@@ -47,7 +47,7 @@ class Fleet(Protocol[OfT]):
     def give(self, lab: str, block: Sequence[OfT]) -> None:
         """Have ``block`` measured in ``lab``, which is free."""
 
-    def take(self) -> tuple[str, Part]:
+    def take(self) -> tuple[str, BlockResult]:
         """Wait for any lab that was given a block."""
 
 
@@ -99,7 +99,7 @@ def _one_round(
                 alike.ended(trial, state.last[trial.trial_id])
 
 
-def _keep(run: RunDirectory, state: RunState, block: Sequence[T], part: Part, observer: Observer) -> set[str]:
+def _keep(run: RunDirectory, state: RunState, block: Sequence[T], part: BlockResult, observer: Observer) -> set[str]:
     """Write what came back into the run, attempt by attempt, and return which trials these are."""
     trials = {trial.trial_id: trial for trial in block}
     unpack(part.programs, run.path / "programs")

@@ -15,7 +15,7 @@ from distributed import Client, Future, Nanny, Scheduler, SpecCluster, wait
 from distributed.security import Security
 
 from xdplab.errors import LabError
-from xdplab.run.fleet import NOTHING, Part
+from xdplab.run.fleet import NOTHING, BlockResult
 from xdplab.run.state import AnyTrial
 
 START_S = 60.0
@@ -28,7 +28,7 @@ T = TypeVar("T", bound=AnyTrial)
 class DaskFleet(Generic[T]):
     """A `Fleet` whose blocks are tasks. ``measure(lab, block)`` runs in the worker that has the lab."""
 
-    def __init__(self, client: Client, labs: Sequence[str], measure: Callable[[str, Sequence[T]], Part]) -> None:
+    def __init__(self, client: Client, labs: Sequence[str], measure: Callable[[str, Sequence[T]], BlockResult]) -> None:
         self.labs = tuple(labs)
         self._client, self._measure = client, measure
         self._running: dict[Future, str] = {}
@@ -36,14 +36,14 @@ class DaskFleet(Generic[T]):
     def give(self, lab: str, block: Sequence[T]) -> None:
         self._running[submit(self._client, lab, self._measure, lab, block)] = lab
 
-    def take(self) -> tuple[str, Part]:
+    def take(self) -> tuple[str, BlockResult]:
         task = self._ended()
         lab = self._running.pop(task)
         try:
             return lab, task.result(timeout=LOOK_S)
         except Exception as error:  # noqa: BLE001  # whatever a worker dies of, its lab is gone and the block is not
             task.cancel()
-            return lab, Part((), NOTHING, lost=f"its worker died: {type(error).__name__}: {error}")
+            return lab, BlockResult((), NOTHING, lost=f"its worker died: {type(error).__name__}: {error}")
 
     def _ended(self) -> Future:
         """Wait for a task that has ended, or whose worker is gone: Dask would wait for another one for ever."""
@@ -68,7 +68,7 @@ def submit(client: Client, lab: str, work: Callable[..., Any], *words: Any) -> F
 def connected(labs: Sequence[str], scheduler: str | None) -> Iterator[Client]:
     """Give a client whose workers have these labs. Raises LabError where a cluster lacks one.
 
-    Workers of our own speak TLS with keys of this moment: nobody else of this machine may give them work.
+    Workers of our own speak TLS with keys of this moment: no other user of this machine can give them work.
     """
     with ExitStack() as stack:
         if scheduler is None:
@@ -84,7 +84,7 @@ def connected(labs: Sequence[str], scheduler: str | None) -> Iterator[Client]:
 
 
 def _of(scheduler: str) -> Client:
-    """Connect by TLS only: whoever sits at a plain address could run anything here, by what it answers."""
+    """Connect by TLS only: the peer of a plain connection could run any code here by its answers."""
     if not scheduler.startswith("tls://"):
         raise LabError(
             f"--scheduler {scheduler}: only tls:// is spoken with a scheduler",

@@ -1,4 +1,4 @@
-"""The journal: one JSON line a fact, append-only, the one source of truth for what a run has measured."""
+"""The journal: one JSON line per fact, append-only, the one source of truth for what a run has measured."""
 
 from __future__ import annotations
 

@@ -64,8 +64,14 @@ foreign_packets     | int   |      | count   | frames received without the run's
 offered_pps         | float | 1/s  | rate    | tx_packets / window
 rate_change         | float |      | share   | by which share of its mean the rate changed within the window, in one step or one trend; 0 where it was steady
 rate_change_kind    | str   |      | state   | steady, step or trend
+tx_errors           | int   |      | count   | those of tx_packets that the TG's device did not take: its ring was full
 generator_pps       | float | 1/s  | rate    | what the generator alone offered over this link, the DUT without a program; null where CPUs are shared
 tx_late_packets     | int   |      | count   | frames of a paced load that were sent more than 100 us after they were due, and then too close together
+tg_port_tx_packets  | int   |      | count   | frames that the TG's port counted as sent, where DPDK sends (probes with them)
+tg_port_rx_packets  | int   |      | count   | frames that the TG's port counted as received, where DPDK receives
+tg_missed_packets   | int   |      | count   | frames that came to the TG's port and that its generator did not take: lost by the TG
+probes_sent         | int   |      | count   | frames beside the others that the TG's NIC stamps (engine moongen-hw)
+probes_lost         | int   |      | count   | probes that did not come back with a stamp
 tx_pause_ms         | float | ms   | time    | the longest time the sender stood still or fell behind in the window
 tx_paused_ms        | float | ms   | time    | how long the sender stood still in all; null at a paced load, where lateness tells it
 tx_busy_cores       | float |      | share   | CPUs that the sending threads kept busy, softirqs in them included
@@ -84,6 +90,8 @@ testrun_ns          | float | ns   | time    | BPF_PROG_TEST_RUN of the same pro
 program_run_raw_ns  | float | ns   | time    | mean run time as BPF statistics say it, in a pass of its own
 program_run_ns      | float | ns   | time    | mean run time by BPF statistics less what these take themselves, in a pass of its own
 stats_cost_ns       | float | ns   | time    | what BPF statistics say of a program that does nothing: their own cost, measured beside
+sender_ns           | float | ns   | time    | CPU time in which the generator makes a frame and drops it, without a link, in a pass of its own
+receiver_ns         | float | ns   | time    | CPU time in which its receiver takes a frame that is handed to it without a link, less sender_ns
 latency_min_ns      | float | ns   | time    | least round trip of the stamped frames; at a paced load from the time the frame was due, at max from sending (latency_from)
 latency_mean_ns     | float | ns   | time    | mean of the round trips
 latency_p50_ns      | float | ns   | time    | median
@@ -102,7 +110,10 @@ late_p50_ns         | float | ns   | time    | median of the sender's lateness: 
 late_p99_ns         | float | ns   | time    | 99th percentile of the sender's lateness: from the time a frame was due to its sending; null at max
 late_p999_ns         | float | ns   | time    | 99.9th percentile of the sender's lateness: from the time a frame was due to its sending; null at max
 late_max_ns         | float | ns   | time    | greatest of the sender's lateness: from the time a frame was due to its sending; null at max
+dut_driver          | str   |      | state   | the driver of the DUT's port, whose counters are read as docs/hardware.md says
 xdp_actions         | json  |      | count   | what the DUT's program decided in the window, by the driver's counters: frames by action (drop holds aborted)
+actions_counted     | json  |      | count   | what a user's program decided in a burst of its own, by instructions before it that count: frames by action
+redirect_targets    | json  |      | count   | where the frames of that burst were redirected to: accepted and refused by the kernel, arrived, dropped, CPU time of a CPU's thread
 rx_by_queue         | json  |      | count   | frames by DUT receive queue, a JSON list
 evenness            | float |      | share   | Jain's fairness index of rx_by_queue over the queues requested: 1 is even
 cpu_busy_cores      | float |      | share   | busy CPUs of the DUT in the window; null where TG and DUT share CPUs
@@ -122,7 +133,9 @@ perf_packets        | int   |      | count   | frames the DUT processed while pe
 host_cycles         | float |      | count   | cycles of the whole machine in the perf pass
 host_instructions   | float |      | count   | instructions of the whole machine in the perf pass
 host_context_switches | float |    | count   | context switches of the whole machine in the perf pass
-cycles_per_ns       | float | 1/ns | rate    | cycles of the whole machine in the perf pass by its busy time: the clock at which it worked; null without a PMU
+cycles_per_ns       | float | 1/ns | rate    | clock of the CPUs that do the DUT's work: perf's cycles by their busy time, else one addition per cycle, timed beside the window
+cycles_per_ns_from  | str   |      | state   | perf or additions: where cycles_per_ns comes from
+clock_change        | float |      | share   | by which share the clock was higher after the window than before it, by additions
 softnet_dropped     | int   |      | count   | frames the DUT's backlog dropped; null where TG and DUT share CPUs
 softnet_squeezed    | int   |      | count   | times the DUT's NAPI ran out of budget; null where they share CPUs
 xsk_dropped         | int   |      | count   | af_xdp only: frames dropped for a full or empty ring
@@ -157,7 +170,7 @@ BY_NAME = {metric.name: metric for metric in METRICS}
 SAMPLES = _table("""
 trial_id   | str   |     | id    | the trial
 attempt    | int   |     | id    | its attempt
-burst      | str   |     | id    | which burst: rate, bpf_stats or perf
+burst      | str   |     | id    | which burst: rate, bpf_stats, perf or decided
 host       | str   |     | id    | tg or dut
 cpu        | int   |     | id    | CPU; null for the whole host
 queue      | int   |     | id    | queue; null for all of them

@@ -23,7 +23,8 @@ class Observer(Protocol):
 
 def ending(state: RunState) -> str:
     """One line on how a run stands."""
-    words = ", ".join(f"{n} {status}" for status, n in state.counts.items() if n)
+    counts = state.counts | {"not needed": len(state.released)}
+    words = ", ".join(f"{n} {status}" for status, n in counts.items() if n)
     owed = state.total - len(state.last)
     return f"{state.total} trials: {words or 'none measured'}" + (f", {owed} still owed" if owed else "")
 
@@ -34,7 +35,7 @@ def to_go(state: RunState) -> str:
         return ""
     seconds = round(state.eta_s)
     minutes, hours = divmod(seconds, 60), divmod(seconds // 60, 60)
-    return (
+    return ("at most " if state.open_ended else "") + (
         f"{seconds} s to go"
         if seconds < 120
         else f"{minutes[0]} min to go"
@@ -44,7 +45,7 @@ def to_go(state: RunState) -> str:
 
 
 class PlainObserver:
-    """A line a trial: for logs, pipes and CI."""
+    """One line per trial: for logs, pipes and CI."""
 
     def __init__(self, console: Console) -> None:
         self._console = console

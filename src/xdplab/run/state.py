@@ -65,7 +65,8 @@ class RunState:
     """How a run stands. A trial that ends costs the same however many the run has.
 
     ``attempts`` are those that ended, in that order, ``last`` the one that counts of each trial. ``labs`` is how many
-    labs measure at once.
+    labs measure at once. ``open_ended``: the run itself may release trials that it needs no
+    more, so that what it owes is the most that it will measure.
     """
 
     def __init__(self, run_id: str) -> None:
@@ -74,6 +75,8 @@ class RunState:
         self.last: dict[str, Ended] = {}
         self.ended: str | None = None
         self.labs = 1
+        self.open_ended = False
+        self.released: set[str] = set()
         self._planned: dict[str, tuple[Block, float]] = {}
         self._owed: set[str] = set()
         self._costs = Costs()
@@ -97,6 +100,18 @@ class RunState:
         self._plans += 1
         self.ended = None
 
+    def release(self, trials: Sequence[str]) -> None:
+        """Owe these no more: what they were to tell is known. Those that were tried stay as they are."""
+        for trial_id in trials:
+            if trial_id in self._owed and trial_id not in self.last:
+                block, cost = self._planned[trial_id]
+                self._costs.owe(block, cost, trials=-1)
+                self._owed.discard(trial_id)
+                self.released.add(trial_id)
+
+    def owes(self, trial_id: str) -> bool:
+        return trial_id in self._owed
+
     def add(self, ended: Ended) -> None:
         """Take in a try that ended. A trial whose last try failed is still owed."""
         if before := self.last.get(ended.trial_id):
@@ -117,8 +132,8 @@ class RunState:
 
     @property
     def total(self) -> int:
-        """How many trials are planned."""
-        return len(self._planned)
+        """How many trials are planned and were not released."""
+        return len(self._planned) - len(self.released)
 
     @property
     def counts(self) -> dict[str, int]:
@@ -202,12 +217,15 @@ def record_planned(
 def read_state(run: RunDirectory) -> RunState:
     """Read the journal of ``run``. Raises ResultsError where it is damaged."""
     state = RunState(run_id=run.run_id)
-    for event in run.journal.events("planned", "finished", "ended", "hosts", "shared", "lab_lost"):
+    for event in run.journal.events("planned", "finished", "released", "ended", "hosts", "shared", "lab_lost"):
         match event["event"]:
             case "planned":
                 state.plan(event["trials"], event.get("blocks", ()), event.get("costs_s", ()))
+                state.open_ended |= event.get("open_ended", False)
             case "finished":
                 state.add(_attempt(event).ended)
+            case "released":
+                state.release(event["trials"])
             case "ended":
                 state.ended = event["how"]
             case "hosts":

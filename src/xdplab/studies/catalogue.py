@@ -12,15 +12,15 @@ import yaml
 from xdplab.errors import PlanError, ResultsError
 from xdplab.run.rundir import RunDirectory
 from xdplab.studies.every import AnyKind, AnyRun
-from xdplab.studies.frame import Kind, study_of
+from xdplab.studies.frame import StudyKind, study_of
 from xdplab.studies.plan_runs import ASKED, SEARCH, TRAFFIC
 
 STUDIES = ("verifier", "execution", "loading", "jit", "offload")
 
 
-def study(name: str) -> Kind[Any, Any]:
+def study(name: str) -> StudyKind[Any, Any]:
     """Return the study of that name; one is loaded when it is asked for."""
-    kind: Kind[Any, Any] = importlib.import_module(f"xdplab.studies.{name}").STUDY
+    kind: StudyKind[Any, Any] = importlib.import_module(f"xdplab.studies.{name}").STUDY
     return kind
 
 
@@ -42,7 +42,7 @@ def open_run(path: Path) -> AnyRun:
     return kind_of(RunDirectory.open(path)).open(path)
 
 
-def request_in(plan: Path) -> tuple[Kind[Any, Any], Any] | None:
+def request_in(plan: Path) -> tuple[StudyKind[Any, Any], Any] | None:
     """Return the study that a plan file is for, and what it asks; None for a plan of XDP traffic. Raises PlanError."""
     try:
         written = yaml.safe_load(plan.read_text())

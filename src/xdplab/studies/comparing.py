@@ -33,7 +33,7 @@ class Unlike:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class ComparedRuns:
     """``doubts``: the findings (warnings) and drifts of each run, by its name, which come before any ratio."""
 
     metric: str
@@ -97,6 +97,12 @@ def _joint_lines(d: Decision) -> list[str]:
     return words
 
 
+def differences(first: Mapping[str, str], second: Mapping[str, str]) -> list[Unlike]:
+    """Return what was not the same around two runs, by name."""
+    names = dict.fromkeys([*first, *second])
+    return [Unlike(name, first.get(name), second.get(name)) for name in names if first.get(name) != second.get(name)]
+
+
 def check_runs(first: RunDirectory, second: RunDirectory, equal: Sequence[RunDirectory]) -> None:
     if len(equal) == 1:
         raise ResultsError("one equal run has no spread", remedy="give --equal twice or more, or leave it out")
@@ -124,12 +130,17 @@ def check_metric(table: pd.DataFrame, metric: str, run: RunDirectory) -> None:
 
 
 def compared_rows(
-    runs: Sequence[RunDirectory], tables: Sequence[pd.DataFrame], metric: str, words: Mapping[str, str], margin: float
-) -> Comparison:
+    runs: Sequence[RunDirectory],
+    tables: Sequence[pd.DataFrame],
+    metric: str,
+    words: Mapping[str, str],
+    margin: float,
+    unlike: Sequence[Unlike] = (),
+) -> ComparedRuns:
     """Compare the tables of two runs (the first two; the others are equal runs) row by row.
 
     A trial may leave several rows: each of them is a point of its own, told by its place among the rows of its trial.
-    ``words`` names the points by their ids.
+    ``words`` names the points by their ids, ``unlike`` is what was not the same around the first two.
     """
     first, second, *equal = runs
     check_runs(first, second, equal)
@@ -138,7 +149,7 @@ def compared_rows(
     made = [_rows_as_points(table, metric, words) for table in tables]
     decision = decide(made[0], made[1], metric, equal=made[2:], margin=margin)
     names = names_of(first, second)
-    return Comparison(metric, names, (), dict.fromkeys(names, ()), decision)
+    return ComparedRuns(metric, names, tuple(unlike), dict.fromkeys(names, ()), decision)
 
 
 def _rows_as_points(table: pd.DataFrame, metric: str, words: Mapping[str, str]) -> pd.DataFrame:

@@ -17,17 +17,21 @@ from xdplab.run.disk import replacing
 from xdplab.run.progress import Observer
 from xdplab.run.rundir import RunDirectory
 from xdplab.run.state import Attempt, RunState
-from xdplab.studies.comparing import Comparison
+from xdplab.studies.comparing import ComparedRuns
 from xdplab.studies.tables import Table
 
 
 @dataclass(frozen=True)
 class Where:
-    """Where a run goes on: a lab, or several at once; by default where it was."""
+    """Where a run goes on: a lab, or several at once; by default where it was.
+
+    ``steal`` takes one lab's servers from a run that is silent.
+    """
 
     lab: str | None = None
     labs: tuple[str, ...] = ()
     scheduler: str | None = None
+    steal: bool = False
 
 
 class AnyAudit(Protocol):
@@ -88,7 +92,7 @@ class AnyRun(Protocol):
 
     def compare(
         self, other: AnyRun, metric: str | None = None, *, equal: Sequence[AnyRun] = (), margin: float = MARGIN
-    ) -> Comparison:
+    ) -> ComparedRuns:
         """Say whether ``other`` is the same as this run, point by point and over all.
 
         ``equal``: runs that measured the same as each other. Raises ResultsError for another kind of run, PlanError

@@ -1,6 +1,6 @@
 """What every study of the execution side is: a request becomes points, points become a run, a run shows itself.
 
-A study is one `Kind`: what it asks for, what it measures, and how its table, tables and figures are made. Order,
+A study is one `StudyKind`: what it asks for, what it measures, and how its table, tables and figures are made. Order,
 journal, resume and progress are the runner's; everything shown is derived from the journal and the raw files of a run.
 """
 
@@ -12,9 +12,9 @@ import random
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 import pandas as pd
 import yaml
@@ -28,18 +28,22 @@ from xdplab.figures import Drawn, FigureError, NotApplicableError, View, save
 from xdplab.figures import draw as draw_view
 from xdplab.figures.draw import Panels
 from xdplab.figures.save import write_whole
+from xdplab.own import require_own_run
 from xdplab.run.derived import Recipe, Tables, all_gone, derive, is_owed, table, warn_gone
-from xdplab.run.engine import Study, run_trials
+from xdplab.run.engine import OfT, Study, run_trials
 from xdplab.run.progress import Observer, PlainObserver, ending
 from xdplab.run.rundir import RunDirectory
 from xdplab.run.state import Attempt, RunState, last_attempts, read_state, record_planned
-from xdplab.studies.comparing import Comparison, compared_rows
+from xdplab.studies import provenance
+from xdplab.studies.comparing import ComparedRuns, compared_rows, differences
 from xdplab.studies.every import AnyRun, PlainAudit, Where, not_measured, require_same_kind
+from xdplab.studies.places import Place
+from xdplab.studies.provenance import Around
 from xdplab.studies.tables import Table, markdown, write_tables
 
 
 @dataclass(frozen=True)
-class Request:
+class StudyRequest:
     """What a person asks for; a study adds its own fields: scalars, and tuples of scalars. Kept as plan.yaml."""
 
     repetitions: int = 3
@@ -48,7 +52,7 @@ class Request:
 
 
 @dataclass(frozen=True)
-class Point:
+class StudyPoint:
     """One combination of a study's factors; a study adds its fields, all of them scalars. Give it a ``__str__``."""
 
     @property
@@ -66,13 +70,13 @@ class Point:
         return False
 
 
-R = TypeVar("R", bound=Request)
-P = TypeVar("P", bound=Point)
+R = TypeVar("R", bound=StudyRequest)
+P = TypeVar("P", bound=StudyPoint)
 MakeView = Callable[[pd.DataFrame], View]
 
 
 @dataclass(frozen=True)
-class Trial(Generic[P]):
+class StudyTrial(Generic[P]):
     """One measurement of one point."""
 
     point: P
@@ -93,11 +97,19 @@ class Gathered(Generic[P]):
     notes: Sequence[str] = ()
 
 
+class PlacedStudy(Study[OfT], Protocol[OfT]):
+    """What measures: a block's trials at one place."""
+
+    @property
+    def place(self) -> Place | None:
+        """Where, between ``enter_block`` and ``leave_block``; None where nothing but this machine is needed."""
+
+
 @dataclass(frozen=True)
-class Kind(Generic[R, P]):
+class StudyKind(Generic[R, P]):
     """A kind of study.
 
-    ``gather`` may raise PlanError; ``measurer`` makes what the runner drives; ``table`` gives one row a measurement and
+    ``gather`` may raise PlanError; ``measurer`` makes what the runner drives; ``table`` gives one row per measurement,
     ``tables`` what is printed; ``views`` gives each figure by name, and raises NotApplicableError where the table holds
     nothing for it.
     """
@@ -106,17 +118,19 @@ class Kind(Generic[R, P]):
     request: type[R]
     point: type[P]
     gather: Callable[[R], Gathered[P]]
-    measurer: Callable[[StudyRun[R, P]], Study[Trial[P]]]
+    measurer: Callable[[StudyRun[R, P]], PlacedStudy[StudyTrial[P]]]
     table: Callable[[StudyRun[R, P]], pd.DataFrame]
     tables: Callable[[StudyRun[R, P], pd.DataFrame], dict[str, Table]]
     views: Mapping[str, MakeView]
     version: str = "1"
     """Of its table: it changes whenever the same raw files would give another one."""
+    tools: Callable[[StudyRun[R, P]], Mapping[str, str]] = lambda _: {}
+    """The tools that only this study uses, by name, with their versions: kept in each session's manifest."""
 
     def start(self, request: R, parent: Path, name: str | None = None) -> StudyRun[R, P]:
         """Gather what is to be measured and make a run directory in ``parent``; nothing is measured yet.
 
-        Raises PlanError for what cannot be used.
+        Raises PlanError for unusable options.
         """
         found = self.gather(request)
         plan = {"study": self.name} | json.loads(json.dumps(asdict(request)))
@@ -150,32 +164,36 @@ class Kind(Generic[R, P]):
 class StudyRun(Generic[R, P]):
     """A run of a study on disk."""
 
-    kind: Kind[R, P]
+    kind: StudyKind[R, P]
     directory: RunDirectory
     request: R
     points: tuple[P, ...]
     notes: tuple[str, ...]
 
     @property
-    def trials(self) -> list[Trial[P]]:
+    def trials(self) -> list[StudyTrial[P]]:
         return schedule(self.points, self.request.repetitions, self.request.seed)
 
     @property
     def state(self) -> RunState:
         return read_state(self.directory)
 
-    def attempts(self) -> Iterator[tuple[Trial[P], Attempt, Path]]:
+    def attempts(self) -> Iterator[tuple[StudyTrial[P], Attempt, Path]]:
         """Give each tried trial with its last attempt and the folder of that attempt's raw files."""
         by_id = {trial.trial_id: trial for trial in self.trials}
         for attempt in last_attempts(self.directory).values():
             yield by_id[attempt.trial_id], attempt, self.directory.raw_dir(attempt.trial_id, attempt.attempt)
 
     def execute(self, observer: Observer | None = None) -> RunState:
-        """Measure what the run owes. What cannot be is the verdict of its trials; the rest goes on."""
+        """Measure what the run owes. A trial that cannot be measured gets that verdict; the rest goes on."""
         with self.directory.writer():
             seen = observer or silent()
+            around = Around(self.directory, self.kind.tools(self))
+            measurer = _Recorded(self.kind.measurer(self), around)
+            around.begin()
             try:
-                state = run_trials(self.directory, self.trials, self.kind.measurer(self), seen, retries=0, pause_s=0.0)
+                state = run_trials(self.directory, self.trials, measurer, seen, retries=0, pause_s=0.0)
+                around.end()
             except BaseException:
                 with suppress(XdplabError):  # a full disk must not hide what happened first
                     self.keep_tables()
@@ -196,7 +214,7 @@ class StudyRun(Generic[R, P]):
         return {f"{self.kind.name}.parquet": self.kind.table(self)}
 
     def table(self) -> pd.DataFrame:
-        """Return one row a measurement. Writes nothing into the run."""
+        """Return one row per measurement. Writes nothing into the run."""
         return table(self.directory, self._recipe, f"{self.kind.name}.parquet")
 
     def keep_tables(self) -> Path:
@@ -226,7 +244,8 @@ class StudyRun(Generic[R, P]):
         write_tables(self.tables(), self.directory.outputs / "tables")
         views = {name: make for name, make in self.kind.views.items() if not names or name in names}
         folder = out or self.directory.figures
-        return draw_views(views, self.table(), folder, style=style, run=self.directory.run_id)
+        around = provenance.words(self.directory)
+        return draw_views(views, self.table(), folder, style=style, run=self.directory.run_id, around=around)
 
     def draw_figures(
         self, *, names: Sequence[str] = (), style: str = "paper-1col", out: Path | None = None
@@ -244,7 +263,7 @@ class StudyRun(Generic[R, P]):
             raise FigureError(f"no figure {name!r}", remedy=f"figures are {', '.join(self.kind.views)}")
 
     def failures(self) -> list[str]:
-        """Return one line a trial that did not come to a measurement."""
+        """Return one line per trial that did not come to a measurement."""
         return [f"{trial.point}: {last.reason}" for trial, last, _ in self.attempts() if last.status != "measured"]
 
     @property
@@ -258,7 +277,11 @@ class StudyRun(Generic[R, P]):
         return next((str(name) for name in rows.columns if str(rows[name].dtype) == "Float64"), "")
 
     def measure(self, observer: Observer, where: Where) -> RunState:
-        """Measure what the run owes at the places that its plan names. Raises LabError where ``where`` shares it."""
+        """Measure what the run owes at the places that its plan names.
+
+        Raises LabError where ``where`` shares it, StrangersFileError for a run that is not one's own.
+        """
+        require_own_run(self.directory.path)
         if where.labs:
             raise LabError(
                 f"a run of study {self.kind.name} measures at the places its plan names",
@@ -275,7 +298,8 @@ class StudyRun(Generic[R, P]):
         return self.table()
 
     def summary(self) -> list[str]:
-        return [*self.notes, *self.failures(), ending(self.state)]
+        around = provenance.words(self.directory)
+        return [*self.notes, *([f"measured with {around}"] if around else []), *self.failures(), ending(self.state)]
 
     def findings(self) -> list[Finding]:
         """Return what was not measured, and why."""
@@ -286,13 +310,33 @@ class StudyRun(Generic[R, P]):
 
     def compare(
         self, other: AnyRun, metric: str | None = None, *, equal: Sequence[AnyRun] = (), margin: float = MARGIN
-    ) -> Comparison:
+    ) -> ComparedRuns:
         """Say whether ``other`` is the same as this run, row by row of its table and over all."""
         every: tuple[AnyRun, ...] = (self, other, *equal)
         require_same_kind(*every)
         words = {point.point_id: str(point) for point in self.points}
         directories, tables = [run.directory for run in every], [run.rows() for run in every]
-        return compared_rows(directories, tables, metric or self.metric, words, margin)
+        unlike = differences(provenance.around(self.directory), provenance.around(other.directory))
+        return compared_rows(directories, tables, metric or self.metric, words, margin, unlike)
+
+
+@dataclass(frozen=True)
+class _Recorded(Generic[P]):
+    """A measurer, whose places are asked what they are as they are entered."""
+
+    inner: PlacedStudy[StudyTrial[P]]
+    around: Around
+
+    def enter_block(self, trials: Sequence[StudyTrial[P]]) -> None:
+        self.inner.enter_block(trials)
+        if self.inner.place is not None:
+            self.around.at(self.inner.place)
+
+    def measure(self, trial: StudyTrial[P], raw: Path, facts: dict[str, Any]) -> None:
+        self.inner.measure(trial, raw, facts)
+
+    def leave_block(self) -> None:
+        self.inner.leave_block()
 
 
 def said(drawn: Sequence[Drawn]) -> list[str]:
@@ -305,9 +349,12 @@ def said(drawn: Sequence[Drawn]) -> list[str]:
 
 
 def draw_views(
-    views: Mapping[str, MakeView], table: pd.DataFrame, folder: Path, *, style: str, run: str
+    views: Mapping[str, MakeView], table: pd.DataFrame, folder: Path, *, style: str, run: str, around: str | None = None
 ) -> list[Drawn]:
-    """Draw every figure the table holds something for, its marks as CSV and Markdown; for the rest, the reason."""
+    """Draw every figure the table holds something for, its marks as CSV and Markdown; for the rest, the reason.
+
+    ``around`` is the last line of each caption: what the run was measured with.
+    """
     drawn = []
     for name, make in views.items():
         try:
@@ -315,9 +362,13 @@ def draw_views(
         except NotApplicableError as error:
             drawn.append(Drawn(name, name, (), str(error)))
             continue
+        if around:
+            view = replace(view, look=replace(view.look, caption=(*view.look.caption, f"Measured with {around}.")))
         files = save(view, folder, name, style=style, source={"run": run})
         shown = view.marks.drop(columns=["file", "limited_by"]).dropna(axis=1, how="all")
-        note = write_whole(folder / f"{name}.md", f"# {view.look.y_label}\n\n{markdown(shown)}".encode())
+        caption = "\n".join(view.look.caption)
+        text = f"# {view.look.y_label}\n\n{markdown(shown)}\n{caption}\n"
+        note = write_whole(folder / f"{name}.md", text.encode())
         drawn.append(Drawn(name, name, (*files, note)))
     return drawn
 
@@ -328,7 +379,7 @@ def study_of(directory: RunDirectory) -> str | None:
     return plan.get("study") if isinstance(plan, dict) else None
 
 
-def schedule(points: Sequence[P], repetitions: int, seed: int) -> list[Trial[P]]:
+def schedule(points: Sequence[P], repetitions: int, seed: int) -> list[StudyTrial[P]]:
     """Return every trial in the order it is measured: block after block, its points shuffled anew each repetition."""
     groups: dict[tuple[str, ...], list[P]] = {}
     for point in points:
@@ -338,7 +389,7 @@ def schedule(points: Sequence[P], repetitions: int, seed: int) -> list[Trial[P]]
         rng = random.Random(f"{seed}/{repetition}")
         for block, members in enumerate(groups.values()):
             chosen = [point for point in members if repetition == 1 or not point.once]
-            trials += [Trial(point, repetition, block) for point in rng.sample(chosen, len(chosen))]
+            trials += [StudyTrial(point, repetition, block) for point in rng.sample(chosen, len(chosen))]
     return trials
 
 

@@ -17,17 +17,18 @@ import pandas as pd
 
 from xdplab.analysis.compare import MARGIN
 from xdplab.analysis.findings import Finding
-from xdplab.errors import ResultsError
+from xdplab.errors import PlanError, ResultsError
 from xdplab.figures import draw as draw_view
 from xdplab.figures import figure as traffic_figure
 from xdplab.figures.factors import FigureError
 from xdplab.labs import Lab, use_lab
+from xdplab.own import require_own_run
 from xdplab.plan import Plan, Trial
 from xdplab.run.derived import Recipe, Tables, table
 from xdplab.run.progress import Observer
 from xdplab.run.rundir import RunDirectory
 from xdplab.run.state import RunState, last_attempts, read_state
-from xdplab.studies.comparing import Comparison, compared_rows
+from xdplab.studies.comparing import ComparedRuns, compared_rows
 from xdplab.studies.every import AnyAudit, AnyRun, PlainAudit, Where, not_measured, require_same_kind
 from xdplab.studies.frame import draw_views, said
 from xdplab.studies.search.profile import Profile
@@ -39,7 +40,7 @@ from xdplab.studies.traffic import pdr, runs
 from xdplab.studies.traffic.bench import TrialBench
 from xdplab.studies.traffic.comparison import compared
 from xdplab.studies.traffic.planned import Files, run_trials_of
-from xdplab.studies.traffic.runs import MEASURED, Way
+from xdplab.studies.traffic.runs import MEASURED, TrafficMethod
 
 ASKED = "search.json"
 """What a search was asked for, kept in its run: one that goes on must not go on differently."""
@@ -55,7 +56,7 @@ class PlanRun:
         self.directory = directory
 
     @property
-    def way(self) -> Way:
+    def way(self) -> TrafficMethod:
         return MEASURED
 
     @property
@@ -63,7 +64,11 @@ class PlanRun:
         return read_state(self.directory)
 
     def measure(self, observer: Observer, where: Where) -> RunState:
-        """Measure what the run owes where it was, or in the lab or labs that ``where`` names."""
+        """Measure what the run owes where it was, or in the lab or labs that ``where`` names.
+
+        Raises StrangersFileError for a run that is not one's own.
+        """
+        require_own_run(self.directory.path)
         labs = where.labs
         if not labs and where.lab is None:
             labs = runs.shared_by(self.directory)
@@ -73,7 +78,7 @@ class PlanRun:
             with joined(labs, where.scheduler) as together:
                 return together.execute(self.directory, observer, self.way)
         with use_lab(where.lab or runs.lab_of(self.directory)) as lab:
-            return runs.execute(self.directory, lab, observer, self.way)
+            return runs.execute(self.directory, lab, observer, self.way, steal=where.steal)
 
     def complete(self) -> list[str]:
         return [] if self.directory.imported else runs.complete(self.directory, self.way.recipe)
@@ -115,7 +120,7 @@ class PlanRun:
 
     def compare(
         self, other: AnyRun, metric: str | None = None, *, equal: Sequence[AnyRun] = (), margin: float = MARGIN
-    ) -> Comparison:
+    ) -> ComparedRuns:
         """Say whether ``other`` is faster than, slower than or the same as this run, point by point and over all."""
         require_same_kind(self, other, *equal)
         same = [run.directory for run in equal]
@@ -123,7 +128,7 @@ class PlanRun:
 
 
 @dataclass(frozen=True)
-class Asked:
+class SearchRequest:
     """What a search was asked for; ``share``: also the largest N that keeps this share of the throughput at N = 0."""
 
     profile: Profile
@@ -133,7 +138,7 @@ class Asked:
         return {"profile": asdict(self.profile), "share": self.share}
 
     @classmethod
-    def of(cls, kept: Mapping[str, Any]) -> Asked:
+    def of(cls, kept: Mapping[str, Any]) -> SearchRequest:
         profile = {**kept["profile"], "frame_bytes": tuple(kept["profile"]["frame_bytes"])}
         return cls(Profile(**profile), kept["share"])
 
@@ -145,15 +150,15 @@ class SearchRun(PlanRun):
     metric = "pdr_pps"
 
     @cached_property
-    def asked(self) -> Asked:
-        return Asked.of(json.loads((self.directory.path / ASKED).read_text()))
+    def asked(self) -> SearchRequest:
+        return SearchRequest.of(json.loads((self.directory.path / ASKED).read_text()))
 
     @property
-    def way(self) -> Way:
-        return Way(partial(_session, self.asked), RECIPE, patient=False)
+    def way(self) -> TrafficMethod:
+        return TrafficMethod(partial(_session, self.asked), RECIPE, patient=False)
 
     def rows(self) -> pd.DataFrame:
-        """Return one row per point and repetition: its last attempt; rates in frames a second, latencies in ns."""
+        """Return one row per point and repetition: its last attempt; rates in frames per second, latencies in ns."""
         found = table(self.directory, RECIPE, TABLE)
         return found.drop_duplicates("trial_id", keep="last", ignore_index=True) if len(found) else found
 
@@ -192,7 +197,7 @@ class SearchRun(PlanRun):
 
     def compare(
         self, other: AnyRun, metric: str | None = None, *, equal: Sequence[AnyRun] = (), margin: float = MARGIN
-    ) -> Comparison:
+    ) -> ComparedRuns:
         """Say whether ``other`` found the same as this search, point by point and over all."""
         every: tuple[AnyRun, ...] = (self, other, *equal)
         require_same_kind(*every)
@@ -214,13 +219,15 @@ RECIPE = Recipe((TABLE,), "1", _searched)
 
 
 @contextmanager
-def _session(asked: Asked, lab: Lab, run: RunDirectory, plan: Plan, trials: Sequence[Trial]) -> Iterator[SearchStudy]:
+def _session(
+    asked: SearchRequest, lab: Lab, run: RunDirectory, plan: Plan, trials: Sequence[Trial]
+) -> Iterator[SearchStudy]:
     with TrialBench(lab, run, plan, trials) as bench:
         yield SearchStudy(bench, asked.profile, share=asked.share)
 
 
 def start_search(
-    plan: Plan, asked: Asked, lab: Lab, parent: Path, *, only: Mapping[str, str] | None = None
+    plan: Plan, asked: SearchRequest, lab: Lab, parent: Path, *, only: Mapping[str, str] | None = None
 ) -> SearchRun:
     """Make the run directory of a search of every point of ``plan``; nothing is measured yet. Raises PlanError."""
     wanted = as_searched(plan, asked.profile)
@@ -228,7 +235,9 @@ def start_search(
 
 
 def as_searched(plan: Plan, chosen: Profile) -> Plan:
-    """A search finds the load by itself; a profile of a standard brings its frame sizes with it."""
+    """A search finds the load by itself; a profile of a standard brings its frame sizes with it. Raises PlanError."""
+    if plan.open_ended:
+        raise PlanError("a search repeats each point a given number of times", remedy="give `repetitions` a number")
     frames = {"frame_bytes": list(chosen.frame_bytes)} if chosen.frame_bytes else {}
     blocks = [
         block.model_copy(

@@ -141,7 +141,7 @@ def appended(evidence: Evidence) -> Iterator[Finding]:
 def without_traffic(evidence: Evidence) -> Iterator[Finding]:
     silent = evidence.trials["reason"].str.startswith("no traffic").fillna(False)
     for label, rows in _by_repetition(evidence.trials[silent]):
-        what = f"{label}: {len(rows)} trials without traffic: nobody counted a frame ({_points(rows)})"
+        what = f"{label}: {len(rows)} trials without traffic: no counter saw a frame ({_points(rows)})"
         yield _found("no traffic", "warning", what, rows)
 
 

@@ -44,7 +44,7 @@ _ALL_ROWS = {width: re.compile(rb"(?:\s*" + rb", *".join([_WORD] * width) + rb"\
 
 @dataclass(frozen=True, eq=False)
 class GeneratorRun:
-    """One run of the generator: ``rows`` has one row a second and COLUMNS, NaN where there is nothing.
+    """One run of the generator: ``rows`` has one row per second and COLUMNS, NaN where there is nothing.
 
     ``latency_decimals``: how many digits the latency was printed with, None where it was not printed.
     """
@@ -173,7 +173,7 @@ def _latency_decimals(words: list[bytes], table: Rows) -> int | None:
 
 
 def _by_second(sender: Rows, receiver: Rows, line: int, anomalies: list[Anomaly]) -> Rows:
-    """Return one row a second of COLUMNS from the rows of both cores."""
+    """Return one row per second of COLUMNS from the rows of both cores."""
     places = [_places(part[:, 0]) for part in (sender, receiver)]
     if any(place is None for place in places):
         anomalies.append(Anomaly("damaged", "times that do not rise by a second", line))

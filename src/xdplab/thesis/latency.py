@@ -1,7 +1,7 @@
 """The latency that the generator printed is a running mean over frames: undone, with the error that its digits leave.
 
 The sum behind the mean after n frames is n * mean; between two rows the frames took
-(n * mean - n' * mean') / (n - n'). A frame of somebody else's carries no time stamp and shows as a jump of many
+(n * mean - n' * mean') / (n - n'). A foreign frame carries no time stamp and shows as a jump of many
 seconds, also below zero: such frames in the first second stay in every later running mean, so that no printed mean is
 taken as it stands.
 

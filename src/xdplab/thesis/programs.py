@@ -23,7 +23,7 @@ from xdplab.errors import ProgramError
 from xdplab.programs.build import bpf_include_flags, find_clang, run_tool
 from xdplab.programs.counting import XDP_TX, sample_frame
 from xdplab.programs.image import read_image
-from xdplab.programs.machine import Machine, Map
+from xdplab.programs.machine import Interpreter, Map
 from xdplab.programs.userspace import frame_accesses
 
 _FRAME_BYTES = 60
@@ -71,7 +71,7 @@ _USER_FLAGS = ("-O0", "-fPIC", "-shared", "-nostdlib", "-fno-stack-protector", "
 
 
 @dataclass(frozen=True)
-class Counted:
+class PacketWork:
     """What one packet did: map ``lookups``, ``value_accesses`` to what they returned, loads and stores in the frame.
 
     ``repeated_stores``: how often the byte of the frame that was stored to most often was stored to again. Lookups and
@@ -86,14 +86,14 @@ class Counted:
 
 
 @cache
-def count(text: str) -> Counted:
+def count(text: str) -> PacketWork:
     """Compile one of the thesis' C files and count what it does with a packet. Raises ProgramError."""
     with tempfile.TemporaryDirectory(prefix="xdplab-thesis-") as name:
         folder = Path(name)
         return _in_user_space(text, folder) if _FUNCTION.search(text) else _in_kernel(text, folder)
 
 
-def _in_kernel(text: str, folder: Path) -> Counted:
+def _in_kernel(text: str, folder: Path) -> PacketWork:
     (folder / "program.c").write_text(text)
     (folder / "maps.h").write_text(_MAP_FLAGS)
     flags = ["-O2", "-g", "-target", "bpf", "-w", *bpf_include_flags()]
@@ -106,11 +106,13 @@ def _in_kernel(text: str, folder: Path) -> Counted:
     maps = _maps(data)
     for section in _program_sections(data):
         image = read_image(data, section)
-        machine = Machine(image, {name: Map(bytearray(size * entries), size) for name, (size, entries) in maps.items()})
+        machine = Interpreter(
+            image, {name: Map(bytearray(size * entries), size) for name, (size, entries) in maps.items()}
+        )
         if machine.run(sample_frame(_FRAME_BYTES)).verdict == XDP_TX:
             values = [access for name in machine.maps for access in machine.region(f"value of {name}").trace]
             lookups = sum(one.lookups for one in machine.maps.values())
-            return Counted(lookups, len(values), *_of_frame(machine.frame_trace))
+            return PacketWork(lookups, len(values), *_of_frame(machine.frame_trace))
     raise ProgramError("none of its sections returns XDP_TX")
 
 
@@ -133,11 +135,11 @@ def _maps(data: bytes) -> Mapping[str, tuple[int, int]]:
     return found
 
 
-def _in_user_space(text: str, folder: Path) -> Counted:
+def _in_user_space(text: str, folder: Path) -> PacketWork:
     (folder / "program.c").write_text(_STAND_INS + _function(text) + _ENTRY)
     run_tool([find_clang(), *_USER_FLAGS, "program.c", "-o", "program.so"], folder)
     trace = frame_accesses((folder / "program.so").read_bytes(), sample_frame(_FRAME_BYTES))
-    return Counted(None, None, *_of_frame(trace))
+    return PacketWork(None, None, *_of_frame(trace))
 
 
 def _function(text: str) -> str:

@@ -167,7 +167,7 @@ def drawn_repetition(rows: pd.DataFrame, spec: Spec) -> pd.DataFrame:
 
 
 def by_cpu(rows: pd.DataFrame, column: str) -> pd.DataFrame:
-    """Return one row a trial and CPU 0 to 7, with the columns cpu and cpu_value (%), from a column of JSON lists."""
+    """Return one row per trial and CPU 0 to 7, with the columns cpu and cpu_value (%), from a column of JSON lists."""
     known = rows[rows[column].notna()]
     lists = [json.loads(text)[: len(CPUS)] for text in known[column]]
     long = known.loc[known.index.repeat([len(values) for values in lists])]
@@ -206,7 +206,7 @@ def placed(rows: pd.DataFrame, spec: Spec) -> Iterator[tuple[tuple[str, str, str
 
 
 @dataclass(frozen=True)
-class Family:
+class FigureFamily:
     """``column`` is what was drawn, ``unit`` what it was divided by (None: perf counts, see ``axis_power``)."""
 
     column: str
@@ -214,13 +214,13 @@ class Family:
 
 
 FAMILIES = {
-    "throughput": Family("published_l2_bps", 1e9),
-    "latency": Family("published_latency_s"),
-    "softirq": Family("cpu_value"),
-    "instructions": Family("published_instructions", None),
-    "branches": Family("published_branches", None),
-    "l1_loads": Family("published_l1d_loads", None),
-    "l1_load_misses": Family("published_l1d_misses", None),
+    "throughput": FigureFamily("published_l2_bps", 1e9),
+    "latency": FigureFamily("published_latency_s"),
+    "softirq": FigureFamily("cpu_value"),
+    "instructions": FigureFamily("published_instructions", None),
+    "branches": FigureFamily("published_branches", None),
+    "l1_loads": FigureFamily("published_l1d_loads", None),
+    "l1_load_misses": FigureFamily("published_l1d_misses", None),
 }
 BAR_MARGIN = 1.05  # of matplotlib's axis above the highest bar
 
@@ -262,7 +262,7 @@ def as_printed(rows: pd.DataFrame, spec: Spec) -> pd.DataFrame:
 
 
 def published_marks(rows: pd.DataFrame, spec: Spec) -> pd.DataFrame:
-    """Return what the published figure shows, one row a mark with MARK_COLUMNS; a bar of no height is no mark.
+    """Return what the published figure shows, one row per mark with MARK_COLUMNS; a bar of no height is no mark.
 
     ``rows`` are those of ``printed_rows``. Values are in the unit of the axis: Gbit/s, seconds, percent, counts with
     the axis' own power of ten.

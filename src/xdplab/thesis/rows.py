@@ -19,8 +19,8 @@ from xdplab.thesis.digest import CPU_SHARES, EVENTS, GeneratorDigest, LogDigest,
 from xdplab.thesis.generator_log import COLUMNS, GeneratorRun
 from xdplab.thesis.latency import SETTLING_ROWS, latency
 from xdplab.thesis.names import Kind, Measured
-from xdplab.thesis.programs import Counted as ProgramCounts
-from xdplab.thesis.window import Busy, Counted, busy_samples, counted, whole_run
+from xdplab.thesis.programs import PacketWork as ProgramCounts
+from xdplab.thesis.window import Busy, WindowCount, busy_samples, counted, whole_run
 
 Row = dict[str, Any]
 UNKNOWN = ("src_ip", "dst_ip", "src_ip_stride", "src_port", "stamp")  # of its traffic: the logs do not say
@@ -105,7 +105,7 @@ def trial_id_of(measured: Measured) -> str:
 
 
 def trial_rows(logs: TrialLogs, run_id: str) -> list[Row]:
-    """Return one row a run of the generator; runs that were appended to one file are attempts, the last one counts.
+    """Return one row per run of the generator; runs that were appended to one file are attempts, the last one counts.
 
     sar and perf watched one of them, and nothing says which: they are the last one's.
     """
@@ -132,7 +132,7 @@ def _row(
         **_factors(point_of(measured)),
         **dict.fromkeys(UNKNOWN),
         "link_bps": LINK_BPS,
-        # One socket and one thread, whatever the queue count; the XDP modes have a CPU a queue.
+        # One socket and one thread, whatever the queue count; the XDP modes have one CPU per queue.
         "dut_cpus": 1 if measured.mode == "af_xdp" else measured.queues,
         **_where(logs),
     }
@@ -199,7 +199,7 @@ def _why(logs: TrialLogs, kind: Kind) -> str:
     return f"the {kind} log cannot be used: {words}" if log.digest is None else f"the {kind} log does not tell"
 
 
-def _counts(found: Counted, logs: TrialLogs, reasons: dict[str, str]) -> Row:
+def _counts(found: WindowCount, logs: TrialLogs, reasons: dict[str, str]) -> Row:
     """Counts in the window both hosts saw: only over the same seconds can two counts be compared."""
     whole = {
         "tx_packets": (found.tx, "generator"),

@@ -1,6 +1,6 @@
 """Rules for runs measured elsewhere: two independent counts of the same frames, and a generator with a ceiling.
 
-Imported trials have what our own lack, a second counter that nobody tuned to agree: a difference of 1 to 5 % is said,
+Imported trials have what our own lack, a second, independent counter: a difference of 1 to 5 % is said,
 more is not believed. Where the generator cannot be believed and the DUT counted, the DUT's count is.
 """
 
@@ -40,7 +40,7 @@ def traffic_was_sent(row: Row) -> str | None:
     counts = [number(row, name) for name in ("tx_packets", "rx_packets", "dut_rx_packets")]
     if any(counts) or all(count is None for count in counts):
         return None
-    return "no traffic: nobody counted a frame"
+    return "no traffic: no counter saw a frame"
 
 
 def counts_not_far(row: Row) -> str | None:

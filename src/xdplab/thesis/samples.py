@@ -1,4 +1,4 @@
-"""The logs of one trial → columns of samples.parquet: a row a second of the generator, a row a sample of sar."""
+"""The logs of one trial → columns of samples.parquet: one row per second of the generator, one per sample of sar."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _SHARE_COLUMNS = {f"{share}_percent": place for place, share in enumerate(CPU_SH
 
 
 @dataclass(frozen=True, eq=False)
-class Part:
+class TrialSamples:
     """Rows of one trial's attempt and host; columns that are absent are null."""
 
     trial_id: str
@@ -36,8 +36,8 @@ class Part:
         return len(self.columns["t_s"])
 
 
-def generator_part(trial_id: str, attempt: int, run: GeneratorRun) -> Part:
-    """One row a second: frames sent and received in it, the printed running mean, and the second's own latency."""
+def generator_part(trial_id: str, attempt: int, run: GeneratorRun) -> TrialSamples:
+    """One row per second: frames sent and received in it, the printed running mean, and the second's own latency."""
     rows = run.rows
     columns = {
         "t_s": rows[:, _SECOND],
@@ -46,11 +46,16 @@ def generator_part(trial_id: str, attempt: int, run: GeneratorRun) -> Part:
         "latency_mean_s": rows[:, _MEAN],
         "latency_s": by_second_s(run),
     }
-    return Part(trial_id, attempt, "tg", columns)
+    return TrialSamples(trial_id, attempt, "tg", columns)
 
 
+<<<<<<< HEAD
 def sar_parts(trial_id: str, attempt: int, sar: SarDigest, busy: Busy | None) -> list[Part]:
     """One row a sample and CPU, and one a sample of the interface that carried the traffic.
+=======
+def sar_parts(trial_id: str, attempt: int, sar: SarDigest) -> list[TrialSamples]:
+    """One row per sample and CPU, and one per sample of the interface that carried the traffic.
+>>>>>>> main
 
     Times count from the traffic's start as sar saw it (samples before it are negative), from sar's own without any.
     """
@@ -60,9 +65,10 @@ def sar_parts(trial_id: str, attempt: int, sar: SarDigest, busy: Busy | None) ->
     by_cpu: dict[str, Array] = {"t_s": np.repeat(t_s, cpus), "cpu": np.tile(np.arange(cpus, dtype=float), samples)}
     by_cpu |= {name: sar.shares[:, :, place].ravel() for name, place in _SHARE_COLUMNS.items()}
     frames = {"t_s": t_s, "tx_packets": np.rint(sar.tx_pps * step), "rx_packets": np.rint(sar.rx_pps * step)}
-    return [Part(trial_id, attempt, "dut", by_cpu), Part(trial_id, attempt, "dut", frames)]
+    return [TrialSamples(trial_id, attempt, "dut", by_cpu), TrialSamples(trial_id, attempt, "dut", frames)]
 
 
+<<<<<<< HEAD
 PARTS = 240  # in one table: as much as fits a few MB
 
 
@@ -75,6 +81,11 @@ def samples_tables(parts: Iterable[Part]) -> Iterator[pa.Table]:
 
 def _table(parts: Sequence[Part]) -> pa.Table:
     """Return the parts as one table: whole columns at a time, a row at a time takes minutes."""
+=======
+def samples_frame(parts: Iterable[TrialSamples]) -> pd.DataFrame:
+    """Return the parts as one table with SAMPLE_COLUMNS: whole columns at a time, a row at a time takes minutes."""
+    parts = list(parts)
+>>>>>>> main
     sizes = [len(part) for part in parts]
     ids = list(dict.fromkeys(part.trial_id for part in parts))
     places = {name: place for place, name in enumerate(ids)}
@@ -107,6 +118,7 @@ def _type(name: str, dtype: str) -> pa.DataType:
     return pa.float32() if name.endswith("_percent") else pa.float64()
 
 
+<<<<<<< HEAD
 SCHEMA = pa.schema([(metric.name, _type(metric.name, metric.dtype)) for metric in SAMPLE_COLUMNS])
 
 
@@ -116,3 +128,16 @@ def _column(parts: Sequence[Part], sizes: Sequence[int], name: str) -> Array:
         if name in part.columns:
             values[end - size : end] = part.columns[name]
     return values
+=======
+def _column(parts: list[TrialSamples], sizes: list[int], name: str, *, whole: bool) -> object:
+    found = [part.columns.get(name) for part in parts]
+    dtype = np.float32 if name.endswith("_percent") else np.float64
+    values = np.full(sum(sizes), np.nan, dtype=dtype)
+    for end, size, part in zip(np.cumsum(sizes), sizes, found, strict=True):
+        if part is not None:
+            values[end - size : end] = part
+    if not whole:
+        return values
+    absent = np.isnan(values)
+    return pd.arrays.IntegerArray(np.where(absent, 0, values).astype(np.int64), absent)
+>>>>>>> main

@@ -37,7 +37,7 @@ _DECIMAL = bytes.maketrans(b",", b".")
 
 @dataclass(frozen=True, eq=False)
 class SarText:
-    """The samples of one file: a row a sample and CPU, a row a sample and interface; and what is wrong with it."""
+    """The samples of one file: one row per sample and CPU, one per sample and interface; and what is wrong with it."""
 
     cpus: Rows
     interface_names: tuple[str, ...]

@@ -221,9 +221,9 @@ VALUES = {
 
 
 def corrected_rows(source: Source, spec: Spec) -> pd.DataFrame:
-    """Return the like-for-like rows of a figure, with its value in the column ``value``; a row a CPU where it has CPUs.
+    """Return the like-for-like rows of a figure, its value in the column ``value``; one row per CPU where it has CPUs.
 
-    What cannot be believed, or is not there, has a null value and the reason in ``why``.
+    A value that is missing or not credible is null, with the reason in ``why``.
     """
     rows = selected(source.better, spec)
     pairs = {(mode, float(repetition)) for mode, own in source.alike.items() for repetition in own}
@@ -273,7 +273,7 @@ def corrected_marks(rows: pd.DataFrame, spec: Spec) -> pd.DataFrame:
 
 
 def _means(rows: pd.DataFrame, spec: Spec, hue: str | None) -> Iterator[dict[str, object]]:
-    """Yield a mark a place: the mean over repetitions, each the mean of its frame sizes where a figure pools them."""
+    """Yield one mark per place: the mean over repetitions, each a mean over frame sizes where a figure pools them."""
     if rows.empty:
         return
     unit = VALUES[spec.family][1]

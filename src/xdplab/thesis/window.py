@@ -34,8 +34,8 @@ class Busy:
 
 
 @dataclass(frozen=True)
-class Counted:
-    """Frames counted over ``seconds``; NaN where nobody counted."""
+class WindowCount:
+    """Frames counted over ``seconds``; NaN where there was no counter."""
 
     seconds: float
     tx: float
@@ -69,7 +69,7 @@ def busy_samples(sar: SarDigest) -> Busy | None:
     return Busy(places, float(sar.t_s[first] - step * share)) if len(places) else None
 
 
-def counted(rows: Rows | None, sar: SarDigest | None, busy: Busy | None) -> Counted:
+def counted(rows: Rows | None, sar: SarDigest | None, busy: Busy | None) -> WindowCount:
     """Return the frames both hosts counted over the seconds that both saw, or over those of the one that did."""
     if sar is not None and busy is not None:
         step = sar.step_s
@@ -77,20 +77,20 @@ def counted(rows: Rows | None, sar: SarDigest | None, busy: Busy | None) -> Coun
         dut = [float(np.nansum(rate[busy.places]) * step) for rate in (sar.rx_pps, sar.tx_pps)]
         own = (float(ends[0]) - step - busy.start_s, float(ends[-1]) - busy.start_s)
         if rows is None:
-            return Counted(own[1] - own[0], nan, nan, *dut)
+            return WindowCount(own[1] - own[0], nan, nan, *dut)
         tx, rx = (_between(rows, times, packets, own) for times, packets in _COUNTERS)
-        return Counted(own[1] - own[0], tx, rx, *dut)
+        return WindowCount(own[1] - own[0], tx, rx, *dut)
     quiet = 0.0 if sar is not None and not np.isnan(sar.rx_pps).all() else nan
     if rows is None:
-        return Counted(0.0, nan, nan, quiet, quiet)
+        return WindowCount(0.0, nan, nan, quiet, quiet)
     return replace(whole_run(rows), dut_rx=quiet, dut_tx=quiet)
 
 
-def whole_run(rows: Rows) -> Counted:
+def whole_run(rows: Rows) -> WindowCount:
     """Return the frames that the generator counted from its first second on to its end: sar ends 20 s before it."""
     span = _span(rows)
     tx, rx = (_between(rows, times, packets, span) for times, packets in _COUNTERS)
-    return Counted(span[1] - span[0], tx, rx, nan, nan)
+    return WindowCount(span[1] - span[0], tx, rx, nan, nan)
 
 
 _COUNTERS = ((TX_TIME, TX_PACKETS), (RX_TIME, RX_PACKETS))

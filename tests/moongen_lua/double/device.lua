@@ -47,7 +47,9 @@ end
 function port:getDriverName() return device.DRIVER end
 
 function port:getStats()
-	return { opackets = 1ULL * wire.sent, oerrors = 0ULL, ipackets = 1ULL * self.received, imissed = 0ULL, rx_nombuf = 0ULL }
+	local unsent = wire.faults.no_link and wire.sent or 0 -- what a port without a link takes, and never sends
+	return { opackets = 1ULL * (wire.sent - unsent), oerrors = 0ULL, ipackets = 1ULL * self.received,
+		imissed = 1ULL * wire.missed, rx_nombuf = 0ULL }
 end
 
 function device.get(id)

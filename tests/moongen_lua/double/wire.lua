@@ -2,7 +2,7 @@
 -- (`lose=10,double=7,swap=5,foreign=1,other_run=1`: every tenth frame is lost, …).
 local clock = require "clock"
 
-local wire = { DELAY_S = 5e-6, inside = {}, sent = 0, faults = {}, record = {} }
+local wire = { DELAY_S = 5e-6, inside = {}, sent = 0, missed = 0, faults = {}, record = {} }
 
 for name, every in (os.getenv("XDPLAB_FAULTS") or ""):gmatch("([%w_]+)=(%d+)") do
 	wire.faults[name] = tonumber(every)
@@ -31,7 +31,11 @@ function wire.send(bytes, queue)
 	local back = reflected(bytes)
 	if hits("foreign") then put(("\0"):rep(64), queue) end
 	if hits("other_run") then put(of_another_run(back), queue) end
-	if hits("lose") then return end
+	if hits("lose") or hits("no_link") then return end
+	if hits("overflow") then -- it came back, and the receive ring was full
+		wire.missed = wire.missed + 1
+		return
+	end
 	put(back, queue)
 	if hits("double") then put(back, queue) end
 	local n = #wire.inside

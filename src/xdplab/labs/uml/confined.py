@@ -1,6 +1,6 @@
 """Starts a command to which every file of this machine is read-only, and that has no capability: a user-mode Linux.
 
-Whoever is root in the guest can mount hostfs anew, writable, and can load a module into its kernel, which is a process
+Root in the guest can mount hostfs anew, writable, and can load a module into its kernel, which is a process
 of the lab's owner. So its limit is set out here, in a mount namespace of its own (made by ``unshare``): all mounts
 become read-only; /dev/shm and the folder for what the kernel leaves of itself are memories of its own. Arguments: that
 folder, then the command. Standard library only.

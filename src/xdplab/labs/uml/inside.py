@@ -18,7 +18,7 @@ STANDARD_STREAMS = {"fd": "fd", "stdin": "fd/0", "stdout": "fd/1", "stderr": "fd
 
 
 def become_host(hostname: str) -> dict[str, str]:
-    """Make of this machine's initial namespaces a host; return its public key and the private key that opens it."""
+    """Turn this machine's initial namespaces into a host; return its public key and the private key that opens it."""
     os.environ["PATH"] = netns_host.PATH
     netns_host.ENVIRONMENT |= {name: os.environ[name] for name in xstate.ENVIRONMENT if name in os.environ}
     code = {path: os.open(path, os.O_PATH) for path in CODE}
@@ -32,16 +32,16 @@ def become_host(hostname: str) -> dict[str, str]:
 
 
 def _show_again(path: str, held: int) -> None:
-    """Bind a folder of the code where a memory of the host's own now hides it: a checkout may lie below /tmp."""
+    """Bind-mount a folder of the code again where a tmpfs now hides it: a checkout may lie below /tmp."""
     if not Path(path).exists():
         Path(path).mkdir(parents=True)
-        # As it is: by its name the hidden folder would not be found.
+        # --no-canonicalize: the hidden folder has no path that could be resolved.
         netns_host.command("mount", "--no-canonicalize", "--bind", f"/proc/{os.getpid()}/fd/{held}", path)
     os.close(held)
 
 
 def prepare() -> None:
-    """Do what a distribution's init would have done, as far as a host needs it."""
+    """Do the part of a distribution's init that a host needs."""
     for name, target in STANDARD_STREAMS.items():
         Path("/dev", name).symlink_to(f"/proc/self/{target}")
     for name in ("shm", "pts"):

@@ -24,14 +24,14 @@ PULSE = 0
 """The stream that the guest echoes; the others are SSH connections."""
 
 FIRST = ("sh", "-c", 'ulimit -c 0; "$@"; exit', "sh")
-"""The namespace's first process: the kernel itself, being it, could not abort, and would hang after a panic."""
+"""A shell is the PID namespace's first process: as PID 1 the kernel could not abort, and would hang after a panic."""
 
 
 CONFINED = (sys.executable, "-I", "-S", "-B", str(Path(__file__).with_name("confined.py")))
 
 
 class Uml:
-    """The kernel as a process, in namespaces of its own: its helpers would outlive it, and it could write our files."""
+    """The kernel as a process, in namespaces of its own: its helpers end with it, and it cannot write our files."""
 
     def __init__(self, wanted: guest_keeper.Answer) -> None:
         self.socket, line = socket.socketpair()

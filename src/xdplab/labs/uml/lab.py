@@ -26,7 +26,7 @@ START_S = 60.0
 """Seconds it may take to come up; it takes two, on a busy machine eight."""
 
 OWN_SPEED = "runs at this machine's own speed"
-WITHOUT_AVX = f"{OWN_SPEED}, without AVX inside: its kernel has no room for the registers of a CPU with AMX"
+WITHOUT_AVX = f"{OWN_SPEED}, without AVX inside: its kernel cannot store the registers of a CPU with AMX"
 MEMORY_MB = 1024  # taken page by page
 LINE = "{line}"  # filled in by the keeper, which makes it
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,39}")
@@ -154,7 +154,7 @@ def _argv(kernel: Package, own: Path) -> list[str]:
 
 
 def _own_dir(instance: str) -> Path:
-    """Return a folder for what the kernel leaves of itself: it would be ~/.uml, and what lies there keeps it out."""
+    """Return an empty folder for the kernel's own files: leftovers in the default, ~/.uml, stop it from starting."""
     folder = cache_dir() / "uml" / instance
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)

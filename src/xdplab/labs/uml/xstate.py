@@ -1,4 +1,4 @@
-"""Keeps a user-mode Linux from a state of the CPU that is longer than it has room for. Standard library only.
+"""Keeps a user-mode Linux from a state of the CPU that does not fit its buffer. Standard library only.
 
 A UML of 6.1 reads and writes the FPU's state of its processes by ptrace, as one XSAVE area of 2,696 bytes. With AMX
 that area has 11,008; the host's kernel refuses to take less than the whole, and PID 1 dies of its first page fault.
@@ -40,7 +40,7 @@ ENVIRONMENT = {
 
 
 def is_too_long() -> bool:
-    """Tell whether this machine's CPU has a state for which UML has no room."""
+    """Tell whether this machine's CPU has a state that does not fit into the buffer of UML."""
     return "amx_tile" in Path("/proc/cpuinfo").read_text().partition("\n\n")[0].split()
 
 

@@ -33,7 +33,7 @@ APPLETS = (
     "rm",
     "umount",
 )
-"""What the first scripts call busybox by; the shell of most builds of it runs these without starting it anew."""
+"""The applets of busybox that the first scripts use; the shell of most builds runs them in its own process."""
 
 FOLDERS = ("bin", "proc", "sys", "dev", "host", "mnt", "root")
 _FILE, _SECRET, _SCRIPT = (stat.S_IFREG | mode for mode in (0o644, 0o600, 0o755))

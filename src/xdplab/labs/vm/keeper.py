@@ -78,7 +78,7 @@ class Qemu:
             try:
                 state.keep(ours, self.has_saved)
             finally:
-                ours.close()  # or QEMU would wait for somebody to read on
+                ours.close()  # or QEMU would wait for a reader
                 self.has_saved()
                 self.monitor.execute("cont")
 

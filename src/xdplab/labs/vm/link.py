@@ -1,4 +1,4 @@
-"""The netns lab in a guest: made when somebody first asks for it, since it takes longer to make than a guest to boot.
+"""The netns lab in a guest: made at the first request, since making it takes longer than booting a guest.
 
 Runs in the guest as a script, standard library only. Standard output is the port to the keeper outside: it is told the
 hosts in one JSON line, and every line that comes is answered by itself. Each host has a TCP port at which its sshd

@@ -42,7 +42,7 @@ MaxStartups 256
 
 
 @dataclass(frozen=True)
-class Way:
+class Acceleration:
     """One way to run a guest; ``says`` is what its numbers are, for every label."""
 
     name: str
@@ -64,11 +64,11 @@ class Way:
     """QEMU's options that make another clock of the guest's."""
 
 
-WAYS: dict[str, Way] = {
+WAYS: dict[str, Acceleration] = {
     way.name: way
     for way in (
-        Way("kvm", "times under KVM", "time", ("-accel", "kvm"), ("host",), 6.0, 1.0, 5.0),
-        Way(
+        Acceleration("kvm", "times under KVM", "time", ("-accel", "kvm"), ("host",), 6.0, 1.0, 5.0),
+        Acceleration(
             "count",
             "times are instructions",
             "instructions",
@@ -82,7 +82,7 @@ WAYS: dict[str, Way] = {
         ),
         # erms: emulated, `rep stosb` goes byte by byte, and a kernel that sees the flag clears all its pages by it.
         # fsrm: QEMU 10 has it, and kernel 6.1 hangs in silence where a CPU has it without erms.
-        Way(
+        Acceleration(
             "functional",
             "no times",
             None,
@@ -124,7 +124,7 @@ def _static_busybox() -> str | None:
     return path if is_static else None
 
 
-def argv(way: Way, cpu: str, kernel: Kernel, tools: dict[str, str], native: Path) -> list[str]:
+def argv(way: Acceleration, cpu: str, kernel: Kernel, tools: dict[str, str], native: Path) -> list[str]:
     """Return QEMU's argument vector, with `CONTROL`, `MONITOR` and `INITRD` to be filled in.
 
     ``cpu`` is QEMU's name of the guest's CPU. ``native`` is the folder of compiled tools. The guest reads both it and
@@ -154,7 +154,7 @@ def first_root(kernel: Kernel, tools: dict[str, str]) -> bytes:
     return kernel.file("boot.cpio").read_bytes() + initramfs.shell(Path(tools["busybox"]), init)
 
 
-def state(way: Way, kernel: Kernel, argv: list[str], first_root: bytes) -> Path | None:
+def state(way: Acceleration, kernel: Kernel, argv: list[str], first_root: bytes) -> Path | None:
     """Return where the state of such a guest is kept for the next one; None where it must not be."""
     if not way.restored:
         return None
@@ -205,6 +205,6 @@ def _code() -> list[str]:
     return sorted({str(path) for path in (_HERE.parent, Path(sys.executable).parents[1], Path(sys.base_prefix))})
 
 
-def cpus(way: Way) -> int:
+def cpus(way: Acceleration) -> int:
     """Return how many CPUs a guest run this way gets."""
     return max(1, min(int(way.cpus * len(os.sched_getaffinity(0))), MOST_CPUS))

@@ -8,7 +8,7 @@ mount -t tmpfs -o mode=755 changes /mnt || die "no memory for the changes"
 mkdir /mnt/upper /mnt/work
 mount -t overlay -o lowerdir=/host,upperdir=/mnt/upper,workdir=/mnt/work root /root || die "no overlay"
 
-mkdir -p "/root/lib/modules/$RELEASE" "/root$BUILT" || die "no room for modules"
+mkdir -p "/root/lib/modules/$RELEASE" "/root$BUILT" || die "no space for modules"
 mount --bind "/root$MODULES" "/root/lib/modules/$RELEASE" || die "the kernel's modules are not on the share"
 mkdir /native /mnt/built /mnt/built/upper /mnt/built/work
 mount -t 9p -o "$BUILT_SHARE" native /native || die "no share of what is compiled"

@@ -1,4 +1,4 @@
-"""The state of a guest as QEMU saved it before the guest knew whose it was: from there the next one goes on.
+"""The state of a guest, saved by QEMU before the guest had an identity; later guests start from it.
 
 Standard library only: read and written by a guest's keeper. A file holds what QEMU wrote and the SHA-256 of that. Its
 name is made of all that the state depends on, so that a state that no longer fits is never found; it holds no key.
@@ -17,7 +17,7 @@ from typing import BinaryIO
 KEPT = 4
 """States that are kept, of 100 MB each: the ones used last."""
 _LEFT_S = 600.0
-"""Age after which a half-written file was left by somebody who was killed."""
+"""Age after which a half-written file was left by a killed process."""
 _CHUNK = 1 << 20
 _DIGEST_BYTES = hashlib.sha256().digest_size
 

@@ -16,7 +16,7 @@ from xdplab.errors import LabError
 from xdplab.labs.cache import cache_dir
 from xdplab.labs.vm import initramfs, qemu
 from xdplab.labs.vm.kernels import Kernel
-from xdplab.labs.vm.qemu import WAYS, Way
+from xdplab.labs.vm.qemu import WAYS, Acceleration
 
 DEVICE = Path("/dev/kvm")
 
@@ -28,7 +28,7 @@ _INIT = b"#!/bin/busybox sh\necho '" + _MARK + b"'\nexec /bin/busybox reboot -f\
 class Choice:
     """How a guest will run: the way, QEMU's name of the CPU that it gets, and why it is this way."""
 
-    way: Way
+    way: Acceleration
     cpu: str
     why: str
 
@@ -61,7 +61,7 @@ def kvm(kernel: Kernel, tools: dict[str, str]) -> tuple[str | None, str]:
     return _remembered(WAYS["kvm"], kernel, tools)[:2]
 
 
-def _emulated(way: Way, why: str, kernel: Kernel, tools: dict[str, str]) -> Choice:
+def _emulated(way: Acceleration, why: str, kernel: Kernel, tools: dict[str, str]) -> Choice:
     cpu, refused, memory = _remembered(way, kernel, tools)
     if cpu is None:
         raise LabError(
@@ -71,7 +71,7 @@ def _emulated(way: Way, why: str, kernel: Kernel, tools: dict[str, str]) -> Choi
     return Choice(way, cpu, why)
 
 
-def _remembered(way: Way, kernel: Kernel, tools: dict[str, str]) -> tuple[str | None, str, Path]:
+def _remembered(way: Acceleration, kernel: Kernel, tools: dict[str, str]) -> tuple[str | None, str, Path]:
     """Return the CPU that boots (None: none does), why each one before it does not, and the file that keeps both."""
     memory = cache_dir() / "vm" / "tried" / f"{kernel.release}-{way.name}.json"
     asked = {
@@ -92,7 +92,7 @@ def _remembered(way: Way, kernel: Kernel, tools: dict[str, str]) -> tuple[str | 
     return known["cpu"], known["refused"], memory
 
 
-def _first_that_boots(way: Way, kernel: Kernel, tools: dict[str, str]) -> tuple[str | None, str]:
+def _first_that_boots(way: Acceleration, kernel: Kernel, tools: dict[str, str]) -> tuple[str | None, str]:
     refusals: list[str] = []
     for model in way.models:
         refused = _boot(way, model, kernel, tools)
@@ -102,7 +102,7 @@ def _first_that_boots(way: Way, kernel: Kernel, tools: dict[str, str]) -> tuple[
     return None, "; ".join(refusals)
 
 
-def _boot(way: Way, model: str, kernel: Kernel, tools: dict[str, str]) -> str | None:
+def _boot(way: Acceleration, model: str, kernel: Kernel, tools: dict[str, str]) -> str | None:
     """Boot to a first process that says so and ends the guest; return what went wrong."""
     first_root = initramfs.shell(Path(tools["busybox"]), _INIT)
     with os.fdopen(os.memfd_create("xdplab-probe"), "wb") as file:

@@ -3,7 +3,7 @@
 `STUDY.start` compiles the benchmarks and makes a run, which measures, resumes, tables and draws itself.
 """
 
-from xdplab.studies.execution.points import Request, smallest
+from xdplab.studies.execution.points import ExecutionRequest, smallest
 from xdplab.studies.execution.runs import STUDY, ExecutionRun
 
-__all__ = ["STUDY", "ExecutionRun", "Request", "smallest"]
+__all__ = ["STUDY", "ExecutionRequest", "ExecutionRun", "smallest"]

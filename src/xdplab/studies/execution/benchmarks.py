@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cache
+from math import isqrt
+from typing import Literal
 
 from xdplab.programs.contents import user_state
 from xdplab.programs.source import kernel_source
 from xdplab.programs.spec import ProgramSpec
 from xdplab.resources import shipped
-from xdplab.studies.execution.enclosure import Work
+from xdplab.studies.execution.enclosure import TimedWork
 
 NATIVE = "microbench"
 BPF, MODULE, USER = "bpf", "module", "user"
@@ -29,28 +31,54 @@ MATRIX_SEED = 20_210_518
 
 
 @dataclass(frozen=True)
+class Task:
+    """What one call must do, as the algorithm has it: exactly so many steps of one kind, whoever compiled it.
+
+    ``per_step``: instructions that one step comes to, in the middle of what clang makes for BPF and gcc for x86-64;
+    ``around``: those of its blocks and of where a walk goes on, at the most. ``least_offset``: where the memory that it
+    works on begins, behind what only says how far the walk came.
+    """
+
+    kind: Literal["divisions", "loads", "stores", "clocks", "links", "instructions"]
+    count: int
+    per_step: float = 0
+    around: int = 0
+    least_offset: int = 0
+
+    def __str__(self) -> str:
+        kind = self.kind if self.count > 1 else self.kind.removesuffix("s")
+        return f"{self.count:,} {kind}" if self.count else "nothing"
+
+
+@dataclass(frozen=True)
 class Benchmark:
     """``kernel`` names its C text, ``input`` is handed to each call.
 
-    ``work`` is what must lie between the clocks, by wrapper where they differ. A ``trap`` says why a benchmark
-    compares with nothing; ``backends`` are the wrappers that it exists in.
+    ``work`` is what must lie between the clocks as code, by wrapper where they differ, ``task`` what it must do when
+    it is executed. A ``trap`` says why a benchmark compares with nothing; ``wrappers`` are those that it exists in.
     """
 
     name: str
     title: str
     kernel: str
-    work: Work
+    work: TimedWork
+    task: Task
     input: int = 1
     spec: ProgramSpec | None = None
     trap: str | None = None
     wrappers: tuple[str, ...] = WRAPPERS
-    bpf_work: Work | None = None
+    bpf_work: TimedWork | None = None
     clock_result: bool = False
 
-    def work_of(self, wrapper: str) -> Work:
+    def work_of(self, wrapper: str) -> TimedWork:
         """Return what must lie between the clocks of one wrapper."""
         work = self.bpf_work if wrapper == BPF and self.bpf_work else self.work
         return replace(work, outside=HOUSEKEEPING[wrapper] | work.outside)
+
+    @property
+    def works_on_frame(self) -> bool:
+        """Whether its accesses are to the packet; those of all others are to the working set."""
+        return self.spec is not None and self.spec.workload == "packet"
 
     @property
     def header(self) -> bytes:
@@ -65,21 +93,47 @@ class Benchmark:
         return user_state(self.spec) if self.spec else b""
 
 
-_MATRIX = Work(loop=True, loads=1)
+PRIMES_UP_TO, MATRIX_STEPS, CLOCK_READS = 100, 1000, 100
+"""HIGHEST of primes.h, STEPS of matrix.h, READS of clock_sum.h."""
+
+STATE_BYTES, ETHERNET_BYTES = 64, 14
+"""In front of the working set of a walk, and of a packet's payload."""
+
+
+def trial_divisions(highest: int) -> int:
+    """Return how often the prime counter divides: each number by 2, 3, … up to its root, or its first divisor."""
+    return sum(_divisions_of(number) for number in range(2, highest + 1))
+
+
+def _divisions_of(number: int) -> int:
+    tried = range(2, isqrt(number) + 1)
+    return next((at for at, divisor in enumerate(tried, 1) if number % divisor == 0), len(tried))
+
+
+_MATRIX = TimedWork(loop=True, loads=1)
+_CELLS, _TRAP_CELLS = Task("stores", MATRIX_STEPS, 23), Task("stores", MATRIX_STEPS, 16)
 _TRAPS = (
     Benchmark(
         "matrix, kernel's random", "1000 random cells of a 64×64 matrix", "matrix_random",
-        replace(_MATRIX, calls=frozenset({"get_random_u32"})), MATRIX_SEED,
+        replace(_MATRIX, calls=frozenset({"get_random_u32"})), _TRAP_CELLS, MATRIX_SEED,
         trap="bpf_get_prandom_u32() is a shift register, get_random_u32() a cipher: not the same work",
         wrappers=(BPF, MODULE), bpf_work=replace(_MATRIX, calls=frozenset({"bpf_get_prandom_u32"})),
     ),
     Benchmark(
         "matrix, get_random_bytes", "1000 random cells of a 64×64 matrix", "matrix_random_bytes",
-        replace(_MATRIX, calls=frozenset({"get_random_bytes"})), MATRIX_SEED,
+        replace(_MATRIX, calls=frozenset({"get_random_bytes"})), _TRAP_CELLS, MATRIX_SEED,
         trap="get_random_bytes() runs the cipher anew for each number: BPF has nothing of the kind",
         wrappers=(MODULE,),
     ),
 )  # fmt: skip
+
+_WALKS = {
+    "array": (2.6, 20, STATE_BYTES),
+    "packet": (2.65, 20, ETHERNET_BYTES),
+    "chase": (4.6, 20, STATE_BYTES),
+    "lookup": (23, 20, STATE_BYTES),
+}
+"""Instructions of an access, around the accesses, and where the memory begins."""
 
 
 def chain(links: int) -> Benchmark:
@@ -88,9 +142,10 @@ def chain(links: int) -> Benchmark:
         f"chain {links}",
         f"chain of {links} links",
         "chain",
-        Work(needs_call=CHAIN_LINK),
+        TimedWork(needs_call=CHAIN_LINK),
+        Task("links", links, 18, around=10),
         links,
-        bpf_work=Work(loop=True, needs_call="bpf_tail_call"),
+        bpf_work=TimedWork(loop=True, needs_call="bpf_tail_call"),
     )
 
 
@@ -100,13 +155,14 @@ def accesses(workload: str, count: int) -> Benchmark:
     # Blocks of lookups are subprograms that take a pointer, which kernels before 5.13 refuse.
     spec = ProgramSpec(workload=workload, accesses=count, form="loop" if looks_up else "bounded")
     # 32 accesses in a row to a block, the blocks in a loop.
-    straight = Work(loop=count > 1) if looks_up else Work(loop=count >= 64, loads=min(count, 32))
-    by_helper = Work(loop=count > 1, loads=1, calls=frozenset({"bpf_map_lookup_elem"}))
+    straight = TimedWork(loop=count > 1) if looks_up else TimedWork(loop=count >= 64, loads=min(count, 32))
+    by_helper = TimedWork(loop=count > 1, loads=1, calls=frozenset({"bpf_map_lookup_elem"}))
     return Benchmark(
         f"{workload} {count}",
         f"{workload}: {count} accesses",
         f"{workload}_{count}",
         straight,
+        Task("loads", count, *_WALKS[workload]),
         spec=spec,
         bpf_work=by_helper if looks_up else None,
     )
@@ -116,12 +172,18 @@ def accesses(workload: str, count: int) -> Benchmark:
 def all_benchmarks(counts: tuple[int, ...] = (100,), chains: tuple[int, ...] = CHAINS) -> dict[str, Benchmark]:
     """Return every benchmark by name, the testbed's workloads with each of ``counts`` accesses."""
     made = [
-        Benchmark("empty", "nothing: the clock", "empty", Work()),
-        Benchmark("clock sum", "sum of 100 clock reads", "clock_sum", Work(loop=True, clocks=1), clock_result=True),
-        Benchmark("matrix", "1000 random cells of a 64×64 matrix", "matrix", _MATRIX, MATRIX_SEED),
-        Benchmark("primes", "primes up to 100", "primes", Work(loop=True, divides=True)),
+        Benchmark("empty", "nothing: the clock", "empty", TimedWork(), Task("instructions", 0)),
+        Benchmark(
+            "clock sum", "sum of 100 clock reads", "clock_sum", TimedWork(loop=True, clocks=1),
+            Task("clocks", CLOCK_READS, 5), clock_result=True,
+        ),
+        Benchmark("matrix", "1000 random cells of a 64×64 matrix", "matrix", _MATRIX, _CELLS, MATRIX_SEED),
+        Benchmark(
+            "primes", "primes up to 100", "primes", TimedWork(loop=True, divides=True),
+            Task("divisions", trial_divisions(PRIMES_UP_TO), 14),
+        ),
         *(chain(links) for links in chains),
         *(accesses(workload, count) for workload in TESTBED for count in counts),
         *_TRAPS,
-    ]
+    ]  # fmt: skip
     return {benchmark.name: benchmark for benchmark in made}

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from xdplab.programs.disassembly import disassemble
 from xdplab.programs.image import Image, Insn, read_image
-from xdplab.studies.execution.objdump import Kind, Step
+from xdplab.studies.execution.objdump import CodeLine, Kind
 
 HELPERS = {
     1: "bpf_map_lookup_elem",
@@ -20,13 +20,13 @@ _LD_IMM64, _JUMPS, _ARITHMETIC = 0x18, (5, 6), (4, 7)
 _GOTO, _CALL, _EXIT, _DIVIDES = 0x00, 0x80, 0x90, (0x30, 0x90)
 
 
-def steps_of(content: bytes) -> tuple[list[Step], dict[str, int], str]:
+def steps_of(content: bytes) -> tuple[list[CodeLine], dict[str, int], str]:
     """Return the steps of an object's XDP programs and subprograms, where each function begins, and all as text."""
     image = read_image(content, several=True)  # the chain has two, and is loaded by name
     return _steps(image), {name: at for at, name in image.functions.items()}, disassemble(image)
 
 
-def _steps(image: Image) -> list[Step]:
+def _steps(image: Image) -> list[CodeLine]:
     steps, skip = [], False
     for at, insn in enumerate(image.insns):
         if not skip:
@@ -35,27 +35,31 @@ def _steps(image: Image) -> list[Step]:
     return steps
 
 
-def _step(image: Image, at: int, insn: Insn) -> Step:
+def _step(image: Image, at: int, insn: Insn) -> CodeLine:
     kind = insn.code & 7
     if kind in _JUMPS:
         return _branch(image, at, insn)
-    divides = kind in _ARITHMETIC and insn.code & 0xF0 in _DIVIDES
     memory = insn.code & 0xE0 == 0x60
-    return Step(at, "divide" if divides else "other", "", loads=kind == 1 and memory, stores=kind in (2, 3))
+    return CodeLine(at, "divide" if divides(insn) else "other", "", loads=kind == 1 and memory, stores=kind in (2, 3))
 
 
-def _branch(image: Image, at: int, insn: Insn) -> Step:
+def divides(insn: Insn) -> bool:
+    """Tell whether an instruction is a division or takes a remainder."""
+    return insn.code & 7 in _ARITHMETIC and insn.code & 0xF0 in _DIVIDES
+
+
+def _branch(image: Image, at: int, insn: Insn) -> CodeLine:
     operation = insn.code & 0xF0
     if operation == _EXIT:
-        return Step(at, "return", "")
+        return CodeLine(at, "return", "")
     if operation == _CALL:
         inside = image.functions.get(at + 1 + insn.imm, "?")
-        return Step(at, "call", "", callee=inside if insn.src == 1 else HELPERS.get(insn.imm, f"helper {insn.imm}"))
+        return CodeLine(at, "call", "", callee=inside if insn.src == 1 else HELPERS.get(insn.imm, f"helper {insn.imm}"))
     offset = insn.imm if insn.code == 0x06 else insn.off  # the long jump of -mcpu=v4
     kind: Kind = "jump" if operation == _GOTO else "branch"
-    return Step(at, kind, "", target=at + 1 + offset)
+    return CodeLine(at, kind, "", target=at + 1 + offset)
 
 
-def entry_of(steps: Sequence[Step], at: int) -> int:
+def entry_of(steps: Sequence[CodeLine], at: int) -> int:
     """Return the index of the step at an instruction's place."""
     return next(i for i, step in enumerate(steps) if step.at == at)

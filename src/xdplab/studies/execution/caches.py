@@ -15,7 +15,7 @@ def largest_cache_bytes(folder: Path = CACHES) -> int:
     """Return the size of the largest cache that CPU 0 sees. Raises UnsupportedError where sysfs tells of none."""
     sizes = [_bytes(path.read_text()) for path in folder.glob("index*/size")]
     if not sizes:
-        raise UnsupportedError(f"{folder} tells of no cache: nobody knows how much must be walked through")
+        raise UnsupportedError(f"{folder} lists no cache: how much memory to walk through is not known")
     return max(sizes)
 
 

@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from xdplab.studies.execution.objdump import Step
+from xdplab.studies.execution.objdump import CodeLine
 
 MOST_LOADS_OUTSIDE = 8
 """What a wrapper itself reads: its arguments, the packet's bounds, the input."""
 
 
 @dataclass(frozen=True)
-class Work:
+class TimedWork:
     """What must lie between the clocks, at the least; ``calls`` are what may be called there.
 
     ``clocks``: looks at the clock that the work itself makes, as places in the code. ``outside``: what the wrapper may
@@ -36,7 +36,7 @@ class Work:
 class Flow:
     """The control flow of one function: steps by their place, and what may follow each."""
 
-    def __init__(self, steps: Sequence[Step], tail_calls: Mapping[str, int] | None = None) -> None:
+    def __init__(self, steps: Sequence[CodeLine], tail_calls: Mapping[str, int] | None = None) -> None:
         """``tail_calls``: callees that do not come back, and the address where they go on."""
         self.steps = list(steps)
         self._index = {step.at: i for i, step in enumerate(self.steps)}
@@ -69,7 +69,7 @@ class Flow:
         return any(i in self.behind(i, outside) for i in members)
 
 
-def complaints(flow: Flow, entry: int, clock: str, work: Work) -> list[str]:
+def complaints(flow: Flow, entry: int, clock: str, work: TimedWork) -> list[str]:
     """Return what is wrong with a function that begins at step ``entry``; nothing where the clocks enclose the work."""
     clocks = [i for i, step in enumerate(flow.steps) if step.callee == clock]
     before = flow.reachable([entry], clocks)
@@ -95,7 +95,7 @@ def _escapes(flow: Flow, before: set[int], between: set[int]) -> Iterator[str]:
         yield "a way leads back from the first clock to before it"
 
 
-def _missing(flow: Flow, between: set[int], work: Work, clock: str) -> Iterator[str]:
+def _missing(flow: Flow, between: set[int], work: TimedWork, clock: str) -> Iterator[str]:
     steps = [flow.steps[i] for i in between]
     called = {step.callee for step in steps if step.kind == "call" or step.callee}
     if work.loop and not flow.has_loop(between):
@@ -110,7 +110,7 @@ def _missing(flow: Flow, between: set[int], work: Work, clock: str) -> Iterator[
         yield f"{', '.join(strange)} is called between the clocks, which is other work"
 
 
-def _strays(flow: Flow, outside: set[int], work: Work) -> Iterator[str]:
+def _strays(flow: Flow, outside: set[int], work: TimedWork) -> Iterator[str]:
     steps = [flow.steps[i] for i in outside]
     if flow.has_loop(outside):
         yield "there is a loop outside of the clocks"

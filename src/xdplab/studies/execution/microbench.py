@@ -10,7 +10,7 @@ TOOL = "microbench"
 
 
 @dataclass(frozen=True)
-class Call:
+class TimedCall:
     """One call: nanoseconds of its place's clock. Of a user's own program only ``elapsed_ns`` is known."""
 
     index: int
@@ -27,7 +27,7 @@ class Microbench:
     backend: str
     jited_bytes: int | None
     xlated_bytes: int | None
-    calls: tuple[Call, ...]
+    calls: tuple[TimedCall, ...]
 
 
 def parse_microbench(data: bytes | str) -> Microbench:
@@ -48,11 +48,11 @@ def _size(loaded: dict[str, object], key: str) -> int | None:
     return None if loaded.get(key, 0) is None else count_field(loaded, key, TOOL, line=1)
 
 
-def _call(fields: dict[str, object], line: int) -> Call:
+def _call(fields: dict[str, object], line: int) -> TimedCall:
     index = count_field(fields, "index", TOOL, line=line)
     if "elapsed_ns" in fields:
-        return Call(index, count_field(fields, "elapsed_ns", TOOL, line=line))
+        return TimedCall(index, count_field(fields, "elapsed_ns", TOOL, line=line))
     begin, end, result = (count_field(fields, key, TOOL, line=line) for key in ("begin_ns", "end_ns", "result"))
     if end < begin:
         refuse(TOOL, "a call that ends before it begins", line=line)
-    return Call(index, end - begin, begin, end, result)
+    return TimedCall(index, end - begin, begin, end, result)

@@ -25,7 +25,7 @@ _RETURNS = ("__x86_return_thunk",)
 
 
 @dataclass(frozen=True)
-class Step:
+class CodeLine:
     """One instruction: ``target`` is the address a jump or branch goes to, ``callee`` what a call calls.
 
     A jump to another function is a call and then a return: a ``return`` with a ``callee``. ``loads`` and ``stores``:
@@ -41,11 +41,11 @@ class Step:
     stores: bool = False
 
 
-def parse_objdump(data: bytes | str) -> dict[str, list[Step]]:
+def parse_objdump(data: bytes | str) -> dict[str, list[CodeLine]]:
     """Return the steps of each function. Raises FormatError naming the line."""
     lines = lines_of(data, TOOL)
     named = {int(found["at"], 16): _plain(found["name"]) for line in lines if (found := _FUNCTION.match(line))}
-    functions: dict[str, list[Step]] = {}
+    functions: dict[str, list[CodeLine]] = {}
     reader = None
     for number, line in enumerate(lines, start=1):
         if found := _FUNCTION.match(line):
@@ -75,7 +75,7 @@ class _Reader:
 
     def __init__(self, name: str, named: Mapping[int, str]) -> None:
         self.name, self.named = name, named
-        self.steps: list[Step] = []
+        self.steps: list[CodeLine] = []
         self.registers: dict[str, str] = {}
 
     def read(self, at: int, text: str, relocations: Iterable[re.Match[str] | None]) -> None:
@@ -89,7 +89,7 @@ class _Reader:
         self.steps.append(_step(at, text, words, target, callee, self.name))
 
     def _relocated(self, at: int, relocations: Iterable[re.Match[str] | None]) -> str | None:
-        """Behind a function's first instruction objdump prints what belongs to those before it, too."""
+        """Return the symbol of this instruction's relocation; objdump also prints those of earlier ones beside it."""
         found = next((r for r in relocations if r and 0 < int(r["at"], 16) - at < _LONGEST), None)
         if found is None:
             return None
@@ -115,25 +115,27 @@ def _words(text: str) -> list[str]:
 
 def _step(
     at: int, text: str, words: list[str], target: re.Match[str] | None, callee: str | None, function: str
-) -> Step:
+) -> CodeLine:
     mnemonic = words[0]
     if mnemonic.startswith("call"):
-        return Step(at, "call", text, callee=callee)
+        return CodeLine(at, "call", text, callee=callee)
     if mnemonic.startswith("ret"):
-        return Step(at, "return", text)
+        return CodeLine(at, "return", text)
     if mnemonic.startswith("j"):
         return _jump(at, text, mnemonic, target, callee, function)
     kind: Kind = "divide" if mnemonic.startswith(("div", "idiv")) else "other"
     loads, stores = _memory(mnemonic, " ".join(words[1:]))
-    return Step(at, kind, text, loads=loads, stores=stores)
+    return CodeLine(at, kind, text, loads=loads, stores=stores)
 
 
-def _jump(at: int, text: str, mnemonic: str, target: re.Match[str] | None, callee: str | None, function: str) -> Step:
+def _jump(
+    at: int, text: str, mnemonic: str, target: re.Match[str] | None, callee: str | None, function: str
+) -> CodeLine:
     if callee in _RETURNS:
-        return Step(at, "return", text)
+        return CodeLine(at, "return", text)
     if callee != function or target is None:
-        return Step(at, "return", text, callee=callee or "?")
-    return Step(at, "jump" if mnemonic.startswith("jmp") else "branch", text, target=int(target["at"], 16))
+        return CodeLine(at, "return", text, callee=callee or "?")
+    return CodeLine(at, "jump" if mnemonic.startswith("jmp") else "branch", text, target=int(target["at"], 16))
 
 
 def _memory(mnemonic: str, operands: str) -> tuple[bool, bool]:

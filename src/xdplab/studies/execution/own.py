@@ -14,6 +14,7 @@ import yaml
 from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
 
 from xdplab.errors import MissingToolError, PlanError, ProgramError
+from xdplab.own import require_own
 from xdplab.programs.build import find_clang
 
 PAIR, EVENT, BPF_OBJECT, MODULE_FOLDER = "own.json", "event", "own.bpf.o", "own-module"
@@ -60,7 +61,8 @@ class Pair(_Part):
 def load(path: Path) -> tuple[Pair, dict[str, bytes]]:
     """Read the configuration and build its BPF object; return it with the files a run keeps of it.
 
-    Paths are relative to the configuration file. Raises PlanError naming the field, ProgramError in make's words.
+    Paths are relative to the configuration file. Raises PlanError naming the field, ProgramError in make's words,
+    StrangersFileError where what would run is not the user's own.
     """
     try:
         pair = Pair.model_validate(yaml.safe_load(path.read_text()))
@@ -70,6 +72,12 @@ def load(path: Path) -> tuple[Pair, dict[str, bytes]]:
         first = error.errors()[0]
         raise PlanError(f"{path}: {'.'.join(map(str, first['loc'])) or 'the file'}: {first['msg']}") from None
     folder = path.resolve().parent
+    for part in (
+        path,
+        *(folder / d / "Makefile" for d in (pair.bpf.directory, pair.module.directory)),
+        folder / pair.event,
+    ):
+        require_own(part, "programs and a Makefile that run here")
     files = {f"{MODULE_FOLDER}/{name}": text for name, text in _sources(folder / pair.module.directory).items()}
     files[BPF_OBJECT] = _make(folder / pair.bpf.directory, pair.bpf.object)
     files[EVENT] = _read(folder / pair.event)

@@ -26,7 +26,7 @@ SMALLEST = ("empty", "clock sum", "matrix", "primes", "chain 1", "chain 32", "ar
 
 
 @dataclass(frozen=True)
-class Request(frame.Request):
+class ExecutionRequest(frame.StudyRequest):
     """What is asked for. ``benchmarks`` by name, none of them: all; ``accesses``: N of the testbed's workloads.
 
     ``calls``: of a trial, warm; a tenth of them cold. Where instructions are counted they are few, since they repeat.
@@ -48,7 +48,7 @@ class Request(frame.Request):
 
 
 @dataclass(frozen=True)
-class ExecutionPoint(frame.Point):
+class ExecutionPoint(frame.StudyPoint):
     """``benchmark`` by name; ``own``: a user's own pair, of that name; ``pause_us``: asleep before each call.
 
     A point of a run made when a pause was no factor has none: that run's request has it.
@@ -80,7 +80,7 @@ class ExecutionPoint(frame.Point):
         return f"{self.place}, {self.backend}: {self.benchmark}, {state_words(self.cold, self.pause_us)}"
 
 
-Trial = frame.Trial[ExecutionPoint]
+Trial = frame.StudyTrial[ExecutionPoint]
 
 
 def state_words(cold: bool, pause_us: int | None) -> str:
@@ -95,13 +95,13 @@ def counts(place: str) -> bool:
     return place.endswith(":count")
 
 
-def smallest(request: Request) -> Request:
+def smallest(request: ExecutionRequest) -> ExecutionRequest:
     """Return the request made as small as still shows everything: few benchmarks, warm, once, with few calls."""
     benchmarks = request.benchmarks or SMALLEST
     return replace(request, benchmarks=benchmarks, repetitions=1, calls=20, cold=False, smallest=True)
 
 
-def chosen(request: Request) -> dict[str, Benchmark]:
+def chosen(request: ExecutionRequest) -> dict[str, Benchmark]:
     """Return the benchmarks asked for. Raises PlanError for one that does not exist."""
     known = all_benchmarks(request.accesses)
     if unknown := [name for name in request.benchmarks if name not in known]:
@@ -109,7 +109,7 @@ def chosen(request: Request) -> dict[str, Benchmark]:
     return {name: known[name] for name in request.benchmarks} if request.benchmarks else known
 
 
-def points(request: Request, benchmarks: dict[str, Benchmark]) -> list[ExecutionPoint]:
+def points(request: ExecutionRequest, benchmarks: dict[str, Benchmark]) -> list[ExecutionPoint]:
     """Return every point: backends that a place cannot have are left out, what is only missing is found by trying."""
     made = []
     for place in request.places:
@@ -120,7 +120,7 @@ def points(request: Request, benchmarks: dict[str, Benchmark]) -> list[Execution
     return made
 
 
-def own_points(request: Request, name: str) -> list[ExecutionPoint]:
+def own_points(request: ExecutionRequest, name: str) -> list[ExecutionPoint]:
     """Return the points of a user's own pair, which has no user-space function; its event says how it is called."""
     return [
         ExecutionPoint(place, backend, name, own=True)
@@ -130,14 +130,14 @@ def own_points(request: Request, name: str) -> list[ExecutionPoint]:
     ]
 
 
-def calls_of(request: Request, point: ExecutionPoint) -> int:
+def calls_of(request: ExecutionRequest, point: ExecutionPoint) -> int:
     """Return how many calls a trial of that point makes."""
     if counts(point.place):
         return 3 if point.cold else FEWEST_CALLS
     return max(3, request.calls // 10) if point.cold else request.calls
 
 
-def _backends(request: Request, place: str) -> list[str]:
+def _backends(request: ExecutionRequest, place: str) -> list[str]:
     return [backend for backend in request.backends if backend not in absent(place, request.host_module)]
 
 
@@ -145,7 +145,7 @@ def _point(place: str, backend: str, benchmark: str, cold: bool, pause_us: int) 
     return ExecutionPoint(place, backend, benchmark, cold, pause_us=pause_us)
 
 
-def _states(request: Request, place: str) -> list[tuple[bool, int]]:
+def _states(request: ExecutionRequest, place: str) -> list[tuple[bool, int]]:
     """Return (cold, pause in µs): a cold call finds nothing to cool, and a guest that counts has no caches."""
     pauses = (0,) if counts(place) else request.pauses_us
     return [*((False, pause) for pause in dict.fromkeys(pauses)), *([(True, 0)] if request.cold else [])]

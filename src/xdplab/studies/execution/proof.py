@@ -1,36 +1,92 @@
-"""The proof that two wrappers of a benchmark measure the same work: clocks where they belong, results that agree."""
+"""The proof that two wrappers of a benchmark measure the same work: clocks where they belong, equal work and results.
+
+The code of a wrapper is decided on by its control flow (`enclosure`), and executed by an emulator (`executed`).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from xdplab.errors import ProgramError
 from xdplab.programs.build import run_tool
-from xdplab.studies.execution.benchmarks import BPF, CHAIN_LINK, CLOCKS, MODULE, Benchmark
+from xdplab.studies.execution.benchmarks import BPF, CHAIN_LINK, CLOCK_READS, CLOCKS, MODULE, USER, Benchmark
 from xdplab.studies.execution.bytecode import entry_of, steps_of
 from xdplab.studies.execution.enclosure import Flow, complaints
-from xdplab.studies.execution.microbench import Call
-from xdplab.studies.execution.objdump import Step, parse_objdump
+from xdplab.studies.execution.executed import Executed, execute
+from xdplab.studies.execution.microbench import TimedCall
+from xdplab.studies.execution.objdump import CodeLine, parse_objdump
+from xdplab.studies.execution.objects import object_name
 
-CLOCK_READS = 100
-"""READS of kernels/clock_sum.h."""
+MOST_APART = 1.3
+"""How many times the instructions of one wrapper another may execute, and of the algorithm either; gcc 12 and clang 14
+to 23 come to 1.24 between two wrappers."""
+
+CLOCK_INSTRUCTIONS = 10
+"""What one look at the clock may take of a wrapper: user space makes nanoseconds of two numbers."""
+
+PARTNERS = {BPF: USER, MODULE: USER, USER: BPF}
+"""Whose work each wrapper's is compared with."""
 
 
 @dataclass(frozen=True)
-class Disassembly:
-    """What a wrapper became: ``text`` for people, and what is wrong with it (nothing: the clocks enclose the work)."""
+class Examined:
+    """What a wrapper became: ``text`` for people, what is wrong with it, and what a call does between its clocks.
+
+    ``executed`` is null where something is wrong with its control flow.
+    """
 
     text: str
     wrong: tuple[str, ...]
+    executed: Executed | None = None
 
 
-def examine(benchmark: Benchmark, wrapper: str, path: Path) -> Disassembly:
-    """Disassemble what is loaded and decide whether its clocks enclose the work.
+def examine(benchmark: Benchmark, wrapper: str, path: Path, objects: Path | None = None) -> Examined:
+    """Decide whether what is loaded has its clocks around its work, and whether that is the work it must do.
 
-    Raises ProgramError where it cannot be disassembled, FormatError where the disassembly is not understood.
+    ``objects``: the folder with the benchmark's objects for BPF and user space, which it is compared with; the folder
+    of ``path`` if not given. Raises ProgramError where it cannot be disassembled, FormatError where the disassembly is
+    not understood.
     """
+    found = _enclosed(benchmark, wrapper, path)
+    if found.wrong:
+        return found
+    try:
+        executed = execute(benchmark, wrapper, path.read_bytes())
+        partner = _partner(benchmark, wrapper, objects or path.parent)
+    except ProgramError as error:
+        return replace(found, wrong=(error.message,))
+    return replace(found, executed=executed, wrong=tuple(unequal(benchmark, executed, partner)))
+
+
+def _partner(benchmark: Benchmark, wrapper: str, objects: Path) -> Executed | None:
+    """Return what the wrapper's partner does; null for a trap, which compares with nothing."""
+    other = PARTNERS[wrapper]
+    if benchmark.trap or other not in benchmark.wrappers:
+        return None
+    return execute(benchmark, other, (objects / object_name(benchmark, other)).read_bytes())
+
+
+def unequal(benchmark: Benchmark, executed: Executed, partner: Executed | None) -> Iterator[str]:
+    """Give each way in which a call is not the work of the algorithm, or not the work of its partner."""
+    task, made = benchmark.task, executed.instructions
+    done = getattr(executed, task.kind)
+    if task.count and done != task.count:
+        yield f"a call makes {done:,} {task.kind} between its clocks, and the algorithm {task.count:,}"
+    expected, clocks = task.per_step * task.count, CLOCK_INSTRUCTIONS * (1 + executed.clocks)
+    if not expected / MOST_APART <= made <= expected * MOST_APART + task.around + clocks:
+        yield f"a call executes {made:,} instructions between its clocks, and the algorithm about {expected:,.0f}"
+    if partner is None:
+        return
+    few, many = sorted((made, partner.instructions))
+    if many > MOST_APART * few + clocks:
+        yield f"a call executes {made:,} instructions between its clocks, and its partner {partner.instructions:,}"
+    if not benchmark.clock_result and executed.result != partner.result:
+        yield f"its first call gives {executed.result}, and its partner's {partner.result}"
+
+
+def _enclosed(benchmark: Benchmark, wrapper: str, path: Path) -> Examined:
     if wrapper == BPF:
         return _examine_bpf(benchmark, path.read_bytes())
     function = f"microbench_{benchmark.kernel}" if wrapper == MODULE else "microbench"
@@ -39,20 +95,20 @@ def examine(benchmark: Benchmark, wrapper: str, path: Path) -> Disassembly:
     functions = parse_objdump(text)
     for symbol in symbols:
         if not functions.get(symbol):
-            return Disassembly(text, (f"there is no function {symbol}",))
+            return Examined(text, (f"there is no function {symbol}",))
     found = complaints(Flow(functions[function]), 0, CLOCKS[wrapper], benchmark.work_of(wrapper))
-    return Disassembly(text, (*found, *_not_recursive(functions.get(CHAIN_LINK))))
+    return Examined(text, (*found, *_not_recursive(functions.get(CHAIN_LINK))))
 
 
-def _examine_bpf(benchmark: Benchmark, content: bytes) -> Disassembly:
+def _examine_bpf(benchmark: Benchmark, content: bytes) -> Examined:
     steps, functions, text = steps_of(content)
     tail_calls = {"bpf_tail_call": functions[CHAIN_LINK]} if CHAIN_LINK in functions else {}
     flow = Flow(steps, tail_calls)
     entry = entry_of(steps, functions["microbench"])
-    return Disassembly(text, tuple(complaints(flow, entry, CLOCKS[BPF], benchmark.work_of(BPF))))
+    return Examined(text, tuple(complaints(flow, entry, CLOCKS[BPF], benchmark.work_of(BPF))))
 
 
-def _not_recursive(steps: Sequence[Step] | None) -> tuple[str, ...]:
+def _not_recursive(steps: Sequence[CodeLine] | None) -> tuple[str, ...]:
     """A compiler may make a loop, or a jump, of a recursion."""
     if steps is None or any(step.kind == "call" and step.callee == CHAIN_LINK for step in steps):
         return ()
@@ -64,7 +120,7 @@ def _objdump(path: Path, symbol: str) -> str:
     return run_tool(command, path.parent)
 
 
-def require_results(benchmark: Benchmark, calls: Sequence[Call], expected: Sequence[int], cold: bool) -> None:
+def require_results(benchmark: Benchmark, calls: Sequence[TimedCall], expected: Sequence[int], cold: bool) -> None:
     """Raise ProgramError unless each call gave what the reference gave; a cold call begins anew each time.
 
     ``expected``: the results of as many warm calls of the user-space function on this machine.
@@ -82,7 +138,7 @@ def require_results(benchmark: Benchmark, calls: Sequence[Call], expected: Seque
             )
 
 
-def _require_sums(calls: Iterable[Call]) -> None:
+def _require_sums(calls: Iterable[TimedCall]) -> None:
     """The sum of N looks at a clock lies between N times the first look and N times the last."""
     for call in calls:
         if not CLOCK_READS * call.begin_ns <= call.result <= CLOCK_READS * call.end_ns:

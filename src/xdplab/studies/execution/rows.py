@@ -1,4 +1,4 @@
-"""From the journal and the raw files to one row a call."""
+"""From the journal and the raw files to one row per call."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pandas as pd
 from xdplab.run.state import Attempt
 from xdplab.studies.execution.benchmarks import all_benchmarks
 from xdplab.studies.execution.microbench import parse_microbench
-from xdplab.studies.execution.points import ExecutionPoint, Request, Trial
+from xdplab.studies.execution.points import ExecutionPoint, ExecutionRequest, Trial
 from xdplab.studies.execution.study import CALLS
 from xdplab.studies.frame import StudyRun
 from xdplab.studies.tables import Column, typed
@@ -27,7 +27,7 @@ COLUMNS = (
     Column("backend", "string", "interpreter, jit, module or user", "factor"),
     Column("benchmark", "string", "its name, or that of a user's own pair", "factor"),
     Column("title", "string", "what it does", "factor"),
-    Column("own", "boolean", "a user's own pair: nobody has proved that its halves are the same work", "factor"),
+    Column("own", "boolean", "a user's own pair: that its halves do the same work is unproved", "factor"),
     Column("trap", "string", "why it compares with nothing; null for all others", "factor"),
     Column("links", "Int64", "length of a chain; null for other benchmarks", "factor"),
     Column("cold", "boolean", "loaded anew and caches evicted before each call", "factor"),
@@ -35,6 +35,14 @@ COLUMNS = (
     Column("evicted_bytes", "Int64", "how much was walked through before each cold call", "factor"),
     Column("jited_bytes", "Int64", "size as machine code; 0: interpreted; null: no BPF", "count"),
     Column("xlated_bytes", "Int64", "size after the verifier's rewriting; null: no BPF", "count"),
+    Column("work", "string", "what the algorithm makes one call do; null of a user's own pair", "factor"),
+    Column(
+        "work_steps", "Int64", "how many of these the loaded code made in the emulator; null: not proved so", "count"
+    ),
+    Column(
+        *("work_instructions", "Int64"),
+        *("its instructions between its clocks there, without those of what it calls; null: not proved so", "count"),
+    ),
     Column("call", "Int64", "index of the execution, from 0", "factor"),
     Column("elapsed_ns", "Int64", "between the two looks at the clock; null where instructions are counted", "time"),
     Column("instructions", "Int64", "the same where the place's nanosecond is an instruction; else null", "count"),
@@ -42,14 +50,14 @@ COLUMNS = (
 )
 
 
-def table_of(run: StudyRun[Request, ExecutionPoint]) -> pd.DataFrame:
-    """Return one row a call of each trial's last attempt, with `COLUMNS`."""
+def table_of(run: StudyRun[ExecutionRequest, ExecutionPoint]) -> pd.DataFrame:
+    """Return one row per call of each trial's last attempt, with `COLUMNS`."""
     run_id = run.directory.run_id
     measured = (found for found in run.attempts() if found[1].status == "measured")
     return typed(({"run_id": run_id} | row for found in measured for row in _rows(run.request, *found)), COLUMNS)
 
 
-def _rows(request: Request, trial: Trial, attempt: Attempt, raw: Path) -> Iterator[dict[str, Any]]:
+def _rows(request: ExecutionRequest, trial: Trial, attempt: Attempt, raw: Path) -> Iterator[dict[str, Any]]:
     base = _factors(request, trial, attempt)
     timed = base["clock"] == "time"
     for call in parse_microbench((raw / CALLS).read_bytes()).calls:
@@ -61,10 +69,13 @@ def _rows(request: Request, trial: Trial, attempt: Attempt, raw: Path) -> Iterat
         }
 
 
-def _factors(request: Request, trial: Trial, attempt: Attempt) -> dict[str, Any]:
+_WORK = ("work_steps", "work_instructions")
+
+
+def _factors(request: ExecutionRequest, trial: Trial, attempt: Attempt) -> dict[str, Any]:
     point = trial.point
     benchmark = None if point.own else all_benchmarks(request.accesses)[point.benchmark]
-    known = ("label", "kernel_release", "clock", "jited_bytes", "xlated_bytes", "evicted_bytes")
+    known = ("label", "kernel_release", "clock", "jited_bytes", "xlated_bytes", "evicted_bytes", *_WORK)
     return {
         "trial_id": trial.trial_id,
         "repetition": trial.repetition,
@@ -75,6 +86,7 @@ def _factors(request: Request, trial: Trial, attempt: Attempt) -> dict[str, Any]
         "own": point.own,
         "trap": benchmark.trap if benchmark else None,
         "links": benchmark.input if benchmark and benchmark.kernel == "chain" else None,
+        "work": str(benchmark.task) if benchmark else None,
         "cold": point.cold,
         "pause_us": request.pause_us if point.pause_us is None else point.pause_us,
         **{name: attempt.facts.get(name) for name in known},

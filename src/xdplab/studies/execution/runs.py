@@ -14,7 +14,7 @@ from xdplab.studies.execution.objects import build
 from xdplab.studies.execution.points import (
     BACKENDS,
     ExecutionPoint,
-    Request,
+    ExecutionRequest,
     chosen,
     own_points,
     points,
@@ -23,16 +23,16 @@ from xdplab.studies.execution.rows import table_of
 from xdplab.studies.execution.study import OBJECTS, REFERENCE, ExecutionStudy, reference
 from xdplab.studies.execution.summaries import tables_of
 from xdplab.studies.execution.views import VIEWS
-from xdplab.studies.frame import Gathered, Kind, StudyRun
+from xdplab.studies.frame import Gathered, StudyKind, StudyRun
 from xdplab.studies.places import require_places
 
-ExecutionRun = StudyRun[Request, ExecutionPoint]
+ExecutionRun = StudyRun[ExecutionRequest, ExecutionPoint]
 
 
-def gather(request: Request) -> Gathered[ExecutionPoint]:
+def gather(request: ExecutionRequest) -> Gathered[ExecutionPoint]:
     """Compile the benchmarks (or a user's own pair) and let user space of this machine say what each must give.
 
-    Raises PlanError for what cannot be used, ProgramError where a compiler refuses.
+    Raises PlanError for unusable options, ProgramError where a compiler refuses.
     """
     if unknown := set(request.backends) - set(BACKENDS):
         raise PlanError(f"--backend: there is no {', '.join(sorted(unknown))}", remedy=f"{', '.join(BACKENDS)}")
@@ -55,13 +55,14 @@ def _kept(files: Mapping[str, bytes]) -> dict[str, bytes]:
     return {f"{OBJECTS}/{name}": content for name, content in files.items()}
 
 
-STUDY: Kind[Request, ExecutionPoint] = Kind(
+STUDY: StudyKind[ExecutionRequest, ExecutionPoint] = StudyKind(
     name="execution",
-    request=Request,
+    request=ExecutionRequest,
     point=ExecutionPoint,
     gather=gather,
     measurer=ExecutionStudy,
     table=table_of,
     tables=lambda run, table: tables_of(table),
     views=VIEWS,
+    version="2",
 )

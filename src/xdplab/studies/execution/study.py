@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, ExitStack
+from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from xdplab.studies.execution.benchmarks import MODULE, NATIVE, Benchmark
 from xdplab.studies.execution.caches import largest_cache_bytes
 from xdplab.studies.execution.microbench import Microbench, parse_microbench
 from xdplab.studies.execution.objects import MODULE_NAME, build_module, object_name
-from xdplab.studies.execution.points import BACKENDS, ExecutionPoint, Request, Trial, calls_of, chosen
+from xdplab.studies.execution.points import BACKENDS, ExecutionPoint, ExecutionRequest, Trial, calls_of, chosen
 from xdplab.studies.execution.proof import examine, require_results
 from xdplab.studies.execution.trees import tree_of
 from xdplab.studies.frame import StudyRun
@@ -33,11 +34,11 @@ DEADLINE_S = 120.0
 class ExecutionStudy:
     """Measures trials of the execution study; one place is up at a time."""
 
-    def __init__(self, run: StudyRun[Request, ExecutionPoint]) -> None:
+    def __init__(self, run: StudyRun[ExecutionRequest, ExecutionPoint]) -> None:
         self._run = run
         self._objects = run.directory.path / OBJECTS
         self._stack = ExitStack()
-        self._place: Place | None = None
+        self.place: Place | None = None
         self._driver = ""
         self._no_module: dict[str, XdplabError] = {}
         self._jit: tuple[bool, AbstractContextManager[None]] | None = None
@@ -52,18 +53,18 @@ class ExecutionStudy:
         return dict(json.loads(text))
 
     def enter_block(self, trials: Sequence[Trial]) -> None:
-        self._place = self._stack.enter_context(place_of(trials[0].point.place))
-        self._driver = self._place.put(Path(driver()), mode=0o755)
+        self.place = self._stack.enter_context(place_of(trials[0].point.place))
+        self._driver = self.place.put(Path(driver()), mode=0o755)
 
     def leave_block(self) -> None:
         try:
             self._set_jit(None)
         finally:
             self._stack.close()
-            self._place = None
+            self.place = None
 
     def measure(self, trial: Trial, raw: Path, facts: dict[str, Any]) -> None:
-        place, point = self._place, trial.point
+        place, point = self.place, trial.point
         assert place is not None  # the runner has entered the block
         facts.update(kernel_release=place.release, clock=place.clock, label=place.label)
         if point.backend in _JIT:
@@ -82,11 +83,17 @@ class ExecutionStudy:
         """Prove what is to be loaded, put it there, and return how the driver is to call it."""
         benchmark, wrapper = self._benchmarks[point.benchmark], BACKENDS[point.backend]
         path = self._module(place) if wrapper == MODULE else self._objects / object_name(benchmark, wrapper)
-        found = examine(benchmark, wrapper, path)
+        found = examine(benchmark, wrapper, path, self._objects)
         (raw / DISASSEMBLY).write_text(found.text)
-        (raw / PROOF).write_text(json.dumps({"object": path.name, "wrong": found.wrong}) + "\n")
+        executed = asdict(found.executed) if found.executed else None
+        proof = {"object": path.name, "must": str(benchmark.task), "executed": executed, "wrong": found.wrong}
+        (raw / PROOF).write_text(json.dumps(proof) + "\n")
         if found.wrong:
             raise ProgramError(f"{point.benchmark}, {wrapper}: its proof fails: {'; '.join(found.wrong)}")
+        if found.executed:
+            facts.update(
+                work_steps=getattr(found.executed, benchmark.task.kind), work_instructions=found.executed.instructions
+            )
         state = self._objects / f"{benchmark.kernel}.state"
         argv = ["--backend", wrapper, "--benchmark", benchmark.kernel, "--object", place.put(path)]
         argv += ["--input", str(benchmark.input), "--calls", str(calls_of(self._run.request, point))]
@@ -141,8 +148,8 @@ class ExecutionStudy:
             _, before = self._jit
             self._jit = None
             before.__exit__(None, None, None)
-        if enabled is not None and self._place is not None:
-            context = self._place.jit(enabled)
+        if enabled is not None and self.place is not None:
+            context = self.place.jit(enabled)
             context.__enter__()
             self._jit = (enabled, context)
 

@@ -72,7 +72,7 @@ def typical(calls: pd.Series, step: int) -> float:
 
 
 def medians(table: pd.DataFrame) -> pd.DataFrame:
-    """Return one row a point and backend: the mean of its repetitions' `typical` calls, and its ratio to the reference.
+    """Return one row per point and backend: the mean of its repetitions' `typical` calls, its ratio to the reference.
 
     Columns: those of `POINT`, ``backend``, ``calls`` (behind one median), ``n`` (repetitions), ``value``, ``low`` and
     ``high`` (95 % t interval, null for one repetition), ``reference``, and ``ratio``, ``ratio_low``, ``ratio_high``:
@@ -141,7 +141,7 @@ def _null(value: float) -> float | None:
 
 
 def median_table(table: pd.DataFrame) -> pd.DataFrame:
-    """Return the medians for people: a row a place, benchmark and temperature, a column a backend, with its ratio."""
+    """Return the medians to print: one row per place, benchmark, temperature; one column per backend, its ratio."""
     found = medians(table[table["trap"].isna()])
     steps = clock_steps(table)
     rows = []
@@ -212,7 +212,7 @@ def _prime_row(label: str, clock: str, cells: dict[str, pd.Series]) -> dict[str,
 
 
 def chains(table: pd.DataFrame) -> pd.DataFrame:
-    """Return a row a place and length: tail calls of BPF beside the recursion of module and user space, warm."""
+    """Return one row per place and length: tail calls of BPF beside the recursion of module and user space, warm."""
     found = medians(table[table["links"].notna() & is_warm(table)])
     if found.empty:
         return found
@@ -244,10 +244,44 @@ _SOURCES = {
     "matrix, get_random_bytes": {"module": "get_random_bytes()"},
 }
 
+
+def work(table: pd.DataFrame) -> pd.DataFrame:
+    """Return what each loaded object does in one call, in an emulator, beside what a guest counted of the same object.
+
+    ``counted``: the guest's median less that of ``empty`` there, which is the clock's. Of BPF these are instructions of
+    the machine (the interpreter's, or compiled ones) and its helpers, while the emulator executes bytecode. ``apart``:
+    by how much the two differ where both count the same machine code.
+    """
+    known = table[table["work_instructions"].notna()]
+    rows = []
+    for key, group in known.groupby(["benchmark", "place", "backend"], sort=False):
+        benchmark, place, backend = map(str, key)
+        own = int(group["work_instructions"].iloc[0])
+        row = {"benchmark": benchmark, "must do": group["work"].iloc[0], "place": group["label"].iloc[0]}
+        row |= {"backend": backend, "did": int(group["work_steps"].iloc[0]), "instructions": own}
+        rows.append(row | _counted(known, benchmark, place, backend, own))
+    found = pd.DataFrame(rows)
+    return found if found.empty else found.sort_values("benchmark", key=_sorted_by, kind="stable", ignore_index=True)
+
+
+def _counted(known: pd.DataFrame, benchmark: str, place: str, backend: str, own: int) -> dict[str, object]:
+    here = known[known["place"].eq(place) & known["backend"].eq(backend) & is_warm(known)]
+    counts = settled(values(here)).groupby("benchmark")
+    middle: dict[Any, float] = counts["value"].median().to_dict()
+    if benchmark not in middle or "empty" not in middle or not place.endswith(":count"):
+        return {"counted": None, "apart": None}
+    empty = int(here.loc[here["benchmark"].eq("empty"), "work_instructions"].iloc[0])
+    counted = middle[benchmark] - middle["empty"] + empty
+    calls_others = benchmark == "clock sum" or here.loc[here["benchmark"].eq(benchmark), "trap"].notna().any()
+    same = backend in REFERENCE and not calls_others
+    return {"counted": round(counted), "apart": f"{counted / own - 1:+.1%}" if same else None}
+
+
 TABLES: dict[str, tuple[str, Callable[[pd.DataFrame], pd.DataFrame]]] = {
     "medians": ("Medians, with 95 % intervals over repetitions, and ratios to the reference", median_table),
     "primes": ("Primes up to 100: mean ± standard deviation of ten calls after five", primes),
     "chains": ("Chains: tail calls in BPF, recursion in the module and in user space", chains),
+    "work": ("Proof of equal work: what one call does between its clocks", work),
     "trap": ("The trap: one benchmark, several random functions", traps),
 }
 

@@ -26,7 +26,7 @@ def _of_kind(table: pd.DataFrame, kind: str) -> pd.DataFrame:
 
 
 def times(kind: str, cold: bool, table: pd.DataFrame) -> View:
-    """Return every call of each backend, a panel a benchmark; each backend's maximum is labelled with its index."""
+    """Return every call of each backend, one panel per benchmark; each backend's maximum is labelled with its index."""
     shown = values(_of_kind(table, kind))
     chosen = shown["cold"].astype(bool) if cold else is_warm(shown)
     shown = shown[chosen & (shown["links"].isna() | shown["links"].eq(32))]
@@ -53,7 +53,7 @@ def _sample(at: int, row: Row, words: dict[int, str]) -> dict[str, object]:
 
 
 def counts(table: pd.DataFrame) -> View:
-    """Return a bar a backend and benchmark: the median of counted instructions, a panel a place."""
+    """Return one bar per backend and benchmark: the median of counted instructions, one panel per place."""
     counted = table[table["clock"].eq("instructions") & is_warm(table) & table["trap"].isna()]
     counted = counted[counted["links"].isna() | counted["links"].eq(32)]
     if counted.empty:
@@ -64,7 +64,7 @@ def counts(table: pd.DataFrame) -> View:
 
 
 def chains(clock: str, table: pd.DataFrame) -> View:
-    """Return the medians of a chain by its length, a panel a place, of places with that clock."""
+    """Return the medians of a chain by its length, one panel per place, of places with that clock."""
     shown = table[table["clock"].eq(clock) & table["links"].notna() & is_warm(table)]
     if shown["links"].nunique() < 2:
         raise NotApplicableError("chains of at least two lengths are needed")
@@ -76,7 +76,7 @@ def chains(clock: str, table: pd.DataFrame) -> View:
 
 
 def pauses(table: pd.DataFrame) -> View:
-    """Return the medians of timed calls by the pause before each, a panel a benchmark: what idling costs."""
+    """Return the medians of timed calls by the pause before each, one panel per benchmark: what idling costs."""
     shown = table[table["clock"].eq("time") & ~table["cold"].astype(bool) & table["trap"].isna()]
     if shown["pause_us"].nunique() < 2:
         raise NotApplicableError("calls after at least two pauses are needed")

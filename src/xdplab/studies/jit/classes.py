@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from xdplab.programs.image import Image, Insn, Reference
-from xdplab.programs.machine import LOOKUP_ELEM, SMP_PROCESSOR_ID, Machine, Map
+from xdplab.programs.machine import LOOKUP_ELEM, SMP_PROCESSOR_ID, Interpreter, Map
 from xdplab.studies.jit import ebpf as e
 
 A_AT, B_AT, LOADED_AT, STORED_AT = 6, 14, 22, 30
@@ -56,7 +56,7 @@ class InsnClass:
         places = [at for at, insn in enumerate(insns) if insn.code == e.DOUBLE and insn.src == 1]
         image = Image(self.name, "xdp", insns, {}, dict.fromkeys(places, _THE_MAP), {})
         values = b"".join((key + 1).to_bytes(8, "little") for key in range(MAP_ENTRIES))
-        return Machine(image, {"map": Map(bytearray(values), 8)}).run(FRAME).verdict
+        return Interpreter(image, {"map": Map(bytearray(values), 8)}).run(FRAME).verdict
 
 
 _THE_MAP = Reference(".maps", "map", 0)
@@ -131,7 +131,7 @@ def _memory() -> list[InsnClass]:
 
 
 def _jumps() -> list[InsnClass]:
-    """Both ways of a branch lead to the next body. The verifier takes a jump away that leads there always."""
+    """Both ways of a branch lead to the next body. The verifier removes a jump that always leads there."""
     return [
         _one("jump not taken", "jump", e.jump(e.JEQ, A, B, 0)),
         _one("jump taken", "jump", e.jump(e.JNE, A, B, 0)),

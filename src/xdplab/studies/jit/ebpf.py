@@ -89,5 +89,5 @@ def imm64(dst: int, value: int) -> tuple[Insn, Insn]:
 
 
 def map_handle(dst: int) -> tuple[Insn, Insn]:
-    """The program's one map; whoever loads it fills in the descriptor."""
+    """The program's one map; the loader fills in the descriptor."""
     return Insn(DOUBLE, dst, _MAP, 0, 0), Insn(0, 0, 0, 0, 0)

@@ -85,7 +85,7 @@ PACKET_FILTERS: dict[str, tuple[Op, ...]] = {"ip": IP, "dhcp": DHCP, "ptp": PTP}
 """Filters of packets by name."""
 
 EXPRESSIONS = ("tcp port 22", "host 192.0.2.2 and (udp port 53 or tcp port 80)")
-"""What tcpdump compiles where it is installed and nobody has said anything else."""
+"""What tcpdump compiles where it is installed and no other filter was given."""
 
 EPERM, GETPPID = 1, 110
 ALLOW, ERRNO = 0x7FFF0000, 0x00050000

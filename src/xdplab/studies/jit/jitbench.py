@@ -10,8 +10,8 @@ TOOL = "jitbench"
 
 
 @dataclass(frozen=True)
-class Subject:
-    """One program. ``ns`` has an entry a round: what ``times`` runs took together, in nanoseconds of that clock.
+class JitTiming:
+    """One program. ``ns`` has one entry per round: what ``times`` runs took together, in nanoseconds of that clock.
 
     ``failed`` says what did not work, and why; ``ns`` is empty then. Sizes are null for classic filters.
     """
@@ -37,31 +37,31 @@ class Subject:
 
 
 @dataclass(frozen=True)
-class Bench:
+class JitBench:
     """``compiles``: whether the kernel compiled what was loaded while this ran."""
 
     compiles: bool
-    subjects: dict[str, Subject]
+    subjects: dict[str, JitTiming]
 
 
-def parse_jitbench(data: bytes | str) -> Bench:
+def parse_jitbench(data: bytes | str) -> JitBench:
     """Return all that one call of jitbench said. Raises FormatError."""
     lines = [as_object(json_of(line, TOOL, line=at), TOOL, line=at) for at, line in enumerate(lines_of(data, TOOL), 1)]
     compiles = lines[0].get("compiles")
     if lines[0].get("type") != "kernel" or not isinstance(compiles, bool):
         refuse(TOOL, "it does not begin with a word on the kernel", line=1)
     subjects = [_subject(fields, at) for at, fields in enumerate(lines[1:], 2)]
-    return Bench(compiles, {subject.name: subject for subject in subjects})
+    return JitBench(compiles, {subject.name: subject for subject in subjects})
 
 
-def _subject(fields: dict[str, object], line: int) -> Subject:
+def _subject(fields: dict[str, object], line: int) -> JitTiming:
     ns = tuple(as_list(fields.get("ns"), TOOL))
     if not all(isinstance(one, int) and not isinstance(one, bool) and one > 0 for one in ns):
         refuse(TOOL, "a round without a time", line=line)
     failed = _failure(fields, line)
     if (failed is None) != bool(ns):
         refuse(TOOL, "neither rounds nor a reason, or both", line=line)
-    return Subject(
+    return JitTiming(
         name=text_field(fields, "name", TOOL, line=line),
         insns=count_field(fields, "insns", TOOL, line=line),
         verdict=count_field(fields, "verdict", TOOL, line=line),

@@ -38,7 +38,7 @@ def side_by_side(table: pd.DataFrame, keys: Sequence[str], value: str = "cost") 
 
 
 def tests(table: pd.DataFrame) -> pd.DataFrame:
-    """Return one row a test of module test_bpf that ran: its cost in each mode is the mean over its cases."""
+    """Return one row per test of module test_bpf that ran: its cost in each mode is the mean over its cases."""
     ran = table[(table["part"] == TEST_BPF) & table["case"].notna()]
     keys = ["subject", "number", "name", "classic"]
     by_case = collapsed(ran, [*keys, "case"], ["cost"])

@@ -1,7 +1,7 @@
 """The test_bpf module itself: which tests it has, and which of them are classic BPF.
 
-The log does not say whether a test is classic. The module does: its array ``tests`` has an entry a test, an instruction
-buffer of 512 instructions behind a pointer to its name, then one byte of flags, of which bit 6 is CLASSIC and bit 7 is
+The log does not say whether a test is classic. The module does: its array ``tests`` has one entry per test, a buffer of
+512 instructions behind a pointer to its name, then one byte of flags, of which bit 6 is CLASSIC and bit 7 is
 INTERNAL (eBPF). In 6.1 they are 134 and 892; 12 of the classic ones must be refused, and 122 are run: the "about 120
 tests" of the work this study repeats.
 """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from xdplab.studies.frame import Point, Request
+from xdplab.studies.frame import StudyPoint, StudyRequest
 from xdplab.studies.jit.classes import CLASSES
 
 INTERPRETER, JIT = "interpreter", "jit"
@@ -25,7 +25,7 @@ DEFAULT_PLACE = "vm:6.1:count"
 
 
 @dataclass(frozen=True)
-class JitRequest(Request):
+class JitRequest(StudyRequest):
     """What is asked for. Empty tuples are all there are; ``tests`` is a range of suite test_bpf such as ``0-33``.
 
     ``expressions`` are tcpdump's; ``modes`` are by default those of the place.
@@ -42,7 +42,7 @@ class JitRequest(Request):
 
 
 @dataclass(frozen=True)
-class JitPoint(Point):
+class JitPoint(StudyPoint):
     """``subject`` is a suite, an instruction class or a filter, after its part; ``tests`` limits a suite."""
 
     place: str

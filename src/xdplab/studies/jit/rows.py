@@ -1,4 +1,4 @@
-"""From the journal and the raw files to one row a measured thing: a test's case, a class, a filter on a packet."""
+"""From the journal and the raw files to one row per measured thing: a test's case, a class, a filter on a packet."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pandas as pd
 from xdplab.run.state import Attempt
 from xdplab.studies.frame import StudyRun
 from xdplab.studies.jit.classes import SIZES
-from xdplab.studies.jit.jitbench import Subject, parse_jitbench
+from xdplab.studies.jit.jitbench import JitTiming, parse_jitbench
 from xdplab.studies.jit.points import FILTERS, INSN_CLASSES, TEST_BPF, TRAFFIC, JitPoint, JitRequest
 from xdplab.studies.jit.study import ASKED, BENCH, LOG, TESTS
 from xdplab.studies.jit.subjects import NONE, OPEN, PAYLOADS, SHORTEST, same
@@ -44,7 +44,7 @@ COLUMNS = (
     Column("cost", "Float64", "of one run (test), one body (class), one run of the filter with entering it"),
     Column("above", "Float64", "filters: cost above the shortest filter with the same verdict"),
     Column("total", "Float64", "traffic: of a datagram from send() to recv(), seen through the filter"),
-    Column("untapped", "Float64", "traffic: of a datagram that nobody looks at"),
+    Column("untapped", "Float64", "traffic: of a datagram that no socket looks at"),
     Column("share", "Float64", "traffic: cost by total"),
     Column("reason", "string", "filters, traffic: why cost, above or share is null"),
     Column("insns", "Int64", "instructions of the filter, or of the class' larger program"),
@@ -90,12 +90,12 @@ def _cases(test: TestLine) -> Iterator[Row]:
         yield base | {"case": case, "cost": cost}
 
 
-def _subjects(raw: Path) -> dict[str, Subject]:
+def _subjects(raw: Path) -> dict[str, JitTiming]:
     return parse_jitbench((raw / BENCH).read_bytes()).subjects
 
 
 def _class(raw: Path) -> Iterator[Row]:
-    """Two values of K: what is once a program, and what is once a run, is in both."""
+    """Two values of K: what happens once per program or once per run is in both."""
     small, large = (_subjects(raw)[str(k)] for k in SIZES)
     more = SIZES[1] - SIZES[0]
     images = large.jited_bytes, small.jited_bytes
@@ -115,7 +115,7 @@ def _filter(raw: Path) -> Iterator[Row]:
         yield row | _resolved({"cost": cost, "above": above}, found, (name, same(name), SHORTEST, OPEN))
 
 
-def _resolved(values: Row, found: dict[str, Subject], names: tuple[str, ...]) -> Row:
+def _resolved(values: Row, found: dict[str, JitTiming], names: tuple[str, ...]) -> Row:
     """Return the values, or null and why: a cost that is smaller than what its subjects vary by is none."""
     noise = sum(found[name].unsteady for name in names if name in found)
     cost = values["above"] if values["cost"] is None else values["cost"]

@@ -9,7 +9,7 @@ import pandas as pd
 
 from xdplab.errors import PlanError
 from xdplab.programs import cache_directory
-from xdplab.studies.frame import Gathered, Kind, StudyRun
+from xdplab.studies.frame import Gathered, StudyKind, StudyRun
 from xdplab.studies.jit import summaries, views
 from xdplab.studies.jit.cbpf import Op
 from xdplab.studies.jit.classes import CLASSES
@@ -89,4 +89,4 @@ def _tables(run: JitRun, table: pd.DataFrame) -> dict[str, Table]:
     return summaries.tables_of(table)
 
 
-STUDY = Kind("jit", JitRequest, JitPoint, _gather, _measurer, table_of, _tables, views.VIEWS)
+STUDY = StudyKind("jit", JitRequest, JitPoint, _gather, _measurer, table_of, _tables, views.VIEWS)

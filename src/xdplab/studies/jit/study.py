@@ -12,7 +12,7 @@ from typing import Any
 from xdplab.deploy.native import build_tool
 from xdplab.errors import HostError, UnsupportedError
 from xdplab.hosts.local import LocalHost
-from xdplab.studies.frame import Trial
+from xdplab.studies.frame import StudyTrial
 from xdplab.studies.jit import ebpf, subjects
 from xdplab.studies.jit.cbpf import Op
 from xdplab.studies.jit.classes import CLASSES
@@ -59,22 +59,22 @@ class JitStudy:
         self._filters = filters
         self._cache_dir = cache_dir
         self._stack = ExitStack()
-        self._place: Place | None = None
+        self.place: Place | None = None
         self._command = ""
         self._tests: list[KnownTest] | None = None
 
-    def enter_block(self, trials: Sequence[Trial[JitPoint]]) -> None:
+    def enter_block(self, trials: Sequence[StudyTrial[JitPoint]]) -> None:
         command = build_tool(LocalHost(), NATIVE, str(self._cache_dir))
-        self._place = self._stack.enter_context(place_of(trials[0].point.place))
-        self._command = self._place.put(Path(command), mode=0o755)
+        self.place = self._stack.enter_context(place_of(trials[0].point.place))
+        self._command = self.place.put(Path(command), mode=0o755)
         self._tests = None
 
     def leave_block(self) -> None:
         self._stack.close()
-        self._place = None
+        self.place = None
 
-    def measure(self, trial: Trial[JitPoint], raw: Path, facts: dict[str, Any]) -> None:
-        point, place = trial.point, self._place
+    def measure(self, trial: StudyTrial[JitPoint], raw: Path, facts: dict[str, Any]) -> None:
+        point, place = trial.point, self.place
         assert place is not None
         facts.update(kernel_release=place.release, clock=place.clock, label=place.label)
         with place.jit(point.mode == JIT):
@@ -88,7 +88,7 @@ class JitStudy:
             (raw / LOG.format(number)).write_text(log)
             ran = {test.jited for test in parse_test_bpf(log) if test.jited is not None}
             if ran - {point.mode == JIT}:
-                raise HostError(f"{place.label}: tests ran {_ran(ran)}: somebody else has changed the kernel's setting")
+                raise HostError(f"{place.label}: tests ran {_ran(ran)}: another process changed the kernel's setting")
 
     def _class(self, place: Place, point: JitPoint, raw: Path) -> None:
         self._bench(place, point, raw, "programs", subjects.of_class(CLASSES[point.subject], ebpf.encode))
@@ -103,7 +103,7 @@ class JitStudy:
     def _traffic(self, place: Place, point: JitPoint, raw: Path) -> None:
         self._bench(place, point, raw, "traffic", subjects.of_traffic(self._filters[point.subject]))
 
-    def _bench(self, place: Place, point: JitPoint, raw: Path, bench: str, asked: Sequence[subjects.Asked]) -> None:
+    def _bench(self, place: Place, point: JitPoint, raw: Path, bench: str, asked: Sequence[subjects.JitLoad]) -> None:
         """Run jitbench on what is asked; every verdict must be the model's."""
         effort = EFFORTS[bench, place.clock]
         (raw / ASKED).write_text("".join(json.dumps(asdict(one)) + "\n" for one in asked))

@@ -14,8 +14,8 @@ from xdplab.studies.jit.frames import FRAMES, on_loopback
 
 SECCOMP = "seccomp"
 NONE, OPEN, SHORTEST = "none", "open", "shortest"
-"""What is subtracted: nobody looks; somebody looks without a filter (or with one that is not run); the shortest filter
-that lets everything through."""
+"""What is subtracted: no socket looks; a socket looks without a filter (or with one that is not run); the shortest
+filter that lets everything through."""
 
 PAYLOADS = (18, 1400)
 """UDP payloads: the least frame and nearly the largest."""
@@ -25,7 +25,7 @@ _PLACES_WITHOUT_CACHE = ("uml",)
 
 
 @dataclass(frozen=True)
-class Asked:
+class JitLoad:
     """A line for jitbench; ``expected`` is what it must return, null where nothing is run that returns anything."""
 
     name: str
@@ -39,16 +39,17 @@ class Asked:
         return f"{self.name} {self.code or '-'} {self.data or '-'} {self.number}\n"
 
 
-def of_class(insn_class: InsnClass, encode: Callable[..., bytes]) -> list[Asked]:
+def of_class(insn_class: InsnClass, encode: Callable[..., bytes]) -> list[JitLoad]:
     """Return the class' program of each size; named by it."""
     entries = MAP_ENTRIES if insn_class.uses_map else 0
     return [
-        Asked(str(k), encode(insn_class.program(k)).hex(), FRAME.hex(), entries, insn_class.expected(k)) for k in SIZES
+        JitLoad(str(k), encode(insn_class.program(k)).hex(), FRAME.hex(), entries, insn_class.expected(k))
+        for k in SIZES
     ]
 
 
-def _classic(name: str, code: Sequence[Op], data: bytes, number: int, expected: int | None) -> Asked:
-    return Asked(name, cbpf.encode(code).hex(), data.hex(), number, expected)
+def _classic(name: str, code: Sequence[Op], data: bytes, number: int, expected: int | None) -> JitLoad:
+    return JitLoad(name, cbpf.encode(code).hex(), data.hex(), number, expected)
 
 
 def same(name: str) -> str:
@@ -56,7 +57,7 @@ def same(name: str) -> str:
     return f"{name}/same"
 
 
-def of_filter(code: Sequence[Op]) -> list[Asked]:
+def of_filter(code: Sequence[Op]) -> list[JitLoad]:
     """Return the filter on each frame, beside it the shortest one that returns the same; and no filter at all."""
     asked = []
     for name, frame in FRAMES.items():
@@ -69,7 +70,7 @@ def of_filter(code: Sequence[Op]) -> list[Asked]:
 _ALL = (cbpf.ret(f.ALL),)
 
 
-def of_traffic(code: Sequence[Op]) -> list[Asked]:
+def of_traffic(code: Sequence[Op]) -> list[JitLoad]:
     """Return for each payload: no packet socket, one without a filter, the shortest filters, the filter."""
     asked = []
     for size in PAYLOADS:
@@ -85,7 +86,7 @@ def of_traffic(code: Sequence[Op]) -> list[Asked]:
     return asked
 
 
-def of_seccomp(code: Sequence[Op], place: str, release: str) -> list[Asked]:
+def of_seccomp(code: Sequence[Op], place: str, release: str) -> list[JitLoad]:
     """Return the filter on a call that it grants and on one that it refuses, and the shortest that is run.
 
     What is refused has no cost of its own: the call is not made. Where the kernel keeps what a filter lets through

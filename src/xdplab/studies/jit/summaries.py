@@ -28,7 +28,7 @@ _SETS: dict[str, Callable[[pd.DataFrame], pd.Series]] = {
 
 
 def all_tests(table: pd.DataFrame) -> pd.DataFrame:
-    """Return a row a test, also of those that are not run: cost and result in both modes, and the speed-up."""
+    """Return one row per test, also of those that are not run: cost and result in both modes, and the speed-up."""
     rows = joined.part(table, TEST_BPF)
     keys = ["label", "subject", "number", "name"]
     said = rows.assign(result=_result(rows)).drop_duplicates([*keys, "mode", "result"])

@@ -24,7 +24,7 @@ _CASE = re.compile(r"ret -?\d+ != -?\d+ \([^)]*\)|\d+", re.ASCII)
 class TestLine:
     """One test. ``jited`` is null and ``ns`` empty where nothing was run.
 
-    ``ns`` has an entry a case: nanoseconds of one run, or null where the result is wrong. ``words`` end the line.
+    ``ns`` has one entry per case: nanoseconds of one run, or null where the result is wrong. ``words`` end the line.
     """
 
     __test__ = False  # pytest: it is none of its own

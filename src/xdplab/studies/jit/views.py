@@ -31,7 +31,7 @@ def _mark(kind: str, panel: str, hue: str, x: object, value: float) -> dict[str,
 
 
 def _both(rows: pd.DataFrame, kind: str, x: str, panel: str, scale: float = 1.0) -> Marks:
-    """Return a mark a row and mode, where the mode has a value."""
+    """Return one mark per row and mode, where the mode has a value."""
     return [
         _mark(kind, str(row[panel]), WORDS[mode], row[x], float(row[mode]) * scale)
         for mode in MODES
@@ -123,7 +123,7 @@ def _of_places(rows: pd.DataFrame) -> list[str]:
 
 def _classes(name: str, groups: tuple[str, ...]) -> Callable[[pd.DataFrame], View]:
     def make(table: pd.DataFrame) -> View:
-        """Return one panel a group of classes."""
+        """Return one panel per group of classes."""
         found = joined.with_groups(joined.side_by_side(joined.part(table, INSN_CLASSES), ["subject"]))
         rows = found[found["group"].isin(groups)]
         of_place = _of_place(rows)

@@ -25,7 +25,7 @@ _BESIDE = re.compile(r"#.*| *-{20,}| *\d+\) .* => .*| *\d+\) +(?:=+>|<=+) \|.*|"
 
 
 @dataclass(frozen=True)
-class Call:
+class TracedCall:
     """One call that ended: nanoseconds of the trace's clock with all it called (three digits of a µs, or seven in all).
 
     ``inside`` are the traced functions around it, the outermost first; ``mark`` what was last written to
@@ -45,13 +45,13 @@ class _Line:
     body: str
 
 
-def parse_function_graph(data: bytes | str) -> tuple[Call, ...]:
+def parse_function_graph(data: bytes | str) -> tuple[TracedCall, ...]:
     """Return the calls of a trace in the order they ended; what it does not hold whole is left out.
 
     Raises FormatError where a line is no trace's, and where the kernel lost events: sums over such a trace are wrong.
     """
     stacks: dict[str, list[str]] = {}
-    calls: list[Call] = []
+    calls: list[TracedCall] = []
     mark = ""
     for line, number in _lines(data):
         body, stack = line.body, stacks.setdefault(line.task, [])
@@ -59,13 +59,13 @@ def parse_function_graph(data: bytes | str) -> tuple[Call, ...]:
             mark = found["text"]
         elif _END.fullmatch(body):
             if stack and line.duration_ns is not None:  # else it began before the trace
-                calls.append(Call(stack.pop(), line.duration_ns, tuple(stack), mark))
+                calls.append(TracedCall(stack.pop(), line.duration_ns, tuple(stack), mark))
         elif (call := _CALL.fullmatch(body)) is None:
             refuse(TOOL, "no call", line=number, text=body)
         elif call["ending"] == " {":
             stack.append(call["name"])
         elif line.duration_ns is not None:
-            calls.append(Call(call["name"], line.duration_ns, tuple(stack), mark))
+            calls.append(TracedCall(call["name"], line.duration_ns, tuple(stack), mark))
     return tuple(calls)
 
 

@@ -54,7 +54,7 @@ def scaled(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def medians(table: pd.DataFrame) -> pd.DataFrame:
-    """Return a row a subject, step and source: ``median``, quartiles ``low`` and ``high``, and ``n`` repetitions."""
+    """Return one row per subject, step and source: ``median``, quartiles ``low`` and ``high``, ``n`` repetitions."""
     groups = scaled(table).groupby([*SUBJECT, "task", "kernel", "step", "source"], dropna=False, sort=False)["value"]
     found = pd.DataFrame(
         {"median": groups.median(), "low": groups.quantile(0.25), "high": groups.quantile(0.75), "n": groups.size()}
@@ -63,7 +63,7 @@ def medians(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def parts(table: pd.DataFrame) -> pd.DataFrame:
-    """Return a row a loaded program: medians of its parts, which add up to ``whole``; what nobody tells is null.
+    """Return one row per loaded program: medians of its parts, which add up to ``whole``; null where not measured.
 
     ``load``, ``insert`` and ``whole`` are the untraced pass's; "rest of load" (``copy`` for a module) is what the
     watched parts leave of the system call.
@@ -83,7 +83,7 @@ def _wide(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _divide_by_samples(wide: pd.DataFrame, sampled: pd.DataFrame) -> None:
-    """What the log leaves of a load is divided between JIT and rest as the profiler's samples are."""
+    """Divide the part of a load that the log leaves between JIT and rest, in the ratio of the profiler's samples."""
     by_samples = sampled["jit"].notna()
     remainder = sampled["jit"] / (wide["load"] - sampled["verify"])
     wide.loc[by_samples, "jit"] = ((wide["load"] - wide["verify"]) * remainder)[by_samples]
@@ -96,7 +96,7 @@ def _compiled(table: pd.DataFrame) -> pd.Index:
 
 
 def _completed(wide: pd.DataFrame, compiled: pd.Index) -> pd.DataFrame:
-    # No JIT is no part of a load; one that ran and that nobody timed leaves the rest unknown.
+    # No JIT is no part of a load; one that ran untimed leaves the rest unknown.
     jit = wide["jit"].where(wide["jit"].notna() | wide.index.isin(compiled), 0.0)
     wide["rest of load"] = wide["load"] - wide["verify"] - jit
     wide["copy"] = wide["insert"] - wide["load_module"]

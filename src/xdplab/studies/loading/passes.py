@@ -26,13 +26,13 @@ SAMPLED_S = 0.5
 """How long a profiler looks: some two thousand samples, so a share of 5 % is known to 0.5 %."""
 
 _INSTRUCTIONS_SHARE = 0.2
-"""A counting guest executes about a fifth of 10⁹ instructions a second, and each is a nanosecond of its clock."""
+"""A counting guest executes about a fifth of 10⁹ instructions per second, and each is a nanosecond of its clock."""
 
-Watch = Callable[["Bench", Path], str | None]
+Watch = Callable[["LoadRunner", Path], str | None]
 
 
 @dataclass(frozen=True)
-class Bench:
+class LoadRunner:
     """loadbench in a place, with one object. ``mode`` is ``bpf``, ``module`` or ``start``."""
 
     place: Place
@@ -56,7 +56,7 @@ class Bench:
         return found
 
 
-def measure(bench: Bench, raw: Path) -> dict[str, str | None]:
+def measure(bench: LoadRunner, raw: Path) -> dict[str, str | None]:
     """Measure one program; return ``split_by``, what told its parts, and ``split_reason`` where nothing could."""
     bench.run(raw, PLAIN)
     if bench.mode == BPF:
@@ -70,14 +70,14 @@ def measure(bench: Bench, raw: Path) -> dict[str, str | None]:
     return {"split_by": None, "split_reason": "; ".join(reasons)}
 
 
-def _ways(bench: Bench) -> Sequence[str]:
+def _ways(bench: LoadRunner) -> Sequence[str]:
     if bench.mode != BPF:
         return ("function_graph",)
     return ("fentry", "perf samples") if bench.place.name == HOST else ("function_graph", "fentry")
 
 
-def _by_graph(bench: Bench, raw: Path) -> str | None:
-    """Only in guests: the tracer is the whole kernel's, and somebody else may trace this machine's."""
+def _by_graph(bench: LoadRunner, raw: Path) -> str | None:
+    """Only in guests: the tracer is the whole kernel's, and another user may be tracing this machine's."""
     path = "/tmp/xdplab-loading.trace"
     found = bench.run(raw, TRACED, "--watch", "graph", "--trace", path)
     if found.error:
@@ -87,12 +87,12 @@ def _by_graph(bench: Bench, raw: Path) -> str | None:
     return None if parse_function_graph(trace) else "it traced no call"
 
 
-def _by_fentry(bench: Bench, raw: Path) -> str | None:
+def _by_fentry(bench: LoadRunner, raw: Path) -> str | None:
     found = bench.run(raw, TRACED, "--watch", "fentry")
     return found.error.message if found.error else None
 
 
-def _by_samples(bench: Bench, raw: Path) -> str | None:
+def _by_samples(bench: LoadRunner, raw: Path) -> str | None:
     """Many loads in a row under a profiler; a share of samples is a share of time."""
     loads = [cycle["load_ns"] for cycle in parse_loadbench((raw / PLAIN).read_bytes()).cycles]
     typical = statistics.median(ns for ns in loads if ns is not None)

@@ -19,11 +19,11 @@ CLOCK = "clock"
 ACCESSES = (1, 100, 400, 1600, 6400, 12800)
 DEFAULT_PLACES = (HOST, "vm:6.1:count")
 Task = Literal["load", "compile", "start"]
-Trial = frame.Trial["LoadingPoint"]
+Trial = frame.StudyTrial["LoadingPoint"]
 
 
 @dataclass(frozen=True)
-class LoadingRequest(frame.Request):
+class LoadingRequest(frame.StudyRequest):
     """``loads`` is how often each program is loaded in a process; ``budget_s`` what one pass of them may take.
 
     ``repetitions`` are trials: processes, and guests booted, anew.
@@ -55,7 +55,7 @@ def smallest(request: LoadingRequest) -> LoadingRequest:
 
 
 @dataclass(frozen=True)
-class LoadingPoint(frame.Point):
+class LoadingPoint(frame.StudyPoint):
     """``kind``: ``bpf``, ``module``, or ``loader`` (the process alone). ``program``: ``clock``, or the workload.
 
     ``kernel`` is whose headers a module is compiled against, and '' elsewhere.

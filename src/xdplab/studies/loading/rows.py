@@ -1,4 +1,4 @@
-"""From the journal and the raw files to one row a step and repetition."""
+"""From the journal and the raw files to one row per step and repetition."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pandas as pd
 
 from xdplab.run.state import Attempt
 from xdplab.studies.frame import StudyRun
-from xdplab.studies.loading.ftrace import Call, parse_function_graph
+from xdplab.studies.loading.ftrace import TracedCall, parse_function_graph
 from xdplab.studies.loading.loadbench import Counts, parse_loadbench
 from xdplab.studies.loading.passes import LOGGED, PLAIN, STACKS, TRACE, TRACED, shares
 from xdplab.studies.loading.points import BPF, MODULE, LoadingPoint, LoadingRequest
@@ -74,7 +74,7 @@ Row = dict[str, Any]
 
 
 def table_of(run: StudyRun[LoadingRequest, LoadingPoint]) -> pd.DataFrame:
-    """Return one row a step and repetition of every trial's last attempt, with `COLUMNS`."""
+    """Return one row per step and repetition of every trial's last attempt, with `COLUMNS`."""
     run_id = run.directory.run_id
     rows = (row for trial, last, raw in run.attempts() for row in _trial_rows(trial.point, last, raw))
     return typed((row | {"run_id": run_id} for row in rows), COLUMNS)
@@ -149,7 +149,7 @@ def _sampled(plain: Iterable[Counts], raw: Path) -> Iterator[Row]:
 
 
 def _known(source: str, rank: int, told: Mapping[str, float | None]) -> Iterator[Value]:
-    """Give a value for each step that somebody has told."""
+    """Give a value for each step that was reported."""
     yield from ((step, source, rank, value) for step, value in told.items() if value is not None)
 
 
@@ -161,7 +161,7 @@ def _verifying(cycle: Counts) -> int | None:
 
 def _graph_parts(raw: Path) -> Iterator[Value]:
     """Each repetition's calls stand behind its own mark; libbpf's feature probes load programs before it."""
-    calls: dict[str, list[Call]] = {}
+    calls: dict[str, list[TracedCall]] = {}
     for call in parse_function_graph((raw / TRACE).read_bytes()):
         calls.setdefault(call.mark, []).append(call)
     for rank, cycle in enumerate(_cycles(raw / TRACED), start=1):
@@ -172,7 +172,7 @@ def _graph_parts(raw: Path) -> Iterator[Value]:
         yield from ((step, GRAPH, rank, ns) for step, ns in _graph_steps(own).items())
 
 
-def _graph_steps(calls: list[Call]) -> dict[str, int]:
+def _graph_steps(calls: list[TracedCall]) -> dict[str, int]:
     """Return nanoseconds by step. From 7.2 on, and for subprograms before, the JIT runs inside the verifier."""
     found: dict[str, int] = {}
     for call in calls:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from xdplab.studies.frame import Kind, StudyRun
+from xdplab.studies.frame import StudyKind, StudyRun
 from xdplab.studies.loading.points import LoadingPoint, LoadingRequest, gather
 from xdplab.studies.loading.rows import table_of
 from xdplab.studies.loading.study import LoadingStudy
@@ -11,7 +11,7 @@ from xdplab.studies.loading.views import VIEWS
 
 LoadingRun = StudyRun[LoadingRequest, LoadingPoint]
 
-STUDY: Kind[LoadingRequest, LoadingPoint] = Kind(
+STUDY: StudyKind[LoadingRequest, LoadingPoint] = StudyKind(
     name="loading",
     request=LoadingRequest,
     point=LoadingPoint,

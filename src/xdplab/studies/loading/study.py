@@ -17,7 +17,7 @@ from xdplab.labs.vm import headers
 from xdplab.programs import cache_directory
 from xdplab.studies.frame import StudyRun
 from xdplab.studies.loading import passes, subjects
-from xdplab.studies.loading.passes import PLAIN, Bench
+from xdplab.studies.loading.passes import PLAIN, LoadRunner
 from xdplab.studies.loading.points import BPF, MODULE, LoadingPoint, LoadingRequest, Trial, kernel_of
 from xdplab.studies.places import Place, place_of
 
@@ -30,31 +30,33 @@ class LoadingStudy:
     def __init__(self, run: StudyRun[LoadingRequest, LoadingPoint]) -> None:
         self._request = run.request
         self._stack = ExitStack()
-        self._place: Place | None = None
+        self.place: Place | None = None
         self._driver = ""
 
     def enter_block(self, trials: Sequence[Trial]) -> None:
         point = trials[0].point
         if point.task != "compile":
-            self._place = self._stack.enter_context(place_of(point.place))
-            self._driver = self._place.put(Path(driver()), mode=0o755)
+            self.place = self._stack.enter_context(place_of(point.place))
+            self._driver = self.place.put(Path(driver()), mode=0o755)
 
     def leave_block(self) -> None:
         self._stack.close()
-        self._place = None
+        self.place = None
 
     def measure(self, trial: Trial, raw: Path, facts: dict[str, Any]) -> None:
-        point, place = trial.point, self._place
+        point, place = trial.point, self.place
         if place is None:
             self._compile(point, raw, facts)
             return
         facts.update(kernel_release=place.release, clock=place.clock, label=place.label)
         if point.task == "start":
-            Bench(place, self._driver, "start", "", self._request).run(raw, PLAIN)
+            LoadRunner(place, self._driver, "start", "", self._request).run(raw, PLAIN)
             return
         with tempfile.TemporaryDirectory(prefix="xdplab-loading-") as folder:
             path = _bpf(point, raw) if point.kind == BPF else _module(point, raw, Path(folder))
-            facts.update(passes.measure(Bench(place, self._driver, point.kind, place.put(path), self._request), raw))
+            facts.update(
+                passes.measure(LoadRunner(place, self._driver, point.kind, place.put(path), self._request), raw)
+            )
 
     def _compile(self, point: LoadingPoint, raw: Path, facts: dict[str, Any]) -> None:
         tree = _tree(point.kernel) if point.kind == MODULE else None

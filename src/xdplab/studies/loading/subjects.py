@@ -24,7 +24,7 @@ NATIVE = "loadbench"
 MODULE_NAME = "xdplab_load"
 _SUBJECTS = "subjects"
 _KBUILD = f"ccflags-y := -std=gnu11 -Wno-declaration-after-statement\nobj-m := {MODULE_NAME}.o\n"
-"""Before 5.18 kernels are C of 1989; a workload is the same text for everyone."""
+"""Kernels before 5.18 are built as gnu89; the workload's source is the same for every kernel, and is gnu11."""
 
 _ALLOCATED, _EXECUTED, _WRITTEN = 2, 4, 1
 

@@ -124,7 +124,7 @@ def shares(kind: str, clock: str, table: pd.DataFrame) -> View:
 
 
 def _pile(row: Row, names: Sequence[str]) -> list[dict[str, object]]:
-    """Return the pieces of one bar. A part that nobody tells is missing in it, and the bar is the shorter for it."""
+    """Return the pieces of one bar. A part that was not measured is missing, and the bar is shorter by it."""
     whole, at = row["whole"], 0.0
     x = f"{row['accesses']}\n{_short(whole, str(row['clock']))}"
     place = {"figure": "parts", "file": "parts", "kind": "stack", "panel": f"{row['place']}, {row['form']}", "x": x}
@@ -147,7 +147,7 @@ def _short(value: float, clock: str) -> str:
 
 
 def total(clock: str, table: pd.DataFrame) -> View:
-    """Return the whole of loading by N, both kinds and forms, a panel a place."""
+    """Return the whole of loading by N, both kinds and forms, one panel per place."""
     found = parts(table)
     rows = found.loc[found["clock"].eq(clock) & found["accesses"].notna() & found["whole"].notna()]
     if rows.empty:
@@ -171,7 +171,7 @@ MEMORY_WORDS = {
 
 
 def memory(table: pd.DataFrame) -> View:
-    """Return bytes in the kernel by N, a panel a form; of the first place that has them."""
+    """Return bytes in the kernel by N, one panel per form; of the first place that has them."""
     rows = table.loc[table["bytes"].notna() & table["accesses"].notna()]
     places = [
         label for label in rows["label"].unique() if {BPF, MODULE} <= set(rows.loc[rows["label"].eq(label), "kind"])

@@ -9,7 +9,7 @@ from contextlib import suppress
 from xdplab.deploy.xdp import XdpLoader, XdpRequest, attach
 from xdplab.errors import HostError, XdplabError
 from xdplab.studies.offload import bpftool, netdevsim
-from xdplab.studies.offload.bench import ACCEPTED, NOTHING, REFUSED, SESSION_S, Answer, Bench, Defines, Held
+from xdplab.studies.offload.bench import ACCEPTED, NOTHING, REFUSED, SESSION_S, Answer, Defines, Held, OffloadDevices
 
 LENGTHS = (1_000, 10_000, 100_000)
 DELAY_MS = 500
@@ -18,10 +18,10 @@ THIRD = 73
 GONE_S = 5.0
 
 
-def _of(look: Callable[[Bench, Held], Answer]) -> Callable[[Bench], Answer]:
+def _of(look: Callable[[OffloadDevices, Held], Answer]) -> Callable[[OffloadDevices], Answer]:
     """Ask something of a program that is attached."""
 
-    def ask(bench: Bench) -> Answer:
+    def ask(bench: OffloadDevices) -> Answer:
         with bench.held(bench.object()) as held:
             return look(bench, held)
 
@@ -29,29 +29,29 @@ def _of(look: Callable[[Bench, Held], Answer]) -> Callable[[Bench], Answer]:
 
 
 @_of
-def mode_obtained(_bench: Bench, held: Held) -> Answer:
+def mode_obtained(_bench: OffloadDevices, held: Held) -> Answer:
     return Answer(held.attached.mode_obtained)
 
 
 @_of
-def mode_shown(_bench: Bench, held: Held) -> Answer:
+def mode_shown(_bench: OffloadDevices, held: Held) -> Answer:
     return Answer(str(held.found.mode), f"program {held.found.program_id}, tag {held.found.tag}")
 
 
 @_of
-def device_shown(bench: Bench, held: Held) -> Answer:
+def device_shown(bench: OffloadDevices, held: Held) -> Answer:
     found = next(p for p in bench.programs() if p.program_id == held.loaded.program_id)
     return Answer("the port" if found.device == bench.port else str(found.device), f"dev {found.device}")
 
 
 @_of
-def mode_in_net(bench: Bench, held: Held) -> Answer:
+def mode_in_net(bench: OffloadDevices, held: Held) -> Answer:
     shown = bpftool.parse_net(bench.run("bpftool", "-j", "net", "show").stdout)
     return Answer(next((a.mode for a in shown if a.program_id == held.loaded.program_id), NOTHING))
 
 
 @_of
-def state_in_driver(bench: Bench, held: Held) -> Answer:
+def state_in_driver(bench: OffloadDevices, held: Held) -> Answer:
     offloaded = bench.run("cat", f"{bench.one.switches}/ports/0/bpf_offloaded_id").text.strip()
     if offloaded != str(held.loaded.program_id):
         return Answer(f"program {offloaded}")
@@ -62,12 +62,12 @@ def state_in_driver(bench: Bench, held: Held) -> Answer:
 
 
 @_of
-def image_bytes(_bench: Bench, held: Held) -> Answer:
+def image_bytes(_bench: OffloadDevices, held: Held) -> Answer:
     return Answer(str(held.loaded.jited_bytes), f"xlated {held.loaded.xlated_bytes} bytes")
 
 
 @_of
-def test_run(bench: Bench, held: Held) -> Answer:
+def test_run(bench: OffloadDevices, held: Held) -> Answer:
     try:
         held.loader.testrun(64, 1, 1)
     except XdplabError as error:
@@ -75,19 +75,19 @@ def test_run(bench: Bench, held: Held) -> Answer:
     return Answer(ACCEPTED)
 
 
-def after_detach(bench: Bench) -> Answer:
+def after_detach(bench: OffloadDevices) -> Answer:
     with bench.held(bench.object()) as held:
         held.loader.detach()
         return _left(bench)
 
 
-def after_kill(bench: Bench) -> Answer:
+def after_kill(bench: OffloadDevices) -> Answer:
     with bench.held(bench.object()) as held:
         bench.run("pkill", "--signal", "KILL", "--full", f"^{held.loader.argv[0]} ")
         return _left(bench)
 
 
-def _left(bench: Bench) -> Answer:
+def _left(bench: OffloadDevices) -> Answer:
     """Return what is left; the kernel may take a moment to free a program."""
     until = time.monotonic() + GONE_S
     while True:
@@ -98,7 +98,7 @@ def _left(bench: Bench) -> Answer:
             return Answer(f"attached: {link.mode}, loaded: {len(programs)}")
 
 
-def after_removal(bench: Bench) -> Answer:
+def after_removal(bench: OffloadDevices) -> Answer:
     with netdevsim.card(bench.host, THIRD, 1) as card:
         request = XdpRequest(bench.object(), card.ports[0], "offload")
         with attach(bench.host, bench.xdpload, request, deadline_s=SESSION_S) as loader:
@@ -116,43 +116,43 @@ def _of_orphan(loader: XdpLoader) -> Answer:
     return Answer("still there")
 
 
-def plain_interface(bench: Bench) -> Answer:
+def plain_interface(bench: OffloadDevices) -> Answer:
     return bench.taken(bench.object(), port=bench.plain)
 
 
-def loopback(bench: Bench) -> Answer:
+def loopback(bench: OffloadDevices) -> Answer:
     return bench.taken(bench.object(), port="lo")
 
 
-def switched(switch: str, value: str, mode: str, defines: Defines) -> Callable[[Bench], Answer]:
+def switched(switch: str, value: str, mode: str, defines: Defines) -> Callable[[OffloadDevices], Answer]:
     """Ask whether a program is taken while one of the driver's switches is set."""
 
-    def ask(bench: Bench) -> Answer:
+    def ask(bench: OffloadDevices) -> Answer:
         with bench.switched(switch, value):
             return bench.taken(bench.object(**defines), mode)
 
     return ask
 
 
-def unchecked(bench: Bench) -> Answer:
+def unchecked(bench: OffloadDevices) -> Answer:
     return bench.taken(bench.object(UNCHECKED=1))
 
 
-def hook(bench: Bench) -> Answer:
+def hook(bench: OffloadDevices) -> Answer:
     """The log comes with a refusal only."""
     with bench.switched("bpf_bind_verifier_accept", "N"):
         words = bench.taken(bench.object()).words or ""
     return Answer("there" if "[netdevsim] " in words else "not there", words)
 
 
-def delayed(bench: Bench) -> Answer:
+def delayed(bench: OffloadDevices) -> Answer:
     """No time is measured here: a wait of half a second is seen on any clock."""
     with bench.switched("bpf_bind_verifier_delay", str(DELAY_MS)), bench.held(bench.object()) as held:
         waited = held.loaded.load_ns >= DELAY_MS * 1_000_000
     return Answer("waited" if waited else "did not wait")
 
 
-def longest(bench: Bench) -> Answer:
+def longest(bench: OffloadDevices) -> Answer:
     answer, most = Answer(NOTHING), 0
     for length in LENGTHS:
         answer = bench.taken(bench.object(INSTRUCTIONS=length))

@@ -9,35 +9,35 @@ from contextlib import contextmanager
 from xdplab.deploy.xdp import verify
 from xdplab.errors import XdplabError
 from xdplab.formats.iplink import parse_link
-from xdplab.studies.offload.bench import ACCEPTED, REFUSED, Answer, Bench
+from xdplab.studies.offload.bench import ACCEPTED, REFUSED, Answer, OffloadDevices
 
 OFFLOAD, NATIVE, GENERIC = "xdpoffload", "xdpdrv", "xdpgeneric"
 
 
-def _pinned(bench: Bench, loaded_for: str | None, kind: str) -> Answer:
+def _pinned(bench: OffloadDevices, loaded_for: str | None, kind: str) -> Answer:
     """Return whether a program that bpftool has loaded for a port, or for none, can be attached to ours."""
     device = ("dev", loaded_for) if loaded_for else ()
     with bench.pinned(bench.object(), *device) as pin, bench.beside(pin, kind) as answer:
         return answer
 
 
-def same_card(bench: Bench) -> Answer:
+def same_card(bench: OffloadDevices) -> Answer:
     return _pinned(bench, bench.one.ports[1], OFFLOAD)
 
 
-def other_card(bench: Bench) -> Answer:
+def other_card(bench: OffloadDevices) -> Answer:
     return _pinned(bench, bench.other.ports[0], OFFLOAD)
 
 
-def unbound(bench: Bench) -> Answer:
+def unbound(bench: OffloadDevices) -> Answer:
     return _pinned(bench, None, OFFLOAD)
 
 
-def bound_as_native(bench: Bench) -> Answer:
+def bound_as_native(bench: OffloadDevices) -> Answer:
     return _pinned(bench, bench.port, NATIVE)
 
 
-def _beside_ours(bench: Bench, kind: str) -> Answer:
+def _beside_ours(bench: OffloadDevices, kind: str) -> Answer:
     with bench.held(bench.object()), bench.pinned(bench.object()) as pin, bench.beside(pin, kind) as answer:
         if answer.obtained == REFUSED:
             return answer
@@ -45,32 +45,32 @@ def _beside_ours(bench: Bench, kind: str) -> Answer:
         return Answer(", ".join(sorted(a.mode for a in shown.attachments)))
 
 
-def native_beside(bench: Bench) -> Answer:
+def native_beside(bench: OffloadDevices) -> Answer:
     return _beside_ours(bench, NATIVE)
 
 
-def generic_beside(bench: Bench) -> Answer:
+def generic_beside(bench: OffloadDevices) -> Answer:
     return _beside_ours(bench, GENERIC)
 
 
-def generic_beside_native(bench: Bench) -> Answer:
+def generic_beside_native(bench: OffloadDevices) -> Answer:
     path = bench.object()
     with bench.held(path, "native"), bench.pinned(path) as pin, bench.beside(pin, GENERIC) as answer:
         return answer
 
 
-def second(bench: Bench) -> Answer:
+def second(bench: OffloadDevices) -> Answer:
     path = bench.object()
     with bench.held(path), bench.pinned(path, "dev", bench.port) as pin, bench.beside(pin, OFFLOAD) as answer:
         return answer
 
 
-def ours_second(bench: Bench) -> Answer:
+def ours_second(bench: OffloadDevices) -> Answer:
     with bench.pinned(bench.object()) as pin, bench.beside(pin, NATIVE):
         return bench.taken(bench.object())
 
 
-def noticed(bench: Bench) -> Answer:
+def noticed(bench: OffloadDevices) -> Answer:
     with bench.held(bench.object()) as held, bench.pinned(bench.object()) as pin, bench.beside(pin, NATIVE):
         try:
             verify(bench.host, bench.port, program_id=held.loaded.program_id, mode="offload")
@@ -80,7 +80,7 @@ def noticed(bench: Bench) -> Answer:
 
 
 @contextmanager
-def _ingress(bench: Bench) -> Iterator[None]:
+def _ingress(bench: OffloadDevices) -> Iterator[None]:
     """Have a place for filters on the port, and its hardware's part switched on."""
     bench.run("ethtool", "-K", bench.port, "hw-tc-offload", "on")
     bench.run("tc", "qdisc", "add", "dev", bench.port, "clsact")
@@ -91,7 +91,7 @@ def _ingress(bench: Bench) -> Iterator[None]:
         bench.run("ethtool", "-K", bench.port, "hw-tc-offload", "off")
 
 
-def _add_filter(bench: Bench, *options: str) -> Answer:
+def _add_filter(bench: OffloadDevices, *options: str) -> Answer:
     path = bench.object(FILTER=1)
     return bench.answer(
         *("tc", "filter", "add", "dev", bench.port, "ingress", "bpf", "da", *options),
@@ -99,10 +99,10 @@ def _add_filter(bench: Bench, *options: str) -> Answer:
     )
 
 
-def tc_filter(switch: str, value: str, *, hardware_only: bool) -> Callable[[Bench], Answer]:
+def tc_filter(switch: str, value: str, *, hardware_only: bool) -> Callable[[OffloadDevices], Answer]:
     """Ask whether tc can offload a filter while a switch is set."""
 
-    def ask(bench: Bench) -> Answer:
+    def ask(bench: OffloadDevices) -> Answer:
         with bench.switched(switch, value), _ingress(bench):
             answer = _add_filter(bench, *(["skip_sw"] if hardware_only else []))
             return answer if hardware_only or answer.obtained == REFUSED else _in_hardware(bench)
@@ -110,13 +110,13 @@ def tc_filter(switch: str, value: str, *, hardware_only: bool) -> Callable[[Benc
     return ask
 
 
-def _in_hardware(bench: Bench) -> Answer:
+def _in_hardware(bench: OffloadDevices) -> Answer:
     shown = bench.run("tc", "-j", "filter", "show", "dev", bench.port, "ingress")
     inside = any(row.get("options", {}).get("in_hw") for row in json.loads(shown.stdout or b"[]"))
     return Answer("in hardware" if inside else "not in hardware")
 
 
-def while_tc_holds(bench: Bench) -> Answer:
+def while_tc_holds(bench: OffloadDevices) -> Answer:
     with _ingress(bench):
         added = _add_filter(bench, "skip_sw")
         return bench.taken(bench.object()) if added.obtained == ACCEPTED else added

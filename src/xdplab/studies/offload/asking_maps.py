@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 
-from xdplab.studies.offload.bench import ACCEPTED, REFUSED, Answer, Bench
+from xdplab.studies.offload.bench import ACCEPTED, REFUSED, Answer, OffloadDevices
 
 MOST_TRIED = 64
 PIN = "/sys/fs/bpf/xdplab-offload-map"
@@ -35,15 +35,15 @@ REFUSED_TYPES = tuple(_TYPES)
 """Map types that programs on a host have, and that no card may have."""
 
 
-def of_type(kind: str) -> Callable[[Bench], Answer]:
+def of_type(kind: str) -> Callable[[OffloadDevices], Answer]:
     """Ask whether a map of that type is taken."""
     return lambda bench: bench.taken(bench.object(**_TYPES[kind]))
 
 
-def most_entries(kind: str) -> Callable[[Bench], Answer]:
+def most_entries(kind: str) -> Callable[[OffloadDevices], Answer]:
     """Ask for 1, 2, 3 … entries until they are refused; the words are of the first refusal."""
 
-    def ask(bench: Bench) -> Answer:
+    def ask(bench: OffloadDevices) -> Answer:
         path = bench.object(**(_map(kind) | {"LOOKUP": 1}))
         for entries in range(1, MOST_TRIED + 1):
             answer = bench.taken(path, max_entries={"asked": entries})
@@ -54,27 +54,27 @@ def most_entries(kind: str) -> Callable[[Bench], Answer]:
     return ask
 
 
-def with_flags(bench: Bench) -> Answer:
+def with_flags(bench: OffloadDevices) -> Answer:
     return bench.taken(bench.object(**_map("HASH", flags=NO_PREALLOC)))
 
 
-def constant(bench: Bench) -> Answer:
+def constant(bench: OffloadDevices) -> Answer:
     return bench.taken(bench.object(CONSTANT=1))
 
 
-def variable(bench: Bench) -> Answer:
+def variable(bench: OffloadDevices) -> Answer:
     return bench.taken(bench.object(VARIABLE=1))
 
 
-def perf_buffer(bench: Bench) -> Answer:
+def perf_buffer(bench: OffloadDevices) -> Answer:
     return bench.taken(bench.object(**(_map("PERF_EVENT_ARRAY", value=4) | {"OUTPUT": 1})))
 
 
-def two_programs(bench: Bench) -> Answer:
+def two_programs(bench: OffloadDevices) -> Answer:
     return bench.taken(bench.object(**(ARRAY | {"SECOND": 1})))
 
 
-def value_read_back(bench: Bench) -> Answer:
+def value_read_back(bench: OffloadDevices) -> Answer:
     with bench.held(bench.object(**ARRAY)) as held:
         (number,) = held.loaded.map_ids
         place = ["map", "update", "id", str(number), "key", "0", "0", "0", "0"]
@@ -85,13 +85,13 @@ def value_read_back(bench: Bench) -> Answer:
         return Answer(str(int.from_bytes(bytes(int(byte, 16) for byte in json.loads(shown.stdout)["value"]), "little")))
 
 
-def element_deleted(bench: Bench) -> Answer:
+def element_deleted(bench: OffloadDevices) -> Answer:
     with bench.held(bench.object(**ARRAY)) as held:
         (number,) = held.loaded.map_ids
         return bench.answer("bpftool", "map", "delete", "id", str(number), "key", "0", "0", "0", "0")
 
 
-def map_of_other_card(bench: Bench) -> Answer:
+def map_of_other_card(bench: OffloadDevices) -> Answer:
     path = bench.object(**ARRAY)
     with bench.held(path) as held:
         (number,) = held.loaded.map_ids

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from xdplab.deploy.xdp import Attached, InKernel, Loaded, XdpLoader, XdpRequest, attach, attached_program, verify
+from xdplab.deploy.xdp import AttachedProgram, InKernel, Loaded, XdpLoader, XdpRequest, attach, attached_program, verify
 from xdplab.errors import HostError, XdplabError
 from xdplab.formats.verifier_log import last_words
 from xdplab.hosts import Host, Result
@@ -37,12 +37,12 @@ class Held(NamedTuple):
 
     loader: XdpLoader
     loaded: Loaded
-    attached: Attached
+    attached: AttachedProgram
     found: InKernel
 
 
 @dataclass
-class Bench:
+class OffloadDevices:
     """``one`` has two ports, ``other`` is a card of its own; ``plain`` is an interface without offload."""
 
     host: Host
@@ -141,7 +141,7 @@ class Bench:
             if answer.obtained == ACCEPTED:
                 self.run("bpftool", "net", "detach", kind, "dev", interface)
 
-    def programs(self) -> tuple[bpftool_format.Program, ...]:
+    def programs(self) -> tuple[bpftool_format.LoadedProgram, ...]:
         """Return the loaded XDP programs, as bpftool tells."""
         found = bpftool_format.parse_programs(self.run("bpftool", "-j", "prog", "show").stdout or b"[]")
         return tuple(program for program in found if program.type == "xdp")

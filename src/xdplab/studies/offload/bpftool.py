@@ -11,7 +11,7 @@ MODES = {"driver": "native", "generic": "generic", "offload": "offload"}
 
 
 @dataclass(frozen=True)
-class Program:
+class LoadedProgram:
     """One loaded program. ``jited_bytes`` is None where it is interpreted, ``name`` empty where it has none.
 
     ``device`` is the interface whose card has it, None for a program of the host.
@@ -28,7 +28,7 @@ class Program:
 
 
 @dataclass(frozen=True)
-class Attached:
+class OffloadAttachment:
     """One XDP program on one interface of the namespace that bpftool was asked in."""
 
     interface: str
@@ -36,21 +36,21 @@ class Attached:
     program_id: int
 
 
-def parse_programs(data: bytes | str) -> tuple[Program, ...]:
+def parse_programs(data: bytes | str) -> tuple[LoadedProgram, ...]:
     """Return the loaded programs: `prog show` prints a list, `prog show id N` one object."""
     value = json_of(data, TOOL)
     rows = as_list(value, TOOL) if isinstance(value, list) else [value]
     return tuple(_program(as_object(row, TOOL)) for row in rows)
 
 
-def _program(fields: dict[str, object]) -> Program:
+def _program(fields: dict[str, object]) -> LoadedProgram:
     if "error" in fields:
         refuse(TOOL, text_field(fields, "error", TOOL))
     jited = fields.get("jited") is True
     map_ids = as_list(fields.get("map_ids", []), TOOL)
     if not all(isinstance(item, int) for item in map_ids):
         refuse(TOOL, "a map id that is no number", text=repr(map_ids))
-    return Program(
+    return LoadedProgram(
         program_id=count_field(fields, "id", TOOL),
         type=text_field(fields, "type", TOOL),
         name=text_field(fields, "name", TOOL) if "name" in fields else "",
@@ -69,7 +69,7 @@ def _device(fields: dict[str, object]) -> str:
     return f"index {count_field(fields, 'ifindex', TOOL)} of another namespace"
 
 
-def parse_net(data: bytes | str) -> tuple[Attached, ...]:
+def parse_net(data: bytes | str) -> tuple[OffloadAttachment, ...]:
     """Return the attached XDP programs of `bpftool -j net show`; an interface comes once per mode."""
     value = json_of(data, TOOL)
     rows = as_list(value, TOOL)
@@ -83,8 +83,8 @@ def parse_net(data: bytes | str) -> tuple[Attached, ...]:
     )
 
 
-def _attached(interface: str, fields: dict[str, object]) -> Attached:
+def _attached(interface: str, fields: dict[str, object]) -> OffloadAttachment:
     mode = text_field(fields, "mode", TOOL)
     if mode not in MODES:
         refuse(TOOL, "an unknown XDP mode", text=mode)
-    return Attached(interface, MODES[mode], count_field(fields, "id", TOOL))
+    return OffloadAttachment(interface, MODES[mode], count_field(fields, "id", TOOL))

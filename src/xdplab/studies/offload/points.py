@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from xdplab.errors import PlanError
 from xdplab.studies import frame
-from xdplab.studies.frame import Gathered, Point
+from xdplab.studies.frame import Gathered, StudyPoint
 from xdplab.studies.offload.questions import QUESTIONS
 from xdplab.studies.places import require_places
 
@@ -14,7 +14,7 @@ PLACES = ("vm:5.10", "vm:6.1", "vm:6.12", "vm:7.2")
 
 
 @dataclass(frozen=True)
-class Request(frame.Request):
+class OffloadRequest(frame.StudyRequest):
     """``places`` are labs in guests; nothing here is repeated: each answer is a word, not a time."""
 
     repetitions: int = 1
@@ -22,7 +22,7 @@ class Request(frame.Request):
 
 
 @dataclass(frozen=True)
-class OffloadPoint(Point):
+class OffloadPoint(StudyPoint):
     """``question`` is a key of `QUESTIONS`."""
 
     place: str
@@ -40,7 +40,7 @@ class OffloadPoint(Point):
         return f"{self.question}, {self.place}"
 
 
-def gather(request: Request) -> Gathered[OffloadPoint]:
+def gather(request: OffloadRequest) -> Gathered[OffloadPoint]:
     """Return every question for every place. Raises PlanError for a place that is no guest."""
     for place in request.places:
         kernel_of(place)

@@ -9,9 +9,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from xdplab.studies.offload import asking, asking_company, asking_maps
-from xdplab.studies.offload.bench import ACCEPTED, NOTHING, REFUSED, Answer, Bench, Defines
+from xdplab.studies.offload.bench import ACCEPTED, NOTHING, REFUSED, Answer, Defines, OffloadDevices
 
-Ask = Callable[[Bench], Answer]
+Ask = Callable[[OffloadDevices], Answer]
 
 # Where the kernel says what is to be expected; the paths are in docs/offload.md.
 ABI, CORE, DEVICE, DRIVER, TESTS, VERIFIER = "if_link.h", "offload.c", "dev.c", "netdevsim", "selftest", "verifier.c"

@@ -1,4 +1,4 @@
-"""From the journal and the raw files to one row a question, and one row a kernel."""
+"""From the journal and the raw files to one row per question, and one row per kernel."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Any
 import pandas as pd
 
 from xdplab.run.state import Attempt
-from xdplab.studies.frame import StudyRun, Trial
+from xdplab.studies.frame import StudyRun, StudyTrial
 from xdplab.studies.offload.bench import read
-from xdplab.studies.offload.points import OffloadPoint, Request, kernel_of
+from xdplab.studies.offload.points import OffloadPoint, OffloadRequest, kernel_of
 from xdplab.studies.offload.questions import QUESTIONS
 from xdplab.studies.offload.study import ANSWER
 from xdplab.studies.tables import Table
 
-OffloadRun = StudyRun[Request, OffloadPoint]
+OffloadRun = StudyRun[OffloadRequest, OffloadPoint]
 
 COLUMNS = {
     "run_id": "string",
@@ -41,7 +41,7 @@ _NUMBER = re.compile(r"\d+")
 
 
 def table_of(run: OffloadRun) -> pd.DataFrame:
-    """Return one row a question and place, in the questions' order."""
+    """Return one row per question and place, in the questions' order."""
     rows = [_row(run.directory.run_id, *found) for found in run.attempts()]
     order = {name: number for number, name in enumerate(QUESTIONS)}
     places = {place: number for number, place in enumerate(run.request.places)}
@@ -49,7 +49,7 @@ def table_of(run: OffloadRun) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=list(COLUMNS)).astype(COLUMNS)
 
 
-def _row(run_id: str, trial: Trial[OffloadPoint], attempt: Attempt, raw: Path) -> dict[str, Any]:
+def _row(run_id: str, trial: StudyTrial[OffloadPoint], attempt: Attempt, raw: Path) -> dict[str, Any]:
     point = trial.point
     question = QUESTIONS[point.question]
     row = {name: getattr(question, name) for name in ("group", "asked", "expected", "source")}
@@ -66,7 +66,7 @@ def _row(run_id: str, trial: Trial[OffloadPoint], attempt: Attempt, raw: Path) -
 
 
 def tables_of(_run: OffloadRun, table: pd.DataFrame) -> dict[str, Table]:
-    """Return one row a kernel, what differs between kernels, and one table a place with every question."""
+    """Return one row per kernel, what differs between kernels, and one table per place with every question."""
     made = {
         "kernels": Table("netdevsim, by kernel", _kernels(table)),
         "differing": Table("What differs between kernels, in words or in what came", _differing(table)),

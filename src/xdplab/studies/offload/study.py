@@ -10,15 +10,16 @@ from typing import Any
 from xdplab.deploy.native import build_tool
 from xdplab.hosts.local import LocalHost
 from xdplab.labs import Lab, use_lab
-from xdplab.studies.frame import Trial
+from xdplab.studies.frame import StudyTrial
 from xdplab.studies.offload import netdevsim
-from xdplab.studies.offload.bench import Bench, write
+from xdplab.studies.offload.bench import OffloadDevices, write
 from xdplab.studies.offload.points import OffloadPoint, kernel_of
 from xdplab.studies.offload.questions import QUESTIONS
+from xdplab.studies.places import Place
 
 ONE, OTHER = 71, 72
 CARDS = {ONE: 2, OTHER: 1}
-"""Numbers of the cards, which nobody else in a guest is likely to use, and their ports."""
+"""Numbers of the cards, which nothing else in a guest is likely to use, and their ports."""
 
 ANSWER, SAID = "answer.json", "said.jsonl"
 PLAIN = "eth0"
@@ -29,31 +30,33 @@ class OffloadStudy:
     """Asks questions; one guest is up at a time."""
 
     def __init__(self) -> None:
+        self.place: Place | None = None
         self._stack = ExitStack()
-        self._bench: Bench | None = None
+        self._bench: OffloadDevices | None = None
         self._facts: dict[str, Any] = {}
 
-    def enter_block(self, trials: Sequence[Trial[OffloadPoint]]) -> None:
+    def enter_block(self, trials: Sequence[StudyTrial[OffloadPoint]]) -> None:
         place = trials[0].point.place
         module = netdevsim.build(kernel_of(place))
         lab = self._stack.enter_context(use_lab(place))
         self._stack.enter_context(lab.lock(f"study offload, process {LocalHost().name}"))
         self._bench = self._prepared(lab, module)
         release = self._bench.host.run(["uname", "-r"]).text.strip()
+        self.place = Place(place, self._bench.host, "time", release, lab.label)
         self._facts = {"kernel_release": release, "lab": lab.label, "module": module.parent.name}
 
-    def _prepared(self, lab: Lab, module: Path) -> Bench:
+    def _prepared(self, lab: Lab, module: Path) -> OffloadDevices:
         guest = lab.host("guest")
         cards = self._stack.enter_context(netdevsim.in_guest(guest, module, CARDS))
         xdpload = f"{_FOLDER}/xdpload"
         guest.put(Path(build_tool(LocalHost(), "xdpload", str(lab.native_dir))), xdpload, mode=0o755)
-        return Bench(guest, xdpload, _FOLDER, cards[ONE], cards[OTHER], PLAIN)
+        return OffloadDevices(guest, xdpload, _FOLDER, cards[ONE], cards[OTHER], PLAIN)
 
     def leave_block(self) -> None:
         self._stack.close()
-        self._bench = None
+        self._bench = self.place = None
 
-    def measure(self, trial: Trial[OffloadPoint], raw: Path, facts: dict[str, Any]) -> None:
+    def measure(self, trial: StudyTrial[OffloadPoint], raw: Path, facts: dict[str, Any]) -> None:
         assert self._bench is not None  # the runner enters the block first
         facts.update(self._facts)
         try:

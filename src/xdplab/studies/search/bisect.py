@@ -13,7 +13,7 @@ WIDTH = 0.05
 class Bisected:
     """``enough`` accesses still reach the share, ``too_many`` do not; null where none of those tried did that.
 
-    ``measured`` holds (N, frames a second) in the order of trying, N = 0 first.
+    ``measured`` holds (N, frames per second) in the order of trying, N = 0 first.
     """
 
     share: float
@@ -27,7 +27,7 @@ def largest_accesses(
 ) -> Bisected:
     """Find N within ``width`` of itself: doubled until the share is lost, then halved between the two.
 
-    ``throughput(N)`` returns frames a second; it is taken to fall with N, which the caller's findings check.
+    ``throughput(N)`` returns frames per second; it is taken to fall with N, which the caller's findings check.
     """
     measured = [(0, throughput(0))]
 

@@ -17,7 +17,7 @@ MIN_SHARE = 1e-3
 
 @dataclass(frozen=True)
 class Bounds:
-    """One goal's result in frames a second: the highest load that meets it, the lowest that does not.
+    """One goal's result in frames per second: the highest load that meets it, the lowest that does not.
 
     A null ``lower`` means that even the lowest load offered lost too much, a null ``upper`` that the highest did not.
     """

@@ -25,7 +25,7 @@ class Offered:
 
     @classmethod
     def of(cls, burst: Burst) -> Offered:
-        """Take a generator's burst; one that comes twice is received once. Raises HostError where nobody counted."""
+        """Take a generator's burst; a duplicate is received once. Raises HostError where there was no count."""
         s = burst.summary
         if s.rx_packets is None:
             raise HostError(f"a search needs what came back, and the generator does not know: {s.rx_missing}")
@@ -46,4 +46,4 @@ class Offered:
 
 
 Offer = Callable[[float | None, float], Offered]
-"""From a rate in frames a second (None: as fast as possible) and seconds to what came of it."""
+"""From a rate in frames per second (None: as fast as possible) and seconds to what came of it."""

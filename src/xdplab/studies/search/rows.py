@@ -1,4 +1,4 @@
-"""A search's table: one row an attempt that ended, from the journal alone."""
+"""A search's table: one row per attempt that ended, from the journal alone."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TABLE = "searches.parquet"
 
 
 def row_of(trial: Trial, attempt: Attempt) -> dict[str, Any]:
-    """Return one attempt's row; rates in frames a second, latencies in ns, null where nothing was found."""
+    """Return one attempt's row; rates in frames per second, latencies in ns, null where nothing was found."""
     found: Mapping[str, Any] = attempt.facts.get("search") or {}
     flat = {
         **found,

@@ -26,7 +26,7 @@ IDLE_SHARE = 1e-3
 Send = Callable[[float | None, float], Burst]
 
 
-class Bench(Protocol):
+class SearchLab(Protocol):
     """A lab with one trial's program attached, or with none: what `trial` has and a study may not import."""
 
     def enter_block(self, trials: Sequence[Trial]) -> None: ...
@@ -37,13 +37,13 @@ class Bench(Protocol):
         """Hold the trial's program attached, and give what offers a rate (None: the most) for some seconds."""
 
     def generator_pps(self, trial: Trial) -> float | None:
-        """Return what the generator alone offered of these frames a second, as the trial's block was entered."""
+        """Return what the generator alone offered of these frames per second, as the trial's block was entered."""
 
 
 class SearchStudy:
     """One attempt searches one point. ``share`` asks for the largest N that keeps that share of N = 0 as well."""
 
-    def __init__(self, bench: Bench, profile: Profile, *, share: float | None = None) -> None:
+    def __init__(self, bench: SearchLab, profile: Profile, *, share: float | None = None) -> None:
         self._bench, self._profile, self._share = bench, profile, share
 
     def enter_block(self, trials: Sequence[Trial]) -> None:
@@ -88,7 +88,7 @@ def _offer(send: Send) -> Offer:
 
 
 def search_point(offer: Offer, profile: Profile, limit_pps: float, carried_pps: float | None = None) -> dict[str, Any]:
-    """Return everything one point's search finds, in plain values; rates in frames a second.
+    """Return everything one point's search finds, in plain values; rates in frames per second.
 
     ``livelock`` is true where more offered load means less forwarded: the MRR lies below the PDR. ``carried_pps`` is
     what the physical link can carry, null where it has no rate.
@@ -113,7 +113,7 @@ def search_point(offer: Offer, profile: Profile, limit_pps: float, carried_pps: 
 
 
 def _limited_by(searched: Searched, carried_pps: float | None) -> str:
-    """Without an upper bound nobody saw the DUT's limit: the cable ended the search, or the generator did.
+    """Without an upper bound the DUT's limit was not seen: the cable ended the search, or the generator did.
 
     Nor is it the DUT's where the sender stood still and then sent too fast.
     """

@@ -16,7 +16,7 @@ MOST_SHOWN = 20
 
 @dataclass(frozen=True, eq=False)
 class LabsCompared:
-    """``rates`` has one row a point (in words) and lab: n, median, low, high in frames a second."""
+    """``rates`` has one row per point (in words) and lab: n, median, low, high in frames per second."""
 
     rates: pd.DataFrame
     ratios: tuple[LabRatio, ...]

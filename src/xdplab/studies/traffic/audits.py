@@ -45,7 +45,7 @@ class Fit:
 
 
 @dataclass(frozen=True)
-class Entry:
+class AuditEntry:
     """One finding: ``what``, ``how`` it was found, where (``points``, their ``places`` in words, ``files``), and
     which published figures it changes.
 
@@ -70,7 +70,7 @@ class Audit:
     """Everything that ``audit`` says of one run; ``summary`` is the first page of an imported one, in Markdown."""
 
     run: str
-    entries: tuple[Entry, ...]
+    entries: tuple[AuditEntry, ...]
     fits: tuple[Fit, ...]
     labs: LabsCompared
     summary: tuple[str, ...] = ()
@@ -146,11 +146,11 @@ def point_words(trials: pd.DataFrame) -> dict[str, str]:
     }
 
 
-def _entry(finding: Finding, changes: Changes, files: dict[str, list[str]], places: dict[str, str]) -> Entry:
+def _entry(finding: Finding, changes: Changes, files: dict[str, list[str]], places: dict[str, str]) -> AuditEntry:
     trials = [match["trial"] for name in finding.files if (match := _RAW.fullmatch(name))]
     own = [file for trial in trials for file in files.get(trial, ())] if files else list(finding.files)
     numbers = {name: float(value) for name, value in finding.evidence.items()}
-    return Entry(
+    return AuditEntry(
         finding.rule, finding.severity, finding.what, how_found(finding.rule), finding.points,
         tuple(places.get(point, point) for point in finding.points), tuple(own), numbers,
         dict(sorted(changes.marks.items())), dict(sorted(changes.most.items())),
@@ -183,7 +183,7 @@ def _or_none(value: float) -> float | None:
     return None if isnan(value) else value
 
 
-def _entry_lines(entry: Entry, *, named: bool) -> list[str]:
+def _entry_lines(entry: AuditEntry, *, named: bool) -> list[str]:
     """``named``: the entry before is of the same rule, which need not be explained again."""
     lines = [] if named else [f"### {entry.rule} ({entry.severity})", ""]
     lines += [f"found by: {entry.how}", ""] if entry.how and not named else []
@@ -196,7 +196,7 @@ def _entry_lines(entry: Entry, *, named: bool) -> list[str]:
     return [*lines, ""]
 
 
-def _figures(entry: Entry) -> str:
+def _figures(entry: AuditEntry) -> str:
     ordered = sorted(entry.changes.items(), key=lambda item: -item[1])
     marks = sum(entry.changes.values())
     named = [f"{figure} ({count} by up to {entry.most[figure]:.2%} of the axis)" for figure, count in ordered]
@@ -215,7 +215,7 @@ def _fit_lines(fits: Sequence[Fit]) -> list[str]:
     lines = [
         "## Model: t = t0 + c·N, DUT-limited trials, weighted by 1/t²",
         "",
-        "| mode | queues | repetition | program | t0 (ns) | c (ns an access) | R² | trials | N |",
+        "| mode | queues | repetition | program | t0 (ns) | c (ns per access) | R² | trials | N |",
         "| --- | --- | --- | --- | --- | --- | --- | --- | --- |",
     ]
     for f in fits:

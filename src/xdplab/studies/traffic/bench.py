@@ -16,7 +16,7 @@ from xdplab.studies.traffic.limits import frame_key
 from xdplab.studies.traffic.study import TrialStudy
 
 Send = Callable[[float | None, float], Burst]
-"""From a rate in frames a second (None: as fast as possible) and seconds to the burst that was sent."""
+"""From a rate in frames per second (None: as fast as possible) and seconds to the burst that was sent."""
 
 
 class TrialBench(TrialStudy):
@@ -24,7 +24,15 @@ class TrialBench(TrialStudy):
 
     @contextmanager
     def attached(self, trial: Trial, raw: Path, facts: dict[str, Any]) -> Iterator[Send]:
-        """Hold the trial's program attached. A program that was not prepared is, first."""
+        """Hold the trial's program attached. A program that was not prepared is, first.
+
+        Raises CutOffError where a connection is lost meanwhile.
+        """
+        with self._whole(facts), self._attached(trial, raw, facts) as send:
+            yield send
+
+    @contextmanager
+    def _attached(self, trial: Trial, raw: Path, facts: dict[str, Any]) -> Iterator[Send]:
         context = self._context
         if trial.point.program not in context.programs:
             context.programs = {**context.programs, **self._prepared([trial])}
@@ -41,7 +49,7 @@ class TrialBench(TrialStudy):
                 (raw / name).write_bytes(data)
 
     def generator_pps(self, trial: Trial) -> float | None:
-        """Return what the generator alone offers of the trial's frames a second; tested as its block was entered."""
+        """Return what the generator alone offers of the trial's frames per second; tested as its block was entered."""
         return self._context.alone[frame_key(trial.point)].rate
 
     def _sender(self, side: DutSide, point: Point, folder: Path) -> Send:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from xdplab.errors import UnsupportedError
 from xdplab.formats.generator import Burst
 from xdplab.generators import Generator
 from xdplab.plan import Point
-from xdplab.studies.traffic.life import TrialContext, generator_settings
+from xdplab.studies.traffic.life import TrialContext, generator_settings, sending_cpus
 from xdplab.studies.traffic.limits import Limit
 
 SESSION_S = 900.0
@@ -39,8 +40,27 @@ def send(
     return burst, tg.raw
 
 
+def pieces_alone(context: TrialContext, point: Point, raw: Path) -> dict[str, Any]:
+    """Return the CPU time per frame of the sender alone, and of sender and receiver without a link between them, in ns.
+
+    What the generator printed goes into ``raw``. ``missing`` says why a generator has no such pieces.
+    """
+    found: dict[str, Any] = {}
+    for piece, receive in (("sender", False), ("receiver", True)):
+        try:
+            burst, said = send(context, point, None, context.plan.trial.window_s, alone=piece, receive=receive)
+        except UnsupportedError as error:
+            return {"missing": error.message}
+        (raw / f"alone_{piece}.jsonl").write_text(said)
+        s = burst.summary
+        if receive and s.rx_packets != s.tx_packets:
+            return {"missing": f"the receiver took {s.rx_packets} of {s.tx_packets} frames that it was handed"}
+        found[f"{piece}_ns"] = 1e9 * len(sending_cpus(context.lab, point)) * s.duration_s / s.tx_packets
+    return {"sender_ns": found["sender_ns"], "both_ns": found["receiver_ns"]}
+
+
 def generator_alone(context: TrialContext, point: Point) -> Limit:
-    """Return what the generator offers of a point's frames, in frames a second, while the DUT has no program.
+    """Return what the generator offers of a point's frames, in frames per second, while the DUT has no program.
 
     On a shared CPU there is no such limit: whatever the DUT does slows the sender.
     """

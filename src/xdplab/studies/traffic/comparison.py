@@ -9,12 +9,12 @@ import pandas as pd
 
 from xdplab.analysis.compare import MARGIN, Drift, decide, drift
 from xdplab.run.rundir import RunDirectory
-from xdplab.studies.comparing import Comparison, Unlike, check_metric, check_runs, names_of
+from xdplab.studies.comparing import ComparedRuns, Unlike, check_metric, check_runs, differences, names_of
+from xdplab.studies.provenance import MOMENT, flat
 from xdplab.studies.traffic import audits, runs
 from xdplab.studies.traffic.planned import run_plan
 
-DRIFT_P, DRIFT_SHARE = 0.01, 0.01
-"""A drift is said where chance makes it once in a hundred runs, and it moves the rates by 1 % or more."""
+RATE = "forwarded_pps"
 
 
 def compared(
@@ -24,7 +24,7 @@ def compared(
     *,
     equal: Sequence[RunDirectory] = (),
     margin: float = MARGIN,
-) -> Comparison:
+) -> ComparedRuns:
     """Compare ``second`` to ``first``; ``equal`` are two or more runs that measured the same as each other.
 
     Raises ResultsError where one of them is also compared, or is alone: a run has no spread by itself.
@@ -40,13 +40,13 @@ def compared(
         for name, run, table in zip(names, (first, second), tables, strict=True)
     }
     decision = decide(settled[0], settled[1], metric, equal=[runs.settled_trials(run) for run in equal], margin=margin)
-    return Comparison(metric, names, tuple(_unlike(first, second, *settled)), doubts, decision)
+    return ComparedRuns(metric, names, tuple(_unlike(first, second, *settled)), doubts, decision)
 
 
 def _doubts(run: RunDirectory, table: pd.DataFrame, metric: str) -> list[str]:
     found = [f"{one.rule}: {one.what}" for one in audits.findings(run, table) if one.severity == "warning"]
     moved: Drift | None = drift(table, metric)
-    if moved is not None and moved.p < DRIFT_P and abs(moved.share) >= DRIFT_SHARE:
+    if moved is not None and moved.told and metric != RATE:  # of the rate it is a finding
         found.append(
             f"drift: {metric} changed by {moved.share:+.1%} from the first to the last trial (p = {moved.p:.1g})"
         )
@@ -55,11 +55,7 @@ def _doubts(run: RunDirectory, table: pd.DataFrame, metric: str) -> list[str]:
 
 def _unlike(first: RunDirectory, second: RunDirectory, a: pd.DataFrame, b: pd.DataFrame) -> list[Unlike]:
     before, after = (_around(run) for run in (first, second))
-    known = [
-        Unlike(name, before.get(name), after.get(name))
-        for name in dict.fromkeys([*before, *after])
-        if before.get(name) != after.get(name)
-    ]
+    known = differences(before, after)
     both = a.drop_duplicates("point_id").merge(b.drop_duplicates("point_id"), on="point_id")
     changed = int((both["program_hash_x"] != both["program_hash_y"]).fillna(False).sum())
     if changed:
@@ -81,21 +77,9 @@ def _around(run: RunDirectory) -> dict[str, str]:
     for host in ("dut", "tg"):
         for name, answer in state[host].items():
             if name not in _COUNTERS:
-                facts |= _flat(f"{host} {name}", str(answer.get("value", f"absent: {answer.get('absent')}")))
+                facts |= flat(f"{host} {name}", str(answer.get("value", f"absent: {answer.get('absent')}")))
     return facts
 
 
-_COUNTERS = ("link", "memory")
+_COUNTERS = ("link", "memory", *MOMENT)
 """What differs between any two runs: interface numbers, counters, free memory."""
-
-
-def _flat(name: str, value: str) -> dict[str, str]:
-    """Split ``key: value`` lines, so that a difference names the one line that differs."""
-    if value.startswith("{"):  # lscpu -J
-        fields = json.loads(value).get("lscpu", [])
-        return {f"{name} {f['field'].rstrip(':')}": str(f["data"]) for f in fields if "MHz" not in f["field"]}
-    lines = value.splitlines()
-    if len(lines) < 2 or not all(":" in line for line in lines[1:]):
-        return {name: value}
-    parts = [line.rsplit(":", 1) if line.startswith("/") else line.split(":", 1) for line in lines]
-    return {f"{name} {part[0].strip()}": part[-1].strip() for part in parts}

@@ -32,7 +32,7 @@ class DutSide(Protocol):
     def bpf_stats(self, enabled: bool) -> None: ...
 
     def stats_cost(self) -> float | None:
-        """Return what BPF statistics, switched on, say of a program that does nothing, in ns a run."""
+        """Return what BPF statistics, switched on, say of a program that does nothing, in ns per run."""
 
     def runstats(self) -> dict[str, int] | None:
         """Return run_time_ns and run_cnt of the kernel program."""
@@ -92,6 +92,10 @@ class KernelSide:
             return {"frames": [asdict(one) for one in done], "runs_ns": runs_ns}
         except (ProgramError, UnsupportedError) as error:
             return {"missing": error.message}
+
+    def decided(self) -> dict[str, Any]:
+        """Return what the program decided since it was attached; its request asked for it to be counted."""
+        return asdict(self._loader.decided())
 
     def raw_files(self) -> dict[str, bytes]:
         return {"xdpload.jsonl": self._loader.raw.encode()}

@@ -109,7 +109,7 @@ def _formula(row: Mapping[Hashable, Any], trial: pd.Series, spec: Spec, clock: f
         ratio = f" / {clock:.6f} (its clock over the DUT's)" if by_tg and clock != 1 else ""
         rate, seconds = float(trial["forwarded_pps"]), float(trial["forwarded_window_s"])
         return (
-            f"{counter}, {where}: {rate:.1f} frames a second over {seconds:.1f} s{ratio} × {row['frame_bytes']:g} B "
+            f"{counter}, {where}: {rate:.1f} frames per second over {seconds:.1f} s{ratio} × {row['frame_bytes']:g} B "
             f"× 8 / 10⁹ = {row['value']:g} Gbit/s"
         )
     if spec.family == "latency":

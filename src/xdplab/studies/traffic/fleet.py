@@ -17,7 +17,7 @@ from xdplab.errors import HostLostError, LabError, PlanError, XdplabError
 from xdplab.labs import Arrangement, use_lab
 from xdplab.plan import Plan, Trial
 from xdplab.run.engine import run_trials
-from xdplab.run.fleet import Part, pack, run_on_fleet
+from xdplab.run.fleet import BlockResult, pack, run_on_fleet
 from xdplab.run.fleet_dask import DaskFleet, connected, submit
 from xdplab.run.progress import Observer, PlainObserver
 from xdplab.run.rundir import RunDirectory
@@ -25,13 +25,13 @@ from xdplab.run.state import RunState, attempts_of, record_planned
 from xdplab.studies.traffic.manifest import host_states
 from xdplab.studies.traffic.pdr import FILE, known_pdr
 from xdplab.studies.traffic.planned import Files, create_run, extend_run, run_plan, run_trials_of
-from xdplab.studies.traffic.runs import MEASURED, Way, keep_tables
+from xdplab.studies.traffic.runs import MEASURED, TrafficMethod, keep_tables
 from xdplab.studies.traffic.study import check_plan
 
 
 def measure_block(
-    way: Way, run_id: str, plan: Plan, pdr: Mapping[str, Any], lab_name: str, block: Sequence[Trial]
-) -> Part:
+    way: TrafficMethod, run_id: str, plan: Plan, pdr: Mapping[str, Any], lab_name: str, block: Sequence[Trial]
+) -> BlockResult:
     """Measure one block in a lab, in a run directory of the moment, and return what came of it.
 
     A lab that cannot be had, or is lost meanwhile, is said in ``lost``; what it measured before is kept.
@@ -51,7 +51,7 @@ def measure_block(
         attempts = [a for a in attempts_of(run) if lost is None or a.status != "failed"]
         measured = tuple((a, pack(run.raw_dir(a.trial_id, a.attempt))) for a in attempts)
         _keep_host_states(run, lab_name)
-        return Part(measured, pack(run.path / "programs"), lost)
+        return BlockResult(measured, pack(run.path / "programs"), lost)
 
 
 def _keep_host_states(run: RunDirectory, lab_name: str) -> None:
@@ -100,6 +100,11 @@ class JoinedLabs:
 
         Raises PlanError in the words of the lab that cannot, LabError where the labs are no equals.
         """
+        if plan.open_ended:
+            raise PlanError(
+                "--labs: a run that decides by itself how long it goes on is measured in one lab",
+                remedy="give `repetitions` a number, or leave --labs out",
+            )
         found = self._look(plan)
         if extend is None:
             lab, arrangement = found[0].lab, found[0].arrangement
@@ -107,7 +112,7 @@ class JoinedLabs:
         extend_run(extend, plan, only=only, files=files)
         return extend
 
-    def execute(self, run: RunDirectory, observer: Observer, way: Way = MEASURED) -> RunState:
+    def execute(self, run: RunDirectory, observer: Observer, way: TrafficMethod = MEASURED) -> RunState:
         """Measure what ``run`` owes, then derive its tables: also after an interrupt, from what there is."""
         plan, trials = run_plan(run), run_trials_of(run)
         self._look(plan)

@@ -9,19 +9,19 @@ import json
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from xdplab.counters import Probe
+from xdplab.counters import CounterProbe
 from xdplab.deploy.afxdp import AfxdpRequest
 from xdplab.deploy.xdp import XdpRequest
-from xdplab.errors import UnsupportedError
+from xdplab.errors import ProgramError, UnsupportedError
 from xdplab.generators import Generator, GeneratorSettings
 from xdplab.labs import Lab
 from xdplab.plan import Plan, Point, ProgramFactors, Trial
 from xdplab.studies.traffic.dut import SESSION_S, AfxdpSide, DutSide, KernelSide
-from xdplab.studies.traffic.limits import FrameKey, Limit, Machine, frame_key
+from xdplab.studies.traffic.limits import FrameKey, Limit, TimingLimits, frame_key
 from xdplab.studies.traffic.own_frames import frames_of
 from xdplab.studies.traffic.passes import PASSES, RawFiles, Running, warm_up
 from xdplab.studies.traffic.pdr import offered_rate
@@ -30,6 +30,8 @@ from xdplab.studies.traffic.prepare import Prepared, Tools
 SENDER_FIFO = 5
 # Above the sender and the DUT's softirq threads, asleep in poll(): it would starve below them, and they if it spun.
 APPLICATION_FIFO = 6
+DECIDED_S = 0.25
+"""The longest that decisions are counted: shares of thousands of frames need no more."""
 RUN_ID_DIGITS = 4  # xdpgen carries 16 bits of the run id in every frame
 
 
@@ -41,14 +43,15 @@ class TrialContext:
     plan: Plan
     tools: Tools
     programs: Mapping[ProgramFactors, Prepared]
-    dut_probe: Probe
-    tg_probe: Probe
+    dut_probe: CounterProbe
+    tg_probe: CounterProbe
     run_id: str
     kernel: str
     rx_ring_entries: int | None
     link: Limit
-    tg_machine: Machine
+    tg_machine: TimingLimits
     xps: dict[str, str] | None = None
+    switched_off: dict[str, str] | None = None
     pdr: Mapping[str, float] = field(default_factory=dict)
     applied: list[dict[str, Any]] = field(default_factory=list)
     alone: dict[FrameKey, Limit] = field(default_factory=dict)
@@ -84,6 +87,13 @@ def serving_cpus(lab: Lab, point: Point) -> tuple[tuple[int, ...], ...] | None:
     return tuple(own or (cpu,) for own, cpu in zip(reached, in_turn, strict=True))
 
 
+def clock_command(context: TrialContext, point: Point) -> tuple[str, ...]:
+    """What tells the clock of the CPUs that do the DUT's work; nothing where the lab's own clock means nothing."""
+    if context.lab.clock != "time":
+        return ()
+    return (context.tools.cpuclock, *map(str, working_cpus(context.lab, point)))
+
+
 def measure(context: TrialContext, trial: Trial, raw: Path, facts: dict[str, Any]) -> None:
     """Measure ``trial``: raw files into ``raw``, what was requested and obtained into ``facts``."""
     point = trial.point
@@ -104,15 +114,64 @@ def measure(context: TrialContext, trial: Trial, raw: Path, facts: dict[str, Any
         facts["generator"] = asdict(starting.result())
         facts["placed"] = context.lab.place(point.arrangement, point.queues)
         facts["warmup"] = warm_up(generator, context.plan.trial.warmup_s)
-        running = Running(context.plan, context.dut_probe, context.tg_probe, side, generator, files, facts)
+        probes = context.dut_probe, context.tg_probe
+        clock = clock_command(context, point)
+        running = Running(context.plan, *probes, side, generator, files, facts, clock)
         for name in point.passes:
-            PASSES[name](running)
+            if name in PASSES:
+                PASSES[name](running)
         side.require()
         facts["testrun"] = side.testrun(_test_frames(context, point))
-        ending = meanwhile.submit(generator.stop)
         side.stop()
-        ending.result()
+        if counts_decisions(point):
+            facts["decided"] = _decided(context, point, prepared, generator, files)
+        generator.stop()
     (raw / "applied.json").write_text(json.dumps(facts, indent=1, default=str) + "\n")
+
+
+def counts_decisions(point: Point) -> bool:
+    """What a generated program decides is proved; what a user's decides is counted, by the kernel's own program."""
+    return point.program.file is not None and point.mode in ("native", "generic")
+
+
+def _decided(
+    context: TrialContext, point: Point, prepared: Prepared, generator: Generator, files: RawFiles
+) -> dict[str, Any]:
+    """Count what the program decides in a burst of its own: it is loaded anew behind instructions that count.
+
+    ``missing`` says why it cannot be loaded so, as a program with nearly all of the stack for itself.
+    """
+    try:
+        side = KernelSide(
+            context.lab.dut,
+            context.tools.xdpload,
+            replace(_request(context, point, prepared), count_actions=True),
+            queues=point.queues,
+        )
+    except ProgramError as error:
+        return {"missing": f"the program cannot be loaded with a counter before it: {error.message}"}
+    try:
+        _run_setup(context, point)
+        generator.burst("decided", min(DECIDED_S, context.plan.trial.window_s))
+        found = side.decided()
+        side.stop()
+    finally:
+        files.add({"xdpload_decided.jsonl": side.raw_files()["xdpload.jsonl"]})
+        side.close()
+    return found
+
+
+def _request(context: TrialContext, point: Point, prepared: Prepared) -> XdpRequest:
+    there = prepared.on_dut
+    return XdpRequest(
+        object=there.object,
+        interface=context.lab.dut_interface,
+        mode=point.mode,
+        section=there.section,
+        rodata=there.rodata,
+        init=there.init,
+        max_entries=there.max_entries,
+    )
 
 
 def known_before(context: TrialContext, trial: Trial, prepared: Prepared) -> dict[str, Any]:
@@ -135,6 +194,7 @@ def known_before(context: TrialContext, trial: Trial, prepared: Prepared) -> dic
         "link": asdict(context.link),
         "tg_machine": asdict(context.tg_machine),
         "xps": context.xps,
+        "switched_off": context.switched_off,
         "generator_alone": asdict(context.alone[frame_key(trial.point)]),
         "rate_requested_pps": offered_rate(trial.point, context.pdr),
         "cpus": {"dut": cpus.dut, "tg": cpus.tg, "working": working_cpus(context.lab, trial.point)},
@@ -150,16 +210,7 @@ def attach(context: TrialContext, point: Point, prepared: Prepared) -> DutSide:
     """Attach a point's program in its mode; what is returned must be stopped or closed."""
     lab, there = context.lab, prepared.on_dut
     if point.mode != "af_xdp":
-        request = XdpRequest(
-            object=there.object,
-            interface=lab.dut_interface,
-            mode=point.mode,
-            section=there.section,
-            rodata=there.rodata,
-            init=there.init,
-            max_entries=there.max_entries,
-        )
-        return KernelSide(lab.dut, context.tools.xdpload, request, queues=point.queues)
+        return KernelSide(lab.dut, context.tools.xdpload, _request(context, point, prepared), queues=point.queues)
     if context.tools.afxdp_user is None or there.workload is None:
         raise UnsupportedError("mode af_xdp needs a generated workload")
     return AfxdpSide(

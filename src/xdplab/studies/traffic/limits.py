@@ -15,7 +15,7 @@ FrameKey = tuple[object, ...]
 
 @dataclass(frozen=True)
 class Limit:
-    """A rate (bits or frames a second), or None and why there is no such number."""
+    """A rate (bits or frames per second), or None and why there is no such number."""
 
     rate: float | None
     missing: str | None = None
@@ -28,7 +28,7 @@ def frame_key(point: Point) -> FrameKey:
 
 
 @dataclass(frozen=True)
-class Machine:
+class TimingLimits:
     """What the times of a generator rest on: its clock source, and how long of each second real-time tasks may run.
 
     ``rt_runtime_us`` is -1 for ever. None where the kernel does not say.
@@ -38,13 +38,13 @@ class Machine:
     rt_runtime_us: int | None
 
 
-def machine_of(host: Host) -> Machine:
+def machine_of(host: Host) -> TimingLimits:
     """Return what the kernel of ``host`` says of itself."""
     source, runtime, period = (host.run(["cat", path], check=False).text.strip() for path in MACHINE_FILES)
     each_second = None if not runtime or not period else int(runtime)
     if each_second is not None and each_second >= 0:
         each_second = round(1e6 * each_second / int(period))
-    return Machine(source or None, each_second)
+    return TimingLimits(source or None, each_second)
 
 
 MACHINE_FILES = (

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from xdplab.counters import Probe
+from xdplab.counters import CounterProbe
 from xdplab.counters.table import When
 from xdplab.generators import Generator
 from xdplab.plan import Plan
@@ -37,22 +37,25 @@ class Running:
     """A trial whose program is attached and whose generator is ready."""
 
     plan: Plan
-    dut_probe: Probe
-    tg_probe: Probe
+    dut_probe: CounterProbe
+    tg_probe: CounterProbe
     side: DutSide
     generator: Generator
     files: RawFiles
     facts: dict[str, Any]
+    clock: Sequence[str] = ()
 
     @property
     def window_s(self) -> float:
         return self.plan.trial.window_s
 
-    def snapshot(self, when: When) -> dict[str, bytes]:
-        """Both hosts' counters, read at the same time: neither carries traffic."""
+    def snapshot(self, when: When, *, clock: Sequence[str] = ()) -> dict[str, bytes]:
+        """Both hosts' counters, read at the same time: neither carries traffic. ``clock`` is the command that tells the
+        clock of the DUT's CPUs.
+        """
         with ThreadPoolExecutor(1) as meanwhile:
             tg = meanwhile.submit(self.tg_probe.snapshot, when)
-            return self.dut_probe.snapshot(when, self.plan.metrics) | tg.result()
+            return self.dut_probe.snapshot(when, self.plan.metrics, clock=clock) | tg.result()
 
 
 WARMUPS = 5
@@ -76,11 +79,12 @@ def warm_up(generator: Generator, seconds: float) -> dict[str, Any] | None:
 def rate(trial: Running) -> None:
     """The headline: counters at rest before and after, CPU time sampled from inside the window."""
     with trial.dut_probe.start(["samples"], deadline_s=trial.window_s + RECORDER_MARGIN_S) as recording:
-        before = trial.snapshot("before")
+        before = trial.snapshot("before", clock=trial.clock)
         trial.facts["dut_before"] = trial.side.counts()
         trial.generator.burst("rate", trial.window_s)
         trial.facts["dut_after"] = trial.side.counts()
-        trial.files.add(before | trial.snapshot("after") | recording.stop(), "counters")
+        after = trial.snapshot("after", clock=trial.clock)
+        trial.files.add(before | after | recording.stop(), "counters")
 
 
 def bpf_stats(trial: Running) -> None:

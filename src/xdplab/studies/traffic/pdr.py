@@ -22,13 +22,13 @@ def of_search(name: str, table: pd.DataFrame) -> dict[str, Any]:
 
 
 def known_pdr(run: RunDirectory) -> dict[str, float]:
-    """Return the PDRs in frames a second that ``run`` holds, by `Point.pdr_key`."""
+    """Return the PDRs in frames per second that ``run`` holds, by `Point.pdr_key`."""
     path = run.path / FILE
     return dict(json.loads(path.read_text())["pdr_pps"]) if path.exists() else {}
 
 
 def offered_rate(point: Point, pdr: Mapping[str, float]) -> float | None:
-    """Return the rate to offer in frames a second, None for the most. Raises UnsupportedError where no PDR is known."""
+    """Return the rate to offer in frames per second, None for the most. Raises UnsupportedError without a PDR."""
     if point.load_share is None:
         return point.rate_pps
     if point.pdr_key not in pdr:

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from xdplab.errors import PlanError, ResultsError
-from xdplab.plan import Arrangement, Plan, Trial, load_plan, parse_plan, points_of, schedule, trial_s
-from xdplab.plan.points import select
+from xdplab.plan import Arrangement, Plan, Point, Trial, load_plan, parse_plan, points_of, schedule, trial_s
+from xdplab.plan.points import block_points, select
 from xdplab.run.disk import disk_errors
 from xdplab.run.rundir import RunDirectory
 from xdplab.run.state import record_planned
@@ -24,7 +24,29 @@ Files = Mapping[str, Mapping[str, Any]]
 def plan_trials(plan: Plan, arrangement: Arrangement, only: Mapping[str, str] | None = None) -> list[Trial]:
     """Return the trials of a plan in order; ``only`` keeps the points that equal it. Raises PlanError."""
     points = points_of(plan, arrangement)
+    if plan.race is not None:
+        racing = {point.point_id for pair in race_pairs(plan, arrangement) for point in pair}
+        points = [point for point in points if point.point_id in racing]
     return schedule(plan, select(points, dict(only)) if only else points)
+
+
+def race_pairs(plan: Plan, arrangement: Arrangement) -> list[tuple[Point, Point]]:
+    """Return the points of a race's two blocks, paired in their order. Raises PlanError where they cannot be.
+
+    Baselines are left out where anything else is measured: N = 0 of both sides would say nothing of the difference.
+    """
+    sides = [list(block_points(block, arrangement)) for block in plan.blocks]
+    if any(point.program.accesses for side in sides for point in side):
+        sides = [[point for point in side if point.program.accesses != 0] for side in sides]
+    first, second = sides
+    if len(first) != len(second):
+        raise PlanError(f"race: one block has {len(first)} points, the other {len(second)}: they cannot be paired")
+    if {point.point_id for point in first} & {point.point_id for point in second}:
+        raise PlanError(
+            f"race: both sides measure {next(p for p in first if p in second)}",
+            remedy="to race a program against itself, give a copy of its file under another name",
+        )
+    return list(zip(first, second, strict=True))
 
 
 def create_run(
@@ -100,6 +122,8 @@ def run_trials_of(run: RunDirectory) -> list[Trial]:
 def _add(run: RunDirectory, name: str, plan: Plan, trials: list[Trial], **facts: Any) -> None:
     run.write_bytes(name, _with_own_files(run, plan).to_yaml().encode())
     costs = [trial_s(plan, trial) for trial in trials]
+    if plan.open_ended:
+        facts["open_ended"] = True
     record_planned(run, trials, costs_s=costs, plan=name, sha256=_sha256(run.path / name), **facts)
 
 

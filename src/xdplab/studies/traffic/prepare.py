@@ -18,11 +18,11 @@ from xdplab.labs import Lab
 from xdplab.plan import Point, ProgramFactors, Trial
 from xdplab.programs import (
     USER_FLAGS,
+    AccessWork,
     BuiltProgram,
     LoadReport,
     ProgramSpec,
     UserProgram,
-    Work,
     build,
     cache_directory,
     kernel_work,
@@ -46,6 +46,7 @@ class Tools:
     """
 
     xdpload: str
+    cpuclock: str
     generator: str
     afxdp_user: str | None
     adapter: Adapter
@@ -59,7 +60,7 @@ class Prepared:
     built: BuiltProgram
     load: LoadReport
     on_dut: OnDut
-    work: Mapping[str, Work]
+    work: Mapping[str, AccessWork]
     frames_on_tg: str | None = None
 
 
@@ -90,6 +91,7 @@ def build_tools(lab: Lab, points: Iterable[Point]) -> Tools:
     adapter, generator, port = _generator(lab)
     return Tools(
         xdpload=_build_tool(lab, lab.dut, "xdpload"),
+        cpuclock=_build_tool(lab, lab.dut, "cpuclock"),
         generator=generator,
         afxdp_user=_build_tool(lab, lab.dut, "afxdp_user") if with_sockets else None,
         adapter=adapter,
@@ -103,7 +105,7 @@ def _generator(lab: Lab) -> tuple[Adapter, str, str]:
     if place.path is None:
         return XDPGEN, _build_tool(lab, lab.tg, "xdpgen"), lab.tg_interface
     folder = f"{lab.work_dir(lab.tg)}/moongen"
-    install(lab.tg, folder, place.path, cores=lab.cpus().tg, dpdk=place.dpdk)
+    install(lab.tg, folder, place.path, cores=lab.cpus().tg, dpdk=place.dpdk, pci=place.pci if place.by_dpdk else None)
     return moongen(place.path), folder, str(place.port)
 
 
@@ -152,7 +154,7 @@ def _prepare(lab: Lab, run: RunDirectory, tools: Tools, factors: ProgramFactors,
     built = build(program_of(factors), cache_directory())
     folder = f"{lab.work_dir(lab.dut)}/programs/{built.hash}"
     load = load_report(lab.dut, tools.xdpload, built, folder)
-    work: dict[str, Work] = {}
+    work: dict[str, AccessWork] = {}
     if isinstance(built.program, ProgramSpec):
         prove(built, lab.dut, xdpload=tools.xdpload, folder=folder)
         work["kernel"] = kernel_work(built, jit=load.jit, machine=lab.dut.run(["uname", "-m"]).text.strip())
@@ -181,7 +183,9 @@ def _ship_frames(lab: Lab, factors: ProgramFactors) -> str | None:
     return there
 
 
-def _ship_twin(lab: Lab, built: BuiltProgram, spec: ProgramSpec, folder: str, on_dut: OnDut) -> tuple[OnDut, Work]:
+def _ship_twin(
+    lab: Lab, built: BuiltProgram, spec: ProgramSpec, folder: str, on_dut: OnDut
+) -> tuple[OnDut, AccessWork]:
     """Compile the same workload for the DUT's user space, and prove the machine code that came out of it."""
     source = built.user_source.read_text()
     if lab.native_dir is not None:

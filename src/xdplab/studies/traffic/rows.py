@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from xdplab.analysis.verdicts import RULES_VERSION, forwarded, judge, returns_frames, tg_count
-from xdplab.counters import derive_from_directory, unreadable
+from xdplab.analysis.action_rules import returns_frames, tg_count
+from xdplab.analysis.verdicts import RULES_VERSION, forwarded, judge
+from xdplab.counters import Value, derive, derive_from_directory, unreadable
 from xdplab.counters.derive import intervals
 from xdplab.counters.value import jain_index
 from xdplab.errors import FormatError
@@ -50,8 +51,10 @@ _SAME = (
     "dut_rx_packets",
     "dut_tx_packets",
     "dut_cpus",
+    "dut_driver",
     "xdp_actions",
     "absent_counters",
+    "clock_change",
 )
 _PERF = ("cycles", "instructions", "ipc", "branches", "branch_misses", "l1d_loads", "l1d_misses")
 
@@ -91,6 +94,7 @@ def attempt_rows(run: RunDirectory, trial: Trial, attempt: Attempt) -> AttemptRo
     if "rate" in bursts:
         row |= traffic(bursts["rate"], reasons)
         row |= _counted(raw, trial, facts, reasons)
+        row |= _port(row, bursts["rate"], raw, trial, reasons)
         row |= _rates(row, bursts["rate"])
         row |= _other_work(row, facts, reasons)
         row["overhead_s"] = attempt.duration_s - sum(b.summary.duration_s for b in bursts.values())
@@ -218,8 +222,10 @@ def _counted(raw: Path, trial: Trial, facts: Mapping[str, Any], reasons: dict[st
         dut_cpus=None if shared else cpus["dut"],
         tg_cpus=None if shared else cpus["tg"],
         working=cpus["working"] if shared else cpus["dut"],
+        queues=trial.point.queues,
     )
     row: Row = {"counters_missing": unreadable(raw / "counters")}
+    row |= _clock(raw, found, cpus["working"], reasons)
     for name in _SAME:
         value = found.get(name)
         if value is None:
@@ -239,6 +245,38 @@ def _counted(raw: Path, trial: Trial, facts: Mapping[str, Any], reasons: dict[st
         row["metrics"] = json.dumps({name: v.value for name, v in metrics.items()})
         reasons |= {f"metrics.{name}": v.reason for name, v in metrics.items() if v.reason is not None}
     return row
+
+
+def _clock(raw: Path, found: Mapping[str, Value], working: Collection[int], reasons: dict[str, str]) -> Row:
+    """perf's count while frames came tells the clock at work; where there is none, the chain of additions beside it."""
+    in_perf = {path.name: path.read_bytes() for path in (raw / PERF_FOLDER).glob("*") if path.is_file()}
+    recorded = {path.name: path.read_bytes() for path in (raw / "counters").glob("dut.perf.*")}
+    by_perf = derive(in_perf, recorded, mode="", shared=True, working=working)["clock_by_perf"]
+    for value, source in ((by_perf, "perf"), (found["clock_by_additions"], "additions")):
+        if value.reason is None:
+            reasons.pop("cycles_per_ns", None)
+            return {"cycles_per_ns": value.value, "cycles_per_ns_from": source}
+        reasons["cycles_per_ns"] = value.reason
+    return {}
+
+
+def _port(row: Row, burst: Burst, raw: Path, trial: Trial, reasons: dict[str, str]) -> Row:
+    """What the port of a TG with DPDK counted: by the kernel where it has the port, else by DPDK's own registers.
+
+    The kernel sees what came to a port and was never taken from its ring, which a software driver of DPDK does not.
+    """
+    columns = ("tg_port_tx_packets", "tg_port_rx_packets", "tg_missed_packets")
+    if not trial.point.engine.startswith("moongen"):
+        reasons |= dict.fromkeys(columns, "the generator uses the kernel's own driver of the port: see its counters")
+        return dict.fromkeys(columns)
+    found = derive_from_directory(raw / "counters", mode=trial.point.mode, shared=True)
+    came, went = found["tg_link_rx_packets"].value, found["tg_link_tx_packets"].value
+    if not isinstance(came, int) or not isinstance(went, int):
+        reasons |= {name: "this generator did not read its port's registers" for name in columns if row[name] is None}
+        return {}
+    s = burst.summary
+    taken = [s.rx_packets, s.foreign_packets, s.bad_run_id, s.stale_packets]
+    return dict(zip(columns, (went, came, max(0, came - sum(count or 0 for count in taken))), strict=True))
 
 
 def _rings(before: Mapping[str, Any], after: Mapping[str, Any]) -> Row:
@@ -301,7 +339,7 @@ def _application_ns(facts: Mapping[str, Any]) -> int:
 def _passes(
     bursts: Mapping[str, Burst], raw: Path, trial: Trial, facts: Mapping[str, Any], reasons: dict[str, str]
 ) -> Row:
-    row = _testrun(facts, reasons)
+    row = _testrun(facts, reasons) | _decided(facts, reasons) | _pieces(facts, reasons)
     runs = facts.get("runstats")
     if runs:
         row |= _run_time(runs, reasons)
@@ -344,6 +382,15 @@ def _run_time(runs: Mapping[str, Any], reasons: dict[str, str]) -> Row:
     return {"program_run_raw_ns": raw, "stats_cost_ns": cost, "program_run_ns": raw - cost}
 
 
+def _pieces(facts: Mapping[str, Any], reasons: dict[str, str]) -> Row:
+    """The generator's own share of a frame's time, without a link."""
+    found = facts.get("harness") or {"missing": "the plan asks for no harness pass"}
+    if "missing" in found:
+        reasons["sender_ns"] = found["missing"]
+        return {}
+    return {"sender_ns": found["sender_ns"], "receiver_ns": found["both_ns"] - found["sender_ns"]}
+
+
 def _testrun(facts: Mapping[str, Any], reasons: dict[str, str]) -> Row:
     """The least disturbed of this trial's own test runs, and all of them."""
     found = facts.get("testrun") or _older_testrun(facts)
@@ -351,6 +398,18 @@ def _testrun(facts: Mapping[str, Any], reasons: dict[str, str]) -> Row:
         reasons["testrun_raw_ns"] = found["missing"]
         return {}
     return {"testrun_raw_ns": min(found["runs_ns"]), "testrun_all_ns": json.dumps(list(found["runs_ns"]))}
+
+
+def _decided(facts: Mapping[str, Any], reasons: dict[str, str]) -> Row:
+    """What a user's program decided in a burst of its own, and where redirected frames ended."""
+    found = facts.get("decided") or {"missing": "decisions are counted of users' programs in native and generic mode"}
+    if "missing" in found:
+        reasons["actions_counted"] = reasons["redirect_targets"] = found["missing"]
+        return {}
+    if found["targets"] is None:
+        reasons["redirect_targets"] = found["targets_missing"]
+    targets = None if found["targets"] is None else json.dumps(found["targets"])
+    return {"actions_counted": json.dumps(found["actions"]), "redirect_targets": targets}
 
 
 def _older_testrun(facts: Mapping[str, Any]) -> dict[str, Any]:

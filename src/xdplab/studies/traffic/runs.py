@@ -14,8 +14,10 @@ from rich.console import Console
 
 from xdplab.analysis.derived import derive
 from xdplab.analysis.findings import Finding
+from xdplab.analysis.race import Standing, standing
+from xdplab.analysis.series import valid
 from xdplab.analysis.verdicts import RULES_VERSION
-from xdplab.errors import LabError, XdplabError
+from xdplab.errors import LabError, ResultsError, XdplabError
 from xdplab.labs import Lab, use_lab
 from xdplab.plan import Plan, Trial
 from xdplab.run.derived import Recipe, Tables, all_gone, is_owed, table, warn_gone
@@ -27,8 +29,9 @@ from xdplab.run.rundir import RunDirectory
 from xdplab.run.state import RunState, attempts_of, read_state
 from xdplab.studies.traffic import audits
 from xdplab.studies.traffic.audits import Audit
+from xdplab.studies.traffic.enough import Enough
 from xdplab.studies.traffic.manifest import host_states
-from xdplab.studies.traffic.planned import Files, create_run, extend_run, run_plan, run_trials_of
+from xdplab.studies.traffic.planned import Files, create_run, extend_run, race_pairs, run_plan, run_trials_of
 from xdplab.studies.traffic.rows import Row, attempt_rows
 from xdplab.studies.traffic.study import TrialStudy, check_plan
 from xdplab.thesis.imported import imported_trials
@@ -99,7 +102,7 @@ def discarded_if_nothing_began(run: RunDirectory) -> Iterator[None]:
 
 
 @dataclass(frozen=True)
-class Way:
+class TrafficMethod:
     """How the trials of a plan are tried, and what tables come of it.
 
     ``session(lab, run, plan, trials)`` is entered before the first trial and gives what measures one. ``patient`` is
@@ -117,17 +120,23 @@ class Way:
         return plan.trial.pause_s if self.patient else 0.0
 
 
-def execute(run: RunDirectory, lab: Lab, observer: Observer, way: Way | None = None) -> RunState:
-    """Measure what ``run`` owes in ``lab``, then derive its tables: also after an interrupt, from what there is."""
+def execute(
+    run: RunDirectory, lab: Lab, observer: Observer, way: TrafficMethod | None = None, *, steal: bool = False
+) -> RunState:
+    """Measure what ``run`` owes in ``lab``, then derive its tables: also after an interrupt, from what there is.
+
+    ``steal`` takes the lab from a run that is silent.
+    """
     way = way or MEASURED
     plan, trials = run_plan(run), run_trials_of(run)
-    with run.writer(), lab.lock():
+    with run.writer(), lab.lock(steal=steal):
         owed = set(read_state(run).owed)
         try:
             with way.session(lab, run, plan, [t for t in trials if t.trial_id in owed]) as study:
                 _write_manifest(run, lab, "before")
                 retries, pause_s = way.retries(plan), way.pause_s(plan)
-                state = run_trials(run, trials, study, observer, retries=retries, pause_s=pause_s)
+                known = Enough(run, plan, trials) if plan.open_ended else None
+                state = run_trials(run, trials, study, observer, retries=retries, pause_s=pause_s, known=known)
                 _write_manifest(run, lab, "after")
         except BaseException:
             with suppress(XdplabError):  # a full disk must not hide what happened first
@@ -198,7 +207,7 @@ TRIALS, SAMPLES_FILE = "trials.parquet", "samples.parquet"
 RAW_NEEDED = ("xdpgen.jsonl", "counters")
 SAMPLE_NAMES = {metric.name for metric in SAMPLES}
 RECIPE = Recipe((TRIALS, SAMPLES_FILE), f"rules {RULES_VERSION}, columns {columns_version()}", _derive)
-MEASURED = Way(TrialStudy, RECIPE)
+MEASURED = TrafficMethod(TrialStudy, RECIPE)
 
 
 def with_own_metrics(table: pd.DataFrame) -> pd.DataFrame:
@@ -217,7 +226,7 @@ def trials_table(run: RunDirectory) -> pd.DataFrame:
 
 
 def samples_table(run: RunDirectory) -> pd.DataFrame:
-    """One row an interval. Writes nothing into the run."""
+    """One row per interval. Writes nothing into the run."""
     return pd.read_parquet(run.path / SAMPLES_FILE) if run.imported else table(run, RECIPE, SAMPLES_FILE)
 
 
@@ -265,11 +274,26 @@ def full_audit(run: RunDirectory) -> Audit:
     return audits.audit(run, trials_table(run))
 
 
+def standing_of(run: RunDirectory) -> Standing:
+    """Return how the run's race stands, by its valid trials. Raises ResultsError for a run that is none."""
+    plan = None if run.imported else run_plan(run)
+    if plan is None or plan.race is None:
+        raise ResultsError(f"{run.path} is no race", remedy="`xdplab race A B`, or a plan with `race:`")
+    arrangement = next(run.journal.events("planned"))["arrangement"]
+    rows = valid(settled_trials(run))
+    keys = zip(rows["point_id"], rows["repetition"], rows["forwarded_pps"], strict=True)
+    rates = {(str(point), int(repetition)): float(rate) for point, repetition, rate in keys if not pd.isna(rate)}
+    pairs = [(a.point_id, b.point_id) for a, b in race_pairs(plan, arrangement)]
+    return standing(rates, pairs, plan.race.margin)
+
+
 def summary(run: RunDirectory) -> list[str]:
     """What came out, in a few lines: verdicts, then the reasons of what is not valid."""
     settled = settled_trials(run)
     counts = settled["verdict"].value_counts()
-    lines = ["verdicts: " + ", ".join(f"{n} {verdict}" for verdict, n in counts.items())]
+    racing = not run.imported and run_plan(run).race is not None
+    lines = [f"race, a is the plan's first block: {standing_of(run).words}"] if racing else []
+    lines += ["verdicts: " + ", ".join(f"{n} {verdict}" for verdict, n in counts.items())]
     others = settled[settled["verdict"] != "valid"]
     for (verdict, reason), rows in others.groupby(["verdict", "reason"], dropna=False):
         lines.append(f"  {verdict} ({len(rows)}): {reason}")

@@ -6,13 +6,24 @@ from collections.abc import Sequence
 from typing import Any
 
 from xdplab.analysis.steady import LEAST_INTERVALS, Course, course
-from xdplab.formats.generator import PROBES, Burst, Histogram, Interval
+from xdplab.formats.generator import PROBES, Burst, GeneratorInterval, Histogram
 
 Row = dict[str, Any]
 Reasons = dict[str, str]
 
 QUANTILES = {"p50": 50.0, "p90": 90.0, "p99": 99.0, "p999": 99.9}
 LATENESS_QUANTILES = ("p50", "p99", "p999")
+
+
+_NAMED = {
+    "tx_late_packets": "tx_late_packets",
+    "tx_paused_ms": "tx_paused_ns",
+    "tx_pause_ms": "tx_pause_max_ns",
+    "tx_busy_cores": "tx_busy_cores",
+    "probes_sent": "probes_sent",
+    "probes_lost": "probes_lost",
+}
+"""Columns that are fields of the generator's summary under another name, which says why they are null."""
 
 
 def traffic(burst: Burst, reasons: Reasons) -> Row:
@@ -25,15 +36,26 @@ def traffic(burst: Burst, reasons: Reasons) -> Row:
         "duplicate_packets": s.duplicates,
         "reordered_packets": s.reordered,
         "foreign_packets": s.foreign_packets,
+        "tx_errors": s.tx_errors,
         "tx_late_packets": s.tx_late_packets,
         "tx_pause_ms": _pause_ms(burst),
         "tx_paused_ms": None if s.tx_paused_ns is None else s.tx_paused_ns / 1e6,
         "tx_busy_cores": s.tx_busy_cores,
+        "tg_port_tx_packets": s.device_tx_packets,
+        "tg_port_rx_packets": s.device_rx_packets,
+        "tg_missed_packets": s.device_rx_missed,
+        "probes_sent": s.probes_sent,
+        "probes_lost": s.probes_lost,
     }
+    if s.probes_sent is None:
+        reasons |= dict.fromkeys(("probes_sent", "probes_lost"), "the frames themselves are stamped, in software")
+    reasons |= {column: s.missing[name] for column, name in _NAMED.items() if row[column] is None and name in s.missing}
     if s.rx_packets is not None and s.rx_window_packets is not None:
         row["drained_packets"] = s.rx_packets - s.rx_window_packets
     else:
         reasons["drained_packets"] = s.rx_missing or "this generator did not count the frames as the window ended"
+    if s.tx_errors is None:
+        reasons["tx_errors"] = s.tx_errors_missing or "this generator does not count them"
     return row | _latency(burst, reasons) | _lateness(burst, reasons) | _steadiness(burst, reasons)
 
 
@@ -87,7 +109,7 @@ def _steadiness(burst: Burst, reasons: Reasons) -> Row:
 
 
 def burst_course(burst: Burst) -> Course | None:
-    """Return how the rate went that came back, or where nobody looked that was sent; None: too few intervals."""
+    """Return how the received rate went, or the sent one where nothing was received; None: too few intervals."""
     sent = [interval.tx_packets for interval in burst.intervals]
     back = _received(burst)
     heard = back is not None and any(back)
@@ -97,7 +119,7 @@ def burst_course(burst: Burst) -> Course | None:
 
 
 def _received(burst: Burst) -> list[int] | None:
-    """Frames that came back by interval, until the window ended; the last is left out where nobody counted then."""
+    """Frames that came back by interval, until the window ended; the last is left out where it was not counted."""
     counts = [_known(interval) for interval in burst.intervals]
     if not counts or any(count < 0 for count in counts):
         return None
@@ -105,7 +127,7 @@ def _received(burst: Burst) -> list[int] | None:
     return counts[:-1] if whole is None else [*counts[:-1], max(whole - sum(counts[:-1]), 0)]
 
 
-def _known(interval: Interval) -> int:
+def _known(interval: GeneratorInterval) -> int:
     return -1 if interval.rx_packets is None else interval.rx_packets
 
 

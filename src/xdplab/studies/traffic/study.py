@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import ExitStack
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 from xdplab import counters
 from xdplab.deploy import dpdk
-from xdplab.deploy.device import Applied, apply, remember, restore_remembered
+from xdplab.deploy.device import Applied, apply
+from xdplab.deploy.held import HeldDevice
 from xdplab.deploy.queues import Endpoint, queue_limit, set_queues
 from xdplab.deploy.settings import Xps
-from xdplab.deploy.watchdog import Watchdog
-from xdplab.errors import PlanError
+from xdplab.deploy.throttling import unthrottled
+from xdplab.deploy.xdp import await_nothing_attached
+from xdplab.errors import CutOffError, HostError, PlanError, ResultsError, XdplabError
 from xdplab.formats.ethtool import parse_rings
 from xdplab.hosts import Host
 from xdplab.labs import Lab
 from xdplab.plan import FACTORS, Plan, Point, ProgramFactors, Trial, points_of
 from xdplab.run.metrics import BY_NAME
 from xdplab.run.rundir import RunDirectory
-from xdplab.studies.traffic.burst import generator_alone
+from xdplab.studies.traffic.burst import generator_alone, pieces_alone
 from xdplab.studies.traffic.life import TrialContext, measure, serving_cpus
 from xdplab.studies.traffic.limits import frame_key, link_rate, machine_of
 from xdplab.studies.traffic.pdr import known_pdr
@@ -49,6 +53,11 @@ def state_dir(lab: Lab, host: Host) -> str:
 
 def check_plan(plan: Plan, lab: Lab) -> None:
     """Raise PlanError naming the field of ``plan`` that this lab cannot have; nothing is changed."""
+    if plan.trial.throttling == "off" and not lab.virtual:
+        raise PlanError(
+            "trial.throttling: off is for virtual labs, where all of the lab is on one machine",
+            remedy="on a server: `sysctl kernel.sched_rt_runtime_us=-1`",
+        )
     for metric in plan.metrics:
         if metric.name in BY_NAME:
             raise PlanError(f"metrics: {metric.name} is a column already", remedy="give it another name")
@@ -80,19 +89,16 @@ def _rx_ring_entries(lab: Lab) -> int | None:
     return parse_rings(answer.stdout).current.rx if answer.ok else None
 
 
-def _put_back(end: Endpoint, where: str, watchdog: Watchdog) -> None:
-    """Where the device does not return to its state, the watchdog is not dismissed: it tries once more by itself."""
-    restore_remembered(end.host, end.interface, where)
-    watchdog.dismiss()
-
-
-def _take_port(lab: Lab, stack: ExitStack) -> None:
-    """Give the TG's end to DPDK for the session, where it is a PCI device."""
+def _take_port(lab: Lab) -> None:
+    """Give the TG's end to DPDK, where it is a PCI device. Done again, it changes nothing."""
     place = lab.generator
     if place.pci is not None and place.by_dpdk:
-        where = state_dir(lab, lab.tg)
-        stack.callback(dpdk.give_back, lab.tg, place.pci, where)
-        dpdk.take(lab.tg, place.pci, where, driver=place.driver, hugepages=place.hugepages)
+        dpdk.take(lab.tg, place.pci, state_dir(lab, lab.tg), driver=place.driver, hugepages=place.hugepages)
+
+
+def _give_port_back(lab: Lab) -> None:
+    if lab.generator.pci is not None and lab.generator.by_dpdk:
+        dpdk.give_back(lab.tg, lab.generator.pci, state_dir(lab, lab.tg))
 
 
 class TrialStudy:
@@ -101,50 +107,75 @@ class TrialStudy:
     def __init__(self, lab: Lab, run: RunDirectory, plan: Plan, trials: Sequence[Trial]) -> None:
         self._lab, self._run, self._plan, self._trials = lab, run, plan, trials
         self._stack = ExitStack()
-        self._watchdogs: list[Watchdog] = []
+        self._block: Sequence[Trial] = ()
+        self._unthrottled = ExitStack()
+        self._switched: dict[str, str] | None = None
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
-            self._remember(stack)
-            lab, run = self._lab, self._run
-            tools = build_tools(lab, [t.point for t in self._trials])
-            self._context = TrialContext(
-                lab=lab,
-                plan=self._plan,
-                tools=tools,
-                programs=prepare_programs(lab, run, tools, self._trials, retries=self._plan.trial.retries),
-                dut_probe=counters.install(lab.dut, "dut", lab.dut_interface, f"{lab.work_dir(lab.dut)}/counters"),
-                tg_probe=counters.install(lab.tg, "tg", lab.tg_interface, f"{lab.work_dir(lab.tg)}/counters"),
-                run_id=run.run_id,
-                kernel=lab.dut.run(["uname", "-r"]).text.strip(),
-                rx_ring_entries=_rx_ring_entries(lab),
-                pdr=known_pdr(run),
-                link=link_rate(lab),
-                tg_machine=machine_of(lab.tg),
-            )
+            # The DUT's device is put back first: a tap's queues follow it.
+            self._held = [
+                HeldDevice(end.host, end.interface, state_dir(self._lab, end.host))
+                for end in reversed(endpoints(self._lab))
+            ]
+            for held in self._held:
+                stack.callback(held.put_back)
+                held.take()
+            stack.callback(_give_port_back, self._lab)
+            _take_port(self._lab)
+            stack.callback(self._unthrottled.close)
+            self._switch_off()
+            self._context = self._made_context()
             self._stack = stack.pop_all()
         return self
+
+    def _switch_off(self) -> None:
+        """Hold throttling off where the plan asks for it. A holder whose connection is lost has let it go by itself."""
+        with suppress(HostError):
+            self._unthrottled.close()
+        if self._plan.trial.throttling == "off":
+            self._switched = self._unthrottled.enter_context(unthrottled(self._lab.tg))
+
+    def _made_context(self) -> TrialContext:
+        """Build the tools and programs, and have all that the trials need lie on the hosts."""
+        lab, run = self._lab, self._run
+        tools = build_tools(lab, [t.point for t in self._trials])
+        return TrialContext(
+            lab=lab,
+            plan=self._plan,
+            tools=tools,
+            programs=prepare_programs(lab, run, tools, self._trials, retries=self._plan.trial.retries),
+            dut_probe=counters.install(lab.dut, "dut", lab.dut_interface, f"{lab.work_dir(lab.dut)}/counters"),
+            tg_probe=counters.install(lab.tg, "tg", lab.tg_interface, f"{lab.work_dir(lab.tg)}/counters"),
+            run_id=run.run_id,
+            kernel=lab.dut.run(["uname", "-r"]).text.strip(),
+            rx_ring_entries=_rx_ring_entries(lab),
+            pdr=known_pdr(run),
+            link=link_rate(lab),
+            tg_machine=machine_of(lab.tg),
+            switched_off=self._switched,
+        )
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._stack.close()
 
-    def _remember(self, stack: ExitStack) -> None:
-        """Both ends as they are now; their host keeps a copy, so that a later process can put them back too."""
-        for end in reversed(endpoints(self._lab)):  # the DUT's is put back first: a tap's queues follow it
-            where = state_dir(self._lab, end.host)
-            remember(end.host, end.interface, where)
-            watchdog = Watchdog(end.host, end.interface, where)
-            self._watchdogs.append(watchdog)
-            stack.callback(_put_back, end, where, watchdog)
-        _take_port(self._lab, stack)
-
     def _prepared(self, trials: Sequence[Trial]) -> dict[ProgramFactors, Prepared]:
         retries = self._plan.trial.retries
         return prepare_programs(self._lab, self._run, self._context.tools, trials, retries=retries)
 
     def enter_block(self, trials: Sequence[Trial]) -> None:
+        self._block = tuple(trials)
+        try:
+            self._set_block()
+        except XdplabError:
+            if self._lost() is None:
+                raise
+            self._mend()
+
+    def _set_block(self) -> None:
+        trials = self._block
         ends = endpoints(self._lab)
         applied = [apply(end.host, end.interface, LINK_SETTINGS).require() for end in ends]
         dut, *tg = queue_ends(self._lab)
@@ -176,14 +207,64 @@ class TrialStudy:
                 self._context.alone[frame_key(point)] = generator_alone(self._context, point)
 
     def measure(self, trial: Trial, raw: Path, facts: dict[str, Any]) -> None:
-        self.require_watched()
-        measure(self._context, trial, raw, facts)
-        self.require_watched()
+        with self._whole(facts):
+            measure(self._context, trial, raw, facts)
+            if "harness" in trial.point.passes:  # once the trial's own generator has let go of the device
+                facts["harness"] = pieces_alone(self._context, trial.point, raw)
 
     def require_watched(self) -> None:
         """Raise HostError where a watchdog is gone: it has put its device back, and nothing is as it was set."""
-        for watchdog in self._watchdogs:
-            watchdog.require()
+        for held in self._held:
+            held.require()
+
+    @contextmanager
+    def _whole(self, facts: dict[str, Any]) -> Iterator[None]:
+        """Have everything as the block needs it, and see afterwards that it still was.
+
+        What a lost connection took with it is made again first, and said in ``facts``. Raises CutOffError where one is
+        lost meanwhile, HostLostError where the host does not come back.
+        """
+        if (why := self._lost()) is not None:
+            facts["mended"] = {"lost": why, **self._mend()}
+        try:
+            yield
+            self.require_watched()
+        except ResultsError:
+            raise
+        except XdplabError as error:
+            if (why := self._lost()) is None:
+                raise
+            for held in self._held:
+                held.host.await_return()
+            raise CutOffError(f"{error.message}: {why}" if why != error.message else why) from error
+
+    def _lost(self) -> str | None:
+        """Return in words which watchdog is gone, and with it what its connection held; None where none is."""
+        try:
+            self.require_watched()
+        except HostError as error:
+            return error.message
+        return None
+
+    def _mend(self) -> dict[str, Any]:
+        """Reach the hosts again, hold what was held, and set the block anew. Returns what happened.
+
+        A host that was started anew gets its tools and programs again. Raises HostChangedError where it came back
+        with another kernel or other settings.
+        """
+        began = time.monotonic()
+        for held in self._held:
+            held.host.await_return()
+        self._lab.regain()
+        self._switch_off()
+        booted = [held.host.name for held in self._held if held.take()]
+        _take_port(self._lab)
+        for end in endpoints(self._lab):
+            await_nothing_attached(end.host, end.interface)
+        if booted:
+            self._context = replace(self._made_context(), alone=self._context.alone)
+        self._set_block()
+        return {"booted": booted, "took_s": round(time.monotonic() - began, 3)}
 
     def leave_block(self) -> None:
         """Nothing: the next block sets everything anew, and the end of the session puts it back."""

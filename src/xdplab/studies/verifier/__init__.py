@@ -3,6 +3,6 @@
 `STUDY.start` gathers objects and makes a run, which measures, resumes, tables and draws itself.
 """
 
-from xdplab.studies.verifier.runs import STUDY, Request, VerifierRun, smallest
+from xdplab.studies.verifier.runs import STUDY, VerifierRequest, VerifierRun, smallest
 
-__all__ = ["STUDY", "Request", "VerifierRun", "smallest"]
+__all__ = ["STUDY", "VerifierRequest", "VerifierRun", "smallest"]

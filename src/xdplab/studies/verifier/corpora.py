@@ -29,7 +29,7 @@ MACHINES = (0, 247)
 
 
 @dataclass(frozen=True)
-class Subject:
+class CorpusObject:
     """One object. ``name`` is its path within ``corpus``; the last five are null where nothing generated it."""
 
     corpus: str
@@ -44,12 +44,12 @@ class Subject:
         return hashlib.sha256(self.content).hexdigest()
 
 
-def collect(names: Sequence[str]) -> list[Subject]:
+def collect(names: Sequence[str]) -> list[CorpusObject]:
     """Return the BPF objects of files, directories, archives (tar, zip) and ``system``, each content once.
 
     Raises PlanError for a name that is none of them, or holds no BPF object.
     """
-    subjects: dict[str, Subject] = {}
+    subjects: dict[str, CorpusObject] = {}
     for name in names:
         found = list(_system() if name == SYSTEM else _of_path(Path(name)))
         if not found:
@@ -64,7 +64,7 @@ def is_bpf(content: bytes) -> bool:
     return content[:4] == _ELF and int.from_bytes(content[18:20], "little") in MACHINES
 
 
-def _of_path(path: Path) -> Iterator[Subject]:
+def _of_path(path: Path) -> Iterator[CorpusObject]:
     if path.is_dir():
         yield from _subjects(path.name or str(path), _files(path))
     elif path.is_file() and path.suffix != ".o" and tarfile.is_tarfile(path):
@@ -72,14 +72,14 @@ def _of_path(path: Path) -> Iterator[Subject]:
     elif path.is_file() and path.suffix != ".o" and zipfile.is_zipfile(path):
         yield from _subjects(path.name, _of_zip(path))
     elif path.is_file():
-        yield Subject("files", path.name, path.read_bytes())  # what it is, its verdict will say
+        yield CorpusObject("files", path.name, path.read_bytes())  # what it is, its verdict will say
     else:
         raise PlanError(f"{path}: no such file or directory")
 
 
-def _subjects(corpus: str, files: Iterable[tuple[str, bytes]]) -> Iterator[Subject]:
+def _subjects(corpus: str, files: Iterable[tuple[str, bytes]]) -> Iterator[CorpusObject]:
     """Every file that is called an object: a damaged one gets a verdict too."""
-    return (Subject(corpus, name, content) for name, content in files)
+    return (CorpusObject(corpus, name, content) for name, content in files)
 
 
 def carve(content: bytes) -> Iterator[bytes]:
@@ -128,7 +128,7 @@ def _of_zip(path: Path) -> Iterator[tuple[str, bytes]]:
                 yield name, archive.read(name)
 
 
-def _system() -> Iterator[Subject]:
+def _system() -> Iterator[CorpusObject]:
     """Return the objects that packages of this system brought."""
     for pattern in (*SYSTEM_FOLDERS, *SYSTEM_TOOLS):
         for folder in sorted(Path("/").glob(pattern.lstrip("/"))):
@@ -138,7 +138,7 @@ def _system() -> Iterator[Subject]:
 
 def generated(
     members: Iterable[Member], compilers: Sequence[Compiler], mcpus: Sequence[str], cache_dir: Path
-) -> Iterator[Subject]:
+) -> Iterator[CorpusObject]:
     """Yield each member as each compiler writes it for each instruction set that it knows."""
     for member in members:
         text = source(member)
@@ -146,13 +146,13 @@ def generated(
             for mcpu in (m for m in mcpus if m in compiler.instruction_sets):
                 content = compile_object(text, compiler, mcpu, cache_dir).read_bytes()
                 name = f"{member.label}, {compiler.name} {mcpu}"
-                yield Subject(member.family, name, content, member, compiler.name, mcpu)
+                yield CorpusObject(member.family, name, content, member, compiler.name, mcpu)
 
 
-def testbed(accesses: Iterable[int], cache_dir: Path) -> Iterator[Subject]:
+def testbed(accesses: Iterable[int], cache_dir: Path) -> Iterator[CorpusObject]:
     """Yield the XDP lab's own programs with N accesses a packet, of each workload, as loops."""
     for workload in ("array", "packet", "chase", "lookup"):
         for n in accesses:
             spec = ProgramSpec(workload, n)
             content = build(spec, cache_dir).object.read_bytes()
-            yield Subject(TESTBED, f"{workload}-{spec.op} N={n}", content)
+            yield CorpusObject(TESTBED, f"{workload}-{spec.op} N={n}", content)

@@ -15,7 +15,7 @@ PROGRAMS = Path(__file__).parent / "programs"
 
 
 @dataclass(frozen=True)
-class Family:
+class ProgramFamily:
     """A template, what its N is, and the options it takes with their values, the default first."""
 
     name: str
@@ -24,16 +24,16 @@ class Family:
     constants: Mapping[str, int] = field(default_factory=dict)
 
 
-FAMILIES: dict[str, Family] = {
+FAMILIES: dict[str, ProgramFamily] = {
     family.name: family
     for family in (
-        Family(
+        ProgramFamily(
             "double_strcmp",
             "loop iterations",
             {"form": ("rolled", "unrolled"), "exit": ("<", "!="), "maps": ("btf", "legacy")},
         ),
-        Family("branches", "branches"),
-        Family("pruning", "branches", constants={"scalars": 4}),
+        ProgramFamily("branches", "branches"),
+        ProgramFamily("pruning", "branches", constants={"scalars": 4}),
     )
 }
 

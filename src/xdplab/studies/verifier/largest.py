@@ -16,7 +16,7 @@ FIRST_N = (8, 16, 32)
 
 
 @dataclass(frozen=True)
-class Probe:
+class SizeTried:
     """One N that was tried; ``processed`` instructions, of ``limit`` (both None where the kernel did not say)."""
 
     n: int
@@ -25,10 +25,10 @@ class Probe:
     limit: int | None = None
 
 
-Load = Callable[[int], Probe]
+Load = Callable[[int], SizeTried]
 
 
-def search(load: Load) -> Iterator[Probe]:
+def search(load: Load) -> Iterator[SizeTried]:
     """Yield what is tried; the last accepted N below the first refused one is the answer (see `answer`).
 
     Acceptance is taken to fall with N, once; `answer` looks at every probe, so that an exception is seen.
@@ -51,7 +51,7 @@ def search(load: Load) -> Iterator[Probe]:
         low, high = (probe.n, high) if probe.accepted else (low, probe.n)
 
 
-def _close_in(load: Load, guess: int, least: int) -> Iterator[Probe]:
+def _close_in(load: Load, guess: int, least: int) -> Iterator[SizeTried]:
     """Yield probes from the guess on, away from it in doubling steps, until the verdict changes."""
     first = probe = load(guess)
     yield first
@@ -62,7 +62,7 @@ def _close_in(load: Load, guess: int, least: int) -> Iterator[Probe]:
         step *= 2
 
 
-def _predict(small: list[Probe]) -> int:
+def _predict(small: list[SizeTried]) -> int:
     """Return the N at which the parabola through what was processed reaches the limit; none that is far away."""
     counts, limit = [p.processed for p in small if p.processed is not None], small[-1].limit
     nearest, farthest = small[-1].n + 1, 16 * small[-1].n
@@ -73,7 +73,7 @@ def _predict(small: list[Probe]) -> int:
     return max(nearest, min(int(min(ahead, default=nearest)), farthest))
 
 
-def answer(probes: list[Probe]) -> int | None:
+def answer(probes: list[SizeTried]) -> int | None:
     """Return the largest accepted N, or None where none was refused (the limit was not reached) or none accepted."""
     accepted = [p.n for p in probes if p.accepted]
     refused = [p.n for p in probes if not p.accepted]

@@ -17,7 +17,7 @@ NATIVE = "bpfverify"
 
 
 @dataclass(frozen=True)
-class Machine:
+class LoaderPlace:
     """A place with the study's loader on it: ``command`` and its table of ``types``, as the place finds them."""
 
     place: Place
@@ -34,14 +34,14 @@ class Machine:
 
 
 @contextmanager
-def machine_of(kernel: str, cache_dir: Path, types: Path) -> Iterator[Machine]:
+def machine_of(kernel: str, cache_dir: Path, types: Path) -> Iterator[LoaderPlace]:
     """Give the machine that runs a kernel; a guest boots for it, and ends with the block."""
     command = build_tool(LocalHost(), NATIVE, str(cache_dir))
     with place_of(kernel if kernel == HOST else f"vm:{kernel}:count") as place:
         if kernel != HOST:
             # Where it cannot be mounted, the charged peak stays unknown, and says so.
             place.host.run(["mount", "-t", "cgroup2", "none", "/sys/fs/cgroup"], check=False)
-        yield Machine(place, place.put(Path(command), mode=0o755), place.put(types))
+        yield LoaderPlace(place, place.put(Path(command), mode=0o755), place.put(types))
 
 
 def known_types() -> str:

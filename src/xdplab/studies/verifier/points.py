@@ -6,16 +6,16 @@ import re
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from xdplab.studies.frame import Point, Trial
+from xdplab.studies.frame import StudyPoint, StudyTrial
 from xdplab.studies.places import HOST
-from xdplab.studies.verifier.corpora import Subject
+from xdplab.studies.verifier.corpora import CorpusObject
 
 Task = Literal["verify", "largest"]
 LINUX = "linux"
 
 
 @dataclass(frozen=True)
-class VerifierPoint(Point):
+class VerifierPoint(StudyPoint):
     """``verifier``: ``linux`` or the name of a PREVAIL; ``kernel``: ``host``, or a guest's such as ``6.1``, or ''.
 
     ``task`` ``verify`` hands one object over; ``largest`` looks for the largest N of a family that is accepted, and
@@ -57,18 +57,18 @@ class VerifierPoint(Point):
         return f"{what}, {where}"
 
 
-VerifierTrial = Trial[VerifierPoint]
+VerifierTrial = StudyTrial[VerifierPoint]
 
 
-def point_of(subject: Subject, verifier: str, kernel: str) -> VerifierPoint:
+def point_of(subject: CorpusObject, verifier: str, kernel: str) -> VerifierPoint:
     """Return the point that hands ``subject`` to a verifier."""
     return VerifierPoint(
         verifier, kernel, "verify", subject.corpus, subject.name, subject.sha256, **member_columns(subject)
     )
 
 
-def member_columns(subject: Subject) -> dict[str, Any]:
-    """Return the columns of a generated program; none for one that nobody here wrote."""
+def member_columns(subject: CorpusObject) -> dict[str, Any]:
+    """Return the columns of a generated program; none for any other program."""
     member = subject.member
     if member is None:
         return {}

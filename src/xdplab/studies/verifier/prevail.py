@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 import shutil
 import subprocess
@@ -22,7 +23,7 @@ _BY_FUNCTION = re.compile(r"\bfunction\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
-class Limits:
+class ResourceLimits:
     """What one run may use: it can loop without end."""
 
     wall_s: float = 60.0
@@ -71,6 +72,17 @@ def find_prevails(given: Sequence[str] = ()) -> list[Prevail]:
     return [prevail for prevail in answers if prevail is not None]
 
 
+def version_of(prevail: Prevail) -> str:
+    """Return what its ``--version`` says, where it has one, and the SHA-256 of its file, which is always known."""
+    digest = hashlib.sha256(Path(prevail.path).read_bytes()).hexdigest()
+    try:
+        done = subprocess.run([prevail.path, "--version"], capture_output=True, text=True, timeout=10, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        done = None
+    lines = done.stdout.splitlines() if done and done.returncode == 0 else []
+    return f"{lines[0] if lines else 'tells no version'}, {prevail.generation}, sha256 {digest[:16]}"
+
+
 def _named(text: str) -> Prevail:
     name, _, path = text.rpartition("=")
     found = shutil.which(path)
@@ -97,7 +109,7 @@ def _identify(name: str, path: str) -> Prevail | None:
 class Runner:
     """Runs a PREVAIL of this machine through ``bpfverify --run``, which measures it and holds it to its limits."""
 
-    def __init__(self, bpfverify: str, limits: Limits) -> None:
+    def __init__(self, bpfverify: str, limits: ResourceLimits) -> None:
         self._command = [bpfverify, "--run", str(int(limits.wall_s)), str(limits.memory_bytes)]
         self._limits = limits
 

@@ -1,4 +1,4 @@
-"""From the journal and the raw files to one row a program, and one row a search for the largest N."""
+"""From the journal and the raw files to one row per program, and one row per search for the largest N."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from xdplab.formats.verifier_log import VerifiedProgram, parse_bpfverify
 from xdplab.run.rundir import RunDirectory
 from xdplab.run.state import Attempt, last_attempts
 from xdplab.studies.tables import Column, typed
-from xdplab.studies.verifier.largest import Probe, answer
+from xdplab.studies.verifier.largest import SizeTried, answer
 from xdplab.studies.verifier.points import LINUX, VerifierTrial
 from xdplab.studies.verifier.study import PREVAIL_RAW, PROBES, TIMED, WATCHED
 
@@ -91,7 +91,7 @@ JIT_INSIDE_SINCE = (7, 2)
 
 
 def table_of(run: RunDirectory, trials: Iterable[VerifierTrial]) -> pd.DataFrame:
-    """Return one row a program of each trial's last attempt, with `COLUMNS`."""
+    """Return one row per program of each trial's last attempt, with `COLUMNS`."""
     by_id = {t.trial_id: t for t in trials}
     rows = [
         row | {"run_id": run.run_id}
@@ -123,14 +123,14 @@ def joined(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def largest_of(run: RunDirectory, trials: Iterable[VerifierTrial]) -> pd.DataFrame:
-    """Return one row a search: its factors, ``largest_n`` (null where no limit was found) and how many were tried."""
+    """Return one row per search: its factors, ``largest_n`` (null where no limit was found) and how many were tried."""
     by_id = {t.trial_id: t for t in trials}
     rows = []
     for attempt in last_attempts(run).values():
         trial = by_id[attempt.trial_id]
         path = run.raw_dir(attempt.trial_id, attempt.attempt) / PROBES
         if trial.point.task == "largest":
-            probes = [Probe(**json.loads(line)) for line in path.read_text().splitlines()] if path.exists() else []
+            probes = [SizeTried(**json.loads(line)) for line in path.read_text().splitlines()] if path.exists() else []
             row = asdict(trial.point) | {"largest_n": answer(probes), "tried": len(probes), "reason": attempt.reason}
             rows.append(row)
     return pd.DataFrame(rows)

@@ -11,7 +11,7 @@ import pandas as pd
 from xdplab.errors import PlanError
 from xdplab.programs import cache_directory
 from xdplab.studies import frame
-from xdplab.studies.frame import Gathered, Kind, StudyRun
+from xdplab.studies.frame import Gathered, StudyKind, StudyRun
 from xdplab.studies.places import HOST, require_places
 from xdplab.studies.tables import Table
 from xdplab.studies.verifier import corpora
@@ -19,7 +19,7 @@ from xdplab.studies.verifier.compilers import Compiler, find_compilers
 from xdplab.studies.verifier.families import FAMILIES, Member
 from xdplab.studies.verifier.machines import known_types
 from xdplab.studies.verifier.points import LINUX, VerifierPoint, member_columns, point_of
-from xdplab.studies.verifier.prevail import Limits, Prevail, find_prevails
+from xdplab.studies.verifier.prevail import Prevail, ResourceLimits, find_prevails, version_of
 from xdplab.studies.verifier.rows import largest_of, table_of
 from xdplab.studies.verifier.study import Means, VerifierStudy
 from xdplab.studies.verifier.summaries import tables_of
@@ -38,7 +38,7 @@ TESTBED_ACCESSES = (0, 10, 100, 1000)
 
 
 @dataclass(frozen=True)
-class Request(frame.Request):
+class VerifierRequest(frame.StudyRequest):
     """What is asked for. Empty ``compilers`` or ``mcpus`` are all that are here; ``prevails`` those on PATH."""
 
     objects: tuple[str, ...] = ()
@@ -55,21 +55,21 @@ class Request(frame.Request):
     types: str | None = None
 
 
-VerifierRun = StudyRun[Request, VerifierPoint]
+VerifierRun = StudyRun[VerifierRequest, VerifierPoint]
 
 
-def smallest(request: Request) -> Request:
+def smallest(request: VerifierRequest) -> VerifierRequest:
     """Return the request made as small as still shows everything: one repetition, few sizes, two compilers."""
-    mcpus = ("v3",) if request.mcpus == Request.mcpus else request.mcpus
+    mcpus = ("v3",) if request.mcpus == VerifierRequest.mcpus else request.mcpus
     return replace(
         request, mcpus=mcpus, repetitions=1, loads=5, budget_ms=100, testbed=False, limit_s=10.0, smallest=True
     )
 
 
-def gather(request: Request) -> Gathered[VerifierPoint]:
+def gather(request: VerifierRequest) -> Gathered[VerifierPoint]:
     """Gather what is to be verified, and compile what is generated.
 
-    Raises PlanError for what cannot be used, ProgramError where a compiler refuses.
+    Raises PlanError for unusable options, ProgramError where a compiler refuses.
     """
     require_places(f"vm:{kernel}:count" for kernel in request.kernels if kernel != HOST)
     compilers = _chosen_compilers(request)
@@ -83,6 +83,12 @@ def gather(request: Request) -> Gathered[VerifierPoint]:
     return Gathered(points, files | {"known.types": (own + known_types()).encode()}, _left_out(compilers, prevails))
 
 
+def tools(run: VerifierRun) -> dict[str, str]:
+    """Return the full version of each compiler and verifier that is here."""
+    found = {compiler.name: compiler.version for compiler in find_compilers()}
+    return found | {prevail.name: version_of(prevail) for prevail in find_prevails(run.request.prevails)}
+
+
 def measurer(run: VerifierRun) -> VerifierStudy:
     """Return what measures a run's trials, with the compilers and verifiers that are here now."""
     request = run.request
@@ -94,7 +100,7 @@ def measurer(run: VerifierRun) -> VerifierStudy:
         prevails={p.name: p for p in find_prevails(request.prevails)},
         loads=request.loads,
         budget_ms=request.budget_ms,
-        limits=Limits(wall_s=request.limit_s),
+        limits=ResourceLimits(wall_s=request.limit_s),
     )
     return VerifierStudy(means)
 
@@ -107,10 +113,10 @@ def _tables(run: VerifierRun, table: pd.DataFrame) -> dict[str, Table]:
     return tables_of(table, largest_of(run.directory, run.trials))
 
 
-STUDY = Kind("verifier", Request, VerifierPoint, gather, measurer, _table, _tables, VIEWS)
+STUDY = StudyKind("verifier", VerifierRequest, VerifierPoint, gather, measurer, _table, _tables, VIEWS, tools=tools)
 
 
-def _chosen_compilers(request: Request) -> list[Compiler]:
+def _chosen_compilers(request: VerifierRequest) -> list[Compiler]:
     here = list(find_compilers())
     chosen = [c for c in here if not request.compilers or c.name in request.compilers]
     unknown = set(request.compilers) - {c.name for c in here}
@@ -123,7 +129,7 @@ def _names(found: Sequence[Compiler]) -> str:
     return ", ".join(c.name for c in found) or "none"
 
 
-def _members(request: Request) -> list[Member]:
+def _members(request: VerifierRequest) -> list[Member]:
     loops = SMALLEST_SIZES if request.smallest else LOOP_SIZES
     members = [
         Member(family, n, options)
@@ -136,7 +142,7 @@ def _members(request: Request) -> list[Member]:
     return members + [Member(family, n) for family in request.families for n in growing.get(family, ())]
 
 
-def _subjects(request: Request, compilers: Sequence[Compiler]) -> list[corpora.Subject]:
+def _subjects(request: VerifierRequest, compilers: Sequence[Compiler]) -> list[corpora.CorpusObject]:
     cache = cache_directory().parent / "verifier"
     unknown = set(request.families) - set(FAMILIES)
     if unknown:
@@ -148,7 +154,9 @@ def _subjects(request: Request, compilers: Sequence[Compiler]) -> list[corpora.S
     return subjects
 
 
-def _points(request: Request, subjects: Sequence[corpora.Subject], prevails: Sequence[Prevail]) -> list[VerifierPoint]:
+def _points(
+    request: VerifierRequest, subjects: Sequence[corpora.CorpusObject], prevails: Sequence[Prevail]
+) -> list[VerifierPoint]:
     points = []
     for kernel in request.kernels:
         points += [point_of(s, LINUX, kernel) for s in subjects if kernel == HOST or _fits_guest(s)]
@@ -157,11 +165,11 @@ def _points(request: Request, subjects: Sequence[corpora.Subject], prevails: Seq
     return points
 
 
-def _fits_guest(subject: corpora.Subject) -> bool:
+def _fits_guest(subject: corpora.CorpusObject) -> bool:
     return subject.member is None or subject.member.family == "branches" or subject.member.n <= GUEST_MOST_N
 
 
-def searches(request: Request, compilers: Sequence[Compiler]) -> list[VerifierPoint]:
+def searches(request: VerifierRequest, compilers: Sequence[Compiler]) -> list[VerifierPoint]:
     """Return the searches for the largest N of double_strcmp: of every build here, of one in a guest (15 s a load)."""
     if not request.largest or "double_strcmp" not in request.families:
         return []
@@ -178,7 +186,7 @@ def searches(request: Request, compilers: Sequence[Compiler]) -> list[VerifierPo
 
 
 def _search(kernel: str, compiler: str, mcpu: str, options: tuple[tuple[str, str], ...]) -> VerifierPoint:
-    subject = corpora.Subject("", "", b"", Member("double_strcmp", 0, options), compiler, mcpu)
+    subject = corpora.CorpusObject("", "", b"", Member("double_strcmp", 0, options), compiler, mcpu)
     columns = member_columns(subject) | {"n": None}
     name = f"double_strcmp {columns['form']}, {compiler} {mcpu}"
     return VerifierPoint(LINUX, kernel, "largest", "double_strcmp", name, "", **columns)

@@ -13,12 +13,13 @@ from xdplab.deploy.native import build_tool
 from xdplab.errors import ProgramError
 from xdplab.formats.verifier_log import parse_bpfverify
 from xdplab.hosts.local import LocalHost
+from xdplab.studies.places import Place
 from xdplab.studies.verifier.compilers import Compiler, compile_object
 from xdplab.studies.verifier.families import Member, source
-from xdplab.studies.verifier.largest import Probe, search
-from xdplab.studies.verifier.machines import NATIVE, Machine, machine_of
+from xdplab.studies.verifier.largest import SizeTried, search
+from xdplab.studies.verifier.machines import NATIVE, LoaderPlace, machine_of
 from xdplab.studies.verifier.points import LINUX, VerifierPoint, VerifierTrial
-from xdplab.studies.verifier.prevail import Limits, Prevail, Runner
+from xdplab.studies.verifier.prevail import Prevail, ResourceLimits, Runner
 
 OBJECT_DEADLINE_S = 120.0
 GUEST_LOADS = 3
@@ -38,7 +39,7 @@ class Means:
     prevails: dict[str, Prevail]
     loads: int = 20
     budget_ms: int = 500
-    limits: Limits = field(default_factory=Limits)
+    limits: ResourceLimits = field(default_factory=ResourceLimits)
 
 
 class VerifierStudy:
@@ -47,7 +48,11 @@ class VerifierStudy:
     def __init__(self, means: Means) -> None:
         self._means = means
         self._stack = ExitStack()
-        self._machine: Machine | None = None
+        self._machine: LoaderPlace | None = None
+
+    @property
+    def place(self) -> Place | None:
+        return self._machine.place if self._machine else None
 
     def enter_block(self, trials: Sequence[VerifierTrial]) -> None:
         point = trials[0].point
@@ -71,7 +76,7 @@ class VerifierStudy:
     def _object(self, point: VerifierPoint) -> Path:
         return self._means.objects / point.file_name
 
-    def _verify(self, machine: Machine, point: VerifierPoint, raw: Path) -> None:
+    def _verify(self, machine: LoaderPlace, point: VerifierPoint, raw: Path) -> None:
         """Time the loads, then load once more and count memory and branches: watching costs time."""
         path = machine.place.put(self._object(point))
         most = self._means.loads if machine.place.clock == "time" else min(GUEST_LOADS, self._means.loads)
@@ -79,13 +84,13 @@ class VerifierStudy:
         (raw / TIMED).write_bytes(machine.verify(path, *loads, deadline_s=OBJECT_DEADLINE_S))
         (raw / WATCHED).write_bytes(machine.verify(path, "--watch", deadline_s=OBJECT_DEADLINE_S))
 
-    def _largest(self, machine: Machine, point: VerifierPoint, raw: Path) -> None:
-        def load(n: int) -> Probe:
+    def _largest(self, machine: LoaderPlace, point: VerifierPoint, raw: Path) -> None:
+        def load(n: int) -> SizeTried:
             path = machine.place.put(self._compile(point, n))
             program = parse_bpfverify(machine.verify(path, deadline_s=OBJECT_DEADLINE_S))[0]
             if program.verdict not in ("accepted", "complexity"):
                 raise ProgramError(f"N = {n} is {program.verdict}: {program.cause}; there is no limit to find")
-            return Probe(n, program.verdict == "accepted", program.stats.processed_insns, program.stats.limit_insns)
+            return SizeTried(n, program.verdict == "accepted", program.stats.processed_insns, program.stats.limit_insns)
 
         with (raw / PROBES).open("w") as file:
             for probe in search(load):

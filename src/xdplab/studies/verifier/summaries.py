@@ -19,7 +19,7 @@ ITERATIONS = {1: "i = 1", 2: "i = 2", 3: "i ≥ 3"}
 
 
 def first_of_each(table: pd.DataFrame) -> pd.DataFrame:
-    """Return one row a program and verifier: verdicts and counts do not change with the repetition."""
+    """Return one row per program and verifier: verdicts and counts do not change with the repetition."""
     return table.sort_values("repetition").drop_duplicates([*PROGRAM, "label"])
 
 
@@ -34,7 +34,7 @@ def corpora(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def acceptance(table: pd.DataFrame) -> pd.DataFrame:
-    """Return a column a verifier: programs accepted of those it saw, then each cause of refusal with its count.
+    """Return one column per verifier: programs accepted of those it saw, then each cause of refusal with its count.
 
     Environment apart from verifier: ``reached the verifier`` leaves out what the machine or the loader stopped before.
     """
@@ -122,7 +122,7 @@ def judged_together(table: pd.DataFrame) -> pd.DataFrame:
 def instruction_counts(table: pd.DataFrame) -> pd.DataFrame:
     """Return instructions of double_strcmp after 1, 2 and ≥ 3 iterations by compiler and instruction set.
 
-    Percentages are against the first compiler and set that has a program, as seed 003 prints them.
+    Percentages are against the first compiler and set that has a program, as the published table does.
     """
     rows = table[(table["family"] == "double_strcmp") & (table["verifier"] == LINUX)]
     rows = rows[rows["form"].eq("rolled") & rows["exit"].eq("<") & rows["n"].isin(list(ITERATIONS))]
@@ -142,7 +142,7 @@ def _against(value: float, base: float) -> str:
 
 
 def headline(largest: pd.DataFrame) -> pd.DataFrame:
-    """Return the largest N under the limit: a row a compiler and instruction set, a column a form (and kernel)."""
+    """Return the largest N under the limit: one row per compiler and instruction set, one column per form, kernel."""
     if largest.empty:
         return largest
     named = largest.assign(
@@ -154,7 +154,7 @@ def headline(largest: pd.DataFrame) -> pd.DataFrame:
 
 
 def is_generated(table: pd.DataFrame) -> pd.Series:
-    """Return which rows are of programs that this project wrote: families and the testbed's, not somebody's corpus."""
+    """Return which rows are of programs that this project wrote: families and the testbed's, not a user's corpus."""
     return (table["family"].notna() | table["corpus"].eq(TESTBED)).astype(bool)
 
 

@@ -81,7 +81,7 @@ def _native_loops(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def _one_build(table: pd.DataFrame) -> pd.DataFrame:
-    """The newest compiler's v3 programs (or its newest set): one line a verifier."""
+    """The newest compiler's v3 programs (or its newest set): one line per verifier."""
     made = table.loc[table["compiler"].notna()]
     if made.empty:
         return made
@@ -180,7 +180,7 @@ def _verdicts(verdicts: pd.Series) -> pd.Series:
 
 
 def _marks(figure: Figure, rows: pd.DataFrame) -> list[dict[str, object]]:
-    """One mark a program or size: mean over repetitions, with its interval; a time never without its verdict."""
+    """One mark per program or size: mean over repetitions, with its interval; a time never without its verdict."""
     points = rows.assign(point=rows["trial_id"].str.rsplit("-", n=1).str[0])
     keys = ["panel", "hue", figure.x, "mark"] + (["point", "section", "program"] if figure.kind == "point" else [])
     marks: list[dict[str, object]] = []

@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "redirects.h"
+#include "fail.h"
+#include "refusal.h"
+
+#include <bpf/bpf.h>
+#include <errno.h>
+#include <linux/bpf.h>
+#include <net/if.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define MAX_INTERFACES 64
+#define MAX_MAPS 64
+
+extern const char embedded_redirects_start[], embedded_redirects_end[];
+
+static struct bpf_object *follower;
+static char missing[512] = "redirects are not followed";
+static enum mode mode;
+
+/* ---- what interfaces sent: in generic mode no tracepoint tells it ---- */
+
+static struct {
+    unsigned int index;
+    long long sent;
+} interfaces[MAX_INTERFACES];
+
+// tx_packets of an interface, or -1.
+static long long sent_by(unsigned int index) {
+    char name[IF_NAMESIZE], path[128];
+    long long packets = -1;
+    if (!if_indextoname(index, name))
+        return -1;
+    snprintf(path, sizeof(path), "/sys/class/net/%s/statistics/tx_packets", name);
+    FILE *file = fopen(path, "r");
+    if (!file)
+        return -1;
+    if (fscanf(file, "%lld", &packets) != 1)
+        packets = -1;
+    fclose(file);
+    return packets;
+}
+
+static void read_interfaces(void) {
+    struct if_nameindex *all = if_nameindex();
+    for (size_t i = 0; all && all[i].if_index && i < MAX_INTERFACES; i++) {
+        interfaces[i].index = all[i].if_index;
+        interfaces[i].sent = sent_by(all[i].if_index);
+    }
+    if_freenameindex(all);
+}
+
+// What an interface has sent since read_interfaces(), or -1.
+static long long gained_by(unsigned int index) {
+    long long now = sent_by(index);
+    for (size_t i = 0; i < MAX_INTERFACES; i++)
+        if (interfaces[i].index == index && interfaces[i].sent >= 0 && now >= 0)
+            return now - interfaces[i].sent;
+    return -1;
+}
+
+/* ---- following ---- */
+
+static struct bpf_object *open_follower(const struct redirect_settings *settings) {
+    LIBBPF_OPTS(bpf_object_open_opts, options, .object_name = "redirects");
+    struct bpf_object *object = bpf_object__open_mem(
+        embedded_redirects_start, embedded_redirects_end - embedded_redirects_start, &options);
+    struct bpf_map *rodata = object ? bpf_object__find_map_by_name(object, ".rodata") : NULL;
+    if (!rodata || bpf_map__set_initial_value(rodata, settings, sizeof(*settings)))
+        fail("open", EINVAL, refusal_words(), "the embedded program that follows redirects cannot be opened");
+    return object;
+}
+
+// A link may end with the process only: nothing keeps it.
+static bool attach_all(struct bpf_object *object) {
+    struct bpf_program *program;
+    bpf_object__for_each_program(program, object) if (!bpf_program__attach(program)) return false;
+    return true;
+}
+
+void redirects_follow(const struct program *program, const struct options *options, int ifindex) {
+    struct redirect_settings settings = {.program_id = program->id, .ifindex = ifindex};
+    struct stat netns;
+    mode = options->mode;
+    if (stat("/proc/self/ns/net", &netns))
+        fail("open", errno, NULL, "/proc is not mounted");
+    settings.netns = netns.st_ino;
+    read_interfaces();
+    struct bpf_object *object = open_follower(&settings);
+    refusal_forget();
+    if (bpf_object__load(object) || !attach_all(object)) {
+        snprintf(missing, sizeof(missing), "the kernel does not let XDP's tracepoints be read: %s",
+                 refusal_reason());
+        bpf_object__close(object);
+        return;
+    }
+    follower = object;
+}
+
+/* ---- what was seen ---- */
+
+static struct redirect_arrivals arrivals_at(enum redirect_place place, unsigned int map_id,
+                                            unsigned int index) {
+    struct redirect_arrival key = {.place = place, .map_id = map_id, .index = index};
+    struct redirect_arrivals found = {};
+    bpf_map_lookup_elem(bpf_object__find_map_fd_by_name(follower, "arrivals"), &key, &found);
+    return found;
+}
+
+// The interface in a slot of a map of devices; 0 where it is empty. A value may hold a program's id too.
+static unsigned int device_in(unsigned int map_id, unsigned int slot) {
+    unsigned int value[2] = {};
+    int fd = bpf_map_get_fd_by_id(map_id);
+    if (fd < 0)
+        return 0;
+    if (bpf_map_lookup_elem(fd, &slot, value))
+        value[0] = 0;
+    close(fd);
+    return value[0];
+}
+
+static void count_or_null(struct json *json, const char *key, long long value) {
+    if (value < 0)
+        json_null(json, key);
+    else
+        json_integer(json, key, value);
+}
+
+static void print_device(struct json *json, unsigned int ifindex) {
+    struct redirect_arrivals found = arrivals_at(PLACE_DEVICE, 0, ifindex);
+    char name[IF_NAMESIZE] = "";
+    json_string(json, "kind", "device");
+    json_string(json, "name", ifindex && if_indextoname(ifindex, name) ? name : NULL);
+    // In generic mode frames leave as any other packet of the interface.
+    count_or_null(json, "arrived", mode == MODE_GENERIC ? gained_by(ifindex) : (long long)found.taken);
+    count_or_null(json, "dropped", mode == MODE_GENERIC ? -1 : (long long)found.dropped);
+    json_null(json, "busy_ns");
+}
+
+// In generic mode a full queue refuses a frame, which its own count holds too.
+static void print_cpu(struct json *json, const struct redirect_target *target,
+                      const struct redirect_decisions *decided) {
+    struct redirect_arrivals queue = arrivals_at(PLACE_CPU_QUEUE, target->map_id, target->index);
+    struct redirect_arrivals thread = arrivals_at(PLACE_CPU_THREAD, target->map_id, target->index);
+    __u64 lost = queue.dropped + thread.dropped;
+    char name[16];
+    snprintf(name, sizeof(name), "%u", target->index);
+    json_string(json, "kind", "cpu");
+    json_string(json, "name", name);
+    json_integer(json, "arrived", thread.taken);
+    json_integer(json, "dropped", lost > decided->refused ? lost - decided->refused : 0);
+    json_integer(json, "busy_ns", thread.last_ns - thread.first_ns);
+}
+
+static void print_socket(struct json *json, const struct redirect_target *target) {
+    char name[16];
+    snprintf(name, sizeof(name), "%u", target->index);
+    json_string(json, "kind", target->map_type == BPF_MAP_TYPE_XSKMAP ? "socket" : "other");
+    json_string(json, "name", name);
+    json_null(json, "arrived");
+    json_null(json, "dropped");
+    json_null(json, "busy_ns");
+}
+
+static void print_target(struct json *json, const struct redirect_target *target,
+                         const struct redirect_decisions *decided) {
+    json_item_begin(json);
+    json_integer(json, "accepted", decided->accepted);
+    json_integer(json, "refused", decided->refused);
+    switch (target->map_type) {
+    case BPF_MAP_TYPE_UNSPEC:
+        print_device(json, target->index);
+        break;
+    case BPF_MAP_TYPE_DEVMAP:
+    case BPF_MAP_TYPE_DEVMAP_HASH:
+        print_device(json, device_in(target->map_id, target->index));
+        break;
+    case BPF_MAP_TYPE_CPUMAP:
+        print_cpu(json, target, decided);
+        break;
+    default:
+        print_socket(json, target);
+    }
+    json_item_end(json);
+}
+
+void redirects_print(const struct program *program, struct json *json) {
+    (void)program;
+    if (!follower) {
+        json_null(json, "targets");
+        json_string(json, "targets_missing", missing);
+        return;
+    }
+    int fd = bpf_object__find_map_fd_by_name(follower, "decisions");
+    struct redirect_target target, *last = NULL;
+    json_list_begin(json, "targets");
+    for (; !bpf_map_get_next_key(fd, last, &target); last = &target) {
+        struct redirect_decisions decided;
+        if (!bpf_map_lookup_elem(fd, &target, &decided))
+            print_target(json, &target, &decided);
+    }
+    json_list_end(json);
+    json_null(json, "targets_missing");
+}

@@ -1,0 +1,115 @@
+"""What a user's program decides for its frames, against what the plan says of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from xdplab.analysis.values import Row, number, text
+
+ACTION_SHARE = 0.99  # of the frames, for which a program must decide what the plan says it does
+_COUNTED = ("the burst that counts decisions", "actions_counted")
+
+
+def returns_frames(row: Row) -> bool:
+    """False for a user's program that does anything else: only the DUT can count what it processed."""
+    return text(row, "action") in (None, "tx")
+
+
+def tg_count(row: Row) -> float | None:
+    """Frames the TG got back; a user's program may rewrite the payload, so frames without the magic count there."""
+    received, foreign = number(row, "rx_packets"), number(row, "foreign_packets")
+    rewrites = received is not None and text(row, "workload") is None and text(row, "program_name") is not None
+    if rewrites and foreign and received is not None and foreign > received:
+        return received + foreign
+    return received
+
+
+def program_does_as_said(row: Row) -> str | None:
+    """A plan that says what a program does not do would have the wrong frames counted.
+
+    Two counts tell: the driver's in the measured window (native), and that of the instructions put before the program
+    in a burst of its own, which knows ABORTED from DROP.
+    """
+    wanted = text(row, "action")
+    if wanted is None or wanted == "mixed":
+        return None
+    known = [(who, counts) for who, counts in _counts_of_actions(row) if sum(counts.values())]
+    for who, counts in known:
+        if counts.get(wanted, 0) < ACTION_SHARE * sum(counts.values()):
+            return f"the plan says that the program's action is {wanted}, and {who} counted {_decided(counts)}"
+    return None if known else _returned_as_said(row, wanted)
+
+
+def redirects_are_taken(row: Row) -> str | None:
+    """A redirect that the kernel refuses costs something else than one that it carries out.
+
+    A CPU's queue that is full is no such case: in generic mode it refuses what it drops in native mode.
+    """
+    targets = [one for one in _targets(row) if one["kind"] != "cpu"]
+    refused, decided = (sum(one[name] for one in targets) for name in ("refused", "accepted"))
+    if text(row, "action") != "redirect" or refused <= (1 - ACTION_SHARE) * (refused + decided):
+        return None
+    where = ", ".join(sorted({_place(one) for one in targets if one["refused"]}))
+    return f"the kernel refused {refused} of {refused + decided} redirects, to {where}"
+
+
+def _counts_of_actions(row: Row) -> list[tuple[str, dict[str, int]]]:
+    found = ((who, text(row, column)) for who, column in (("the driver", "xdp_actions"), _COUNTED))
+    return [(who, json.loads(counts)) for who, counts in found if counts is not None]
+
+
+def _targets(row: Row) -> list[dict[str, Any]]:
+    """Where redirected frames ended, as redirect_targets has it."""
+    found = text(row, "redirect_targets")
+    return [] if found is None else json.loads(found)
+
+
+def _place(target: Mapping[str, Any]) -> str:
+    name = target["name"]
+    return f"a {target['kind']} that is not there" if name is None else f"{target['kind']} {name}"
+
+
+def _decided(counts: dict[str, int]) -> str:
+    total = sum(counts.values())
+    return ", ".join(f"{name} for {count / total:.1%} of {total} frames" for name, count in counts.items() if count)
+
+
+def _returned_as_said(row: Row, wanted: str) -> str | None:
+    """Without counters of actions: whether frames came back tells tx from drop and pass, of a user's own program."""
+    own = text(row, "workload") is None and text(row, "program_name") is not None
+    arrived, back = number(row, "dut_rx_packets"), number(row, "dut_tx_packets")
+    if not own or not arrived or back is None or text(row, "mode") == "af_xdp":
+        return None
+    heard = max(back, tg_count(row) or 0.0)
+    if wanted == "tx" and not heard:
+        return f"the plan says that the program's action is tx, and none of {arrived:.0f} frames was sent back"
+    if wanted in ("drop", "pass") and heard > (1 - ACTION_SHARE) * arrived:
+        return f"the plan says that the program's action is {wanted}, and {heard:.0f} of {arrived:.0f} frames came back"
+    return None
+
+
+def say_decided(row: Row) -> str:
+    """Return what a verdict's reason adds: shares of a program that decides one or another, and where redirects end."""
+    known = _counts_of_actions(row)
+    if not known:
+        return "; no counter says what the program decided"
+    _, counts = known[0]
+    shares = f"; the program decided {_decided(counts)}" if text(row, "action") == "mixed" else ""
+    return shares + (_say_arrived(row) if any(decided.get("redirect") for _, decided in known) else "")
+
+
+def _say_arrived(row: Row) -> str:
+    """In the burst that counts decisions: what became of redirected frames, by target."""
+    targets = _targets(row)
+    if not targets:
+        return "; where redirected frames arrive is not known"
+    return "".join(f"; to {_place(one)}: {_arrived(one)}" for one in targets)
+
+
+def _arrived(target: Mapping[str, Any]) -> str:
+    asked = target["accepted"] + target["refused"]
+    parts = [("arrived", target["arrived"]), ("were dropped", target["dropped"]), ("were refused", target["refused"])]
+    told = [f"{count} {words}" for words, count in parts if count or (count == 0 and words == "arrived")]
+    return f"of {asked} redirected frames {', '.join(told) or 'arrivals were not counted'}"

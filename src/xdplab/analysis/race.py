@@ -1,0 +1,71 @@
+"""Two sides in one run, paired by repetition: faster, slower, equivalent, or not yet known.
+
+Each repetition gives one value, the mean logarithm of b over a of all pairs of points that both measured in it: what a
+repetition shares (drift, the machine's other work) cancels, and repetitions are the independent values. The interval
+holds at every look (`xdplab.analysis.sequential`), so the run may stop as soon as it knows. The three-way decision is
+that of `compare`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import exp, isinf, log
+from typing import Literal
+
+from xdplab.analysis.sequential import Known, known
+
+Answer = Literal["equivalent", "differs", "undecided"]
+Rates = Mapping[tuple[str, int], float]
+"""The forwarding rate of each valid trial, by point and repetition, in frames a second."""
+
+
+@dataclass(frozen=True)
+class Standing:
+    """How a race stands after ``ratio.n`` pairs; ``ratio`` is of the logarithm of b over a."""
+
+    ratio: Known
+    margin: float
+
+    @property
+    def answer(self) -> Answer:
+        """Equivalent within the margin first: a difference inside it is none for whoever asked."""
+        within = log(1 + self.margin)
+        if -within < self.ratio.low and self.ratio.high < within:
+            return "equivalent"
+        return "differs" if self.ratio.low > 0 or self.ratio.high < 0 else "undecided"
+
+    def to_json(self) -> dict[str, object]:
+        """Return the answer, the ratio of b to a with its interval (null where there is none), pairs and margin."""
+        bounds = (self.ratio.low, self.ratio.mean, self.ratio.high)
+        low, ratio, high = (None if isinf(self.ratio.half) else exp(value) for value in bounds)
+        found: dict[str, object] = {"verdict": self.answer, "ratio": ratio, "low": low, "high": high}
+        return found | {"pairs": self.ratio.n, "margin": self.margin}
+
+    @property
+    def words(self) -> str:
+        """One line: the answer, the ratio with its interval, the pairs."""
+        n = self.ratio.n
+        if n < 2:
+            return f"undecided: {n} valid pair{'s' * (n != 1)}"
+        faster = "faster" if self.ratio.mean > 0 else "slower"
+        inside = abs(self.ratio.mean) < log(1 + self.margin)
+        said = {
+            "equivalent": f"equivalent within {self.margin:.1%}",
+            "differs": f"differs: b is {faster}" + (f", by less than {self.margin:.1%} in the middle" * inside),
+            "undecided": f"undecided within {self.margin:.1%}",
+        }[self.answer]
+        interval = "" if isinf(self.ratio.half) else f" [{exp(self.ratio.low):.4f}, {exp(self.ratio.high):.4f}]"
+        return f"{said}; b over a {exp(self.ratio.mean):.4f}{interval} after {n} pairs"
+
+
+def standing(rates: Rates, pairs: Sequence[tuple[str, str]], margin: float) -> Standing:
+    """Return how the race between the sides of ``pairs`` (point ids of a and b) stands."""
+    repetitions = sorted({repetition for _, repetition in rates})
+    values = []
+    for repetition in repetitions:
+        both = [(rates.get((a, repetition)), rates.get((b, repetition))) for a, b in pairs]
+        logs = [log(second / first) for first, second in both if first and second]
+        if len(logs) == len(pairs):  # a mean over other pairs would be of other points
+            values.append(sum(logs) / len(logs))
+    return Standing(known(values), margin)

@@ -1,0 +1,99 @@
+"""`race`: two programs in one run, in turns, until it is known which is faster."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from xdplab.cli.conduct import go_on, tell
+from xdplab.errors import PlanError
+from xdplab.plan import Plan, parse_plan
+from xdplab.plan.model import Race
+from xdplab.programs.spec import WORKLOADS
+from xdplab.studies.comparing import EXIT_CODES
+from xdplab.studies.frame import silent
+from xdplab.studies.plan_runs import PlanRun
+from xdplab.studies.traffic import runs
+
+LIMITS = Race()
+
+
+@click.command()
+@click.argument("first", metavar="A")
+@click.argument("second", metavar="B")
+@click.option("--mode", default="native", show_default=True)
+@click.option("--action", default="tx", show_default=True, help="What the programs decide (of one's own programs).")
+@click.option("--accesses", "-n", default=0, show_default=True, type=int, help="Per packet (of a workload).")
+@click.option("--frame-bytes", default=64, show_default=True, type=int)
+@click.option("--load", default="max", show_default=True)
+@click.option(
+    "--window", "window_s", default=0.5, show_default=True, type=float, help="Seconds of each trial's window."
+)
+@click.option("--margin", default=LIMITS.margin, show_default=True, type=click.FloatRange(0, 1, min_open=True),
+              help="Share within which the two are the same.")  # fmt: skip
+@click.option("--at-least", default=LIMITS.at_least, show_default=True, type=int, help="Pairs.")
+@click.option("--at-most", default=LIMITS.at_most, show_default=True, type=int, help="Pairs.")
+@click.option("--name", default="race", show_default=True)
+@click.option("--out", type=click.Path(path_type=Path), default=Path("results"), show_default=True)
+@click.option("--json", "as_json", is_flag=True, help="For a script.")
+@click.pass_obj
+def race(lab_name: str | None, /, first: str, second: str, out: Path, as_json: bool, **given: Any) -> None:
+    """Which is faster, A or B (C files of one's own, or workloads)? They take turns in one run, paired by repetition.
+
+    It stops by itself: when B over A is known to be different, or to lie within the margin. `resume` goes on with one
+    that was interrupted. Ends with exit code 0 (equivalent), 1 (differs) or 2 (undecided). Plans with `race:` race any
+    two blocks.
+    """
+    plan = race_plan(first, second, **given)
+    with runs.lab_for(lab_name or plan.lab) as lab:
+        directory = runs.start(plan, lab, out)
+        with runs.discarded_if_nothing_began(directory):
+            if not as_json:
+                tell(f"measuring into {directory.path}")
+                go_on(PlanRun(directory), lambda run, seen: runs.execute(run, lab, seen), figures=False)
+            else:
+                runs.execute(directory, lab, silent())
+    found = runs.standing_of(directory)
+    if as_json:
+        click.echo(json.dumps({"run": str(directory.path), **found.to_json()}, indent=1))
+    sys.exit(EXIT_CODES[found.answer])
+
+
+def race_plan(
+    first: str,
+    second: str,
+    *,
+    mode: str,
+    action: str,
+    accesses: int,
+    frame_bytes: int,
+    load: str,
+    window_s: float,
+    margin: float,
+    at_least: int,
+    at_most: int,
+    name: str,
+) -> Plan:
+    """Return the plan of a race between two programs. Raises PlanError."""
+    sides = [_side(word, accesses, action) for word in (first, second)]
+    setting = {"mode": mode, "frame_bytes": frame_bytes}
+    return parse_plan(
+        {
+            "name": name,
+            "trial": {"warmup_s": 0.1, "window_s": window_s, "pause_s": 0.05},
+            "race": {"margin": margin, "at_least": at_least, "at_most": at_most},
+            "blocks": [{"points": setting | side, "traffic": {"load": load}} for side in sides],
+        }
+    )
+
+
+def _side(word: str, accesses: int, action: str) -> dict[str, Any]:
+    if word in WORKLOADS:
+        return {"workload": word, "accesses": accesses}
+    if not Path(word).is_file():
+        raise PlanError(f"{word} is neither a file nor a workload", remedy=f"workloads are {', '.join(WORKLOADS)}")
+    return {"program": {"file": str(Path(word).resolve()), "action": action}}

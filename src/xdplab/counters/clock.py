@@ -1,0 +1,52 @@
+"""At how many cycles per ns the CPUs that do the DUT's work ran: by perf at work, and by additions beside it.
+
+The chain is timed at rest, just before and just after the window (native/cpuclock). perf's count of cycles is divided
+by the time that these CPUs were busy, so that an idle CPU, which counts no cycle, does not look like a slow one.
+"""
+
+from __future__ import annotations
+
+from statistics import fmean
+
+from xdplab.counters.readings import Readings
+from xdplab.counters.table import When
+from xdplab.counters.value import Absent, difference
+
+TICK_NS = 10_000_000
+"""One tick of /proc/stat: USER_HZ is 100 on every architecture that BPF has a JIT for."""
+
+MOST_TICKS = 1 / 50
+"""The share of the busy time that the two ticks at its ends may be: a shorter time tells no clock."""
+
+
+def by_additions(readings: Readings) -> float:
+    """Return the mean of both readings, over the CPUs that may do the DUT's work."""
+    return (_at(readings, "before") + _at(readings, "after")) / 2
+
+
+def change(readings: Readings) -> float:
+    """Return by which share the clock was higher after the window than before it."""
+    return _at(readings, "after") / _at(readings, "before") - 1
+
+
+def _at(readings: Readings, when: When) -> float:
+    clocks = readings.clock(when)
+    missing = set(readings.working) - clocks.keys()
+    if missing or not readings.working:
+        raise Absent(f"the clock of CPU {min(missing)} was not read" if missing else "no CPU was asked for its clock")
+    return fmean(clocks[cpu] for cpu in readings.working)
+
+
+def by_perf(readings: Readings) -> float:
+    """Return perf's cycles over busy time, summed over the CPUs that may do the DUT's work."""
+    cycles = 0.0
+    for count in readings.perf("dut"):
+        if count.event == "cycles" and (count.cpu is None or count.cpu in readings.working):
+            if count.cpu is None or count.value is None:
+                raise Absent("perf summed over all CPUs" if count.cpu is None else f"perf: cycles {count.reason}")
+            cycles += count.value
+    before, after = ({row.cpu: row.busy for row in readings.procstat("dut", when)} for when in ("before", "after"))
+    ticks = sum(difference(before[cpu], after[cpu]) for cpu in readings.working if cpu in before and cpu in after)
+    if not cycles or 2 * len(readings.working) > MOST_TICKS * ticks:
+        raise Absent("perf counted no cycle" if not cycles else f"{ticks} ticks of busy time tell no clock")
+    return cycles / (ticks * TICK_NS)

@@ -1,0 +1,232 @@
+"""What NIC drivers count of XDP: a row per driver, read from its source in the kernels 5.10, 6.1 and 6.12.
+
+A counter is a name in `ethtool -S` as a pattern, with the queue as its group; one that begins with `-` is taken off.
+Where a driver counts XDP_TX in the link's statistics only, ``sent`` is None.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+Names = tuple[str, ...]
+QUEUE = "([0-9]{1,4})"
+
+
+@dataclass(frozen=True)
+class Driver:
+    """One driver's counters. Absent kinds are empty: the driver does not count them apart.
+
+    ``received``: frames that a receive queue took, whatever the program decided; ``received_xdp_only`` where they stay
+    0 without native XDP. ``sent``: frames of XDP_TX that the ring took; ``refused``: that it did not take. ``tx``,
+    ``drop`` (aborted ones with it), ``redirect``: what the program decided. ``lost``: what the NIC had no buffer for.
+    ``since``: the oldest of the kernels read that counts so. ``tried``: where it was compared with known frames.
+    ``lag_s``: how much older than the truth a reading may be.
+    """
+
+    name: str
+    source: str
+    since: str
+    received: Names
+    sent: Names | None = None
+    refused: Names = ()
+    tx: Names = ()
+    drop: Names = ()
+    redirect: Names = ()
+    lost: Names = ()
+    received_xdp_only: bool = False
+    tried: str | None = None
+    lag_s: float = 0.0
+    note: str = ""
+
+
+def _q(*names: str) -> Names:
+    """Return names as patterns: `*` stands for the queue."""
+    return tuple(("-" if name[0] == "-" else "") + re.escape(name.lstrip("-")).replace(r"\*", QUEUE) for name in names)
+
+
+_IN_LINK = "XDP_TX is counted in the link's statistics alone, as it completes; no action is counted apart"
+
+DRIVERS = (
+    Driver(
+        "veth",
+        "drivers/net/veth.c",
+        "5.10",
+        received=_q("rx_queue_*_xdp_packets"),
+        sent=_q("rx_queue_*_xdp_tx"),
+        refused=_q("rx_queue_*_xdp_tx_errors"),
+        tx=_q("rx_queue_*_xdp_tx", "rx_queue_*_xdp_tx_errors"),
+        drop=_q("rx_queue_*_xdp_drops"),
+        redirect=_q("rx_queue_*_xdp_redirect", "rx_queue_*_drops"),
+        received_xdp_only=True,
+        tried="5.10 to 7.2, namespaces",
+        note="rx_queue_*_drops are redirects that failed",
+    ),
+    Driver(
+        "virtio_net",
+        "drivers/net/virtio_net.c",
+        "6.12",
+        received=_q("rx*_xdp_packets"),
+        sent=_q("rx*_xdp_tx", "-tx*_xdp_tx_drops"),
+        refused=_q("tx*_xdp_tx_drops"),
+        tx=_q("rx*_xdp_tx"),
+        drop=_q("rx*_xdp_drops"),
+        redirect=_q("rx*_xdp_redirects"),
+        received_xdp_only=True,
+        tried="6.12, QEMU",
+        note="a redirect that failed is a drop too",
+    ),
+    Driver(
+        "virtio_net",
+        "drivers/net/virtio_net.c",
+        "5.10",
+        received=_q("rx_queue_*_xdp_packets"),
+        sent=_q("rx_queue_*_xdp_tx", "-tx_queue_*_xdp_tx_drops"),
+        refused=_q("tx_queue_*_xdp_tx_drops"),
+        tx=_q("rx_queue_*_xdp_tx"),
+        drop=_q("rx_queue_*_xdp_drops"),
+        redirect=_q("rx_queue_*_xdp_redirects"),
+        received_xdp_only=True,
+        tried="6.1, QEMU",
+        note="the names of older kernels",
+    ),
+    Driver(
+        "igb",
+        "drivers/net/ethernet/intel/igb/igb_ethtool.c, igb_main.c",
+        "5.10",
+        received=_q("rx_queue_*_packets"),
+        lost=_q("rx_queue_*_drops"),
+        tried="6.1, 6.12, 7.2, QEMU's igb",
+        note=_IN_LINK,
+    ),
+    Driver(
+        "vmxnet3",
+        "drivers/net/vmxnet3/vmxnet3_ethtool.c, vmxnet3_xdp.c",
+        "6.12",
+        received=_q("Rx Queue# *  ucast pkts rx", "Rx Queue# *  mcast pkts rx", "Rx Queue# *  bcast pkts rx"),
+        sent=_q("Rx Queue# *     xdp tx"),
+        refused=_q("Tx Queue# *  ring full"),
+        tx=_q("Rx Queue# *     xdp tx", "Tx Queue# *  ring full"),
+        drop=_q("Rx Queue# *     xdp drops", "-Tx Queue# *  ring full", "Rx Queue# *     xdp aborted"),
+        redirect=_q("Rx Queue# *     xdp redirects"),
+        lost=_q("Rx Queue# *  pkts rx OOB"),
+        tried="6.12, QEMU's vmxnet3",
+        note="XDP_TX into a full ring is counted as a drop",
+    ),
+    Driver(
+        "mlx5_core",
+        "drivers/net/ethernet/mellanox/mlx5/core/en_stats.c, en/xdp.c, en_main.c",
+        "5.10",
+        received=_q("rx*_packets"),
+        sent=_q("rx*_xdp_tx_xmit"),
+        refused=_q("rx*_xdp_tx_full", "rx*_xdp_tx_err"),
+        tx=_q("rx*_xdp_tx_xmit", "rx*_xdp_tx_full", "rx*_xdp_tx_err"),
+        drop=_q("rx*_xdp_drop", "-rx*_xdp_tx_full", "-rx*_xdp_tx_err"),
+        redirect=_q("rx*_xdp_redirect"),
+        lost=(r"(rx_out_of_buffer)",),
+        note="the link's tx_packets leaves XDP_TX out; what the ring refused, and redirects that failed, are drops",
+    ),
+    Driver(
+        "ixgbe",
+        "drivers/net/ethernet/intel/ixgbe/ixgbe_ethtool.c, ixgbe_main.c",
+        "5.10",
+        received=_q("rx_queue_*_packets"),
+        lost=(r"(rx_no_dma_resources)", r"(rx_missed_errors)"),
+        note=_IN_LINK,
+    ),
+    Driver(
+        "i40e",
+        "drivers/net/ethernet/intel/i40e/i40e_ethtool.c, i40e_main.c, i40e_txrx.c",
+        "5.10",
+        received=_q("rx-*.packets"),
+        lost=(r"(port\.rx_discards)",),
+        note=_IN_LINK,
+    ),
+    Driver(
+        "ice",
+        "drivers/net/ethernet/intel/ice/ice_ethtool.c, ice_main.c, ice_txrx.c",
+        "5.10",
+        received=_q("rx_queue_*_packets"),
+        lost=(r"(rx_dropped\.nic)",),
+        note=_IN_LINK,
+    ),
+    Driver(
+        "igc",
+        "drivers/net/ethernet/intel/igc/igc_ethtool.c, igc_main.c",
+        "6.1",
+        received=_q("rx_queue_*_packets"),
+        lost=_q("rx_queue_*_drops"),
+        note=_IN_LINK,
+    ),
+    Driver(
+        "ena",
+        "drivers/net/ethernet/amazon/ena/ena_ethtool.c, ena_xdp.c",
+        "6.1",
+        received=_q("queue_*_rx_cnt"),
+        sent=_q("queue_*_xdp_tx_cnt"),
+        tx=_q("queue_*_rx_xdp_tx"),
+        drop=_q("queue_*_rx_xdp_drop", "queue_*_rx_xdp_aborted", "queue_*_rx_xdp_invalid"),
+        redirect=_q("queue_*_rx_xdp_redirect"),
+        note="queue_*_xdp_tx_cnt counts redirects into the port too; a redirect that failed is aborted",
+    ),
+    Driver(
+        "bnxt_en",
+        "drivers/net/ethernet/broadcom/bnxt/bnxt_ethtool.c, bnxt.c, bnxt_xdp.c",
+        "5.10",
+        received=_q("[*]: rx_ucast_packets", "[*]: rx_mcast_packets", "[*]: rx_bcast_packets"),
+        lost=_q("[*]: rx_discards"),
+        lag_s=1.0,
+        note="the NIC writes its counters once per second (`stats-block-usecs`); " + _IN_LINK,
+    ),
+    Driver(
+        "nfp",
+        "drivers/net/ethernet/netronome/nfp/nfp_net_ethtool.c, nfp_net_common.c, nfd3/dp.c",
+        "5.10",
+        received=_q("rvec_*_rx_pkts"),
+        note=_IN_LINK,
+    ),
+    Driver(
+        "mlx4_en",
+        "drivers/net/ethernet/mellanox/mlx4/en_ethtool.c, en_rx.c, en_tx.c",
+        "6.1",
+        received=_q(
+            *("rx*_packets", "rx*_xdp_tx", "rx*_xdp_tx_full", "rx*_xdp_drop"),
+            *("rx*_xdp_redirect", "rx*_xdp_redirect_fail"),
+        ),
+        sent=_q("rx*_xdp_tx"),
+        refused=_q("rx*_xdp_tx_full"),
+        tx=_q("rx*_xdp_tx", "rx*_xdp_tx_full"),
+        drop=_q("rx*_xdp_drop"),
+        redirect=_q("rx*_xdp_redirect", "rx*_xdp_redirect_fail"),
+        note="rx*_packets holds the frames that were passed only",
+    ),
+)
+
+_BY_LAYOUT = (("veth", "peer_ifindex"), ("virtio_net", r"tx(?:_queue_)?[0-9]+_xdp_tx_drops"))
+"""Runs of older versions did not record the driver's name; they were made with these two, told by a name in each."""
+
+
+def driver_of(counters: Mapping[str, int], name: str | None) -> Driver | None:
+    """Return the row of the driver called ``name`` whose receive counters are there; None where no row fits."""
+    if name is None:
+        name = next((name for name, sign in _BY_LAYOUT if any(re.fullmatch(sign, key) for key in counters)), None)
+    rows = [row for row in DRIVERS if row.name == name]
+    fitting = (row for row in rows if all(any(re.fullmatch(p, key) for key in counters) for p in row.received))
+    return next(fitting, None)
+
+
+def total(counters: Mapping[str, int], names: Names) -> int | None:
+    """Return the sum of all counters that ``names`` match; None where one of the names matches none."""
+    whole = 0
+    for name in names:
+        found = [value for key, value in counters.items() if re.fullmatch(name.removeprefix("-"), key)]
+        if not found:
+            return None
+        whole += -sum(found) if name.startswith("-") else sum(found)
+    return whole if names else None
+
+
+def lag_s(name: str) -> float:
+    """Return how much older than the truth the counters of driver ``name`` may be, in seconds."""
+    return max((row.lag_s for row in DRIVERS if row.name == name), default=0.0)

@@ -1,0 +1,115 @@
+"""Real-time throttling and the fair server, switched off for a run and put back however it ends.
+
+A sender of SCHED_FIFO may run 950 of each 1,000 ms (`sched_rt_runtime_us`), and from Linux 6.12 on each CPU's fair
+server takes as much for other tasks. Both are the whole machine's: they are put back by the last of the runs that
+switched them off. A process on the host holds them off; it puts them back when its input ends, that is with us, however
+we end. Where it is killed itself, what was before lies in a file with the boot it belongs to: the next run, or `xdplab
+restore`, puts it back first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from xdplab.errors import HostError
+from xdplab.hosts import Host
+from xdplab.hosts.base import Process
+
+SWITCHES = {
+    "/proc/sys/kernel/sched_rt_runtime_us": "-1",
+    "/sys/kernel/debug/sched/fair_server/cpu*/runtime": "0",
+}
+"""Files of the kernel (a pattern may match none), and what says off in them."""
+
+LOCKED = "locked"
+"""What is said of a file that a locked-down kernel does not let root read: it stays as it is, and that is recorded."""
+
+FOLDER = "/var/lib/xdplab/throttling"
+"""Root's own, and one for all labs of a machine: their /run and /tmp are private."""
+_ANSWER_S = 30.0
+_HOLD_S = 14 * 86400.0
+
+# Locks: `guard` for a change, `holders` shared by all that hold the switches off.
+_SCRIPT = """
+task=$1 folder=$2; shift 2
+boot=$(cat /proc/sys/kernel/random/boot_id)
+umask 022; mkdir -p "$folder" && exec 8>>"$folder/guard" 9>>"$folder/holders" || exit 3
+put_back() {
+    [ -f "$folder/before" ] || return 1
+    { read -r then; [ "$then" = "$boot" ] && while read -r file was; do printf %s "$was" >"$file"; done
+    } <"$folder/before"
+    rm -f "$folder/before"
+}
+leave() {
+    flock 8
+    flock -n 9 && put_back
+    flock -u 9; flock -u 8
+}
+flock 8
+left=nothing
+flock -n 9 && put_back && left=found
+[ "$task" = put_back ] && { echo "$left"; exit 0; }
+files=() offs=()
+while [ $# -gt 1 ]; do
+    for file in $1; do
+        [ -f "$file" ] || continue
+        if [ -n "$(cat "$file" 2>/dev/null)" ]; then files+=("$file") offs+=("$2"); else echo "$file $2 locked"; fi
+    done
+    shift 2
+done
+if [ ! -f "$folder/before" ]; then
+    { echo "$boot"; for file in "${files[@]}"; do echo "$file $(cat "$file")"; done; } >"$folder/before.new"
+    mv "$folder/before.new" "$folder/before" || exit 3
+fi
+flock -s 9
+trap leave EXIT
+trap 'exit 0' TERM HUP INT
+for i in "${!files[@]}"; do
+    printf %s "${offs[$i]}" >"${files[$i]}"
+    echo "${files[$i]} ${offs[$i]} $(cat "${files[$i]}")"
+done
+flock -u 8
+echo held
+cat >/dev/null 8>&- 9>&-  # a lock is held by all that have its file open
+"""
+
+
+@contextmanager
+def unthrottled(
+    host: Host, *, folder: str = FOLDER, switches: dict[str, str] | None = None
+) -> Iterator[dict[str, str]]:
+    """Hold the switches of ``host`` off in this block; gives what each file holds now.
+
+    Raises HostError where one of them cannot be switched off.
+    """
+    words = [word for pair in (SWITCHES if switches is None else switches).items() for word in pair]
+    holder = host.start(["bash", "-c", _SCRIPT, "bash", "hold", folder, *words], deadline_s=_HOLD_S)
+    try:
+        yield _held(host, holder)
+    finally:
+        holder.close_stdin()
+        holder.wait(_ANSWER_S)
+
+
+def _held(host: Host, holder: Process) -> dict[str, str]:
+    now: dict[str, str] = {}
+    while (line := holder.read_line(_ANSWER_S)) != "held":
+        if line is None:
+            words = holder.wait(_ANSWER_S).error_text
+            raise HostError(f"{host.name}: real-time throttling is not held off: {words or 'its holder has ended'}")
+        file, off, now[file] = line.split(" ")
+        if now[file] not in (off, LOCKED):
+            raise HostError(
+                f"{host.name}: {file} stays {now[file]}: real-time throttling cannot be switched off",
+                remedy="leave `throttling: off` out of the plan",
+            )
+    return now
+
+
+def put_back(host: Host, *, folder: str = FOLDER) -> bool:
+    """Put back what a killed run left switched off. Returns whether there was anything; harmless while a run holds it.
+
+    Raises HostError.
+    """
+    return host.run(["bash", "-c", _SCRIPT, "bash", "put_back", folder]).text.strip() == "found"

@@ -1,0 +1,116 @@
+"""The lock of a server's port: it lies on the host, so that another controller meets it, and it ends with its holder.
+
+The holder is a shell on the host, at the end of the controller's connection. It is sent a line every few seconds, and
+notes on the host when it heard one. A holder that stands still keeps the lock and notes nothing: `steal` takes it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import threading
+import time
+
+from xdplab.errors import HostError, LabError
+from xdplab.hosts import Host, Process
+
+LOCK_S = 14 * 86400.0
+ANSWER_S = 30.0
+BEAT_S = 5.0
+SILENT_S = 60
+"""Seconds without a note after which a lock may be stolen."""
+LET_GO_S = 40.0
+"""Seconds that a host may take to see that our own lost connection is dead."""
+LOOK_S = 1.0
+
+# $1 the lock, $2 who, $3 seconds of silence after which it is stolen, or never. Built-in commands only, once it is
+# held: nothing is started on the host while a window is measured. Only a process that has the lock open is killed.
+_LOCK = """
+exec 9>>"$1" || exit 1
+if ! flock -n 9; then
+    silent=$(($(date +%s) - $(stat -c %Y "$1.beat" 2>/dev/null || echo 0)))
+    read -r holder <"$1.pid"
+    if [ "$3" != never ] && [ "$silent" -ge "$3" ] && [ "/proc/$holder/fd/9" -ef "$1" ]; then
+        kill -s KILL "$holder"
+        flock -w 5 9 || { echo "taken $silent $(cat "$1.who")"; exit; }
+    else
+        echo "taken $silent $(cat "$1.who")"
+        exit
+    fi
+fi
+echo "$2" >"$1.who"; echo $$ >"$1.pid"; echo >"$1.beat"
+echo held
+while read -r word; do echo >"$1.beat"; echo held; done
+"""
+
+
+class PortLock:
+    """One port, held until `close`. Each holder has a word of its own, so that it knows its own lost lock again."""
+
+    def __init__(self, host: Host, path: str, who: str, *, steal: bool = False) -> None:
+        """Raises LabError that names who holds it, and for how long that one has been silent."""
+        self._host, self._path = host, path
+        self._who = f"{who} on {os.uname().nodename}"
+        self._asking, self._closing = threading.Lock(), threading.Event()
+        self._process = self._started(steal=steal)
+        threading.Thread(target=self._beat, daemon=True).start()
+
+    def _started(self, *, steal: bool = False) -> Process:
+        self._host.run(["mkdir", "-p", "-m", "755", self._path.rpartition("/")[0]])
+        argv = ["bash", "-c", _LOCK, "bash", self._path, self._who, str(SILENT_S) if steal else "never"]
+        process = self._host.start(argv, deadline_s=LOCK_S)
+        answer = process.read_line(ANSWER_S)
+        if answer == "held":
+            return process
+        if (found := re.fullmatch(r"taken (\d+) (.*)", answer or "")) is None:
+            raise HostError(f"{self._host.name}: no lock {self._path}: {process.wait(1).error_text or answer}")
+        raise _Taken(found[2], int(found[1]))
+
+    def _beat(self) -> None:
+        while not self._closing.wait(BEAT_S):
+            with contextlib.suppress(HostError):  # `regain` is called by whoever measures
+                self._require()
+
+    def _require(self) -> None:
+        with self._asking:
+            self._process.write_line("alive")
+            if self._process.read_line(ANSWER_S) != "held":
+                raise HostError(f"{self._host.name}: the lock {self._path} is no longer held")
+
+    def regain(self) -> None:
+        """Hold it again where its connection was lost. Raises LabError where another has taken it meanwhile."""
+        try:
+            self._require()
+        except HostError:
+            process = self._again()
+            with self._asking:
+                self._process = process
+
+    def _again(self) -> Process:
+        """Until the host has seen that our own connection is dead, it is ourselves who hold the lock."""
+        until = time.monotonic() + LET_GO_S
+        while True:
+            try:
+                return self._started()
+            except _Taken as taken:
+                if taken.who != self._who or time.monotonic() > until:
+                    raise
+            time.sleep(LOOK_S)
+
+    def close(self) -> None:
+        """Let go; harmless where the connection is gone."""
+        self._closing.set()
+        with contextlib.suppress(HostError):
+            self._process.close_stdin()
+            self._process.wait(ANSWER_S)
+
+
+class _Taken(LabError):
+    """Another has the lock."""
+
+    def __init__(self, who: str, silent_s: int) -> None:
+        self.who = who
+        silent = f", silent for {silent_s} s" if silent_s >= SILENT_S else ""
+        way = "it is dead or stands still: --steal takes the lab from it" if silent else "wait for it (`xdplab status`)"
+        super().__init__(f"a run is going on in this lab: {who}{silent}", remedy=f"{way}, or use another lab")

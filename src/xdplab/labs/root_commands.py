@@ -1,0 +1,100 @@
+"""What a run executes as root on a server, and the sudoers drop-in for exactly that.
+
+A user with this drop-in is as good as root there: shells run our scripts, `tee` writes files, `make` compiles what then
+runs as root. It keeps other commands, logins and options out of what this key can do by mistake, and says in the
+server's own words what a run needs.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from xdplab.hosts.process import KILL_AFTER_S
+from xdplab.hosts.ssh import TELL_GROUP
+from xdplab.labs.inventory import Inventory, Machine, TrafficMachine
+
+
+@dataclass(frozen=True)
+class RootCommand:
+    """``why``: what a run does with it. ``only``: where it is needed, in words; "" for each run."""
+
+    name: str
+    why: str
+    only: str = ""
+
+
+MOONGEN, TUNE = "the TG has MoonGen", "`doctor --tune`"
+COMMANDS = (
+    RootCommand("bash", "the watchdog that puts a device back, the lock of a port"),
+    RootCommand("bpftool", "its version, for the manifest"),
+    RootCommand("cat", "settings, counters and remembered states are read; recorders wait on it"),
+    RootCommand("cc", "its version, which is part of the name of what it builds"),
+    RootCommand("chmod", "what was built is opened to be executed"),
+    RootCommand("clang", "its version, for the manifest"),
+    RootCommand("env", "make and perf in an environment of their own"),
+    RootCommand("ethtool", "queues, rings, offloads, coalescing, pause and RSS, read and set"),
+    RootCommand("grep", "governors, mitigations and XPS masks are read"),
+    RootCommand("ip", "links are read and set; what XDP program is attached"),
+    RootCommand("ls", "PCI devices and their interfaces"),
+    RootCommand("lscpu", "the CPUs, for the manifest"),
+    RootCommand("make", "its version; our C is built by `env … make`"),
+    RootCommand("mkdir", "folders in the work directory"),
+    RootCommand("mktemp", "a folder to build in"),
+    RootCommand("modprobe", "DPDK's driver of the port", MOONGEN),
+    RootCommand("mv", "what was built is put into its place"),
+    RootCommand("perf", "its version; events by CPU"),
+    RootCommand("readlink", "the driver of a PCI device"),
+    RootCommand("rm", "remembered states and folders that are done with"),
+    RootCommand("sar", "its version, for the manifest"),
+    RootCommand("sh", "files are written and read back; counters are read together; softirq threads are placed"),
+    RootCommand("ss", "which port carries the SSH connection"),
+    RootCommand("systemctl", "irqbalance is stopped and started", TUNE),
+    RootCommand("tar", "our C sources are unpacked"),
+    RootCommand("tee", "values are written to /sys and /proc"),
+    RootCommand("test", "whether a file is there"),
+    RootCommand("true", "whether sudo works at all"),
+    RootCommand("uname", "kernel and machine"),
+)
+TOOLS = ("xdpload", "xdpgen", "afxdp_user")
+"""What was built in the work directory, run by its path."""
+
+_PATHS = "/usr/bin/sh", "/usr/bin/kill"
+_LONGEST = 1024  # of a regular expression in sudoers
+
+
+def sudoers(inventory: Inventory) -> dict[str, str]:
+    """Return the drop-in of each server whose user is not root, by its address. It needs sudo 1.9.10 or newer."""
+    machines = {machine.host: machine for machine in (inventory.dut, inventory.tg) if machine.sudo}
+    return {host: drop_in(machine, inventory.work_dir) for host, machine in machines.items()}
+
+
+def drop_in(machine: Machine, work_dir: str) -> str:
+    """Return the text of /etc/sudoers.d/xdplab for one server."""
+    names = "|".join([*(command.name for command in COMMANDS), f"{_literal(work_dir)}/[^ ]+/({'|'.join(TOOLS)})"])
+    if isinstance(machine, TrafficMachine) and machine.generator.path:
+        names += f"|{_literal(machine.generator.path)}/[^ ]+"
+    started = (
+        f"^-c {_literal(TELL_GROUP)} xdplab timeout --kill-after={KILL_AFTER_S:g} [0-9]+[.][0-9]+ ({names})( .*)?$"
+    )
+    assert len(started) <= _LONGEST
+    shell, kill = _PATHS
+    return (
+        "# What xdplab runs as root: visudo -f /etc/sudoers.d/xdplab. Each command is started below a `timeout` that\n"
+        "# ends it at its deadline, and ended as a group by `kill`.\n"
+        f"{machine.user} ALL=(root) NOPASSWD: {shell} {started}\n"
+        f"{machine.user} ALL=(root) NOPASSWD: {kill} ^-s KILL -- [0-9]+ -[0-9]+$\n"
+    )
+
+
+def _literal(text: str) -> str:
+    """Return a regular expression for a text. A dollar sign ends one in sudoers, a number sign the line."""
+    return re.sub(r"[^\w/ -]", lambda found: "." if found[0] in "\"'#$" else f"[{found[0]}]", text)
+
+
+def page() -> str:
+    """Return the table for the docs."""
+    lines = ["| command | why | only where |", "| --- | --- | --- |"]
+    lines += [f"| `{command.name}` | {command.why} | {command.only} |" for command in COMMANDS]
+    lines += [f"| `{tool}` | built in the work directory, run by its path | |" for tool in TOOLS]
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,322 @@
+"""What one call of a benchmark does between its two looks at the clock: what is loaded is executed by an emulator.
+
+BPF bytecode runs in `programs.machine`, the machine code of user space and of the module in unicorn. Both count every
+instruction, and the steps that make up the benchmark: its divisions, its accesses, its links.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import unicorn
+from elftools.elf.elffile import ELFFile
+from elftools.elf.relocation import RelocationSection
+from unicorn import x86_const
+
+from xdplab.errors import ProgramError
+from xdplab.programs.image import Image, read_image
+from xdplab.programs.machine import Interpreter, Map
+from xdplab.programs.steps import Registers
+from xdplab.studies.execution.benchmarks import BPF, CHAIN_LINK, CLOCKS, MODULE, Benchmark
+from xdplab.studies.execution.bytecode import HELPERS, divides
+
+FRAME_BYTES = 256
+"""FRAME_BYTES of record.h."""
+
+STEP_NS = 7
+"""How far the emulated clock goes on with each look."""
+
+_INPUT, _RESULT, _RECORD_BYTES = 0, 24, 32  # of struct bench_record
+_MOST = 5_000_000
+_SET_BYTES = 1 << 20
+_TABLE_OFFSET = 64  # of the table in a working set that begins with the state of a walk
+
+
+@dataclass(frozen=True)
+class Executed:
+    """Counts between the first look at the clock and the last: ``instructions`` of its own (callees' are not).
+
+    ``divisions``; ``loads`` and ``stores`` in what the benchmark works on; ``clocks``: looks at the clock between the
+    two; ``links`` of a chain that were entered. ``result``: what the call gave.
+    """
+
+    instructions: int
+    divisions: int
+    loads: int
+    stores: int
+    clocks: int
+    links: int
+    result: int
+
+
+class _Looks:
+    """Counts that go up, and what they were at each look at the clock."""
+
+    def __init__(self) -> None:
+        self.now = dict.fromkeys(("instructions", "divisions", "loads", "stores", "links"), 0)
+        self._then: list[dict[str, int]] = []
+
+    def look(self) -> int:
+        """Note the counts; return what the clock says."""
+        self._then.append(dict(self.now))
+        return STEP_NS * len(self._then)
+
+    def between(self, result: int) -> Executed:
+        """Raises ProgramError where there were fewer than two looks."""
+        if len(self._then) < 2:
+            raise ProgramError(f"the emulated call looked at its clock {len(self._then)} times")
+        first, last = self._then[0], self._then[-1]
+        return Executed(clocks=len(self._then) - 2, result=result, **{name: last[name] - first[name] for name in first})
+
+
+@lru_cache(maxsize=256)
+def execute(benchmark: Benchmark, wrapper: str, content: bytes) -> Executed:
+    """Execute the first call of a wrapper's object. Raises ProgramError for what the emulator does not know."""
+    if wrapper == BPF:
+        return _Bytecode(read_image(content, several=True), benchmark).call()
+    function = f"microbench_{benchmark.kernel}" if wrapper == MODULE else "microbench"
+    return _MachineCode(content, function, CLOCKS[wrapper]).call(benchmark)
+
+
+class _Bytecode(Interpreter):
+    """A benchmark's BPF object with its maps filled, as the driver fills them."""
+
+    def __init__(self, image: Image, benchmark: Benchmark) -> None:
+        self._looks = _Looks()
+        self._input, self._offset = benchmark.input, benchmark.task.least_offset
+        state = benchmark.state
+        sizes = {"table": (state[_TABLE_OFFSET:], 8), "links": (bytes(8), 8)}
+        whole = (state.ljust(_SET_BYTES, b"\0"), _SET_BYTES)
+        filled = {name: sizes.get(name, whole) for name in image.maps}
+        super().__init__(image, {name: Map(bytearray(data), size) for name, (data, size) in filled.items()})
+        entries = {name: at for at, name in image.functions.items()}
+        self._entry, self._link = entries["microbench"], entries.get(CHAIN_LINK)
+        self._divisions = {at for at, insn in enumerate(image.insns) if divides(insn)}
+        self._worked_on = (
+            "frame" if benchmark.works_on_frame else f"value of {'table' if 'table' in filled else 'memory'}"
+        )
+        if "table" in filled:
+            self._offset = 0
+        for at, insn in enumerate(image.insns):
+            if (
+                insn.code == _CALL
+                and insn.src == 0
+                and HELPERS.get(insn.imm) == "bpf_tail_call"
+                and self._link is not None
+            ):
+                self._steps[at] = self._tail_call
+
+    def call(self) -> Executed:
+        record = self.region(".data.record").data
+        record[_INPUT : _INPUT + 8] = self._input.to_bytes(8, "little")
+        self.run(bytes(range(FRAME_BYTES)))
+        return self._looks.between(int.from_bytes(record[_RESULT:_RECORD_BYTES], "little"))
+
+    def _execute(self, registers: Registers) -> int:
+        self._frames = []
+        at: int | None = self._entry
+        now, code = self._looks.now, self._steps
+        while at is not None:
+            if now["instructions"] >= _MOST:
+                raise ProgramError(f"the program did not end within {_MOST} instructions")
+            now["instructions"] += 1
+            now["divisions"] += at in self._divisions
+            now["links"] += at == self._link
+            at = code[at](registers)
+        return now["instructions"]
+
+    def _tail_call(self, registers: Registers) -> int | None:
+        registers[1], registers[10] = self._context, self._new_stack()
+        return self._link
+
+    def call_helper(self, number: int, registers: Registers) -> None:
+        name = HELPERS.get(number)
+        if name == "bpf_ktime_get_ns":
+            self._count_accesses()
+            registers[0] = self._looks.look()
+        elif name == "bpf_get_prandom_u32":
+            registers[0] = _RANDOM
+        else:
+            super().call_helper(number, registers)
+            return
+        registers[1:6] = [0xDEAD << 48] * 5
+
+    def _count_accesses(self) -> None:
+        trace = next((region.trace for region in self._regions.values() if region.name == self._worked_on), [])
+        inside = [is_store for offset, _, is_store in trace if offset >= self._offset]
+        self._looks.now.update(stores=sum(inside), loads=len(inside) - sum(inside))
+
+
+_CALL = 0x85
+_RANDOM = 0x5DEECE66
+_BASE, _STUBS, _END = 0x100_0000, 0x500_0000, 0x600_0000
+_RECORD, _SET, _FRAME, _STACK = 0x1000_0000, 0x2000_0000, 0x3000_0000, 0x4000_0000
+_CODE_BYTES, _PAGE, _STACK_BYTES, _STUB_BYTES = 1 << 24, 1 << 12, 1 << 20, 16
+_RETURN = b"\xc3"
+
+
+def _x86_64() -> Any:
+    return unicorn.Uc(unicorn.UC_ARCH_X86, unicorn.UC_MODE_64)  # type: ignore[attr-defined, no-untyped-call]
+
+
+class _MachineCode:
+    """A shared object, or a module before it is linked to a kernel, of x86-64.
+
+    What it calls elsewhere are stubs that return at once; the clock's says the time.
+    """
+
+    def __init__(self, content: bytes, function: str, clock: str) -> None:
+        self._elf = ELFFile(io.BytesIO(content))
+        if self._elf["e_machine"] != "EM_X86_64":
+            raise ProgramError(f"the proof of equal work does not know machine {self._elf['e_machine']}")
+        self._is_module = self._elf["e_type"] == "ET_REL"
+        self._clock = clock
+        self._stubs: dict[str, int] = {}
+        self._sections = list(self._elf.iter_sections())
+        self.uc = _x86_64()
+        sizes = {_BASE: _CODE_BYTES, _STUBS: _CODE_BYTES, _SET: 4 * _SET_BYTES, _STACK: _STACK_BYTES}
+        for address in (0, _BASE, _STUBS, _END, _RECORD, _SET, _FRAME, _STACK):  # 0: where the stack's canary lies
+            self.uc.mem_map(address, sizes.get(address, _PAGE))
+        self.uc.mem_write(_STUBS, _RETURN * _CODE_BYTES)
+        self._placed = self._place()
+        for section in self._sections:
+            if isinstance(section, RelocationSection):
+                self._relocate(section)
+        self._entry = self._address_of(function)
+        self._links = {
+            self._at(symbol)
+            for symbol in self._symbols()
+            if symbol["st_info"]["type"] == "STT_FUNC" and symbol.name.split(".")[0] == CHAIN_LINK
+        }
+
+    def call(self, benchmark: Benchmark) -> Executed:
+        looks = _Looks()
+        self._prepare(benchmark)
+        self.uc.hook_add(unicorn.UC_HOOK_CODE, self._on_instruction(looks))
+        base, size = (_FRAME, FRAME_BYTES) if benchmark.works_on_frame else (_SET, 4 * _SET_BYTES)
+        begin = base + benchmark.task.least_offset
+        kinds = unicorn.UC_HOOK_MEM_READ | unicorn.UC_HOOK_MEM_WRITE
+        self.uc.hook_add(kinds, _on_access(looks), begin=begin, end=base + size - 1)
+        try:
+            self.uc.emu_start(self._entry, _END, count=_MOST)
+        except unicorn.unicorn.UcError as error:
+            raise ProgramError(f"{benchmark.name}: the emulated call fails: {error}") from None
+        return looks.between(int.from_bytes(self.uc.mem_read(_RECORD + _RESULT, 8), "little"))
+
+    def _prepare(self, benchmark: Benchmark) -> None:
+        self.uc.mem_write(_SET, benchmark.state)
+        self.uc.mem_write(_FRAME, bytes(range(FRAME_BYTES)))
+        self.uc.mem_write(_RECORD, benchmark.input.to_bytes(8, "little"))
+        stack = _STACK + _STACK_BYTES - 72  # as after a call: eight bytes off a multiple of 16
+        self.uc.mem_write(stack, _END.to_bytes(8, "little"))
+        values = {"RDI": _RECORD, "RSI": _SET, "RDX": _FRAME, "RSP": stack}
+        for register, value in values.items():
+            self.uc.reg_write(getattr(x86_const, f"UC_X86_REG_{register}"), value)
+
+    def _on_instruction(self, looks: _Looks) -> Callable[[Any, int, int, object], None]:
+        names = {address: name for name, address in self._stubs.items()}
+        now = looks.now
+
+        def note(uc: Any, address: int, size: int, data: object) -> None:
+            if _STUBS <= address < _STUBS + _CODE_BYTES:
+                self._answer(names.get(address, ""), looks)
+                return
+            now["instructions"] += 1
+            now["links"] += address in self._links
+            now["divisions"] += _divides(bytes(uc.mem_read(address, size)))
+
+        return note
+
+    def _answer(self, name: str, looks: _Looks) -> None:
+        """Do what a function of elsewhere does; what is neither clock nor random (`__fentry__`) only returns."""
+        if name == "get_random_u32":
+            self.uc.reg_write(x86_const.UC_X86_REG_RAX, _RANDOM)
+        if name != self._clock:
+            return
+        time = looks.look()
+        if name == "clock_gettime":
+            self.uc.mem_write(self.uc.reg_read(x86_const.UC_X86_REG_RSI), bytes(8) + time.to_bytes(8, "little"))
+        self.uc.reg_write(x86_const.UC_X86_REG_RAX, 0 if name == "clock_gettime" else time)
+
+    def _place(self) -> Mapping[int, int]:
+        """Put the code and data into memory; return where each section begins (of a shared object: its address)."""
+        if not self._is_module:
+            for segment in self._elf.iter_segments():
+                if segment["p_type"] == "PT_LOAD":
+                    self.uc.mem_write(_BASE + segment["p_vaddr"], segment.data())
+            return dict.fromkeys(range(len(self._sections)), _BASE)
+        placed, at = {}, _BASE
+        for number, section in enumerate(self._sections):
+            if section["sh_flags"] & _SHF_ALLOC:
+                placed[number] = at = -(-at // 64) * 64
+                if section["sh_type"] != "SHT_NOBITS":
+                    self.uc.mem_write(at, section.data())
+                at += section["sh_size"]
+        return placed
+
+    def _relocate(self, relocations: RelocationSection) -> None:
+        base = self._placed.get(relocations["sh_info"]) if self._is_module else _BASE
+        if base is None:  # of debugging information
+            return
+        symbols: Any = self._sections[relocations["sh_link"]]
+        for one in relocations.iter_relocations():
+            kind = _RELOCATIONS.get(one["r_info_type"])
+            if kind is None:
+                continue  # thread-local storage and the like: a call that needs it goes astray and is found
+            size, relative, from_symbol = kind
+            symbol = symbols.get_symbol(one["r_info_sym"])
+            target = self._at(symbol) if from_symbol else _BASE
+            at = base + one["r_offset"]
+            value = target + (0 if one["r_info_type"] in _WITHOUT_ADDEND else one["r_addend"]) - (at if relative else 0)
+            self.uc.mem_write(at, (value & ((1 << 8 * size) - 1)).to_bytes(size, "little"))
+
+    def _at(self, symbol: Any) -> int:
+        where = symbol["st_shndx"]
+        if where == "SHN_UNDEF":
+            return self._stubs.setdefault(symbol.name, _STUBS + _STUB_BYTES * len(self._stubs))
+        return int(self._placed.get(where, 0) + symbol["st_value"])
+
+    def _symbols(self) -> list[Any]:
+        table: Any = self._elf.get_section_by_name(".symtab") or self._elf.get_section_by_name(".dynsym")
+        return list(table.iter_symbols())
+
+    def _address_of(self, function: str) -> int:
+        found = next((s for s in self._symbols() if s.name == function and s["st_shndx"] != "SHN_UNDEF"), None)
+        if found is None:
+            raise ProgramError(f"there is no function {function}")
+        return self._at(found)
+
+
+_SHF_ALLOC = 2
+# psABI of x86-64, table 4.10: bytes, whether relative to where it stands, whether the symbol counts.
+_RELOCATIONS = {
+    1: (8, False, True),  # R_X86_64_64
+    2: (4, True, True),  # PC32
+    4: (4, True, True),  # PLT32
+    6: (8, False, True),  # GLOB_DAT
+    7: (8, False, True),  # JUMP_SLOT
+    8: (8, False, False),  # RELATIVE
+    10: (4, False, True),  # 32
+    11: (4, False, True),  # 32S
+    24: (8, True, True),  # PC64
+}
+_WITHOUT_ADDEND = (6, 7)
+
+
+def _on_access(looks: _Looks) -> Callable[[Any, int, int, int, int, object], None]:
+    def note(uc: Any, kind: int, address: int, size: int, value: int, data: object) -> None:
+        looks.now["stores" if kind == unicorn.UC_MEM_WRITE else "loads"] += 1
+
+    return note
+
+
+def _divides(code: bytes) -> bool:
+    """Tell whether an instruction of x86-64 is DIV or IDIV: opcodes F6 and F7 with /6 and /7."""
+    code = code.lstrip(b"\x66")
+    if code and code[0] & 0xF0 == 0x40:  # a REX prefix
+        code = code[1:]
+    return len(code) > 1 and code[0] in (0xF6, 0xF7) and code[1] >> 3 & 7 in (6, 7)

@@ -1,0 +1,191 @@
+"""What a number depends on besides the plan: a host's kernel, CPU, settings and tools, in their own words.
+
+A run asks when it begins, and what changes while it measures (load, stolen time) once more when it ends. The answers
+are in its journal, and as ``manifest.json`` beside it. Studies of the execution side ask through `Around`.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from xdplab.hosts import Host
+from xdplab.hosts.local import LocalHost
+from xdplab.run.rundir import RunDirectory
+from xdplab.studies.places import HOST, Place
+
+MANIFEST = "manifest.json"
+CONTROLLER = "this machine"
+Answers = dict[str, dict[str, str]]
+
+MACHINE: dict[str, tuple[str, ...]] = {
+    "kernel": ("uname", "-r"),
+    "kernel_build": ("uname", "-v"),
+    "machine": ("uname", "-m"),
+    "cpus": ("lscpu", "-J"),
+    "microcode": ("grep", "-m1", "microcode", "/proc/cpuinfo"),
+    "command_line": ("cat", "/proc/cmdline"),
+    "mitigations": ("grep", "-r", ".", "/sys/devices/system/cpu/vulnerabilities"),
+    "governor": ("cat", "/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
+    "bpf_jit": ("cat", "/proc/sys/net/core/bpf_jit_enable"),
+    "bpf_jit_harden": ("cat", "/proc/sys/net/core/bpf_jit_harden"),
+    "rt_runtime_us": ("cat", "/proc/sys/kernel/sched_rt_runtime_us"),
+}
+"""Of any host: name → command. A command that fails is kept with its last words."""
+
+MOMENT = {
+    "frequency": ("grep", "-m1", "MHz", "/proc/cpuinfo"),
+    "load": ("cat", "/proc/loadavg"),
+    "cpu_ticks": ("grep", "-m1", "^cpu ", "/proc/stat"),
+}
+"""What is another at any moment: asked before and after, and never a difference between two runs."""
+
+TOOLS = {
+    "clang": ("clang", "--version"),
+    "cc": ("cc", "--version"),
+    "libbpf": ("pkg-config", "--modversion", "libbpf"),
+    "qemu": ("qemu-system-x86_64", "--version"),
+    "bpftool": ("bpftool", "version"),
+}
+
+_SEPARATOR = "\x1e"
+_SCRIPT = (
+    f'ask() {{ name=$1; shift; if said=$("$@" 2>/dev/null); then how=value; else how=absent; '
+    f'said=$("$@" 2>&1 | tail -n 1); fi; printf \'%s\\n%s\\n%s{_SEPARATOR}\' "$name" $how "$said"; }}\n'
+)
+_ANSWER_S = 30.0
+
+
+def answers(host: Host, questions: Mapping[str, tuple[str, ...]], *, deadline_s: float = _ANSWER_S) -> Answers:
+    """Ask a host everything in one command; each answer is a ``value``, or ``absent`` with the last words."""
+    asked = "".join(f"ask {name} {' '.join(_quoted(word) for word in argv)}\n" for name, argv in questions.items())
+    said = host.run(["sh", "-c", _SCRIPT + asked], deadline_s=deadline_s, check=False).text
+    found: Answers = {}
+    for part in said.split(_SEPARATOR)[:-1]:
+        name, how, text = part.split("\n", 2)
+        found[name] = {how: text.strip()}
+    return {name: found.get(name, {"absent": "the host did not answer"}) for name in questions}
+
+
+def _quoted(word: str) -> str:
+    return "'" + word.replace("'", "'\\''") + "'"
+
+
+def own_version() -> dict[str, str]:
+    """Return our commit where this is a checkout, so that a number leads back to the code that measured it."""
+    here = Path(__file__).resolve().parent
+    git = subprocess.run(
+        ["git", "-C", str(here), "describe", "--always", "--dirty", "--abbrev=12"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return {"commit": git.stdout.strip()} if git.returncode == 0 else {"absent": "not a git checkout"}
+
+
+def flat(name: str, value: str) -> dict[str, str]:
+    """Split ``key: value`` lines, so that a difference names the one line that differs."""
+    if value.startswith("{"):  # lscpu -J
+        fields = json.loads(value).get("lscpu", [])
+        return {f"{name} {f['field'].rstrip(':')}": str(f["data"]) for f in fields if "MHz" not in f["field"]}
+    lines = value.splitlines()
+    if len(lines) < 2 or not all(":" in line for line in lines[1:]):
+        return {name: value}
+    parts = [line.rsplit(":", 1) if line.startswith("/") else line.split(":", 1) for line in lines]
+    return {f"{name} {part[0].strip()}": part[-1].strip() for part in parts}
+
+
+@dataclass
+class Around:
+    """What is around one session of a study's run. ``tools``: what only this study uses, by name."""
+
+    run: RunDirectory
+    tools: Mapping[str, str] = field(default_factory=dict)
+    _places: set[str] = field(default_factory=set)
+    _session: int = 0
+
+    def begin(self) -> None:
+        """Ask this machine, and name the tools."""
+        self._session = 1 + max((event["session"] for event in self.run.journal.events("hosts")), default=-1)
+        state = answers(LocalHost(), MACHINE | MOMENT | TOOLS) | {
+            name: {"value": it} for name, it in self.tools.items()
+        }
+        self._note(CONTROLLER, "before", state | {"xdplab": own_version()})
+
+    def at(self, place: Place) -> None:
+        """Ask a place that was entered, once per session; this machine was asked when the session began."""
+        if place.name == HOST or place.name in self._places:
+            return
+        self._places.add(place.name)
+        self._note(place.name, "before", answers(place.host, MACHINE, deadline_s=_ANSWER_S * place.patience))
+
+    def end(self) -> None:
+        """Ask this machine what changed, and write the manifest."""
+        self._note(CONTROLLER, "after", answers(LocalHost(), MOMENT))
+        self.run.write_json(MANIFEST, {"run_id": self.run.run_id, "sessions": list(self.run.journal.events("hosts"))})
+
+    def _note(self, place: str, when: str, state: Mapping[str, object]) -> None:
+        self.run.journal.append("hosts", when=when, session=self._session, place=place, state=dict(state))
+
+
+def around(run: RunDirectory) -> dict[str, str]:
+    """Return what was around the last session of a study's run, line by line; empty where nothing was recorded."""
+    facts: dict[str, str] = {}
+    for place, state in _states(run).items():
+        for name, answer in state.items():
+            if name not in MOMENT:
+                facts |= flat(f"{place}: {name}", _said(answer))
+    return facts
+
+
+def _said(answer: Mapping[str, str]) -> str:
+    words = answer.get("value", answer.get("commit"))
+    return words if words is not None else f"absent: {answer.get('absent')}"
+
+
+def _states(run: RunDirectory, when: str = "before") -> dict[str, dict[str, Any]]:
+    events = [event for event in run.journal.events("hosts") if event["when"] == when and "place" in event]
+    return {event["place"]: event["state"] for event in events}
+
+
+def words(run: RunDirectory) -> str | None:
+    """Return one line on what the run was measured with; None where nothing was recorded."""
+    states = _states(run)
+    here = states.get(CONTROLLER)
+    if here is None:
+        return None
+    cpu = flat("cpus", _said(here["cpus"])).get("cpus Model name", "CPU not known")
+    said = [f"{cpu}, Linux {_said(here['kernel'])}", *(_mitigated(*known) for known in states.items())]
+    said += [f"bpf_jit_harden {_said(state['bpf_jit_harden'])} ({place})" for place, state in states.items()]
+    tools = ("clang", "cc", "libbpf", "qemu")
+    said += [f"{name}: {_said(here[name]).splitlines()[0]}" for name in tools if "value" in here[name]]
+    stolen = _stolen(here, _states(run, "after").get(CONTROLLER))
+    said += [f"{stolen:.1%} of the time stolen by the hypervisor"] if stolen is not None else []
+    return "; ".join(said)
+
+
+def _mitigated(place: str, state: Mapping[str, Mapping[str, str]]) -> str:
+    """The kernel's own list counts: a guest boots with ``mitigations=off``."""
+    if "value" not in state["mitigations"]:
+        return f"mitigations not known ({place})"
+    active = sum("Mitigation:" in line for line in _said(state["mitigations"]).splitlines())
+    off = " by mitigations=off" if "mitigations=off" in _said(state["command_line"]) else ""
+    return f"{active} CPU mitigations active{off} ({place})"
+
+
+_STEAL = 7
+"""Place of the stolen ticks in a line ``cpu …`` of /proc/stat, man 5 proc."""
+
+
+def _stolen(before: Mapping[str, Mapping[str, str]], after: Mapping[str, Mapping[str, str]] | None) -> float | None:
+    """Return the share of this machine's time that was stolen during the session; None where it is not known."""
+    lines = [state.get("cpu_ticks", {}).get("value") for state in (before, after or {})]
+    if None in lines:
+        return None
+    first, second = ([int(tick) for tick in str(line).split()[1:9]] for line in lines)
+    total = sum(second) - sum(first)
+    return (second[_STEAL] - first[_STEAL]) / total if total > 0 else None

@@ -1,0 +1,79 @@
+"""When a run that decides by itself has measured enough: a rate that is known, a race that has an answer.
+
+A trial that is released stays in the plan. The journal says why it was not measured; `resume` decides as the run did.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import log
+
+from xdplab.analysis.race import standing
+from xdplab.analysis.sequential import known
+from xdplab.plan import Plan, Trial
+from xdplab.plan.model import Race, Until
+from xdplab.run.rundir import RunDirectory
+from xdplab.run.state import Attempt, last_attempts
+from xdplab.studies.traffic.planned import race_pairs
+from xdplab.studies.traffic.rows import attempt_rows
+
+
+class Enough:
+    """Sees each attempt of a run as it ends; ``rates`` are those of valid trials, in frames a second."""
+
+    def __init__(self, run: RunDirectory, plan: Plan, trials: Sequence[Trial]) -> None:
+        self._run, self._plan, self._trials = run, plan, trials
+        self._tried: dict[str, set[int]] = {trial.point.point_id: set() for trial in trials}
+        self.rates: dict[tuple[str, int], float] = {}
+        before = last_attempts(run)
+        for trial in trials:
+            if trial.trial_id in before:
+                self.ended(trial, before[trial.trial_id])
+
+    def ended(self, trial: Trial, attempt: Attempt) -> None:
+        key = (trial.point.point_id, trial.repetition)
+        self._tried[key[0]].add(key[1])
+        self.rates.pop(key, None)
+        if attempt.status == "measured":
+            row = attempt_rows(self._run, trial, attempt).row
+            if row["verdict"] == "valid" and row.get("forwarded_pps"):
+                self.rates[key] = row["forwarded_pps"]
+
+    def enough(self) -> Mapping[str, Sequence[str]]:
+        """Return the ids of trials that need not be measured, by the reason."""
+        if self._plan.race is not None:
+            return self._race(self._plan.race)
+        until = self._plan.repetitions
+        return {} if isinstance(until, int) else self._points(until)
+
+    def _race(self, race: Race) -> Mapping[str, Sequence[str]]:
+        pairs = race_pairs(self._plan, self._trials[0].point.arrangement)
+        found = standing(self.rates, [(a.point_id, b.point_id) for a, b in pairs], race.margin)
+        tried = min(len(repetitions) for repetitions in self._tried.values())
+        if tried >= race.at_least and (found.answer != "undecided" or not found.ratio.n):
+            return {found.words: [trial.trial_id for trial in self._trials]}
+        return {}
+
+    def _points(self, until: Until) -> Mapping[str, Sequence[str]]:
+        """N = 0 goes on as long as any other point does: each repetition's costs are against its own baseline."""
+        told = {point: self._known(point, until) for point in self._tried}
+        zeros = {t.point.point_id for t in self._trials if t.point.program.accesses == 0}
+        others = {point for point in told if point not in zeros}
+        if any(told[point] is None for point in others):
+            told |= dict.fromkeys(zeros)
+        found: dict[str, list[str]] = {}
+        for trial in self._trials:
+            if words := told[trial.point.point_id]:
+                found.setdefault(words, []).append(trial.trial_id)
+        return found
+
+    def _known(self, point: str, until: Until) -> str | None:
+        if len(self._tried[point]) < until.at_least:
+            return None
+        logs = [log(rate) for (name, _), rate in sorted(self.rates.items()) if name == point]
+        if not logs:
+            return f"none of {len(self._tried[point])} trials of the point was valid"
+        found = known(logs)
+        if len(logs) < until.at_least or found.half > log(1 + until.until):
+            return None
+        return f"the rate is known to {until.until:.1%}"

@@ -1,0 +1,247 @@
+"""Each driver's counters, in the layout of its source: what the DUT received, sent back, dropped, and by which queue.
+
+No machine here has these cards, so nothing is recorded: names are those of the kernel's source (6.12). Of igb, vmxnet3,
+virtio_net and veth they are compared with known frames in guests and namespaces elsewhere.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from xdplab.counters import Value, derive
+from xdplab.counters.drivers import DRIVERS, driver_of, total
+from xdplab.errors import FormatError
+from xdplab.formats.ethtool import parse_driver, parse_statistics
+
+SENT, QUEUES = 1000, (750, 250)
+
+
+def queues(*names: str, unused: int = 2) -> list[str]:
+    """Return the names of two queues in use, and of others that some drivers print too."""
+    return [name.format(q) for q in range(len(QUEUES) + unused) for name in names]
+
+
+LAYOUTS: dict[str, list[str]] = {
+    "mlx5_core": [
+        *("rx_packets", "tx_packets", "rx_xdp_drop", "rx_xdp_redirect", "rx_xdp_tx_xmit", "rx_xdp_tx_full"),
+        *("rx_out_of_buffer", "rx_packets_phy", "tx_packets_phy"),
+        *queues("rx{}_packets", "rx{}_bytes", "rx{}_xdp_drop", "rx{}_xdp_redirect"),
+        *queues("rx{}_xdp_tx_xmit", "rx{}_xdp_tx_full", "rx{}_xdp_tx_err", "tx{}_packets", "tx{}_xdp_xmit"),
+        *queues("rx{}_xsk_packets"),
+    ],
+    "ixgbe": [
+        *("rx_packets", "tx_packets", "rx_pkts_nic", "tx_pkts_nic", "rx_missed_errors", "rx_no_dma_resources"),
+        *queues("tx_queue_{}_packets", "tx_queue_{}_bytes"),
+        *queues("rx_queue_{}_packets", "rx_queue_{}_bytes"),
+    ],
+    "i40e": ["rx_packets", "tx_packets", *queues("tx-{}.packets", "rx-{}.packets"), "port.rx_discards"],
+    "ice": ["rx_unicast", *queues("tx_queue_{}_packets"), *queues("rx_queue_{}_packets"), "rx_dropped.nic"],
+    "igb": ["rx_packets", *queues("tx_queue_{}_packets"), *queues("rx_queue_{}_packets", "rx_queue_{}_drops")],
+    "igc": ["rx_packets", *queues("tx_queue_{}_packets"), *queues("rx_queue_{}_packets", "rx_queue_{}_drops")],
+    "ena": [
+        *queues(
+            *("queue_{}_tx_cnt", "queue_{}_rx_cnt", "queue_{}_rx_xdp_aborted", "queue_{}_rx_xdp_drop"),
+            *("queue_{}_rx_xdp_pass", "queue_{}_rx_xdp_tx", "queue_{}_rx_xdp_invalid", "queue_{}_rx_xdp_redirect"),
+            unused=0,
+        ),
+        *("queue_2_xdp_tx_cnt", "queue_3_xdp_tx_cnt"),  # they begin behind the queues that receive
+    ],
+    "bnxt_en": queues(
+        *("[{}]: rx_ucast_packets", "[{}]: rx_mcast_packets", "[{}]: rx_bcast_packets", "[{}]: rx_discards"),
+        "[{}]: tx_ucast_packets",
+    ),
+    "nfp": queues("rvec_{}_rx_pkts", "rvec_{}_tx_pkts", "rvec_{}_tx_busy"),
+    "mlx4_en": queues(
+        *("rx{}_packets", "rx{}_xdp_drop", "rx{}_xdp_redirect", "rx{}_xdp_redirect_fail"),
+        *("rx{}_xdp_tx", "rx{}_xdp_tx_full"),
+    ),
+    "virtio_net": [
+        *queues("rx{}_drops", "rx{}_xdp_packets", "rx{}_xdp_tx", "rx{}_xdp_redirects", "rx{}_xdp_drops", unused=0),
+        *queues("tx{}_xdp_tx", "tx{}_xdp_tx_drops", unused=0),
+    ],
+}  # fmt: skip
+
+# What a program's action makes of each queue's frames: counters by driver, `{}` the queue; ena's ring counts its own.
+MOVES: dict[str, dict[str, list[str]]] = {
+    "mlx5_core": {"all": ["rx{}_packets"], "tx": ["rx{}_xdp_tx_xmit"], "drop": ["rx{}_xdp_drop"], "pass": []},
+    "ena": {
+        "all": ["queue_{}_rx_cnt"],
+        "tx": ["queue_{}_rx_xdp_tx"],
+        "drop": ["queue_{}_rx_xdp_drop"],
+        "pass": ["queue_{}_rx_xdp_pass"],
+    },
+    "mlx4_en": {"all": [], "tx": ["rx{}_xdp_tx"], "drop": ["rx{}_xdp_drop"], "pass": ["rx{}_packets"]},
+    "virtio_net": {"all": ["rx{}_xdp_packets"], "tx": ["rx{}_xdp_tx"], "drop": ["rx{}_xdp_drops"], "pass": []},
+    **{driver: {"all": ["rx_queue_{}_packets"]} for driver in ("ixgbe", "ice", "igb", "igc")},
+    "i40e": {"all": ["rx-{}.packets"]},
+    "bnxt_en": {"all": ["[{}]: rx_ucast_packets"]},
+    "nfp": {"all": ["rvec_{}_rx_pkts"]},
+}
+LINK_LEAVES_XDP_TX_OUT = {"mlx5_core", "mlx4_en"}
+
+
+def statistics(counters: dict[str, int]) -> bytes:
+    return "".join(["NIC statistics:\n", *(f"     {name}: {value}\n" for name, value in counters.items())]).encode()
+
+
+def link(rx: int, tx: int) -> bytes:
+    none = {"bytes": 0, "errors": 0, "dropped": 0}
+    stats = {"rx": {"packets": rx, **none}, "tx": {"packets": tx, **none}}
+    return json.dumps([{"ifname": "eth1", "stats64": stats, "xdp": {"attached": []}}]).encode()
+
+
+def files(driver: str, action: str) -> dict[str, bytes]:
+    """Return the readings around a window in which the program did one thing with every frame."""
+    before = {name: 40 + at for at, name in enumerate(LAYOUTS[driver])}
+    after = dict(before)
+    moves = MOVES[driver]["all"] + MOVES[driver].get(action, [])
+    for queue, frames in enumerate(QUEUES):
+        for name in moves:
+            after[name.format(queue)] += frames
+        if driver == "ena" and action == "tx":
+            after[f"queue_{queue + 2}_xdp_tx_cnt"] += frames
+    sent = SENT if action == "tx" and driver not in LINK_LEAVES_XDP_TX_OUT else 0
+    return {
+        "dut.driver.before.txt": f"driver: {driver}\nversion: 6.12.107\nfirmware-version: 1\n".encode(),
+        "dut.ethtool.before.txt": statistics(before),
+        "dut.ethtool.after.txt": statistics(after),
+        "dut.iplink.before.json": link(7, 9),
+        "dut.iplink.after.json": link(7 + (0 if driver == "mlx4_en" else SENT), 9 + sent),
+    }
+
+
+@pytest.mark.parametrize("action", ["tx", "drop", "pass"])
+@pytest.mark.parametrize("driver", LAYOUTS)
+def test_the_dut_is_counted_by_its_driver_whatever_the_program_does(driver: str, action: str) -> None:
+    values = derive(files(driver, action), mode="native", shared=False, queues=2)
+    assert values["dut_driver"] == Value(driver)
+    assert values["dut_rx_packets"] == Value(SENT)
+    assert values["dut_tx_packets"] == Value(SENT if action == "tx" else 0)
+    assert values["rx_by_queue"] == Value(QUEUES)
+    if {"drop", "tx"} <= MOVES[driver].keys():
+        assert json.loads(str(values["xdp_actions"].value))[action] == SENT
+    else:
+        assert values["xdp_actions"].reason == f"the driver {driver} does not count what a program decides"
+
+
+def test_what_mlx5s_ring_refused_is_told_from_a_drop() -> None:
+    """The driver counts such a frame as a drop as well (en/xdp.c, mlx5e_xdp_handle)."""
+    found = files("mlx5_core", "tx")
+    counters = parse_statistics(found["dut.ethtool.after.txt"])
+    counters |= {"rx0_xdp_tx_xmit": counters["rx0_xdp_tx_xmit"] - 50}
+    counters |= {name: counters[name] + 50 for name in ("rx0_xdp_tx_full", "rx0_xdp_drop")}
+    found["dut.ethtool.after.txt"] = statistics(counters)
+    values = derive(found, mode="native", shared=False, queues=2)
+    assert (values["dut_rx_packets"].value, values["dut_tx_packets"].value) == (1000, 950)
+    assert json.loads(str(values["xdp_actions"].value)) == {"tx": 1000, "drop": 0, "redirect": 0, "pass": 0}
+
+
+def test_a_queue_that_counts_is_kept_though_nobody_asked_for_it() -> None:
+    values = derive(files("ixgbe", "tx"), mode="native", shared=False, queues=1)
+    assert values["rx_by_queue"] == Value(QUEUES)
+
+
+def unknown(rx: int, tx: int) -> dict[str, bytes]:
+    found = files("ixgbe", "tx") | {"dut.driver.before.txt": b"driver: octeontx2\n"}
+    return found | {"dut.iplink.after.json": link(7 + rx, 9 + tx)}
+
+
+@pytest.mark.parametrize(
+    ("rx", "tx", "counted"),
+    [(1000, 990, (1000, 990)), (1000, 3, (1000, None)), (0, 0, (None, None))],
+    ids=["as XDP's frames", "strays only", "not at all"],
+)
+def test_a_driver_without_a_row_is_counted_by_the_link_where_that_moves(
+    rx: int, tx: int, counted: tuple[int | None, int | None]
+) -> None:
+    values = derive(unknown(rx, tx), mode="native", shared=False, queues=2)
+    assert (values["dut_rx_packets"].value, values["dut_tx_packets"].value) == counted
+    if counted[1] is None:
+        said = "counters/drivers.py has no row for the driver octeontx2, and the link's statistics do not count"
+        assert said in str(values["dut_tx_packets"].reason)
+    assert values["dut_counted_by"] == Value("link")
+
+
+VMXNET3 = """NIC statistics:
+     Tx Queue#: 0
+       TSO pkts tx: 0
+       ucast pkts tx: {back}
+          giant hdr: 0
+       ring full: {full}
+       giant hdr: 0
+       xdp xmit: 0
+     Rx Queue#: 0
+       ucast pkts rx: {got}
+       mcast pkts rx: 0
+       bcast pkts rx: 0
+       pkts rx OOB: 16264
+       drv dropped rx total: 0
+          xdp packets: {got}
+          xdp tx: {back}
+          xdp redirects: 0
+          xdp drops: {full}
+          xdp aborted: 0
+     Rx Queue#: 1
+       ucast pkts rx: 0
+       mcast pkts rx: 0
+       bcast pkts rx: 0
+       pkts rx OOB: 0
+          xdp packets: 0
+          xdp tx: 0
+          xdp redirects: 0
+          xdp drops: 0
+          xdp aborted: 0
+     tx timeout count: 0
+"""
+
+
+def test_vmxnet3_names_its_queues_by_headings() -> None:
+    """6.12, a burst of 200,000 over a tap: 38,568 came to XDP, 19,060 went back, the ring was full for 19,508."""
+    found = files("igb", "tx") | {"dut.driver.before.txt": b"driver: vmxnet3\n"}
+    for when, numbers in (("before", (0, 0, 0)), ("after", (38568, 19060, 19508))):
+        text = VMXNET3.format(**dict(zip(("got", "back", "full"), numbers, strict=True)))
+        found[f"dut.ethtool.{when}.txt"] = text.encode()
+    values = derive(found, mode="native", shared=False, queues=2)
+    assert values["rx_by_queue"] == Value((38568, 0))
+    assert (values["dut_rx_packets"].value, values["dut_tx_packets"].value) == (38568, 19060)
+    assert json.loads(str(values["xdp_actions"].value)) == {"tx": 38568, "drop": 0, "redirect": 0, "pass": 0}
+    assert "Tx Queue# 0     giant hdr" in parse_statistics(VMXNET3.format(got=0, back=0, full=0))
+
+
+def test_virtios_older_names_are_not_taken_for_veths() -> None:
+    """6.1 names them as veth does, and its `drops` hold the frames that the program dropped."""
+    names = ("packets", "tx", "redirects", "drops")
+    older = {f"rx_queue_0_xdp_{name}": 5 for name in names} | {"rx_queue_0_drops": 5, "tx_queue_0_xdp_tx_drops": 1}
+    for recorded in ("virtio_net", None):
+        row = driver_of(older, recorded)
+        assert row is not None
+        assert (row.name, total(older, row.sent or ()), total(older, row.redirect)) == ("virtio_net", 4, 5)
+
+
+def test_a_name_that_is_not_there_is_not_nothing() -> None:
+    assert total({"rx0_xdp_tx_xmit": 3}, ("rx([0-9])_xdp_tx_xmit", "rx([0-9])_xdp_tx_full")) is None
+    assert total({}, ()) is None
+
+
+def test_every_row_says_where_it_was_read_and_whether_it_was_tried() -> None:
+    for row in DRIVERS:
+        assert row.source.endswith(".c"), row.name
+        assert row.since in ("5.10", "6.1", "6.12"), row.name
+    assert {row.name for row in DRIVERS if row.tried} == {"veth", "virtio_net", "igb", "vmxnet3"}
+
+
+def test_the_table_in_the_docs_is_the_programs() -> None:
+    page = (Path(__file__).parents[2] / "docs/hardware.md").read_text().splitlines()
+    for row in DRIVERS:
+        decided = "yes" if row.tx and row.drop and row.redirect else "no"
+        cells = (row.name, row.since, "driver" if row.sent else "link", decided, row.tried or "from source, untried")
+        assert f"| {' | '.join(cells)} | {row.source} |" in page
+
+
+def test_the_drivers_name_is_read_from_ethtool() -> None:
+    assert parse_driver(b"driver: mlx5_core\nversion: 6.1\n") == "mlx5_core"
+    with pytest.raises(FormatError, match="driver: NAME"):
+        parse_driver(b"Cannot get driver information: No such device\n")

@@ -1,0 +1,82 @@
+"""A device that is held stays as it was set, also where its watchdog was lost, or its host was started anew."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+from veth_pair import VethLab
+
+from xdplab.deploy.device import snapshot
+from xdplab.deploy.held import HeldDevice
+from xdplab.deploy.watchdog import Watchdog, script_path
+from xdplab.errors import HostChangedError, HostError
+
+pytestmark = pytest.mark.root
+
+
+def lose(held: HeldDevice) -> None:
+    """End the watchdog's input, as the end of its connection does."""
+    assert held._watchdog is not None
+    held._watchdog._process.close_stdin()
+    with pytest.raises(HostError, match="has put the device back"):
+        held.require()
+
+
+def test_a_lost_watchdog_is_replaced_and_what_is_set_then_stays(lab: VethLab, tmp_path: Path) -> None:
+    host, before = lab.dut.host, snapshot(lab.dut.host, "vd0")
+    held = HeldDevice(host, "vd0", str(tmp_path))
+    assert held.take() is False
+    host.run(["ip", "link", "set", "vd0", "mtu", "2000"])
+    lose(held)
+    assert held.take() is False, "the host is the same"
+    host.run(["ip", "link", "set", "vd0", "mtu", "2000"])
+    time.sleep(2)
+    held.require()
+    assert snapshot(host, "vd0").values["link.mtu"] == 2000
+    held.put_back()
+    assert snapshot(host, "vd0") == before
+
+
+def test_a_deed_that_has_begun_is_waited_for(lab: VethLab, tmp_path: Path) -> None:
+    host, state = lab.dut.host, str(tmp_path)
+    held = HeldDevice(host, "vd0", state)
+    held.take()
+    slow = f"echo begun >{tmp_path}/deed; sleep 3; ip link set vd0 mtu 1400; echo done >{tmp_path}/deed"
+    host.put(slow.encode(), script_path("vd0", state))
+    lose(held)
+    until = time.monotonic() + 20
+    while not (tmp_path / "deed").exists() and time.monotonic() < until:
+        time.sleep(0.05)
+    with Watchdog(host, "vd0", state):
+        assert (tmp_path / "deed").read_text() == "done\n"
+
+
+def test_a_host_that_was_started_anew_is_looked_at(lab: VethLab, tmp_path: Path) -> None:
+    """A veth made anew has another identity, as a device after a reboot."""
+    host = lab.dut.host
+    held = HeldDevice(host, "vd0", str(tmp_path))
+    held.take()
+
+    def restart() -> None:
+        host.run(["ip", "link", "del", "vd0"])
+        lab.link()
+        lose(held)
+
+    restart()
+    assert held.take() is True
+    held.require()
+    restart()
+    host.run(["ip", "link", "set", "vd0", "mtu", "1400"])
+    with pytest.raises(HostChangedError, match=r"another one: vd0: link.mtu was 1500 and is 1400 \(have it"):
+        held.take()
+
+
+def test_a_host_with_another_kernel_is_another_one(lab: VethLab, tmp_path: Path) -> None:
+    held = HeldDevice(lab.dut.host, "vd0", str(tmp_path))
+    held.take()
+    held._machine = "Linux version 5.10.0\nquiet\n"
+    lose(held)
+    with pytest.raises(HostChangedError, match=r"its kernel was `Linux version 5.10.0 quiet` and is `Linux version "):
+        held.take()

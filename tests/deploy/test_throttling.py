@@ -1,0 +1,110 @@
+"""What is the whole machine's is put back by the last run that switched it off, however it ends."""
+
+from __future__ import annotations
+
+import os
+import signal
+from contextlib import AbstractContextManager, ExitStack
+from pathlib import Path
+
+import pytest
+
+from xdplab.deploy.throttling import put_back, unthrottled
+from xdplab.errors import HostError
+from xdplab.hosts import LocalHost
+
+HOST = LocalHost()
+
+
+class Machine:
+    """Files in place of the kernel's, and the folder that stands for /run."""
+
+    def __init__(self, root: Path) -> None:
+        self.folder = str(root / "run")
+        self.files = [root / "rt_runtime", root / "cpu0" / "runtime", root / "cpu1" / "runtime"]
+        for file, was in zip(self.files, ("950000", "50000000", "40000000"), strict=True):
+            file.parent.mkdir(exist_ok=True)
+            file.write_text(was + "\n")
+        absent = {str(root / "none" / "cpu*"): "0"}
+        self.switches = {str(root / "rt_runtime"): "-1", str(root / "cpu*" / "runtime"): "0", **absent}
+
+    @property
+    def now(self) -> list[str]:
+        return [file.read_text().strip() for file in self.files]
+
+    def off(self) -> AbstractContextManager[dict[str, str]]:
+        return unthrottled(HOST, folder=self.folder, switches=self.switches)
+
+
+BEFORE, OFF = ["950000", "50000000", "40000000"], ["-1", "0", "0"]
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    return Machine(tmp_path)
+
+
+def test_it_is_off_in_the_block_and_back_after_it(machine: Machine) -> None:
+    with machine.off() as now:
+        assert machine.now == OFF
+        assert list(now.values()) == OFF
+    assert machine.now == BEFORE
+    assert not put_back(HOST, folder=machine.folder)
+
+
+def test_the_last_of_two_runs_puts_it_back(machine: Machine) -> None:
+    with ExitStack() as first:
+        first.enter_context(machine.off())
+        with machine.off():
+            first.close()
+            assert machine.now == OFF
+            assert not put_back(HOST, folder=machine.folder)  # harmless while it is held
+            assert machine.now == OFF
+    assert machine.now == BEFORE
+
+
+def holders(folder: str) -> list[int]:
+    return [
+        int(process.name)
+        for process in Path("/proc").glob("[0-9]*")
+        if folder.encode() in (process / "cmdline").read_bytes().split(b"\0")
+    ]
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_after_a_kill_the_next_run_or_restore_puts_it_back(machine: Machine, again: bool) -> None:
+    with machine.off():
+        os.killpg(os.getpgid(holders(machine.folder)[0]), signal.SIGKILL)
+    assert machine.now == OFF
+    if again:
+        with machine.off():
+            assert machine.now == OFF
+    else:
+        assert put_back(HOST, folder=machine.folder)
+    assert machine.now == BEFORE
+
+
+def test_what_another_boot_left_is_not_put_back(machine: Machine) -> None:
+    before = Path(machine.folder) / "before"
+    before.parent.mkdir()
+    before.write_text(f"another-boot\n{machine.files[0]} 123\n")
+    with machine.off():
+        assert machine.now == OFF
+    assert machine.now == BEFORE
+
+
+def test_what_a_locked_down_kernel_hides_is_told_and_left(machine: Machine) -> None:
+    machine.files[1].write_text("")
+    with machine.off() as now:
+        assert list(now.values()) == ["locked", "-1", "0"]
+        assert machine.now == ["-1", "", "0"]
+
+
+def test_what_cannot_be_switched_off_is_an_error(machine: Machine) -> None:
+    stubborn = {"/proc/sys/kernel/random/boot_id": "-1"}
+    with (
+        pytest.raises(HostError, match=r"boot_id stays .* cannot be switched off"),
+        unthrottled(HOST, folder=machine.folder, switches=machine.switches | stubborn),
+    ):
+        pass
+    assert machine.now == BEFORE

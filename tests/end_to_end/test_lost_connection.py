@@ -1,0 +1,93 @@
+"""An SSH connection that is lost in the middle of a run costs the trial under way, which is measured again.
+
+The servers are hosts of a netns lab, reached by an inventory, through real sshds; a connection is cut by ending its
+proxy.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from tests.end_to_end.conftest import _inventory_of, needs_root, xdplab
+from xdplab.deploy.device import snapshot
+from xdplab.labs import Lab
+from xdplab.run.rundir import RunDirectory
+from xdplab.run.state import read_state
+
+pytestmark = [pytest.mark.root, pytest.mark.lab, needs_root]
+
+PLAN = """
+name: cut
+repetitions: 2
+trial: {warmup_s: 0.05, window_s: 0.3, pause_s: 0.0, retries: 0}
+blocks:
+  - points: {mode: [native, af_xdp], workload: array, accesses: [0, 100], working_set_bytes: 4096, queues: [1, 2]}
+    traffic: {engine: afxdp}
+"""
+TRIALS = 2 * 2 * 2 * 2
+
+
+def children(of: int) -> dict[str, int]:
+    """Return the proxies of a run by the host to which they lead."""
+    found = {}
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            words = (entry / "cmdline").read_bytes().split(b"\0")[:-1]
+            parent = (entry / "stat").read_text().rpartition(") ")[2].split()[1]
+        except OSError:
+            continue
+        if int(parent) == of and words and words[-1] in (b"dut", b"tg"):
+            found[words[-1].decode()] = int(entry.name)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("victims", "after"), [(("dut",), (4,)), (("tg",), (5,)), (("dut", "tg"), (9,)), (("dut",), (3, 8, 13))]
+)
+def test_a_run_goes_on_after_a_lost_connection(
+    lab: Lab, lab_name: str, tmp_path: Path, victims: tuple[str, ...], after: tuple[int, ...]
+) -> None:
+    if lab.kind == "inventory":
+        pytest.skip("XDPLAB_TEST_INVENTORY is set: this makes its own")
+    rack = _inventory_of(lab_name, tmp_path)
+    (tmp_path / "cut.yaml").write_text(PLAN)
+    before = [snapshot(host, name).values for host, name in ((lab.dut, "vd0"), (lab.tg, "vg0"))]
+    argv = [sys.executable, "-m", "xdplab", "--lab", rack, "run", "cut.yaml", "--out", "out", "--no-figures"]
+    child = subprocess.Popen(argv, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    try:
+        for count in after:
+            cut(child, tmp_path, victims, count)
+        said = child.communicate(timeout=400)[0]
+    finally:
+        child.kill()
+        child.wait()
+    assert child.returncode == 0, said
+    (run,) = (tmp_path / "out").iterdir()
+    table = pd.read_parquet(run / "trials.parquet").drop_duplicates("trial_id", keep="last")
+    assert len(table) == TRIALS
+    assert set(table["verdict"]) == {"valid"}, table[["trial_id", "verdict", "reason"]].to_string()
+    failed = [a for a in read_state(RunDirectory(run)).attempts if a.status != "measured"]
+    assert len(failed) <= len(after), "one trial per cut, not those after it"
+    assert [snapshot(host, name).values for host, name in ((lab.dut, "vd0"), (lab.tg, "vg0"))] == before
+    assert xdplab("--lab", rack, "restore").stdout.count("nothing was left to put back") == 2
+
+
+def cut(run: subprocess.Popen[str], folder: Path, victims: tuple[str, ...], started: int) -> None:
+    """End the run's connections to ``victims`` in the middle of its ``started``-th attempt."""
+    until = time.monotonic() + 300
+    while sum(j.read_text().count('"started"') for j in folder.glob("out/[0-9]*/journal.jsonl")) < started:
+        assert run.poll() is None, run.communicate()[0]
+        assert time.monotonic() < until
+        time.sleep(0.02)
+    time.sleep(0.4)
+    proxies = children(run.pid)
+    for victim in victims:
+        os.kill(proxies[victim], signal.SIGKILL)

@@ -1,0 +1,66 @@
+"""Two programs in one run: which is faster, by the command and from the notebook."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import xdplab as xl
+from tests.end_to_end.conftest import needs_root, xdplab
+from xdplab.run.rundir import RunDirectory
+
+pytestmark = [pytest.mark.root, pytest.mark.lab, needs_root]
+
+REFLECT = """\
+#include <linux/bpf.h>
+#include <bpf/bpf_helpers.h>
+char LICENSE[] SEC("license") = "Dual BSD/GPL";
+SEC("xdp") int reflect(struct xdp_md *ctx) {
+    unsigned short *mac = (void *)(long)ctx->data;
+    unsigned long long sum = 0;
+    if ((void *)(mac + 6) > (void *)(long)ctx->data_end)
+        return XDP_DROP;
+    for (int i = 0; i < 3; i++) {
+        unsigned short word = mac[i];
+        mac[i] = mac[i + 3];
+        mac[i + 3] = word;
+    }
+    for (int i = 0; i < TURNS; i++) {
+        sum += i;
+        __asm__ volatile("" : "+r"(sum));
+    }
+    return XDP_TX;
+}
+"""
+
+
+def program(folder: Path, name: str, turns: int) -> Path:
+    path = folder / f"{name}.bpf.c"
+    path.write_text(f"#define TURNS {turns}\n{REFLECT}")
+    return path
+
+
+def test_a_program_that_does_more_loses_the_race_and_the_rest_is_not_measured(lab_name: str, tmp_path: Path) -> None:
+    quick, slow = program(tmp_path, "quick", 1), program(tmp_path, "slow", 3000)
+    options = ["--window", "0.1", "--at-most", "30", "--out", "out"]
+    done = xdplab("--lab", lab_name, "race", quick.name, slow.name, *options, "--json", cwd=tmp_path, check=False)
+    assert done.returncode == 1, done.stderr
+    found = json.loads(done.stdout)
+    assert found["verdict"] == "differs"
+    assert 0 < found["low"] < found["ratio"] < found["high"] < 0.9
+    run = RunDirectory.open(tmp_path / found["run"])
+    assert run.journal.count("finished") == 2 * found["pairs"] < 60
+    assert "race, a is the plan's first block: differs: b is slower" in xdplab("resume", str(run.path)).stdout + str(
+        xl.open(run.path).kind.summary()
+    )
+
+
+def test_a_race_is_one_call_in_the_notebook(lab_name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    sides = [xl.program(str(program(tmp_path, name, turns)), action="tx") for name, turns in (("a", 3000), ("b", 1))]
+    trial = {"warmup_s": 0, "window_s": 0.1, "pause_s": 0}
+    found = xl.race(*sides, lab=lab_name, at_least=3, at_most=30, trial=trial)
+    assert found.verdict == "differs"
+    assert "differs: b is faster" in repr(found)

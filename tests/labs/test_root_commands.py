@@ -1,0 +1,95 @@
+"""A user who is not root needs one drop-in for sudo: generated, exact, and enough for a run over SSH."""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from accounts import SUDO, USER, account
+from rack import rack, written
+
+from xdplab import labs
+from xdplab.labs import Lab
+from xdplab.labs.inventory import Inventory
+from xdplab.labs.root_commands import COMMANDS, page, sudoers
+
+ROOT = Path(__file__).resolve().parents[2]
+CODE = ROOT / "src" / "xdplab"
+# What an inventory's servers are asked to execute is started in these.
+FOLDERS = ("hosts", "deploy", "generators", "counters", "programs", "labs", "studies/traffic", "studies/search")
+OWN_LABS = {"vm", "uml"}
+STARTS = {"run", "start", "tool", "text", "_read", "_answer"}
+
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root: the servers are namespaces")
+needs_sudo = pytest.mark.skipif(not SUDO.exists(), reason="needs the real sudo: apt install sudo")
+
+
+def test_the_docs_have_the_table() -> None:
+    assert page() in (ROOT / "docs" / "security.md").read_text()
+
+
+def test_whatever_is_started_on_a_host_is_in_the_table() -> None:
+    names = {command.name for command in COMMANDS} | {"kill"}
+    files = [path for folder in FOLDERS for path in (CODE / folder).rglob("*.py") if not OWN_LABS & {*path.parts}]
+    missing = {f"{path.name}: {word}" for path in files for word in _started(path) if word not in names}
+    assert missing == set()
+
+
+def _started(path: Path) -> Iterator[str]:
+    """Yield the first word of each command that a call of this file starts on a host."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute | ast.Name):
+            name = node.func.attr if isinstance(node.func, ast.Attribute) else node.func.id
+            owner = ast.unparse(node.func.value) if isinstance(node.func, ast.Attribute) else ""
+            if name in STARTS and not owner.endswith(("subprocess", "LocalHost()", "probe")):
+                for argument in node.args:
+                    if isinstance(argument, ast.List | ast.Tuple) and argument.elts:
+                        first = argument.elts[0]
+                        if isinstance(first, ast.Constant) and isinstance(first.value, str):
+                            yield first.value
+
+
+@contextlib.contextmanager
+def reached_as_user(servers: Lab, content: dict[str, Any]) -> Iterator[None]:
+    """Have both servers reached as a user who may what the generated drop-in says, and nothing else."""
+    config = ["-o", f"AllowUsers={USER}", "-o", "SetEnv=PATH=/usr/local/bin:/usr/bin:/bin"]
+    for role in ("dut", "tg"):
+        argv = [sys.executable, "-m", "xdplab", "lab", "run", "--lab", servers.name, "--deadline", "500", role, "--"]
+        sshd = ["/usr/sbin/sshd", "-i", "-f", "/run/sshd/sshd_config", *config]
+        content[role] |= {"proxy": [*argv, *sshd], "user": USER, "sudo": True}
+    rules = sudoers(Inventory.model_validate(content))
+    with account(servers.dut, rules["dut"]), account(servers.tg, rules["tg"]):
+        yield
+
+
+def command(*argv: str, cwd: Path) -> str:
+    done = subprocess.run([sys.executable, "-m", "xdplab", *argv], cwd=cwd, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+    return done.stdout
+
+
+@pytest.mark.root
+@pytest.mark.lab
+@needs_root
+@needs_sudo
+def test_a_smoke_run_over_ssh_needs_the_drop_in_and_no_more(tmp_path: Path) -> None:
+    with labs.use_lab(f"netns:sudoers-{os.getpid()}") as servers:
+        content = rack(servers, tmp_path)
+        with reached_as_user(servers, content):
+            inventory = written(content, tmp_path)
+            assert command("lab", "sudoers", inventory, cwd=tmp_path).count("NOPASSWD") == 4
+            command("--lab", inventory, "run", "smoke", "--out", "out", "--no-figures", cwd=tmp_path)
+            (run,) = (tmp_path / "out").iterdir()
+            table = pd.read_parquet(run / "trials.parquet")
+            assert set(table["verdict"]) == {"valid"}, table["reason"]
+            assert "nothing was left" in command("--lab", inventory, "restore", cwd=tmp_path)
+            refused = servers.dut.run(["su", USER, "-c", "sudo -n -- id; sudo -n -- sh -c id"], check=False)
+            assert refused.error_text.count("a password is required") == 2, refused.error_text

@@ -1,0 +1,154 @@
+"""A run that decides by itself how long it goes on: what is known is released, and a kill changes nothing of it."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from xdplab.errors import PlanError
+from xdplab.plan import Plan, Trial, parse_plan
+from xdplab.run.engine import run_trials
+from xdplab.run.progress import PlainObserver, ending, to_go
+from xdplab.run.rundir import RunDirectory
+from xdplab.run.state import Attempt, RunState, read_state
+from xdplab.studies.traffic import enough
+from xdplab.studies.traffic.enough import Enough
+from xdplab.studies.traffic.planned import create_run, plan_trials, run_plan, run_trials_of
+
+POINTS = {"points": {"mode": ["native", "generic"], "accesses": [100]}}
+UNTIL = {"name": "u", "repetitions": {"until": "2%", "at_least": 4, "at_most": 12}, "blocks": [POINTS]}
+SPREAD = {"native": 0.003, "generic": 0.03}
+
+
+class MadeUp:
+    """Rates of 1 Mpps in native mode and 0.3 in generic, whose spread is a tenth of that of generic mode."""
+
+    def __init__(self, kill_after: int | None = None) -> None:
+        self.left = kill_after
+
+    def enter_block(self, trials: Sequence[Trial]) -> None: ...
+
+    def leave_block(self) -> None: ...
+
+    def measure(self, trial: Trial, raw: Path, facts: dict[str, Any]) -> None:
+        if self.left == 0:
+            raise KeyboardInterrupt
+        self.left = None if self.left is None else self.left - 1
+        mode = str(trial.point.mode)
+        noise = random.Random(trial.trial_id).gauss(0, SPREAD[mode])
+        facts["row"] = {"verdict": "valid", "forwarded_pps": (1e6 if mode == "native" else 3e5) * (1 + noise)}
+
+
+@pytest.fixture(autouse=True)
+def made_up_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    def row(run: RunDirectory, trial: Trial, attempt: Attempt) -> SimpleNamespace:
+        return SimpleNamespace(row=attempt.facts["row"])
+
+    monkeypatch.setattr(enough, "attempt_rows", row)
+
+
+def made(tmp_path: Path, plan: dict[str, Any] = UNTIL) -> RunDirectory:
+    return create_run(parse_plan(plan), tmp_path, lab="netns", arrangement="shared")
+
+
+def go(run: RunDirectory, kill_after: int | None = None) -> RunState:
+    trials = run_trials_of(run)
+    known = Enough(run, run_plan(run), trials)
+    observer = PlainObserver(Console(quiet=True))
+    return run_trials(run, trials, MadeUp(kill_after), observer, retries=0, pause_s=0, known=known)
+
+
+def by_mode(run: RunDirectory, state: RunState) -> dict[str, int]:
+    counts: dict[str, int] = {}
+    for trial in run_trials_of(run):
+        counts[trial.point.mode] = counts.get(trial.point.mode, 0) + (trial.trial_id in state.last)
+    return counts
+
+
+def test_a_quiet_point_is_known_soon_and_a_noisy_one_goes_on(tmp_path: Path) -> None:
+    run = made(tmp_path)
+    state = go(run)
+    counts = by_mode(run, state)
+    # N = 0 goes on as long as any N does: costs are against the baseline of the same repetition.
+    assert 12 + 4 <= counts["native"] < 12 + 8
+    assert counts["generic"] == 2 * 12
+    assert state.owed == []
+    assert state.total == len(state.last)
+    assert {e["why"] for e in run.journal.events("released")} == {"the rate is known to 2.0%"}
+    assert f"{len(state.released)} not needed" in ending(state)
+
+
+def test_the_time_that_is_left_is_said_to_be_the_most(tmp_path: Path) -> None:
+    run = made(tmp_path)
+    assert read_state(run).open_ended
+    with pytest.raises(KeyboardInterrupt):
+        go(run, kill_after=3)
+    assert to_go(read_state(run)).startswith("at most ")
+    fixed = made(tmp_path / "fixed", UNTIL | {"repetitions": 3})
+    assert not read_state(fixed).open_ended
+
+
+def test_a_kill_at_any_instant_changes_nothing_of_what_is_measured(tmp_path: Path) -> None:
+    """The journal is cut after each of its lines in turn, those that release trials among them; then it goes on."""
+    whole = made(tmp_path / "whole")
+    measured = set(go(whole).last)
+    journal = whole.journal.path.read_bytes().splitlines(keepends=True)
+    assert any(b'"released"' in line for line in journal)
+    begun = next(n for n, line in enumerate(journal, start=1) if b'"planned"' in line)
+    for cut in range(begun, len(journal), 3):
+        run = made(tmp_path / f"cut{cut}")
+        with run.journal.path.open("ab") as own:
+            own.write(b"".join(journal[begun:cut]))
+        state = go(RunDirectory.open(run.path))
+        assert set(state.last) == measured, cut
+        assert len(state.attempts) == len(measured)
+
+
+def racing(second: dict[str, Any], most: int = 40) -> Plan:
+    sides = [{"points": {"mode": "native", "accesses": 100} | side} for side in ({}, second)]
+    return parse_plan({"name": "r", "race": {"at_most": most}, "blocks": sides})
+
+
+def test_a_race_measures_its_two_sides_in_turns_and_no_baseline() -> None:
+    trials = plan_trials(racing({"accesses": 400}), "shared")
+    assert {trial.point.program.accesses for trial in trials} == {100, 400}
+    turns = [[t.point.program.accesses for t in trials if t.repetition == n] for n in range(1, 41)]
+    assert all(sorted(turn) == [100, 400] for turn in turns)
+    assert 10 <= sum(turn == [100, 400] for turn in turns) <= 30  # who begins is drawn from the seed
+
+
+def test_a_race_stops_when_it_knows(tmp_path: Path) -> None:
+    plan = racing({"mode": "generic"})
+    run = create_run(plan, tmp_path, lab="netns", arrangement="shared")
+    state = go(run)
+    assert len(state.last) == 10  # five pairs at least: one is three times as fast
+    (why,) = [event["why"] for event in run.journal.events("released")]
+    assert why.startswith("differs: b is slower; b over a 0.3")
+    assert go(RunDirectory.open(run.path)).attempts == state.attempts
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"race": {}, "blocks": [POINTS]}, "a race is between two blocks, and this plan has 1"),
+        ({"repetitions": {"until": "2%", "at_least": 9, "at_most": 5}}, "at_least: 9 is more than at_most: 5"),
+        ({"repetitions": {"until": "2 percent"}}, "until"),
+        ({"repetitions": {"until": 0}}, "until"),
+    ],
+)
+def test_what_cannot_be_is_named(change: dict[str, Any], words: str) -> None:
+    with pytest.raises(PlanError, match=words):
+        parse_plan(UNTIL | change)
+
+
+def test_sides_that_cannot_be_paired_are_named() -> None:
+    with pytest.raises(PlanError, match="one block has 1 points, the other 2: they cannot be paired"):
+        plan_trials(racing({"accesses": [100, 400]}), "shared")
+    with pytest.raises(PlanError, match="both sides measure array-read N=100"):
+        plan_trials(racing({}), "shared")

@@ -1,0 +1,166 @@
+"""What a study's run was measured with: asked of each place, kept, shown, and the first thing that compare lists."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from click.testing import CliRunner
+
+from xdplab.cli import cli
+from xdplab.figures import Look, View, marks_frame
+from xdplab.hosts.local import LocalHost
+from xdplab.run.rundir import RunDirectory
+from xdplab.studies.frame import Gathered, StudyKind, StudyPoint, StudyRequest, StudyRun, StudyTrial
+from xdplab.studies.places import Place
+from xdplab.studies.provenance import CONTROLLER, MACHINE, answers, around, words
+from xdplab.studies.verifier.prevail import Prevail, version_of
+
+GUEST = "a guest"
+
+
+@dataclass(frozen=True)
+class Nap(StudyPoint):
+    minutes: int
+
+    def __str__(self) -> str:
+        return f"{self.minutes} min"
+
+
+class Sleeper:
+    """Its place is a guest, which is this machine under another name."""
+
+    def __init__(self) -> None:
+        self.place: Place | None = None
+
+    def enter_block(self, trials: object) -> None:
+        self.place = Place(GUEST, LocalHost(), "time", "6.1", GUEST)
+
+    def measure(self, trial: StudyTrial[Nap], raw: Path, facts: dict[str, object]) -> None:
+        (raw / "nap").write_text("1")
+
+    def leave_block(self) -> None:
+        self.place = None
+
+
+def naps(run: StudyRun[StudyRequest, Nap]) -> pd.DataFrame:
+    return pd.DataFrame({"trial_id": [t.trial_id for t in run.trials], "length_s": [60.0 for _ in run.trials]}).astype(
+        {"length_s": "Float64"}
+    )
+
+
+def drawn(found: pd.DataFrame) -> View:
+    marks = [{"figure": "n", "kind": "bar", "x": "nap", "value": 60.0, "verdict": "valid"}]
+    return View(marks_frame(marks), Look(x_label="nap", y_label="length, s", x_scale="category"))
+
+
+STUDY = StudyKind(
+    "naps",
+    StudyRequest,
+    Nap,
+    lambda _: Gathered([Nap(1)]),
+    lambda _: Sleeper(),
+    naps,
+    lambda run, table: {},
+    {"nap": drawn},
+    tools=lambda _: {"alarm clock": "1.2"},
+)
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> StudyRun[StudyRequest, Nap]:
+    made = STUDY.start(StudyRequest(repetitions=2), tmp_path)
+    made.execute()
+    return made
+
+
+def test_an_answer_is_a_value_or_absent_with_the_last_words() -> None:
+    asked = {"greeting": ("printf", "%s", "it's; $HOME"), "lines": ("printf", "a\\nb"), "none": ("cat", "/nowhere")}
+    found = answers(LocalHost(), asked)
+    assert found["greeting"] == {"value": "it's; $HOME"}
+    assert found["lines"] == {"value": "a\nb"}
+    assert "No such file" in found["none"]["absent"]
+    assert "not found" in answers(LocalHost(), {"tool": ("no-such-tool",)})["tool"]["absent"]
+
+
+def test_each_place_is_asked_once_per_session(run: StudyRun[StudyRequest, Nap]) -> None:
+    manifest = json.loads((run.directory.path / "manifest.json").read_text())
+    asked = [(one["session"], one["place"], one["when"]) for one in manifest["sessions"]]
+    assert asked == [(0, CONTROLLER, "before"), (0, GUEST, "before"), (0, CONTROLLER, "after")]
+    here = manifest["sessions"][0]["state"]
+    assert set(MACHINE) | {"load", "cpu_ticks", "qemu", "libbpf", "clang", "alarm clock", "xdplab"} <= set(here)
+    assert here["alarm clock"] == {"value": "1.2"}
+    assert here["kernel"] == manifest["sessions"][1]["state"]["kernel"]
+
+
+def changed(run: StudyRun[StudyRequest, Nap], place: str, **answered: str) -> None:
+    """Rewrite what a place said in the journal."""
+    path = run.directory.path / "journal.jsonl"
+    events = [json.loads(line) for line in path.read_text().splitlines()]
+    for event in events:
+        if event.get("place") == place and event["when"] == "before":
+            event["state"] |= {name: {"value": value} for name, value in answered.items()}
+    path.write_text("".join(json.dumps(event, separators=(",", ":")) + "\n" for event in events))
+
+
+def test_compare_lists_what_was_not_the_same_first(run: StudyRun[StudyRequest, Nap], tmp_path: Path) -> None:
+    other = STUDY.start(StudyRequest(repetitions=2), tmp_path, "later")
+    other.execute()
+    assert run.compare(other).unlike == ()
+    changed(other, GUEST, bpf_jit_harden="2", mitigations="/sys/x/spectre_v2:Vulnerable\n/sys/x/mds:Not affected")
+    changed(other, CONTROLLER, **{"alarm clock": "1.3", "load": "9 9 9"})
+    unlike = run.compare(other).unlike
+    names = [one.what for one in unlike]
+    assert f"{GUEST}: bpf_jit_harden" in names
+    assert any("mitigations" in name for name in names)
+    assert f"{CONTROLLER}: alarm clock" in names
+    assert not any("load" in name for name in names)
+    lines = run.compare(other).lines()
+    assert lines[0].startswith("Not the same around")
+    assert "alarm clock: 1.2 → 1.3" in "\n".join(lines[1 : 1 + len(unlike)])
+
+
+def test_status_and_captions_say_it(run: StudyRun[StudyRequest, Nap]) -> None:
+    changed(
+        run, GUEST, command_line="quiet mitigations=off", mitigations="/sys/x/spectre_v2:Vulnerable", bpf_jit_harden="0"
+    )
+    said = words(run.directory)
+    assert said
+    assert f"0 CPU mitigations active by mitigations=off ({GUEST})" in said
+    assert f"bpf_jit_harden 0 ({GUEST})" in said
+    assert said in "\n".join(run.summary())
+    shown = CliRunner().invoke(cli, ["status", str(run.directory.path)])
+    assert "mitigations=off" in shown.output
+    run.draw()
+    assert said in (run.directory.figures / "nap.md").read_text()
+
+
+@pytest.mark.parametrize(("stolen", "share"), [(0, "0.0%"), (100, "50.0%")])
+def test_stolen_time_is_that_of_the_session(stolen: int, share: str, run: StudyRun[StudyRequest, Nap]) -> None:
+    path = run.directory.path / "journal.jsonl"
+    events = [json.loads(line) for line in path.read_text().splitlines()]
+    for event in events:
+        if event.get("place") == CONTROLLER:
+            ticks = "100 0 100 700 0 0 0 5" if event["when"] == "before" else f"150 0 150 700 0 0 0 {5 + stolen}"
+            event["state"]["cpu_ticks"] = {"value": f"cpu  {ticks} 0 0"}
+    path.write_text("".join(json.dumps(event, separators=(",", ":")) + "\n" for event in events))
+    assert f"{share} of the time stolen" in str(words(run.directory))
+
+
+def test_a_run_of_before_has_nothing_to_say(tmp_path: Path) -> None:
+    old = RunDirectory.create(tmp_path, "old", run_id="1", plan_yaml="study: naps\n")
+    assert words(old) is None
+    assert around(old) == {}
+
+
+def test_every_study_has_places_and_the_verifier_its_tools(tmp_path: Path) -> None:
+    program = tmp_path / "check"
+    program.write_text("#!/bin/sh\necho prevail 0.9.1\n")
+    program.chmod(0o755)
+    said = version_of(Prevail("check", str(program), "prevail"))
+    assert said.startswith("prevail 0.9.1, prevail, sha256 ")
+    program.write_text("#!/bin/sh\nexit 1\n")
+    assert version_of(Prevail("check", str(program), "check")).startswith("tells no version, check, sha256 ")
