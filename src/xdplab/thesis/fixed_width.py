@@ -23,7 +23,7 @@ _EXACT = {np.float32: 2.0**24, np.float64: 2.0**53}
 
 
 @dataclass(frozen=True)
-class _Field:
+class _NumberColumns:
     """One number's columns, and the weight of each of them."""
 
     start: int
@@ -32,14 +32,14 @@ class _Field:
 
 
 @dataclass(frozen=True, eq=False)
-class Layout:
+class LineLayout:
     """Where a line's numbers stand. ``decimals`` has the digits behind each one's point.
 
     A column may hold a ``blank``, a ``minus``, a ``digit``, or the character of ``literal`` (0: none). ``inside``:
     it and the next are of the same whole number.
     """
 
-    fields: tuple[_Field, ...]
+    fields: tuple[_NumberColumns, ...]
     decimals: tuple[int, ...]
     divisors: Numbers
     blank: Mask
@@ -84,7 +84,7 @@ def grid_of(lines: bytes) -> Grid | None:
     return np.frombuffer(lines, np.uint8).reshape(-1, width)
 
 
-def layout_of(line: bytes, *, signed: bool) -> Layout:
+def layout_of(line: bytes, *, signed: bool) -> LineLayout:
     """Return the layout of a line (with its end) that others share; ``signed`` numbers may be below 0.
 
     Where the line has blanks before a number, others may have digits there.
@@ -93,9 +93,9 @@ def layout_of(line: bytes, *, signed: bool) -> Layout:
 
 
 @lru_cache(maxsize=256)
-def _layout(line: bytes, signed: bool) -> Layout:
+def _layout(line: bytes, signed: bool) -> LineLayout:
     blank, minus, digit, inside = (np.zeros(len(line), bool) for _ in range(4))
-    fields: list[_Field] = []
+    fields: list[_NumberColumns] = []
     decimals: list[int] = []
     for match in _NUMBER.finditer(line):
         start, point, end = match.start(), match.end("whole"), match.end()
@@ -110,9 +110,9 @@ def _layout(line: bytes, signed: bool) -> Layout:
         weights = np.zeros(end - start)
         weights[: point - start] = 10.0 ** (np.arange(point - start)[::-1] + behind)
         weights[end - start - behind :] = 10.0 ** np.arange(behind)[::-1]
-        fields.append(_Field(start, end, weights))
+        fields.append(_NumberColumns(start, end, weights))
         decimals.append(behind)
     literal = np.frombuffer(line, np.uint8).copy()
     literal[blank | minus | digit] = 0
     divisors = 10.0 ** np.array(decimals)
-    return Layout(tuple(fields), tuple(decimals), divisors, blank, minus, digit, literal, inside[:-1])
+    return LineLayout(tuple(fields), tuple(decimals), divisors, blank, minus, digit, literal, inside[:-1])

@@ -23,11 +23,7 @@ from xdplab.thesis.digest import LogDigest, digest_logs
 from xdplab.thesis.names import Measured, MeasuredProgram, parse_program
 from xdplab.thesis.programs import count
 from xdplab.thesis.rows import ProgramFound, TrialLogs, trial_id_of, trial_rows
-<<<<<<< HEAD
-from xdplab.thesis.samples import Part, generator_part, samples_tables, sar_parts
-=======
-from xdplab.thesis.samples import TrialSamples, generator_part, samples_frame, sar_parts
->>>>>>> main
+from xdplab.thesis.samples import TrialSamples, generator_part, samples_tables, sar_parts
 from xdplab.thesis.source import Found, Problem, RawLog, raw_logs
 
 BATCH = 48

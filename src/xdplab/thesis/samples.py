@@ -49,13 +49,8 @@ def generator_part(trial_id: str, attempt: int, run: GeneratorRun) -> TrialSampl
     return TrialSamples(trial_id, attempt, "tg", columns)
 
 
-<<<<<<< HEAD
-def sar_parts(trial_id: str, attempt: int, sar: SarDigest, busy: Busy | None) -> list[Part]:
-    """One row a sample and CPU, and one a sample of the interface that carried the traffic.
-=======
-def sar_parts(trial_id: str, attempt: int, sar: SarDigest) -> list[TrialSamples]:
+def sar_parts(trial_id: str, attempt: int, sar: SarDigest, busy: Busy | None) -> list[TrialSamples]:
     """One row per sample and CPU, and one per sample of the interface that carried the traffic.
->>>>>>> main
 
     Times count from the traffic's start as sar saw it (samples before it are negative), from sar's own without any.
     """
@@ -68,24 +63,18 @@ def sar_parts(trial_id: str, attempt: int, sar: SarDigest) -> list[TrialSamples]
     return [TrialSamples(trial_id, attempt, "dut", by_cpu), TrialSamples(trial_id, attempt, "dut", frames)]
 
 
-<<<<<<< HEAD
 PARTS = 240  # in one table: as much as fits a few MB
 
 
-def samples_tables(parts: Iterable[Part]) -> Iterator[pa.Table]:
+def samples_tables(parts: Iterable[TrialSamples]) -> Iterator[pa.Table]:
     """Yield the parts as tables with SCHEMA, some of them at a time: all together take hundreds of MB."""
     rest = iter(parts)
     while some := list(islice(rest, PARTS)):
         yield _table(some)
 
 
-def _table(parts: Sequence[Part]) -> pa.Table:
+def _table(parts: Sequence[TrialSamples]) -> pa.Table:
     """Return the parts as one table: whole columns at a time, a row at a time takes minutes."""
-=======
-def samples_frame(parts: Iterable[TrialSamples]) -> pd.DataFrame:
-    """Return the parts as one table with SAMPLE_COLUMNS: whole columns at a time, a row at a time takes minutes."""
-    parts = list(parts)
->>>>>>> main
     sizes = [len(part) for part in parts]
     ids = list(dict.fromkeys(part.trial_id for part in parts))
     places = {name: place for place, name in enumerate(ids)}
@@ -118,26 +107,12 @@ def _type(name: str, dtype: str) -> pa.DataType:
     return pa.float32() if name.endswith("_percent") else pa.float64()
 
 
-<<<<<<< HEAD
 SCHEMA = pa.schema([(metric.name, _type(metric.name, metric.dtype)) for metric in SAMPLE_COLUMNS])
 
 
-def _column(parts: Sequence[Part], sizes: Sequence[int], name: str) -> Array:
+def _column(parts: Sequence[TrialSamples], sizes: Sequence[int], name: str) -> Array:
     values: Array = np.full(sum(sizes), np.nan, dtype=np.float32 if name.endswith("_percent") else np.float64)
     for end, size, part in zip(np.cumsum(sizes), sizes, parts, strict=True):
         if name in part.columns:
             values[end - size : end] = part.columns[name]
     return values
-=======
-def _column(parts: list[TrialSamples], sizes: list[int], name: str, *, whole: bool) -> object:
-    found = [part.columns.get(name) for part in parts]
-    dtype = np.float32 if name.endswith("_percent") else np.float64
-    values = np.full(sum(sizes), np.nan, dtype=dtype)
-    for end, size, part in zip(np.cumsum(sizes), sizes, found, strict=True):
-        if part is not None:
-            values[end - size : end] = part
-    if not whole:
-        return values
-    absent = np.isnan(values)
-    return pd.arrays.IntegerArray(np.where(absent, 0, values).astype(np.int64), absent)
->>>>>>> main
