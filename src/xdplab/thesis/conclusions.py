@@ -65,7 +65,7 @@ class Reading:
 
 
 @dataclass(frozen=True)
-class Answer:
+class StatementVerdict:
     """``numbers`` are those it rests on, or what is missing."""
 
     verdict: str
@@ -228,13 +228,13 @@ STATEMENTS: Mapping[str, tuple[str, Rule]] = {
 }
 
 
-def answer(rule: Rule, reading: Reading) -> Answer:
+def answer(rule: Rule, reading: Reading) -> StatementVerdict:
     """Return what a reading says of a statement."""
     try:
         holds, numbers = rule(reading)
     except UntoldError as error:
-        return Answer(UNTOLD, str(error))
-    return Answer(HOLDS if holds else NOT, numbers)
+        return StatementVerdict(UNTOLD, str(error))
+    return StatementVerdict(HOLDS if holds else NOT, numbers)
 
 
 def published_reading(source: Source) -> Reading:
