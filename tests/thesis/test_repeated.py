@@ -129,3 +129,13 @@ def test_a_statement_holds_or_not_by_its_numbers() -> None:
     nothing = dict.fromkeys(rates, 0.0)
     assert answer(zero, Reading("made", nothing, {}, {})).verdict == "holds"
     assert answer(order, Reading("made", {}, {}, {})).verdict == "cannot be told here"
+
+
+def test_repetitions_too_far_apart_have_no_rate() -> None:
+    trials = own_trials()
+    factor = trials["repetition"].map({1: 0.5, 2: 1.0, 3: 1.5})
+    reading = own_reading(own_run("noisy", trials.assign(forwarded_pps=trials["forwarded_pps"] * factor)))
+    rule = STATEMENTS["Many accesses make native and generic equal"][1]
+    found = answer(rule, reading)
+    assert found.verdict == "cannot be told here"
+    assert "apart (standard deviation)" in found.numbers

@@ -7,7 +7,7 @@ means at points; where the points it needs are not there, or the lab cannot show
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Literal
 
@@ -20,6 +20,7 @@ from xdplab.thesis.views import Source
 Verdict = Literal["holds", "does not hold", "cannot be told here"]
 HOLDS, NOT, UNTOLD = "holds", "does not hold", "cannot be told here"
 SLACK = 0.05  # two rates closer than this are the same: program loads differ by more
+MOST_APART = 0.2  # of the mean: loads of one program differ by up to 12 %, queues of them by 17 %
 LINE_SHARE = 0.95
 """Of the link's L1 rate, 10 Gbit/s with 20 bytes beside each frame."""
 LINE_BPS = 10e9
@@ -36,6 +37,7 @@ class Reading:
     """Means over repetitions by point: ``rate`` in frames a second, ``latency`` in s, ``instructions`` as perf counted.
 
     ``wired``: its link has a rate. ``cpus``: those the DUT had, None where they were enough; ``shared``: with the TG.
+    ``apart``: points whose repetitions are too far apart to have a rate, by their standard deviation over the mean.
     """
 
     name: str
@@ -45,12 +47,19 @@ class Reading:
     wired: bool = True
     cpus: int | None = None
     shared: bool = False
+    apart: Mapping[Point, float] = field(default_factory=dict)
 
     def pps(self, mode: str, queues: int, frame_bytes: int, accesses: int) -> float:
         """Return a rate. Raises UntoldError where it is not known."""
         found = self.rate.get((mode, queues, frame_bytes, accesses))
+        if (mode, queues, frame_bytes, accesses) in self.apart:
+            spread = self.apart[mode, queues, frame_bytes, accesses]
+            raise UntoldError(
+                f"the repetitions of {mode}, {_queues(queues)}, {frame_bytes} B, N = {accesses} are {spread:.0%} apart "
+                "(standard deviation)"
+            )
         if found is None:
-            raise UntoldError(f"no rate of {mode}, {queues} queues, {frame_bytes} B, N = {accesses}")
+            raise UntoldError(f"no rate of {mode}, {_queues(queues)}, {frame_bytes} B, N = {accesses}")
         return found
 
     def known(self, mode: str, queues: int, frame_bytes: int) -> list[tuple[int, float]]:
@@ -75,6 +84,10 @@ class StatementVerdict:
 Rule = Callable[[Reading], tuple[bool, str]]
 
 
+def _queues(count: int) -> str:
+    return f"{count} queue{'' if count == 1 else 's'}"
+
+
 def _mpps(rate: float) -> str:
     return f"{rate / 1e6:.3g}"
 
@@ -96,7 +109,7 @@ def baseline_is_best(r: Reading) -> tuple[bool, str]:
     most = max(known, key=lambda pair: pair[1])
     return not above, (
         f"{len(above)} of {len(known)} points are more than {SLACK:.0%} above their baseline; the most {most[1]:.2f} "
-        f"times it ({MODES[most[0][0]]}, {most[0][1]} queues, {most[0][2]} B, N = {most[0][3]})"
+        f"times it ({MODES[most[0][0]]}, {_queues(most[0][1])}, {most[0][2]} B, N = {most[0][3]})"
     )
 
 
@@ -196,7 +209,7 @@ def latency_rises(r: Reading) -> tuple[bool, str]:
         found = {point[3]: seconds for point, seconds in r.latency.items() if point[:3] == (mode, queues, 64)}
         known = [found[n] for n in sorted(found) if n >= 100]
         if len(known) < 3:
-            raise UntoldError(f"fewer than three latencies of {mode}, {queues} queues, 64 B")
+            raise UntoldError(f"fewer than three latencies of {mode}, {_queues(queues)}, 64 B")
         good.append(all(b >= a * (1 - SLACK) for a, b in pairwise(known)))
         words.append(f"{MODES[mode]} {known[0] * 1e3:.3g} to {known[-1] * 1e3:.3g} ms")
     return all(good), ", ".join(words)
@@ -252,23 +265,32 @@ def corrected_reading(source: Source) -> Reading:
     pairs = pd.MultiIndex.from_frame(source.better[["mode", "repetition"]])
     alike = [(mode, float(number)) for mode, numbers in source.alike.items() for number in numbers]
     rows = source.better[pairs.isin(alike) & (source.better["verdict"] == "valid")]
-    return Reading("corrected", *_measured(rows))
+    rates, latency, instructions, apart = _measured(rows)
+    return Reading("corrected", rates, latency, instructions, apart=apart)
 
 
 def own_reading(own: OwnRun) -> Reading:
     """Return the means over one's own valid trials."""
     rows = own.source.better[own.source.better["verdict"] == "valid"]
-    return Reading("own", *_measured(rows), own.wired, own.cpus, own.shared)
+    rates, latency, instructions, apart = _measured(rows)
+    return Reading("own", rates, latency, instructions, own.wired, own.cpus, own.shared, apart)
 
 
-def _measured(rows: pd.DataFrame) -> tuple[dict[Point, float], dict[Point, float], dict[Point, float]]:
+PointValues = tuple[dict[Point, float], dict[Point, float], dict[Point, float], dict[Point, float]]
+
+
+def _measured(rows: pd.DataFrame) -> PointValues:
+    """Return rates, latencies, instructions, and the points that have no rate because their repetitions differ."""
+    rates, spread = _means(rows, "forwarded_pps"), _means(rows, "forwarded_pps", "std")
+    apart = {point: sd / rates[point] for point, sd in spread.items() if sd > MOST_APART * rates[point]}
+    steady = {point: rate for point, rate in rates.items() if point not in apart}
     latency = {point: ns * 1e-9 for point, ns in _means(rows, "latency_mean_ns").items()}
-    return _means(rows, "forwarded_pps"), latency, _means(rows, "instructions")
+    return steady, latency, _means(rows, "instructions"), apart
 
 
-def _means(rows: pd.DataFrame, column: str) -> dict[Point, float]:
+def _means(rows: pd.DataFrame, column: str, how: Literal["mean", "std"] = "mean") -> dict[Point, float]:
     known = rows[rows[column].notna()]
-    means = known.groupby(["mode", "queues", "frame_bytes", "accesses"])[column].mean()
+    means = known.groupby(["mode", "queues", "frame_bytes", "accesses"])[column].agg(how).dropna()
     keys = means.index.to_frame(index=False)
     points = zip(keys["mode"], keys["queues"], keys["frame_bytes"], keys["accesses"], strict=True)
     return {

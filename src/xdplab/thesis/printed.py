@@ -33,6 +33,7 @@ BARS_WIDTH = 0.8  # of a place on the axis, for all its bars together
 MARGIN = 1.05  # of the axis above the highest mark
 DPI = 120
 LOG_MARGIN = 1.6
+SHORT_LABELS = (-3, 4)
 GREY, BEHIND = "0.8", "thesis"
 OWN_WIDTH = 0.55  # of a grey bar behind it
 PARAMETERS: Mapping[str, object] = {
@@ -132,6 +133,8 @@ def _panel(
         near = marks.assign(high=kinds.near_interval(marks)[1]) if len(marks) else marks
         shown = pd.concat([part for part in (near, behind) if len(part)] or [marks])
     floor = _scale_y(ax, shown, look)
+    if behind is not None and look.y_scale == "linear":
+        ax.ticklabel_format(axis="y", scilimits=SHORT_LABELS)  # counts of one's own have no power of ten yet
     for rank, hue in enumerate(paints):
         slot = _slot(rank, len(paints))
         if behind is not None:
@@ -146,7 +149,8 @@ def _scale_y(ax: Axes, marks: pd.DataFrame, look: Look) -> float:
     """Give the axis to the marks and their intervals; return where its bars stand."""
     high = float(np.nanmax(marks[["value", "high"]].to_numpy(dtype=float), initial=0.0)) if len(marks) else 0.0
     least = float(marks["value"].min()) if len(marks) else 0.0
-    if look.y_scale == "log" and high > 0 and least > 0:
+    if look.y_scale == "log" and high > 0:
+        least = float(marks.loc[marks["value"] > 0, "value"].min())  # a printed 0 has no place on it
         ax.set_yscale("log")
         ax.set_ylim(least / LOG_MARGIN, high * LOG_MARGIN)
         return least / LOG_MARGIN
