@@ -27,7 +27,8 @@ lint: setup
 	shell/check.sh lint
 
 bench: setup
-	@for script in bench/*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done
+	@missed=; for script in bench/*.py; do echo "== $$script"; $(BIN)/python $$script || missed="$$missed $$script"; done; \
+	if [ "$$missed" ]; then echo "missed an aim:$$missed"; exit 1; fi
 
 nightly: setup
 	$(BIN)/pytest -m nightly
@@ -39,6 +40,6 @@ distros:
 clean:
 	rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist
 	find . -name __pycache__ -not -path './.venv/*' -prune -exec rm -rf {} +
-	@for tool in afxdp_user native/*/; do $(MAKE) -s -C $$tool clean; done
+	@for tool in $(dir $(wildcard afxdp_user/Makefile native/*/Makefile)); do $(MAKE) -s -C $$tool clean; done
 
 .PHONY: help setup lab run figures test lint bench nightly distros clean

@@ -5,6 +5,7 @@
 #include "options.h"
 #include "redirect.h"
 #include "report.h"
+#include "words.h"
 #include "workload.h"
 
 #include <errno.h>
@@ -30,11 +31,9 @@ struct application {
 };
 
 static void prepare_process(struct application *application) {
-    static char buffer[1 << 16];
     const struct rlimit unlimited = {RLIM_INFINITY, RLIM_INFINITY};
     sigset_t ending;
-    setvbuf(stdout, buffer, _IOFBF, sizeof(buffer)); // a line leaves when it is whole
-    setrlimit(RLIMIT_MEMLOCK, &unlimited);           // older kernels charge frames and maps to it
+    setrlimit(RLIMIT_MEMLOCK, &unlimited); // older kernels charge frames and maps to it
     collect_words();
     sigemptyset(&ending);
     sigaddset(&ending, SIGINT);
@@ -72,7 +71,7 @@ static void check_queues(const struct application *application) {
     for (unsigned int i = 0; i < application->options.queues; i++) {
         int error = queue_error(&application->queues[i]);
         if (error)
-            fail("forward", error, "queue %u of %s stopped: %s", i, application->options.interface,
+            fail("forward", error, NULL, "queue %u of %s stopped: %s", i, application->options.interface,
                  strerror(error));
     }
 }
@@ -90,12 +89,12 @@ static bool answer(struct application *application) {
         if (!strcmp(line, "stats"))
             report_stats(application->queues, application->options.queues, &application->redirect);
         else
-            fail("command", EINVAL, "unknown command '%s'; stats is the only one", line);
+            fail("command", EINVAL, NULL, "unknown command '%s'; stats is the only one", line);
         used -= end + 1 - line;
         memmove(line, end + 1, used);
     }
     if (used == sizeof(line))
-        fail("command", EINVAL, "a command is longer than %zu bytes", sizeof(line));
+        fail("command", EINVAL, NULL, "a command is longer than %zu bytes", sizeof(line));
     return true;
 }
 
@@ -105,7 +104,7 @@ static void serve(struct application *application) {
                               {.fd = application->error_event, .events = POLLIN}};
     for (;;) {
         if (poll(events, 3, -1) < 0 && errno != EINTR)
-            fail("poll", errno, "waiting for commands failed");
+            fail("poll", errno, NULL, "waiting for commands failed");
         check_queues(application); // before an answer: a dead queue's counters are no result
         if (events[1].revents || (events[0].revents && !answer(application)))
             return;

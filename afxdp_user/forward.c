@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#define _GNU_SOURCE
 #include "forward.h"
 #include "fail.h"
 
@@ -137,7 +136,7 @@ static void *forward(void *argument) {
 
 void queue_open(struct queue *queue, const struct options *options, unsigned int index) {
     queue->index = index;
-    queue->cpu = options->cpus[index % options->cpu_count];
+    queue->cpu = options->cpus.cpus[index % options->cpus.count];
     queue->batch = options->batch;
     queue->busy = options->busy;
     queue->state = workload_state(queue->workload, index);
@@ -151,10 +150,10 @@ int queue_start(struct queue *queue, unsigned int fifo) {
     CPU_SET(queue->cpu, &cpus);
     int error = pthread_create(&queue->thread, NULL, forward, queue);
     if (error)
-        fail("thread", error, "the thread of queue %u does not start", queue->index);
+        fail("thread", error, NULL, "the thread of queue %u does not start", queue->index);
     error = pthread_setaffinity_np(queue->thread, sizeof(cpus), &cpus);
     if (error)
-        fail("cpus", error, "the thread of queue %u cannot run on CPU %u", queue->index, queue->cpu);
+        fail("cpus", error, NULL, "the thread of queue %u cannot run on CPU %u", queue->index, queue->cpu);
     return fifo ? pthread_setschedparam(queue->thread, SCHED_FIFO, &priority) : 0;
 }
 

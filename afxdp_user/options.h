@@ -2,6 +2,7 @@
 // What the command line asks for.
 #pragma once
 
+#include "command_line.h"
 #include "redirect.h"
 
 #include <stdbool.h>
@@ -11,11 +12,10 @@ struct options {
     const char *workload;
     const char *init; // NULL: the workload's state is all zeros
     unsigned int queues;
-    bool native;
-    bool zerocopy;
-    unsigned int cpus[MAX_QUEUES]; // queue i runs on cpus[i % cpu_count]
-    unsigned int cpu_count;
-    unsigned int fifo; // real-time priority, 0: none asked
+    unsigned int native;   // else generic
+    unsigned int zerocopy; // else copy
+    struct cpu_list cpus;  // queue i runs on the (i % count)-th
+    unsigned int fifo;     // real-time priority, 0: none asked
     unsigned int batch;
     bool busy;
 };

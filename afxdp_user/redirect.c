@@ -11,20 +11,23 @@
 #include <string.h>
 #include <unistd.h>
 
-extern const char redirect_object[], redirect_object_end[];
+extern const char embedded_redirect_start[], embedded_redirect_end[];
 
 void redirect_load(struct redirect *redirect, const char *interface) {
     redirect->link_fd = -1;
     redirect->ifindex = if_nametoindex(interface);
     if (!redirect->ifindex)
-        fail("interface", errno, "there is no interface %s", interface);
-    redirect->object = bpf_object__open_mem(redirect_object, redirect_object_end - redirect_object, NULL);
+        fail("interface", errno, NULL, "there is no interface %s", interface);
+    redirect->object =
+        bpf_object__open_mem(embedded_redirect_start, embedded_redirect_end - embedded_redirect_start, NULL);
     if (!redirect->object)
-        fail("open", errno, "the redirecting program cannot be read");
+        fail("open", errno, refusal_words(), "the redirecting program cannot be read");
     int error = bpf_object__load(redirect->object);
     if (error)
-        fail("load", -error, "the kernel refuses %s%s: %s", refusal_program("the redirecting program"),
-             refusal_compiler(redirect_object, redirect_object_end - redirect_object), strerror(-error));
+        fail("load", -error, refusal_words(), "the kernel refuses %s%s: %s",
+             refusal_program("the redirecting program"),
+             refusal_compiler(embedded_redirect_start, embedded_redirect_end - embedded_redirect_start),
+             strerror(-error));
     redirect->map_fd = bpf_object__find_map_fd_by_name(redirect->object, "sockets");
     redirect->program_fd =
         bpf_program__fd(bpf_object__find_program_by_name(redirect->object, "xdplab_redirect"));
@@ -33,14 +36,14 @@ void redirect_load(struct redirect *redirect, const char *interface) {
 void redirect_add(const struct redirect *redirect, unsigned int queue, int socket_fd) {
     int error = bpf_map_update_elem(redirect->map_fd, &queue, &socket_fd, 0);
     if (error)
-        fail("xskmap", errno, "the socket of queue %u cannot be put into the map", queue);
+        fail("xskmap", errno, NULL, "the socket of queue %u cannot be put into the map", queue);
 }
 
 static unsigned int program_id(int fd) {
     struct bpf_prog_info info = {};
     unsigned int length = sizeof(info);
     if (bpf_obj_get_info_by_fd(fd, &info, &length))
-        fail("attach", errno, "the program cannot be read back");
+        fail("attach", errno, refusal_words(), "the program cannot be read back");
     return info.id;
 }
 
@@ -48,7 +51,7 @@ static struct bpf_xdp_query_opts query(const struct redirect *redirect, const ch
     LIBBPF_OPTS(bpf_xdp_query_opts, attached);
     int error = bpf_xdp_query(redirect->ifindex, 0, &attached);
     if (error)
-        fail("attach", -error, "XDP programs of %s cannot be queried", interface);
+        fail("attach", -error, refusal_words(), "XDP programs of %s cannot be queried", interface);
     return attached;
 }
 
@@ -57,8 +60,8 @@ static void refuse_if_taken(const struct redirect *redirect, const char *interfa
     const unsigned int ids[] = {attached.drv_prog_id, attached.skb_prog_id, attached.hw_prog_id};
     for (size_t i = 0; i < sizeof(ids) / sizeof(ids[0]); i++)
         if (ids[i])
-            fail("attach", EBUSY, "%s already has XDP program %u attached; detach it first", interface,
-                 ids[i]);
+            fail("attach", EBUSY, refusal_words(), "%s already has XDP program %u attached; detach it first",
+                 interface, ids[i]);
 }
 
 // A refused bpf_link does not carry the driver's words to user space, a refused netlink request does.
@@ -75,7 +78,7 @@ void redirect_attach(struct redirect *redirect, const char *interface, bool nati
     if (redirect->link_fd < 0) {
         int error = -redirect->link_fd;
         ask_again_for_words(redirect, options.flags);
-        fail("attach", error, "%s does not take an XDP program in %s mode: %s", interface,
+        fail("attach", error, refusal_words(), "%s does not take an XDP program in %s mode: %s", interface,
              native ? "native" : "generic", strerror(error));
     }
     redirect->program_id = program_id(redirect->program_fd);
@@ -98,6 +101,6 @@ uint64_t redirect_unbound_packets(const struct redirect *redirect) {
     uint64_t packets = 0;
     unsigned int key = 0;
     if (bpf_map_lookup_elem(bpf_map__fd(bss), &key, &packets))
-        fail("stats", errno, "the program's count of unbound packets cannot be read");
+        fail("stats", errno, NULL, "the program's count of unbound packets cannot be read");
     return packets;
 }

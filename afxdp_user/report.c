@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#define _GNU_SOURCE
 #include "report.h"
-#include "lines.h"
+#include "clock.h"
+#include "json.h"
 
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 static void print_sched_policy(unsigned int fifo, int refused) {
     char text[64];
@@ -13,59 +12,57 @@ static void print_sched_policy(unsigned int fifo, int refused) {
         snprintf(text, sizeof(text), "SCHED_OTHER (refused: %s)", strerrorname_np(refused));
     else
         snprintf(text, sizeof(text), fifo ? "SCHED_FIFO:%u" : "SCHED_OTHER", fifo);
-    print_string("sched_policy", text);
+    json_string("sched_policy", text);
 }
 
 void report_ready(const struct queue *queues, unsigned int count, const struct redirect *redirect,
                   unsigned int fifo, int refused) {
-    printf("{\"type\":\"ready\",\"queues\":[");
-    for (unsigned int i = 0; i < count; i++)
-        printf("%s{\"queue\":%u,\"cpu\":%u,\"bind_obtained\":\"%s\"}", i ? "," : "", queues[i].index,
-               queues[i].cpu, queues[i].socket.zerocopy ? "zerocopy" : "copy");
-    printf("]");
-    print_number("program_id", redirect->program_id);
-    print_string("mode_obtained", redirect->mode_obtained);
+    json_begin("ready");
+    json_open_array("queues");
+    for (unsigned int i = 0; i < count; i++) {
+        json_open_object(NULL);
+        json_count("queue", queues[i].index);
+        json_count("cpu", queues[i].cpu);
+        json_string("bind_obtained", queues[i].socket.zerocopy ? "zerocopy" : "copy");
+        json_close();
+    }
+    json_close();
+    json_count("program_id", redirect->program_id);
+    json_string("mode_obtained", redirect->mode_obtained);
     print_sched_policy(fifo, refused);
-    end_line();
+    json_end();
 }
 
 static void print_queue_stats(const struct queue *queue) {
     const struct queue_counts counts = queue_count(queue);
     const struct xdp_statistics kernel = socket_statistics(&queue->socket);
-    printf("{\"queue\":%u", queue->index);
-    print_number("rx", counts.rx);
-    print_number("tx", counts.tx);
-    print_number("tx_dropped", counts.tx_dropped);
-    print_number("tx_pending", counts.tx_pending);
-    print_number("rx_dropped", kernel.rx_dropped); // the full fill ring's are among them: never add
-    print_number("rx_ring_full", kernel.rx_ring_full);
-    print_number("fill_ring_empty", kernel.rx_fill_ring_empty_descs);
-    print_number("rx_invalid", kernel.rx_invalid_descs);
-    print_number("wakeups", __atomic_load_n(&queue->wakeups, __ATOMIC_RELAXED));
-    print_number("polls", __atomic_load_n(&queue->polls, __ATOMIC_RELAXED));
-    printf("}");
-}
-
-static unsigned long long cpu_time_ns(void) {
-    struct timespec spent = {0};
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &spent);
-    return spent.tv_sec * 1000000000ULL + spent.tv_nsec;
+    json_open_object(NULL);
+    json_count("queue", queue->index);
+    json_count("rx", counts.rx);
+    json_count("tx", counts.tx);
+    json_count("tx_dropped", counts.tx_dropped);
+    json_count("tx_pending", counts.tx_pending);
+    json_count("rx_dropped", kernel.rx_dropped); // the full fill ring's are among them: never add
+    json_count("rx_ring_full", kernel.rx_ring_full);
+    json_count("fill_ring_empty", kernel.rx_fill_ring_empty_descs);
+    json_count("rx_invalid", kernel.rx_invalid_descs);
+    json_count("wakeups", __atomic_load_n(&queue->wakeups, __ATOMIC_RELAXED));
+    json_count("polls", __atomic_load_n(&queue->polls, __ATOMIC_RELAXED));
+    json_close();
 }
 
 void report_stats(const struct queue *queues, unsigned int count, const struct redirect *redirect) {
-    printf("{\"type\":\"stats\",\"queues\":[");
-    for (unsigned int i = 0; i < count; i++) {
-        if (i)
-            putchar(',');
+    json_begin("stats");
+    json_open_array("queues");
+    for (unsigned int i = 0; i < count; i++)
         print_queue_stats(&queues[i]);
-    }
-    printf("]");
-    print_number("unbound_packets", redirect_unbound_packets(redirect));
-    print_number("cpu_ns", cpu_time_ns());
-    end_line();
+    json_close();
+    json_count("unbound_packets", redirect_unbound_packets(redirect));
+    json_count("cpu_ns", clock_ns(CLOCK_PROCESS_CPUTIME_ID));
+    json_end();
 }
 
 void report_detached(void) {
-    printf("{\"type\":\"detached\"");
-    end_line();
+    json_begin("detached");
+    json_end();
 }

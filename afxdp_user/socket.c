@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "socket.h"
 #include "fail.h"
+#include "refusal.h"
 
 #include <errno.h>
 #include <string.h>
@@ -24,7 +25,7 @@ static void create_umem(struct socket *socket) {
     int error = xsk_umem__create(&socket->umem, socket->frames, UMEM_BYTES, &socket->fill,
                                  &socket->completion, &config);
     if (error)
-        fail("umem", -error, "the frames cannot be registered: %s", strerror(-error));
+        fail("umem", -error, refusal_words(), "the frames cannot be registered: %s", strerror(-error));
 }
 
 static int bind_queue(struct socket *socket, const char *interface, unsigned int queue, bool zerocopy) {
@@ -43,7 +44,7 @@ static void bind_patiently(struct socket *socket, const char *interface, unsigne
     int error;
     for (int patience = RELEASE_MS; (error = bind_queue(socket, interface, queue, zerocopy)); patience--) {
         if (error != EBUSY || !patience)
-            fail("bind", error, "queue %u of %s does not bind with %s: %s", queue, interface,
+            fail("bind", error, refusal_words(), "queue %u of %s does not bind with %s: %s", queue, interface,
                  zerocopy ? "zerocopy" : "copy", strerror(error));
         xsk_umem__delete(socket->umem); // libxdp's is good for one try
         usleep(1000);
@@ -63,7 +64,7 @@ static void read_back(struct socket *socket) {
     struct xdp_options options = {};
     socklen_t length = sizeof(options);
     if (getsockopt(socket->fd, SOL_XDP, XDP_OPTIONS, &options, &length))
-        fail("bind", errno, "the socket does not say how it was bound");
+        fail("bind", errno, refusal_words(), "the socket does not say how it was bound");
     socket->zerocopy = options.flags & XDP_OPTIONS_ZEROCOPY;
 }
 
@@ -79,7 +80,7 @@ void socket_open(struct socket *socket, const char *interface, unsigned int queu
     socket->frames =
         mmap(NULL, UMEM_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
     if (socket->frames == MAP_FAILED)
-        fail("umem", errno, "no memory for %zu bytes of frames", UMEM_BYTES);
+        fail("umem", errno, refusal_words(), "no memory for %zu bytes of frames", UMEM_BYTES);
     create_umem(socket);
     bind_patiently(socket, interface, queue, zerocopy);
     raise_limits(socket);
@@ -103,6 +104,6 @@ struct xdp_statistics socket_statistics(const struct socket *socket) {
     struct xdp_statistics statistics = {};
     socklen_t length = sizeof(statistics);
     if (getsockopt(socket->fd, SOL_XDP, XDP_STATISTICS, &statistics, &length))
-        fail("stats", errno, "the socket does not give its statistics");
+        fail("stats", errno, NULL, "the socket does not give its statistics");
     return statistics;
 }

@@ -1,22 +1,28 @@
 """How often `compare` is right: simulated runs whose truth is known. Prints the seed and a table; no lab, no root.
 
-    .venv/bin/python bench/compare_simulated.py [DRAWS [SEED]]
-
 A run is its own offset on all points (``run``), on each point (``point``), a slow or fast repetition on all points
 (``repetition``) and noise (``trial``), all normal in the logarithm. Coverage is to be 93 to 97 %, false alarms of equal
-runs and of the equivalence of unequal ones at most 5 % per family.
+runs and of the equivalence of unequal ones at most 5 % per family. A rate misses its bound where chance alone, with a
+true rate at the bound, gives it in less than one of a thousand such tables.
 """
 
 from __future__ import annotations
 
+import argparse
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from math import log
 
 import numpy as np
 import pandas as pd
+from bounded import Aim, by_chance, run
 
-from xdplab.analysis.compare import ALPHA, MARGIN, Spread, holm
+from xdplab.analysis import MARGIN
+from xdplab.analysis.compare import ALPHA, Spread, holm
+
+RARE = 0.001 / 18
+"""Of one aim, with 18 in the table."""
 
 
 @dataclass(frozen=True)
@@ -76,9 +82,13 @@ def simulate(case: Case, draws: int, seed: int) -> tuple[float, float, float, fl
     return float(coverage), float(differs), float(same), float(detectable)
 
 
-def main() -> None:
-    draws = int(sys.argv[1]) if len(sys.argv) > 1 else 1000
-    seed = int(sys.argv[2]) if len(sys.argv) > 2 else 20261122
+def options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--draws", type=int, default=1000, help="per line (%(default)s)")
+    parser.add_argument("--seed", type=int, default=20261122)
+
+
+def measure(arguments: argparse.Namespace) -> Iterator[Aim]:
+    draws, seed = arguments.draws, arguments.seed
     print(f"seed {seed}, {draws} draws per line, margin {MARGIN:.0%}")
     print("| points | n | equal runs | run, point, repetition, trial | true ratio | holds | differs | equivalent |")
     print("| --- | --- | --- | --- | --- | --- | --- | --- |")
@@ -87,9 +97,15 @@ def main() -> None:
         spreads = ", ".join(f"{100 * s:g}" for s in (case.run, case.point, case.repetition, case.trial))
         print(
             f"| {case.points} | {case.repetitions} | {case.equal or 'assumed'} | {spreads} % | {case.ratio:g} "
-            f"| {coverage:.1%} | {differs:.1%} | {same:.1%} |"
+            f"| {coverage:.1%} | {differs:.1%} | {same:.1%} |",
+            flush=True,
         )
+        what = f"{case.points} points, n = {case.repetitions}, {case.equal} equal runs, ratio {case.ratio:g}"
+        least, most = by_chance(draws, 0.93, 0.97, rare=RARE)
+        yield Aim(f"intervals that hold, {what}", coverage, at_least=least, at_most=most)
+        wrong = differs if case.ratio == 1 else same
+        yield Aim(f"false alarms, {what}", wrong, at_most=by_chance(draws, 0, 0.05, rare=RARE)[1])
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(run(__doc__, measure, most_s=1800, options=options))

@@ -1,25 +1,28 @@
 """bpf_check() as the loading study has it against other witnesses, for the same object in one guest that counts.
 
 Three loaders load the same object in one boot: loadbench (traced, and with the verifier's log), bpfverify (the log),
-and bpftool, traced by function_graph through plain writes to tracefs. Exit code 1 where two of them are further apart
-than the limit. Needs root, bpftool, and what the VM lab needs.
+and bpftool, traced by function_graph through plain writes to tracefs. Needs root, bpftool, and what the VM lab needs.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
+import shutil
 import statistics
 import sys
 import tempfile
 from pathlib import Path
 
+from bounded import Aim, run
+
 from xdplab.deploy.native import build_tool
 from xdplab.formats.verifier_log import parse_bpfverify
 from xdplab.hosts.local import LocalHost
-from xdplab.programs import cache_directory
-from xdplab.studies.loading import LoadingRequest, passes, rows, subjects
+from xdplab.programs.program import cache_directory
+from xdplab.studies.loading import passes, rows, subjects
 from xdplab.studies.loading.ftrace import parse_function_graph
-from xdplab.studies.loading.points import BPF, LoadingPoint
+from xdplab.studies.loading.points import BPF, LoadingPoint, LoadingRequest
 from xdplab.studies.loading.study import driver
 from xdplab.studies.places import Place, place_of
 
@@ -29,7 +32,7 @@ TRACING = "/sys/kernel/tracing"
 
 
 def ours(place: Place, command: str, path: str) -> dict[str, float]:
-    bench = passes.LoadBench(place, command, BPF, path, LoadingRequest(loads=REPETITIONS))
+    bench = passes.LoadRunner(place, command, BPF, path, LoadingRequest(loads=REPETITIONS))
     with tempfile.TemporaryDirectory() as name:
         raw = Path(name)
         passes.measure(bench, raw)
@@ -64,11 +67,17 @@ def bpftool(place: Place, path: str) -> float:
     return statistics.median(longest)
 
 
-def main() -> int:
+def options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--accesses", type=int, nargs="+", default=[100, 1600], help="N of the objects (%(default)s)")
+
+
+def measure(arguments: argparse.Namespace) -> list[Aim]:
+    if shutil.which("bpftool") is None:
+        return [Aim("witnesses apart", None, at_most=MOST_APART, reason="no bpftool (apt install bpftool)")]
     worst = 0.0
     with place_of(PLACE) as place:
         command = place.put(Path(driver()), mode=0o755)
-        for accesses in (100, 1600):
+        for accesses in arguments.accesses:
             point = LoadingPoint("load", PLACE, BPF, "array", "unrolled", accesses)
             path = place.put(subjects.bpf_object(point).object)
             found = ours(place, command, path)
@@ -78,8 +87,8 @@ def main() -> int:
             worst = max(worst, apart)
             words = ", ".join(f"{who} {value / 1000:.1f}" for who, value in found.items())
             print(f"{place.label}: unrolled, N = {accesses}: thousand instructions: {words}; {apart:.1%} apart")
-    return int(worst > MOST_APART)
+    return [Aim("witnesses apart", worst, at_most=MOST_APART)]
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run(__doc__, measure, most_s=900, options=options))

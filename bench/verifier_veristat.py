@@ -1,7 +1,7 @@
 """bpfverify against veristat (kernel's tools/testing/selftests/bpf) on the same objects: equal counts, wall time.
 
 Needs root and a veristat, on PATH or by --veristat. Objects: arguments, else what this system's packages brought.
-The two take turns; medians are compared. Exit code 1 where a count differs or the ratio is above the limit.
+The two take turns; medians are compared.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+
+from bounded import Aim, run
 
 from xdplab.deploy.native import build_tool
 from xdplab.formats.verifier_log import parse_bpfverify
@@ -50,15 +52,19 @@ def timed(argv: list[str]) -> tuple[float, bytes]:
     return time.monotonic() - began, done.stdout
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
+def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("objects", nargs="*", default=["system"])
     parser.add_argument("--veristat", default=shutil.which("veristat"))
     parser.add_argument("--turns", type=int, default=7)
-    options = parser.parse_args()
+
+
+def measure(options: argparse.Namespace) -> list[Aim]:
     if not options.veristat:
-        print("skipped: no veristat on PATH (--veristat PATH)")
-        return 0
+        why = "no veristat on PATH (--veristat PATH)"
+        return [
+            Aim("counts that differ", None, at_most=0, reason=why),
+            Aim("time", None, at_most=MOST_RATIO, reason=why),
+        ]
     with tempfile.TemporaryDirectory() as folder:
         paths = []
         for rank, subject in enumerate(collect(options.objects)):
@@ -68,7 +74,7 @@ def main() -> int:
         return compare(options.veristat, build_tool(LocalHost(), "bpfverify", f"{folder}/cache"), paths, options.turns)
 
 
-def compare(veristat: str, bpfverify: str, paths: list[str], turns: int) -> int:
+def compare(veristat: str, bpfverify: str, paths: list[str], turns: int) -> list[Aim]:
     theirs_argv = [veristat, "-q", "-o", "csv", "-e", "file,prog,verdict,total_insns,total_states,peak_states", *paths]
     times: dict[str, list[float]] = {"ours": [], "theirs": []}
     for _ in range(turns):
@@ -83,11 +89,14 @@ def compare(veristat: str, bpfverify: str, paths: list[str], turns: int) -> int:
     print(f"{len(paths)} objects; accepted by bpfverify {len(a)}, by veristat {len(b)}, by both {both}")
     print(f"counts that differ: {len(different)} {list(different.items())[:3]}")
     print(f"only theirs: {sorted(b.keys() - a.keys())[:5]}; only ours: {sorted(a.keys() - b.keys())[:5]}")
-    for name, seconds in times.items():
-        print(f"{name}: median {statistics.median(seconds):.3f} s of {turns}")
-    print(f"ratio {ratio:.2f} (limit {MOST_RATIO})")
-    return 1 if different or ratio > MOST_RATIO else 0
+    for name, turns_s in times.items():
+        print(f"{name}: median {statistics.median(turns_s):.3f} s of {turns}")
+    return [
+        Aim("accepted by both", both, at_least=1),
+        Aim("counts that differ", len(different), at_most=0),
+        Aim("time, beside veristat's", ratio, at_most=MOST_RATIO),
+    ]
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run(__doc__, measure, most_s=900, options=options))

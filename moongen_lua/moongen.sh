@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # moongen.sh MOONGEN SCRIPT [ARG...]: MoonGen as a tool that prints its results and nothing else.
-# Standard output: the script's JSON lines. Standard error: the end of MoonGen's log, where it failed.
+# Standard output: the script's JSON lines. Standard error, where it failed: the line of MoonGen's log that says why.
 set -u
 moongen=$1 script=$2
 shift 2
@@ -15,5 +15,11 @@ code=$?
 # Where MoonGen died before it opened the file, cat still waits for a writer.
 : 3<>"$here/results"
 wait "$reader"
-[ "$code" -eq 0 ] || tail -n 20 "$here/log" | tr -d '\033' >&2
+if [ "$code" -ne 0 ]; then
+    escape=$(printf '\033')
+    sed "s/$escape\[[0-9;]*m//g" "$here/log" >"$here/plain"
+    said=$(grep -E -i 'error|fatal|panic|cannot|unavailable|invalid|no free hugepages|failed' "$here/plain" | head -n 3 | tr '\n' ' ')
+    [ -n "$said" ] || said=$(tail -n 1 "$here/plain")
+    printf '%s\n' "$said" >&2
+fi
 exit "$code"

@@ -73,7 +73,21 @@ local function plan_of(given, session, seconds)
 	}
 end
 
+-- What cannot be had is said before MoonGen looks for it: it ends by a signal there.
+local function require_port(given, queues)
+	local ports = device.numDevices()
+	if given.port >= ports then
+		error({ step = "config", message = ("DPDK has %d ports, none of the number %d"):format(ports, given.port) })
+	end
+	local info = device.get(given.port):getInfo()
+	local most = math.min(info.max_rx_queues, info.max_tx_queues)
+	if queues > most then
+		error({ step = "unsupported", message = ("the port has %d queues, %d were asked for"):format(most, queues) })
+	end
+end
+
 local function open(given)
+	require_port(given, given.queues + (given.stamps == "hardware" and 1 or 0))
 	local driver = device.get(given.port):getDriverName()
 	local hardware = given.stamps == "hardware"
 	local extra = hardware and 1 or 0
@@ -101,7 +115,7 @@ local function serve(given, session, results)
 		local plan = plan_of(given, session, tonumber(seconds))
 		local found = run_burst(plan, session)
 		if found.interrupted then
-			error({ step = "burst", message = "nobody waits for its end: standard input was closed, or a signal came" })
+			error({ step = "burst", message = "its end is not awaited any more: standard input was closed, or a signal came" })
 		end
 		session.first = found.next
 		bursts = bursts + 1
@@ -117,6 +131,7 @@ local function fail(results, failure)
 	if type(failure) == "table" then
 		step, message = failure.step, failure.message
 	end
+	message = message:gsub("\27%[[%d;]*m", ""):gsub("%s*\n.*", "") -- one line, without MoonGen's colours and traceback
 	results:write(lines.failure(step, message))
 	results:close()
 	mg.stop()

@@ -10,7 +10,7 @@ import sys
 import pytest
 from rich.console import Console
 
-from xdplab.cli import common
+from xdplab.cli import common, screen
 
 PLACES = {"a machine with a long name, Linux 6.18": "ns", "another place altogether, Linux 6.1": "instructions"}
 ROWS = [
@@ -23,7 +23,7 @@ ROWS = [
 @pytest.fixture
 def printed(monkeypatch: pytest.MonkeyPatch) -> io.StringIO:
     said = io.StringIO()
-    monkeypatch.setattr(common, "console", Console(file=said, width=common.WIDE))
+    monkeypatch.setattr(screen, "console", Console(file=said, width=screen.WIDE))
     return said
 
 
@@ -38,7 +38,7 @@ def test_a_file_gets_every_row_on_a_line_of_its_own() -> None:
 
 
 def test_on_a_narrow_terminal_what_rows_share_is_their_heading(printed: io.StringIO) -> None:
-    common.console.width = 60
+    screen.console.width = 60
     common.show(ROWS, as_json=False, title="Medians")
     lines = [line.rstrip() for line in printed.getvalue().splitlines()]
     assert lines[:4] == [
@@ -52,6 +52,6 @@ def test_on_a_narrow_terminal_what_rows_share_is_their_heading(printed: io.Strin
 
 
 def test_rows_that_share_nothing_stay_one_table(printed: io.StringIO) -> None:
-    common.console.width = 20
+    screen.console.width = 20
     common.show([{"lab": "one", "label": "x" * 30}, {"lab": "two", "label": "y" * 30}], as_json=False)
     assert printed.getvalue().splitlines()[0].split() == ["lab", "label"]

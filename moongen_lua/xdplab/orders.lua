@@ -1,5 +1,5 @@
 -- SPDX-License-Identifier: Apache-2.0
--- Who gives the orders: standard input. Its end in the middle of a burst means that nobody waits for the burst any more.
+-- Who gives the orders: standard input. Its end in the middle of a burst means that the burst is not awaited any more.
 local ffi = require "ffi"
 
 ffi.cdef [[

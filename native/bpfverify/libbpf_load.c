@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// libbpf reaches the kernel through libc's syscall(). The definition below comes before libc's in the dynamic
-// linker's search, so a BPF_PROG_LOAD that libbpf prepared passes here and is made by measure_load(): once or
-// many times, timed or watched. libbpf is told that it succeeded, so one program's refusal does not end the
+// A BPF_PROG_LOAD that libbpf prepared passes bpf_call_seen() and is made by measure_load(): once or many
+// times, timed or watched. libbpf is told that it succeeded, so one program's refusal does not end the
 // object; it is opened once, not once per program. Feature probes of libbpf are known by their log: it is not
 // one of ours.
 #include "libbpf_load.h"
@@ -14,15 +13,12 @@
 
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
-#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <stdarg.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #define MOST_IN_VAIN 3
@@ -38,6 +34,7 @@ static struct slot *slots;
 static size_t slot_count;
 static struct record record;
 static const char *object_path;
+
 static struct slot *slot_of(const union bpf_attr *attributes) {
     for (size_t i = 0; i < slot_count; i++)
         if (attributes->log_buf == (uintptr_t)slots[i].log)
@@ -60,25 +57,11 @@ static long load_prepared(struct slot *slot, const union bpf_attr *attributes, u
     return fd >= 0 ? fd : open("/dev/null", O_RDONLY | O_CLOEXEC);
 }
 
-long syscall(long number, ...) {
-    static long (*libc_syscall)(long, ...);
-    long argument[6];
-    va_list arguments;
-    va_start(arguments, number);
-    for (int i = 0; i < 6; i++)
-        argument[i] = va_arg(arguments, long);
-    va_end(arguments);
-    if (number != __NR_bpf) {
-        if (!libc_syscall)
-            libc_syscall = (long (*)(long, ...))dlsym(RTLD_NEXT, "syscall");
-        return libc_syscall(number, argument[0], argument[1], argument[2], argument[3], argument[4],
-                            argument[5]);
-    }
-    const union bpf_attr *attributes = (const union bpf_attr *)argument[1];
-    struct slot *slot = argument[0] == BPF_PROG_LOAD ? slot_of(attributes) : NULL;
+long bpf_call_seen(int command, const union bpf_attr *attributes, unsigned int size) {
+    struct slot *slot = command == BPF_PROG_LOAD ? slot_of(attributes) : NULL;
     if (slot && !slot->done)
-        return load_prepared(slot, attributes, argument[2]);
-    return bpf_call(argument[0], (void *)argument[1], argument[2]);
+        return load_prepared(slot, attributes, size);
+    return bpf_call(command, attributes, size);
 }
 
 static bool keeps_its_size(enum bpf_map_type type) {

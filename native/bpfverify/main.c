@@ -2,6 +2,7 @@
 // A worker process goes through the objects; where one of them breaks it (a fault in libbpf, a deadline), its
 // parent says so and starts another worker behind that object. Nobody's object ends the list.
 #include "elf_file.h"
+#include "fail.h"
 #include "libbpf_load.h"
 #include "measure.h"
 #include "options.h"
@@ -59,6 +60,7 @@ static void verify_bytes(const char *path, const void *bytes, size_t size) {
         record_print_object(path, wrong);
         return;
     }
+    record_compiler(refusal_producer(bytes, size));
     const char *refused = has_legacy_maps(&elf) ? "it has legacy maps" : libbpf_load(path, bytes, size);
     wrong = refused ? raw_load(path, &elf, refused) : NULL;
     if (wrong) {
@@ -110,10 +112,8 @@ int main(int argument_count, char **arguments) {
     int first = options_read(argument_count, arguments);
     int count = argument_count - first;
     volatile int *at = mmap(NULL, sizeof(*at), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (at == MAP_FAILED) {
-        perror("bpfverify");
-        return 1;
-    }
+    if (at == MAP_FAILED)
+        fail("start", errno, NULL, "no memory: %s", strerror(errno));
     allow_memory();
     refusal_collect();
     while (*at < count) {
@@ -123,10 +123,8 @@ int main(int argument_count, char **arguments) {
             work(arguments + first, count, at);
             _exit(0);
         }
-        if (worker < 0 || waitpid(worker, &status, 0) < 0) {
-            perror("bpfverify");
-            return 1;
-        }
+        if (worker < 0 || waitpid(worker, &status, 0) < 0)
+            fail("start", errno, NULL, "no worker process: %s", strerror(errno));
         if (*at < count) {
             tell_end(arguments[first + *at], status);
             (*at)++;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "measure.h"
 #include "bpf_call.h"
+#include "clock.h"
 #include "verdict.h"
 #include "watch_load.h"
 
@@ -8,18 +9,11 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #define MOST_RETRIES 5 // a signal interrupts the verifier with EAGAIN
 
-struct effort effort = {.loads = 1, .budget_ns = 1000000000, .log_level = 4};
-
-static long long now_ns(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return now.tv_sec * 1000000000LL + now.tv_nsec;
-}
+struct effort effort;
 
 // FNV-1a over the instructions, without the descriptors that differ from load to load.
 static unsigned long long hash_of(const struct bpf_insn *insns, size_t count) {

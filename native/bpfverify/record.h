@@ -15,7 +15,8 @@ struct record {
     const char *object;
     const char *section;
     const char *name;
-    const char *loader; // "libbpf" or "raw"
+    const char *loader;   // "libbpf" or "raw"
+    const char *compiler; // that the object names, or NULL
     unsigned int program_type;
     size_t insns; // as handed to the kernel; 0 where it did not come to that
     unsigned long long hash;
@@ -33,7 +34,10 @@ struct record {
     const char *kmalloc_reason, *peak_reason, *cgroup_reason, *branches_reason;
 };
 
-// An empty record; call before any other field is set.
+// The compiler of the object whose programs come next.
+void record_compiler(const char *compiler);
+
+// An empty record of one of them; call before any other field is set.
 void record_begin(struct record *record, const char *object, const char *loader);
 void record_print(const struct record *record);
 

@@ -2,6 +2,7 @@
 // Why here and not in Python: a child's ru_maxrss begins with the memory of the process it was forked from,
 // and an interpreter's is larger than what is to be measured.
 #include "spawn.h"
+#include "clock.h"
 #include "json.h"
 
 #include <errno.h>
@@ -12,7 +13,6 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #define CANNOT_RUN 127
@@ -24,12 +24,6 @@ static void end_child(int number) {
     (void)number;
     late = 1;
     kill(child, SIGKILL);
-}
-
-static long long now_ns(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return now.tv_sec * 1000000000LL + now.tv_nsec;
 }
 
 __attribute__((noreturn)) static void become(unsigned long long memory, char **command) {
@@ -44,17 +38,16 @@ __attribute__((noreturn)) static void become(unsigned long long memory, char **c
 }
 
 static void print_end(int status, const struct rusage *used, long long wall_ns) {
-    struct json json;
     if (write(STDOUT_FILENO, "\n", 1) < 0)
         return;
-    json_begin(&json, "run");
-    json_known(&json, "exit_code", WIFEXITED(status) ? WEXITSTATUS(status) : -1);
-    json_known(&json, "signal", WIFSIGNALED(status) ? WTERMSIG(status) : -1);
-    json_integer(&json, "late", late);
-    json_integer(&json, "wall_ns", wall_ns);
-    json_integer(&json, "user_ns", used->ru_utime.tv_sec * 1000000000LL + used->ru_utime.tv_usec * 1000LL);
-    json_integer(&json, "peak_bytes", used->ru_maxrss * 1024LL);
-    json_end(&json);
+    json_begin("run");
+    json_known("exit_code", WIFEXITED(status) ? WEXITSTATUS(status) : -1);
+    json_known("signal", WIFSIGNALED(status) ? WTERMSIG(status) : -1);
+    json_integer("late", late);
+    json_integer("wall_ns", wall_ns);
+    json_integer("user_ns", used->ru_utime.tv_sec * 1000000000LL + used->ru_utime.tv_usec * 1000LL);
+    json_integer("peak_bytes", used->ru_maxrss * 1024LL);
+    json_end();
 }
 
 int spawn(char **arguments) {

@@ -1,7 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#ifndef _GNU_SOURCE
-#define _GNU_SOURCE
-#endif
 #include "refusal.h"
 
 #include <fcntl.h>
@@ -92,19 +89,27 @@ const char *refusal_reason(void) {
     return *reason ? reason : "without a word";
 }
 
-const char *refusal_compiler(const void *object, size_t bytes) {
-    static char named[128];
+const char *refusal_producer(const void *object, size_t bytes) {
+    static char named[112];
     const char *start = object, *end = start + bytes;
     const char *found = memmem(object, bytes, PRODUCER, strlen(PRODUCER));
 
     if (!found)
-        return "";
+        return NULL;
     const char *first = found;
     while (first > start && first[-1])
         first--; /* such as "Debian " */
     int length = strnlen(first, end - first);
-    snprintf(named, sizeof(named), ", compiled by %.*s", length, first);
+    snprintf(named, sizeof(named), "%.*s", length, first);
     return named;
+}
+
+const char *refusal_compiler(const void *object, size_t bytes) {
+    static char words[128];
+    const char *producer = refusal_producer(object, bytes);
+
+    snprintf(words, sizeof(words), producer ? ", compiled by %s" : "", producer);
+    return words;
 }
 
 const char *refusal_compiler_of(const char *path) {

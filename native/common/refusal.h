@@ -25,6 +25,9 @@ const char *refusal_program(const char *otherwise);
 /* Returns the last complaint in what was kept, on one line. */
 const char *refusal_reason(void);
 
-/* Returns ", compiled by " and the clang that an object's debug information names; "" where it names none. */
+/* Returns the clang that an object's debug information names, or NULL. */
+const char *refusal_producer(const void *object, size_t bytes);
+
+/* Returns ", compiled by " and that clang; "" where none is named. */
 const char *refusal_compiler(const void *object, size_t bytes);
 const char *refusal_compiler_of(const char *path);

@@ -5,11 +5,14 @@
  * a JIT for. Both operands are registers: newer cores fold additions of constants. Whatever disturbs a slice
  * makes it slower, so the fastest slice is the clock.
  */
+#include "clock.h"
+#include "command_line.h"
+#include "fail.h"
+#include "json.h"
+
+#include <errno.h>
 #include <sched.h>
-#include <stdint.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 
 #define ADD                                                                                                  \
     sum += addend;                                                                                           \
@@ -21,19 +24,13 @@
 
 enum { ROUNDS = 256, SLICES = 200, ADDS = 256 * ROUNDS };
 
-static int64_t now_ns(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC_RAW, &now);
-    return now.tv_sec * INT64_C(1000000000) + now.tv_nsec;
-}
-
 static int64_t slice_ns(uint64_t addend) {
     uint64_t sum = 0;
-    int64_t start = now_ns();
+    int64_t start = clock_ns(CLOCK_MONOTONIC_RAW);
     for (int round = 0; round < ROUNDS; round++) {
         ADD_256
     }
-    return now_ns() - start;
+    return clock_ns(CLOCK_MONOTONIC_RAW) - start;
 }
 
 static int64_t fastest_ns(uint64_t addend) {
@@ -46,31 +43,36 @@ static int64_t fastest_ns(uint64_t addend) {
     return fastest;
 }
 
-static int measure(const char *word) {
+static const struct command_line LINE = {
+    .usage = "CPU...",
+    .about = "Prints one JSON object per CPU: how many additions took how many ns, one cycle each.",
+    .least_arguments = 1,
+    .most_arguments = -1,
+};
+
+static int cpu_named(const char *word) {
     char *end;
     long cpu = strtol(word, &end, 10);
-    if (*word == '\0' || *end != '\0' || cpu < 0 || cpu >= CPU_SETSIZE) {
-        fprintf(stderr, "cpuclock: %s is no CPU\n", word);
-        return 1;
-    }
+    if (*word == '\0' || *end != '\0' || cpu < 0 || cpu >= CPU_SETSIZE)
+        command_line_refuse("%s is no CPU", word);
+    return cpu;
+}
+
+static void measure(int cpu) {
     cpu_set_t only;
     CPU_ZERO(&only);
     CPU_SET(cpu, &only);
-    if (sched_setaffinity(0, sizeof(only), &only)) {
-        perror("cpuclock: sched_setaffinity");
-        return 1;
-    }
-    printf("{\"cpu\":%ld,\"adds\":%d,\"ns\":%lld}\n", cpu, ADDS, (long long)fastest_ns(1 + (uint64_t)cpu));
-    return 0;
+    if (sched_setaffinity(0, sizeof(only), &only))
+        fail("cpus", errno, NULL, "CPU %d is not there, or this process may not use it", cpu);
+    json_begin("clock");
+    json_integer("cpu", cpu);
+    json_integer("adds", ADDS);
+    json_integer("ns", fastest_ns(1 + (uint64_t)cpu));
+    json_end();
 }
 
-int main(int argc, char **argv) {
-    if (argc < 2) {
-        fprintf(stderr, "usage: cpuclock CPU...\n");
-        return 2;
-    }
-    for (int i = 1; i < argc; i++)
-        if (measure(argv[i]))
-            return 1;
-    return 0;
+int main(int count, char **arguments) {
+    for (int i = command_line_read(&LINE, NULL, count, arguments); i < count; i++)
+        measure(cpu_named(arguments[i]));
+    return !json_flush();
 }

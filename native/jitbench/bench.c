@@ -1,27 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bench.h"
+#include "clock.h"
 
 #include <errno.h>
 #include <stdbool.h>
 #include <stdlib.h>
-#include <time.h>
 
 long long batch_ns;
 
-long long now_ns(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return now.tv_sec * 1000000000LL + now.tv_nsec;
-}
-
-int fail(struct subject *subject, const char *what) {
+int blame(struct subject *subject, const char *what) {
     subject->error = errno;
     subject->failed = what;
     return -1;
 }
 
 int time_loop(struct subject *subject, long times, int (*once)(struct subject *subject)) {
-    long long began = now_ns();
+    uint64_t began = now_ns();
     for (long i = 0; i < times; i++)
         if (once(subject))
             return -1;
@@ -38,7 +32,7 @@ static void one_round(const struct bench *bench, struct subject *subject, long t
         subject->ns[round] = batch_ns;
     if (round > 0 && subject->verdict != before) {
         errno = 0;
-        fail(subject, "its verdict changes from round to round");
+        blame(subject, "its verdict changes from round to round");
     }
 }
 

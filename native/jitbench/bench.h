@@ -45,8 +45,7 @@ extern long long batch_ns; // how long the last batch took
 
 extern const struct bench PROGRAMS, SOCKET_FILTERS, SECCOMP_FILTERS, TRAFFIC;
 
-long long now_ns(void);
-int fail(struct subject *subject, const char *what); // keeps errno; returns -1
+int blame(struct subject *subject, const char *what); // keeps errno of it; returns -1
 // Calls once() so often between two looks at the clock. Returns -1 when it does.
 int time_loop(struct subject *subject, long times, int (*once)(struct subject *subject));
 int measure(const struct bench *bench, struct subject *subjects, size_t count, const struct rounds *rounds);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "input.h"
+#include "command_line.h"
 
 #include <ctype.h>
 #include <stdlib.h>
@@ -55,11 +56,8 @@ int read_subjects(FILE *file, struct subject *subjects) {
     size_t space = 0;
     int count = 0;
     while (getline(&line, &space, file) >= 0) {
-        if (count == MOST_SUBJECTS || read_subject(line, &subjects[count])) {
-            fprintf(stderr, "jitbench: line %d is no NAME CODE DATA NUMBER, or one too many\n", count + 1);
-            count = -1;
-            break;
-        }
+        if (count == MOST_SUBJECTS || read_subject(line, &subjects[count]))
+            command_line_refuse("line %d is no NAME CODE DATA NUMBER, or one too many", count + 1);
         count++;
     }
     free(line);

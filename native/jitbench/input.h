@@ -6,5 +6,5 @@
 
 #include <stdio.h>
 
-// Returns how many were read, or -1 with words on standard error.
+// Returns how many were read. Ends the program where a line is none.
 int read_subjects(FILE *file, struct subject *subjects);

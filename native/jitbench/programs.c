@@ -18,9 +18,9 @@ static int load(struct subject *subject) {
     subject->fd =
         bpf_load(BPF_PROG_TYPE_XDP, subject->code, subject->code_bytes, subject->words, WORDS_BYTES);
     if (subject->fd < 0)
-        return fail(subject, "BPF_PROG_LOAD");
+        return blame(subject, "BPF_PROG_LOAD");
     if (bpf_sizes(subject->fd, &subject->xlated, &subject->jited))
-        return fail(subject, "BPF_OBJ_GET_INFO_BY_FD");
+        return blame(subject, "BPF_OBJ_GET_INFO_BY_FD");
     return 0;
 }
 
@@ -29,7 +29,7 @@ static int open_program(struct subject *subject) {
         return load(subject);
     int map = bpf_array(subject->number);
     if (map < 0)
-        return fail(subject, "BPF_MAP_CREATE");
+        return blame(subject, "BPF_MAP_CREATE");
     set_map(subject, map);
     int error = load(subject);
     close(map); // the program holds it
@@ -41,7 +41,7 @@ static int run(struct subject *subject, long times) {
     int error = bpf_repeat(subject->fd, subject->data, subject->data_bytes, times, &result, &ns);
     batch_ns = (long long)ns * times;
     subject->verdict = result;
-    return error ? fail(subject, "BPF_PROG_TEST_RUN") : 0;
+    return error ? blame(subject, "BPF_PROG_TEST_RUN") : 0;
 }
 
 static void close_program(struct subject *subject) {

@@ -23,9 +23,9 @@ static int install(struct subject *subject) {
         .filter = (struct sock_filter *)subject->code,
     };
     if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
-        return fail(subject, "PR_SET_NO_NEW_PRIVS");
+        return blame(subject, "PR_SET_NO_NEW_PRIVS");
     if (syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &program))
-        return fail(subject, "SECCOMP_SET_MODE_FILTER");
+        return blame(subject, "SECCOMP_SET_MODE_FILTER");
     return 0;
 }
 
@@ -52,7 +52,7 @@ static int take(struct subject *subject, int pipe_end) {
     ssize_t taken = read(pipe_end, &answer, sizeof(answer));
     if (taken != sizeof(answer)) {
         errno = 0;
-        return fail(subject, "the filter ended its process");
+        return blame(subject, "the filter ended its process");
     }
     subject->failed = answer.failed;
     subject->error = answer.error;
@@ -64,12 +64,12 @@ static int take(struct subject *subject, int pipe_end) {
 static int in_a_child(struct subject *subject, long times) {
     int ends[2];
     if (pipe(ends))
-        return fail(subject, "pipe");
+        return blame(subject, "pipe");
     pid_t process = fork();
     if (process == 0)
         child(subject, times, ends[1]);
     close(ends[1]);
-    int error = process < 0 ? fail(subject, "fork") : take(subject, ends[0]);
+    int error = process < 0 ? blame(subject, "fork") : take(subject, ends[0]);
     close(ends[0]);
     if (process > 0)
         waitpid(process, NULL, 0);

@@ -16,14 +16,14 @@ int attach_filter(struct subject *subject, int socket) {
         .filter = (struct sock_filter *)subject->code,
     };
     if (setsockopt(socket, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof(program)))
-        return fail(subject, "SO_ATTACH_FILTER");
+        return blame(subject, "SO_ATTACH_FILTER");
     return 0;
 }
 
 static int open_pair(struct subject *subject) {
     int pair[2];
     if (socketpair(AF_UNIX, SOCK_DGRAM, 0, pair))
-        return fail(subject, "socketpair");
+        return blame(subject, "socketpair");
     subject->fd = pair[0];
     subject->peer = pair[1];
     return attach_filter(subject, subject->peer);
@@ -33,10 +33,10 @@ static int open_pair(struct subject *subject) {
 static int send_frame(struct subject *subject) {
     static _Alignas(PAGE_BYTES) char frame[PAGE_BYTES];
     if (send(subject->fd, subject->data, subject->data_bytes, 0) < 0)
-        return fail(subject, "send");
+        return blame(subject, "send");
     ssize_t passed = recv(subject->peer, frame, sizeof(frame), MSG_DONTWAIT);
     if (passed < 0 && errno != EAGAIN)
-        return fail(subject, "recv");
+        return blame(subject, "recv");
     subject->verdict = passed < 0 ? 0 : passed;
     return 0;
 }

@@ -35,11 +35,11 @@ static int open_udp(struct subject *subject) {
     subject->fd = socket(AF_INET, SOCK_DGRAM, 0);
     subject->peer = socket(AF_INET, SOCK_DGRAM, 0);
     if (subject->fd < 0 || subject->peer < 0)
-        return fail(subject, "socket");
+        return blame(subject, "socket");
     if (bind(subject->peer, (struct sockaddr *)&address, length) ||
         getsockname(subject->peer, (struct sockaddr *)&address, &length) ||
         connect(subject->fd, (struct sockaddr *)&address, length))
-        return fail(subject, "connect");
+        return blame(subject, "connect");
     return 0;
 }
 
@@ -50,11 +50,11 @@ static int open_tap(struct subject *subject) {
     struct sockaddr_ll where = {.sll_family = AF_PACKET, .sll_protocol = htons(ETH_P_IP)};
     subject->tap = socket(AF_PACKET, SOCK_RAW, 0);
     if (subject->tap < 0)
-        return fail(subject, "packet socket");
+        return blame(subject, "packet socket");
     if (attach_filter(subject, subject->tap))
         return -1;
     if (bind(subject->tap, (struct sockaddr *)&where, sizeof(where)))
-        return fail(subject, "bind");
+        return blame(subject, "bind");
     return 0;
 }
 
@@ -62,14 +62,14 @@ static int open_tap(struct subject *subject) {
 static int one_datagram(struct subject *subject) {
     static _Alignas(PAGE_BYTES) char buffer[PAGE_BYTES];
     if (send(subject->fd, subject->data, subject->data_bytes, 0) < 0)
-        return fail(subject, "send");
+        return blame(subject, "send");
     if (recv(subject->peer, buffer, sizeof(buffer), 0) < 0)
-        return fail(subject, "recv");
+        return blame(subject, "recv");
     if (subject->tap < 0)
         return 0;
     ssize_t seen = recv(subject->tap, buffer, sizeof(buffer), MSG_DONTWAIT);
     if (seen < 0 && errno != EAGAIN)
-        return fail(subject, "recv from tap");
+        return blame(subject, "recv from tap");
     subject->verdict = seen < 0 ? 0 : seen;
     return 0;
 }

@@ -5,7 +5,7 @@
 
 #include <unistd.h>
 
-struct bench bench = {.repetitions = 100, .pause_us = 2000, .budget_ms = 60000};
+struct bench bench;
 
 void bench_begin(unsigned int repetition) {
     if (bench.watch == GRAPH)
@@ -18,10 +18,10 @@ void bench_end(unsigned int repetition) {
 }
 
 bool bench_next(unsigned int repetition) {
-    static long long start;
+    static uint64_t start;
     if (!start)
         start = now_ns();
     if (repetition && bench.pause_us)
         usleep(bench.pause_us);
-    return repetition < bench.repetitions && now_ns() - start < 1000000LL * bench.budget_ms;
+    return repetition < bench.repetitions && now_ns() - start < bench.budget_ms * NS_PER_MS;
 }

@@ -5,16 +5,17 @@
 #include <stdbool.h>
 
 #define MOST_REPETITIONS 10000
+#define UNKNOWN (-1)
 
-enum watch { NOTHING, LOG, GRAPH, FENTRY };
+enum watch { NOTHING, LOG, FENTRY, GRAPH };
 
 struct bench {
     unsigned int repetitions;
     unsigned int pause_us;  // between two: what the last one left to be freed is freed meanwhile
     unsigned int budget_ms; // no further repetition once those before have taken so long
     unsigned int again;     // further calls of BPF_PROG_LOAD in each, untimed
-    enum watch watch;
-    const char *trace; // where function_graph's trace goes
+    unsigned int watch;     // enum watch
+    const char *trace;      // where function_graph's trace goes
 };
 
 extern struct bench bench;

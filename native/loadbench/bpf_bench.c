@@ -3,7 +3,7 @@
 #include "clock.h"
 #include "fail.h"
 #include "fentry.h"
-#include "lines.h"
+#include "json.h"
 #include "load_call.h"
 #include "network.h"
 #include "refusal.h"
@@ -33,7 +33,7 @@ static char verifier_log[16 << 20]; // older kernels refuse a program whose log 
 static struct bpf_object *open_object(const char *path) {
     struct bpf_object *object = bpf_object__open_file(path, NULL);
     if (!object)
-        fail("open", errno, NULL, "libbpf cannot open the object");
+        fail("open", errno, refusal_words(), "libbpf cannot open the object");
     return object;
 }
 
@@ -55,9 +55,9 @@ static void load_object(const char *path, struct bpf_object *object, struct bpf_
     if (!error)
         return;
     if (load_call.error)
-        fail("load", load_call.error, verifier_log, "%s%s is refused: %s", load_call.program,
-             refusal_compiler_of(path), strerror(load_call.error));
-    fail("prepare", -error, NULL, "libbpf cannot prepare %s", load_call.program);
+        fail("load", load_call.error, *verifier_log ? verifier_log : refusal_words(), "%s%s is refused: %s",
+             load_call.program, refusal_compiler_of(path), strerror(load_call.error));
+    fail("prepare", -error, refusal_words(), "libbpf cannot prepare %s", load_call.program);
 }
 
 static long long logged_us(void) {
@@ -71,10 +71,10 @@ static void attach(struct bpf_program *program, int interface, long long *cycle)
     int link = bpf_link_create(bpf_program__fd(program), interface, BPF_XDP, NULL);
     cycle[ATTACH] = now_ns() - start;
     if (link < 0)
-        fail("attach", errno, NULL, "it cannot be attached to a veth: %s", strerror(errno));
+        fail("attach", errno, refusal_words(), "it cannot be attached to a veth: %s", strerror(errno));
     start = now_ns();
     if (bpf_link_detach(link))
-        fail("detach", errno, NULL, "it cannot be detached: %s", strerror(errno));
+        fail("detach", errno, refusal_words(), "it cannot be detached: %s", strerror(errno));
     cycle[DETACH] = now_ns() - start;
     close(link);
 }
@@ -137,15 +137,15 @@ static void print_sizes(const char *path) {
     load_object(path, object, program, 0);
     if (bpf_obj_get_info_by_fd(bpf_program__fd(program), &info, &length))
         fail("load", errno, NULL, "its sizes cannot be read: %s", strerror(errno));
-    line_begin("program");
-    line_text("name", bpf_program__name(program));
-    line_number("insns", bpf_program__insn_cnt(program));
-    line_number("verified_insns", info.verified_insns ? (long long)info.verified_insns : UNKNOWN);
-    line_number("xlated_bytes", info.xlated_prog_len);
-    line_number("jited_bytes", info.jited_prog_len ? (long long)info.jited_prog_len : UNKNOWN);
-    line_number("program_bytes", charged_bytes(bpf_program__fd(program)));
-    line_number("map_bytes", maps_bytes(object));
-    line_end();
+    json_begin("program");
+    json_string("name", bpf_program__name(program));
+    json_known("insns", bpf_program__insn_cnt(program));
+    json_known("verified_insns", info.verified_insns ? (long long)info.verified_insns : UNKNOWN);
+    json_known("xlated_bytes", info.xlated_prog_len);
+    json_known("jited_bytes", info.jited_prog_len ? (long long)info.jited_prog_len : UNKNOWN);
+    json_known("program_bytes", charged_bytes(bpf_program__fd(program)));
+    json_known("map_bytes", maps_bytes(object));
+    json_end();
     bpf_object__close(object);
 }
 
@@ -158,10 +158,10 @@ void bpf_bench(const char *object) {
     for (; bench_next(done); done++)
         run_cycle(object, interface, done);
     for (unsigned int rank = 0; rank < done; rank++) {
-        line_begin("cycle");
-        line_number("rank", rank);
+        json_begin("cycle");
+        json_known("rank", rank);
         for (int step = 0; step < STEPS; step++)
-            line_number(STEP_NAMES[step], cycles[rank][step]);
-        line_end();
+            json_known(STEP_NAMES[step], cycles[rank][step]);
+        json_end();
     }
 }

@@ -2,7 +2,7 @@
 #include "bench.h"
 #include "clock.h"
 #include "fail.h"
-#include "lines.h"
+#include "json.h"
 #include "network.h"
 
 #include <errno.h>
@@ -93,11 +93,11 @@ static long long attribute(const struct image *image, const char *name) {
 static void print_sizes(struct image *image) {
     read_image(image);
     insert(image);
-    line_begin("module");
-    line_text("name", image->name);
-    line_number("core_bytes", attribute(image, "coresize"));
-    line_number("init_bytes", attribute(image, "initsize"));
-    line_end();
+    json_begin("module");
+    json_string("name", image->name);
+    json_known("core_bytes", attribute(image, "coresize"));
+    json_known("init_bytes", attribute(image, "initsize"));
+    json_end();
     delete (image);
     free(image->bytes);
 }
@@ -111,11 +111,11 @@ void module_bench(const char *object) {
     for (; bench_next(done); done++)
         run_cycle(&image, done);
     for (unsigned int rank = 0; rank < done; rank++) {
-        line_begin("cycle");
-        line_number("rank", rank);
-        line_number("read_ns", cycles[rank].read_ns);
-        line_number("init_ns", cycles[rank].init_ns);
-        line_number("delete_ns", cycles[rank].delete_ns);
-        line_end();
+        json_begin("cycle");
+        json_known("rank", rank);
+        json_known("read_ns", cycles[rank].read_ns);
+        json_known("init_ns", cycles[rank].init_ns);
+        json_known("delete_ns", cycles[rank].delete_ns);
+        json_end();
     }
 }

@@ -2,7 +2,7 @@
 #include "bench.h"
 #include "clock.h"
 #include "fail.h"
-#include "lines.h"
+#include "json.h"
 
 #include <errno.h>
 #include <spawn.h>
@@ -34,10 +34,10 @@ void start_bench(void) {
     for (unsigned int rank = 0; bench_next(rank); rank++) {
         long long own_ns;
         long long took = start_once(&own_ns);
-        line_begin("start");
-        line_number("rank", rank);
-        line_number("start_ns", took);
-        line_number("own_ns", own_ns);
-        line_end();
+        json_begin("start");
+        json_known("rank", rank);
+        json_known("start_ns", took);
+        json_known("own_ns", own_ns);
+        json_end();
     }
 }

@@ -6,7 +6,7 @@
  */
 #include "clock.h"
 #include "engine.h"
-#include "error.h"
+#include "fail.h"
 #include "histograms.h"
 #include "link.h"
 #include "pcap.h"
@@ -106,7 +106,7 @@ static void fill_test_frame(struct queue *queue, unsigned stream) {
     words[FRAME_STAMP_WORD] = 0;
     if (wants_stamp(queue)) {
         ((uint8_t *)words)[46] |= PAYLOAD_STAMPED >> 8;
-        words[FRAME_STAMP_WORD] = clock_now_ns();
+        words[FRAME_STAMP_WORD] = now_ns();
     }
 }
 
@@ -153,14 +153,14 @@ static void serve(struct queue *queue, unsigned stream, uint64_t now) {
     }
     xsk_end(&queue->xsk, frames);
     if (queue->sequence == queue->end_sequence)
-        queue->counts.stopped_ns = clock_now_ns();
+        queue->counts.stopped_ns = now_ns();
 }
 
 static void wait_for_start(void) {
     while (!afxdp.start_ns && !workers_stopping())
-        clock_sleep_until(clock_now_ns() + NS_PER_MS / 4);
+        sleep_until_ns(now_ns() + NS_PER_MS / 4);
     if (!workers_stopping())
-        clock_sleep_until(afxdp.start_ns);
+        sleep_until_ns(afxdp.start_ns);
 }
 
 /* Sleeps if the next frame of these queues is far enough away. */
@@ -171,15 +171,15 @@ static void wait_for_due(const struct worker *worker) {
     for (unsigned stream = worker->index; stream < afxdp.session->streams; stream += step)
         due = least(due, afxdp.queues[stream].due >> SCHEDULE_SHIFT);
     due = least(afxdp.start_ns + due, afxdp.end_ns);
-    if (due > clock_now_ns() + 2 * WAKE_EARLY_NS)
-        clock_sleep_until(due - WAKE_EARLY_NS);
+    if (due > now_ns() + 2 * WAKE_EARLY_NS)
+        sleep_until_ns(due - WAKE_EARLY_NS);
 }
 
 /* The kernel still has frames of the last batches. */
 static void drain(struct queue *queue) {
-    const uint64_t limit = clock_now_ns() + DRAIN_NS;
+    const uint64_t limit = now_ns() + DRAIN_NS;
 
-    while (xsk_pending(&queue->xsk) && clock_now_ns() < limit) {
+    while (xsk_pending(&queue->xsk) && now_ns() < limit) {
         xsk_end(&queue->xsk, 0);
         xsk_begin(&queue->xsk, 0);
     }
@@ -190,7 +190,7 @@ static void afxdp_work(struct worker *worker) {
     uint64_t now;
 
     wait_for_start();
-    while (!workers_stopping() && (now = clock_now_ns()) < afxdp.end_ns) {
+    while (!workers_stopping() && (now = now_ns()) < afxdp.end_ns) {
         for (unsigned stream = worker->index; stream < streams; stream += step)
             serve(&afxdp.queues[stream], stream, now);
         if (afxdp.interval)

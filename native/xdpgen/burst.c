@@ -65,7 +65,7 @@ static int print_interval(struct burst *burst, uint64_t now) {
 /* What has come back while the window lasts; what comes later is the rings' drain. */
 static int count_window(struct burst *burst) {
     struct receive_counters rx = {0};
-    uint64_t now = clock_now_ns();
+    uint64_t now = now_ns();
     int error = burst->session->options.no_receive ? 0 : receive_read(&rx);
 
     burst->rx_window_ns = now - burst->window.start_ns;
@@ -78,11 +78,11 @@ static int watch(struct burst *burst) {
     const struct session *session = burst->session;
     const uint64_t length = (burst->window.end_ns - burst->window.start_ns) / INTERVALS;
     const uint64_t interval = length < INTERVAL_NS ? length : INTERVAL_NS;
-    const uint64_t began = clock_now_ns(), cpu_before = workers_cpu_ns();
+    const uint64_t began = now_ns(), cpu_before = workers_cpu_ns();
     uint64_t next = burst->window.start_ns + interval, now;
     int error = 0;
 
-    while ((now = clock_now_ns()) < burst->window.end_ns && !interrupted && !error) {
+    while ((now = now_ns()) < burst->window.end_ns && !interrupted && !error) {
         if (now >= next) {
             error = print_interval(burst, now);
             next += interval;
@@ -91,13 +91,13 @@ static int watch(struct burst *burst) {
         if (sent(burst) >= burst->quota)
             break;
         uint64_t wake = now + SLICE_NS < next ? now + SLICE_NS : next;
-        clock_sleep_until(wake < burst->window.end_ns ? wake : burst->window.end_ns);
+        sleep_until_ns(wake < burst->window.end_ns ? wake : burst->window.end_ns);
     }
     if (now < burst->window.end_ns)
         burst->stopped_ns = now;
     error = error ?: count_window(burst);
     burst->cpu_ns = workers_cpu_ns() - cpu_before;
-    burst->watched_ns = clock_now_ns() - began;
+    burst->watched_ns = now_ns() - began;
     return error;
 }
 
@@ -189,7 +189,7 @@ static int send_frames(struct burst *burst) {
 
     burst->quota = share_quota(session, quotas);
     error = session->engine->arm(session, quotas);
-    burst->window.start_ns = clock_now_ns() + LEAD_NS;
+    burst->window.start_ns = now_ns() + LEAD_NS;
     burst->window.end_ns = burst->window.start_ns + burst->request->seconds * NS_PER_SECOND;
     if (!error) {
         if (!session->options.no_receive)
@@ -198,7 +198,7 @@ static int send_frames(struct burst *burst) {
         error = watch(burst);
     }
     int stop_error = session->engine->stop(session);
-    return error ?: stop_error ?: print_interval(burst, clock_now_ns());
+    return error ?: stop_error ?: print_interval(burst, now_ns());
 }
 
 int burst_run(struct session *session, const struct burst_request *request) {
@@ -211,7 +211,7 @@ int burst_run(struct session *session, const struct burst_request *request) {
     if (error)
         return error;
     const double settle_s = interrupted ? SETTLE_INTERRUPTED_S : session->options.settle_s;
-    clock_sleep_until(clock_now_ns() + settle_s * NS_PER_SECOND);
+    sleep_until_ns(now_ns() + settle_s * NS_PER_SECOND);
     error = print_result(&burst);
     for (unsigned stream = 0; stream < session->streams; stream++)
         session->sequences[stream] += burst.counts[stream].sent;

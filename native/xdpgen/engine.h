@@ -13,7 +13,7 @@ struct stream_counts {
                               due */
 };
 
-/* One way of sending. All functions return 0 or a negative errno after fail().
+/* One way of sending. All functions return 0 or a negative errno after failed().
  */
 struct engine {
     const char *name;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "histograms.h"
-#include "error.h"
+#include "fail.h"
 
 #include <errno.h>
 #include <string.h>
@@ -38,7 +38,7 @@ int histograms_reset(int map, struct histogram *values) {
     for (int cpu = 0; cpu < libbpf_num_possible_cpus(); cpu++)
         values[cpu] = HISTOGRAM_EMPTY;
     return bpf_map_update_elem(map, &zero, values, 0)
-               ? fail("histogram", errno, "a histogram cannot be emptied")
+               ? failed("histogram", errno, NULL, "a histogram cannot be emptied")
                : 0;
 }
 
@@ -47,7 +47,7 @@ int histograms_read(int map, struct histogram *values, struct histogram *sum) {
 
     *sum = HISTOGRAM_EMPTY;
     if (bpf_map_lookup_elem(map, &zero, values))
-        return fail("histogram", errno, "a histogram cannot be read");
+        return failed("histogram", errno, NULL, "a histogram cannot be read");
     for (int cpu = 0; cpu < libbpf_num_possible_cpus(); cpu++)
         histogram_add(sum, &values[cpu]);
     return 0;

@@ -15,7 +15,7 @@ uint64_t histogram_count(const struct histogram *histogram);
 void histogram_add(struct histogram *sum, const struct histogram *one);
 
 /* Empties a per-CPU map of one histogram; `values` has room for all possible CPUs. Returns 0 or a negative
- * errno after fail(). */
+ * errno after failed(). */
 int histograms_reset(int map, struct histogram *values);
 
 /* The sum over all CPUs. */

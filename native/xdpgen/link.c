@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "link.h"
-#include "error.h"
+#include "fail.h"
 
 #include <errno.h>
 #include <ifaddrs.h>
@@ -17,7 +17,7 @@ static int visit(const char *interface, visitor visitor, void *result) {
     struct ifaddrs *all, *entry;
 
     if (getifaddrs(&all))
-        return fail("interface", errno, "the list of interfaces cannot be read");
+        return failed("interface", errno, NULL, "the list of interfaces cannot be read");
     for (entry = all; entry; entry = entry->ifa_next)
         if (entry->ifa_addr && entry->ifa_addr->sa_family == AF_PACKET &&
             !strcmp(entry->ifa_name, interface)) {
@@ -26,7 +26,8 @@ static int visit(const char *interface, visitor visitor, void *result) {
         }
     freeifaddrs(all);
     return entry ? 0
-                 : fail("interface", ENODEV, "there is no interface %s in this network namespace", interface);
+                 : failed("interface", ENODEV, NULL, "there is no interface %s in this network namespace",
+                          interface);
 }
 
 static void copy_mac(const struct ifaddrs *entry, void *result) {

@@ -8,7 +8,7 @@
  */
 #include "clock.h"
 #include "engine.h"
-#include "error.h"
+#include "fail.h"
 #include "histograms.h"
 #include "object.h"
 #include "receive.h"
@@ -56,7 +56,8 @@ static int lead_to_receiver(void) {
     int receiver = receive_program_fd();
 
     if (bpf_map_update_elem(object_map_fd(live.object, "receiver"), &zero, &receiver, 0))
-        return fail("load", errno, "the sender cannot call the receiving program: %s", strerror(errno));
+        return failed("load", errno, NULL, "the sender cannot call the receiving program: %s",
+                      strerror(errno));
     return 0;
 }
 
@@ -72,7 +73,7 @@ static int load_sender(const struct session *session) {
 
     live.object = OBJECT_OPEN(send, &settings);
     if (!live.object)
-        return -failure.error;
+        return failed_before();
     error = object_load(live.object);
     if (error)
         return error;
@@ -81,7 +82,7 @@ static int load_sender(const struct session *session) {
     live.lateness = object_map_fd(live.object, "lateness");
     live.memory = object_memory(live.object, sizeof(*live.memory));
     if (!live.memory)
-        return -failure.error;
+        return failed_before();
     memcpy(live.memory->heads, session->heads, session->flows * sizeof(*session->heads));
     return settings.alone == ALONE_RECEIVER ? lead_to_receiver() : 0;
 }
@@ -99,7 +100,8 @@ static int live_open(struct session *session) {
     memcpy(live.frame, &session->heads[0], sizeof(session->heads[0]));
     live.values = per_cpu_values(sizeof(*live.values));
     live.late_values = per_cpu_values(sizeof(*live.late_values));
-    return live.values && live.late_values ? 0 : fail("load", ENOMEM, "no memory for the senders' state");
+    return live.values && live.late_values ? 0
+                                           : failed("load", ENOMEM, NULL, "no memory for the senders' state");
 }
 
 static void live_work(struct worker *worker) {
@@ -121,7 +123,7 @@ static int read_senders(void) {
     const uint32_t zero = 0;
 
     if (bpf_map_lookup_elem(live.senders, &zero, live.values))
-        return fail("send", errno, "the senders' state cannot be read");
+        return failed("send", errno, NULL, "the senders' state cannot be read");
     return 0;
 }
 
@@ -135,15 +137,15 @@ static bool all_armed(const struct session *session) {
 }
 
 static int wait_until_armed(const struct session *session) {
-    uint64_t limit = clock_now_ns() + ARM_LIMIT_NS;
+    uint64_t limit = now_ns() + ARM_LIMIT_NS;
 
-    while (clock_now_ns() < limit && !interrupted) {
+    while (now_ns() < limit && !interrupted) {
         int error = workers_check() ?: read_senders();
         if (error || all_armed(session))
             return error;
-        clock_sleep_until(clock_now_ns() + NS_PER_MS);
+        sleep_until_ns(now_ns() + NS_PER_MS);
     }
-    return interrupted ? 0 : fail("send", ETIMEDOUT, "the senders did not start within 5 s");
+    return interrupted ? 0 : failed("send", ETIMEDOUT, NULL, "the senders did not start within 5 s");
 }
 
 static void set_senders(const struct session *session, const uint64_t quotas[MAX_STREAMS]) {
@@ -171,7 +173,7 @@ static int live_arm(struct session *session, const uint64_t quotas[MAX_STREAMS])
     live_go(&(struct send_window){0});
     set_senders(session, quotas);
     if (bpf_map_update_elem(live.senders, &zero, live.values, 0))
-        return fail("send", errno, "the senders' state cannot be set");
+        return failed("send", errno, NULL, "the senders' state cannot be set");
     int error = histograms_reset(live.lateness, live.late_values);
     if (error)
         return error;

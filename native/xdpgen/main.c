@@ -2,7 +2,7 @@
 /* xdpgen: sends test frames through XDP, receives what comes back, and prints
  * JSON lines. */
 #include "burst.h"
-#include "error.h"
+#include "fail.h"
 #include "refusal.h"
 #include "report.h"
 #include "thread.h"
@@ -26,7 +26,7 @@ static int install_signals(void) {
     struct sigaction action = {.sa_handler = on_signal}; /* no SA_RESTART: a blocked write must end too */
 
     if (pipe(wake_pipe))
-        return fail("signals", errno, "no pipe for signals");
+        return failed("signals", errno, NULL, "no pipe for signals");
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
     thread_interrupts_install();
@@ -70,8 +70,8 @@ static int run_steps(struct session *session, unsigned *done) {
 
     for (*done = 0; !error && read_line(line, sizeof(line)) >= 0; ++*done) {
         if (strncmp(line, command, strlen(command)) || !burst_parse(&request, line + strlen(command), ' '))
-            return fail("command", EINVAL, "expected `burst NAME SECONDS` (at most %d s), got `%s`",
-                        MAX_BURST_SECONDS, line);
+            return failed("command", EINVAL, NULL, "expected `burst NAME SECONDS` (at most %d s), got `%s`",
+                          MAX_BURST_SECONDS, line);
         error = burst_run(session, &request);
     }
     return error;
@@ -93,18 +93,11 @@ int main(int argc, char **argv) {
     unsigned done = 0;
     int error;
 
-    switch (options_parse(&session.options, argc, argv)) {
-    case OPTIONS_HELP:
-        return 0;
-    case OPTIONS_BAD:
-        return 2;
-    case OPTIONS_OK:
-        break;
-    }
+    options_parse(&session.options, argc, argv);
     error = run(&session, &done);
     session_close(&session);
     if (error)
-        report_error();
+        fail_print();
     else
         report_detached(done);
     return error ? 1 : 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "object.h"
-#include "error.h"
+#include "fail.h"
 #include "refusal.h"
 
 #include <errno.h>
@@ -18,12 +18,14 @@ struct bpf_object *object_open(const char *name, const char *start, const char *
     struct bpf_map *rodata;
 
     if (!object) {
-        fail("open", errno, "the embedded BPF object '%s' cannot be opened: %s", name, refusal_reason());
+        failed("open", errno, NULL, "the embedded BPF object '%s' cannot be opened: %s", name,
+               refusal_reason());
         return NULL;
     }
     rodata = bpf_object__find_map_by_name(object, ".rodata");
     if (!rodata || bpf_map__set_initial_value(rodata, settings, settings_size)) {
-        fail("rodata", EINVAL, "the embedded BPF object '%s' does not have the settings expected", name);
+        failed("rodata", EINVAL, NULL, "the embedded BPF object '%s' does not have the settings expected",
+               name);
         bpf_object__close(object);
         return NULL;
     }
@@ -40,10 +42,8 @@ int object_load(struct bpf_object *object) {
 
     if (!error)
         return 0;
-    if (!failure.step)
-        failure.log = refusal_words();
-    return fail("load", error, "the kernel refuses %s%s: %s", refusal_program(bpf_object__name(object)),
-                object_compiler(), strerror(-error));
+    return failed("load", error, refusal_words(), "the kernel refuses %s%s: %s",
+                  refusal_program(bpf_object__name(object)), object_compiler(), strerror(-error));
 }
 
 int object_map_fd(struct bpf_object *object, const char *map) {
@@ -55,7 +55,8 @@ void *object_memory(struct bpf_object *object, size_t size) {
 
     if (memory != MAP_FAILED)
         return memory;
-    fail("load", errno, "the memory of the BPF object '%s' cannot be mapped", bpf_object__name(object));
+    failed("load", errno, NULL, "the memory of the BPF object '%s' cannot be mapped",
+           bpf_object__name(object));
     return NULL;
 }
 

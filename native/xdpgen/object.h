@@ -10,7 +10,7 @@ extern const char embedded_receive_start[], embedded_receive_end[];
 extern const char embedded_refused_start[], embedded_refused_end[];
 
 /* Opens one embedded object and fills its .rodata, which is one struct. NULL
- * after fail(). */
+ * after failed(). */
 struct bpf_object *object_open(const char *name, const char *start, const char *end, const void *settings,
                                size_t settings_size);
 #define OBJECT_OPEN(name, settings)                                                                          \
@@ -23,7 +23,7 @@ const char *object_compiler(void);
 
 int object_map_fd(struct bpf_object *object, const char *map);
 
-/* Maps the object's .bss. NULL after fail(). */
+/* Maps the object's .bss. NULL after failed(). */
 void *object_memory(struct bpf_object *object, size_t size);
 
 int object_program_fd(struct bpf_object *object, const char *program);

@@ -1,71 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-/* One table of options: parser, help and defaults all read it. */
 #include "options.h"
 #include "payload.h"
 
 #include <arpa/inet.h>
 #include <ctype.h>
-#include <getopt.h>
 #include <net/if.h>
 #include <netinet/ether.h>
-#include <stddef.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-struct option_row {
-    const char *name;
-    const char *argument;  /* NULL: a flag */
-    const char *initially; /* parsed like an argument; NULL: nothing is set */
-    bool (*parse)(const struct option_row *row, void *target, const char *text);
-    size_t offset;
-    double least, most;
-    const char *help;
-};
-
-static bool parse_text(const struct option_row *row, void *target, const char *text) {
-    (void)row;
-    *(const char **)target = text;
-    return *text;
-}
-
-static bool parse_flag(const struct option_row *row, void *target, const char *text) {
-    (void)row, (void)text;
-    return *(bool *)target = true;
-}
-
-static bool parse_number(const char *text, double least, double most, double *number) {
-    char *end;
-
-    *number = strtod(text, &end);
-    return end != text && !*end && *number >= least && *number <= most;
-}
-
-static bool parse_unsigned(const struct option_row *row, void *target, const char *text) {
-    double number;
-
-    if (!parse_number(text, row->least, row->most, &number) || number != (unsigned)number)
-        return false;
-    *(unsigned *)target = number;
-    return true;
-}
-
-static bool parse_count(const struct option_row *row, void *target, const char *text) {
-    double number;
-
-    if (!parse_number(text, row->least, row->most, &number))
-        return false;
-    *(uint64_t *)target = number;
-    return true;
-}
-
-static bool parse_seconds(const struct option_row *row, void *target, const char *text) {
-    return parse_number(text, row->least, row->most, target);
-}
-
 static bool parse_rate(const struct option_row *row, void *target, const char *text) {
     *(double *)target = 0;
-    return !strcmp(text, "max") || parse_number(text, row->least, row->most, target);
+    return !strcmp(text, "max") || option_number(row, target, text);
 }
 
 static bool parse_stamp(const struct option_row *row, void *target, const char *text) {
@@ -79,7 +25,7 @@ static bool parse_stamp(const struct option_row *row, void *target, const char *
             *(unsigned *)target = words[i].every;
             return true;
         }
-    return parse_unsigned(row, target, text);
+    return option_unsigned(row, target, text);
 }
 
 static bool parse_alone(const struct option_row *row, void *target, const char *text) {
@@ -122,22 +68,6 @@ static bool parse_stride(const struct option_row *row, void *target, const char 
     return true;
 }
 
-static bool parse_cpus(const struct option_row *row, void *target, const char *text) {
-    struct cpu_list *list = target;
-    char *end = (char *)text - 1;
-
-    (void)row;
-    list->count = 0;
-    do {
-        const char *start = end + 1;
-        unsigned long cpu = strtoul(start, &end, 10);
-        if (!isdigit((unsigned char)*start) || cpu >= 1024 || list->count == MAX_STREAMS)
-            return false;
-        list->cpus[list->count++] = cpu;
-    } while (*end == ',');
-    return !*end;
-}
-
 bool burst_parse(struct burst_request *burst, const char *text, char separator) {
     const char *found = strchr(text, separator);
     size_t length = found ? found - text : 0;
@@ -149,7 +79,8 @@ bool burst_parse(struct burst_request *burst, const char *text, char separator) 
             return false;
     memcpy(burst->name, text, length);
     burst->name[length] = 0;
-    return parse_number(found + 1, 0, MAX_BURST_SECONDS, &burst->seconds) && burst->seconds > 0;
+    return option_number(&(struct option_row){.most = MAX_BURST_SECONDS}, &burst->seconds, found + 1) &&
+           burst->seconds > 0;
 }
 
 static bool parse_bursts(const struct option_row *row, void *target, const char *text) {
@@ -168,20 +99,20 @@ static bool parse_bursts(const struct option_row *row, void *target, const char 
 
 #define AT(field) offsetof(struct options, field)
 
-static const struct option_row table[] = {
-    {"interface", "IF", NULL, parse_text, AT(interface), 0, 0, "the TG's device: sends and receives"},
-    {"engine", "live|afxdp", "live", parse_text, AT(engine), 0, 0,
+static const struct option_row ROWS[] = {
+    {"interface", "IF", NULL, option_text, AT(interface), 0, 0, "the TG's device: sends and receives"},
+    {"engine", "live|afxdp", "live", option_text, AT(engine), 0, 0,
      "how to send: BPF live frames, or AF_XDP sockets in copy mode"},
-    {"queues", "Q", "1", parse_unsigned, AT(queues), 1, MAX_STREAMS,
+    {"queues", "Q", "1", option_unsigned, AT(queues), 1, MAX_STREAMS,
      "queues to reach; live: CPU c reaches queue c mod Q"},
-    {"cpus", "C,…", NULL, parse_cpus, AT(cpus), 0, 0,
+    {"cpus", "C,C", NULL, option_cpus, AT(cpus), 0, 0,
      "CPUs that send, one thread each (default: the first Q this process may "
      "use)"},
-    {"fifo", "PRIORITY", "5", parse_unsigned, AT(fifo), 0, 98,
+    {"fifo", "PRIORITY", "5", option_unsigned, AT(fifo), 0, 98,
      "SCHED_FIFO priority of the sending threads; the controlling one has one "
      "more; 0: none"},
-    {"frame-bytes", "BYTES", "64", parse_unsigned, AT(frame_bytes), 64, 1518, "frame size, FCS included"},
-    {"flows", "F", "64", parse_unsigned, AT(flows), 1, MAX_FLOWS,
+    {"frame-bytes", "BYTES", "64", option_unsigned, AT(frame_bytes), 64, 1518, "frame size, FCS included"},
+    {"flows", "F", "64", option_unsigned, AT(flows), 1, MAX_FLOWS,
      "flows, each with its own addresses and port"},
     {"load", "max|PPS", "max", parse_rate, AT(rate_pps), 0.1, 1e9, "frames per second over all queues"},
     {"run-id", "HEX", "0", parse_run_id, AT(run_id), 0, 0,
@@ -192,52 +123,39 @@ static const struct option_row table[] = {
     {"dst-ip", "A", "198.19.0.1", parse_ip, AT(dst_ip), 0, 0, "destination address of flow 0"},
     {"src-ip-stride", "A", "0.0.0.0", parse_stride, AT(src_ip_stride), 0, 0, "added from flow to flow"},
     {"dst-ip-stride", "A", "0.0.0.1", parse_stride, AT(dst_ip_stride), 0, 0, "added from flow to flow"},
-    {"src-port", "PORT", "1024", parse_unsigned, AT(src_port), 0, 65535, "UDP source port of flow 0"},
-    {"dst-port", "PORT", "50220", parse_unsigned, AT(dst_port), 0, 65535,
+    {"src-port", "PORT", "1024", option_unsigned, AT(src_port), 0, 65535, "UDP source port of flow 0"},
+    {"dst-port", "PORT", "50220", option_unsigned, AT(dst_port), 0, 65535,
      "UDP destination port of every flow"},
-    {"port-stride", "N", "0", parse_unsigned, AT(port_stride), 0, 65535,
+    {"port-stride", "N", "0", option_unsigned, AT(port_stride), 0, 65535,
      "added to the source port from flow to flow"},
     {"stamp", "all|N|none", "all", parse_stamp, AT(stamp_every), 1, 1e9,
      "frames that carry a time stamp: every one, one in N, none"},
-    {"bursts", "NAME:S,…", "warmup:0.2,measure:1.0", parse_bursts, AT(bursts), 0, 0,
+    {"bursts", "NAME:S,NAME:S", "warmup:0.2,measure:1.0", parse_bursts, AT(bursts), 0, 0,
      "bursts and their seconds (at most 3600 each)"},
-    {"step", NULL, NULL, parse_flag, AT(step), 0, 0,
-     "take bursts from stdin instead, one `burst NAME SECONDS` a line; its end "
+    {"step", NULL, NULL, option_flag, AT(step), 0, 0,
+     "take bursts from stdin instead, one `burst NAME SECONDS` per line; its end "
      "ends the program"},
-    {"max-frames", "N", NULL, parse_count, AT(max_frames), 1, 1e15, "send no more than N frames per burst"},
-    {"settle", "S", "0.05", parse_seconds, AT(settle_s), 0, 10,
+    {"max-frames", "N", NULL, option_count, AT(max_frames), 1, 1e15, "send no more than N frames per burst"},
+    {"settle", "S", "0.05", option_number, AT(settle_s), 0, 10,
      "seconds to wait for the last frames of a burst"},
-    {"batch", "N", NULL, parse_unsigned, AT(batch), 1, 256,
+    {"batch", "N", NULL, option_unsigned, AT(batch), 1, 256,
      "frames handed over at once (default: the engine's own choice)"},
-    {"frames", "FILE", NULL, parse_text, AT(frames), 0, 0,
+    {"frames", "FILE", NULL, option_text, AT(frames), 0, 0,
      "afxdp: send this pcap's frames unchanged, over and over; they are not "
      "recognised when they come back"},
     {"alone", "sender|receiver", NULL, parse_alone, AT(alone), 0, 0,
      "live: frames that do not leave; dropped as they are made, or handed to the receiving program"},
-    {"no-receive", NULL, NULL, parse_flag, AT(no_receive), 0, 0, "do not attach the receiving program"},
+    {"no-receive", NULL, NULL, option_flag, AT(no_receive), 0, 0, "do not attach the receiving program"},
 };
 
-#define ROWS (sizeof(table) / sizeof(table[0]))
-
-static void print_help(void) {
-    printf("Usage: xdpgen --interface IF [options]\n\n"
-           "Sends test frames, receives what comes back, and prints one JSON "
-           "object a line: ready, then for "
-           "each\n"
-           "burst its intervals, summary and histogram, or one error.\n\n");
-    for (const struct option_row *row = table; row < table + ROWS; row++) {
-        int width = printf("  --%s %s", row->name, row->argument ? row->argument : "");
-        printf("%*s%s", width < 28 ? 28 - width : 1, "", row->help);
-        printf(row->initially ? " [%s]\n" : "\n", row->initially);
-    }
-}
-
-static void set_defaults(struct options *options) {
-    memset(options, 0, sizeof(*options));
-    for (const struct option_row *row = table; row < table + ROWS; row++)
-        if (row->initially)
-            row->parse(row, (char *)options + row->offset, row->initially);
-}
+static const struct command_line LINE = {
+    .usage = "--interface IF [options]",
+    .about = "Sends test frames, receives what comes back, and prints one JSON object per line: ready, then "
+             "for each\n"
+             "burst its intervals, summary and histogram, or one error.",
+    .rows = ROWS,
+    .row_count = sizeof(ROWS) / sizeof(ROWS[0]),
+};
 
 static const char *contradiction(const struct options *options) {
     if (!options->interface)
@@ -253,47 +171,9 @@ static const char *contradiction(const struct options *options) {
     return NULL;
 }
 
-static enum options_result complain(const char *about, const char *what) {
-    fprintf(stderr, "xdpgen: %s%s (see --help)\n", about, what);
-    return OPTIONS_BAD;
-}
-
-static enum options_result apply(struct options *options, const struct option_row *row, const char *text) {
-    char about[160];
-
-    if (row->parse(row, (char *)options + row->offset, text))
-        return OPTIONS_OK;
-    snprintf(about, sizeof(about), "--%s %s: expected %s", row->name, text, row->argument);
-    if (row->most)
-        snprintf(about + strlen(about), sizeof(about) - strlen(about), " from %g to %g", row->least,
-                 row->most);
-    return complain(about, "");
-}
-
-enum options_result options_parse(struct options *options, int argc, char **argv) {
-    struct option long_options[ROWS + 2] = {0};
-    enum options_result result = OPTIONS_OK;
-    int index;
-
-    for (size_t i = 0; i < ROWS; i++)
-        long_options[i] = (struct option){table[i].name, !!table[i].argument, NULL, 0};
-    long_options[ROWS] = (struct option){"help", no_argument, NULL, 0};
-    set_defaults(options);
-    while (result == OPTIONS_OK) {
-        int found = getopt_long(argc, argv, "", long_options, &index);
-        if (found < 0)
-            break;
-        if (found)
-            return OPTIONS_BAD; /* getopt has said why */
-        if (index == ROWS) {
-            print_help();
-            return OPTIONS_HELP;
-        }
-        result = apply(options, &table[index], optarg);
-    }
-    if (result == OPTIONS_OK && optind < argc)
-        return complain("unexpected argument ", argv[optind]);
-    if (result == OPTIONS_OK && contradiction(options))
-        return complain("", contradiction(options));
-    return result;
+void options_parse(struct options *options, int argc, char **argv) {
+    memset(options, 0, sizeof(*options));
+    command_line_read(&LINE, options, argc, argv);
+    if (contradiction(options))
+        command_line_refuse("%s", contradiction(options));
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
+#include "command_line.h"
 #include "shared.h"
 
 #include <stdbool.h>
@@ -13,11 +14,6 @@
 struct burst_request {
     char name[MAX_BURST_NAME];
     double seconds;
-};
-
-struct cpu_list {
-    unsigned count;
-    unsigned cpus[MAX_STREAMS];
 };
 
 struct burst_list {
@@ -45,7 +41,7 @@ struct options {
     unsigned stamp_every; /* 0: none */
     struct burst_list bursts;
     bool step;
-    uint64_t max_frames; /* per burst; 0: no limit */
+    unsigned long long max_frames; /* per burst; 0: no limit */
     double settle_s;
     unsigned batch; /* 0: the engine's own choice */
     const char *frames;
@@ -53,10 +49,9 @@ struct options {
     unsigned alone; /* enum alone */
 };
 
-enum options_result { OPTIONS_OK, OPTIONS_HELP, OPTIONS_BAD };
-
-/* Reads the command line; says on stderr what is wrong with it. */
-enum options_result options_parse(struct options *options, int argc, char **argv);
+/* Reads the command line; prints help (exit 0) or what is wrong with it (exit 2) and does not return
+ * otherwise. */
+void options_parse(struct options *options, int argc, char **argv);
 
 /* "NAME:SECONDS" in the list, "NAME SECONDS" on stdin. Returns false where it
  * is neither. */

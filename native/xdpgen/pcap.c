@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "pcap.h"
-#include "error.h"
+#include "fail.h"
 
 #include <byteswap.h>
 #include <errno.h>
@@ -40,30 +40,30 @@ static int read_file(struct pcap *pcap, struct reader *reader) {
     long bytes;
 
     if (!file)
-        return fail("frames", errno, "%s: %s", reader->path, strerror(errno));
+        return failed("frames", errno, NULL, "%s: %s", reader->path, strerror(errno));
     fseek(file, 0, SEEK_END);
     bytes = ftell(file);
     rewind(file);
     pcap->file = bytes > 0 ? malloc(bytes) : NULL;
     reader->bytes = pcap->file ? fread(pcap->file, 1, bytes, file) : 0;
     fclose(file);
-    return pcap->file ? 0 : fail("frames", EINVAL, "%s: empty, or not a file", reader->path);
+    return pcap->file ? 0 : failed("frames", EINVAL, NULL, "%s: empty, or not a file", reader->path);
 }
 
 static int read_header(const struct pcap *pcap, struct reader *reader) {
     struct file_header header;
 
     if (reader->bytes < sizeof(header))
-        return fail("frames", EINVAL, "%s: too short for a pcap", reader->path);
+        return failed("frames", EINVAL, NULL, "%s: too short for a pcap", reader->path);
     memcpy(&header, pcap->file, sizeof(header));
     reader->at = sizeof(header);
     reader->swapped = header.magic == bswap_32(MAGIC_US) || header.magic == bswap_32(MAGIC_NS);
     header.magic = in_order(reader, header.magic);
     if (header.magic != MAGIC_US && header.magic != MAGIC_NS)
-        return fail("frames", EINVAL, "%s: not a classic pcap (pcapng: convert it, `tcpdump -r A -w B`)",
-                    reader->path);
+        return failed("frames", EINVAL, NULL,
+                      "%s: not a classic pcap (pcapng: convert it, `tcpdump -r A -w B`)", reader->path);
     if ((in_order(reader, header.linktype) & LINKTYPE_MASK) != LINKTYPE_ETHERNET)
-        return fail("frames", EINVAL, "%s: its frames are not Ethernet", reader->path);
+        return failed("frames", EINVAL, NULL, "%s: its frames are not Ethernet", reader->path);
     return 0;
 }
 
@@ -73,16 +73,16 @@ static int read_frame(struct pcap *pcap, struct reader *reader, unsigned longest
     unsigned number = pcap->count + 1, bytes;
 
     if (rest < sizeof(header))
-        return fail("frames", EINVAL, "%s: ends within frame %u", reader->path, number);
+        return failed("frames", EINVAL, NULL, "%s: ends within frame %u", reader->path, number);
     memcpy(&header, pcap->file + reader->at, sizeof(header));
     bytes = in_order(reader, header.captured);
     if (bytes > rest - sizeof(header))
-        return fail("frames", EINVAL, "%s: ends within frame %u", reader->path, number);
+        return failed("frames", EINVAL, NULL, "%s: ends within frame %u", reader->path, number);
     if (bytes != in_order(reader, header.original))
-        return fail("frames", EINVAL, "%s: frame %u was not captured whole", reader->path, number);
+        return failed("frames", EINVAL, NULL, "%s: frame %u was not captured whole", reader->path, number);
     if (bytes < ETH_HLEN || bytes > longest)
-        return fail("frames", EINVAL, "%s: frame %u has %u bytes; possible are %d to %u", reader->path,
-                    number, bytes, ETH_HLEN, longest);
+        return failed("frames", EINVAL, NULL, "%s: frame %u has %u bytes; possible are %d to %u",
+                      reader->path, number, bytes, ETH_HLEN, longest);
     pcap->frames[pcap->count++] =
         (struct pcap_frame){.data = pcap->file + reader->at + sizeof(header), .bytes = bytes};
     reader->at += sizeof(header) + bytes;
@@ -97,11 +97,11 @@ int pcap_read(struct pcap *pcap, const char *path, unsigned longest) {
         return error;
     pcap->frames = calloc(reader.bytes / sizeof(struct frame_header) + 1, sizeof(*pcap->frames));
     if (!pcap->frames)
-        return fail("frames", ENOMEM, "%s: no memory for its frames", path);
+        return failed("frames", ENOMEM, NULL, "%s: no memory for its frames", path);
     while (!error && reader.at < reader.bytes)
         error = read_frame(pcap, &reader, longest);
     if (!error && !pcap->count)
-        return fail("frames", EINVAL, "%s: holds no frame", path);
+        return failed("frames", EINVAL, NULL, "%s: holds no frame", path);
     return error;
 }
 

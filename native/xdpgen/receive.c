@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "receive.h"
 #include "engine.h"
-#include "error.h"
+#include "fail.h"
 #include "frame.h"
 #include "histograms.h"
 #include "object.h"
@@ -30,13 +30,13 @@ static int attach(const struct session *session) {
     uint32_t attached = 0;
 
     if (!bpf_xdp_query_id(session->ifindex, 0, &attached) && attached)
-        return fail("attach", EBUSY, "%s already has an XDP program (id %u): detach it first", interface,
-                    attached);
+        return failed("attach", EBUSY, NULL, "%s already has an XDP program (id %u): detach it first",
+                      interface, attached);
     receive.link = bpf_link_create(object_program_fd(receive.object, "receive_frame"), session->ifindex,
                                    BPF_XDP, &native);
     if (receive.link < 0)
-        return fail("attach", errno, "the receiving program cannot be attached to %s natively: %s", interface,
-                    strerror(errno));
+        return failed("attach", errno, NULL, "the receiving program cannot be attached to %s natively: %s",
+                      interface, strerror(errno));
     return 0;
 }
 
@@ -50,7 +50,7 @@ int receive_open(const struct session *session) {
 
     receive.object = OBJECT_OPEN(receive, &settings);
     if (!receive.object)
-        return -failure.error;
+        return failed_before();
     error = object_load(receive.object);
     if (error)
         return error;
@@ -60,7 +60,7 @@ int receive_open(const struct session *session) {
     receive.values = per_cpu_values(sizeof(*receive.values));
     receive.due_values = per_cpu_values(sizeof(*receive.due_values));
     if (!receive.memory || !receive.values || !receive.due_values)
-        return fail("load", ENOMEM, "no memory for the counters");
+        return failed("load", ENOMEM, NULL, "no memory for the counters");
     return attach(session);
 }
 
@@ -82,7 +82,7 @@ static int reset_counters(void) {
         receive.values[cpu].latency.min = UINT64_MAX;
     }
     if (bpf_map_update_elem(receive.counters, &zero, receive.values, 0))
-        return fail("receive", errno, "the counters cannot be reset");
+        return failed("receive", errno, NULL, "the counters cannot be reset");
     return histograms_reset(receive.from_due, receive.due_values);
 }
 
@@ -115,7 +115,7 @@ int receive_read(struct receive_counters *sum) {
     memset(sum, 0, sizeof(*sum));
     sum->latency.min = UINT64_MAX;
     if (bpf_map_lookup_elem(receive.counters, &zero, receive.values))
-        return fail("receive", errno, "the counters cannot be read");
+        return failed("receive", errno, NULL, "the counters cannot be read");
     for (int cpu = 0; cpu < libbpf_num_possible_cpus(); cpu++)
         add(sum, &receive.values[cpu]);
     return 0;

@@ -1,67 +1,43 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "report.h"
-#include "error.h"
 #include "histograms.h"
+#include "json.h"
 
 #include <arpa/inet.h>
-#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
-static void end_line(void) {
-    puts("}");
-    fflush(stdout);
-}
-
-static void print_string(const char *text) {
-    putchar('"');
-    for (const unsigned char *c = (const unsigned char *)text; *c; c++)
-        if (*c < ' ' || *c == '"' || *c == '\\' || *c >= 0x7f)
-            printf("\\u%04x", *c);
-        else
-            putchar(*c);
-    putchar('"');
-}
-
-static void string_field(const char *key, const char *text) {
-    printf(",\"%s\":", key);
-    if (text)
-        print_string(text);
-    else
-        printf("null");
-}
-
-static void count_field(const char *key, uint64_t value) { printf(",\"%s\":%" PRIu64, key, value); }
-
 static void optional_field(const char *key, const __u64 *value) {
     if (value)
-        count_field(key, *value);
+        json_count(key, *value);
     else
-        printf(",\"%s\":null", key);
+        json_null(key);
 }
 
-static void bool_field(const char *key, bool value) { printf(",\"%s\":%s", key, value ? "true" : "false"); }
-
 static void list_field(const char *key, const __u64 *values, unsigned count) {
-    printf(",\"%s\":[", key);
+    json_open_array(key);
     for (unsigned i = 0; i < count; i++)
-        printf("%s%" PRIu64, i ? "," : "", (uint64_t)values[i]);
-    putchar(']');
+        json_count(NULL, values[i]);
+    json_close();
 }
 
 static void mac_field(const char *key, const uint8_t mac[6]) {
-    printf(",\"%s\":\"%02x:%02x:%02x:%02x:%02x:%02x\"", key, mac[0], mac[1], mac[2], mac[3], mac[4], mac[5]);
+    char text[18];
+
+    snprintf(text, sizeof(text), "%02x:%02x:%02x:%02x:%02x:%02x", mac[0], mac[1], mac[2], mac[3], mac[4],
+             mac[5]);
+    json_string(key, text);
 }
 
 static void ip_field(const char *key, uint32_t network_order) {
-    string_field(key, inet_ntoa((struct in_addr){network_order}));
+    json_string(key, inet_ntoa((struct in_addr){network_order}));
 }
 
 static void rate_field(double rate_pps) {
     if (rate_pps)
-        printf(",\"rate_requested_pps\":%.15g", rate_pps);
+        json_number("rate_requested_pps", rate_pps);
     else
-        printf(",\"rate_requested_pps\":null");
+        json_null("rate_requested_pps");
 }
 
 static void ready_addresses(const struct options *options) {
@@ -71,9 +47,9 @@ static void ready_addresses(const struct options *options) {
     ip_field("dst_ip", options->dst_ip);
     ip_field("src_ip_stride", htonl(options->src_ip_stride));
     ip_field("dst_ip_stride", htonl(options->dst_ip_stride));
-    count_field("src_port", options->src_port);
-    count_field("dst_port", options->dst_port);
-    count_field("port_stride", options->port_stride);
+    json_count("src_port", options->src_port);
+    json_count("dst_port", options->dst_port);
+    json_count("port_stride", options->port_stride);
 }
 
 static void ready_threads(const struct session *session) {
@@ -82,40 +58,42 @@ static void ready_threads(const struct session *session) {
     for (unsigned i = 0; i < session->options.cpus.count; i++)
         cpus[i] = session->options.cpus.cpus[i];
     list_field("cpus", cpus, session->options.cpus.count);
-    count_field("streams", session->streams);
-    string_field("sched_policy", session->sched_policy);
+    json_count("streams", session->streams);
+    json_string("sched_policy", session->sched_policy);
 }
 
 void report_ready(const struct session *session) {
     const struct options *options = &session->options;
+    char run_id[9];
 
-    printf("{\"type\":\"ready\"");
-    string_field("engine", session->engine->name);
-    string_field("interface", options->interface);
-    count_field("queues", options->queues);
-    count_field("queues_reached", session_queues_reached(session));
+    json_begin("ready");
+    json_string("engine", session->engine->name);
+    json_string("interface", options->interface);
+    json_count("queues", options->queues);
+    json_count("queues_reached", session_queues_reached(session));
     ready_threads(session);
     optional_field("frame_bytes", session->recognised ? &(__u64){options->frame_bytes} : NULL);
-    string_field("frames", options->frames);
-    count_field("flows", options->flows);
+    json_string("frames", options->frames);
+    json_count("flows", options->flows);
     rate_field(options->rate_pps);
-    printf(",\"run_id\":\"%04x\"", options->run_id);
+    snprintf(run_id, sizeof(run_id), "%04x", options->run_id);
+    json_string("run_id", run_id);
     ready_addresses(options);
-    count_field("stamp_every", session->recognised ? options->stamp_every : 0);
+    json_count("stamp_every", session->recognised ? options->stamp_every : 0);
     optional_field("max_frames", options->max_frames ? &(__u64){options->max_frames} : NULL);
-    count_field("batch", options->batch);
-    printf(",\"settle_s\":%g", options->settle_s);
-    bool_field("receives", !options->no_receive);
-    end_line();
+    json_count("batch", options->batch);
+    json_number("settle_s", options->settle_s);
+    json_bool("receives", !options->no_receive);
+    json_end();
 }
 
 void report_interval(const char *burst, double t_s, uint64_t tx_packets, const __u64 *rx_packets) {
-    printf("{\"type\":\"interval\"");
-    string_field("burst", burst);
-    printf(",\"t_s\":%.6f", t_s);
-    count_field("tx_packets", tx_packets);
+    json_begin("interval");
+    json_string("burst", burst);
+    json_decimal("t_s", t_s, 6);
+    json_count("tx_packets", tx_packets);
     optional_field("rx_packets", rx_packets);
-    end_line();
+    json_end();
 }
 
 static unsigned rx_queues_seen(const struct session *session, const struct receive_counters *rx) {
@@ -143,13 +121,13 @@ static void summary_rx(const struct session *session, const struct burst_report 
         {"damaged_packets", rx->damaged}, {"bad_run_id", rx->bad_run_id}, {"bad_stamps", rx->bad_stamps},
     };
 
-    string_field("rx_missing", report->rx_missing);
+    json_string("rx_missing", report->rx_missing);
     for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++)
         optional_field(fields[i].key, report->rx_missing ? NULL : &fields[i].value);
     optional_field("rx_window_packets", report->rx_missing ? NULL : &report->rx_window_packets);
-    printf(",\"rx_window_s\":%.9f", report->rx_window_s);
+    json_decimal("rx_window_s", report->rx_window_s, 9);
     if (report->rx_missing)
-        printf(",\"rx_by_queue\":null");
+        json_null("rx_by_queue");
     else
         list_field("rx_by_queue", rx->by_queue, rx_queues_seen(session, rx));
 }
@@ -157,50 +135,48 @@ static void summary_rx(const struct session *session, const struct burst_report 
 void report_summary(const struct session *session, const struct burst_report *report) {
     const bool paced = session->options.rate_pps > 0;
 
-    printf("{\"type\":\"summary\"");
-    string_field("burst", report->name);
-    printf(",\"duration_s\":%.9f", report->duration_s);
-    count_field("tx_packets", report->tx_packets);
+    json_begin("summary");
+    json_string("burst", report->name);
+    json_decimal("duration_s", report->duration_s, 9);
+    json_count("tx_packets", report->tx_packets);
     summary_rx(session, report);
     optional_field("tx_errors", report->tx_errors_missing ? NULL : &report->tx_errors);
-    string_field("tx_errors_missing", report->tx_errors_missing);
+    json_string("tx_errors_missing", report->tx_errors_missing);
     list_field("tx_by_queue", report->tx_by_queue, session->options.queues);
     rate_field(session->options.rate_pps);
     optional_field("tx_pause_max_ns", paced ? NULL : &report->tx_pause_max_ns);
     optional_field("tx_paused_ns", paced ? NULL : &report->tx_paused_ns);
-    printf(",\"tx_busy_cores\":%.6f", report->tx_busy_cores);
+    json_decimal("tx_busy_cores", report->tx_busy_cores, 6);
     optional_field("tx_late_max_ns", paced ? &report->tx_late_max_ns : NULL);
     optional_field("tx_late_packets", paced ? &report->tx_late_packets : NULL);
-    string_field("limited", report->limited);
-    bool_field("interrupted", report->interrupted);
-    end_line();
+    json_string("limited", report->limited);
+    json_bool("interrupted", report->interrupted);
+    json_end();
 }
 
 static void print_buckets(const __u64 buckets[HISTOGRAM_BUCKETS]) {
-    const char *separator = "";
-
-    printf(",\"buckets\":[");
+    json_open_array("buckets");
     for (unsigned i = 0; i < HISTOGRAM_BUCKETS; i++)
-        if (buckets[i]) {
-            printf("%s[%" PRIu64 ",%" PRIu64 "]", separator, histogram_lower_bound(i), (uint64_t)buckets[i]);
-            separator = ",";
-        }
-    putchar(']');
+        if (buckets[i])
+            list_field(NULL, (__u64[]){histogram_lower_bound(i), buckets[i]}, 2);
+    json_close();
 }
 
 static void print_histogram(const char *burst, const char *of, const struct histogram *histogram) {
     const uint64_t count = histogram_count(histogram);
 
-    printf("{\"type\":\"histogram\"");
-    string_field("burst", burst);
-    string_field("of", of);
-    printf(",\"unit\":\"ns\",\"scheme\":\"log-linear\",\"sub_bits\":%d", SUB_BITS);
-    count_field("count", count);
+    json_begin("histogram");
+    json_string("burst", burst);
+    json_string("of", of);
+    json_string("unit", "ns");
+    json_string("scheme", "log-linear");
+    json_count("sub_bits", SUB_BITS);
+    json_count("count", count);
     optional_field("min", count ? &histogram->min : NULL);
     optional_field("max", count ? &histogram->max : NULL);
-    count_field("sum", count ? histogram->sum : 0);
+    json_count("sum", count ? histogram->sum : 0);
     print_buckets(histogram->buckets);
-    end_line();
+    json_end();
 }
 
 void report_histograms(const struct session *session, const struct burst_report *report) {
@@ -213,17 +189,7 @@ void report_histograms(const struct session *session, const struct burst_report 
 }
 
 void report_detached(unsigned bursts) {
-    printf("{\"type\":\"detached\",\"bursts\":%u", bursts);
-    end_line();
-}
-
-void report_error(void) {
-    printf("{\"type\":\"error\"");
-    string_field("step", failure.step);
-    count_field("errno", failure.error);
-    string_field("error", strerrorname_np(failure.error));
-    string_field("message", failure.message);
-    if (failure.log)
-        string_field("log", failure.log);
-    end_line();
+    json_begin("detached");
+    json_count("bursts", bursts);
+    json_end();
 }

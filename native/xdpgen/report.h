@@ -23,10 +23,9 @@ struct burst_report {
     struct histogram from_due, late;
 };
 
-/* Each prints one JSON object on a line of its own and flushes it. */
+/* Each prints one JSON object on a line of its own. */
 void report_ready(const struct session *session);
 void report_interval(const char *burst, double t_s, uint64_t tx_packets, const __u64 *rx_packets);
 void report_summary(const struct session *session, const struct burst_report *report);
 void report_histograms(const struct session *session, const struct burst_report *report);
 void report_detached(unsigned bursts);
-void report_error(void);

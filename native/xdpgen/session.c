@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "session.h"
 #include "engine.h"
-#include "error.h"
+#include "fail.h"
 #include "frame.h"
 #include "link.h"
 #include "receive.h"
@@ -68,8 +68,8 @@ static int find_device(struct session *session) {
 
     session->ifindex = if_nametoindex(options->interface);
     if (!session->ifindex)
-        return fail("interface", errno, "there is no interface %s in this network namespace",
-                    options->interface);
+        return failed("interface", errno, NULL, "there is no interface %s in this network namespace",
+                      options->interface);
     if (!memcmp(options->src_mac, own, sizeof(own)))
         return link_mac(options->interface, options->src_mac);
     return 0;
@@ -79,7 +79,7 @@ static int make_heads(struct session *session) {
     session->flows = session->options.flows > session->streams ? session->options.flows : session->streams;
     session->heads = calloc(session->flows, sizeof(*session->heads));
     if (!session->heads)
-        return fail("frames", ENOMEM, "no memory for %u flows", session->flows);
+        return failed("frames", ENOMEM, NULL, "no memory for %u flows", session->flows);
     for (unsigned flow = 0; flow < session->flows; flow++)
         frame_head_fill(&session->heads[flow], &session->options, flow);
     return 0;
@@ -90,7 +90,7 @@ int session_open(struct session *session) {
 
     session->engine = engine_find(session->options.engine);
     if (!session->engine)
-        return fail("options", EINVAL, "--engine is live or afxdp, not %s", session->options.engine);
+        return failed("options", EINVAL, NULL, "--engine is live or afxdp, not %s", session->options.engine);
     session->recognised = !session->options.frames;
     error = find_device(session);
     if (!error)

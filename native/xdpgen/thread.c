@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "thread.h"
-#include "error.h"
+#include "fail.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -11,10 +11,11 @@ int cpus_choose(struct cpu_list *list, unsigned wanted) {
     cpu_set_t allowed;
 
     if (sched_getaffinity(0, sizeof(allowed), &allowed))
-        return fail("cpus", errno, "the CPUs of this process cannot be read");
+        return failed("cpus", errno, NULL, "the CPUs of this process cannot be read");
     for (unsigned i = 0; i < list->count; i++)
         if (list->cpus[i] >= CPU_SETSIZE || !CPU_ISSET(list->cpus[i], &allowed))
-            return fail("cpus", EINVAL, "CPU %u is not there, or this process may not use it", list->cpus[i]);
+            return failed("cpus", EINVAL, NULL, "CPU %u is not there, or this process may not use it",
+                          list->cpus[i]);
     if (list->count)
         return 0;
     for (unsigned cpu = 0; cpu < CPU_SETSIZE && list->count < wanted; cpu++)

@@ -11,7 +11,7 @@ int cpus_choose(struct cpu_list *list, unsigned wanted);
 int thread_pin(unsigned cpu);
 
 /* Gives the calling thread a SCHED_FIFO priority. Returns 0 or a negative
- * errno, without fail(). */
+ * errno, without failed(). */
 int thread_fifo(unsigned priority);
 
 /* So that a blocking system call of the thread it is sent to ends: SIGUSR1,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "workers.h"
 #include "clock.h"
-#include "error.h"
+#include "fail.h"
 #include "thread.h"
 
 #include <pthread.h>
@@ -34,20 +34,13 @@ static void set_up(struct slot *slot) {
     }
 }
 
-static uint64_t cpu_ns(clockid_t clock) {
-    struct timespec spent = {0};
-
-    clock_gettime(clock, &spent);
-    return spent.tv_sec * NS_PER_SECOND + spent.tv_nsec;
-}
-
 static void *run(void *argument) {
     struct slot *slot = argument;
 
     set_up(slot);
     if (!slot->worker.error)
         slot->work(&slot->worker);
-    slot->cpu_ns = cpu_ns(CLOCK_THREAD_CPUTIME_ID);
+    slot->cpu_ns = clock_ns(CLOCK_THREAD_CPUTIME_ID);
     slot->worker.done = true;
     return NULL;
 }
@@ -63,7 +56,7 @@ static int start_one(struct slot *slot) {
     pthread_sigmask(SIG_BLOCK, &blocked, &before);
     error = pthread_create(&slot->thread, NULL, run, slot);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return error ? fail("threads", error, "a sending thread cannot be started") : 0;
+    return error ? failed("threads", error, NULL, "a sending thread cannot be started") : 0;
 }
 
 int workers_start(const struct session *session, void (*work)(struct worker *worker)) {
@@ -87,8 +80,8 @@ int workers_start(const struct session *session, void (*work)(struct worker *wor
 int workers_check(void) {
     for (unsigned i = 0; i < count; i++)
         if (slots[i].worker.error)
-            return fail("send", slots[i].worker.error, "the sender on CPU %u %s: %s", slots[i].worker.cpu,
-                        slots[i].worker.what, strerror(-slots[i].worker.error));
+            return failed("send", slots[i].worker.error, NULL, "the sender on CPU %u %s: %s",
+                          slots[i].worker.cpu, slots[i].worker.what, strerror(-slots[i].worker.error));
     return 0;
 }
 
@@ -98,7 +91,7 @@ uint64_t workers_cpu_ns(void) {
 
     for (unsigned i = 0; i < count; i++)
         if (!slots[i].worker.done && !pthread_getcpuclockid(slots[i].thread, &clock))
-            sum += cpu_ns(clock) ?: slots[i].cpu_ns; /* it may end just now */
+            sum += clock_ns(clock) ?: slots[i].cpu_ns; /* it may end just now */
         else
             sum += slots[i].cpu_ns;
     return sum;
@@ -109,7 +102,7 @@ uint64_t workers_cpu_ns(void) {
 static void interrupt(struct slot *slot) {
     while (!slot->worker.done) {
         pthread_kill(slot->thread, SIGUSR1);
-        clock_sleep_until(clock_now_ns() + NS_PER_MS / 4);
+        sleep_until_ns(now_ns() + NS_PER_MS / 4);
     }
     pthread_join(slot->thread, NULL);
 }

@@ -17,7 +17,7 @@ int workers_start(const struct session *session, void (*work)(struct worker *wor
 
 bool workers_stopping(void);
 
-/* Negative errno, after fail(), where one has ended early. */
+/* Negative errno, after failed(), where one has ended early. */
 int workers_check(void);
 
 /* CPU time that those at work have used so far. */

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "xsk.h"
 #include "clock.h"
-#include "error.h"
+#include "fail.h"
 #include "session.h"
 
 #include <errno.h>
@@ -54,11 +54,11 @@ static int try_open(struct xsk *xsk, const char *interface, unsigned queue) {
 
 /* The kernel lets go of a queue some time after its last socket was closed. */
 static int open_when_free(struct xsk *xsk, const char *interface, unsigned queue) {
-    const uint64_t limit = clock_now_ns() + BUSY_LIMIT_NS;
+    const uint64_t limit = now_ns() + BUSY_LIMIT_NS;
     int error;
 
-    while ((error = try_open(xsk, interface, queue)) == -EBUSY && clock_now_ns() < limit && !interrupted)
-        clock_sleep_until(clock_now_ns() + BUSY_RETRY_NS);
+    while ((error = try_open(xsk, interface, queue)) == -EBUSY && now_ns() < limit && !interrupted)
+        sleep_until_ns(now_ns() + BUSY_RETRY_NS);
     return error;
 }
 
@@ -67,8 +67,8 @@ int xsk_open(struct xsk *xsk, const char *interface, unsigned queue) {
     int error = open_when_free(xsk, interface, queue);
 
     if (error)
-        return fail("socket", error, "no AF_XDP socket on queue %u of %s: %s", queue, interface,
-                    strerror(-error));
+        return failed("socket", error, NULL, "no AF_XDP socket on queue %u of %s: %s", queue, interface,
+                      strerror(-error));
     /* Older kernels lack it, and send 32 frames per call. */
     setsockopt(xsk_socket__fd(xsk->socket), SOL_XDP, XDP_MAX_TX_SKB_BUDGET, &budget, sizeof(budget));
     return 0;

@@ -2,7 +2,6 @@
 // Counts what the program decides: instructions put before it call it, count its answer, and return it.
 #pragma once
 
-#include "json.h"
 #include "program.h"
 
 #define ACTIONS 6 // XDP_ABORTED .. XDP_REDIRECT, and every other answer

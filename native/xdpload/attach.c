@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "attach.h"
+#include "clock.h"
 #include "fail.h"
 #include "json.h"
 #include "refusal.h"
@@ -89,15 +90,14 @@ static unsigned int id_of(int fd, bool is_link) {
 
 static void print_attached(const struct program *program, const struct options *options, int ifindex,
                            long long attach_ns) {
-    static struct json json;
     struct bpf_xdp_query_opts attached = query(options->interface, ifindex);
-    json_begin(&json, "attached");
-    json_string(&json, "interface", options->interface);
-    json_string(&json, "mode", mode_name(options->mode));
-    json_string(&json, "mode_obtained", mode_obtained(&attached, id_of(program->fd, false)));
-    json_integer(&json, "attach_ns", attach_ns);
-    json_integer(&json, "link_id", id_of(link_fd, true));
-    json_end(&json);
+    json_begin("attached");
+    json_string("interface", options->interface);
+    json_string("mode", mode_name(options->mode));
+    json_string("mode_obtained", mode_obtained(&attached, id_of(program->fd, false)));
+    json_integer("attach_ns", attach_ns);
+    json_integer("link_id", id_of(link_fd, true));
+    json_end();
 }
 
 void attach_program(const struct program *program, const struct options *options, int ifindex) {

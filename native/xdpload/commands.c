@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "commands.h"
 #include "actions.h"
+#include "clock.h"
 #include "fail.h"
 #include "json.h"
 #include "redirects.h"
@@ -13,7 +14,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #define MAX_RUNS 1000
@@ -22,17 +22,11 @@
 #define SETUP_RUNS 3
 #define SETUP_PACKETS 2
 
-static struct json json;
-
 /* ---- testrun ---- */
 
 // CPU time of this thread: finer than the whole nanoseconds the kernel returns, and free of the time other
 // processes had the CPU.
-static long long cpu_ns(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-    return now.tv_sec * 1000000000LL + now.tv_nsec;
-}
+static long long cpu_ns(void) { return clock_ns(CLOCK_THREAD_CPUTIME_ID); }
 
 struct frame {
     unsigned char bytes[MAX_FRAME_BYTES];
@@ -120,12 +114,15 @@ static void testrun(const struct program *program, char *arguments) {
         complain("testrun", -result, "BPF_PROG_TEST_RUN was refused: %s", error_words(-result));
         return;
     }
-    json_begin(&json, "testrun");
-    json_integer(&json, "frame_bytes", frame.length + FCS_BYTES);
-    json_integer(&json, "repeat", repeat);
-    json_integer(&json, "retval", retval);
-    json_decimals(&json, "ns", ns, runs);
-    json_end(&json);
+    json_begin("testrun");
+    json_integer("frame_bytes", frame.length + FCS_BYTES);
+    json_integer("repeat", repeat);
+    json_integer("retval", retval);
+    json_open_array("ns");
+    for (unsigned int run = 0; run < runs; run++)
+        json_decimal(NULL, ns[run], 3);
+    json_close();
+    json_end();
 }
 
 /* ---- the counter of counting builds ---- */
@@ -158,9 +155,9 @@ static void count(const struct program *program, char *arguments) {
     } else {
         for (size_t i = 0; i < copies; i++)
             sum += values[i];
-        json_begin(&json, "count");
-        json_integer(&json, "value", sum);
-        json_end(&json);
+        json_begin("count");
+        json_integer("value", sum);
+        json_end();
     }
     free(values);
 }
@@ -175,8 +172,8 @@ static void reset(const struct program *program, char *arguments) {
     if (!zeroes || bpf_map_update_elem(bpf_map__fd(map), &key, zeroes, BPF_ANY)) {
         complain("reset", errno, "map %s cannot be written", bpf_map__name(map));
     } else {
-        json_begin(&json, "reset");
-        json_end(&json);
+        json_begin("reset");
+        json_end();
     }
     free(zeroes);
 }
@@ -185,6 +182,7 @@ static void reset(const struct program *program, char *arguments) {
 
 static void decided(const struct program *program, char *arguments) {
     unsigned long long sums[ACTIONS];
+    (void)program;
     (void)arguments;
     int error = actions_read(sums);
     if (error) {
@@ -192,11 +190,11 @@ static void decided(const struct program *program, char *arguments) {
                  "what the program decides is not counted: it was loaded without --count-actions");
         return;
     }
-    json_begin(&json, "decided");
+    json_begin("decided");
     for (int action = 0; action < ACTIONS; action++)
-        json_integer(&json, action_names[action], sums[action]);
-    redirects_print(program, &json);
-    json_end(&json);
+        json_integer(action_names[action], sums[action]);
+    redirects_print();
+    json_end();
 }
 
 /* ---- the kernel's own statistics ---- */
@@ -219,9 +217,9 @@ static void bpf_stats(const struct program *program, char *arguments) {
         close(fd);
         fd = -1;
     }
-    json_begin(&json, "bpf_stats");
-    json_bool(&json, "enabled", enable);
-    json_end(&json);
+    json_begin("bpf_stats");
+    json_bool("enabled", enable);
+    json_end();
 }
 
 static void runstats(const struct program *program, char *arguments) {
@@ -232,10 +230,10 @@ static void runstats(const struct program *program, char *arguments) {
         complain("runstats", -error, "the program cannot be read back: %s", error_words(-error));
         return;
     }
-    json_begin(&json, "runstats");
-    json_integer(&json, "run_time_ns", info.run_time_ns);
-    json_integer(&json, "run_cnt", info.run_cnt);
-    json_end(&json);
+    json_begin("runstats");
+    json_integer("run_time_ns", info.run_time_ns);
+    json_integer("run_cnt", info.run_cnt);
+    json_end();
 }
 
 #define COST_RUNS 20000
@@ -268,10 +266,10 @@ static void stats_cost(const struct program *program, char *arguments) {
                  error ? error_words(-error) : "they are not switched on");
         return;
     }
-    json_begin(&json, "stats_cost");
-    json_integer(&json, "run_time_ns", info.run_time_ns);
-    json_integer(&json, "run_cnt", info.run_cnt);
-    json_end(&json);
+    json_begin("stats_cost");
+    json_integer("run_time_ns", info.run_time_ns);
+    json_integer("run_cnt", info.run_cnt);
+    json_end();
 }
 
 /* ---- dump ---- */
@@ -282,11 +280,11 @@ static void write_image(const char *image, const char *path, const void *bytes, 
         complain("dump", errno, "%s cannot be written", path);
         return;
     }
-    json_begin(&json, "dump");
-    json_string(&json, "image", image);
-    json_string(&json, "file", path);
-    json_integer(&json, "bytes", length);
-    json_end(&json);
+    json_begin("dump");
+    json_string("image", image);
+    json_string("file", path);
+    json_integer("bytes", length);
+    json_end();
 }
 
 static void dump(const struct program *program, char *arguments) {

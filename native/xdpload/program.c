@@ -2,6 +2,7 @@
 #include "program.h"
 #include "actions.h"
 #include "attach.h"
+#include "clock.h"
 #include "fail.h"
 #include "json.h"
 #include "load_clock.h"
@@ -14,19 +15,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 // The most every kernel accepts; the pages are only touched where the verifier writes.
 #define VERIFIER_LOG_BYTES 16777215
 
 static char *verifier_log;
-
-long long now_ns(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return now.tv_sec * 1000000000LL + now.tv_nsec;
-}
 
 static bool is_wanted(const struct bpf_program *program, const struct options *options) {
     if (options->program)
@@ -188,34 +182,34 @@ int program_info(const struct program *program, struct bpf_prog_info *info) {
 
 #define MAX_MAPS 64
 
-static void print_info(struct json *json, const struct bpf_prog_info *info, const unsigned int *map_ids) {
+static void print_info(const struct bpf_prog_info *info, const unsigned int *map_ids) {
     char tag[2 * BPF_TAG_SIZE + 1];
     for (int i = 0; i < BPF_TAG_SIZE; i++)
         snprintf(tag + 2 * i, 3, "%02x", info->tag[i]);
-    json_integer(json, "program_id", info->id);
-    json_string(json, "tag", tag);
-    if (info->verified_insns) // since Linux 5.16
-        json_integer(json, "verified_insns", info->verified_insns);
-    else
-        json_null(json, "verified_insns");
-    json_integer(json, "xlated_bytes", info->xlated_prog_len);
-    json_integer(json, "xlated_insns", info->xlated_prog_len / sizeof(struct bpf_insn));
-    json_integer(json, "jited_bytes", info->jited_prog_len);
-    json_bool(json, "jit", info->jited_prog_len > 0);
-    json_integers(json, "map_ids", map_ids, info->nr_map_ids < MAX_MAPS ? info->nr_map_ids : MAX_MAPS);
+    json_integer("program_id", info->id);
+    json_string("tag", tag);
+    json_known("verified_insns",
+               info->verified_insns ? (long long)info->verified_insns : -1); // since Linux 5.16
+    json_integer("xlated_bytes", info->xlated_prog_len);
+    json_integer("xlated_insns", info->xlated_prog_len / sizeof(struct bpf_insn));
+    json_integer("jited_bytes", info->jited_prog_len);
+    json_bool("jit", info->jited_prog_len > 0);
+    json_open_array("map_ids");
+    for (unsigned int i = 0; i < info->nr_map_ids && i < MAX_MAPS; i++)
+        json_integer(NULL, map_ids[i]);
+    json_close();
 }
 
 void print_loaded(const struct program *program) {
-    static struct json json;
     unsigned int map_ids[MAX_MAPS] = {};
     struct bpf_prog_info info = {.nr_map_ids = MAX_MAPS, .map_ids = (unsigned long)map_ids};
     int error = program_info(program, &info);
     if (error)
         fail("load", -error, NULL, "the loaded program cannot be read back");
-    json_begin(&json, "loaded");
-    json_string(&json, "name", bpf_program__name(program->handle));
-    json_integer(&json, "load_ns", load_clock_ns(program->fd));
-    json_integer(&json, "open_ns", program->open_ns);
-    print_info(&json, &info, map_ids);
-    json_end(&json);
+    json_begin("loaded");
+    json_string("name", bpf_program__name(program->handle));
+    json_integer("load_ns", load_clock_ns(program->fd));
+    json_integer("open_ns", program->open_ns);
+    print_info(&info, map_ids);
+    json_end();
 }

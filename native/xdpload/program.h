@@ -14,8 +14,6 @@ struct program {
     long long open_ns;
 };
 
-long long now_ns(void); // CLOCK_MONOTONIC
-
 // Each of these ends the process with an error line where it cannot do its work.
 void open_program(struct program *program, const struct options *options);
 void load_program(struct program *program, const struct options *options, int ifindex);

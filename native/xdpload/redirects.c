@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "redirects.h"
 #include "fail.h"
+#include "json.h"
 #include "refusal.h"
 
 #include <bpf/bpf.h>
@@ -92,8 +93,11 @@ void redirects_follow(const struct program *program, const struct options *optio
     struct bpf_object *object = open_follower(&settings);
     refusal_forget();
     if (bpf_object__load(object) || !attach_all(object)) {
-        snprintf(missing, sizeof(missing), "the kernel does not let XDP's tracepoints be read: %s",
-                 refusal_reason());
+        snprintf(
+            missing, sizeof(missing), "the kernel does not let XDP's tracepoints be read: %s%s: %s",
+            refusal_program("redirects"),
+            refusal_compiler(embedded_redirects_start, embedded_redirects_end - embedded_redirects_start),
+            refusal_reason());
         bpf_object__close(object);
         return;
     }
@@ -122,86 +126,76 @@ static unsigned int device_in(unsigned int map_id, unsigned int slot) {
     return value[0];
 }
 
-static void count_or_null(struct json *json, const char *key, long long value) {
-    if (value < 0)
-        json_null(json, key);
-    else
-        json_integer(json, key, value);
-}
-
-static void print_device(struct json *json, unsigned int ifindex) {
+static void print_device(unsigned int ifindex) {
     struct redirect_arrivals found = arrivals_at(PLACE_DEVICE, 0, ifindex);
     char name[IF_NAMESIZE] = "";
-    json_string(json, "kind", "device");
-    json_string(json, "name", ifindex && if_indextoname(ifindex, name) ? name : NULL);
+    json_string("kind", "device");
+    json_string("name", ifindex && if_indextoname(ifindex, name) ? name : NULL);
     // In generic mode frames leave as any other packet of the interface.
-    count_or_null(json, "arrived", mode == MODE_GENERIC ? gained_by(ifindex) : (long long)found.taken);
-    count_or_null(json, "dropped", mode == MODE_GENERIC ? -1 : (long long)found.dropped);
-    json_null(json, "busy_ns");
+    json_known("arrived", mode == MODE_GENERIC ? gained_by(ifindex) : (long long)found.taken);
+    json_known("dropped", mode == MODE_GENERIC ? -1 : (long long)found.dropped);
+    json_null("busy_ns");
 }
 
 // In generic mode a full queue refuses a frame, which its own count holds too.
-static void print_cpu(struct json *json, const struct redirect_target *target,
-                      const struct redirect_decisions *decided) {
+static void print_cpu(const struct redirect_target *target, const struct redirect_decisions *decided) {
     struct redirect_arrivals queue = arrivals_at(PLACE_CPU_QUEUE, target->map_id, target->index);
     struct redirect_arrivals thread = arrivals_at(PLACE_CPU_THREAD, target->map_id, target->index);
     __u64 lost = queue.dropped + thread.dropped;
     char name[16];
     snprintf(name, sizeof(name), "%u", target->index);
-    json_string(json, "kind", "cpu");
-    json_string(json, "name", name);
-    json_integer(json, "arrived", thread.taken);
-    json_integer(json, "dropped", lost > decided->refused ? lost - decided->refused : 0);
-    json_integer(json, "busy_ns", thread.last_ns - thread.first_ns);
+    json_string("kind", "cpu");
+    json_string("name", name);
+    json_integer("arrived", thread.taken);
+    json_integer("dropped", lost > decided->refused ? lost - decided->refused : 0);
+    json_integer("busy_ns", thread.last_ns - thread.first_ns);
 }
 
-static void print_socket(struct json *json, const struct redirect_target *target) {
+static void print_socket(const struct redirect_target *target) {
     char name[16];
     snprintf(name, sizeof(name), "%u", target->index);
-    json_string(json, "kind", target->map_type == BPF_MAP_TYPE_XSKMAP ? "socket" : "other");
-    json_string(json, "name", name);
-    json_null(json, "arrived");
-    json_null(json, "dropped");
-    json_null(json, "busy_ns");
+    json_string("kind", target->map_type == BPF_MAP_TYPE_XSKMAP ? "socket" : "other");
+    json_string("name", name);
+    json_null("arrived");
+    json_null("dropped");
+    json_null("busy_ns");
 }
 
-static void print_target(struct json *json, const struct redirect_target *target,
-                         const struct redirect_decisions *decided) {
-    json_item_begin(json);
-    json_integer(json, "accepted", decided->accepted);
-    json_integer(json, "refused", decided->refused);
+static void print_target(const struct redirect_target *target, const struct redirect_decisions *decided) {
+    json_open_object(NULL);
+    json_integer("accepted", decided->accepted);
+    json_integer("refused", decided->refused);
     switch (target->map_type) {
     case BPF_MAP_TYPE_UNSPEC:
-        print_device(json, target->index);
+        print_device(target->index);
         break;
     case BPF_MAP_TYPE_DEVMAP:
     case BPF_MAP_TYPE_DEVMAP_HASH:
-        print_device(json, device_in(target->map_id, target->index));
+        print_device(device_in(target->map_id, target->index));
         break;
     case BPF_MAP_TYPE_CPUMAP:
-        print_cpu(json, target, decided);
+        print_cpu(target, decided);
         break;
     default:
-        print_socket(json, target);
+        print_socket(target);
     }
-    json_item_end(json);
+    json_close();
 }
 
-void redirects_print(const struct program *program, struct json *json) {
-    (void)program;
+void redirects_print(void) {
     if (!follower) {
-        json_null(json, "targets");
-        json_string(json, "targets_missing", missing);
+        json_null("targets");
+        json_string("targets_missing", missing);
         return;
     }
     int fd = bpf_object__find_map_fd_by_name(follower, "decisions");
     struct redirect_target target, *last = NULL;
-    json_list_begin(json, "targets");
+    json_open_array("targets");
     for (; !bpf_map_get_next_key(fd, last, &target); last = &target) {
         struct redirect_decisions decided;
         if (!bpf_map_lookup_elem(fd, &target, &decided))
-            print_target(json, &target, &decided);
+            print_target(&target, &decided);
     }
-    json_list_end(json);
-    json_null(json, "targets_missing");
+    json_close();
+    json_null("targets_missing");
 }

@@ -40,7 +40,6 @@ struct redirect_arrivals {
 };
 
 #ifndef __bpf__
-#include "json.h"
 #include "options.h"
 #include "program.h"
 
@@ -49,5 +48,5 @@ struct redirect_arrivals {
 void redirects_follow(const struct program *program, const struct options *options, int ifindex);
 
 // Adds "targets", a list of objects, and "targets_missing", null or the reason why there is no list.
-void redirects_print(const struct program *program, struct json *json);
+void redirects_print(void);
 #endif

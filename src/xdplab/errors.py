@@ -80,5 +80,15 @@ class ResultsError(XdplabError):
     exit_code = 7
 
 
+class FigureError(XdplabError):
+    """A figure cannot be drawn as asked: the message says why, the remedy what to choose."""
+
+    exit_code = 2
+
+
+class NotApplicableError(FigureError):
+    """These trials hold nothing for this figure."""
+
+
 class ResultsWarning(UserWarning):
     """Something about a run that a reader must know and that does not keep it from being read."""

@@ -17,18 +17,19 @@ from typing import Any
 
 import pandas as pd
 
-from xdplab import figures, programs
-from xdplab.analysis.compare import MARGIN
+from xdplab.analysis import MARGIN
 from xdplab.analysis.findings import to_frame
 from xdplab.analysis.race import Standing
-from xdplab.errors import PlanError, ResultsError
-from xdplab.figures.factors import FigureError
+from xdplab.errors import FigureError, PlanError, ResultsError
+from xdplab.figures.comparing import compare_view
+from xdplab.figures.draw import draw
 from xdplab.labs import Lab, use_lab
 from xdplab.labs.doctor import examine
 from xdplab.plan import FACTORS, Plan, estimate_s, parse_plan, reference
 from xdplab.plan.factors import PATHS, Where, in_plan, of_program
-from xdplab.programs import Program, ProgramSpec
-from xdplab.programs.spec import WORKLOADS
+from xdplab.programs.program import Program
+from xdplab.programs.program import program as make_program
+from xdplab.programs.spec import WORKLOADS, ProgramSpec
 from xdplab.run.progress import ending, to_go
 from xdplab.run.state import RunState
 from xdplab.studies.catalogue import open_run
@@ -58,7 +59,7 @@ def program(what: str, *, accesses: int | None = None, **options: Any) -> Progra
     Raises PlanError naming the field that cannot be; ProgramError in the compiler's words once it is asked for more.
     """
     fields = options if accesses is None else {"accesses": accesses, **options}
-    return programs.program(what, **fields)
+    return make_program(what, **fields)
 
 
 def plan(name: str = "notebook", program: Programs | None = None, **factors: Any) -> PlanInHand:
@@ -176,7 +177,7 @@ def _program_points(program: Program | str | None, given: Mapping[str, Any]) -> 
         return {"workload": program} | of_workload
     if of_workload:
         raise PlanError(f"{', '.join(of_workload)}: a program of one's own has none", remedy="leave it out")
-    return _made(programs.program(program, **_written("program", given)))
+    return _made(make_program(program, **_written("program", given)))
 
 
 def _made(program: Program) -> dict[str, Any]:
@@ -379,7 +380,7 @@ class Comparison:
         """Draw the ratios. Returns matplotlib axes."""
         if "accesses" not in self.table:
             raise FigureError("ratios of a study's runs have no figure", remedy="the table has them")
-        return figures.draw(figures.compare_view(self.table), style)
+        return draw(compare_view(self.table), style)
 
     def _repr_html_(self) -> str:
         shown: str = self.table.to_html(index=False, max_rows=40)

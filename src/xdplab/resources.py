@@ -20,6 +20,12 @@ def shipped(name: str) -> Path:
     raise FileNotFoundError(f"{name!r} is neither in the checkout nor in the installed package")
 
 
+def state_root() -> Path:
+    """Return where the user's state of this program is: $XDPLAB_STATE, or xdplab in the user's state directory."""
+    base = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "xdplab"
+    return Path(os.environ.get("XDPLAB_STATE") or base)
+
+
 def cache_root() -> Path:
     """Return where the user's cache of this program is: $XDPLAB_CACHE, or xdplab in the user's cache directory."""
     base = os.environ.get("XDPLAB_CACHE") or Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "xdplab"

@@ -243,9 +243,9 @@ def test_a_signal_ends_it_with_its_last_counters(lab, afxdp_user, swap_workload)
     [
         (["--interface", "vd0"], "--workload is missing"),
         (["--workload", "x"], "--interface is missing"),
-        (["--queues", "0"], "--queues is a number from 1 to 64, not 0"),
-        (["--bind", "fast"], "zerocopy or copy is wanted, not fast"),
-        (["--cpus", "0,x"], "--cpus is a number from 0 to"),
+        (["--queues", "0"], "--queues 0: expected Q from 1 to 64"),
+        (["--bind", "fast"], "--bind fast: expected copy|zerocopy"),
+        (["--cpus", "0,x"], "--cpus 0,x: expected C,C"),
         (["--colour"], "unrecognized option"),
     ],
 )

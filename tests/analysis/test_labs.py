@@ -12,7 +12,7 @@ from synthetic import Row, finish, measured, point
 
 from xdplab.analysis.finding_rules import find
 from xdplab.analysis.labs import by_lab, lab_ratios, labs_differ
-from xdplab.figures import draw_all
+from xdplab.figures.album import draw_all
 from xdplab.figures.catalogue import view
 from xdplab.studies.traffic.audit_labs import labs_compared
 

@@ -71,6 +71,14 @@ def test_what_little_the_tg_missed_is_told() -> None:
             {"rx_packets": 1_300_000, "tg_port_rx_packets": 1_300_000, "tg_missed_packets": 1_700_000},
             "the TG lost frames, not the DUT: 1700000 came to its port, which its generator did not take",
         ),
+        (
+            {
+                "rx_packets": 0,
+                "dut_tx_packets": 0,
+                "path": '{"sent": 300, "back": 0, "dut_received": 300, "dut_sent": 0}',
+            },
+            "the path carried none of 300 frames sent before the trial: the DUT received 300, sent back 0",
+        ),
         (PACED | LATE, "the sender had its own core and was late: its lateness is 2.0 µs where the latency"),
     ],
 )

@@ -13,9 +13,9 @@ from pathlib import Path
 
 from elftools.elf.elffile import ELFFile
 
-from xdplab.programs import BuiltProgram, ProgramSpec, UserProgram, build
-from xdplab.programs.build import compile_command, find_clang, run_tool
-from xdplab.programs.spec import FORMS, MAP_TYPES, OPS, WORKLOADS
+from xdplab.programs.build import BuiltProgram, build, compile_command, find_clang, run_tool
+from xdplab.programs.spec import FORMS, MAP_TYPES, OPS, WORKLOADS, ProgramSpec, UserProgram
+from xdplab.resources import shipped
 from xdplab.studies.execution import objects as microbench
 from xdplab.studies.execution.benchmarks import all_benchmarks
 from xdplab.studies.offload.bench import PROBE
@@ -98,6 +98,7 @@ def _by_make(file: Path, folder: Path) -> Path:
     work = folder / f"make-{file.parent.name}"
     if not work.exists():
         shutil.copytree(file.parent, work, ignore=shutil.ignore_patterns("*.o"))
+        shutil.copytree(shipped("common"), work / "common")
     name = file.name.replace(".c", ".o")
     subprocess.run(["make", "-s", "-C", work, f"CLANG={find_clang()}", name], check=True, timeout=120)
     return shutil.move(work / name, folder / name)

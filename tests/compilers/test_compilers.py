@@ -22,10 +22,10 @@ from xdplab.hosts import Host
 from xdplab.hosts.local import LocalHost
 from xdplab.labs import use_lab
 from xdplab.labs.vm import kernels
-from xdplab.programs import ProgramSpec
 from xdplab.programs.build import compiler_version, find_clang
 from xdplab.programs.bytecode import count_bytecode
 from xdplab.programs.proof import prove_user
+from xdplab.programs.spec import ProgramSpec
 from xdplab.programs.userspace import compile_user
 from xdplab.studies.execution.benchmarks import BPF, all_benchmarks
 from xdplab.studies.execution.objects import object_name

@@ -139,7 +139,7 @@ def test_what_mlx5s_ring_refused_is_told_from_a_drop() -> None:
     assert json.loads(str(values["xdp_actions"].value)) == {"tx": 1000, "drop": 0, "redirect": 0, "pass": 0}
 
 
-def test_a_queue_that_counts_is_kept_though_nobody_asked_for_it() -> None:
+def test_a_queue_that_counts_is_kept_though_it_was_not_asked_for() -> None:
     values = derive(files("ixgbe", "tx"), mode="native", shared=False, queues=1)
     assert values["rx_by_queue"] == Value(QUEUES)
 

@@ -142,6 +142,15 @@ def test_a_port_is_taken_and_given_back_any_number_of_times(tg: PciHost, tmp_pat
     assert give_back(tg, PCI, state, sysfs=sysfs) is None
 
 
+def test_a_card_that_dpdk_shares_with_the_kernel_keeps_its_driver(tmp_path: Path) -> None:
+    """vfio-pci in place of mlx5_core would leave DPDK without the card."""
+    tg = PciHost(tmp_path / "sys", ("mlx5_core", "vfio-pci"))
+    state, sysfs, before = str(tmp_path / "state"), str(tg.sys), DpdkState(PCI, "mlx5_core", "", 16)
+    assert take(tg, PCI, state, driver="vfio-pci", hugepages=64, sysfs=sysfs) == before
+    assert read_state(tg, PCI, sysfs=sysfs) == DpdkState(PCI, "mlx5_core", "", 64)
+    assert give_back(tg, PCI, state, sysfs=sysfs) == before
+
+
 def test_pages_are_not_taken_from_those_who_have_more(tg: PciHost, tmp_path: Path) -> None:
     take(tg, PCI, str(tmp_path), driver="vfio-pci", hugepages=4, sysfs=str(tg.sys))
     assert read_state(tg, PCI, sysfs=str(tg.sys)).hugepages == 16

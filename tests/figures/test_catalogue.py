@@ -12,7 +12,10 @@ import synthetic
 from xdplab.analysis.compare import compare
 from xdplab.analysis.derived import derive
 from xdplab.analysis.verdicts import judged
-from xdplab.figures import CATALOGUE, FigureError, NotApplicableError, compare_view, draw_all, view
+from xdplab.errors import FigureError, NotApplicableError
+from xdplab.figures.album import draw_all
+from xdplab.figures.catalogue import CATALOGUE, view
+from xdplab.figures.comparing import compare_view
 from xdplab.figures.marks import COLUMNS, View
 
 

@@ -16,10 +16,13 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 
 from xdplab.analysis.verdicts import RULES_VERSION
-from xdplab.errors import ResultsError
-from xdplab.figures import STYLES, FigureError, Look, NotApplicableError, View, draw, figure, marks_frame, save, view
+from xdplab.errors import FigureError, NotApplicableError, ResultsError
+from xdplab.figures.catalogue import figure, view
+from xdplab.figures.draw import draw
 from xdplab.figures.kinds import CUT
-from xdplab.figures.save import provenance, sheet_of
+from xdplab.figures.marks import Look, View, marks_frame
+from xdplab.figures.save import provenance, save, sheet_of
+from xdplab.figures.styles import STYLES
 
 BUSY = {"mode": synthetic.MODES, "queues": (1, 2), "accesses": (0, 1, 100, 400, 1600, 12800)}
 

@@ -9,7 +9,9 @@ import pandas as pd
 import pytest
 import synthetic
 
-from xdplab.figures import FigureError, NotApplicableError, draw, view
+from xdplab.errors import FigureError, NotApplicableError
+from xdplab.figures.catalogue import view
+from xdplab.figures.draw import draw
 from xdplab.figures.factors import PIECES
 
 MODES = ("native", "generic")

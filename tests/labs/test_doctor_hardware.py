@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from xdplab.cli import doctor
 from xdplab.errors import HostError
 from xdplab.hosts import LocalHost, Result
 from xdplab.labs import doctor_hardware as hardware
@@ -45,6 +46,14 @@ CHANNELS = "Channel parameters for e:\nPre-set maximums:\nRX:\t\tn/a\nTX:\t\tn/a
 CHANNELS += "Current hardware settings:\nRX:\t\tn/a\nTX:\t\tn/a\nOther:\t\t1\nCombined:\t4\n"
 
 
+SLOT = "/sys/class/net/ens2np0/device"
+PCIE = {
+    **{f"{SLOT}/{which}_link_width": "16\n" for which in ("current", "max")},
+    **{f"{SLOT}/{which}_link_speed": "8.0 GT/s PCIe\n" for which in ("current", "max")},
+}
+FLAGS = "Private flags for ens2np0:\nrx_cqe_compress   : off\nrx_striding_rq    : on\nskb_tx_mpwqe      : on\n"
+
+
 @pytest.mark.parametrize(
     ("check", "files", "commands", "found", "verdict"),
     [
@@ -57,6 +66,23 @@ CHANNELS += "Current hardware settings:\nRX:\t\tn/a\nTX:\t\tn/a\nOther:\t\t1\nCo
         (hardware.smt, {f"{CPU}/smt/active": "1\n"}, {}, "on", "warn"),
         (hardware.isolation, {f"{CPU}/isolated": "2-7\n"}, {}, "2-7", "ok"),
         (hardware.isolation, {f"{CPU}/isolated": "\n"}, {}, "none", "warn"),
+        (
+            doctor.counted,
+            {},
+            {"ethtool -i": "driver: ice\n"},
+            "ice: received by the driver, sent back by the link",
+            "ok",
+        ),
+        (doctor.counted, {}, {"ethtool -i": "driver: ice\n"}, "(from source, untried)", "ok"),
+        (doctor.counted, {}, {"ethtool -i": "driver: igb\n"}, "(tried on 6.1, 6.12, 7.2, QEMU's igb)", "ok"),
+        (doctor.counted, {}, {"ethtool -i": "driver: sfc\n"}, "no row for sfc", "warn"),
+        (hardware.pcie, PCIE | {f"{SLOT}/current_link_width": "8\n"}, {}, "x8 of x16 at 8.0 GT/s PCIe of 8.0", "warn"),
+        (hardware.pcie, PCIE, {}, "x16 of x16", "ok"),
+        (hardware.pcie, {}, {}, "not told", "ok"),
+        (hardware.private_flags, {}, {"ethtool --show-priv-flags": FLAGS}, "on: rx_striding_rq, skb_tx_mpwqe", "ok"),
+        (hardware.private_flags, {}, {}, "none", "ok"),
+        (hardware.iommu, {}, {"sh -c ls /sys/kernel/iommu_groups": "41\n"}, "41 groups", "ok"),
+        (hardware.iommu, {}, {"sh -c ls /sys/kernel/iommu_groups": "0\n"}, "off", "warn"),
         (hardware.irqbalance, {}, {"pgrep -x irqbalance": "812\n"}, "runs", "warn"),
         (hardware.irqbalance, {}, {}, "does not run", "ok"),
         (hardware.pause, {}, {"ethtool -a": "RX:\t\ton\nTX:\t\toff\n"}, "RX on", "warn"),

@@ -17,9 +17,11 @@ import pytest
 from rack import rack, written
 
 from xdplab import labs
+from xdplab.cli import doctor
 from xdplab.errors import HostError, LabError, UnsupportedError
 from xdplab.hosts import Result
 from xdplab.labs import Lab, inventory_lock
+from xdplab.labs.doctor import Patient, Row
 from xdplab.labs.inventory import Inventory, load_inventory
 from xdplab.labs.inventory_checks import _cpu_list, find_port, refuse_wrong_mac
 from xdplab.labs.inventory_host import SudoHost
@@ -67,8 +69,24 @@ def test_a_good_file_is_read_and_its_keys_lie_beside_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    "pasted",
+    [
+        HOST_KEY,
+        f"192.0.2.1 {HOST_KEY}",
+        f"# 192.0.2.1:22 SSH-2.0-OpenSSH_9.2p1 Debian-2\n192.0.2.1 {HOST_KEY}\n",
+        f"[192.0.2.1]:2222 {HOST_KEY}",
+        f"{HOST_KEY} root@server",
+    ],
+)
+def test_what_ssh_keyscan_prints_is_read(pasted: str, tmp_path: Path) -> None:
+    found = load_inventory(Path(written(changed("dut", "host_key", to=pasted), tmp_path)))
+    assert found.dut.host_key == HOST_KEY
+
+
+@pytest.mark.parametrize(
     ("content", "words"),
     [
+        (changed("dut", "host_key", to=f"h {HOST_KEY}\nh {HOST_KEY}"), "host_key is one line"),
         (changed("dut", "password", to="x"), "it holds password: an inventory holds no secret"),
         (changed("dut", "sudo_password", to="x"), "it holds sudo_password"),
         (changed("tg", "key", to="-----BEGIN OPENSSH PRIVATE KEY-----\nx"), "it holds a private key"),
@@ -256,6 +274,22 @@ def test_a_lock_that_a_lost_connection_let_go_is_held_again_unless_another_was_f
 
 def _lose(host: Any) -> None:
     host._client.get_transport().close()
+
+
+@pytest.mark.root
+@needs_root
+def test_the_doctor_starts_the_generator_that_the_inventory_names(content: dict[str, Any], tmp_path: Path) -> None:
+    def said() -> Row:
+        with labs.use_lab(written(content, tmp_path)) as lab:
+            return doctor._generator(lab, Patient(lab.tg, "tg"))
+
+    assert (said().verdict, said().found) == ("ok", "xdpgen starts")
+    with labs.use_lab(written(content, tmp_path)) as lab, lab.lock("a run"):
+        assert "not tried: a run is going on in this lab: a run" in said().found
+    content["tg"]["generator"] = {"kind": "moongen", "path": "/no/where", "ports": [0]}
+    missing = said()
+    assert missing.verdict == "missing", missing
+    assert "no MoonGen in /no/where" in missing.found or "needs two CPUs" in missing.found
 
 
 @pytest.mark.root

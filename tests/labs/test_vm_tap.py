@@ -23,7 +23,8 @@ from xdplab.formats.ethtool import parse_statistics
 from xdplab.generators import Generator, GeneratorSettings
 from xdplab.hosts import LocalHost
 from xdplab.labs.vm import KEEPERS, kernels, qemu, tap
-from xdplab.programs import ProgramSpec, build
+from xdplab.programs.build import build
+from xdplab.programs.spec import ProgramSpec
 
 pytestmark = [pytest.mark.root, pytest.mark.lab]
 NAME = "vm:6.1.0:functional:tap"  # a name of its own: other tests end guests of 6.1

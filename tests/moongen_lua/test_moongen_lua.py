@@ -280,7 +280,7 @@ def test_it_ends_soon_after_the_pipes_end(bench: Bench) -> None:
     assert process.returncode == 1
     failure = parse_output(output).failure
     assert failure is not None
-    assert "nobody waits for its end" in failure.message  # 1000 s would take the double minutes
+    assert "its end is not awaited any more" in failure.message  # 1000 s would take the double minutes
 
 
 @pytest.mark.parametrize(
@@ -291,6 +291,8 @@ def test_it_ends_soon_after_the_pipes_end(bench: Bench) -> None:
         (["--load", "much"], {}, "--load is `max` or frames per second"),
         (["--src-mac", "aa"], {}, "not a MAC address: aa"),
         (["--dst-ip", "1.2.3"], {}, "not an IPv4 address: 1.2.3"),
+        (["--port", "3"], {}, "DPDK has 1 ports, none of the number 3"),
+        (["--queues", "17"], {}, "the port has 16 queues, 17 were asked for"),
     ],
 )
 def test_a_failure_is_a_line_and_an_exit_code(
@@ -301,6 +303,22 @@ def test_a_failure_is_a_line_and_an_exit_code(
     failure = parse_output(done.stdout).failure
     assert failure is not None
     assert message in failure.message
+
+
+def test_what_dpdk_says_is_one_line_without_colours(bench: Bench) -> None:
+    log = (
+        r"\033[1;37m[INFO]  Initializing DPDK.\033[0m\nEAL: Detected 2 lcore(s)\n"
+        r"EAL: No free hugepages reported in hugepages-2048kB\nPANIC in rte_eal_init():\n"
+        r"Cannot get hugepage information.\n"
+        r"7: [MoonGen(_start+0x2a)]\nAborted\n"
+    )
+    bench.binary.write_text(f"#!/bin/sh\nprintf '{log}'\nexit 134\n")
+    words = ["sh", SCRIPTS / "moongen.sh", bench.folder / "MoonGen", "x"]
+    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=30)
+    assert (done.returncode, done.stdout) == (134, "")
+    assert done.stderr.splitlines() == [
+        "EAL: No free hugepages reported in hugepages-2048kB PANIC in rte_eal_init(): Cannot get hugepage information. "
+    ]
 
 
 def test_a_command_it_does_not_know_is_refused(bench: Bench) -> None:

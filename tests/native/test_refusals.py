@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from xdplab.errors import HostError
+from xdplab.deploy.session import JsonSession, error_by_step
+from xdplab.errors import HostError, ProgramError
 from xdplab.formats.verifier_log import last_words, parse_bpfverify
 from xdplab.generators.session import Generator
 from xdplab.generators.settings import GeneratorSettings
@@ -20,6 +21,8 @@ from xdplab.programs.build import compile_command, compiler_version, find_clang,
 from xdplab.programs.spec import ProgramSpec, UserProgram
 from xdplab.programs.userspace import compile_user
 from xdplab.resources import shipped
+from xdplab.studies.jit.jitbench import parse_jitbench
+from xdplab.studies.loading.loadbench import parse_loadbench
 
 pytestmark = pytest.mark.root
 WILD = """
@@ -35,6 +38,7 @@ OWN_OBJECTS = {
     "xdpgen": ("send.bpf.c", "    __u64 *words = (void *)(long)ctx->data;", "send_frame"),
     "afxdp_user": ("redirect.bpf.c", "int xdplab_redirect(struct xdp_md *ctx) {", "xdplab_redirect"),
 }
+LOADS_NOTHING = {"cpuclock"}
 READS_WILDLY = "\n    if (*(volatile int *)(long)ctx->data == 42)\n        return XDP_DROP;\n"
 
 
@@ -99,10 +103,57 @@ def test_an_object_that_is_handed_over(wild: Path, tmp_path: Path) -> None:
     driver = made(tool("microbench", tmp_path))
     own = ("--backend", "own-bpf", "--map", ".data.record", "--object", wild, "--", "true")
     for argv in (("--backend", "bpf", "--benchmark", "wild", "--object", wild), own):
-        _, words = said(driver, *argv)
-        assert words.startswith("microbench: the kernel refuses microbench of ")
-        assert compiler_version(find_clang()) in words
-        assert COMPLAINT in words
+        error = json.loads(said(driver, *argv)[0])
+        assert error["message"].startswith(f"the kernel refuses microbench of {wild}, compiled by ")
+        assert compiler_version(find_clang()) in error["message"]
+        assert COMPLAINT in last_words(error["log"])
+
+
+def test_a_row_on_a_refused_program(wild: Path, tmp_path: Path) -> None:
+    done = subprocess.run([made(tool("bpfverify", tmp_path)), wild], capture_output=True, check=True, timeout=60)
+    (row,) = parse_bpfverify(done.stdout)
+    assert (row.name, row.verdict, row.error) == ("microbench", "rejected", "EACCES")
+    assert str(row.compiler).startswith(compiler_version(find_clang()))
+    assert COMPLAINT in str(row.complaint)
+
+
+def test_a_row_on_a_refused_program_of_raw_instructions(tmp_path: Path) -> None:
+    """No compiler made it: its name is the one on the input."""
+    load = bytes.fromhex("611200000000000061000000000000009500000000000000")  # r0 = *(u32 *)(r0 + 0), unset
+    asked = f"wild {load.hex()} {bytes(64).hex()} 0\n".encode()
+    command = [made(tool("jitbench", tmp_path)), "programs", "1", "1"]
+    done = subprocess.run(command, input=asked, capture_output=True, check=True, timeout=60)
+    (subject,) = parse_jitbench(done.stdout).subjects.values()
+    assert subject.name == "wild"
+    assert subject.failed == "BPF_PROG_LOAD: Permission denied: R0 !read_ok"
+
+
+def test_what_python_says_of_a_refused_program(wild: Path, tmp_path: Path) -> None:
+    """In one line: the program, its compiler, the verifier's last words; through a session and through one call."""
+    who = f"microbench.*, compiled by .*{re.escape(compiler_version(find_clang()))}.*: .*{COMPLAINT}"
+    driver = [str(made(tool("microbench", tmp_path))), "--backend", "bpf", "--benchmark", "x", "--object", str(wild)]
+    with pytest.raises(HostError, match=who) as caught:
+        LocalHost().run(driver)
+    assert "\n" not in str(caught.value)
+    found = subprocess.run([made(tool("loadbench", tmp_path)), "bpf", wild], capture_output=True, check=False)
+    error = parse_loadbench(found.stdout).error
+    assert error is not None
+    assert re.search(who, error.message)
+    xdpload = [str(made(tool("xdpload", tmp_path))), "--mode", "none", "--object", str(wild)]
+    with (
+        pytest.raises(ProgramError, match=who),
+        JsonSession(LocalHost(), xdpload, deadline_s=30, error=error_by_step({"load": ProgramError})) as session,
+    ):
+        session.read("loaded", 30)
+
+
+def test_every_loader_is_tried_here() -> None:
+    """Each C tool but those that load nothing."""
+    text = Path(__file__).read_text()
+    makefiles = [shipped("afxdp_user") / "Makefile", *shipped("common").parent.glob("*/Makefile")]
+    tools = [path.parent for path in makefiles if path.parent.name not in LOADS_NOTHING]
+    assert len(tools) >= 7
+    assert all(f'"{folder.name}"' in text for folder in tools)
 
 
 def test_an_object_that_a_tool_can_do_without(tmp_path: Path, wild: Path) -> None:

@@ -21,11 +21,11 @@ from xdplab.analysis.compare import compare
 from xdplab.analysis.derived import derive
 from xdplab.analysis.intervals import MixedPointsError, summarise
 from xdplab.analysis.verdicts import judged
-from xdplab.errors import PlanError
-from xdplab.figures import FigureError, View, view
+from xdplab.errors import FigureError, PlanError
 from xdplab.figures.album import views_of
+from xdplab.figures.catalogue import view
 from xdplab.figures.factors import FACTORS as IN_FIGURES
-from xdplab.figures.marks import collect
+from xdplab.figures.marks import View, collect
 from xdplab.plan import FACTORS, Factor, Plan, Point, load_plan, parse_plan, points_of, reference, schedule
 from xdplab.plan.points import select
 from xdplab.run.metrics import METRICS, frame
@@ -264,7 +264,7 @@ from xdplab.analysis.series import SERIES, by_series
 from xdplab.analysis.derived import BASELINE_KEY, derive
 from xdplab.analysis.compare import compare
 from xdplab.analysis.verdicts import judged
-from xdplab.figures import view
+from xdplab.figures.catalogue import view
 from xdplab.plan import parse_plan, points_of, reference, Plan
 from xdplab.plan.points import select
 from xdplab.run.metrics import METRICS, frame

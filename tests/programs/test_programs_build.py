@@ -11,8 +11,11 @@ from pathlib import Path
 import pytest
 
 from xdplab.errors import MissingToolError, PlanError, ProgramError
-from xdplab.programs import ProgramSpec, UserProgram, build, load_report, program, prove
-from xdplab.programs.build import find_clang
+from xdplab.programs.build import build, find_clang
+from xdplab.programs.onhost import load_report
+from xdplab.programs.program import program
+from xdplab.programs.proof import prove
+from xdplab.programs.spec import ProgramSpec, UserProgram
 
 PASS = """
 #include <linux/bpf.h>

@@ -10,12 +10,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from xdplab.errors import ProgramError
-from xdplab.programs import ProgramSpec, build
+from xdplab.programs.build import build
 from xdplab.programs.bytecode import count_bytecode
 from xdplab.programs.counting import AccessCounts
 from xdplab.programs.image import Image, Insn
 from xdplab.programs.machine import Interpreter, Map
-from xdplab.programs.spec import FORMS, MAP_TYPES, OPS, WORKLOADS
+from xdplab.programs.spec import FORMS, MAP_TYPES, OPS, WORKLOADS, ProgramSpec
 
 EVERY_N = (0, 1, 31, 32, 33, 100, 1600)
 KINDS = [

@@ -7,9 +7,11 @@ import json
 import pytest
 
 from xdplab.errors import ProgramError
-from xdplab.programs import ProgramSpec, UserProgram, build, calibrated_testrun, load_report, prove
-from xdplab.programs import testrun as measure
-from xdplab.programs.spec import MAP_TYPES, OPS, WORKLOADS
+from xdplab.programs.build import build
+from xdplab.programs.onhost import calibrated_testrun, load_report
+from xdplab.programs.onhost import testrun as measure
+from xdplab.programs.proof import prove
+from xdplab.programs.spec import MAP_TYPES, OPS, WORKLOADS, ProgramSpec, UserProgram
 
 pytestmark = pytest.mark.root
 KINDS = [(w, m) for w in WORKLOADS for m in (MAP_TYPES if w == "lookup" else (None,))]

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from xdplab.errors import PlanError
-from xdplab.programs import ProgramSpec, UserProgram, source, user_source
 from xdplab.programs.contents import map_contents, random_cycle, user_state
-from xdplab.programs.spec import FORMS, MAP_TYPES, OPS, WORKLOADS
+from xdplab.programs.source import source, user_source
+from xdplab.programs.spec import FORMS, MAP_TYPES, OPS, WORKLOADS, ProgramSpec, UserProgram
 
 
 @st.composite

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 from xdplab.errors import ProgramError
-from xdplab.programs import ProgramSpec, user_source
 from xdplab.programs.build import run_tool
 from xdplab.programs.contents import HEADER_BYTES, user_state
 from xdplab.programs.counting import AccessCounts, sample_frame
 from xdplab.programs.proof import prove_user
-from xdplab.programs.spec import MAP_TYPES, OPS, WORKLOADS
+from xdplab.programs.source import user_source
+from xdplab.programs.spec import MAP_TYPES, OPS, WORKLOADS, ProgramSpec
 from xdplab.programs.userspace import compile_user, count_natively
 
 KINDS = [(w, m) for w in WORKLOADS for m in (MAP_TYPES if w == "lookup" else (None,))]

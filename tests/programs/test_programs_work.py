@@ -6,9 +6,11 @@ import platform
 
 import pytest
 
-from xdplab.programs import ProgramSpec, build, kernel_work, load_report, user_work
-from xdplab.programs.userspace import compile_user
-from xdplab.programs.work import chain_of
+from xdplab.programs.build import build
+from xdplab.programs.onhost import load_report
+from xdplab.programs.spec import ProgramSpec
+from xdplab.programs.userspace import compile_user, user_work
+from xdplab.programs.work import chain_of, kernel_work
 
 CHAIN = "and shl add load"
 needs_x86 = pytest.mark.skipif(platform.machine() != "x86_64", reason="the chain is read from x86-64 machine code")

@@ -98,6 +98,7 @@ def test_rows_whose_raw_files_are_gone_stay_valid(old_run: RunDirectory, lose: o
     with pytest.warns(ResultsWarning, match="raw files of 3 attempts are gone"):
         table = derived.table(old_run, again, runs.TRIALS)
     assert list(table["verdict"]) == ["valid"] * 3
+    assert table["reason"].str.count(runs.GONE).tolist() == [1] * 3
     pd.testing.assert_series_equal(table["tx_packets"], before["tx_packets"])
     assert list(table["rules_version"]) == list(before["rules_version"]), "they were judged by those rules"
     kept = {name: of for name, of in content(old_run).items() if not name.startswith("raw/")}

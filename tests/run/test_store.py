@@ -13,7 +13,9 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from click.testing import CliRunner
 
+from xdplab.cli import cli
 from xdplab.errors import ResultsError
 from xdplab.run.disk import disk_errors
 from xdplab.run.metrics import METRICS, frame
@@ -254,3 +256,29 @@ def test_a_line_of_a_journal_that_is_no_event_is_said(tmp_path: Path, line: str)
         file.write(line + "\n")
     with pytest.raises(ResultsError, match="line 2 is no event: the journal was edited or damaged"):
         list(run.journal.events())
+
+
+def standing(run: RunDirectory) -> str:
+    done = CliRunner().invoke(cli, ["status", str(run.path), "--json"], catch_exceptions=False)
+    return str(json.loads(done.output)[0]["state"])
+
+
+def finished(run: RunDirectory, trial_id: str) -> None:
+    facts = {"trial_id": trial_id, "attempt": 1, "status": "measured", "reason": None, "duration_s": 1.0, "facts": {}}
+    run.journal.append("finished", **facts)
+
+
+def test_status_tells_a_run_under_way_from_a_killed_and_from_a_complete_one(run: RunDirectory) -> None:
+    """All three were called "under way, or killed"."""
+    run.record("planned", trials=["a-r1", "b-r1"])
+    assert standing(run) == "killed, or not begun"
+    with run.writer():
+        finished(run, "a-r1")
+        assert standing(run) == "under way"
+    assert standing(run) == "killed"
+    finished(run, "b-r1")
+    assert standing(run).startswith("complete (killed after its last trial")
+    run.journal.append("ended", how="complete")
+    assert standing(run) == "complete"
+    with run.writer():
+        assert standing(run) == "under way"

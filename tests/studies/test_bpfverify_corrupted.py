@@ -73,6 +73,7 @@ def fuzz(tmp_path: Path) -> str:
     if subprocess.run(probe, input=entry, capture_output=True).returncode:
         pytest.skip("clang here comes without libFuzzer")
     shutil.copytree(shipped("bpfverify"), tmp_path / "fuzz", ignore=shutil.ignore_patterns("*.o", "bpfverify", "fuzz"))
+    shutil.copytree(shipped("common"), tmp_path / "fuzz" / "common")
     subprocess.run(["make", "-s", "fuzz"], cwd=tmp_path / "fuzz", check=True, capture_output=True)
     return str(tmp_path / "fuzz" / "fuzz")
 

@@ -20,8 +20,8 @@ from tests.studies.test_search import LINE, QUICK, dut, hard
 
 import xdplab as xl
 from xdplab.cli import cli
-from xdplab.errors import LabError, PlanError, ResultsError
-from xdplab.figures import FigureError, View
+from xdplab.errors import FigureError, LabError, PlanError, ResultsError
+from xdplab.figures.marks import View
 from xdplab.plan import Trial, parse_plan
 from xdplab.run.engine import run_trials
 from xdplab.run.progress import PlainObserver

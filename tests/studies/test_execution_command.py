@@ -16,8 +16,8 @@ from xdplab.cli import cli
 from xdplab.errors import LabError, ResultsError
 from xdplab.labs.vm import kernels, qemu
 from xdplab.run.rundir import RunDirectory
-from xdplab.studies.execution import STUDY
 from xdplab.studies.execution.points import SMALLEST
+from xdplab.studies.execution.runs import STUDY
 
 COUNTED = "vm:6.1:count"
 PAIR = Path(__file__).resolve().parents[2] / "docs/examples/pair/pair.yaml"

@@ -15,13 +15,14 @@ from xdplab.labs import modules
 from xdplab.labs.vm import headers
 from xdplab.programs.build import find_clang
 from xdplab.resources import shipped
-from xdplab.studies.execution import STUDY, ExecutionRequest, ExecutionRun
 from xdplab.studies.execution.benchmarks import BPF, MODULE, USER, all_benchmarks
 from xdplab.studies.execution.enclosure import Flow, TimedWork, complaints
 from xdplab.studies.execution.microbench import TimedCall
 from xdplab.studies.execution.objdump import CodeLine, parse_objdump
 from xdplab.studies.execution.objects import build, build_module, object_name
+from xdplab.studies.execution.points import ExecutionRequest
 from xdplab.studies.execution.proof import examine, require_results
+from xdplab.studies.execution.runs import STUDY, ExecutionRun
 
 RIGHT = (
     "begin = CLOCK();\n    AFTER(begin, input);\n    result = kernel(set, data, data_end, input);\n"
@@ -44,6 +45,7 @@ MORE_BENCHMARKS = ("packet 100", "chase 100", "lookup 100", "empty")
 def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("broken") / "microbench"
     shutil.copytree(shipped("microbench"), folder, ignore=shutil.ignore_patterns("*.o", "*.so", "microbench"))
+    shutil.copytree(shipped("common"), folder / "common")
     for name in (*BENCHMARKS, *MORE_BENCHMARKS):
         benchmark = all_benchmarks()[name]
         (folder / f"kernels/{benchmark.kernel}.h").write_bytes(benchmark.header)

@@ -10,12 +10,11 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from xdplab.errors import PlanError
-from xdplab.figures import NotApplicableError
-from xdplab.studies.execution import ExecutionRequest, own, points, smallest
+from xdplab.errors import NotApplicableError, PlanError
+from xdplab.studies.execution import own, points
 from xdplab.studies.execution.absent import absent, left_out
 from xdplab.studies.execution.caches import largest_cache_bytes
-from xdplab.studies.execution.points import ExecutionPoint, chosen
+from xdplab.studies.execution.points import ExecutionPoint, ExecutionRequest, chosen, smallest
 from xdplab.studies.execution.rows import COLUMNS
 from xdplab.studies.execution.summaries import (
     chains,

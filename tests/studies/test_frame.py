@@ -16,16 +16,16 @@ import pytest
 from click.testing import CliRunner
 
 from xdplab.cli import cli
-from xdplab.errors import PlanError, ProgramError, ResultsError, UnsupportedError
-from xdplab.figures import FigureError, Look, NotApplicableError, View, marks_frame
-from xdplab.studies import frame
-from xdplab.studies.frame import Gathered, StudyKind, StudyPoint, StudyRun, StudyTrial, study_of
+from xdplab.errors import FigureError, NotApplicableError, PlanError, ProgramError, ResultsError, UnsupportedError
+from xdplab.figures.marks import Look, View, marks_frame
+from xdplab.studies.frame import StudyKind, StudyRun
 from xdplab.studies.places import HOST, place_of
+from xdplab.studies.points import Gathered, StudyPoint, StudyRequest, StudyTrial, schedule, study_of
 from xdplab.studies.tables import Table, markdown
 
 
 @dataclass(frozen=True)
-class Request(frame.StudyRequest):
+class Request(StudyRequest):
     words: tuple[str, ...] = ("a", "bb")
 
 
@@ -121,11 +121,11 @@ def test_a_run_opened_again_is_the_same_and_owes_what_failed(tmp_path: Path) -> 
 
 
 def test_blocks_stay_together_and_what_is_once_is_measured_once() -> None:
-    trials = frame.schedule([Word("ax"), Word("once"), Word("ay"), Word("b")], 3, seed=1)
+    trials = schedule([Word("ax"), Word("once"), Word("ay"), Word("b")], 3, seed=1)
     assert [t.block for t in trials if t.repetition == 1] == [0, 0, 1, 2]
     assert sum(t.point.word == "once" for t in trials) == 1
     assert len(trials) == 10
-    assert trials == frame.schedule([Word("ax"), Word("once"), Word("ay"), Word("b")], 3, seed=1)
+    assert trials == schedule([Word("ax"), Word("once"), Word("ay"), Word("b")], 3, seed=1)
 
 
 def test_another_study_s_run_is_refused(tmp_path: Path) -> None:
@@ -145,11 +145,68 @@ def test_this_machine_as_a_place_interprets_only_where_its_kernel_can() -> None:
     with place_of(HOST) as place:
         assert place.clock == "time"
         assert place.put(Path("/etc/hostname")) == "/etc/hostname"
+        if not Path("/proc/sys/net/core/bpf_jit_enable").exists():
+            pytest.skip("this network namespace does not show the setting")
         before = _setting()
         can = pytest.raises(UnsupportedError, match="no interpreter") if _always_compiled() else nullcontext()
         with can, place.jit(False):
             assert _setting() in (None, "0")
         assert _setting() == before
+
+
+@pytest.mark.root
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root: makes a network namespace")
+@pytest.mark.parametrize("enabled", [True, False])
+def test_in_a_network_namespace_that_hides_the_setting_this_is_said(enabled: bool) -> None:
+    """It was said that the kernel has no JIT, and what was compiled was taken for interpreted."""
+    code = f"from xdplab.studies.places import *\nwith place_of(HOST) as p, p.jit({enabled}): print('held')"
+    done = subprocess.run(["unshare", "-n", sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert "the setting net.core.bpf_jit_enable is not visible in this network namespace" in done.stderr
+    assert done.stdout == ""
+
+
+TWO = """
+import sys, time
+from pathlib import Path
+from xdplab.studies import places
+places._LOCK, places.LOCK_S = sys.argv[3], float(sys.argv[4])
+with places.place_of(places.HOST) as place, place.jit(sys.argv[1] == "on"):
+    print("in", flush=True)
+    sys.stdin.read()
+    print(Path(sys.argv[2]).read_text().strip())
+"""
+
+
+def test_two_studies_do_not_switch_each_others_jit(tmp_path: Path) -> None:
+    """What one has switched off, another one's measurement of compiled code would run on."""
+    tool, setting = tmp_path / "bin" / "sysctl", tmp_path / "setting"
+    tool.parent.mkdir()
+    tool.write_text(SYSCTL)
+    tool.chmod(0o755)
+    setting.write_text("1\n")
+    environment = {**os.environ, "PATH": f"{tool.parent}:{os.environ['PATH']}", "SETTING": str(setting)}
+
+    def study(mode: str, patience_s: float) -> subprocess.Popen[str]:
+        words = [mode, str(setting), str(tmp_path / "lock"), str(patience_s)]
+        pipe = subprocess.PIPE
+        return subprocess.Popen(
+            [sys.executable, "-c", TWO, *words], env=environment, stdin=pipe, stdout=pipe, stderr=pipe, text=True
+        )
+
+    compiled, also = study("on", 100), study("on", 100)
+    for each in (compiled, also):
+        assert each.stdout is not None
+        assert each.stdout.readline() == "in\n", "those who want the same measure side by side"
+    assert "another study has held net.core.bpf_jit_enable for 1 s" in study("off", 1).communicate(timeout=60)[1]
+    interpreted = study("off", 100)
+    time.sleep(1)
+    assert setting.read_text() == "1\n"
+    assert [each.communicate(timeout=60)[0] for each in (compiled, also)] == ["1\n", "1\n"]
+    assert interpreted.communicate(timeout=60)[0] == "in\n0\n"
+    until = time.monotonic() + 10
+    while setting.read_text() != "1\n" and time.monotonic() < until:
+        time.sleep(0.05)
+    assert setting.read_text() == "1\n"
 
 
 KILLED = """

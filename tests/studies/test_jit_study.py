@@ -8,19 +8,19 @@ import math
 import pandas as pd
 import pytest
 
-from xdplab.errors import FormatError, PlanError, ProgramError
-from xdplab.figures import NotApplicableError
+from xdplab.errors import FormatError, NotApplicableError, PlanError, ProgramError
 from xdplab.programs.image import Image
 from xdplab.programs.machine import Interpreter
-from xdplab.studies.frame import schedule
-from xdplab.studies.jit import STUDY, JitRequest, cbpf, ebpf, filters, joined, smallest, subjects, summaries
+from xdplab.studies.jit import cbpf, ebpf, filters, joined, subjects, summaries
 from xdplab.studies.jit.classes import A_AT, B_AT, CLASSES, FRAME, SIZES, STACK, STORED_AT
 from xdplab.studies.jit.frames import FRAMES
 from xdplab.studies.jit.kerneltests import chosen_range
 from xdplab.studies.jit.module import read_module
-from xdplab.studies.jit.points import PARTS
+from xdplab.studies.jit.points import PARTS, JitRequest, smallest
 from xdplab.studies.jit.rows import COLUMNS
+from xdplab.studies.jit.runs import STUDY
 from xdplab.studies.jit.views import VIEWS
+from xdplab.studies.points import schedule
 
 A, B = (int.from_bytes(FRAME[at : at + 8], "little") for at in (A_AT, B_AT))
 M64 = 2**64 - 1

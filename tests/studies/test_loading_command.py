@@ -14,8 +14,10 @@ from xdplab import labs
 from xdplab.cli import cli
 from xdplab.errors import LabError
 from xdplab.labs.vm import headers, kernels, qemu
-from xdplab.studies.loading import STUDY, LoadingRequest, parts, summaries
-from xdplab.studies.loading import smallest as made_smallest
+from xdplab.studies.loading import parts, summaries
+from xdplab.studies.loading.points import LoadingRequest
+from xdplab.studies.loading.points import smallest as made_smallest
+from xdplab.studies.loading.runs import STUDY
 from xdplab.studies.loading.views import VIEWS
 
 GUEST = "vm:6.1:count"

@@ -11,8 +11,8 @@ import pytest
 
 from xdplab.errors import HostError, UnsupportedError
 from xdplab.hosts.base import Result
-from xdplab.studies.loading import LoadingRequest, passes
-from xdplab.studies.loading.points import BPF, MODULE
+from xdplab.studies.loading import passes
+from xdplab.studies.loading.points import BPF, MODULE, LoadingRequest
 from xdplab.studies.places import Place
 
 CYCLE = {"type": "cycle", "rank": 0, "load_ns": 100, "logged_us": 0, "check_ns": 60, "jit_ns": 9, "jit_inside_ns": 0}

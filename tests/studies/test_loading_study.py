@@ -13,10 +13,10 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from xdplab.errors import PlanError, UnsupportedError
-from xdplab.figures import NotApplicableError
-from xdplab.studies.loading import STUDY, LoadingRequest, LoadingRun, parts, passes, rows, smallest, subjects, summaries
-from xdplab.studies.loading.points import BPF, MODULE, LoadingPoint, Trial, gather
+from xdplab.errors import NotApplicableError, PlanError, UnsupportedError
+from xdplab.studies.loading import parts, passes, rows, subjects, summaries
+from xdplab.studies.loading.points import BPF, MODULE, LoadingPoint, LoadingRequest, Trial, gather, smallest
+from xdplab.studies.loading.runs import STUDY, LoadingRun
 from xdplab.studies.loading.views import VIEWS
 
 GUEST, OWN = "vm:6.1:count", "host"

@@ -11,13 +11,15 @@ import pytest
 
 from xdplab.errors import PlanError, UnsupportedError
 from xdplab.hosts import Result
-from xdplab.programs import UserProgram, build
-from xdplab.studies.frame import StudyTrial, silent
-from xdplab.studies.offload import STUDY, OffloadPoint, OffloadRequest
+from xdplab.programs.build import build
+from xdplab.programs.spec import UserProgram
+from xdplab.run.progress import silent
 from xdplab.studies.offload.bench import ACCEPTED, PROBE, Answer, kernels_words, read, write
-from xdplab.studies.offload.points import kernel_of
+from xdplab.studies.offload.points import OffloadPoint, OffloadRequest, kernel_of
 from xdplab.studies.offload.questions import QUESTIONS
+from xdplab.studies.offload.runs import STUDY
 from xdplab.studies.offload.study import ANSWER, OffloadStudy
+from xdplab.studies.points import StudyTrial
 
 MISMATCH = """\
 libbpf: prog 'probe': BPF program load failed: Invalid argument
@@ -112,7 +114,7 @@ class Told(OffloadStudy):
 @pytest.fixture
 def table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> pd.DataFrame:
     run = STUDY.start(OffloadRequest(places=("vm:6.1", "vm:7.2")), tmp_path)
-    monkeypatch.setattr("xdplab.studies.offload.OffloadStudy", Told)
+    monkeypatch.setattr("xdplab.studies.offload.runs.OffloadStudy", Told)
     run.execute(silent())
     run.draw()
     return run.table().set_index(["place", "question"])

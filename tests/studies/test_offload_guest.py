@@ -15,9 +15,10 @@ from xdplab.deploy.xdp import XdpRequest, attach
 from xdplab.errors import LabError, UnsupportedError
 from xdplab.hosts import LocalHost
 from xdplab.labs.vm import kernels, qemu
-from xdplab.programs import cache_directory
-from xdplab.studies.offload import STUDY, OffloadRequest
+from xdplab.programs.program import cache_directory
 from xdplab.studies.offload.netdevsim import build
+from xdplab.studies.offload.points import OffloadRequest
+from xdplab.studies.offload.runs import STUDY
 
 pytestmark = pytest.mark.lab
 NAME = "vm:6.1.0:functional"  # a name of its own: other tests end guests of 6.1

@@ -79,7 +79,7 @@ def test_the_reason_of_a_null_is_the_generators_own() -> None:
 @pytest.mark.parametrize(
     ("engine", "link", "expected"),
     [
-        ("moongen", (400, 900), (400, 900, 480)),  # the ring of a software driver ran over: nobody else saw it
+        ("moongen", (400, 900), (400, 900, 480)),  # the ring of a software driver ran over, unseen by it
         ("moongen", None, None),  # DPDK has the port: its own registers stand
         ("live", (400, 900), (None, None, None)),
     ],

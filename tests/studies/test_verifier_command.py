@@ -13,8 +13,8 @@ from xdplab.cli import cli
 from xdplab.errors import ResultsError
 from xdplab.run.rundir import RunDirectory
 from xdplab.run.state import read_state
-from xdplab.studies.verifier import STUDY, VerifierRequest
 from xdplab.studies.verifier.compilers import find_compilers
+from xdplab.studies.verifier.runs import STUDY, VerifierRequest
 from xdplab.studies.verifier.study import VerifierStudy
 
 pytestmark = pytest.mark.root

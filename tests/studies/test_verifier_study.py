@@ -13,9 +13,9 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from xdplab.errors import PlanError
-from xdplab.figures.factors import NotApplicableError
-from xdplab.studies.frame import draw_views, schedule
+from xdplab.errors import NotApplicableError, PlanError
+from xdplab.studies.frame import draw_views
+from xdplab.studies.points import schedule
 from xdplab.studies.verifier import summaries
 from xdplab.studies.verifier.compilers import Compiler, find_compilers
 from xdplab.studies.verifier.corpora import carve, collect

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from made_logs import generator, names, perf, rate_pps, sar, tree, write
 
-from xdplab.figures.factors import FigureError
+from xdplab.errors import FigureError
 from xdplab.run.metrics import frame
 from xdplab.thesis.album import regenerate
 from xdplab.thesis.columns import TRIAL_COLUMNS

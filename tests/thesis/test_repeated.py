@@ -9,7 +9,7 @@ import pytest
 from made_logs import tree, write
 
 from xdplab.analysis.verdicts import RULES_VERSION
-from xdplab.figures.factors import FigureError
+from xdplab.errors import FigureError
 from xdplab.run.metrics import METRICS, frame
 from xdplab.thesis.columns import TRIAL_COLUMNS
 from xdplab.thesis.conclusions import (

@@ -25,7 +25,7 @@ static unsigned char frame[FRAME_BYTES], frame_after[FRAME_BYTES];
 
 static void fill(int map_fd, const void *key, const void *value) {
     if (bpf_map_update_elem(map_fd, key, value, BPF_ANY))
-        fail(errno, "%s: filling a map", options.object);
+        fail("bpf", errno, NULL, "%s: filling a map: %s", options.object, strerror(errno));
 }
 
 static void fill_working_set(const struct bpf_map *map) {
@@ -34,7 +34,8 @@ static void fill_working_set(const struct bpf_map *map) {
     __u32 key = 0;
 
     if (!contents || state_bytes > bytes)
-        fail(contents ? E2BIG : errno, "%s: no working set of %zu bytes", options.object, state_bytes);
+        fail("bpf", contents ? E2BIG : errno, NULL, "%s: no working set of %zu bytes: %s", options.object,
+             state_bytes, strerror(contents ? E2BIG : errno));
     memcpy(contents, state, state_bytes);
     fill(bpf_map__fd(map), &key, contents);
     free(contents);
@@ -47,7 +48,8 @@ static void fill_table(const struct bpf_map *map) {
     __u64 *each = calloc(cpus, sizeof(*each));
 
     if (!each || state_bytes != TABLE_OFFSET + entries * sizeof(*values))
-        fail(each ? EINVAL : errno, "%s: filling a table of %u entries", options.object, entries);
+        fail("bpf", each ? EINVAL : errno, NULL, "%s: filling a table of %u entries: %s", options.object,
+             entries, strerror(each ? EINVAL : errno));
     for (__u32 key = 0; key < entries; key++) {
         for (__u32 cpu = 0; cpu < cpus; cpu++)
             each[cpu] = values[key];
@@ -79,7 +81,7 @@ static struct bench_record *map_record(const struct bpf_map *map) {
     shared_bytes = sysconf(_SC_PAGESIZE);
     mapped = mmap(NULL, shared_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, bpf_map__fd(map), 0);
     if (mapped == MAP_FAILED)
-        fail(errno, "%s: mapping the record", options.object);
+        fail("bpf", errno, NULL, "%s: mapping the record: %s", options.object, strerror(errno));
     return mapped;
 }
 
@@ -91,7 +93,7 @@ static struct image bpf_load(void) {
     program = bpf_object__find_program_by_name(object, "microbench");
     records = bpf_object__find_map_by_name(object, ".data.record");
     if (!program || !records)
-        fail(0, "%s: it has no program `microbench` or no record", options.object);
+        fail("bpf", 0, NULL, "%s: it has no program `microbench` or no record", options.object);
     if (bpf_object__load(object))
         bpf_image_refused(options.object, errno);
     program_fd = bpf_program__fd(program);
@@ -108,9 +110,9 @@ static void bpf_call(struct bench_record *record) {
 
     *shared = *record;
     if (bpf_prog_test_run_opts(program_fd, &run))
-        fail(errno, "running %s", options.object);
+        fail("bpf", errno, NULL, "running %s: %s", options.object, strerror(errno));
     if (run.retval != XDP_PASS)
-        fail(0, "%s: the program gave up (it returned %u)", options.object, run.retval);
+        fail("bpf", 0, NULL, "%s: the program gave up (it returned %u)", options.object, run.retval);
     *record = *shared;
 }
 

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bpf_image.h"
 #include "fail.h"
+#include "json.h"
 #include "refusal.h"
 
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 #include <errno.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/resource.h>
 
 struct bpf_object *bpf_image_open(const char *path) {
@@ -18,20 +20,21 @@ struct bpf_object *bpf_image_open(const char *path) {
     refusal_collect();
     object = bpf_object__open_file(path, NULL);
     if (!object)
-        fail(errno, "opening %s (%s)", path, refusal_reason());
+        fail("open", errno, refusal_words(), "opening %s: %s", path, strerror(errno));
     return object;
 }
 
 void bpf_image_refused(const char *path, int error) {
-    fail(error, "the kernel refuses %s of %s%s: %s", refusal_program("a program"), path,
-         refusal_compiler_of(path), refusal_reason());
+    fail("load", error, refusal_words(), "the kernel refuses %s of %s%s: %s", refusal_program("a program"),
+         path, refusal_compiler_of(path), strerror(error));
 }
 
 void print_image(struct image image) {
-    if (image.xlated_bytes)
-        printf("\"jited_bytes\":%u,\"xlated_bytes\":%u}\n", image.jited_bytes, image.xlated_bytes);
-    else // no BPF program is without instructions
-        printf("\"jited_bytes\":null,\"xlated_bytes\":null}\n");
+    bool is_bpf = image.xlated_bytes; // no BPF program is without instructions
+
+    json_known("jited_bytes", is_bpf ? (long long)image.jited_bytes : -1);
+    json_known("xlated_bytes", is_bpf ? (long long)image.xlated_bytes : -1);
+    json_end();
 }
 
 struct image bpf_image_of(int program_fd) {
@@ -39,6 +42,6 @@ struct image bpf_image_of(int program_fd) {
     __u32 size = sizeof(info);
 
     if (bpf_obj_get_info_by_fd(program_fd, &info, &size))
-        fail(errno, "asking what the kernel has made of the program");
+        fail("bpf", errno, NULL, "asking what the kernel has made of the program: %s", strerror(errno));
     return (struct image){info.jited_prog_len, info.xlated_prog_len};
 }

@@ -4,6 +4,7 @@
 #include "bpf_image.h"
 #include "evict.h"
 #include "fail.h"
+#include "json.h"
 #include "options.h"
 #include "own.h"
 
@@ -27,7 +28,7 @@ static const struct backend *find_backend(const char *name) {
     for (size_t i = 0; i < sizeof(backends) / sizeof(*backends); i++)
         if (!strcmp(backends[i]->name, name))
             return backends[i];
-    fail(0, "there is no backend %s", name);
+    fail("start", 0, NULL, "there is no backend %s", name);
 }
 
 static void read_state(const char *path) {
@@ -35,11 +36,11 @@ static void read_state(const char *path) {
     int fd = open(path, O_RDONLY | O_CLOEXEC);
 
     if (fd < 0 || fstat(fd, &status))
-        fail(errno, "reading %s", path);
+        fail("start", errno, NULL, "reading %s: %s", path, strerror(errno));
     state_bytes = status.st_size;
     state = state_bytes ? mmap(NULL, state_bytes, PROT_READ, MAP_PRIVATE, fd, 0) : NULL;
     if (state == MAP_FAILED)
-        fail(errno, "reading %s", path);
+        fail("start", errno, NULL, "reading %s: %s", path, strerror(errno));
     close(fd);
 }
 
@@ -50,7 +51,7 @@ static void stay_here(void) {
     CPU_ZERO(&here);
     CPU_SET(sched_getcpu(), &here);
     if (sched_setaffinity(0, sizeof(here), &here))
-        fail(errno, "staying on one CPU");
+        fail("start", errno, NULL, "staying on one CPU: %s", strerror(errno));
 }
 
 static void rest(void) {
@@ -60,17 +61,29 @@ static void rest(void) {
         nanosleep(&pause, NULL);
 }
 
+static void print_call(unsigned int index, const struct bench_record *record) {
+    json_begin("call");
+    json_count("index", index);
+    json_count("begin_ns", record->begin);
+    json_count("end_ns", record->end);
+    json_count("result", record->result);
+    json_end();
+}
+
 // The calls follow each other, and are printed when all are done: printing would cool what they keep warm.
 static void run(const struct backend *backend) {
     struct bench_record *records = calloc(options.calls, sizeof(*records));
     struct image image = backend->load();
 
     if (!records)
-        fail(errno, "%u calls", options.calls);
+        fail("start", errno, NULL, "%u calls: %s", options.calls, strerror(errno));
     memset(records, 0, options.calls * sizeof(*records)); // every page is there before the first call
 
-    printf("{\"type\":\"loaded\",\"benchmark\":\"%s\",\"backend\":\"%s\",\"cold\":%s,\"cpu\":%d,",
-           options.benchmark, backend->name, options.cold ? "true" : "false", sched_getcpu());
+    json_begin("loaded");
+    json_string("benchmark", options.benchmark);
+    json_string("backend", backend->name);
+    json_bool("cold", options.cold);
+    json_count("cpu", sched_getcpu());
     print_image(image);
     for (unsigned int i = 0; i < options.calls; i++) {
         records[i].input = options.input;
@@ -83,15 +96,17 @@ static void run(const struct backend *backend) {
         backend->call(&records[i]);
     }
     for (unsigned int i = 0; i < options.calls; i++)
-        printf("{\"type\":\"call\",\"index\":%u,\"begin_ns\":%llu,\"end_ns\":%llu,\"result\":%llu}\n", i,
-               records[i].begin, records[i].end, records[i].result);
+        print_call(i, &records[i]);
     free(records);
     backend->unload();
-    printf("{\"type\":\"end\",\"calls\":%u}\n", options.calls);
+    json_begin("end");
+    json_count("calls", options.calls);
+    json_end();
 }
 
 int main(int argument_count, char **arguments) {
     options_read(argument_count, arguments);
+    json_hold(); // who reads along must not run while something is measured
     if (options.state)
         read_state(options.state);
     stay_here();
@@ -99,5 +114,5 @@ int main(int argument_count, char **arguments) {
         own_run();
     else
         run(find_backend(options.backend));
-    return fflush(stdout) || ferror(stdout);
+    return !json_flush();
 }

@@ -9,6 +9,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
 static int call_fd;
@@ -20,7 +21,7 @@ static int open_file(const char *file, int flags) {
     snprintf(path, sizeof(path), "/proc/xdplab_microbench/%s/%s", options.benchmark, file);
     fd = open(path, flags | O_CLOEXEC);
     if (fd < 0)
-        fail(errno, "opening %s", path);
+        fail("module", errno, NULL, "opening %s: %s", path, strerror(errno));
     return fd;
 }
 
@@ -33,7 +34,8 @@ static void write_state(void) {
         ssize_t done = pwrite(fd, (const char *)state + at, state_bytes - at, at);
 
         if (done <= 0)
-            fail(done ? errno : ENOSPC, "writing the state of %s", options.benchmark);
+            fail("module", done ? errno : ENOSPC, NULL, "writing the state of %s: %s", options.benchmark,
+                 strerror(done ? errno : ENOSPC));
         at += done;
     }
     close(fd);
@@ -50,7 +52,7 @@ static struct image module_load(void) {
 static void module_call(struct bench_record *record) {
     if (pwrite(call_fd, record, sizeof(*record), 0) != sizeof(*record) ||
         pread(call_fd, record, sizeof(*record), 0) != sizeof(*record))
-        fail(errno, "calling %s in the module", options.benchmark);
+        fail("module", errno, NULL, "calling %s in the module: %s", options.benchmark, strerror(errno));
 }
 
 static void module_unload(void) {

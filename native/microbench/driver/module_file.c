@@ -32,12 +32,12 @@ void module_insert(const char *path) {
 
     name_module(path);
     if (fd < 0 || (insert(fd) && (errno != EEXIST || take_out() || insert(fd))))
-        fail(errno, "inserting %s", path);
+        fail("module", errno, NULL, "inserting %s: %s", path, strerror(errno));
     close(fd);
 }
 
 void module_remove(const char *path) {
     name_module(path);
     if (take_out())
-        fail(errno, "removing module %s", name);
+        fail("module", errno, NULL, "removing module %s: %s", name, strerror(errno));
 }

@@ -12,12 +12,12 @@ struct options {
     const char *state;        // file with the working set's first contents; NULL: zeros
     unsigned long long input; // of each call
     unsigned int calls;
-    unsigned int pause_us; // before each call
-    bool cold;             // load anew before each call
-    size_t evict_bytes;    // walked through before each call, so that the caches hold nothing else
-    const char *map;       // of a user's own BPF object, or
-    const char *file;      // of a user's own module: where the times are read
-    char **event;          // the command that triggers them
+    unsigned int pause_us;          // before each call
+    bool cold;                      // load anew before each call
+    unsigned long long evict_bytes; // walked through before each call, so that the caches hold nothing else
+    const char *map;                // of a user's own BPF object, or
+    const char *file;               // of a user's own module: where the times are read
+    char **event;                   // the command that triggers them
 };
 
 extern struct options options;

@@ -2,6 +2,7 @@
 #include "own.h"
 #include "bpf_image.h"
 #include "fail.h"
+#include "json.h"
 #include "module_file.h"
 #include "options.h"
 
@@ -16,12 +17,16 @@
 extern char **environ;
 
 static void print_loaded(struct image image) {
-    printf("{\"type\":\"loaded\",\"backend\":\"%s\",", options.backend);
+    json_begin("loaded");
+    json_string("backend", options.backend);
     print_image(image);
 }
 
 static void print_time(unsigned int index, unsigned long long time) {
-    printf("{\"type\":\"call\",\"index\":%u,\"elapsed_ns\":%llu}\n", index, time);
+    json_begin("call");
+    json_count("index", index);
+    json_count("elapsed_ns", time);
+    json_end();
 }
 
 /* Its standard output goes where our messages go: ours are the JSON lines. */
@@ -30,17 +35,16 @@ static void trigger(void) {
     int status = 0;
     pid_t process;
 
-    fflush(stdout);
     posix_spawn_file_actions_init(&actions);
     posix_spawn_file_actions_adddup2(&actions, 2, 1);
     if (!options.event[0])
-        fail(0, "there is no command that triggers the event");
+        fail("own", 0, NULL, "there is no command that triggers the event");
     errno = posix_spawnp(&process, options.event[0], &actions, NULL, options.event, environ);
     posix_spawn_file_actions_destroy(&actions);
     if (errno || waitpid(process, &status, 0) < 0)
-        fail(errno, "starting %s", options.event[0]);
+        fail("own", errno, NULL, "starting %s: %s", options.event[0], strerror(errno));
     if (status)
-        fail(0, "%s ended with exit code %d", options.event[0], WEXITSTATUS(status));
+        fail("own", 0, NULL, "%s ended with exit code %d", options.event[0], WEXITSTATUS(status));
 }
 
 /* An array of 64-bit times, in the order in which they were taken; 0 is an entry not yet written. */
@@ -51,7 +55,7 @@ static unsigned int print_map(const struct bpf_map *map) {
         __u64 time = 0;
 
         if (bpf_map_lookup_elem(bpf_map__fd(map), &key, &time))
-            fail(errno, "reading map %s", options.map);
+            fail("own", errno, NULL, "reading map %s: %s", options.map, strerror(errno));
         if (time)
             print_time(count++, time);
     }
@@ -65,12 +69,14 @@ static unsigned int own_bpf(void) {
 
     if (!first || !map || bpf_map__type(map) != BPF_MAP_TYPE_ARRAY ||
         bpf_map__value_size(map) != sizeof(__u64))
-        fail(0, "%s: it has no program, or no array `%s` of 64-bit values", options.object, options.map);
+        fail("own", 0, NULL, "%s: it has no program, or no array `%s` of 64-bit values", options.object,
+             options.map);
     if (bpf_object__load(object))
         bpf_image_refused(options.object, errno);
     bpf_object__for_each_program(program, object) {
         if (!bpf_program__attach(program))
-            fail(errno, "attaching %s of %s", bpf_program__name(program), options.object);
+            fail("own", errno, NULL, "attaching %s of %s: %s", bpf_program__name(program), options.object,
+                 strerror(errno));
     }
     print_loaded(bpf_image_of(bpf_program__fd(first)));
     trigger();
@@ -85,11 +91,11 @@ static unsigned int print_file(void) {
     int found;
 
     if (!file)
-        fail(errno, "reading %s", options.file);
+        fail("own", errno, NULL, "reading %s: %s", options.file, strerror(errno));
     while ((found = fscanf(file, "%llu", &time)) == 1)
         print_time(count++, time);
     if (found != EOF)
-        fail(0, "%s: entry %u is no whole number", options.file, count);
+        fail("own", 0, NULL, "%s: entry %u is no whole number", options.file, count);
     fclose(file);
     return count;
 }
@@ -98,7 +104,7 @@ static unsigned int own_module(void) {
     unsigned int count;
 
     if (!options.file)
-        fail(0, "a module needs --file, where the times are read");
+        fail("own", 0, NULL, "a module needs --file, where the times are read");
     module_insert(options.object);
     print_loaded((struct image){});
     trigger();
@@ -111,6 +117,8 @@ void own_run(void) {
     unsigned int count = strcmp(options.backend, "own-module") ? own_bpf() : own_module();
 
     if (!count)
-        fail(0, "%s: no time was written while %s ran", options.object, options.event[0]);
-    printf("{\"type\":\"end\",\"calls\":%u}\n", count);
+        fail("own", 0, NULL, "%s: no time was written while %s ran", options.object, options.event[0]);
+    json_begin("end");
+    json_count("calls", count);
+    json_end();
 }

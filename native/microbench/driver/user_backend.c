@@ -17,7 +17,7 @@ static void *symbol(const char *name) {
     void *found = dlsym(library, name);
 
     if (!found)
-        fail(0, "%s: %s", options.object, dlerror());
+        fail("user", 0, NULL, "%s: %s", options.object, dlerror());
     return found;
 }
 
@@ -26,12 +26,13 @@ static struct image user_load(void) {
 
     library = dlopen(options.object, RTLD_NOW | RTLD_LOCAL);
     if (!library)
-        fail(0, "%s", dlerror());
+        fail("user", 0, NULL, "%s", dlerror());
     function = symbol("microbench");
     bytes = *(const unsigned long *)symbol("microbench_bytes");
     set = calloc(1, bytes);
     if (!set || state_bytes > bytes)
-        fail(set ? 0 : errno, "%s: no working set of %zu bytes", options.object, bytes);
+        fail("user", set ? E2BIG : errno, NULL, "%s: no working set of %zu bytes: %s", options.object, bytes,
+             strerror(set ? E2BIG : errno));
     memset(set, 0, bytes); // every page is there before the first call
     memcpy(set, state, state_bytes);
     return (struct image){};

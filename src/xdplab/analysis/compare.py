@@ -11,13 +11,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import ceil, exp, log, nan, sqrt
+from math import ceil, exp, inf, log, nan, sqrt
 from typing import Literal
 
 import numpy as np
 import pandas as pd
 from scipy.special import stdtr
 
+from xdplab.analysis import MARGIN
+from xdplab.analysis.calibration import Calibration
 from xdplab.analysis.intervals import CONFIDENCE, t_quantile
 from xdplab.analysis.series import PROGRAM, SETTING, valid
 from xdplab.run.metrics import BY_NAME
@@ -26,8 +28,6 @@ Verdict = Literal["faster", "slower", "higher", "lower", "equivalent", "undecide
 Logs = Mapping[str, pd.Series]
 """The logarithms of each point, by repetition."""
 
-MARGIN = 0.02
-"""Ratios from 1/(1 + margin) to 1 + margin count as equivalent."""
 ALPHA, POWER = 1 - CONFIDENCE, 0.8
 ASSUMED_SPREAD = 0.04
 """Relative SD of equal runs where none are given: the most that ten equal runs of a netns lab showed was 3.8 %."""
@@ -87,12 +87,18 @@ def log1p_of(margin: float) -> float:
 
 @dataclass(frozen=True)
 class Spread:
-    """How far equal runs lie apart: assumed, or from ``runs``, with one degree of freedom less than there are."""
+    """How far equal runs lie apart: from ``runs``, with one degree of freedom less than there are; else from the
+    machine's ``calibration``; else assumed.
+    """
 
     runs: tuple[Logs, ...] = ()
+    calibration: Calibration | None = None
 
     @property
     def words(self) -> str:
+        if self.calibration is not None and not self.runs:
+            unfit = f"; this machine is unfit to compare runs: {'; '.join(self.calibration.unfit)}"
+            return self.calibration.words + (unfit if self.calibration.unfit else "")
         if not self.runs:
             return (
                 f"the spread of equal runs is assumed to be {ASSUMED_SPREAD:.0%}, the most that equal runs of a netns "
@@ -104,8 +110,11 @@ class Spread:
         """Return b less a over ``points`` with equal weights. Every point has two repetitions or more on both sides."""
         shift = float(np.mean([b[p].mean() - a[p].mean() for p in points]))
         own = [_spread_within(side, points) for side in (a, b)]
+        if not self.runs and self.calibration is not None:
+            sd = self.calibration.between if len(points) == 1 else self.calibration.joint
+            return _summed(shift, own, sd, self.calibration.freedom)
         if not self.runs:
-            return _assumed(shift, own)
+            return _summed(shift, own, ASSUMED_SPREAD)
         means = np.array([np.mean([run[p].mean() for p in points]) for run in self.runs])
         return _calibrated(shift, own, float(means.var(ddof=1)), [_spread_within(run, points) for run in self.runs])
 
@@ -126,12 +135,13 @@ def _spread_within(side: Logs, points: Sequence[str]) -> Within:
     return Within(float((apart**2).sum()) / (len(apart) - 1), len(apart))
 
 
-def _assumed(shift: float, own: Sequence[Within]) -> Difference:
-    """Welch and Satterthwaite: the runs' variance is taken as known, that of the repetitions is estimated."""
-    between = 2 * ASSUMED_SPREAD**2
+def _summed(shift: float, own: Sequence[Within], sd: float, known_by: float = inf) -> Difference:
+    """Welch and Satterthwaite: the runs' SD is known by so many degrees of freedom, the repetitions' by their own."""
+    between = 2 * sd**2
     parts = [one.variance / one.n for one in own]
     variance = between + sum(parts)
-    freedom = variance**2 / sum(part**2 / (one.n - 1) for part, one in zip(parts, own, strict=True))
+    spent = between**2 / known_by + sum(part**2 / (one.n - 1) for part, one in zip(parts, own, strict=True))
+    freedom = variance**2 / spent
     return Difference(shift, sqrt(variance), freedom, between, sum(one.variance for one in own) / 2)
 
 
@@ -172,14 +182,17 @@ def decide(
     *,
     equal: Sequence[pd.DataFrame] = (),
     margin: float = MARGIN,
+    calibration: Calibration | None = None,
 ) -> Decision:
     """Compare ``b`` to ``a`` by valid trials of ``value``. ``equal``: runs that measured the same as each other.
+
+    ``calibration`` says how far equal runs of the machine lie apart, where no ``equal`` does.
 
     Where a point has no ratio, ``reason`` says why.
     """
     (first, why_first), (second, why_second) = _logs(a, value), _logs(b, value)
     sides, reasons = (first, second), (why_first, why_second)
-    spread = Spread(tuple(_logs(trials, value)[0] for trials in equal))
+    spread = Spread(tuple(_logs(trials, value)[0] for trials in equal), calibration)
     both = _points(a, b)
     names = [str(point) for point in both["point_id"]]
     differences: dict[str, Difference] = {}

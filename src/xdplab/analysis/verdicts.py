@@ -5,6 +5,7 @@ A better rule re-judges old runs: nothing here reads the lab, the clock or anoth
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -132,6 +133,16 @@ def probes_back(row: Row) -> float:
     return (number(row, "probes_sent") or 0.0) - (number(row, "probes_lost") or 0.0)
 
 
+def path_carries(row: Row) -> str | None:
+    """A trial of which no frame came back, before it and in it, tells of its path, not of its program."""
+    proof = json.loads(text(row, "path") or "{}")
+    if not returns_frames(row) or not proof.get("sent") or proof.get("back") != 0 or tg_count(row):
+        return None
+    dut = [(words, proof.get(key)) for words, key in (("received", "dut_received"), ("sent back", "dut_sent"))]
+    counts = ", ".join(f"{words} {'an unknown number' if count is None else count}" for words, count in dut)
+    return f"the path carried none of {proof['sent']} frames sent before the trial: the DUT {counts}"
+
+
 def somebody_counted(row: Row) -> str | None:
     if forwarded(row) is not None:
         return None
@@ -209,6 +220,7 @@ RULES: tuple[Callable[[Row], str | None], ...] = (
     something_sent,
     tg_port_sent,
     tg_took_what_came,
+    path_carries,
     somebody_counted,
     frames_reached_dut,
     tg_hears,

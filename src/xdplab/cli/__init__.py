@@ -2,59 +2,49 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 import signal
 import sys
 import warnings
-from keyword import iskeyword
 from types import FrameType
 from typing import TextIO
 
 import click
 
 from xdplab import own
-from xdplab.cli.common import errors, fail
+from xdplab.cli.common import Verb, Verbs, fail
 from xdplab.errors import ResultsError, ResultsWarning, XdplabError
 from xdplab.run.disk import is_of_the_disk, reason
 
 INTERRUPTED = 130
 
-# verb → module of this package; the verb's function has its name. Loaded when asked for: `lab status` needs no pandas.
 VERBS = {
-    "lab": "lab",
-    "doctor": "doctor",
-    "programs": "programs",
-    "plan": "plan",
-    "run": "run",
-    "resume": "run",
-    "status": "run",
-    "restore": "restore",
-    "search": "search",
-    "race": "race",
-    "tables": "figures",
-    "figures": "figures",
-    "compare": "figures",
-    "audit": "figures",
-    "import": "imports",
-    "regenerate": "imports",
-    "study": "study",
+    "lab": Verb("lab", "lab", "Bring a lab up, see it, use it, take it down."),
+    "doctor": Verb("doctor", "doctor", "Say what is there, what is missing and what to do about it."),
+    "programs": Verb("programs", "programs", "Write, show and prove XDP programs with exactly N memory accesses."),
+    "plan": Verb("plan", "plan", "Show the points of PLAN, its blocks, and the time it will take."),
+    "run": Verb("run", "run", "Measure PLAN: a file, or one of quick (the default), smoke, thesis."),
+    "resume": Verb("run", "resume", "Go on with RUN after Ctrl-C, a kill, or failed trials."),
+    "status": Verb("run", "status", "How far RUN is, what failed, and how long the rest will take."),
+    "restore": Verb("restore", "restore", "Put both ends of the lab's link back as they were."),
+    "search": Verb("search", "search", "Search every point of PLAN: MRR, NDR and PDR by MLRsearch, latency."),
+    "race": Verb("race", "race", "Which is faster, A or B? They take turns in one run until it is known."),
+    "calibrate": Verb(
+        "calibrate", "calibrate", "How far do equal runs of this machine lie apart? Is it fit to compare runs?"
+    ),
+    "tables": Verb("figures", "tables", "Derive RUN's tables from its journal and raw files."),
+    "figures": Verb("figures", "figures", "Draw RUN's figures as SVG, PDF and PNG, each with its marks."),
+    "compare": Verb("figures", "compare", "Did it change? OTHER over RUN, by point and over all."),
+    "audit": Verb("figures", "audit", "What in RUN is not to be believed, and how it was found."),
+    "import": Verb("imports", "import_", "Turn measurements of others into a run directory."),
+    "regenerate": Verb("imports", "regenerate", "Draw every published figure of the thesis again."),
+    "study": Verb("study", "study", "Studies of the execution side: what BPF costs to verify, to load and to run."),
 }
 
 
-class _Verbs(click.Group):
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(VERBS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in VERBS:
-            return None
-        module = importlib.import_module(f"xdplab.cli.{VERBS[cmd_name]}")
-        command: click.Command = getattr(module, f"{cmd_name}_" if iskeyword(cmd_name) else cmd_name)
-        return command
-
-
-@click.command(cls=_Verbs, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.command(
+    cls=Verbs, verbs=VERBS, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110}
+)
 @click.option(
     "--lab", "lab_name", metavar="NAME", help="Lab to use: netns, netns:NAME, vm:6.1, FILE.yaml; overrides the plan's."
 )
@@ -91,7 +81,7 @@ def _warn(
 ) -> None:
     """What a reader must know is one line; a warning of a library is shown as Python does."""
     if issubclass(category, ResultsWarning):
-        errors.print(f"xdplab: {message}", markup=False, highlight=False, soft_wrap=True)
+        click.echo(f"xdplab: {message}", err=True)
     else:
         _PYTHONS_OWN(message, category, filename, lineno, file, line)
 

@@ -1,78 +1,74 @@
-"""What every verb needs: one console, one way to fail, one way to print rows."""
+"""What every verb needs: verbs that are loaded when asked for, one way to fail, to say a line, to print rows."""
 
 from __future__ import annotations
 
-import itertools
+import importlib
 import json
 import os
-import sys
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import click
-from rich.console import Console
-from rich.markup import escape
-from rich.measure import Measurement
-from rich.table import Table
 
 from xdplab.errors import PlanError, XdplabError
+from xdplab.later import later
 
-WIDE = 10_000
-"""Columns of what is no terminal: a file or a pipe takes a line as it is."""
-
-
-def _console(*, stderr: bool = False) -> Console:
-    told = (sys.stderr if stderr else sys.stdout).isatty() or "COLUMNS" in os.environ
-    return Console(stderr=stderr, emoji=False, width=None if told else WIDE)
+if TYPE_CHECKING:
+    from xdplab.cli import screen
+else:
+    screen = later("xdplab.cli.screen")
 
 
-console, errors = _console(), _console(stderr=True)
+@dataclass(frozen=True)
+class Verb:
+    """A command that is loaded when it is asked for: its module in this package, its name there, and a line on it."""
+
+    module: str
+    function: str
+    help: str
+
+    def load(self) -> click.Command:
+        command: click.Command = getattr(importlib.import_module(f"xdplab.cli.{self.module}"), self.function)
+        return command
+
+
+class Verbs(click.Group):
+    """A group whose list of commands loads none of them."""
+
+    def __init__(self, *args: Any, verbs: Mapping[str, Verb], **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.verbs = verbs
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(self.verbs)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        return self.verbs[cmd_name].load() if cmd_name in self.verbs else None
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, verb.help) for name, verb in self.verbs.items()])
 
 
 def fail(error: XdplabError) -> int:
     """Print an expected failure on one line and return its exit code."""
-    errors.print(f"xdplab: {' '.join(str(error).split())}", markup=False, highlight=False, soft_wrap=True, style="red")
+    line = f"xdplab: {' '.join(str(error).split())}"
+    click.secho(line, err=True, fg=None if os.environ.get("NO_COLOR") else "red")
     return error.exit_code
+
+
+def tell(line: str) -> None:
+    """Print a line as it is."""
+    click.echo(line)
 
 
 def show(rows: Sequence[Mapping[str, Any]], *, as_json: bool, title: str | None = None) -> None:
     """Print rows as a table for a person, or as JSON for a script."""
     if as_json:
         click.echo(json.dumps(list(rows), indent=1, default=str))
-        return
-    table = _table(rows, title)
-    shared = next(iter(rows[0])) if rows else ""
-    values = list(dict.fromkeys(row[shared] for row in rows))
-    if _fits(table) or len(values) > len(rows) // 2:
-        console.print(table)
-        return
-    if title:
-        console.print(title, style="italic", markup=False)
-    for value in values:  # what many rows share becomes their heading, which leaves the others more room
-        same = [row for row in rows if row[shared] == value]
-        heading = _leading(same)
-        console.print(", ".join(f"{n}: {same[0][n]}" for n in heading), style="bold", markup=False, highlight=False)
-        console.print(_table([{name: row[name] for name in row if name not in heading} for row in same]))
-
-
-def _leading(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return the first column, and those behind it up to the first in which the rows differ."""
-    first, *others = rows[0]
-    alike = itertools.takewhile(lambda name: len({str(row[name]) for row in rows}) == 1, others[:-1])
-    return [first, *(alike if len(rows) > 1 else ())]
-
-
-def _table(rows: Sequence[Mapping[str, Any]], title: str | None = None) -> Table:
-    table = Table(title=title, title_justify="left", box=None, header_style="bold", pad_edge=False)
-    for name in rows[0] if rows else ():
-        table.add_column(name, overflow="fold")
-    for row in rows:
-        table.add_row(*("" if value is None else escape(str(value)) for value in row.values()))
-    return table
-
-
-def _fits(table: Table) -> bool:
-    return Measurement.get(console, console.options.update(max_width=WIDE), table).maximum <= console.width
+    else:
+        screen.print_table(rows, title)
 
 
 def parse_only(text: str | None) -> dict[str, str]:

@@ -4,17 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
-import pandas as pd
 
-from xdplab.cli.common import console, show
-from xdplab.run.progress import Observer, observer_for
-from xdplab.run.rundir import RunDirectory
-from xdplab.run.state import RunState
-from xdplab.studies.every import AnyRun, Where
-from xdplab.studies.frame import P, R, StudyKind, silent
+from xdplab.cli.common import show, tell
+from xdplab.later import later
+from xdplab.studies.points import P, R
+
+if TYPE_CHECKING:
+    from xdplab.cli import screen
+    from xdplab.run import progress
+    from xdplab.run.progress import Observer
+    from xdplab.run.rundir import RunDirectory
+    from xdplab.run.state import RunState
+    from xdplab.studies import every
+    from xdplab.studies.every import AnyRun
+    from xdplab.studies.frame import StudyKind
+else:
+    progress, screen = later("xdplab.run.progress"), later("xdplab.cli.screen")
+    every = later("xdplab.studies.every")
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -52,16 +61,16 @@ def conduct(
     run = kind.open(resume) if resume else kind.start(asked(), out, name)
     if not as_json:
         tell(f"measuring into {run.directory.path}")
-    return go_on(run, lambda _, seen: run.measure(seen, Where()), figures=figures, as_json=as_json)
+    return go_on(run, lambda _, seen: run.measure(seen, every.Where()), figures=figures, as_json=as_json)
 
 
-Execute = Callable[[RunDirectory, Observer], RunState]
+Execute = Callable[["RunDirectory", "Observer"], "RunState"]
 
 
 def go_on(run: AnyRun, execute: Execute, *, figures: bool = True, as_json: bool = False) -> int:
     """Measure what a run of any kind owes and show what it is; return the exit code."""
     if run.state.owed:
-        execute(run.directory, silent() if as_json else observer_for(console))
+        execute(run.directory, progress.silent() if as_json else progress.observer_for(screen.console))
     else:
         run.complete()
     if as_json:
@@ -83,11 +92,7 @@ def _show_tables(run: AnyRun) -> None:
         if len(frame) > MOST_ROWS:
             tell(f"{title}: {len(frame)} rows in {run.directory.outputs / 'tables' / name}.md\n")
             continue
-        rows = [dict(zip(map(str, frame.columns), row, strict=True)) for row in frame.astype(object).values]
-        show([{k: None if pd.isna(v) else v for k, v in row.items()} for row in rows], as_json=False, title=title)
-        console.print()
-
-
-def tell(line: str) -> None:
-    """Print a line as it is."""
-    console.print(line, markup=False, highlight=False, soft_wrap=True)
+        values = frame.astype(object).where(frame.notna(), None).values
+        rows = [dict(zip(map(str, frame.columns), row, strict=True)) for row in values]
+        show(rows, as_json=False, title=title)
+        tell("")

@@ -4,15 +4,25 @@ from __future__ import annotations
 
 import dataclasses
 import sys
+from typing import TYPE_CHECKING
 
 import click
 
 from xdplab.cli.common import show
-from xdplab.errors import LabError
+from xdplab.errors import HostError, LabError, UnsupportedError
 from xdplab.labs import Lab, default_arrangement, use_lab
 from xdplab.labs.doctor import Patient, Row, examine, examine_here, examine_kernel
-from xdplab.labs.doctor_hardware import dpdk_driver, examine_hardware
 from xdplab.labs.doctor_tune import tune as apply_tunings
+from xdplab.later import later
+
+if TYPE_CHECKING:
+    from xdplab.counters import drivers
+    from xdplab.labs import doctor_hardware as hardware
+    from xdplab.studies.traffic import study
+else:
+    drivers = later("xdplab.counters.drivers")
+    hardware = later("xdplab.labs.doctor_hardware")
+    study = later("xdplab.studies.traffic.study")
 
 PROBLEM = 1
 GUESTS = ("vm", "uml")
@@ -54,9 +64,37 @@ def _hardware(lab: Lab) -> list[Row]:
     if lab.kind != "inventory":
         return []
     patients = [Patient(lab.dut, "dut", lab.dut_interface), Patient(lab.tg, "tg", lab.tg_interface)]
-    rows = [row for patient in patients for row in examine_hardware(patient)]
+    rows = [row for patient in patients for row in hardware.examine_hardware(patient)]
     place = lab.generator
-    return [*rows, dpdk_driver(patients[1], place.pci, place.driver)] if place.by_dpdk and place.pci else rows
+    rows += [counted(patient) for patient in patients if patient.interface and ":" not in patient.interface]
+    rows.append(_generator(lab, patients[1]))
+    return [*rows, hardware.dpdk_driver(patients[1], place.pci, place.driver)] if place.by_dpdk and place.pci else rows
+
+
+def counted(patient: Patient) -> Row:
+    """Say how the port's driver counts what XDP does, and whether that was ever tried."""
+    words = patient.words("ethtool", "-i", str(patient.interface)) or ""
+    name = next((line.partition(": ")[2] for line in words.splitlines() if line.startswith("driver: ")), "unknown")
+    row = next((row for row in drivers.DRIVERS if row.name == name), None)
+    if row is None:
+        found = f"no row for {name}: counted by the link's statistics, where these move with XDP's frames"
+        return patient.row("XDP counters", found, "warn", "docs/hardware.md says how it is judged then")
+    tried = f"tried on {row.tried}" if row.tried else "from source, untried"
+    sent = "driver" if row.sent else "link"
+    return patient.row("XDP counters", f"{name}: received by the driver, sent back by the {sent} ({tried})")
+
+
+def _generator(lab: Lab, patient: Patient) -> Row:
+    """Start what sends there and end it again: whether it can be had is tried, not guessed."""
+    name = "MoonGen" if lab.generator.kind == "moongen" else "xdpgen"
+    try:
+        ready = study.try_generator(lab)
+    except (HostError, UnsupportedError) as error:
+        return patient.row("generator", error.message, "missing", error.remedy or f"{name} is what sends there")
+    except LabError as error:
+        return patient.row("generator", f"{name}: not tried: {error.message}", "warn", error.remedy)
+    driver = ready.settings.get("driver")
+    return patient.row("generator", f"{name} starts{f' on {driver}' if driver else ''}")
 
 
 def _tune(name: str) -> None:

@@ -5,24 +5,28 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import click
 
-from xdplab.cli.common import console
-from xdplab.figures.factors import FigureError
-from xdplab.figures.save import DEFAULT_FORMATS, FORMATS, write_whole
-from xdplab.studies.catalogue import open_run
-from xdplab.studies.traffic import runs
-from xdplab.thesis import album as thesis_album
-from xdplab.thesis import imported
-from xdplab.thesis.album import write_csv
-from xdplab.thesis.conclusions import conclusions, corrected_reading, in_markdown, own_reading, published_reading
-from xdplab.thesis.published import Spec, figure_named
-from xdplab.thesis.published_check import check_marks, read_marks
-from xdplab.thesis.repeated import WHICH, own_run, repeat
-from xdplab.thesis.views import source_of
+from xdplab.cli.common import tell
+from xdplab.errors import FigureError
+from xdplab.figures.styles import DEFAULT_FORMATS, FORMATS
+from xdplab.later import later
 from xdplab.thesis.words import LANGUAGES, Language
+
+if TYPE_CHECKING:
+    from xdplab.figures import save
+    from xdplab.studies import catalogue
+    from xdplab.studies.traffic import runs
+    from xdplab.thesis import album as thesis_album
+    from xdplab.thesis import conclusions, imported, published, published_check, repeated, views
+else:
+    save, views = later("xdplab.figures.save"), later("xdplab.thesis.views")
+    catalogue, runs = later("xdplab.studies.catalogue"), later("xdplab.studies.traffic.runs")
+    conclusions, repeated = later("xdplab.thesis.conclusions"), later("xdplab.thesis.repeated")
+    thesis_album, imported = later("xdplab.thesis.album"), later("xdplab.thesis.imported")
+    published, published_check = later("xdplab.thesis.published"), later("xdplab.thesis.published_check")
 
 PATHS = click.argument("paths", metavar="PATH...", nargs=-1, required=True, type=click.Path(path_type=Path))
 
@@ -30,7 +34,7 @@ PATHS = click.argument("paths", metavar="PATH...", nargs=-1, required=True, type
 def say(lines: Iterable[str]) -> None:
     """Print lines as they are."""
     for line in lines:
-        console.print(line, markup=False, highlight=False, soft_wrap=True)
+        tell(line)
 
 
 TELL_EVERY_S = 2.0
@@ -95,7 +99,7 @@ def regenerate(
     """
     if own is not None:
         wanted = () if csv_only else formats or DEFAULT_FORMATS
-        say(_repeated(own, paths, out, lang, wanted, [figure_named(name)] if name else None))
+        say(_repeated(own, paths, out, lang, wanted, [published.figure_named(name)] if name else None))
         return 0
     if not paths:
         raise click.UsageError("name the raw data, or a run with --from")
@@ -104,10 +108,10 @@ def regenerate(
     done = thesis_album.regenerate(
         imported.imported_trials(run),
         out,
-        which=cast(list[thesis_album.Which], which) or thesis_album.WHICH,
+        which=cast("list[thesis_album.Which]", which) or thesis_album.WHICH,
         language=lang,
         formats=() if csv_only else formats or DEFAULT_FORMATS,
-        figures=[figure_named(name)] if name else None,
+        figures=[published.figure_named(name)] if name else None,
         progress=telling("figures drawn"),
     )
     marks = sum(made.marks for made in done)
@@ -117,32 +121,32 @@ def regenerate(
 
 def _repeated(
     own: Path, paths: tuple[Path, ...], out: Path, lang: Language, formats: tuple[str, ...],
-    figures: list[Spec] | None,
+    figures: list[published.Spec] | None,
 ) -> list[str]:  # fmt: skip
     """Draw one's own run as the thesis' figures, and return what the conclusions come to."""
-    measured = open_run(own)
+    measured = catalogue.open_run(own)
     if measured.kind_name != "traffic":
         raise FigureError(f"--from is for XDP traffic: {own} is of kind {measured.kind_name}")
-    mine = own_run(own.name, runs.trials_table(measured.directory))
+    mine = repeated.own_run(own.name, runs.trials_table(measured.directory))
     run = imported.import_or_open(paths, out, telling("logs read")) if paths else None
-    published = source_of(imported.imported_trials(run)) if run else None
+    source = views.source_of(imported.imported_trials(run)) if run else None
     told = telling("figures drawn")
-    done = repeat(mine, out, published=published, language=lang, formats=formats, figures=figures, progress=told)
-    readings = [published_reading(published), corrected_reading(published)] if published else []
-    table = conclusions([*readings, own_reading(mine)])
-    write_csv(out / "conclusions.csv", table)
-    lines = in_markdown(table)
-    write_whole(out / "conclusions.md", "\n".join([*lines, ""]).encode())
+    done = repeated.repeat(mine, out, published=source, language=lang, formats=formats, figures=figures, progress=told)
+    readings = [conclusions.published_reading(source), conclusions.corrected_reading(source)] if source else []
+    table = conclusions.conclusions([*readings, conclusions.own_reading(mine)])
+    thesis_album.write_csv(out / "conclusions.csv", table)
+    lines = conclusions.in_markdown(table)
+    save.write_whole(out / "conclusions.md", "\n".join([*lines, ""]).encode())
     marks = sum(made.marks for made in done)
     return [
-        f"{len(done)} figures with {marks} marks of {own} in {out / WHICH}",
+        f"{len(done)} figures with {marks} marks of {own} in {out / repeated.WHICH}",
         f"conclusions: {out / 'conclusions.md'}",
     ]
 
 
 def _checked(marks: Path, reference: Path) -> int:
     """Say how each figure compares with its reference; 1 where one differs."""
-    checks = check_marks(read_marks(marks), read_marks(reference))
+    checks = published_check.check_marks(published_check.read_marks(marks), published_check.read_marks(reference))
     say(
         f"{'equal' if c.equal else 'DIFFERS'} {c.file}: {c.marks} marks, worst {c.worst:.2e} of the axis, {c.off} off, "
         f"{c.absent} absent here, {c.extra} here only"

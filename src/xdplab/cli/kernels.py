@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import json
+from typing import TYPE_CHECKING
 
 import click
 
-from xdplab.labs.vm import kernels as cache
-from xdplab.labs.vm.qemu import WAYS
+from xdplab.later import later
+
+if TYPE_CHECKING:
+    from xdplab.labs.vm import kernels as cache
+    from xdplab.labs.vm import qemu
+else:
+    cache, qemu = later("xdplab.labs.vm.kernels"), later("xdplab.labs.vm.qemu")
 
 
 @click.command()
@@ -22,11 +28,11 @@ def kernels(names: tuple[str, ...], again: bool, as_json: bool) -> None:
     """
     for name in names:
         cache.fetch(name, again=again)
-    rows = [row | {"labs": [f"vm:{row['name']}:{way}" for way in WAYS]} for row in cache.rows()]
+    rows = [row | {"labs": [f"vm:{row['name']}:{way}" for way in qemu.WAYS]} for row in cache.rows()]
     if as_json:
         click.echo(json.dumps(rows, indent=2))
     for row in [] if as_json else rows:
         what = f"{row['release']} ({row['version']}) in {row['folder']}" if row["folder"] else "not fetched yet"
         click.echo(f"{row['name']}: {what}")
     if not as_json:
-        click.echo(f"As labs: vm:KERNEL, or with the way to run it, vm:{next(iter(cache.KNOWN))}:{'|'.join(WAYS)}")
+        click.echo(f"As labs: vm:KERNEL, or with the way to run it, vm:{next(iter(cache.KNOWN))}:{'|'.join(qemu.WAYS)}")

@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
@@ -17,8 +17,13 @@ from xdplab import labs
 from xdplab.cli.kernels import kernels
 from xdplab.errors import HostError
 from xdplab.hosts import Process
-from xdplab.labs import root_commands
-from xdplab.labs.inventory import load_inventory
+from xdplab.later import later
+
+if TYPE_CHECKING:
+    from xdplab.labs import inventory as inventories
+    from xdplab.labs import root_commands
+else:
+    inventories, root_commands = later("xdplab.labs.inventory"), later("xdplab.labs.root_commands")
 
 _for_user = click.option("--for-user", metavar="UID|NAME", help="Whose lab it is (by default yours).")
 _as_json = click.option("--json", "as_json", is_flag=True, help="For scripts.")
@@ -76,7 +81,7 @@ def status(for_user: str | None, as_json: bool) -> None:
 @click.argument("inventory", type=click.Path(path_type=Path))
 def sudoers(inventory: Path) -> None:
     """Print what an INVENTORY's servers need in /etc/sudoers.d/xdplab, for users that are not root there."""
-    found = root_commands.sudoers(load_inventory(inventory))
+    found = root_commands.sudoers(inventories.load_inventory(inventory))
     if not found:
         click.echo(f"{inventory}: each user is root: nothing is needed", err=True)
     for host, text in found.items():

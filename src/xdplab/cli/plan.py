@@ -4,14 +4,22 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from typing import TYPE_CHECKING
 
 import click
 
-from xdplab.cli.common import console, parse_only, show
+from xdplab.cli.common import parse_only, show, tell
 from xdplab.cli.run import PLAN_OR_NAME, find_plan
 from xdplab.labs import default_arrangement
-from xdplab.plan import Plan, estimate_s, load_plan, reference
-from xdplab.studies.traffic.planned import plan_trials
+from xdplab.later import later
+
+if TYPE_CHECKING:
+    import xdplab.plan as plans
+    from xdplab.plan import reference
+    from xdplab.studies.traffic import planned
+else:
+    plans, reference = later("xdplab.plan"), later("xdplab.plan.reference")
+    planned = later("xdplab.studies.traffic.planned")
 
 
 @click.command()
@@ -27,13 +35,13 @@ def plan(
 ) -> None:
     """Show the points of PLAN, its blocks, and the time it will take."""
     if schema:
-        click.echo(json.dumps(Plan.model_json_schema(), indent=1))
+        click.echo(json.dumps(plans.Plan.model_json_schema(), indent=1))
         return
     if factors:
         click.echo(reference.table())
         return
-    chosen = load_plan(find_plan(plan))
-    trials = plan_trials(chosen, default_arrangement(lab_name or chosen.lab), parse_only(only))
+    chosen = plans.load_plan(find_plan(plan))
+    trials = planned.plan_trials(chosen, default_arrangement(lab_name or chosen.lab), parse_only(only))
     if dry_run:
         rows = [
             {"order": t.order, "block": t.block, "repetition": t.repetition, "point": str(t.point), "trial": t.trial_id}
@@ -45,8 +53,6 @@ def plan(
     show(rows, as_json=as_json)
     if not as_json:
         n_points = len({t.point.point_id for t in trials})
-        minutes = estimate_s(chosen, trials) / 60
+        minutes = plans.estimate_s(chosen, trials) / 60
         most = "at most " if chosen.open_ended else ""
-        console.print(
-            f"{n_points} points, {most}{len(trials)} trials, {most or 'about '}{minutes:.1f} minutes", highlight=False
-        )
+        tell(f"{n_points} points, {most}{len(trials)} trials, {most or 'about '}{minutes:.1f} minutes")

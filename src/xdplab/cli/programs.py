@@ -4,15 +4,23 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from xdplab.cli.common import console
-from xdplab.deploy.native import build_tool
-from xdplab.programs import Program, ProgramSpec, load_report, program, prove
-from xdplab.programs.spec import FORMS, MAP_TYPES, OPS
-from xdplab.studies.traffic import runs
+from xdplab.cli.common import tell
+from xdplab.later import later
+from xdplab.programs.spec import FORMS, MAP_TYPES, OPS, ProgramSpec
+
+if TYPE_CHECKING:
+    from xdplab.deploy import native
+    from xdplab.programs import onhost, program, proof
+    from xdplab.programs.program import Program
+    from xdplab.studies.traffic import runs
+else:
+    native, runs = later("xdplab.deploy.native"), later("xdplab.studies.traffic.runs")
+    onhost, proof = later("xdplab.programs.onhost"), later("xdplab.programs.proof")
+    program = later("xdplab.programs.program")
 
 
 def _program_options(command: Any) -> Any:
@@ -31,7 +39,7 @@ def _program_options(command: Any) -> Any:
 
 
 def _chosen(what: str, **fields: Any) -> Program:
-    return program(what, **{name: value for name, value in fields.items() if value is not None})
+    return program.program(what, **{name: value for name, value in fields.items() if value is not None})
 
 
 @click.group()
@@ -44,7 +52,7 @@ def programs() -> None:
 def build(what: str, **fields: Any) -> None:
     """Compile WORKLOAD or FILE and say where the object lies."""
     made = _chosen(what, **fields)
-    console.print(made.built.object, soft_wrap=True, highlight=False)
+    tell(str(made.built.object))
 
 
 @programs.command()
@@ -66,17 +74,17 @@ def prove_command(lab_name: str | None, /, what: str, as_json: bool, **fields: A
     found: dict[str, Any] = {"program": made.name}
     if lab_name is None:
         if isinstance(made.spec, ProgramSpec):
-            found["proof"] = asdict(prove(made.built, user=True))
+            found["proof"] = asdict(proof.prove(made.built, user=True))
     else:
         with runs.lab_for(lab_name) as lab:
             folder = f"{lab.work_dir(lab.dut)}/programs/{made.built.hash}"
-            xdpload = build_tool(lab.dut, "xdpload", f"{lab.work_dir(lab.dut)}/native")
-            found["load"] = asdict(load_report(lab.dut, xdpload, made.built, folder))
+            xdpload = native.build_tool(lab.dut, "xdpload", f"{lab.work_dir(lab.dut)}/native")
+            found["load"] = asdict(onhost.load_report(lab.dut, xdpload, made.built, folder))
             if isinstance(made.spec, ProgramSpec):
-                found["proof"] = asdict(prove(made.built, lab.dut, xdpload=xdpload, folder=folder, user=True))
+                found["proof"] = asdict(proof.prove(made.built, lab.dut, xdpload=xdpload, folder=folder, user=True))
     if as_json:
         click.echo(json.dumps(found, indent=1))
         return
-    console.print(repr(made), markup=False, highlight=False, soft_wrap=True)
+    tell(repr(made))
     for name, value in {**found.get("load", {}), **found.get("proof", {})}.items():
-        console.print(f"  {name}: {value}", markup=False, highlight=False, soft_wrap=True)
+        tell(f"  {name}: {value}")

@@ -5,21 +5,26 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from xdplab.cli.conduct import go_on, tell
+from xdplab.cli.common import tell
+from xdplab.cli.conduct import go_on
+from xdplab.cli.run import require_lab
 from xdplab.errors import PlanError
-from xdplab.plan import Plan, parse_plan
-from xdplab.plan.model import Race
+from xdplab.later import later
 from xdplab.programs.spec import WORKLOADS
-from xdplab.studies.comparing import EXIT_CODES
-from xdplab.studies.frame import silent
-from xdplab.studies.plan_runs import PlanRun
-from xdplab.studies.traffic import runs
 
-LIMITS = Race()
+if TYPE_CHECKING:
+    from xdplab.plan import Plan, model
+    from xdplab.run import progress
+    from xdplab.studies import comparing, plan_runs
+    from xdplab.studies.traffic import runs
+else:
+    model, progress = later("xdplab.plan.model"), later("xdplab.run.progress")
+    comparing, plan_runs = later("xdplab.studies.comparing"), later("xdplab.studies.plan_runs")
+    runs = later("xdplab.studies.traffic.runs")
 
 
 @click.command()
@@ -33,10 +38,9 @@ LIMITS = Race()
 @click.option(
     "--window", "window_s", default=0.5, show_default=True, type=float, help="Seconds of each trial's window."
 )
-@click.option("--margin", default=LIMITS.margin, show_default=True, type=click.FloatRange(0, 1, min_open=True),
-              help="Share within which the two are the same.")  # fmt: skip
-@click.option("--at-least", default=LIMITS.at_least, show_default=True, type=int, help="Pairs.")
-@click.option("--at-most", default=LIMITS.at_most, show_default=True, type=int, help="Pairs.")
+@click.option("--margin", type=click.FloatRange(0, 1, min_open=True), help="Share within which the two are the same.")
+@click.option("--at-least", type=int, help="Pairs. Left out, as --margin and --at-most are, it is that of a plan.")
+@click.option("--at-most", type=int, help="Pairs.")
 @click.option("--name", default="race", show_default=True)
 @click.option("--out", type=click.Path(path_type=Path), default=Path("results"), show_default=True)
 @click.option("--json", "as_json", is_flag=True, help="For a script.")
@@ -49,18 +53,19 @@ def race(lab_name: str | None, /, first: str, second: str, out: Path, as_json: b
     two blocks.
     """
     plan = race_plan(first, second, **given)
+    require_lab(lab_name or plan.lab)
     with runs.lab_for(lab_name or plan.lab) as lab:
         directory = runs.start(plan, lab, out)
         with runs.discarded_if_nothing_began(directory):
             if not as_json:
                 tell(f"measuring into {directory.path}")
-                go_on(PlanRun(directory), lambda run, seen: runs.execute(run, lab, seen), figures=False)
+                go_on(plan_runs.PlanRun(directory), lambda run, seen: runs.execute(run, lab, seen), figures=False)
             else:
-                runs.execute(directory, lab, silent())
+                runs.execute(directory, lab, progress.silent())
     found = runs.standing_of(directory)
     if as_json:
         click.echo(json.dumps({"run": str(directory.path), **found.to_json()}, indent=1))
-    sys.exit(EXIT_CODES[found.answer])
+    sys.exit(comparing.EXIT_CODES[found.answer])
 
 
 def race_plan(
@@ -73,19 +78,20 @@ def race_plan(
     frame_bytes: int,
     load: str,
     window_s: float,
-    margin: float,
-    at_least: int,
-    at_most: int,
+    margin: float | None,
+    at_least: int | None,
+    at_most: int | None,
     name: str,
 ) -> Plan:
     """Return the plan of a race between two programs. Raises PlanError."""
     sides = [_side(word, accesses, action) for word in (first, second)]
+    limits = {"margin": margin, "at_least": at_least, "at_most": at_most}
     setting = {"mode": mode, "frame_bytes": frame_bytes}
-    return parse_plan(
+    return model.parse_plan(
         {
             "name": name,
             "trial": {"warmup_s": 0.1, "window_s": window_s, "pause_s": 0.05},
-            "race": {"margin": margin, "at_least": at_least, "at_most": at_most},
+            "race": {name: limit for name, limit in limits.items() if limit is not None},
             "blocks": [{"points": setting | side, "traffic": {"load": load}} for side in sides],
         }
     )

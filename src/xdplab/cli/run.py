@@ -7,25 +7,28 @@ from typing import TYPE_CHECKING
 
 import click
 
-from xdplab.cli.common import parse_only, show
-from xdplab.cli.conduct import conduct, go_on, tell
+from xdplab.cli.common import parse_only, show, tell
+from xdplab.cli.conduct import conduct, go_on
 from xdplab.errors import LabError, PlanError
+from xdplab.labs import default_arrangement
+from xdplab.later import later
 from xdplab.own import require_own
-from xdplab.plan import Block, Plan, load_plan
 from xdplab.resources import shipped
-from xdplab.run.progress import ending
+from xdplab.run.disk import is_locked
 from xdplab.run.rundir import RunDirectory
-from xdplab.run.state import read_state
+from xdplab.run.state import RunState, read_state
 from xdplab.studies import provenance
 from xdplab.studies.catalogue import open_run, request_in
-from xdplab.studies.every import Where
-from xdplab.studies.plan_runs import PlanRun, pdr_files
-from xdplab.studies.traffic import runs
 
 if TYPE_CHECKING:
-    from contextlib import AbstractContextManager
-
-    from xdplab.studies.traffic.fleet import JoinedLabs
+    from xdplab.plan import Block, Plan, model
+    from xdplab.run import progress
+    from xdplab.studies import every, plan_runs
+    from xdplab.studies.traffic import fleet, runs
+else:
+    model, progress = later("xdplab.plan.model"), later("xdplab.run.progress")
+    every, plan_runs = later("xdplab.studies.every"), later("xdplab.studies.plan_runs")
+    fleet, runs = later("xdplab.studies.traffic.fleet"), later("xdplab.studies.traffic.runs")
 
 LABS = click.option("--labs", metavar="A,B,…", help="Share the blocks among equal labs, all at once.")
 SCHEDULER = click.option("--scheduler", metavar="ADDRESS", help="With --labs: a Dask scheduler that has workers there.")
@@ -35,7 +38,7 @@ PLAN_OR_NAME = click.argument("plan", metavar="PLAN", default="quick")
 
 def own_plan(path: Path) -> Plan:
     """Read a plan to be measured. Raises PlanError, StrangersFileError where it names commands and is not one's own."""
-    plan = load_plan(path)
+    plan = model.load_plan(path)
     commands = [metric.name for metric in plan.metrics] + ["setup" for block in plan.blocks if _has_setup(block)]
     if commands:
         require_own(path, f"commands that run as root on the DUT ({', '.join(dict.fromkeys(commands))})")
@@ -90,19 +93,21 @@ def run(
     if name is not None:
         chosen = chosen.model_copy(update={"name": name})
     wanted, old = parse_only(only), RunDirectory.open(extend) if extend else None
-    files = pdr_files(open_run(pdr_from)) if pdr_from else None
+    files = plan_runs.pdr_files(open_run(pdr_from)) if pdr_from else None
     several = labs_named(labs, scheduler)
     if several:
-        with _joined(several, scheduler) as joined:
+        with fleet.joined(several, scheduler) as joined:
             directory = joined.start(chosen, out, only=wanted, extend=old, files=files)
             with runs.discarded_if_nothing_began(directory):
                 tell(f"measuring into {directory.path}")
-                return go_on(PlanRun(directory), joined.execute, figures=draw)
+                return go_on(plan_runs.PlanRun(directory), joined.execute, figures=draw)
+    require_lab(lab_name or chosen.lab)
     with runs.lab_for(lab_name or chosen.lab) as lab:
         directory = runs.start(chosen, lab, out, only=wanted, extend=old, files=files)
         with runs.discarded_if_nothing_began(directory):
             tell(f"measuring into {directory.path}")
-            return go_on(PlanRun(directory), lambda run, seen: runs.execute(run, lab, seen, steal=steal), figures=draw)
+            made = plan_runs.PlanRun(directory)
+            return go_on(made, lambda run, seen: runs.execute(run, lab, seen, steal=steal), figures=draw)
 
 
 @click.command()
@@ -120,13 +125,18 @@ def resume(
     It goes on in the lab, or the labs, where it was; --lab or --labs choose others. A study's places are its plan's.
     """
     run = open_run(directory)
-    where = Where(lab_name, labs_named(labs, scheduler), scheduler, steal)
+    where = every.Where(lab_name, labs_named(labs, scheduler), scheduler, steal)
     if not run.state.owed:
         done = run.complete()
-        tell("; ".join([f"{directory}: {ending(run.state)}; nothing is owed", *done]))
+        tell("; ".join([f"{directory}: {progress.ending(run.state)}; nothing is owed", *done]))
         return 0
     tell(f"measuring into {run.directory.path}")
     return go_on(run, lambda _, seen: run.measure(seen, where), figures=draw)
+
+
+def require_lab(name: str) -> None:
+    """Raise LabError for a name that no lab can have, before anything else is loaded."""
+    default_arrangement(name)
 
 
 def labs_named(labs: str | None, scheduler: str | None) -> tuple[str, ...]:
@@ -137,19 +147,14 @@ def labs_named(labs: str | None, scheduler: str | None) -> tuple[str, ...]:
     return names
 
 
-def _joined(labs: tuple[str, ...], scheduler: str | None) -> AbstractContextManager[JoinedLabs]:
-    from xdplab.studies.traffic.fleet import (
-        joined,
-    )  # Dask takes a second to load, which a run in one lab need not wait for
-
-    return joined(labs, scheduler)
-
-
 @click.command()
 @click.argument("directory", metavar="RUN", type=click.Path(path_type=Path))
 @click.option("--json", "as_json", is_flag=True, help="For a script.")
 def status(directory: Path, as_json: bool) -> None:
-    """How far RUN is, what failed, and how long the rest will take."""
+    """How far RUN is, what failed, and how long the rest will take.
+
+    It is under way, complete, interrupted, stopped (nothing could be measured), or was killed.
+    """
     run = RunDirectory.open(directory)
     state, around = read_state(run), provenance.words(run)
     row = {
@@ -158,7 +163,7 @@ def status(directory: Path, as_json: bool) -> None:
         **state.counts,
         "not_needed": len(state.released),
         "owed": len(state.owed),
-        "state": state.ended or "under way, or killed",
+        "state": _standing(run, state),
         "eta_s": None if state.eta_s is None else round(state.eta_s),
     }
     if as_json:
@@ -166,3 +171,14 @@ def status(directory: Path, as_json: bool) -> None:
     show([row], as_json=as_json)
     if around and not as_json:
         tell(f"measured with {around}")
+
+
+def _standing(run: RunDirectory, state: RunState) -> str:
+    """A run that measures holds its journal; one that holds it not and has not said how it ended was killed."""
+    if is_locked(run.journal.path):
+        return "under way"
+    if state.ended is not None:
+        return state.ended
+    if not state.owed:
+        return "complete (killed after its last trial: `xdplab resume` writes what is missing)"
+    return "killed" if state.attempts else "killed, or not begun"

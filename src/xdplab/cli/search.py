@@ -4,19 +4,26 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from xdplab.cli.common import parse_only
-from xdplab.cli.conduct import Execute, go_on, tell
-from xdplab.cli.run import LABS, PLAN_OR_NAME, SCHEDULER, STEAL, find_plan, labs_named, own_plan
+from xdplab.cli.common import parse_only, tell
+from xdplab.cli.conduct import Execute, go_on
+from xdplab.cli.run import LABS, PLAN_OR_NAME, SCHEDULER, STEAL, find_plan, labs_named, own_plan, require_lab
 from xdplab.errors import ResultsError
+from xdplab.later import later
 from xdplab.studies.catalogue import open_run
-from xdplab.studies.every import AnyRun, Where
-from xdplab.studies.plan_runs import SearchRequest, start_search
 from xdplab.studies.search.profile import PROFILES, profile
-from xdplab.studies.search.rows import TABLE
-from xdplab.studies.traffic import runs
+
+if TYPE_CHECKING:
+    from xdplab.studies import every, plan_runs
+    from xdplab.studies.every import AnyRun
+    from xdplab.studies.search import rows
+    from xdplab.studies.traffic import runs
+else:
+    every, plan_runs = later("xdplab.studies.every"), later("xdplab.studies.plan_runs")
+    rows, runs = later("xdplab.studies.search.rows"), later("xdplab.studies.traffic.runs")
 
 
 @click.command()
@@ -55,14 +62,15 @@ def search(
         run = open_run(old)
         if run.kind_name != "search":
             raise ResultsError(f"{run.directory.path} is no search", remedy="`xdplab resume` goes on with a run")
-        return _search(run, lambda _, seen: run.measure(seen, Where(lab_name, steal=steal)), as_json)
+        return _search(run, lambda _, seen: run.measure(seen, every.Where(lab_name, steal=steal)), as_json)
     chosen = profile(name) if latency else replace(profile(name), latency_repeats=0)
-    asked, wanted = SearchRequest(chosen, share), own_plan(find_plan(plan))
-    several = labs_named(labs, scheduler)
+    wanted, several = own_plan(find_plan(plan)), labs_named(labs, scheduler)
+    require_lab(several[0] if several else lab_name or wanted.lab)
+    asked = plan_runs.SearchRequest(chosen, share)
     with runs.lab_for(several[0] if several else lab_name or wanted.lab) as lab:
-        run = start_search(wanted, asked, lab, out, only=parse_only(only))
+        run = plan_runs.start_search(wanted, asked, lab, out, only=parse_only(only))
         with runs.discarded_if_nothing_began(run.directory):
-            where = Where(None if several else lab.name, several, scheduler, steal)
+            where = every.Where(None if several else lab.name, several, scheduler, steal)
             return _search(run, lambda _, seen: run.measure(seen, where), as_json)
 
 
@@ -71,5 +79,5 @@ def _search(run: AnyRun, execute: Execute, as_json: bool) -> int:
         tell(f"searching into {run.directory.path}")
     code = go_on(run, execute, figures=not as_json, as_json=as_json)
     if not as_json:
-        tell(f"written: {run.directory.outputs / TABLE}")
+        tell(f"written: {run.directory.outputs / rows.TABLE}")
     return code

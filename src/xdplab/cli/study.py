@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import click
 
-from xdplab.cli.study_execution import execution
-from xdplab.cli.study_jit import jit
-from xdplab.cli.study_loading import loading
-from xdplab.cli.study_offload import offload
-from xdplab.cli.study_verifier import verifier
+from xdplab.cli.common import Verb, Verbs
+
+STUDIES = {
+    "execution": Verb("study_execution", "execution", "BPF, the same code as a kernel module, and in user space."),
+    "jit": Verb("study_jit", "jit", "What BPF costs interpreted and compiled."),
+    "loading": Verb("study_loading", "loading", "What loading costs: BPF, and the same code as a module."),
+    "offload": Verb("study_offload", "offload", "What a card that offloads XDP takes and refuses."),
+    "verifier": Verb("study_verifier", "verifier", "What time and memory the kernel's verifier takes."),
+}
 
 
-@click.group()
+@click.group(cls=Verbs, verbs=STUDIES)
 def study() -> None:
     """Studies of the execution side: what BPF costs to verify, to load and to run."""
-
-
-study.add_command(verifier)
-study.add_command(execution)
-study.add_command(jit)
-study.add_command(loading)
-study.add_command(offload)

@@ -7,9 +7,9 @@ from pathlib import Path
 import click
 
 from xdplab.cli.conduct import conduct, run_options
-from xdplab.studies.execution import STUDY, ExecutionRequest
-from xdplab.studies.execution import smallest as made_smallest
-from xdplab.studies.execution.points import BACKENDS, FEWEST_CALLS, PLACES
+from xdplab.studies.catalogue import study
+from xdplab.studies.execution.points import BACKENDS, FEWEST_CALLS, PLACES, ExecutionRequest
+from xdplab.studies.execution.points import smallest as made_smallest
 
 
 @click.command()
@@ -27,7 +27,9 @@ from xdplab.studies.execution.points import BACKENDS, FEWEST_CALLS, PLACES
 @run_options
 def execution(smallest: bool, out: Path, name: str | None, resume: Path | None, as_json: bool, **chosen: object) -> int:
     """What BPF costs, interpreted and compiled, against the same code as a kernel module and in user space."""
-    return conduct(STUDY, lambda: _request(smallest, chosen), out=out, name=name, resume=resume, as_json=as_json)
+    return conduct(
+        study("execution"), lambda: _request(smallest, chosen), out=out, name=name, resume=resume, as_json=as_json
+    )
 
 
 def _request(smallest: bool, chosen: dict[str, object]) -> ExecutionRequest:

@@ -7,11 +7,11 @@ from pathlib import Path
 import click
 
 from xdplab.cli.conduct import conduct, run_options
-from xdplab.studies.jit import STUDY, JitRequest
-from xdplab.studies.jit import smallest as made_smallest
+from xdplab.studies.catalogue import study
 from xdplab.studies.jit.classes import CLASSES
 from xdplab.studies.jit.filters import PACKET_FILTERS, SECCOMP_FILTERS
-from xdplab.studies.jit.points import DEFAULT_PLACE, MODES, PARTS, SUITES
+from xdplab.studies.jit.points import DEFAULT_PLACE, MODES, PARTS, SUITES, JitRequest
+from xdplab.studies.jit.points import smallest as made_smallest
 
 
 @click.command()
@@ -28,7 +28,7 @@ from xdplab.studies.jit.points import DEFAULT_PLACE, MODES, PARTS, SUITES
 @run_options
 def jit(smallest: bool, out: Path, name: str | None, resume: Path | None, as_json: bool, **chosen: object) -> int:
     """What BPF costs interpreted and compiled: the kernel's own tests, programs of one instruction, classic filters."""
-    return conduct(STUDY, lambda: _request(smallest, chosen), out=out, name=name, resume=resume, as_json=as_json)
+    return conduct(study("jit"), lambda: _request(smallest, chosen), out=out, name=name, resume=resume, as_json=as_json)
 
 
 def _request(smallest: bool, chosen: dict[str, object]) -> JitRequest:

@@ -8,9 +8,9 @@ import click
 
 from xdplab.cli.conduct import conduct, run_options
 from xdplab.programs.spec import FORMS, WORKLOADS
-from xdplab.studies.loading import STUDY, LoadingRequest
-from xdplab.studies.loading import smallest as made_smallest
-from xdplab.studies.loading.points import ACCESSES, DEFAULT_PLACES
+from xdplab.studies.catalogue import study
+from xdplab.studies.loading.points import ACCESSES, DEFAULT_PLACES, LoadingRequest
+from xdplab.studies.loading.points import smallest as made_smallest
 
 
 def _numbers(context: click.Context, parameter: click.Parameter, text: str) -> tuple[int, ...]:
@@ -32,7 +32,9 @@ def _numbers(context: click.Context, parameter: click.Parameter, text: str) -> t
 @run_options
 def loading(smallest: bool, out: Path, name: str | None, resume: Path | None, as_json: bool, **chosen: object) -> int:
     """What loading costs: BPF compiled, opened, verified, JITed, attached; the same compiled, inserted as a module."""
-    return conduct(STUDY, lambda: _request(smallest, chosen), out=out, name=name, resume=resume, as_json=as_json)
+    return conduct(
+        study("loading"), lambda: _request(smallest, chosen), out=out, name=name, resume=resume, as_json=as_json
+    )
 
 
 def _request(smallest: bool, chosen: dict[str, object]) -> LoadingRequest:

@@ -7,7 +7,8 @@ from pathlib import Path
 import click
 
 from xdplab.cli.conduct import conduct, run_options
-from xdplab.studies.offload import PLACES, STUDY, OffloadRequest
+from xdplab.studies.catalogue import study
+from xdplab.studies.offload.points import PLACES, OffloadRequest
 
 SMALLEST_PLACES = ("vm:6.1",)
 
@@ -25,7 +26,7 @@ def offload(
     """
     chosen = places or (SMALLEST_PLACES if smallest else PLACES)
     return conduct(
-        STUDY,
+        study("offload"),
         lambda: OffloadRequest(smallest=smallest, places=chosen),
         out=out,
         name=name,

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from xdplab.cli.conduct import conduct, run_options
-from xdplab.studies.verifier import STUDY, VerifierRequest
-from xdplab.studies.verifier import smallest as made_smallest
+from xdplab.later import later
+from xdplab.studies.catalogue import study
 from xdplab.studies.verifier.families import FAMILIES
+
+if TYPE_CHECKING:
+    from xdplab.studies.verifier import runs
+    from xdplab.studies.verifier.runs import VerifierRequest
+else:
+    runs = later("xdplab.studies.verifier.runs")
 
 
 @click.command()
@@ -41,7 +48,12 @@ def verifier(
     OBJECTS are BPF objects, directories or archives of them, or the word system. Generated families are added.
     """
     return conduct(
-        STUDY, lambda: _request(objects, smallest, chosen), out=out, name=name, resume=resume, as_json=as_json
+        study("verifier"),
+        lambda: _request(objects, smallest, chosen),
+        out=out,
+        name=name,
+        resume=resume,
+        as_json=as_json,
     )
 
 
@@ -50,5 +62,5 @@ def _request(objects: tuple[str, ...], smallest: bool, chosen: dict[str, object]
     said = {key: value for key, value in chosen.items() if value != ()}
     if said.get("families") == ("none",):
         said["families"] = ()
-    request = VerifierRequest(objects=objects, **said)  # type: ignore[arg-type]
-    return made_smallest(request) if smallest else request
+    request = runs.VerifierRequest(objects=objects, **said)  # type: ignore[arg-type]
+    return runs.smallest(request) if smallest else request

@@ -13,6 +13,9 @@ from xdplab.hosts.base import Host
 
 SYSFS = "/sys"
 
+SHARING_DRIVERS = frozenset({"mlx5_core", "mlx4_core", "mana"})
+"""Drivers that stay: DPDK uses these cards beside the kernel, and another driver would leave it without the card."""
+
 
 @dataclass(frozen=True)
 class DpdkState:
@@ -86,11 +89,14 @@ def _words(state: DpdkState) -> str:
 def take(host: Host, pci: str, state_dir: str, *, driver: str, hugepages: int, sysfs: str = SYSFS) -> DpdkState:
     """Give a port to DPDK and return what it was, which a copy on the host remembers until `give_back`.
 
-    The number of pages is never lowered. Raises UnsupportedError with the kernel's words.
+    The number of pages is never lowered. A card of SHARING_DRIVERS keeps its driver. Raises UnsupportedError with the
+    kernel's words.
     """
     before = _kept(host, pci, state_dir) or read_state(host, pci, sysfs=sysfs)
     host.put(json.dumps(asdict(before)).encode(), _path(pci, state_dir))
-    set_state(host, DpdkState(pci, driver, driver, max(hugepages, before.hugepages)), sysfs=sysfs)
+    kept = before.driver in SHARING_DRIVERS
+    bound = (before.driver, before.override) if kept else (driver, driver)
+    set_state(host, DpdkState(pci, *bound, max(hugepages, before.hugepages)), sysfs=sysfs)
     return before
 
 

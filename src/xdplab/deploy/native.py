@@ -23,7 +23,7 @@ from xdplab.resources import shipped
 BUILD_DEADLINE_S = 120.0
 WORKLOAD_FLAGS = ("-O2", "-fPIC", "-shared")
 
-_SOURCE_PATTERNS = ("Makefile", "*.c", "*.h", "*.S")
+_SOURCE_PATTERNS = ("Makefile", "*.mk", "*.c", "*.h", "*.S")
 _TOOL_PACKAGES = {"make": "make", "cc": "gcc", "clang": "clang"}
 
 # What a compiler or linker says when a development package is missing, and that package's Debian name.

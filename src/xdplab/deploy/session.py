@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from xdplab.errors import HostError, ProgramError, UnsupportedError, XdplabError
-from xdplab.formats.verifier_log import last_words
+from xdplab.formats.verifier_log import told
 from xdplab.hosts.base import Host, Process
 
 if TYPE_CHECKING:
@@ -47,12 +47,11 @@ def error_by_step(classes: Mapping[str, type[XdplabError]]) -> ErrorMaker:
     """
 
     def make(host: str, message: Message) -> XdplabError:
-        step, reason = str(message.get("step")), last_words(str(message.get("log") or ""))
-        words = f"{host}: {step}: {message.get('message')}"
+        step = str(message.get("step"))
         kind, number = classes.get(step, HostError), str(message.get("error"))
         if number in _HOST_ERRNOS.get(kind, ()) and (step, number) not in _DRIVERS_OWN:
             kind = HostError
-        return kind(f"{words}: {reason}" if reason else words)
+        return kind(f"{host}: {step}: {told(message)}")
 
     return make
 

@@ -10,8 +10,9 @@ from pathlib import Path
 import pandas as pd
 
 from xdplab.analysis.intervals import MixedPointsError
+from xdplab.errors import FigureError
 from xdplab.figures.catalogue import CATALOGUE, entry_named, prepared
-from xdplab.figures.factors import FACTORS, MAX_HUES, NEVER_MIXED, FigureError, Layout, levels
+from xdplab.figures.factors import FACTORS, MAX_HUES, NEVER_MIXED, Layout, levels
 from xdplab.figures.marks import View
 from xdplab.figures.save import provenance, save
 from xdplab.figures.styles import Style

@@ -9,18 +9,10 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 from xdplab.analysis.series import SERIES, key_of, settled, with_baselines
+from xdplab.errors import FigureError, NotApplicableError
 from xdplab.figures import views, views_cost, views_harness, views_labs, views_traffic
 from xdplab.figures.draw import Panels, draw
-from xdplab.figures.factors import (
-    ALIASES,
-    FACTORS,
-    FigureError,
-    NotApplicableError,
-    arrange,
-    compound,
-    label_column,
-    levels,
-)
+from xdplab.figures.factors import ALIASES, FACTORS, arrange, compound, label_column, levels
 from xdplab.figures.marks import View
 from xdplab.figures.styles import Style
 from xdplab.figures.views import FigureRequest, need, only

@@ -7,9 +7,10 @@ from collections.abc import Mapping
 import pandas as pd
 
 from xdplab.analysis.values import records
+from xdplab.errors import NotApplicableError
 from xdplab.figures.caption import caption
 from xdplab.figures.catalogue import COMPARE, chosen
-from xdplab.figures.factors import NotApplicableError, arrange, compound
+from xdplab.figures.factors import arrange, compound
 from xdplab.figures.marks import Look, View, marks_frame
 from xdplab.figures.views import ACCESSES, FigureRequest, labelled, orders, program_labels
 

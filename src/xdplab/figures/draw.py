@@ -26,8 +26,8 @@ from matplotlib.ticker import (
 )
 from numpy.typing import NDArray
 
+from xdplab.errors import NotApplicableError
 from xdplab.figures import kinds
-from xdplab.figures.factors import NotApplicableError
 from xdplab.figures.marks import Look, View
 from xdplab.figures.paper import label_axes, place_caption, place_legend, settle, text_width_in, wrap
 from xdplab.figures.styles import Style, applied, style_named

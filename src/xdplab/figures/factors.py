@@ -8,20 +8,9 @@ from typing import Literal
 
 import pandas as pd
 
-from xdplab.errors import XdplabError
+from xdplab.errors import FigureError
 from xdplab.plan import factors as table
 from xdplab.plan.factors import Factor
-
-
-class FigureError(XdplabError):
-    """A figure cannot be drawn as asked: the message says why, the remedy what to choose."""
-
-    exit_code = 2
-
-
-class NotApplicableError(FigureError):
-    """These trials hold nothing for this figure."""
-
 
 PIECES = ("the program itself", "sender", "link, way in", "receiver", "link, way back")
 """What a packet's time in a closed loop is made of, from the ground up."""

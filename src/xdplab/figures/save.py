@@ -14,11 +14,8 @@ from matplotlib.figure import Figure
 from xdplab.errors import ResultsError
 from xdplab.figures.draw import Panels, draw
 from xdplab.figures.marks import View
-from xdplab.figures.styles import Style, applied, style_named
+from xdplab.figures.styles import FORMATS, Style, applied, style_named
 
-FORMATS = ("svg", "pdf", "png")
-DEFAULT_FORMATS = ("svg",)
-"""Of a whole album: the format that takes least time to write."""
 # A date in the file would make equal figures differ.
 UNDATED: dict[str, dict[str, Any]] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}, "png": {"Software": None}}
 NOTE_KEY = {"svg": "Description", "pdf": "Subject", "png": "Description"}

@@ -5,11 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import matplotlib as mpl
+from xdplab.errors import FigureError
+from xdplab.later import later
 
-from xdplab.figures.factors import FigureError
+if TYPE_CHECKING:
+    import matplotlib as mpl
+else:
+    mpl = later("matplotlib")
+
+FORMATS = ("svg", "pdf", "png")
+DEFAULT_FORMATS = ("svg",)
+"""Of a whole album: the format that takes least time to write."""
+"""What a figure is written as."""
 
 
 @dataclass(frozen=True)

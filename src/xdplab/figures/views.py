@@ -9,17 +9,9 @@ from typing import Any
 import pandas as pd
 
 from xdplab.analysis.series import valid
+from xdplab.errors import NotApplicableError
 from xdplab.figures.caption import caption
-from xdplab.figures.factors import (
-    FACTORS,
-    Layout,
-    NotApplicableError,
-    free_factors,
-    label_column,
-    label_order,
-    levels,
-    title_of,
-)
+from xdplab.figures.factors import FACTORS, Layout, free_factors, label_column, label_order, levels, title_of
 from xdplab.figures.marks import Look, View, collect, marks_frame
 from xdplab.plan.factors import of_program
 

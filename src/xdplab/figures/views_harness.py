@@ -13,8 +13,9 @@ import pandas as pd
 
 from xdplab.analysis.intervals import t_quantile, values_of_one_point
 from xdplab.analysis.series import SETTING, key_of, valid
+from xdplab.errors import FigureError, NotApplicableError
 from xdplab.figures.caption import caption
-from xdplab.figures.factors import PIECES, FigureError, NotApplicableError, levels
+from xdplab.figures.factors import PIECES, levels
 from xdplab.figures.marks import Look, View, marks_frame
 from xdplab.figures.views import FigureRequest, labelled, orders, unlimited
 

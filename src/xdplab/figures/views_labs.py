@@ -5,8 +5,8 @@ from __future__ import annotations
 import pandas as pd
 
 from xdplab.analysis.labs import in_several_labs
+from xdplab.errors import NotApplicableError
 from xdplab.figures.caption import caption
-from xdplab.figures.factors import NotApplicableError
 from xdplab.figures.marks import Look, View, collect, marks_frame
 from xdplab.figures.views import FigureRequest, labelled, orders, unlimited
 

@@ -9,8 +9,8 @@ from dataclasses import replace
 import pandas as pd
 
 from xdplab.analysis.verdicts import OFFERED_SHARE
+from xdplab.errors import NotApplicableError
 from xdplab.figures.caption import caption
-from xdplab.figures.factors import NotApplicableError
 from xdplab.figures.marks import Look, View, collect, marks_frame
 from xdplab.figures.views import FigureRequest, labelled, orders, unit_of, unlimited
 

@@ -7,6 +7,7 @@ peak_states N mark_read N``, as kernel/bpf/verifier.c writes them since 5.2. Cou
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import dropwhile, takewhile
 from typing import Any
@@ -54,6 +55,7 @@ class VerifiedProgram:
 
     ``insns`` and ``insns_hash`` are null where it never came to a load; memory is in bytes, with the reason where
     null. ``complaint`` is what the log says before its statistics, or the loader's words.
+    ``compiler`` is the one that the object's debug information names.
     """
 
     object: str
@@ -80,6 +82,7 @@ class VerifiedProgram:
     branches_reason: str | None
     complaint: str | None
     stats: VerifierStats
+    compiler: str | None = None
 
 
 def parse_stats(log: str) -> VerifierStats:
@@ -104,6 +107,13 @@ def last_words(log: str) -> str:
     backwards = dropwhile(lambda line: line.startswith("; "), reversed(told))
     ending = list(takewhile(lambda line: not _INSTRUCTION.match(line), backwards))
     return "; ".join(reversed(ending[:MOST_WORDS]))
+
+
+def told(error: Mapping[str, object]) -> str:
+    """Return what the error line of a C tool says: its message, and the last words of its log where it has any."""
+    log = error.get("log")
+    words = last_words(log) if isinstance(log, str) else ""
+    return f"{error.get('message')}: {words}" if words else str(error.get("message"))
 
 
 def parse_bpfverify(data: bytes | str) -> tuple[VerifiedProgram, ...]:
@@ -156,6 +166,7 @@ def _program(line: str, number: int) -> VerifiedProgram:
         branches_reason=words("branches_reason"),
         complaint=words("words") or last_words(log) or None,
         stats=parse_stats(log),
+        compiler=words("compiler"),
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
@@ -14,13 +15,19 @@ from xdplab.generators.settings import GeneratorSettings
 class Adapter:
     """``argv`` turns settings and the path of the binary into a command that takes bursts from its standard input.
 
-    ``start_s`` is how long it may take to be ready.
+    ``start_s`` is how long it may take to be ready. ``refusals``: what it says where it cannot have what is asked, as
+    patterns, and what to do then.
     """
 
     name: str
     argv: Callable[[GeneratorSettings, str], list[str]]
     capabilities: Mapping[str, Capabilities]
     start_s: float = 15.0
+    refusals: tuple[tuple[str, str], ...] = ()
+
+    def refusal(self, words: str) -> str | None:
+        """Return the remedy where its words say that what is asked cannot be had here: trying again would not help."""
+        return next((remedy for pattern, remedy in self.refusals if re.search(pattern, words, re.IGNORECASE)), None)
 
     def capability(self, engine: str) -> Capabilities:
         """Return what ``engine`` can do. Raises UnsupportedError where the generator has no such engine."""

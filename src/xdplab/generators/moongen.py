@@ -19,6 +19,15 @@ from xdplab.resources import shipped
 START_S = 60.0
 """DPDK's start and a link that must come up again take ten seconds on some NICs."""
 
+REFUSALS = (
+    (r"the port has \d+ queues", "ask for fewer queues"),
+    (r"DPDK has \d+ ports", "`generator.ports` of the inventory: DPDK counts the ports that it may use from 0"),
+    ("hugepage", "`generator.hugepages` of the inventory, or boot with hugepages=1024"),
+    (r"lcore \d+ (is )?unavailable|invalid core", "`tg.cpus` of the inventory: CPUs that are online"),
+    ("cannot stamp|timestamping is not|task `probes` died", "engine moongen: this port has no time stamps of its own"),
+)
+"""What MoonGen, DPDK 17.08 and the scripts say where the port or the machine cannot give what is asked."""
+
 CONFIG = "dpdk.lua"
 _PATTERNS = ("*.lua", "*.sh")
 
@@ -48,7 +57,7 @@ def moongen(path: str) -> Adapter:
         script = [f"{folder}/moongen.sh", f"{path}/build/MoonGen", f"{folder}/traffic.lua"]
         return [*script, f"--dpdk-config={folder}/{CONFIG}", *_options(settings)]
 
-    return Adapter("MoonGen", argv, CAPABILITIES, start_s=START_S)
+    return Adapter("MoonGen", argv, CAPABILITIES, start_s=START_S, refusals=REFUSALS)
 
 
 def _options(s: GeneratorSettings) -> list[str]:

@@ -6,7 +6,7 @@ import time
 from types import TracebackType
 from typing import Self
 
-from xdplab.errors import FormatError, HostError
+from xdplab.errors import FormatError, HostError, UnsupportedError
 from xdplab.formats.generator import (
     Burst,
     BurstBuilder,
@@ -50,6 +50,7 @@ class Generator:
         self.argv = tuple(adapter.argv(settings, binary))
         self._capability = adapter.capability(settings.engine)
         self._start_s = adapter.start_s
+        self._refusal = adapter.refusal
         self._deadline_s = deadline_s
         self._process: Process | None = None
         self._lines: list[str] = []
@@ -127,7 +128,7 @@ class Generator:
         if isinstance(record, Failure):
             said = last_words(record.log or "")
             words = f"{record.message} ({record.error}){f': {said}' if said else ''}"
-            raise HostError(f"{self.host.name}: {self.argv[0]}: {record.step}: {words}")
+            raise self._failure(f"{record.step}: {words}")
         return record
 
     def _surprise(self, record: Record) -> HostError:
@@ -135,9 +136,14 @@ class Generator:
             f"{self.host.name}: {self.argv[0]}: a {kind_of_line(record)} line came out of turn: {self._lines[-1][:200]}"
         )
 
-    def _silent_end(self) -> HostError:
+    def _silent_end(self) -> HostError | UnsupportedError:
         result = self._running().wait(END_TIMEOUT_S)
         self._ended = True
         how = "at its deadline" if result.timed_out else f"with exit code {result.exit_code}"
-        words = result.error_text[-400:] or "it printed nothing more"
-        return HostError(f"{self.host.name}: {self.argv[0]} ended {how}: {words}")
+        words = " ".join(result.error_text[-400:].split()) or "it printed nothing more"
+        return self._failure(f"it ended {how}: {words}")
+
+    def _failure(self, words: str) -> HostError | UnsupportedError:
+        """Return the error for what it said: trying again helps, or it does not."""
+        message, remedy = f"{self.host.name}: {self.argv[0]}: {words}", self._refusal(words)
+        return HostError(message) if remedy is None else UnsupportedError(message, remedy=remedy)

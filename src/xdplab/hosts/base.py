@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
 from xdplab.errors import HostError
+from xdplab.formats.verifier_log import told
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,14 @@ class Result:
     def error_text(self) -> str:
         return self.stderr.decode(errors="replace").strip()
 
+    def _error_line(self) -> str:
+        """Return what a C tool of ours says of its failure, on its last line of standard output; empty without one."""
+        try:
+            last = json.loads(self.text.splitlines()[-1])
+        except (IndexError, ValueError, RecursionError):
+            return ""
+        return told(last) if isinstance(last, dict) and last.get("type") == "error" else ""
+
     def require(self) -> Result:
         """Return self, or raise HostError naming host, command, exit code and the last words of the command."""
         if self.ok:
@@ -47,7 +57,7 @@ class Result:
         how = "passed its deadline" if self.timed_out else f"exited with {self.exit_code}"
         if self.cut is not None:
             raise HostError(f"{self.host}: `{spoken(self.argv)}` {how} and printed too much: {self.cut}")
-        words = self.error_text or self.text.strip()
+        words = self._error_line() or self.error_text or self.text.strip()
         raise HostError(f"{self.host}: `{spoken(self.argv)}` {how}: {words[-400:] or 'it printed nothing'}")
 
 

@@ -23,16 +23,22 @@ class Labs(Protocol):
     def open_lab(self, instance: str, uid: int, /) -> Lab: ...
     def up(self, instance: str, uid: int, /, *, lease: bool = False) -> bool: ...
     def down(self, instance: str, uid: int, /) -> bool: ...
-    def status(self, uid: int, /) -> list[dict[str, Any]]: ...
+    def status(self, uid: int, /) -> list[dict[str, Any]]:
+        """Only of kinds that are ``listed``."""
+
     def arrangement(self, instance: str, /) -> Arrangement: ...
 
 
 @dataclass(frozen=True)
 class LabKind:
-    """One kind of lab. Its module is only loaded for a lab of it: what inventories need takes longer than a lab."""
+    """One kind of lab. Its module is only loaded for a lab of it: what inventories need takes longer than a lab.
+
+    ``listed``: this machine knows which labs of it are up; which inventories there are, only their files know.
+    """
 
     names: str
     module: str
+    listed: bool = True
 
     @property
     def labs(self) -> Labs:
@@ -43,7 +49,7 @@ KINDS: dict[str, LabKind] = {
     "netns": LabKind("netns, netns:NAME", "xdplab.labs.netns"),
     "vm": LabKind("vm:KERNEL, vm:KERNEL:kvm|count|functional, each with :tap", "xdplab.labs.vm"),
     "uml": LabKind("uml, uml:NAME", "xdplab.labs.uml"),
-    "inventory": LabKind("an inventory FILE.yaml", "xdplab.labs.inventory_lab"),
+    "inventory": LabKind("an inventory FILE.yaml", "xdplab.labs.inventory_lab", listed=False),
 }
 """A new kind of lab is a line here."""
 
@@ -78,7 +84,7 @@ def down(name: str, *, for_user: str | None = None) -> bool:
 
 def status(*, for_user: str | None = None) -> list[dict[str, Any]]:
     """Return a row for every lab of the owner that is up."""
-    return [row for kind in KINDS.values() for row in kind.labs.status(owner(for_user))]
+    return [row for kind in KINDS.values() if kind.listed for row in kind.labs.status(owner(for_user))]
 
 
 def default_arrangement(name: str) -> Arrangement:

@@ -50,6 +50,28 @@ def rings(patient: Patient) -> Row:
     )
 
 
+def pcie(patient: Patient) -> Row:
+    """Compare the slot's lanes and speed with what the card could have."""
+    folder = f"/sys/class/net/{patient.interface}/device"
+    names = ("current_link_width", "max_link_width", "current_link_speed", "max_link_speed")
+    found = [patient.read(f"{folder}/{name}") for name in names]
+    if None in found or found[1] in ("0", "255"):
+        return patient.row("PCIe link", "not told: no PCIe device")
+    width, widest, speed, fastest = (str(value) for value in found)
+    whole = (width, speed.split()[0]) == (widest, fastest.split()[0])
+    remedy = "another slot, or the firmware's setting of this one: the bus may be slower than the cable"
+    return patient.row("PCIe link", f"x{width} of x{widest} at {speed} of {fastest}", "ok" if whole else "warn", remedy)
+
+
+def private_flags(patient: Patient) -> Row:
+    """Name the driver's own switches that are on: some of them change what is measured (rx_striding_rq, legacy-rx)."""
+    words = patient.words("ethtool", "--show-priv-flags", str(patient.interface))
+    if words is None:
+        return patient.row("private flags", "none")
+    on = re.findall(r"^(\S+)\s*: on$", words, re.MULTILINE)
+    return patient.row("private flags", f"on: {', '.join(on)}" if on else "all off")
+
+
 def rss(patient: Patient) -> Row:
     words = patient.words("ethtool", "-x", str(patient.interface))
     if words is None:
@@ -128,6 +150,16 @@ def clock(patient: Patient) -> Row:
     return patient.row("clock source", source, "ok" if good else "warn", "clocksource=tsc: others cost a µs per read")
 
 
+def iommu(patient: Patient) -> Row:
+    """vfio-pci binds a card only where an IOMMU keeps it within its own memory."""
+    groups = patient.words("sh", "-c", "ls /sys/kernel/iommu_groups | wc -l") or "0"
+    unsafe = patient.read("/sys/module/vfio/parameters/enable_unsafe_noiommu_mode") == "Y"
+    remedy = "boot with intel_iommu=on (or amd_iommu=on) iommu=pt: vfio-pci needs it"
+    if int(groups):
+        return patient.row("IOMMU", f"{groups} groups")
+    return patient.row("IOMMU", "off, vfio without it allowed" if unsafe else "off", "warn", remedy)
+
+
 def hugepages(patient: Patient) -> Row:
     pages = patient.read("/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages") or "0"
     remedy = "`run` takes what the inventory's `generator.hugepages` says; boot with hugepages=1024 where it cannot"
@@ -143,14 +175,23 @@ MACHINE: tuple[Callable[[Patient], Row], ...] = (
     mitigations,
     clock,
 )
-PORT: tuple[Callable[[Patient], Row], ...] = (driver, queue_limit, rings, rss, pause, numa)
+PORT: tuple[Callable[[Patient], Row], ...] = (
+    driver,
+    pcie,
+    queue_limit,
+    rings,
+    rss,
+    pause,
+    private_flags,
+    numa,
+)
 
 
 def examine_hardware(patient: Patient) -> list[Row]:
     """Return the rows of one server and its port. A port that DPDK has can say nothing of itself."""
     rows = [check(patient) for check in MACHINE]
     if patient.interface is None or ":" in patient.interface:
-        return [*rows, hugepages(patient), patient.row("port", f"{patient.interface}: in DPDK's hands")]
+        return [*rows, hugepages(patient), iommu(patient), patient.row("port", f"{patient.interface}: in DPDK's hands")]
     return rows + [check(patient) for check in PORT]
 
 

@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from xdplab.errors import LabError
 from xdplab.labs.base import Arrangement, GeneratorPlace
 from xdplab.own import require_own
+from xdplab.yaml_file import read_yaml
 
 WORK_DIR = "/var/lib/xdplab"
 """Where root keeps a lab's files on a server: not in /tmp, where any user could lay a trap."""
@@ -90,6 +91,16 @@ class Machine(_Strict):
     interface: Interface
     cpus: list[Annotated[int, Field(ge=0, le=4095)]] = []
 
+    @field_validator("host_key")
+    @classmethod
+    def _without_the_host(cls, line: str | None) -> str | None:
+        """Take what ssh-keyscan prints as well: a comment before the line, and the host before the key's type."""
+        keys = [words.strip() for words in (line or "").splitlines() if words.strip() and not words.startswith("#")]
+        if line is not None and len(keys) != 1:
+            raise ValueError("host_key is one line: the host's key of one type")
+        found = re.search(r"(?:^|\s)((?:ssh|ecdsa|sk-ssh|sk-ecdsa)-\S+\s+\S+)", keys[0]) if keys else None
+        return line if found is None else found[1]
+
     @model_validator(mode="after")
     def _pinned(self) -> Machine:
         if not self.host_key and not self.known_hosts:
@@ -119,7 +130,7 @@ def load_inventory(path: Path) -> Inventory:
     """Read an inventory; keys that it names are relative to it. Raises LabError naming the field, before any login."""
     try:
         text = path.read_text()
-        data = yaml.safe_load(text)
+        data = read_yaml(text)
     except OSError as error:
         raise LabError(
             f"lab {path}: {error.strerror}", remedy="name an inventory; docs/hardware.md shows one"

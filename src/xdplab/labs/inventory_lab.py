@@ -187,11 +187,6 @@ def down(instance: str, _uid: int) -> bool:
     return False
 
 
-def status(_uid: int) -> list[dict[str, Any]]:
-    """Return nothing: which inventories there are, only their files know."""
-    return []
-
-
 def arrangement(instance: str) -> Arrangement:
     """Return the arrangement an inventory states."""
     return load_inventory(Path(instance)).arrangement

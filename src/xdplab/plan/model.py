@@ -24,6 +24,7 @@ from pydantic import (
 
 from xdplab.errors import PlanError
 from xdplab.plan.factors import PATHS, Factor, Where, in_plan, of_program
+from xdplab.yaml_file import read_yaml
 
 Pass = Literal["rate", "bpf_stats", "perf", "harness"]
 
@@ -38,7 +39,7 @@ def _off_word(value: object) -> object:
 
 
 class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)  # `Plan` is built once, with all it holds
 
 
 def _one(factor: Factor) -> tuple[Any, Any]:
@@ -106,8 +107,8 @@ class TrialSettings(_Strict):
 class Block(_given("block", _one)):  # type: ignore[misc]
     """Points that are crossed with each other, and the passes that each trial of them makes."""
 
-    points: Points = Points()
-    traffic: Traffic = Traffic()
+    points: Points = Field(default_factory=Points)
+    traffic: Traffic = Field(default_factory=Traffic)
     passes: list[Pass] = Field(default=["rate"])
 
     @field_validator("passes")
@@ -191,7 +192,7 @@ class Plan(_Strict):
     seed: Annotated[int, Field(ge=0, lt=1 << 32)] = 1
     repetitions: Repetitions = 3
     race: Race | None = None
-    trial: TrialSettings = TrialSettings()
+    trial: TrialSettings = Field(default_factory=TrialSettings)
     perf_events: list[str] = [
         "cycles",
         "instructions",
@@ -245,7 +246,7 @@ def parse_plan(data: Any, *, where: str = "plan") -> Plan:
 def load_plan(path: Path) -> Plan:
     """Read a plan file; files that it names are taken relative to it. Raises PlanError."""
     try:
-        data = yaml.safe_load(path.read_text())
+        data = read_yaml(path.read_text())
     except OSError as error:
         raise PlanError(f"{path}: {error.strerror}", remedy="name a plan file; plans/ holds some") from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:

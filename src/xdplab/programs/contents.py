@@ -5,17 +5,23 @@ The layouts are those of ``struct workload_state`` and of the tables in xdp_prog
 
 from __future__ import annotations
 
-import numpy as np
-import numpy.typing as npt
+from typing import TYPE_CHECKING
 
+from xdplab.later import later
 from xdplab.programs.source import hash_bits
 from xdplab.programs.spec import BLOCK, SLOT_BYTES, WORD_BYTES, ProgramSpec
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    Words = npt.NDArray[np.uint64]
+else:
+    np = later("numpy")
 
 SEED = 2022
 HEADER_BYTES = 64
 """The cursor, and what fills its cache line; the working set begins behind it."""
-
-Words = npt.NDArray[np.uint64]
 
 
 def map_contents(spec: ProgramSpec) -> dict[str, bytes]:

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from xdplab.errors import HostError, ProgramError
 from xdplab.formats.pcap import FCS_BYTES
-from xdplab.formats.verifier_log import last_words
+from xdplab.formats.verifier_log import told
 from xdplab.hosts.base import Host, Process
 from xdplab.programs.build import BuiltProgram, compile_command, find_clang, run_tool
 from xdplab.programs.counting import XDP_TX
@@ -193,8 +193,7 @@ def _answer(host: Host, process: Process) -> Message:
         raise HostError(f"{host.name}: xdpload ended without an answer: {words[-400:] or 'it printed nothing'}")
     message: Message = json.loads(line)
     if message["type"] == "error":
-        words = last_words(message.get("log") or "")
-        raise ProgramError(f"{host.name}: {message['message']}{f': {words}' if words else ''}")
+        raise ProgramError(f"{host.name}: {told(message)}")
     return message
 
 

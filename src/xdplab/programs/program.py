@@ -5,13 +5,19 @@ from __future__ import annotations
 import html
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from xdplab.errors import PlanError
-from xdplab.programs.build import BuiltProgram, build
-from xdplab.programs.proof import Proof, prove
+from xdplab.later import later
 from xdplab.programs.spec import WORKLOADS, ProgramSpec, UserProgram
 from xdplab.resources import cache_root
+
+if TYPE_CHECKING:
+    from xdplab.programs import build, proof
+    from xdplab.programs.build import BuiltProgram
+    from xdplab.programs.proof import Proof
+else:
+    build, proof = later("xdplab.programs.build"), later("xdplab.programs.proof")
 
 _SHOWN_LINES = 400
 
@@ -43,7 +49,7 @@ class Program:
     @cached_property
     def built(self) -> BuiltProgram:
         """The object and its directory. Raises ProgramError with the compiler's words."""
-        return build(self.spec, self._cache_dir or cache_directory())
+        return build.build(self.spec, self._cache_dir or cache_directory())
 
     @property
     def name(self) -> str:
@@ -63,7 +69,7 @@ class Program:
     @cached_property
     def proof(self) -> Proof | None:
         """The proof by bytecode; null for a user's own program."""
-        return None if isinstance(self.spec, UserProgram) else prove(self.built)
+        return None if isinstance(self.spec, UserProgram) else proof.prove(self.built)
 
     def __repr__(self) -> str:
         return f"Program({self._facts()})"

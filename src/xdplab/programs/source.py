@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from functools import cache
+from typing import TYPE_CHECKING
 
-import jinja2
-
+from xdplab.later import later
 from xdplab.programs.spec import BLOCK, WORD_BYTES, ProgramSpec
 from xdplab.resources import shipped
+
+if TYPE_CHECKING:
+    import jinja2
+else:
+    jinja2 = later("jinja2")
 
 USER_FLAGS = ("-O2", "-fPIC", "-shared")
 """How the twin is compiled: ``cc`` with these, its source, ``-o workload.so``."""

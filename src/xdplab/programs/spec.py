@@ -5,16 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 from xdplab.errors import PlanError
-from xdplab.plan.factors import Action
+from xdplab.later import later
+
+if TYPE_CHECKING:
+    from xdplab.plan import factors
+else:
+    factors = later("xdplab.plan.factors")
 
 WORKLOADS = ("array", "packet", "chase", "lookup")
 OPS = ("read", "write")
 FORMS = ("bounded", "loop", "unrolled")
 MAP_TYPES = ("percpu_array", "hash")
-ACTIONS = get_args(Action)
 
 WORD_BYTES = 8
 SLOT_BYTES = 64
@@ -115,7 +119,7 @@ class UserProgram:
     frames: str | None = None
 
     def __post_init__(self) -> None:
-        _one_of("action", self.action, ACTIONS)
+        _one_of("action", self.action, get_args(factors.Action))
         object.__setattr__(self, "rodata", dict(sorted(self.rodata.items())))
         object.__setattr__(self, "setup", tuple(tuple(argv) for argv in self.setup))
         for name, path in (("file", self.file), ("frames", self.frames)):

@@ -7,6 +7,7 @@ import errno
 import fcntl
 import os
 import shutil
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +15,7 @@ from pathlib import Path
 from xdplab.errors import ResultsError
 
 REMEDY = "free some space, then `xdplab resume`; what was measured is kept"
+LOOK_S = 0.05
 _OF_THE_DISK = {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, errno.EFBIG}
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
@@ -75,16 +77,33 @@ def replacing(target: Path) -> Iterator[Path]:
         scratch.unlink(missing_ok=True)
 
 
+def is_locked(path: Path) -> bool:
+    """Tell whether a process holds a file or folder (`locked`)."""
+    looked = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(looked, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    finally:
+        os.close(looked)
+    return False
+
+
 @contextmanager
 def locked(path: Path) -> Iterator[bool]:
     """Hold a file or folder in this block; gives False where another process has it."""
     held = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        try:
-            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            yield False
-            return
+        for again in (True, True, False):
+            try:
+                fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                if not again:
+                    yield False
+                    return
+                time.sleep(LOOK_S)  # `is_locked` holds it for a moment
+            else:
+                break
         yield True
     finally:
         os.close(held)

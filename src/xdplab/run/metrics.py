@@ -49,6 +49,7 @@ mode_obtained       | str   |      | state   | the attach mode the kernel report
 queues_reached      | int   |      | state   | queues that received at least one test frame
 frame_mean_bytes    | float | B    | state   | mean L2 bytes of the frames sent, with FCS: frame_bytes, or the mean over a pcap's frames
 window_s            | float | s    | time    | measured length of the window
+path                | json  |      | count   | frames sent and received back before the trial to prove that the path carries them; the DUT's counts where none came back
 warmup_s            | float | s    | time    | how long frames were sent before the window, until the rate was steady or the limit of five bursts reached
 warmup_steady       | bool  |      | state   | the rate was steady when the warm-up ended; null where it was not asked
 tx_packets          | int   |      | count   | test frames the TG sent in the window

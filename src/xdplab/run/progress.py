@@ -113,3 +113,8 @@ class RichObserver(PlainObserver):
 def observer_for(console: Console) -> Observer:
     """A bar where ``console`` is a terminal, plain lines elsewhere."""
     return RichObserver(console) if console.is_terminal else PlainObserver(console)
+
+
+def silent() -> Observer:
+    """An observer that says nothing."""
+    return PlainObserver(Console(quiet=True))

@@ -5,22 +5,29 @@ from __future__ import annotations
 import importlib
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import yaml
 
 from xdplab.errors import PlanError, ResultsError
+from xdplab.later import later
 from xdplab.run.rundir import RunDirectory
-from xdplab.studies.every import AnyKind, AnyRun
-from xdplab.studies.frame import StudyKind, study_of
-from xdplab.studies.plan_runs import ASKED, SEARCH, TRAFFIC
+from xdplab.studies.points import study_of
+from xdplab.yaml_file import read_yaml
+
+if TYPE_CHECKING:
+    from xdplab.studies import plan_runs
+    from xdplab.studies.every import AnyKind, AnyRun
+    from xdplab.studies.frame import StudyKind
+else:
+    plan_runs = later("xdplab.studies.plan_runs")
 
 STUDIES = ("verifier", "execution", "loading", "jit", "offload")
 
 
 def study(name: str) -> StudyKind[Any, Any]:
     """Return the study of that name; one is loaded when it is asked for."""
-    kind: StudyKind[Any, Any] = importlib.import_module(f"xdplab.studies.{name}").STUDY
+    kind: StudyKind[Any, Any] = importlib.import_module(f"xdplab.studies.{name}.runs").STUDY
     return kind
 
 
@@ -31,7 +38,7 @@ def kind_of(directory: RunDirectory) -> AnyKind:
     """
     name = study_of(directory)
     if name is None:
-        return SEARCH if (directory.path / ASKED).exists() else TRAFFIC
+        return plan_runs.SEARCH if (directory.path / plan_runs.ASKED).exists() else plan_runs.TRAFFIC
     if name not in STUDIES:
         raise ResultsError(f"{directory.path} is a run of study {name!r}", remedy=f"known are {', '.join(STUDIES)}")
     return study(name)
@@ -45,7 +52,7 @@ def open_run(path: Path) -> AnyRun:
 def request_in(plan: Path) -> tuple[StudyKind[Any, Any], Any] | None:
     """Return the study that a plan file is for, and what it asks; None for a plan of XDP traffic. Raises PlanError."""
     try:
-        written = yaml.safe_load(plan.read_text())
+        written = read_yaml(plan.read_text())
     except (OSError, ValueError, yaml.YAMLError):
         return None  # `load_plan` says what is wrong with it
     if not isinstance(written, dict) or written.get("study") not in STUDIES:

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 import pandas as pd
 
-from xdplab.analysis.compare import MARGIN
+from xdplab.analysis import MARGIN
 from xdplab.analysis.findings import Finding, to_markdown
 from xdplab.errors import ResultsError
 from xdplab.run.disk import replacing

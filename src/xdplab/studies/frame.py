@@ -6,95 +6,42 @@ journal, resume and progress are the runner's; everything shown is derived from 
 
 from __future__ import annotations
 
-import hashlib
 import json
-import random
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol
 
 import pandas as pd
 import yaml
 from matplotlib.axes import Axes
-from rich.console import Console
 
-from xdplab.analysis.compare import MARGIN
+from xdplab.analysis import MARGIN
 from xdplab.analysis.findings import Finding
-from xdplab.errors import LabError, ResultsError, XdplabError
-from xdplab.figures import Drawn, FigureError, NotApplicableError, View, save
-from xdplab.figures import draw as draw_view
+from xdplab.errors import FigureError, LabError, NotApplicableError, ResultsError, XdplabError
+from xdplab.figures.album import Drawn
 from xdplab.figures.draw import Panels
-from xdplab.figures.save import write_whole
+from xdplab.figures.draw import draw as draw_view
+from xdplab.figures.marks import View
+from xdplab.figures.save import save, write_whole
 from xdplab.own import require_own_run
 from xdplab.run.derived import Recipe, Tables, all_gone, derive, is_owed, table, warn_gone
 from xdplab.run.engine import OfT, Study, run_trials
-from xdplab.run.progress import Observer, PlainObserver, ending
+from xdplab.run.progress import Observer, ending, silent
 from xdplab.run.rundir import RunDirectory
 from xdplab.run.state import Attempt, RunState, last_attempts, read_state, record_planned
 from xdplab.studies import provenance
 from xdplab.studies.comparing import ComparedRuns, compared_rows, differences
 from xdplab.studies.every import AnyRun, PlainAudit, Where, not_measured, require_same_kind
 from xdplab.studies.places import Place
+from xdplab.studies.points import Gathered, P, R, StudyTrial, schedule, study_of
 from xdplab.studies.provenance import Around
 from xdplab.studies.tables import Table, markdown, write_tables
+from xdplab.yaml_file import read_yaml
 
-
-@dataclass(frozen=True)
-class StudyRequest:
-    """What a person asks for; a study adds its own fields: scalars, and tuples of scalars. Kept as plan.yaml."""
-
-    repetitions: int = 3
-    seed: int = 1
-    smallest: bool = False
-
-
-@dataclass(frozen=True)
-class StudyPoint:
-    """One combination of a study's factors; a study adds its fields, all of them scalars. Give it a ``__str__``."""
-
-    @property
-    def point_id(self) -> str:
-        return hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()[:12]
-
-    @property
-    def block(self) -> tuple[str, ...]:
-        """What is set up once for all points that share it, such as a kernel that is booted."""
-        return ()
-
-    @property
-    def once(self) -> bool:
-        """True where repeating it would tell nothing new: it is measured in the first repetition only."""
-        return False
-
-
-R = TypeVar("R", bound=StudyRequest)
-P = TypeVar("P", bound=StudyPoint)
 MakeView = Callable[[pd.DataFrame], View]
-
-
-@dataclass(frozen=True)
-class StudyTrial(Generic[P]):
-    """One measurement of one point."""
-
-    point: P
-    repetition: int
-    block: int
-
-    @property
-    def trial_id(self) -> str:
-        return f"{self.point.point_id}-r{self.repetition}"
-
-
-@dataclass(frozen=True)
-class Gathered(Generic[P]):
-    """What a request comes to here: its points, files that are to be kept in the run, what is left out and why."""
-
-    points: Sequence[P]
-    files: Mapping[str, bytes] = field(default_factory=dict)
-    notes: Sequence[str] = ()
 
 
 class PlacedStudy(Study[OfT], Protocol[OfT]):
@@ -153,7 +100,7 @@ class StudyKind(Generic[R, P]):
         directory = RunDirectory.open(path)
         if study_of(directory) != self.name:
             raise ResultsError(f"{path} is no run of study {self.name}", remedy="its plan.yaml says what it is")
-        plan = yaml.safe_load((path / "plan.yaml").read_text())
+        plan = read_yaml((path / "plan.yaml").read_text())
         asked: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in plan.items() if k != "study"}
         known = json.loads((path / "points.json").read_text())
         points = tuple(self.point(**fields) for fields in known["points"])
@@ -371,28 +318,3 @@ def draw_views(
         note = write_whole(folder / f"{name}.md", text.encode())
         drawn.append(Drawn(name, name, (*files, note)))
     return drawn
-
-
-def study_of(directory: RunDirectory) -> str | None:
-    """Return the study that a run's plan names; None for XDP traffic and searches."""
-    plan = yaml.safe_load((directory.path / "plan.yaml").read_text())
-    return plan.get("study") if isinstance(plan, dict) else None
-
-
-def schedule(points: Sequence[P], repetitions: int, seed: int) -> list[StudyTrial[P]]:
-    """Return every trial in the order it is measured: block after block, its points shuffled anew each repetition."""
-    groups: dict[tuple[str, ...], list[P]] = {}
-    for point in points:
-        groups.setdefault(point.block, []).append(point)
-    trials = []
-    for repetition in range(1, repetitions + 1):
-        rng = random.Random(f"{seed}/{repetition}")
-        for block, members in enumerate(groups.values()):
-            chosen = [point for point in members if repetition == 1 or not point.once]
-            trials += [StudyTrial(point, repetition, block) for point in rng.sample(chosen, len(chosen))]
-    return trials
-
-
-def silent() -> Observer:
-    """An observer that says nothing."""
-    return PlainObserver(Console(quiet=True))

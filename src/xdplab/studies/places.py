@@ -21,15 +21,28 @@ _GUEST_DIR = "/tmp/xdplab-study"
 _ANSWER_S = 30.0
 _HOLD_S = 14 * 86400.0
 
-# The setting is the whole machine's. It is put back when this command's input ends: that is with us, however we end.
+# The setting is the whole machine's: whoever needs it as it is shares a lock, whoever changes it has the lock alone.
+# It is put back when this command's input ends: that is with us, however we end. A user who is not root changes
+# nothing, and locks what root has made.
 _HOLD_SETTING = """
-before=$(sysctl -n "$1") || exit 3
-trap 'sysctl -q -w "$1=$before"' EXIT
-trap 'exit 0' TERM HUP INT
-sysctl -q -w "$1=$2"
+lock=$3 patience=$4
+[ -e "$lock" ] || { mkdir -p "${lock%/*}" && (umask 022; : >>"$lock"); } 2>/dev/null
+if [ -e "$lock" ]; then exec 9<"$lock"; else exec 9</dev/null; fi
+flock -s -w "$patience" 9 || { echo busy; exit 4; }
+if [ "$(sysctl -n "$1")" != "$2" ]; then
+    flock -u 9
+    flock -x -w "$patience" 9 || { echo busy; exit 4; }
+    before=$(sysctl -n "$1") || exit 3
+    trap 'sysctl -q -w "$1=$before"' EXIT
+    trap 'exit 0' TERM HUP INT
+    sysctl -q -w "$1=$2"
+fi
 sysctl -n "$1"
 cat >/dev/null
 """
+_LOCK = "/run/xdplab/bpf_jit_enable.lock"
+LOCK_S = 600.0
+"""How long another study that holds the setting otherwise is waited for."""
 
 
 @dataclass(frozen=True)
@@ -60,18 +73,23 @@ class Place:
 
     @contextmanager
     def jit(self, enabled: bool) -> Iterator[None]:
-        """Have BPF compiled or interpreted in this block, read back.
+        """Have BPF compiled or interpreted in this block, read back. Another study that holds it is waited for.
 
-        Raises UnsupportedError where the kernel has no interpreter, or none but it.
+        Raises UnsupportedError where the kernel has no interpreter, or none but it, or where the setting cannot be
+        seen, HostError where another study holds it for too long.
         """
         wanted = "1" if enabled else "0"
-        if (self._jit_setting() or "0") == wanted:
+        if self._jit_setting() is None and not enabled:
             yield
             return
-        argv = ["sh", "-c", _HOLD_SETTING, "sh", _JIT, wanted]
+        argv = ["sh", "-c", _HOLD_SETTING, "sh", _JIT, wanted, _LOCK, f"{LOCK_S:g}"]
         holder = self.host.start(argv, deadline_s=_HOLD_S)
         try:
-            obtained = holder.read_line(_ANSWER_S * self.patience)
+            obtained = holder.read_line(LOCK_S + _ANSWER_S * self.patience)
+            if obtained == "busy":
+                raise HostError(
+                    f"{self.label}: another study has held {_JIT} for {LOCK_S:g} s", remedy="one after the other"
+                )
             if obtained != wanted:
                 raise UnsupportedError(f"{self.label}: {_JIT} stays {obtained}: {_NO_CHOICE[enabled]}")
             yield
@@ -80,9 +98,20 @@ class Place:
             holder.wait(_ANSWER_S * self.patience)
 
     def _jit_setting(self) -> str | None:
-        """Return the setting; None where the kernel has no such setting: it was built without a JIT."""
+        """Return the setting; None where the kernel has no such setting: it was built without a JIT.
+
+        Raises UnsupportedError in a network namespace that does not show it: of a machine's own settings, as the
+        budget of its softirqs is one, only the first namespace has files.
+        """
         done = self.host.run(["sysctl", "-n", _JIT], check=False)
-        return done.text.strip() if done.ok else None
+        if done.ok:
+            return done.text.strip()
+        if not self.host.run(["sysctl", "-n", "net.core.netdev_budget"], check=False).ok:
+            raise UnsupportedError(
+                f"{self.label}: the setting {_JIT} is not visible in this network namespace",
+                remedy="measure in the machine's own network namespace, or in a guest",
+            )
+        return None
 
 
 _NO_CHOICE = {False: "its kernel has no interpreter (CONFIG_BPF_JIT_ALWAYS_ON)", True: "its kernel has no JIT"}

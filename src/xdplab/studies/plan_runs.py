@@ -15,12 +15,11 @@ from typing import Any
 
 import pandas as pd
 
-from xdplab.analysis.compare import MARGIN
+from xdplab.analysis import MARGIN
 from xdplab.analysis.findings import Finding
-from xdplab.errors import PlanError, ResultsError
-from xdplab.figures import draw as draw_view
-from xdplab.figures import figure as traffic_figure
-from xdplab.figures.factors import FigureError
+from xdplab.errors import FigureError, PlanError, ResultsError
+from xdplab.figures.catalogue import figure as traffic_figure
+from xdplab.figures.draw import draw as draw_view
 from xdplab.labs import Lab, use_lab
 from xdplab.own import require_own_run
 from xdplab.plan import Plan, Trial
@@ -38,7 +37,8 @@ from xdplab.studies.search.views import VIEWS
 from xdplab.studies.tables import Table
 from xdplab.studies.traffic import pdr, runs
 from xdplab.studies.traffic.bench import TrialBench
-from xdplab.studies.traffic.comparison import compared
+from xdplab.studies.traffic.calibrating import calibrated, usable
+from xdplab.studies.traffic.comparison import around, compared
 from xdplab.studies.traffic.planned import Files, run_trials_of
 from xdplab.studies.traffic.runs import MEASURED, TrafficMethod
 
@@ -123,8 +123,10 @@ class PlanRun:
     ) -> ComparedRuns:
         """Say whether ``other`` is faster than, slower than or the same as this run, point by point and over all."""
         require_same_kind(self, other, *equal)
-        same = [run.directory for run in equal]
-        return compared(self.directory, other.directory, metric or self.metric, equal=same, margin=margin)
+        same, value = [run.directory for run in equal], metric or self.metric
+        both = self.directory, other.directory
+        kept = calibrated(*map(around, both)) if usable(value, same) else None
+        return compared(*both, value, equal=same, margin=margin, calibration=kept)
 
 
 @dataclass(frozen=True)

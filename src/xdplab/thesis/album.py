@@ -15,8 +15,8 @@ import pandas as pd
 
 from xdplab.figures.draw import draw
 from xdplab.figures.marks import View
-from xdplab.figures.save import DEFAULT_FORMATS, render, sheet_of, write_whole
-from xdplab.figures.styles import style_named
+from xdplab.figures.save import render, sheet_of, write_whole
+from xdplab.figures.styles import DEFAULT_FORMATS, style_named
 from xdplab.thesis.printed import printed_sheet
 from xdplab.thesis.published import Spec, published_figures
 from xdplab.thesis.sheet import empty_sheet

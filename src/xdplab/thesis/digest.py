@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -23,6 +23,8 @@ CPU_SHARES = ("usr", "sys", "irq", "soft", "idle")
 """Of SarDigest.shares, in percent."""
 _CPU, _INTERFACE = CPU_COLUMNS.index("cpu"), INTERFACE_COLUMNS.index("interface")
 _RX_PPS, _TX_PPS = INTERFACE_COLUMNS.index("rx_pps"), INTERFACE_COLUMNS.index("tx_pps")
+MOST_CELLS_PER_ROW = 16
+"""Of the table of samples and CPUs; 1 in a whole log."""
 EVENTS = {
     "instructions": "instructions",
     "branches": "branches",
@@ -129,16 +131,34 @@ def _last_row_line(data: bytes) -> int | None:
 
 def _sar(data: bytes, name: LogName) -> tuple[Digest, tuple[Anomaly, ...]]:
     text = parse_sar_text(data)
-    if not len(text.cpus):
-        return None, text.anomalies
+    known, lost = _plausible(text.cpus[~np.isnan(text.cpus[:, _CPU])])
+    anomalies = (*text.anomalies, *([Anomaly("damaged", f"{lost} rows of CPUs that cannot be", None)] if lost else ()))
+    if not len(known):
+        return None, anomalies or (Anomaly("damaged", "no row of any CPU", None),)
+    text = replace(text, cpus=known)
     t_s, shares = _cpu_samples(text)
     interface, rx_pps, tx_pps = _busiest(text, t_s)
-    return SarDigest(t_s, shares, interface, rx_pps, tx_pps, _cpu_lines(data)), text.anomalies
+    return SarDigest(t_s, shares, interface, rx_pps, tx_pps, _cpu_lines(data)), anomalies
+
+
+def _plausible(rows: Array) -> tuple[Array, int]:
+    """Return the rows of CPUs that can be, and how many cannot: a sample has a row per CPU, numbered from 0.
+
+    What a damaged number would make of the table (samples times CPUs) is so never much larger than the log.
+    """
+    if not len(rows):
+        return rows, 0
+    sizes = np.unique(rows[:, 0], return_counts=True)[1]
+    good = rows[rows[:, _CPU] < sizes.max()]
+    cells = len(sizes) * sizes.max()
+    if cells > MOST_CELLS_PER_ROW * len(rows):
+        return rows[:0], len(rows)
+    return good, len(rows) - len(good)
 
 
 def _cpu_samples(text: SarText) -> tuple[Array, NDArray[np.float32]]:
     """Return the samples' ends and (samples, CPUs, shares); a row that is missing is NaN."""
-    rows = text.cpus[~np.isnan(text.cpus[:, _CPU])]
+    rows = text.cpus
     if np.all(rows[1:, 0] >= rows[:-1, 0]):  # as sar writes them
         begins = np.concatenate([[True], rows[1:, 0] > rows[:-1, 0]])[: len(rows)]
         t_s, sample = rows[begins, 0], np.cumsum(begins) - 1

@@ -20,7 +20,7 @@ import numpy as np
 import pandas as pd
 
 from xdplab.analysis.series import settled
-from xdplab.figures.factors import FigureError
+from xdplab.errors import FigureError
 
 MARK_COLUMNS = ("figure", "file", "kind", "panel", "hue", "x", "value")
 MODES = {"af_xdp": "AF_XDP", "generic": "Generic", "native": "Native"}

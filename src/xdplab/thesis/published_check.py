@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from xdplab.figures.factors import FigureError
+from xdplab.errors import FigureError
 from xdplab.thesis.published import MARK_COLUMNS
 
 TOLERANCE = 0.001  # of the axis' range

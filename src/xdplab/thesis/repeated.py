@@ -13,10 +13,11 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from xdplab.analysis.series import settled
-from xdplab.figures.factors import FigureError, free_factors
+from xdplab.errors import FigureError
+from xdplab.figures.factors import free_factors
 from xdplab.figures.marks import View, marks_frame
-from xdplab.figures.save import DEFAULT_FORMATS, render, write_whole
-from xdplab.figures.styles import style_named
+from xdplab.figures.save import render, write_whole
+from xdplab.figures.styles import DEFAULT_FORMATS, style_named
 from xdplab.thesis.album import STYLE, Regenerated, mapped, write_csv
 from xdplab.thesis.printed import printed_sheet
 from xdplab.thesis.published import FAMILIES, MARK_COLUMNS, MODES, Spec, lean, published_figures, published_marks

@@ -15,7 +15,9 @@ from xdplab.errors import ResultsError
 from xdplab.thesis.names import LogName, below_folder, is_log_place, parse_name, parse_program
 
 ARCHIVES = (".tar", ".tar.xz", ".tar.gz", ".tar.bz2", ".tgz", ".txz")
-MOST_BYTES = 16 << 20  # the longest log has 0.1 MB: a larger file is none
+MOST_BYTES = 1 << 20  # the longest log has 0.1 MB: a larger file is none
+MOST_TIMES, UNPACKED_BYTES = 100, 16 << 20
+"""An archive of logs unpacks to 30 times its size. More than so many times, beyond so many bytes, and it is none."""
 
 
 @dataclass(frozen=True)
@@ -155,8 +157,12 @@ def _of_archive(archive: Path, found: Found) -> Iterator[RawLog]:
 def _members(archive: Path) -> Iterator[tuple[str, bytes | None]]:
     """Yield (path, bytes) of the regular files in an archive, None for bytes that are too many to be a log."""
     try:
+        most, unpacked = MOST_TIMES * archive.stat().st_size + UNPACKED_BYTES, 0
         with tarfile.open(archive, "r|*") as tar:
             for member in tar:
+                unpacked += member.size
+                if unpacked > most:
+                    raise ResultsError(f"{archive} unpacks to more than {most:,} bytes: that is no archive of logs")
                 if not member.isfile():
                     continue
                 stream = tar.extractfile(member) if member.size <= MOST_BYTES else None

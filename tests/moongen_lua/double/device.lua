@@ -52,6 +52,10 @@ function port:getStats()
 		imissed = 1ULL * wire.missed, rx_nombuf = 0ULL }
 end
 
+function port:getInfo() return { max_rx_queues = 16, max_tx_queues = 16 } end
+
+function device.numDevices() return 1 end
+
 function device.get(id)
 	return setmetatable({ id = id }, port)
 end

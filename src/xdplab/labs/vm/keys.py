@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
+from xdplab.later import later
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives import serialization
+    from cryptography.hazmat.primitives.asymmetric import ed25519
+else:
+    serialization = later("cryptography.hazmat.primitives.serialization")
+    ed25519 = later("cryptography.hazmat.primitives.asymmetric.ed25519")
 
 
 @dataclass(frozen=True)
@@ -18,7 +25,7 @@ class KeyPair:
 
 def key_pair() -> KeyPair:
     """Return a new key pair."""
-    key = Ed25519PrivateKey.generate()
-    private = key.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption())
-    public = key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH)
+    key, encoding = ed25519.Ed25519PrivateKey.generate(), serialization.Encoding
+    private = key.private_bytes(encoding.PEM, serialization.PrivateFormat.OpenSSH, serialization.NoEncryption())
+    public = key.public_key().public_bytes(encoding.OpenSSH, serialization.PublicFormat.OpenSSH)
     return KeyPair(private.decode(), public.decode())

@@ -2,8 +2,3 @@
 
 `STUDY.start` compiles the benchmarks and makes a run, which measures, resumes, tables and draws itself.
 """
-
-from xdplab.studies.execution.points import ExecutionRequest, smallest
-from xdplab.studies.execution.runs import STUDY, ExecutionRun
-
-__all__ = ["STUDY", "ExecutionRequest", "ExecutionRun", "smallest"]

@@ -34,7 +34,7 @@ def build(benchmarks: Iterable[Benchmark]) -> dict[str, bytes]:
     wanted = sorted({object_name(b, w) for b in chosen for w in b.wrappers if w != MODULE})
     with tempfile.TemporaryDirectory(prefix="xdplab-microbench-") as name:
         folder = Path(name)
-        for relative, content in _sources(chosen).items():
+        for relative, content in (_sources(chosen) | _common()).items():
             (folder / relative).parent.mkdir(parents=True, exist_ok=True)
             (folder / relative).write_bytes(content)
         _make(folder, wanted)
@@ -64,6 +64,11 @@ def _sources(benchmarks: Iterable[Benchmark]) -> dict[str, bytes]:
     parts = ("kernels/*.h", "bpf/*", "user/*.c", "module/*.h", "record.h", "Makefile")
     found = {p.relative_to(folder).as_posix(): p.read_bytes() for part in parts for p in sorted(folder.glob(part))}
     return found | {f"kernels/{b.kernel}.h": b.header for b in benchmarks}
+
+
+def _common() -> dict[str, bytes]:
+    """Return what a build uses of `native/common`, by relative path."""
+    return {f"common/{name}": (shipped("common") / name).read_bytes() for name in ("rules.mk", "clock.h")}
 
 
 def _make(folder: Path, wanted: Iterable[str]) -> None:

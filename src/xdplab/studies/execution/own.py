@@ -16,6 +16,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
 from xdplab.errors import MissingToolError, PlanError, ProgramError
 from xdplab.own import require_own
 from xdplab.programs.build import find_clang
+from xdplab.yaml_file import read_yaml
 
 PAIR, EVENT, BPF_OBJECT, MODULE_FOLDER = "own.json", "event", "own.bpf.o", "own-module"
 MAKE_S = 120.0
@@ -65,7 +66,7 @@ def load(path: Path) -> tuple[Pair, dict[str, bytes]]:
     StrangersFileError where what would run is not the user's own.
     """
     try:
-        pair = Pair.model_validate(yaml.safe_load(path.read_text()))
+        pair = Pair.model_validate(read_yaml(path.read_text()))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise PlanError(f"{path} cannot be read: {error}") from None
     except ValidationError as error:

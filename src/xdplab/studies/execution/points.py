@@ -5,12 +5,18 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING
 
 from xdplab.errors import PlanError
-from xdplab.studies import frame
-from xdplab.studies.execution.absent import absent
+from xdplab.later import later
 from xdplab.studies.execution.benchmarks import BPF, MODULE, USER, Benchmark, all_benchmarks
 from xdplab.studies.places import HOST
+
+if TYPE_CHECKING:
+    from xdplab.studies.execution import absent
+else:
+    absent = later("xdplab.studies.execution.absent")
+from xdplab.studies.points import StudyPoint, StudyRequest, StudyTrial
 
 BACKENDS = {"interpreter": BPF, "jit": BPF, "module": MODULE, "user": USER}
 """Each backend, and the wrapper it runs."""
@@ -26,7 +32,7 @@ SMALLEST = ("empty", "clock sum", "matrix", "primes", "chain 1", "chain 32", "ar
 
 
 @dataclass(frozen=True)
-class ExecutionRequest(frame.StudyRequest):
+class ExecutionRequest(StudyRequest):
     """What is asked for. ``benchmarks`` by name, none of them: all; ``accesses``: N of the testbed's workloads.
 
     ``calls``: of a trial, warm; a tenth of them cold. Where instructions are counted they are few, since they repeat.
@@ -48,7 +54,7 @@ class ExecutionRequest(frame.StudyRequest):
 
 
 @dataclass(frozen=True)
-class ExecutionPoint(frame.StudyPoint):
+class ExecutionPoint(StudyPoint):
     """``benchmark`` by name; ``own``: a user's own pair, of that name; ``pause_us``: asleep before each call.
 
     A point of a run made when a pause was no factor has none: that run's request has it.
@@ -80,7 +86,7 @@ class ExecutionPoint(frame.StudyPoint):
         return f"{self.place}, {self.backend}: {self.benchmark}, {state_words(self.cold, self.pause_us)}"
 
 
-Trial = frame.StudyTrial[ExecutionPoint]
+Trial = StudyTrial[ExecutionPoint]
 
 
 def state_words(cold: bool, pause_us: int | None) -> str:
@@ -138,7 +144,7 @@ def calls_of(request: ExecutionRequest, point: ExecutionPoint) -> int:
 
 
 def _backends(request: ExecutionRequest, place: str) -> list[str]:
-    return [backend for backend in request.backends if backend not in absent(place, request.host_module)]
+    return [backend for backend in request.backends if backend not in absent.absent(place, request.host_module)]
 
 
 def _point(place: str, backend: str, benchmark: str, cold: bool, pause_us: int) -> ExecutionPoint:

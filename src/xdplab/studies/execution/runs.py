@@ -23,8 +23,9 @@ from xdplab.studies.execution.rows import table_of
 from xdplab.studies.execution.study import OBJECTS, REFERENCE, ExecutionStudy, reference
 from xdplab.studies.execution.summaries import tables_of
 from xdplab.studies.execution.views import VIEWS
-from xdplab.studies.frame import Gathered, StudyKind, StudyRun
+from xdplab.studies.frame import StudyKind, StudyRun
 from xdplab.studies.places import require_places
+from xdplab.studies.points import Gathered
 
 ExecutionRun = StudyRun[ExecutionRequest, ExecutionPoint]
 

@@ -14,7 +14,7 @@ from xdplab.deploy.native import build_tool
 from xdplab.errors import LabError, MissingToolError, ProgramError, UnsupportedError, XdplabError
 from xdplab.hosts.local import LocalHost
 from xdplab.labs import modules
-from xdplab.programs import cache_directory
+from xdplab.programs.program import cache_directory
 from xdplab.studies.execution import own
 from xdplab.studies.execution.benchmarks import MODULE, NATIVE, Benchmark
 from xdplab.studies.execution.caches import largest_cache_bytes

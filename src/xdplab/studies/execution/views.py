@@ -8,7 +8,8 @@ from functools import partial
 
 import pandas as pd
 
-from xdplab.figures import Look, NotApplicableError, View, marks_frame
+from xdplab.errors import NotApplicableError
+from xdplab.figures.marks import Look, View, marks_frame
 from xdplab.studies.execution.points import BACKENDS
 from xdplab.studies.execution.summaries import Row, is_warm, medians, rank, values
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from xdplab.studies.frame import StudyPoint, StudyRequest
 from xdplab.studies.jit.classes import CLASSES
+from xdplab.studies.points import StudyPoint, StudyRequest
 
 INTERPRETER, JIT = "interpreter", "jit"
 MODES = (INTERPRETER, JIT)

@@ -8,8 +8,8 @@ from pathlib import Path
 import pandas as pd
 
 from xdplab.errors import PlanError
-from xdplab.programs import cache_directory
-from xdplab.studies.frame import Gathered, StudyKind, StudyRun
+from xdplab.programs.program import cache_directory
+from xdplab.studies.frame import StudyKind, StudyRun
 from xdplab.studies.jit import summaries, views
 from xdplab.studies.jit.cbpf import Op
 from xdplab.studies.jit.classes import CLASSES
@@ -28,6 +28,7 @@ from xdplab.studies.jit.points import (
 from xdplab.studies.jit.rows import table_of
 from xdplab.studies.jit.study import JitStudy
 from xdplab.studies.places import require_places
+from xdplab.studies.points import Gathered
 from xdplab.studies.tables import Table
 
 FILTERS_FILE = "filters.json"

@@ -12,7 +12,6 @@ from typing import Any
 from xdplab.deploy.native import build_tool
 from xdplab.errors import HostError, UnsupportedError
 from xdplab.hosts.local import LocalHost
-from xdplab.studies.frame import StudyTrial
 from xdplab.studies.jit import ebpf, subjects
 from xdplab.studies.jit.cbpf import Op
 from xdplab.studies.jit.classes import CLASSES
@@ -22,6 +21,7 @@ from xdplab.studies.jit.module import KnownTest
 from xdplab.studies.jit.points import FILTERS, INSN_CLASSES, JIT, TEST_BPF, TRAFFIC, JitPoint
 from xdplab.studies.jit.testbpf_log import parse_test_bpf
 from xdplab.studies.places import Place, place_of
+from xdplab.studies.points import StudyTrial
 
 NATIVE = "jitbench"
 TESTS, LOG, BENCH, ASKED = "tests.json", "test_bpf-{:02}.log", "jitbench.jsonl", "asked.jsonl"

@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping
 import numpy as np
 import pandas as pd
 
-from xdplab.figures import Look, NotApplicableError, View, marks_frame
+from xdplab.errors import NotApplicableError
+from xdplab.figures.marks import Look, View, marks_frame
 from xdplab.studies.jit import joined
 from xdplab.studies.jit.joined import SPEED_UP
 from xdplab.studies.jit.points import FILTERS, INSN_CLASSES, MODES, TRAFFIC

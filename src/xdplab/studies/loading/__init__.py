@@ -2,8 +2,3 @@
 
 `STUDY.start` makes a run, which measures, resumes, tables and draws itself.
 """
-
-from xdplab.studies.loading.points import LoadingPoint, LoadingRequest, smallest
-from xdplab.studies.loading.runs import STUDY, LoadingRun
-
-__all__ = ["STUDY", "LoadingPoint", "LoadingRequest", "LoadingRun", "smallest"]

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from xdplab.formats.reading import as_object, json_of, lines_of, refuse, text_field
-from xdplab.formats.verifier_log import last_words
+from xdplab.formats.verifier_log import told
 
 TOOL = "loadbench"
 SIZES, CYCLE, ERROR, END = ("program", "module"), ("cycle", "start"), "error", "end"
@@ -70,7 +70,5 @@ def _counts(fields: dict[str, object], line: int) -> Counts:
 
 
 def _error(fields: dict[str, object], line: int) -> LoadError:
-    log = fields.get("log")
-    said = last_words(log) if isinstance(log, str) else ""
-    message = text_field(fields, "message", TOOL, line=line)
-    return LoadError(text_field(fields, "step", TOOL, line=line), f"{message}: {said}" if said else message)
+    text_field(fields, "message", TOOL, line=line)
+    return LoadError(text_field(fields, "step", TOOL, line=line), told(fields))

@@ -8,9 +8,8 @@ from typing import Literal
 
 from xdplab.errors import PlanError
 from xdplab.programs.spec import FORMS, WORKLOADS
-from xdplab.studies import frame
-from xdplab.studies.frame import Gathered
 from xdplab.studies.places import HOST, require_places
+from xdplab.studies.points import Gathered, StudyPoint, StudyRequest, StudyTrial
 
 BPF, MODULE, LOADER = "bpf", "module", "loader"
 CLOCK = "clock"
@@ -19,11 +18,11 @@ CLOCK = "clock"
 ACCESSES = (1, 100, 400, 1600, 6400, 12800)
 DEFAULT_PLACES = (HOST, "vm:6.1:count")
 Task = Literal["load", "compile", "start"]
-Trial = frame.StudyTrial["LoadingPoint"]
+Trial = StudyTrial["LoadingPoint"]
 
 
 @dataclass(frozen=True)
-class LoadingRequest(frame.StudyRequest):
+class LoadingRequest(StudyRequest):
     """``loads`` is how often each program is loaded in a process; ``budget_s`` what one pass of them may take.
 
     ``repetitions`` are trials: processes, and guests booted, anew.
@@ -55,7 +54,7 @@ def smallest(request: LoadingRequest) -> LoadingRequest:
 
 
 @dataclass(frozen=True)
-class LoadingPoint(frame.StudyPoint):
+class LoadingPoint(StudyPoint):
     """``kind``: ``bpf``, ``module``, or ``loader`` (the process alone). ``program``: ``clock``, or the workload.
 
     ``kernel`` is whose headers a module is compiled against, and '' elsewhere.

@@ -14,7 +14,7 @@ from xdplab.errors import LabError, MissingToolError, UnsupportedError
 from xdplab.hosts.local import LocalHost
 from xdplab.labs.modules import BuildTree
 from xdplab.labs.vm import headers
-from xdplab.programs import cache_directory
+from xdplab.programs.program import cache_directory
 from xdplab.studies.frame import StudyRun
 from xdplab.studies.loading import passes, subjects
 from xdplab.studies.loading.passes import PLAIN, LoadRunner

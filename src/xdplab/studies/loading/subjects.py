@@ -14,9 +14,10 @@ from elftools.elf.elffile import ELFFile
 from xdplab.errors import ProgramError
 from xdplab.labs import modules
 from xdplab.labs.modules import BuildTree
-from xdplab.programs import BuiltProgram, ProgramSpec, UserProgram, build, cache_directory
-from xdplab.programs.build import compile_command, find_clang, run_tool
+from xdplab.programs.build import BuiltProgram, build, compile_command, find_clang, run_tool
+from xdplab.programs.program import cache_directory
 from xdplab.programs.source import kernel_source
+from xdplab.programs.spec import ProgramSpec, UserProgram
 from xdplab.resources import shipped
 from xdplab.studies.loading.points import CLOCK, LoadingPoint
 

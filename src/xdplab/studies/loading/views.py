@@ -8,7 +8,8 @@ from typing import Any
 
 import pandas as pd
 
-from xdplab.figures import Look, NotApplicableError, View, marks_frame
+from xdplab.errors import NotApplicableError
+from xdplab.figures.marks import Look, View, marks_frame
 from xdplab.studies.loading.parts import BPF_PARTS, MODULE_PARTS, medians, parts, scaled
 from xdplab.studies.loading.points import BPF, CLOCK, MODULE
 from xdplab.studies.loading.rows import FENTRY, GRAPH, LOG, SAMPLES, SYSTEM_CALL

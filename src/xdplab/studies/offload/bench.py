@@ -13,7 +13,9 @@ from xdplab.deploy.xdp import AttachedProgram, InKernel, Loaded, XdpLoader, XdpR
 from xdplab.errors import HostError, XdplabError
 from xdplab.formats.verifier_log import last_words
 from xdplab.hosts import Host, Result
-from xdplab.programs import UserProgram, build, cache_directory
+from xdplab.programs.build import build
+from xdplab.programs.program import cache_directory
+from xdplab.programs.spec import UserProgram
 from xdplab.studies.offload import bpftool as bpftool_format
 from xdplab.studies.offload.netdevsim import Card
 

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from xdplab.errors import PlanError
-from xdplab.studies import frame
-from xdplab.studies.frame import Gathered, StudyPoint
-from xdplab.studies.offload.questions import QUESTIONS
+from xdplab.later import later
 from xdplab.studies.places import require_places
+
+if TYPE_CHECKING:
+    from xdplab.studies.offload import questions
+else:
+    questions = later("xdplab.studies.offload.questions")
+from xdplab.studies.points import Gathered, StudyPoint, StudyRequest
 
 PLACES = ("vm:5.10", "vm:6.1", "vm:6.12", "vm:7.2")
 
 
 @dataclass(frozen=True)
-class OffloadRequest(frame.StudyRequest):
+class OffloadRequest(StudyRequest):
     """``places`` are labs in guests; nothing here is repeated: each answer is a word, not a time."""
 
     repetitions: int = 1
@@ -45,7 +50,7 @@ def gather(request: OffloadRequest) -> Gathered[OffloadPoint]:
     for place in request.places:
         kernel_of(place)
     require_places(request.places)
-    asked = [question.name for question in QUESTIONS.values() if question.smallest or not request.smallest]
+    asked = [question.name for question in questions.QUESTIONS.values() if question.smallest or not request.smallest]
     return Gathered([OffloadPoint(place, name) for place in request.places for name in asked])
 
 

@@ -9,11 +9,12 @@ from typing import Any
 import pandas as pd
 
 from xdplab.run.state import Attempt
-from xdplab.studies.frame import StudyRun, StudyTrial
+from xdplab.studies.frame import StudyRun
 from xdplab.studies.offload.bench import read
 from xdplab.studies.offload.points import OffloadPoint, OffloadRequest, kernel_of
 from xdplab.studies.offload.questions import QUESTIONS
 from xdplab.studies.offload.study import ANSWER
+from xdplab.studies.points import StudyTrial
 from xdplab.studies.tables import Table
 
 OffloadRun = StudyRun[OffloadRequest, OffloadPoint]

@@ -10,12 +10,12 @@ from typing import Any
 from xdplab.deploy.native import build_tool
 from xdplab.hosts.local import LocalHost
 from xdplab.labs import Lab, use_lab
-from xdplab.studies.frame import StudyTrial
 from xdplab.studies.offload import netdevsim
 from xdplab.studies.offload.bench import OffloadDevices, write
 from xdplab.studies.offload.points import OffloadPoint, kernel_of
 from xdplab.studies.offload.questions import QUESTIONS
 from xdplab.studies.places import Place
+from xdplab.studies.points import StudyTrial
 
 ONE, OTHER = 71, 72
 CARDS = {ONE: 2, OTHER: 1}

@@ -8,7 +8,8 @@ from typing import Any
 
 import pandas as pd
 
-from xdplab.figures import Look, NotApplicableError, View, marks_frame
+from xdplab.errors import NotApplicableError
+from xdplab.figures.marks import Look, View, marks_frame
 from xdplab.studies.search.rows import point_words
 
 RATES = {"ndr_pps": "NDR", "pdr_pps": "PDR", "mrr_pps": "MRR"}

@@ -13,6 +13,7 @@ from xdplab.studies.traffic.burst import send
 from xdplab.studies.traffic.dut import DutSide
 from xdplab.studies.traffic.life import attach, known_before
 from xdplab.studies.traffic.limits import frame_key
+from xdplab.studies.traffic.path import DutCount, keep, require_agreement, require_way_back
 from xdplab.studies.traffic.study import TrialStudy
 
 Send = Callable[[float | None, float], Burst]
@@ -38,6 +39,7 @@ class TrialBench(TrialStudy):
             context.programs = {**context.programs, **self._prepared([trial])}
         prepared = context.programs[trial.point.program]
         facts |= known_before(context, trial, prepared)
+        require_way_back(context.lab, trial.point)
         side = attach(context, trial.point, prepared)
         try:
             facts["deployment"] = side.deployment.to_json()
@@ -55,15 +57,21 @@ class TrialBench(TrialStudy):
     def _sender(self, side: DutSide, point: Point, folder: Path) -> Send:
         """Each burst is a session of the generator's own: its rate is set when it starts. Its lines are kept.
 
-        What must live for it to be worth anything is asked for before and after it: the program, and the watchdogs.
+        What must live for it to be worth anything is asked for before and after it: the program, and the watchdogs. The
+        DUT's counts are read around it too: what it sent back and the TG did not receive is no loss of the DUT's.
         """
         folder.mkdir(exist_ok=True)
 
         def offer(rate_pps: float | None, seconds: float) -> Burst:
             self._require_all(side)
+            name = f"{len(list(folder.glob('*.jsonl'))):05d}"
+            count = DutCount(self._context.dut_probe, side, point)
             burst, raw = send(self._context, point, rate_pps, seconds)
-            (folder / f"{len(list(folder.iterdir())):05d}.jsonl").write_text(raw)
+            counts, files = count.gained()
+            (folder / f"{name}.jsonl").write_text(raw)
+            keep(files, folder / f"{name}.counters")
             self._require_all(side)
+            require_agreement(point, raw, counts)
             return burst
 
         return offer

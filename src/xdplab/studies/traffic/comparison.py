@@ -7,7 +7,9 @@ from collections.abc import Sequence
 
 import pandas as pd
 
-from xdplab.analysis.compare import MARGIN, Drift, decide, drift
+from xdplab.analysis import MARGIN
+from xdplab.analysis.calibration import Calibration
+from xdplab.analysis.compare import Drift, decide, drift
 from xdplab.run.rundir import RunDirectory
 from xdplab.studies.comparing import ComparedRuns, Unlike, check_metric, check_runs, differences, names_of
 from xdplab.studies.provenance import MOMENT, flat
@@ -24,8 +26,11 @@ def compared(
     *,
     equal: Sequence[RunDirectory] = (),
     margin: float = MARGIN,
+    calibration: Calibration | None = None,
 ) -> ComparedRuns:
     """Compare ``second`` to ``first``; ``equal`` are two or more runs that measured the same as each other.
+
+    ``calibration`` stands in for them where there are none.
 
     Raises ResultsError where one of them is also compared, or is alone: a run has no spread by itself.
     """
@@ -39,7 +44,14 @@ def compared(
         name: tuple(_doubts(run, table, metric))
         for name, run, table in zip(names, (first, second), tables, strict=True)
     }
-    decision = decide(settled[0], settled[1], metric, equal=[runs.settled_trials(run) for run in equal], margin=margin)
+    decision = decide(
+        settled[0],
+        settled[1],
+        metric,
+        equal=[runs.settled_trials(run) for run in equal],
+        margin=margin,
+        calibration=calibration,
+    )
     return ComparedRuns(metric, names, tuple(_unlike(first, second, *settled)), doubts, decision)
 
 
@@ -54,7 +66,7 @@ def _doubts(run: RunDirectory, table: pd.DataFrame, metric: str) -> list[str]:
 
 
 def _unlike(first: RunDirectory, second: RunDirectory, a: pd.DataFrame, b: pd.DataFrame) -> list[Unlike]:
-    before, after = (_around(run) for run in (first, second))
+    before, after = (around(run) for run in (first, second))
     known = differences(before, after)
     both = a.drop_duplicates("point_id").merge(b.drop_duplicates("point_id"), on="point_id")
     changed = int((both["program_hash_x"] != both["program_hash_y"]).fillna(False).sum())
@@ -63,7 +75,7 @@ def _unlike(first: RunDirectory, second: RunDirectory, a: pd.DataFrame, b: pd.Da
     return known
 
 
-def _around(run: RunDirectory) -> dict[str, str]:
+def around(run: RunDirectory) -> dict[str, str]:
     """Return the hosts' state before the last session, line by line, and the plan's times."""
     facts = {} if run.imported else {f"trial.{k}": str(v) for k, v in run_plan(run).trial.model_dump().items()}
     path = run.path / "manifest.json"

@@ -13,7 +13,7 @@ from xdplab.deploy.deployment import Deployment
 from xdplab.deploy.xdp import XdpRequest, attach, verify
 from xdplab.errors import HostError, ProgramError, UnsupportedError
 from xdplab.hosts import Host
-from xdplab.programs import calibrated_testrun
+from xdplab.programs.onhost import calibrated_testrun
 
 # Many short test runs in each trial: the least of them is free of other work, and together they take 20 ms.
 TESTRUNS, TESTRUN_S = 9, 0.002

@@ -10,8 +10,8 @@ from typing import Any
 
 import pandas as pd
 
+from xdplab.errors import FigureError
 from xdplab.figures.album import views_of
-from xdplab.figures.factors import FigureError
 from xdplab.figures.marks import View
 from xdplab.run.rundir import RunDirectory
 from xdplab.thesis.published import RANKS, Spec, as_printed, figure_named, place_names, ranked

@@ -24,6 +24,7 @@ from xdplab.studies.traffic.dut import SESSION_S, AfxdpSide, DutSide, KernelSide
 from xdplab.studies.traffic.limits import FrameKey, Limit, TimingLimits, frame_key
 from xdplab.studies.traffic.own_frames import frames_of
 from xdplab.studies.traffic.passes import PASSES, RawFiles, Running, warm_up
+from xdplab.studies.traffic.path import DutCount, prove, require_way_back
 from xdplab.studies.traffic.pdr import offered_rate
 from xdplab.studies.traffic.prepare import Prepared, Tools
 
@@ -99,6 +100,7 @@ def measure(context: TrialContext, trial: Trial, raw: Path, facts: dict[str, Any
     point = trial.point
     prepared = context.programs[point.program]
     facts |= known_before(context, trial, prepared)
+    require_way_back(context.lab, point)
     with ThreadPoolExecutor(1) as meanwhile, ExitStack() as stack:
         files = RawFiles(raw)
         generator = _generator(context, point)
@@ -113,6 +115,9 @@ def measure(context: TrialContext, trial: Trial, raw: Path, facts: dict[str, Any
         _run_setup(context, point)
         facts["generator"] = asdict(starting.result())
         facts["placed"] = context.lab.place(point.arrangement, point.queues)
+        facts["path"] = prove(
+            generator, point, facts["rate_requested_pps"], lambda: DutCount(context.dut_probe, side, point)
+        )
         facts["warmup"] = warm_up(generator, context.plan.trial.warmup_s)
         probes = context.dut_probe, context.tg_probe
         clock = clock_command(context, point)

@@ -16,21 +16,14 @@ from xdplab.generators.moongen import install
 from xdplab.hosts import Host, LocalHost
 from xdplab.labs import Lab
 from xdplab.plan import Point, ProgramFactors, Trial
-from xdplab.programs import (
-    USER_FLAGS,
-    AccessWork,
-    BuiltProgram,
-    LoadReport,
-    ProgramSpec,
-    UserProgram,
-    build,
-    cache_directory,
-    kernel_work,
-    load_report,
-    prove,
-    prove_user,
-    user_work,
-)
+from xdplab.programs.build import BuiltProgram, build
+from xdplab.programs.onhost import LoadReport, load_report
+from xdplab.programs.program import cache_directory
+from xdplab.programs.proof import prove, prove_user
+from xdplab.programs.source import USER_FLAGS
+from xdplab.programs.spec import ProgramSpec, UserProgram
+from xdplab.programs.userspace import user_work
+from xdplab.programs.work import AccessWork, kernel_work
 from xdplab.run.disk import disk_errors
 from xdplab.run.rundir import RunDirectory
 from xdplab.studies.traffic.dut import OnDut
@@ -88,7 +81,7 @@ def program_of(factors: ProgramFactors) -> ProgramSpec | UserProgram:
 def build_tools(lab: Lab, points: Iterable[Point]) -> Tools:
     """Ship and build our native tools where they run. Raises HostError naming a missing compiler or header."""
     with_sockets = any(point.mode == "af_xdp" for point in points)
-    adapter, generator, port = _generator(lab)
+    adapter, generator, port = generator_of(lab)
     return Tools(
         xdpload=_build_tool(lab, lab.dut, "xdpload"),
         cpuclock=_build_tool(lab, lab.dut, "cpuclock"),
@@ -99,7 +92,7 @@ def build_tools(lab: Lab, points: Iterable[Point]) -> Tools:
     )
 
 
-def _generator(lab: Lab) -> tuple[Adapter, str, str]:
+def generator_of(lab: Lab) -> tuple[Adapter, str, str]:
     """Put what sends on the TG; return its adapter, what that starts, and its name of the TG's end."""
     place = lab.generator
     if place.path is None:

@@ -199,6 +199,7 @@ def _machine(facts: Mapping[str, Any]) -> Row:
         "rt_runtime_us": tg.get("rt_runtime_us"),
         "warmup_s": warmup.get("seconds"),
         "warmup_steady": warmup.get("steady"),
+        "path": json.dumps(facts["path"]) if facts.get("path") else None,
         "xps": None if xps is None else json.dumps(xps),
     }
 

@@ -169,7 +169,7 @@ def _manifest_is_old(run: RunDirectory) -> bool:
 def _derive(run: RunDirectory, before: Tables) -> Tables:
     """Make the rows of every attempt from the journal and the raw files.
 
-    Where raw files are gone, the rows that the run has stay as they are.
+    Where raw files are gone, the rows that the run has stay as they are, and their reason says so.
     """
     trials = {t.trial_id: t for t in run_trials_of(run)}
     gone = all_gone(run, RAW_NEEDED)
@@ -182,13 +182,21 @@ def _derive(run: RunDirectory, before: Tables) -> Tables:
         key = (attempt.trial_id, attempt.attempt)
         if key in old_rows:
             # A column that is younger than the table is the plan's to fill, where it is a factor.
-            rows += [trials[attempt.trial_id].point.factors() | row for row in old_rows[key]]
+            rows += [trials[attempt.trial_id].point.factors() | _marked(row) for row in old_rows[key]]
             samples += old_samples.get(key, [])
         else:
             derived = attempt_rows(run, trials[attempt.trial_id], attempt)
             rows.append(derived.row)
             samples += derived.samples
     return {TRIALS: with_own_metrics(derive(frame(rows))), SAMPLES_FILE: frame(samples, SAMPLES)}
+
+
+GONE = "its raw files are gone: the verdict is the one of before"
+
+
+def _marked(row: Row) -> Row:
+    said = row.get("reason")
+    return row if GONE in str(said) else row | {"reason": f"{said}; {GONE}" if said else GONE}
 
 
 def _by_attempt(table: pd.DataFrame | None, kept: set[tuple[str, int]]) -> dict[tuple[str, int], list[Row]]:
@@ -308,10 +316,8 @@ def draw_figures(
     out: Path | None = None,
 ) -> list[str]:
     """Draw all figures that apply (or ``names``) and say where they are, and why the others are not."""
-    from xdplab.figures import (
-        CATALOGUE,
-        draw_all,
-    )  # matplotlib takes a second to load, which a resume need not wait for
+    from xdplab.figures.album import draw_all
+    from xdplab.figures.catalogue import CATALOGUE
 
     drawn = draw_all(settled_trials(run), out or run.figures, style=style, names=names)
     made = [

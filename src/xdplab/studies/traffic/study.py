@@ -20,19 +20,24 @@ from xdplab.deploy.throttling import unthrottled
 from xdplab.deploy.xdp import await_nothing_attached
 from xdplab.errors import CutOffError, HostError, PlanError, ResultsError, XdplabError
 from xdplab.formats.ethtool import parse_rings
+from xdplab.formats.generator import GeneratorReady
+from xdplab.generators import Generator, GeneratorSettings
 from xdplab.hosts import Host
 from xdplab.labs import Lab
 from xdplab.plan import FACTORS, Plan, Point, ProgramFactors, Trial, points_of
 from xdplab.run.metrics import BY_NAME
 from xdplab.run.rundir import RunDirectory
-from xdplab.studies.traffic.burst import generator_alone, pieces_alone
+from xdplab.studies.traffic.burst import NOBODY, generator_alone, pieces_alone
 from xdplab.studies.traffic.life import TrialContext, measure, serving_cpus
 from xdplab.studies.traffic.limits import frame_key, link_rate, machine_of
 from xdplab.studies.traffic.pdr import known_pdr
-from xdplab.studies.traffic.prepare import Prepared, build_tools, prepare_programs
+from xdplab.studies.traffic.prepare import Prepared, build_tools, generator_of, prepare_programs
 
 # GRO keeps every mode on one path into the DUT: by NAPI. Without it the generic path depends on the sender.
 LINK_SETTINGS = {"features.gro": True}
+
+TRY_S = 120.0
+"""The longest a generator may take to start and end that sends nothing."""
 
 
 def endpoints(lab: Lab) -> tuple[Endpoint, ...]:
@@ -99,6 +104,30 @@ def _take_port(lab: Lab) -> None:
 def _give_port_back(lab: Lab) -> None:
     if lab.generator.pci is not None and lab.generator.by_dpdk:
         dpdk.give_back(lab.tg, lab.generator.pci, state_dir(lab, lab.tg))
+
+
+def try_generator(lab: Lab) -> GeneratorReady:
+    """Start the generator that the lab names, send nothing, and return what it obtained; its port is given back.
+
+    Raises HostError or UnsupportedError with its own words, LabError where a run holds the lab.
+    """
+    with lab.lock("doctor"), _with_port(lab):
+        adapter, binary, port = generator_of(lab)
+        engine = next(iter(adapter.capabilities))
+        settings = GeneratorSettings(engine, port, cpus=lab.cpus().tg[:1], src_mac=lab.tg_mac, dst_mac=NOBODY)
+        with Generator(lab.tg, settings, binary, adapter=adapter, deadline_s=TRY_S) as generator:
+            ready = generator.start()
+            generator.stop()
+        return ready
+
+
+@contextmanager
+def _with_port(lab: Lab) -> Iterator[None]:
+    _take_port(lab)
+    try:
+        yield
+    finally:
+        _give_port_back(lab)
 
 
 class TrialStudy:

@@ -2,7 +2,3 @@
 
 `STUDY.start` gathers objects and makes a run, which measures, resumes, tables and draws itself.
 """
-
-from xdplab.studies.verifier.runs import STUDY, VerifierRequest, VerifierRun, smallest
-
-__all__ = ["STUDY", "VerifierRequest", "VerifierRun", "smallest"]

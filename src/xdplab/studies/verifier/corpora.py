@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from xdplab.errors import PlanError
-from xdplab.programs import ProgramSpec, build
+from xdplab.programs.build import build
+from xdplab.programs.spec import ProgramSpec
 from xdplab.studies.verifier.compilers import Compiler, compile_object
 from xdplab.studies.verifier.families import Member, source
 

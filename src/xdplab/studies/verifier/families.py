@@ -6,10 +6,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-
-import jinja2
+from typing import TYPE_CHECKING
 
 from xdplab.errors import PlanError
+from xdplab.later import later
+
+if TYPE_CHECKING:
+    import jinja2
+else:
+    jinja2 = later("jinja2")
 
 PROGRAMS = Path(__file__).parent / "programs"
 

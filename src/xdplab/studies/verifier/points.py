@@ -6,8 +6,8 @@ import re
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from xdplab.studies.frame import StudyPoint, StudyTrial
 from xdplab.studies.places import HOST
+from xdplab.studies.points import StudyPoint, StudyTrial
 from xdplab.studies.verifier.corpora import CorpusObject
 
 Task = Literal["verify", "largest"]

@@ -9,10 +9,10 @@ from pathlib import Path
 import pandas as pd
 
 from xdplab.errors import PlanError
-from xdplab.programs import cache_directory
-from xdplab.studies import frame
-from xdplab.studies.frame import Gathered, StudyKind, StudyRun
+from xdplab.programs.program import cache_directory
+from xdplab.studies.frame import StudyKind, StudyRun
 from xdplab.studies.places import HOST, require_places
+from xdplab.studies.points import Gathered, StudyRequest
 from xdplab.studies.tables import Table
 from xdplab.studies.verifier import corpora
 from xdplab.studies.verifier.compilers import Compiler, find_compilers
@@ -38,7 +38,7 @@ TESTBED_ACCESSES = (0, 10, 100, 1000)
 
 
 @dataclass(frozen=True)
-class VerifierRequest(frame.StudyRequest):
+class VerifierRequest(StudyRequest):
     """What is asked for. Empty ``compilers`` or ``mcpus`` are all that are here; ``prevails`` those on PATH."""
 
     objects: tuple[str, ...] = ()

@@ -89,7 +89,9 @@ class VerifierStudy:
             path = machine.place.put(self._compile(point, n))
             program = parse_bpfverify(machine.verify(path, deadline_s=OBJECT_DEADLINE_S))[0]
             if program.verdict not in ("accepted", "complexity"):
-                raise ProgramError(f"N = {n} is {program.verdict}: {program.cause}; there is no limit to find")
+                by = f", compiled by {program.compiler}" if program.compiler else ""
+                why = program.complaint or program.cause
+                raise ProgramError(f"N = {n}{by}, is {program.verdict}: {why}; there is no limit to find")
             return SizeTried(n, program.verdict == "accepted", program.stats.processed_insns, program.stats.limit_insns)
 
         with (raw / PROBES).open("w") as file:

@@ -10,8 +10,8 @@ import numpy as np
 import pandas as pd
 
 from xdplab.analysis.intervals import interval
-from xdplab.figures import Look, View, marks_frame
-from xdplab.figures.factors import NotApplicableError
+from xdplab.errors import NotApplicableError
+from xdplab.figures.marks import Look, View, marks_frame
 from xdplab.studies.frame import MakeView
 from xdplab.studies.verifier.points import LINUX
 from xdplab.studies.verifier.summaries import ENVIRONMENT, is_generated

@@ -1,0 +1,139 @@
+"""What each script of this folder begins and ends with: options, a time after which it is ended with all that it
+started, and an exit code: 0 where each aim that could be measured is met, 1 where one is missed or the time is over.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import ctypes
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+GRACE_S = 15.0
+"""Between asking it to end, so that it takes down what it made, and killing what is left."""
+_PR_SET_CHILD_SUBREAPER = 36
+
+
+@dataclass(frozen=True)
+class Aim:
+    """A value and the bound it must keep; ``value`` is None where it could not be measured, for the ``reason``."""
+
+    name: str
+    value: float | None
+    at_least: float | None = None
+    at_most: float | None = None
+    reason: str = ""
+
+    @property
+    def missed(self) -> bool:
+        if self.value is None:
+            return False
+        # Written so that NaN misses.
+        least, most = self.at_least, self.at_most
+        return not ((least is None or self.value >= least) and (most is None or self.value <= most))
+
+    def __str__(self) -> str:
+        bounds = [
+            f"{sign} {bound:g}" for sign, bound in (("≥", self.at_least), ("≤", self.at_most)) if bound is not None
+        ]
+        said = f"not measured: {self.reason}" if self.value is None else f"{self.value:.5g}"
+        verdict = "MISSED" if self.missed else "skipped" if self.value is None else "met"
+        return f"aim {verdict}: {self.name}: {said} ({', '.join(bounds)})"
+
+
+def by_chance(draws: int, least: float, most: float, *, rare: float) -> tuple[float, float]:
+    """Return the shares of so many draws beyond which a true rate of ``least`` or ``most`` comes but ``rare``-ly."""
+    from scipy.stats import binom
+
+    return float(binom.ppf(rare, draws, least) / draws), float(binom.ppf(1 - rare, draws, most) / draws)
+
+
+Measure = Callable[[argparse.Namespace], Iterable[Aim]]
+
+
+def run(
+    doc: str | None,
+    measure: Measure,
+    *,
+    most_s: float,
+    options: Callable[[argparse.ArgumentParser], None] | None = None,
+) -> int:
+    """Read the command line, measure for at most ``most_s`` seconds, print the aims and return the exit code."""
+    parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--most-s", type=float, default=most_s, help="seconds after which it is ended (%(default)g)")
+    if options:
+        options(parser)
+    arguments = parser.parse_args()
+    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)  # whatever loses its parent becomes a child of ours
+    child = os.fork()
+    if child:
+        return _watch(child, arguments.most_s)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the ends of its blocks are reached
+    return _judge(measure(arguments))
+
+
+def _judge(aims: Iterable[Aim]) -> int:
+    found = list(aims)
+    for aim in found:
+        print(aim, flush=True)
+    return int(not found or any(aim.missed for aim in found))
+
+
+def _watch(child: int, most_s: float) -> int:
+    """Return the exit code of the child; end it where its time is over or this process is told to end."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    deadline = time.monotonic() + most_s
+    try:
+        code = _wait(child, deadline)
+        if code is None:
+            print(f"it is not done after {most_s:g} s, and is ended", file=sys.stderr)
+        return 1 if code is None else code
+    finally:
+        _end(child)
+
+
+def _wait(child: int, deadline: float) -> int | None:
+    """Return the exit code, or None where it still runs at the deadline."""
+    while time.monotonic() < deadline:
+        with contextlib.suppress(ChildProcessError):
+            pid, status = os.waitpid(child, os.WNOHANG)
+            if not pid:
+                time.sleep(0.05)
+                continue
+            return os.waitstatus_to_exitcode(status) if os.WIFEXITED(status) else 1
+        return 1
+    return None
+
+
+def _end(child: int) -> None:
+    """End the child, then everything that descends from it, in whatever session or process group it is."""
+    if child in _descendants():
+        os.kill(child, signal.SIGTERM)
+        _wait(child, time.monotonic() + GRACE_S)
+    while left := _descendants():
+        for pid in left:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        with contextlib.suppress(ChildProcessError):
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+        time.sleep(0.02)
+
+
+def _descendants() -> list[int]:
+    """Return the processes below this one; those that have ended and are not yet waited for are among them."""
+    parents = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            text = stat.read_text(errors="replace")
+            parents[int(stat.parent.name)] = int(text.rpartition(")")[2].split()[1])
+    found = {os.getpid()}
+    while more := {pid for pid, parent in parents.items() if parent in found} - found:
+        found |= more
+    return sorted(found - {os.getpid()})

@@ -1,0 +1,68 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""How long commands take that measure nothing: the median of ten starts each, beside `import click, yaml`.
+
+Fails where one takes longer than three times the import, or than 0.3 s; the latter counts on a quiet machine only,
+which is one where the import takes less than 0.1 s.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from statistics import median
+
+from bounded import Aim, run
+
+from xdplab.cli import VERBS
+from xdplab.run.rundir import RunDirectory
+
+ROUNDS, MOST_S, MOST_RATIO = 10, 0.3, 3.0
+QUIET_S = MOST_S / MOST_RATIO
+PEER = [sys.executable, "-c", "import click, yaml"]
+PYCACHE = {"PYTHONDONTWRITEBYTECODE": "", "COLUMNS": "100"}
+
+
+def commands(made: Path) -> dict[str, list[str]]:
+    """Return each command by the words it is called with; ``made`` is a run directory."""
+    words = [
+        ["--help"], *([verb, "--help"] for verb in VERBS), ["run", "--no-such-option"], ["run", "absent.yaml"],
+        ["figures", "absent"], ["plan", "quick"], ["status", str(made)], ["lab", "status"],
+    ]  # fmt: skip
+    return {" ".join(w).replace(str(made), "RUN"): [sys.executable, "-m", "xdplab", *w] for w in words}
+
+
+def seconds(argv: list[str]) -> float:
+    began = time.perf_counter()
+    subprocess.run(argv, capture_output=True, env=os.environ | PYCACHE, check=False)
+    return time.perf_counter() - began
+
+
+def options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--rounds", type=int, default=ROUNDS, help="starts of each command (%(default)s)")
+
+
+def measure(arguments: argparse.Namespace) -> list[Aim]:
+    with tempfile.TemporaryDirectory() as folder:
+        made = RunDirectory.create(Path(folder), "startup", run_id="0" * 8, plan_yaml="name: startup\n").path
+        asked = {"import click, yaml": PEER} | commands(made)
+        for argv in asked.values():
+            seconds(argv)  # what was not compiled yet is, and is in the page cache
+        rounds = [{name: seconds(argv) for name, argv in asked.items()} for _ in range(arguments.rounds)]
+    took = {name: median(one[name] for one in rounds) for name in asked}
+    peer = took["import click, yaml"]
+    most = min(MOST_S, MOST_RATIO * peer) if peer < QUIET_S else MOST_RATIO * peer
+    slow = [name for name, t in took.items() if t > most]
+    print(f"{'command':28} median of {arguments.rounds}, ms   x import")
+    for name, t in took.items():
+        print(f"{name:28} {1000 * t:16.0f} {t / peer:10.1f}{'  too slow' if name in slow else ''}")
+    return [Aim("commands that start too slowly", len(slow), at_most=0)]
+
+
+if __name__ == "__main__":
+    sys.exit(run(__doc__, measure, most_s=900, options=options))

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// The error line, the same in every tool:
+// {"type":"error","step":…,"errno":…,"error":"ENOENT","message":…,"log":…}
+//
+// `error` is an errno, of either sign; 0 where there is none, and both fields are null then. `log` is what
+// the kernel or a library said; NULL or "" is null, and of a long one the end is kept.
+#pragma once
+
+// What an errno means, also the one that drivers answer with though no program should ever see it.
+const char *error_words(int error);
+
+// Prints the error line and ends the process with exit code 1.
+__attribute__((noreturn, format(printf, 4, 5))) void fail(const char *step, int error, const char *log,
+                                                          const char *format, ...);
+
+// Prints the error line; the tool goes on.
+__attribute__((format(printf, 3, 4))) void complain(const char *step, int error, const char *format, ...);
+
+// For functions that hand errors up: notes the first failure and returns its negative errno. fail_print()
+// prints it.
+__attribute__((format(printf, 4, 5))) int failed(const char *step, int error, const char *log,
+                                                 const char *format, ...);
+int failed_before(void); // that errno, or 0
+void fail_print(void);

@@ -1,0 +1,124 @@
+"""How far equal runs of one machine lie apart, and whether the machine is fit to compare runs at all.
+
+Runs differ as wholes (Kalibera and Jones 2013, levels of repetition): no number of repetitions within a run makes up
+for that. PASTRAMI (arXiv 2410.18644) did the same for packet rates over kernels and threw whole environments out as
+unfit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from math import exp, log, sqrt
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from xdplab.analysis.intervals import t_quantile
+
+MOST_BETWEEN, MOST_WITHIN, MOST_INVALID = 0.04, 0.10, 0.05
+"""Of a fit machine: relative SD of equal runs, relative SD of repetitions, share of trials that are not valid."""
+
+LEAST_RUNS = 3
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """``between``: SD of the logarithm of a run's mean at one point; ``joint``: of its mean over all points.
+
+    Both hold what the repetitions of a calibration run add, so they are rather too large. ``within``: SD of a
+    repetition. ``names`` are the runs, ``lab`` what they were measured in, ``around`` the machine they hold for.
+    """
+
+    date: str
+    lab: str
+    around: Mapping[str, str]
+    names: tuple[str, ...]
+    points: int
+    repetitions: int
+    between: float
+    joint: float
+    within: float
+    invalid: float
+    worst: str
+
+    @property
+    def freedom(self) -> int:
+        return len(self.names) - 1
+
+    @property
+    def unfit(self) -> list[str]:
+        """Return why this machine is not fit to compare runs; nothing where it is."""
+        checks = (
+            (self.between > MOST_BETWEEN, f"equal runs lie {self.between:.1%} apart (SD; {MOST_BETWEEN:.0%} at most)"),
+            (self.within > MOST_WITHIN, f"repetitions spread by {self.within:.1%} (SD; {MOST_WITHIN:.0%} at most)"),
+            (self.invalid > MOST_INVALID, f"{self.invalid:.0%} of the trials were not valid, most often: {self.worst}"),
+        )
+        return [words for holds, words in checks if holds]
+
+    def detectable(self, repetitions: int) -> float:
+        """Return the share by which two runs of so many repetitions must differ at a point to be found so with 80 %."""
+        between, own = 2 * self.between**2, self.within**2 / repetitions
+        variance = between + 2 * own
+        freedom = variance**2 / (between**2 / self.freedom + 2 * own**2 / (repetitions - 1))
+        return exp((t_quantile(0.975, freedom) + t_quantile(0.8, freedom)) * sqrt(variance)) - 1
+
+    @property
+    def words(self) -> str:
+        """One line: which runs, when, how far apart."""
+        return (
+            f"the spread of runs is {self.between:.1%} (SD), by the calibration of {self.date[:10]}: "
+            f"{len(self.names)} equal runs of {self.lab}"
+        )
+
+    def lines(self) -> list[str]:
+        """Return what a person should know: the spreads, what can be found, fit or unfit and why."""
+        found = [f"{self.words}; {self.points} points, {self.repetitions} repetitions in each run"]
+        found.append(f"repetitions spread by {self.within:.1%}, runs over all points by {self.joint:.1%} (SD)")
+        shares = ", ".join(f"{self.detectable(n):.1%} with {n}" for n in (3, 10, 30))
+        found.append(f"two runs are told apart at one point with 80 % where they differ by {shares} repetitions")
+        return [*found, f"unfit to compare runs: {'; '.join(self.unfit)}" if self.unfit else "fit to compare runs"]
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self) | {"unfit": self.unfit}
+
+    @classmethod
+    def of_json(cls, data: Mapping[str, Any]) -> Calibration:
+        """Return what `to_json` wrote. Raises KeyError, TypeError for anything else."""
+        known = {name: data[name] for name in cls.__dataclass_fields__}
+        return cls(**{**known, "names": tuple(known["names"])})
+
+
+def calibration(
+    tables: Sequence[pd.DataFrame],
+    names: Sequence[str],
+    *,
+    date: str,
+    lab: str,
+    around: Mapping[str, str],
+    value: str = "forwarded_pps",
+) -> Calibration | None:
+    """Return how far the runs of ``tables`` (settled trials of one plan) lie apart; None where no point is in all."""
+    every = pd.concat([table.assign(run=name) for name, table in zip(names, tables, strict=True)], ignore_index=True)
+    good = every[every["verdict"].eq("valid").fillna(False) & every[value].gt(0).fillna(False)]
+    logs = pd.DataFrame({"run": good["run"], "point": good["point_id"], "log": [log(v) for v in good[value]]})
+    means = logs.groupby(["point", "run"])["log"].mean().unstack("run").dropna()
+    if means.empty or means.shape[1] < LEAST_RUNS:
+        return None
+    apart = logs["log"] - logs.groupby(["point", "run"])["log"].transform("mean")
+    freedom = len(logs) - logs.groupby(["point", "run"]).ngroups
+    bad = every[~every["verdict"].eq("valid").fillna(False)]
+    return Calibration(
+        date=date,
+        lab=lab,
+        around=around,
+        names=tuple(str(name) for name in names),
+        points=len(means),
+        repetitions=int(every["repetition"].max()),
+        between=float(np.sqrt(means.var(axis=1, ddof=1).mean())),
+        joint=float(means.mean(axis=0).std(ddof=1)),
+        within=float(np.sqrt((apart**2).sum() / freedom)) if freedom else 0.0,
+        invalid=len(bad) / len(every),
+        worst=str(bad["reason"].mode().iloc[0]) if len(bad) else "",
+    )

@@ -1,0 +1,45 @@
+"""`calibrate`: how far equal runs of this machine lie apart, and whether it is fit to compare runs."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from xdplab.cli.common import tell
+from xdplab.cli.run import find_plan, own_plan, require_lab
+from xdplab.later import later
+
+if TYPE_CHECKING:
+    from xdplab.cli import screen
+    from xdplab.run import progress
+    from xdplab.studies.traffic import calibrating
+else:
+    progress, screen = later("xdplab.run.progress"), later("xdplab.cli.screen")
+    calibrating = later("xdplab.studies.traffic.calibrating")
+
+
+@click.command()
+@click.argument("plan", metavar="PLAN", default="calibrate")
+@click.option("--runs", "count", default=5, show_default=True, type=int, help="Equal runs, each in a lab of its own.")
+@click.option("--json", "as_json", is_flag=True, help="For a script.")
+@click.pass_obj
+def calibrate(lab_name: str | None, plan: str, count: int, as_json: bool) -> None:
+    """Measure PLAN several times and keep how far equal runs lie apart: `compare` takes that for the spread of runs.
+
+    It is kept in the user's state folder and holds for runs on the same CPUs and drivers. Ends with exit code 0 where
+    the machine is fit to compare runs, 1 where it is not, with the reasons.
+    """
+    chosen = own_plan(find_plan(plan))
+    where = lab_name or chosen.lab
+    require_lab(where)
+    observer = progress.silent() if as_json else progress.observer_for(screen.console)
+    found = calibrating.calibrate(chosen, where, count, observer)
+    if as_json:
+        click.echo(json.dumps(found.to_json(), indent=1))
+    else:
+        for line in found.lines():
+            tell(line)
+    sys.exit(1 if found.unfit else 0)

@@ -1,0 +1,87 @@
+"""What a study is asked, and the points and trials that this comes to: no table, no figure, no host."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Generic, TypeVar
+
+from xdplab.run.rundir import RunDirectory
+from xdplab.yaml_file import read_yaml
+
+
+@dataclass(frozen=True)
+class StudyRequest:
+    """What a person asks for; a study adds its own fields: scalars, and tuples of scalars. Kept as plan.yaml."""
+
+    repetitions: int = 3
+    seed: int = 1
+    smallest: bool = False
+
+
+@dataclass(frozen=True)
+class StudyPoint:
+    """One combination of a study's factors; a study adds its fields, all of them scalars. Give it a ``__str__``."""
+
+    @property
+    def point_id(self) -> str:
+        return hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()[:12]
+
+    @property
+    def block(self) -> tuple[str, ...]:
+        """What is set up once for all points that share it, such as a kernel that is booted."""
+        return ()
+
+    @property
+    def once(self) -> bool:
+        """True where repeating it would tell nothing new: it is measured in the first repetition only."""
+        return False
+
+
+R = TypeVar("R", bound=StudyRequest)
+P = TypeVar("P", bound=StudyPoint)
+
+
+@dataclass(frozen=True)
+class StudyTrial(Generic[P]):
+    """One measurement of one point."""
+
+    point: P
+    repetition: int
+    block: int
+
+    @property
+    def trial_id(self) -> str:
+        return f"{self.point.point_id}-r{self.repetition}"
+
+
+@dataclass(frozen=True)
+class Gathered(Generic[P]):
+    """What a request comes to here: its points, files that are to be kept in the run, what is left out and why."""
+
+    points: Sequence[P]
+    files: Mapping[str, bytes] = field(default_factory=dict)
+    notes: Sequence[str] = ()
+
+
+def schedule(points: Sequence[P], repetitions: int, seed: int) -> list[StudyTrial[P]]:
+    """Return every trial in the order it is measured: block after block, its points shuffled anew each repetition."""
+    groups: dict[tuple[str, ...], list[P]] = {}
+    for point in points:
+        groups.setdefault(point.block, []).append(point)
+    trials = []
+    for repetition in range(1, repetitions + 1):
+        rng = random.Random(f"{seed}/{repetition}")
+        for block, members in enumerate(groups.values()):
+            chosen = [point for point in members if repetition == 1 or not point.once]
+            trials += [StudyTrial(point, repetition, block) for point in rng.sample(chosen, len(chosen))]
+    return trials
+
+
+def study_of(directory: RunDirectory) -> str | None:
+    """Return the study that a run's plan names; None for XDP traffic and searches."""
+    plan = read_yaml((directory.path / "plan.yaml").read_text())
+    return plan.get("study") if isinstance(plan, dict) else None

@@ -1,0 +1,71 @@
+"""A baseline file: what a comparison needs of a run, small enough for a repository: a regression gate in CI."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from xdplab.analysis import MARGIN
+from xdplab.analysis.compare import POINT, decide
+from xdplab.errors import ResultsError
+from xdplab.run.disk import disk_errors
+from xdplab.run.metrics import completed, frame
+from xdplab.run.rundir import RunDirectory
+from xdplab.studies.comparing import ComparedRuns, check_metric, differences
+from xdplab.studies.traffic import runs
+from xdplab.studies.traffic.calibrating import calibrated, usable
+from xdplab.studies.traffic.comparison import around
+
+VERSION = 1
+_NEEDED = ("run_id", "point_id", "trial_id", "attempt", "repetition", "verdict", "program_hash")
+
+
+def save(run: RunDirectory, metric: str, path: Path, *, equal: Sequence[RunDirectory] = ()) -> None:
+    """Write the baseline of ``run`` for ``metric``; two or more ``equal`` runs say how equal runs spread."""
+    if len(equal) == 1:
+        raise ResultsError("one equal run has no spread", remedy="give --equal twice or more, or leave it out")
+    tables = [runs.settled_trials(one) for one in (run, *equal)]
+    for one, table in zip((run, *equal), tables, strict=True):
+        check_metric(table, metric, one)
+    kept = [_kept(table, metric) for table in tables]
+    data = {
+        "xdplab_baseline": VERSION, "run": run.name, "metric": metric, "around": around(run),
+        "trials": kept[0], "equal": kept[1:],
+    }  # fmt: skip
+    with disk_errors(path):
+        path.write_text(json.dumps(data, indent=1) + "\n")
+
+
+def _kept(table: pd.DataFrame, metric: str) -> list[dict[str, Any]]:
+    names = list(dict.fromkeys([*_NEEDED, *POINT, metric]))
+    rows: list[dict[str, Any]] = json.loads(table[names].to_json(orient="records", double_precision=15))
+    return [{name: value for name, value in row.items() if value is not None} for row in rows]
+
+
+def against(path: Path, run: RunDirectory, *, margin: float = MARGIN) -> ComparedRuns:
+    """Compare ``run`` to the baseline in ``path``, by the metric that it was saved for. Raises ResultsError."""
+    try:
+        data = json.loads(path.read_text())
+        version = data["xdplab_baseline"]
+        first, equal = frame(data["trials"]), [frame(rows) for rows in data["equal"]]
+        name, metric, before = str(data["run"]), str(data["metric"]), dict(data["around"])
+    except OSError as error:
+        raise ResultsError(f"{path}: {error.strerror}", remedy="`compare RUN --save-baseline FILE` makes one") from None
+    except (ValueError, KeyError, TypeError):
+        raise ResultsError(f"{path} is no baseline", remedy="`compare RUN --save-baseline FILE` makes one") from None
+    if version != VERSION:
+        raise ResultsError(f"{path} is a baseline of version {version}", remedy=f"save it anew, as version {VERSION}")
+    second = completed(runs.settled_trials(run))
+    check_metric(second, metric, run)
+    now = around(run)
+    kept = calibrated(before, now) if usable(metric, equal) else None
+    decision = decide(completed(first), second, metric, equal=equal, margin=margin, calibration=kept)
+    names = (f"{name} (baseline)", run.name)
+    doubts = dict.fromkeys(names, ()) | {
+        run.name: tuple(f"{one.rule}: {one.what}" for one in runs.audit(run) if one.severity == "warning")
+    }
+    return ComparedRuns(metric, names, tuple(differences(before, now)), doubts, decision)

@@ -1,0 +1,67 @@
+"""Equal runs of this machine, measured one after the other, each in a lab of its own; kept in the state folder."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+from xdplab.analysis.calibration import LEAST_RUNS, Calibration, calibration
+from xdplab.errors import PlanError, ResultsError
+from xdplab.plan import Plan
+from xdplab.resources import state_root
+from xdplab.run.disk import disk_errors
+from xdplab.run.progress import Observer
+from xdplab.studies.traffic import runs
+from xdplab.studies.traffic.comparison import around
+
+MACHINE = ("dut cpus Model name", "dut cpus CPU(s)", "dut driver driver", "tg cpus Model name")
+"""What must be the same for a calibration to hold for a run. Kernels may differ: they are what is compared."""
+
+FILE = "calibration.json"
+
+
+def calibrate(plan: Plan, lab_name: str, count: int, observer: Observer) -> Calibration:
+    """Measure ``plan`` so many times and keep what came of it. Raises PlanError, ResultsError."""
+    if count < LEAST_RUNS:
+        raise PlanError(f"--runs: {count} equal runs have no spread", remedy=f"{LEAST_RUNS} at least")
+    now = datetime.now(UTC)
+    folder = state_root() / "calibration" / now.strftime("%Y-%m-%dT%H%M%S")
+    directories = []
+    for _ in range(count):
+        with runs.lab_for(lab_name) as lab:
+            directory = runs.start(plan, lab, folder)
+            runs.execute(directory, lab, observer)
+        directories.append(directory)
+    facts = {name: value for name, value in around(directories[0]).items() if name in (*MACHINE, "dut kernel")}
+    tables = [runs.settled_trials(directory) for directory in directories]
+    names = [directory.name for directory in directories]
+    found = calibration(tables, names, date=now.isoformat(timespec="seconds"), lab=lab_name, around=facts)
+    if found is None:
+        raise ResultsError(f"{folder}: no point has a valid rate in each run", remedy="`xdplab audit` says why not")
+    with disk_errors(folder):
+        (folder / FILE).write_text(json.dumps(found.to_json(), indent=1) + "\n")
+    return found
+
+
+def calibrated(*facts: Mapping[str, str]) -> Calibration | None:
+    """Return the last calibration that holds for runs with these facts around them; None where there is none."""
+    for path in sorted((state_root() / "calibration").glob(f"*/{FILE}"), reverse=True):
+        found = _read(path)
+        if found and all(found.around.get(name) == known.get(name) for known in facts for name in MACHINE):
+            return found
+    return None
+
+
+def _read(path: Path) -> Calibration | None:
+    """A file of another version holds for nothing: it is passed over."""
+    try:
+        return Calibration.of_json(json.loads(path.read_text()))
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def usable(metric: str, equal: Sequence[object]) -> bool:
+    """Runs are calibrated by their rates; where equal runs are given, these say more."""
+    return metric == "forwarded_pps" and not equal

@@ -1,0 +1,118 @@
+"""Does the path carry frames? Asked before each trial, and around each rate of a search: both ends' counts."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from xdplab.counters import CounterProbe, derive
+from xdplab.errors import HostError, UnsupportedError
+from xdplab.formats.generator import Burst, Summary, parse_output
+from xdplab.generators import Generator
+from xdplab.labs import Lab
+from xdplab.plan import Point
+from xdplab.studies.traffic.dut import DutSide
+
+PROOF_FRAMES = 300
+PROOF_S = (0.02, 0.5)  # however fast or slow the load
+CARRIER_S, PAUSE_S = 10.0, 0.5  # a card that is reset as a program is attached has no link for seconds
+TOLERANCE = 0.01  # two counts of the same frames, as verdicts have it
+LEAST_APART = 50  # frames of a short burst that may be strays
+
+Files = dict[str, bytes]
+
+
+def require_way_back(lab: Lab, point: Point) -> None:
+    """Raise UnsupportedError where XDP_TX on a veth would fill a ring that is never emptied, and spoil the lab.
+
+    A veth takes such frames where a native XDP program is at its other end, or GRO is on there: MoonGen has neither.
+    """
+    native = point.mode == "native" or (point.mode == "af_xdp" and point.xsk_attach != "generic")
+    if native and point.engine.startswith("moongen") and lab.virtual:
+        raise UnsupportedError(
+            f"mode {point.mode} on a virtual link needs an XDP program at the TG's end, which MoonGen does not have",
+            remedy="use mode generic, or xdpgen (engine: live)",
+        )
+
+
+@dataclass
+class DutCount:
+    """What the DUT counts from now on until it is asked: frames received, and sent back."""
+
+    probe: CounterProbe
+    side: DutSide
+    point: Point
+
+    def __post_init__(self) -> None:
+        self._before, self._counts = self.probe.snapshot("before"), self.side.counts()
+
+    def gained(self) -> tuple[Mapping[str, int | None], Files]:
+        """Return the counts, None where the driver has none, and the readings."""
+        files, counts = self._before | self.probe.snapshot("after"), self.side.counts()
+        if self.point.mode == "af_xdp":
+            return {
+                "dut_received": _rings(self._counts, counts, "rx"),
+                "dut_sent": _rings(self._counts, counts, "tx"),
+            }, files
+        found = derive(files, mode=self.point.mode, shared=True, queues=self.point.queues)
+        values = {"dut_received": found["dut_rx_packets"].value, "dut_sent": found["dut_tx_packets"].value}
+        return {name: value if isinstance(value, int) else None for name, value in values.items()}, files
+
+
+def _rings(before: Mapping[str, Any], after: Mapping[str, Any], name: str) -> int:
+    return sum(int(b[name]) - int(a[name]) for a, b in zip(before["queues"], after["queues"], strict=True))
+
+
+def heard(summary: Summary) -> int | None:
+    """Return the frames that came back; a user's program may have rewritten the bytes that mark them."""
+    return None if summary.rx_packets is None else summary.rx_packets + (summary.foreign_packets or 0)
+
+
+def prove(
+    generator: Generator, point: Point, rate_pps: float | None, counting: Callable[[], DutCount]
+) -> dict[str, int | None]:
+    """Send a few hundred frames before the trial and return what became of them.
+
+    Where none comes back of a program that returns them it is tried again, for as long as a link may take to come up,
+    with the DUT's counts around it: these tell on which way the frames end.
+    """
+    least, most = PROOF_S
+    seconds = least if rate_pps is None else min(max(PROOF_FRAMES / rate_pps, least), most)
+    deadline = time.monotonic() + CARRIER_S
+    summary = generator.burst("path", seconds).summary
+    found = {"sent": summary.tx_packets, "back": heard(summary)}
+    while found["back"] == 0 and point.program.action in (None, "tx"):
+        time.sleep(PAUSE_S)
+        count = counting()
+        summary = generator.burst("path", seconds).summary
+        found = {"sent": summary.tx_packets, "back": heard(summary), **count.gained()[0]}
+        if time.monotonic() > deadline:
+            break
+    return found
+
+
+def require_agreement(point: Point, raw: str, counts: Mapping[str, int | None]) -> None:
+    """Raise HostError where the DUT sent back what the TG did not receive: the loss of a rate would be the TG's."""
+    back, tg = counts["dut_sent"], _heard_in(parse_output(raw).bursts)
+    if back is None or tg is None or point.program.action not in (None, "tx"):
+        return
+    if abs(back - tg) > max(TOLERANCE * max(back, tg), LEAST_APART):
+        raise HostError(
+            f"TG and DUT disagree on the same frames: the DUT sent {back} back, the TG received {tg}",
+            remedy="the path or the TG loses frames, not the DUT: `xdplab doctor` looks at both ends",
+        )
+
+
+def _heard_in(bursts: tuple[Burst, ...]) -> int | None:
+    counts = [heard(burst.summary) for burst in bursts]
+    return None if None in counts else sum(count or 0 for count in counts)
+
+
+def keep(files: Files, folder: Path) -> None:
+    """Write readings to ``folder``."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, data in files.items():
+        (folder / name).write_bytes(data)

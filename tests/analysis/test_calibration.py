@@ -1,0 +1,101 @@
+"""Equal runs of a machine say how far runs lie apart, and a comparison that rests on them errs as seldom as it says."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+import synthetic
+
+from xdplab.analysis.calibration import Calibration, calibration
+from xdplab.analysis.compare import Spread, decide
+
+SEED = 20261122
+RUN, TRIAL = 0.014, 0.035
+
+
+def rows(rng: np.random.Generator, run: float, points: int = 4, repetitions: int = 5) -> pd.DataFrame:
+    """Settled trials of one run: its own offset, and the noise of each trial."""
+    whole = rng.normal(0, run)
+    return pd.DataFrame([
+        {"point_id": f"p{p}", "repetition": r, "verdict": "valid", "reason": "", "forwarded_pps":
+         1e6 * (p + 1) * np.exp(whole + rng.normal(0, TRIAL))}
+        for p in range(points) for r in range(1, repetitions + 1)
+    ])  # fmt: skip
+
+
+def calibrated(rng: np.random.Generator, run: float = RUN, count: int = 5, **shape: int) -> Calibration:
+    tables = [rows(rng, run, **shape) for _ in range(count)]
+    names = [f"r{n}" for n in range(count)]
+    found = calibration(tables, names, date="2026-11-22T12:00:00+00:00", lab="netns", around={"dut kernel": "6.18"})
+    assert found is not None
+    return found
+
+
+def test_the_spreads_are_those_that_were_put_in() -> None:
+    found = [calibrated(np.random.default_rng(seed), count=10) for seed in range(40)]
+    assert np.sqrt(np.mean([one.within**2 for one in found])) == pytest.approx(TRIAL, rel=0.05)
+    assert np.sqrt(np.mean([one.between**2 for one in found])) == pytest.approx((RUN**2 + TRIAL**2 / 5) ** 0.5, rel=0.1)
+    assert np.sqrt(np.mean([one.joint**2 for one in found])) == pytest.approx((RUN**2 + TRIAL**2 / 20) ** 0.5, rel=0.1)
+
+
+def test_equal_runs_are_called_different_in_no_more_than_one_of_twenty() -> None:
+    """Each draw is a machine: five calibration runs, then two equal runs of one point with ten repetitions."""
+    rng = np.random.default_rng(SEED)
+    wrong = 0
+    for _ in range(400):
+        spread = Spread(calibration=calibrated(rng, count=5, points=1))
+        a, b = ({"p": pd.Series(rng.normal(rng.normal(0, RUN), TRIAL, 10))} for _ in range(2))
+        wrong += spread.difference(a, b, ["p"]).p_differs() <= 0.05
+    assert wrong / 400 <= 0.05, f"{wrong} of 400 (seed {SEED})"
+
+
+def test_it_is_named_in_the_comparison_and_is_less_than_what_is_assumed() -> None:
+    known = calibrated(np.random.default_rng(SEED))
+    a, b = synthetic.run(seed=1, repetitions=10), synthetic.run(seed=2, repetitions=10)
+    found, assumed = decide(a, b, calibration=known), decide(a, b)
+    assert found.spread.startswith(
+        f"the spread of runs is {known.between:.1%} (SD), by the calibration of 2026-11-22: 5 "
+    )
+    assert (found.points["detectable"] < assumed.points["detectable"]).all()
+
+
+def test_what_it_says_can_be_found_is_what_a_comparison_says() -> None:
+    known = calibrated(np.random.default_rng(SEED))
+    logs = np.arange(10) - 4.5
+    logs *= known.within / logs.std(ddof=1)
+    alike = {"p": pd.Series(logs)}
+    difference = Spread(calibration=known).difference(alike, alike, ["p"])
+    assert known.detectable(10) == pytest.approx(difference.detectable(1))
+
+
+def test_a_machine_whose_runs_lie_apart_is_unfit_and_the_comparison_says_so() -> None:
+    known = calibrated(np.random.default_rng(SEED), run=0.15)
+    (why,) = known.unfit
+    assert why.startswith("equal runs lie ")
+    assert "this machine is unfit to compare runs: equal runs lie " in Spread(calibration=known).words
+    assert known.lines()[-1].startswith("unfit to compare runs: ")
+    assert calibrated(np.random.default_rng(SEED)).lines()[-1] == "fit to compare runs"
+
+
+def test_trials_that_were_not_valid_make_a_machine_unfit() -> None:
+    tables = [rows(np.random.default_rng(n), RUN).assign(reason="the TG was deaf") for n in range(3)]
+    for table in tables:
+        table.loc[0, "verdict"] = "invalid"
+        table.loc[7, "verdict"] = "invalid"
+    found = calibration(tables, ["a", "b", "c"], date="2026-11-22", lab="netns", around={})
+    assert found is not None
+    assert found.unfit == ["10% of the trials were not valid, most often: the TG was deaf"]
+
+
+def test_it_is_kept_as_it_was() -> None:
+    known = calibrated(np.random.default_rng(SEED))
+    assert Calibration.of_json(known.to_json()) == known
+
+
+def test_two_runs_or_runs_without_a_point_in_common_say_nothing() -> None:
+    rng = np.random.default_rng(SEED)
+    some = [rows(rng, RUN) for _ in range(3)]
+    assert calibration(some[:2], ["a", "b"], date="", lab="", around={}) is None
+    some[2]["verdict"] = "failed"
+    assert calibration(some, ["a", "b", "c"], date="", lab="", around={}) is None

@@ -1,0 +1,139 @@
+"""Each script of bench/ says its help, ends by itself with all it started, and fails where it misses its aim."""
+
+from __future__ import annotations
+
+import ast
+import os
+import signal
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+BENCH = Path(__file__).parents[2] / "bench"
+SCRIPTS = sorted(BENCH.glob("*.py"))
+LONGEST_S = 3600
+
+
+def test_there_are_scripts() -> None:
+    assert len(SCRIPTS) >= 9
+
+
+def calls(tree: ast.AST, name: str) -> list[ast.Call]:
+    return [n for n in ast.walk(tree) if isinstance(n, ast.Call) and isinstance(n.func, ast.Name) and n.func.id == name]
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.stem)
+def test_its_last_statement_runs_it_bounded(script: Path) -> None:
+    tree = ast.parse(script.read_text())
+    last = tree.body[-1]
+    assert isinstance(last, ast.If)
+    assert ast.unparse(last.test) == "__name__ == '__main__'"
+    (bounded,) = calls(last, "run")
+    assert ast.unparse(last.body[-1]) == f"sys.exit({ast.unparse(bounded)})"
+    assert [ast.unparse(argument) for argument in bounded.args] == ["__doc__", "measure"]
+    (most,) = (keyword.value for keyword in bounded.keywords if keyword.arg == "most_s")
+    assert 0 < ast.literal_eval(most) <= LONGEST_S
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.stem)
+def test_it_has_an_aim_that_can_be_missed(script: Path) -> None:
+    """A bound, and a value that is not written there as missing."""
+    aims = calls(ast.parse(script.read_text()), "Aim")
+    bounded = [aim for aim in aims if {"at_least", "at_most"} & {keyword.arg for keyword in aim.keywords}]
+    assert aims == bounded
+    assert any(not isinstance(aim.args[1], ast.Constant) for aim in bounded)
+
+
+def said(argv: list[str], timeout_s: float = 120) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(argv, capture_output=True, text=True, timeout=timeout_s, check=False)
+
+
+def test_each_prints_its_help() -> None:
+    with ThreadPoolExecutor(2) as pool:
+        helped = pool.map(lambda script: said([sys.executable, str(script), "--help"]), SCRIPTS)
+        for script, done in zip(SCRIPTS, helped, strict=True):
+            assert done.returncode == 0, f"{script.name}: {done.stderr}"
+            assert "--most-s" in done.stdout
+            assert (ast.get_docstring(ast.parse(script.read_text())) or "?").splitlines()[0] in done.stdout
+
+
+def bench(folder: Path, body: str, most_s: float = 60) -> list[str]:
+    """A bench of our own whose `measure` has this body."""
+    lines = "".join(f"    {line}\n" for line in body.splitlines())
+    path = folder / "made.py"
+    path.write_text(
+        f"import subprocess, sys, time\nsys.path.insert(0, {str(BENCH)!r})\nfrom bounded import Aim, run\n"
+        f"def measure(arguments):\n{lines}sys.exit(run('Made.', measure, most_s={most_s}))\n"
+    )
+    return [sys.executable, str(path)]
+
+
+@pytest.mark.parametrize(
+    ("aims", "code"),
+    [
+        ("Aim('a', 1.0, at_least=1), Aim('b', 2.0, at_most=2)", 0),
+        ("Aim('a', 0.99, at_least=1)", 1),
+        ("Aim('a', 1.0, at_least=1), Aim('b', 2.01, at_most=2)", 1),
+        ("Aim('a', float('nan'), at_most=2)", 1),
+        ("Aim('a', None, at_most=2, reason='no peer')", 0),
+        ("Aim('a', None, at_most=2, reason='no peer'), Aim('b', 3.0, at_most=2)", 1),
+        ("", 1),
+    ],
+)
+def test_a_missed_aim_is_the_exit_code(aims: str, code: int, tmp_path: Path) -> None:
+    done = said(bench(tmp_path, f"return [{aims}]"))
+    assert done.returncode == code, done.stdout + done.stderr
+    assert ("MISSED" in done.stdout) == (code == 1 and bool(aims))
+    assert ("no peer" in done.stdout) == ("no peer" in aims)
+
+
+def test_an_error_is_a_failure(tmp_path: Path) -> None:
+    assert said(bench(tmp_path, "raise SystemExit('no lab')")).returncode == 1
+    assert said(bench(tmp_path, "1 / 0")).returncode == 1
+
+
+LEAVES_SENDERS = """
+script = "import os, sys, time; os.fork() or os.setsid(); "
+script += "open(sys.argv[1], 'a').write(f'{os.getpid()}\\\\n'); time.sleep(600)"
+subprocess.Popen([sys.executable, "-c", script, PIDS], start_new_session=True)
+while len(open(PIDS).readlines()) < 2:
+    time.sleep(0.02)
+"""
+"""A sender with a child in a session of its own, as trafgen has one; both outlive whoever started them."""
+
+
+def alive(pids: list[int]) -> list[int]:
+    return [pid for pid in pids if Path(f"/proc/{pid}").exists()]
+
+
+@pytest.mark.parametrize("how", ["time", "signal", "end", "error"])
+def test_nothing_of_it_stays(how: str, tmp_path: Path) -> None:
+    ends = {"time": "time.sleep(600)", "signal": "time.sleep(600)", "end": "", "error": "1 / 0"}[how]
+    pids = tmp_path / "pids"
+    pids.touch()
+    body = f"PIDS = {str(pids)!r}\n{LEAVES_SENDERS}\n{ends}\nreturn [Aim('a', 1, at_least=1)]"
+    argv = bench(tmp_path, body, most_s=5 if how == "time" else 60)
+    process = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    while len(pids.read_text().splitlines()) < 2:
+        assert process.poll() is None or how in ("end", "error")
+        time.sleep(0.02)
+    started = [int(line) for line in pids.read_text().split()]
+    if how == "signal":
+        assert alive(started) == started
+        os.kill(process.pid, signal.SIGTERM)
+    _, words = process.communicate(timeout=60)
+    assert process.returncode == {"time": 1, "signal": 143, "end": 0, "error": 1}[how]
+    assert not alive(started)
+    assert ("not done after 5 s" in words) == (how == "time")
+
+
+def test_its_blocks_end_before_it_is_killed(tmp_path: Path) -> None:
+    """What it made is taken down: a namespace that is left would be met by the next one."""
+    mark = tmp_path / "taken-down"
+    body = f"try:\n    time.sleep(600)\nfinally:\n    open({str(mark)!r}, 'w')"
+    assert said(bench(tmp_path, body, most_s=1)).returncode == 1
+    assert mark.exists()

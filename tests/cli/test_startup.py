@@ -1,0 +1,112 @@
+"""A command waits for nothing that it does not use: what help, errors, `status`, `plan` and `lab status` import."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+
+import click
+import pytest
+
+from xdplab.cli import VERBS
+from xdplab.cli.common import Verb
+from xdplab.cli.study import STUDIES
+
+RECORDED = Path(__file__).parents[1] / "run" / "recorded" / "run-623ee55.tar.xz"
+HEAVY = (
+    "pandas", "numpy", "matplotlib", "scipy", "seaborn", "pyarrow", "distributed", "dask", "paramiko", "unicorn",
+    "MLRsearch",
+)  # fmt: skip
+MOST_MODULES = 300
+"""Of all packages together; Python and click alone have 120. The figures alone have 1,100."""
+SAY = """
+import sys
+from xdplab.cli import main
+sys.argv = ["xdplab", *sys.argv[1:]]
+try:
+    main()
+finally:
+    print(*sys.modules, file=sys.stderr)
+"""
+
+HELP = [
+    [], *([verb] for verb in VERBS), *(["study", name] for name in STUDIES),
+    *(["lab", verb] for verb in ("up", "down", "status", "run", "kernels")),
+    *(["programs", verb] for verb in ("build", "show", "prove")), ["import", "thesis"],
+]  # fmt: skip
+NO_PLAN = [["no-such-verb"], *([verb, "--no-such-option"] for verb in VERBS), *(["study", n, "-x"] for n in STUDIES)]
+NO_RUN = [["resume"], ["status"], ["tables"], ["figures"], ["audit"], ["compare", "other"]]
+NO_LAB = [["doctor"], ["lab", "up"], ["lab", "down"], ["restore"]]
+
+
+def modules(*words: str) -> tuple[int, set[str]]:
+    """Return the exit code of a command, and what it imported."""
+    done = subprocess.run([sys.executable, "-c", SAY, *words], capture_output=True, text=True, timeout=120, check=False)
+    return done.returncode, set(done.stderr.splitlines()[-1].split())
+
+
+def require_light(loaded: set[str], *used: str) -> None:
+    unwanted = {*HEAVY, "pydantic", "rich", "jinja2"} - set(used)
+    assert not unwanted & loaded, sorted(unwanted & loaded)
+    assert len(loaded) <= MOST_MODULES + 100 * len(used)
+
+
+@pytest.mark.parametrize("words", HELP, ids=" ".join)
+def test_help_loads_no_library_that_measures_or_draws(words: list[str]) -> None:
+    code, loaded = modules(*words, "--help")
+    assert code == 0
+    require_light(loaded)
+
+
+@pytest.mark.parametrize("words", [*NO_PLAN, *([*words, "absent"] for words in NO_RUN)], ids=" ".join)
+def test_an_error_loads_no_library_that_measures_or_draws(words: list[str]) -> None:
+    code, loaded = modules(*words)
+    assert code not in (0, 1)
+    require_light(loaded)
+
+
+@pytest.mark.parametrize("words", [["--lab", "absent", *words] for words in NO_LAB], ids=" ".join)
+def test_a_lab_that_cannot_be_loads_no_library_that_measures_or_draws(words: list[str]) -> None:
+    name = ["absent"] if words[2] == "lab" else []
+    code, loaded = modules(*words, *name)
+    assert code == 3
+    require_light(loaded)
+
+
+@pytest.mark.parametrize("verb", ["run", "plan", "search"])
+def test_a_plan_that_is_not_there_loads_what_reads_plans_alone(verb: str) -> None:
+    code, loaded = modules(verb, "absent.yaml")
+    assert code == 2
+    require_light(loaded, "pydantic")
+
+
+def test_the_status_of_a_run_needs_no_tables(tmp_path: Path) -> None:
+    with tarfile.open(RECORDED) as packed:
+        packed.extractall(tmp_path, filter="data")
+    code, loaded = modules("status", str(next(tmp_path.iterdir())), "--json")
+    assert code == 0
+    require_light(loaded)
+
+
+@pytest.mark.parametrize("words", [["plan", "quick", "--json"], ["plan", "quick"]], ids=" ".join)
+def test_a_plan_is_shown_without_what_measures_it(words: list[str]) -> None:
+    code, loaded = modules(*words)
+    assert code == 0
+    require_light(loaded, "pydantic", "rich")
+
+
+def test_the_labs_that_are_up_are_listed_without_ssh() -> None:
+    code, loaded = modules("lab", "status", "--json")
+    assert code == 0
+    require_light(loaded)
+
+
+@pytest.mark.parametrize("name", [*VERBS, *STUDIES])
+def test_a_verb_that_is_listed_can_be_loaded(name: str) -> None:
+    verb: Verb = (VERBS | STUDIES)[name]
+    command = verb.load()
+    assert isinstance(command, click.Command)
+    assert command.name == name
+    assert len(verb.help) <= 80

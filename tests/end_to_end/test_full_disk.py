@@ -1,0 +1,63 @@
+"""A real disk that is full: one line and exit code 7, what was measured is kept, and `resume` ends the run."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from tests.end_to_end.conftest import needs_root, xdplab
+
+pytestmark = [pytest.mark.root, pytest.mark.lab, needs_root]
+
+PLAN = """
+name: full
+repetitions: 2
+trial: {warmup_s: 0.05, window_s: 0.1, pause_s: 0.0}
+blocks:
+  - points: {mode: [native, generic], workload: array, accesses: [0, 100], working_set_bytes: 4096}
+"""
+TRIALS = 8
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Path]:
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=100m,nr_inodes=0", "xdplab-full", str(folder)], check=True)
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+def resize(disk: Path, size: str) -> None:
+    subprocess.run(["mount", "-o", f"remount,size={size}", str(disk)], check=True)
+
+
+@pytest.mark.parametrize("kilobytes", [300, 900])
+def test_a_full_disk_is_a_line_and_costs_no_trial(lab_name: str, tmp_path: Path, disk: Path, kilobytes: int) -> None:
+    (tmp_path / "full.yaml").write_text(PLAN)
+    resize(disk, f"{kilobytes}k")
+    argv = ["--lab", lab_name, "run", str(tmp_path / "full.yaml"), "--out", str(disk), "--no-figures"]
+    done = xdplab(*argv, check=False)
+    words = done.stdout + done.stderr
+    assert "Traceback" not in words
+    if done.returncode == 0:
+        pytest.fail(f"{kilobytes} kB were enough: take less")
+    assert done.returncode == 7, words
+    assert done.stderr.count("xdplab:") == 1, done.stderr
+    assert "No space left on device" in done.stderr
+    runs = [path for path in disk.iterdir() if path.is_dir() and not path.name.startswith(".")]
+    if not runs:
+        return  # nothing was measured: nothing is kept
+    measured = {path: path.read_bytes() for path in runs[0].glob("raw/*/[0-9]*/**/*") if path.is_file()}
+    resize(disk, "100m")
+    xdplab("--lab", lab_name, "resume", str(runs[0]), "--no-figures")
+    table = pd.read_parquet(runs[0] / "trials.parquet").drop_duplicates("trial_id", keep="last")
+    assert (len(table), set(table["verdict"])) == (TRIALS, {"valid"})
+    assert {path: path.read_bytes() for path in measured} == measured
+    assert not [path for path in runs[0].rglob(".*") if path.name.endswith(".partial")]

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// Frames that xdpgen's AF_XDP engine makes, into memory of this process: argv[1] of them, one in argv[2]
+// stamped.
+#include "afxdp.c"
+
+#include "frame.h"
+
+__attribute__((noinline)) void counted(struct queue *queue, unsigned frames) {
+    for (unsigned i = 0; i < frames; i++, queue->sequence++) {
+        queue->xsk.free_count = XSK_FRAMES;
+        fill_test_frame(queue, 0);
+    }
+}
+
+int main(int count, char **arguments) {
+    static struct session session;
+    static struct queue queue;
+    static struct xdp_desc ring[XSK_FRAMES];
+    char *none[] = {"xdpgen", "--interface", "lo", "--stamp", arguments[2], NULL};
+
+    (void)count;
+    options_parse(&session.options, 5, none);
+    session.streams = 1;
+    session.flows = session.options.flows;
+    session.heads = calloc(session.flows, sizeof(*session.heads));
+    for (unsigned flow = 0; flow < session.flows; flow++)
+        frame_head_fill(&session.heads[flow], &session.options, flow);
+    afxdp.session = &session;
+    queue.until_stamp = 1;
+    queue.xsk.area = calloc(XSK_FRAMES, XSK_FRAME_BYTES);
+    queue.xsk.tx = (struct xsk_ring_prod){.mask = XSK_FRAMES - 1, .size = XSK_FRAMES, .ring = ring};
+    counted(&queue, atoi(arguments[1]));
+    return 0;
+}

@@ -1,0 +1,84 @@
+"""The sample in results/: real, small, of no particular machine, and read without a lab and without root."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from click.testing import CliRunner
+
+import xdplab as xl
+from xdplab.cli import cli
+from xdplab.run.rundir import RunDirectory
+from xdplab.run.state import last_attempts
+from xdplab.studies.traffic import runs
+
+ROOT = Path(__file__).resolve().parents[2]
+SAMPLE = ROOT / "results" / "sample"
+MACHINE = ("/root", "/home", "/work", 'command_line":{"value')
+
+
+@pytest.fixture
+def copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The sample without its tables: they are derived anew from its raw files."""
+    monkeypatch.setenv("XDPLAB_CACHE", str(tmp_path / "cache"))
+    wanted = shutil.ignore_patterns("*.parquet", "figures", "tables", "audit.*")
+    return Path(shutil.copytree(SAMPLE, tmp_path / "sample", ignore=wanted))
+
+
+def test_it_is_small_and_names_no_machine() -> None:
+    files = [path for path in SAMPLE.rglob("*") if path.is_file() and path.parent.name not in ("figures", "tables")]
+    assert sum(path.stat().st_size for path in files) <= 1_000_000
+    for path in files:
+        content = path.read_bytes().decode(errors="replace")
+        assert not [word for word in MACHINE if word in content], path
+
+
+def test_it_has_modes_accesses_a_paced_load_and_three_repetitions(copy: Path) -> None:
+    trials = xl.open(copy).trials
+    assert set(trials["verdict"]) == {"valid"}
+    assert set(trials["mode"]) == {"native", "generic", "af_xdp"}
+    assert set(trials["load"]) == {"max", "20kpps"}
+    assert trials.groupby("point_id").size().tolist() == [3] * 7
+
+
+def test_its_rows_are_what_its_raw_files_say(copy: Path) -> None:
+    """Counts and rates (within 1 %: a rate is over the window as asked or as it was) from the lines themselves."""
+    run = RunDirectory.open(copy)
+    rows = runs.trials_table(run).set_index("trial_id")
+    for trial_id, attempt in last_attempts(run).items():
+        lines = (run.raw_dir(trial_id, attempt.attempt) / "xdpgen.jsonl").read_text().splitlines()
+        said = [json.loads(line) for line in lines]
+        (summary,) = [line for line in said if line["type"] == "summary" and line["burst"] == "rate"]
+        row = rows.loc[trial_id]
+        assert (row["tx_packets"], row["rx_packets"]) == (summary["tx_packets"], summary["rx_packets"])
+        assert row["forwarded_pps"] == pytest.approx(summary["rx_window_packets"] / summary["rx_window_s"], rel=1e-2)
+
+
+def test_figures_are_drawn_from_it(copy: Path, tmp_path: Path) -> None:
+    drawn = CliRunner().invoke(cli, ["figures", str(copy), "--only", "throughput", "--out", str(tmp_path / "out")])
+    assert drawn.exit_code == 0, drawn.output
+    marks = pd.read_csv(tmp_path / "out" / "throughput.csv")
+    assert len(marks) >= 6
+
+
+def test_git_keeps_the_sample_and_no_other_run() -> None:
+    def ignored(path: str) -> bool:
+        asked = ["git", "-C", str(ROOT), "check-ignore", "-q", "--no-index", path]
+        return subprocess.run(asked, check=False, capture_output=True).returncode == 0
+
+    if not (ROOT / ".git").exists():
+        pytest.skip("this is no git checkout")
+    assert ignored("results/2026-01-31-quick/journal.jsonl")
+    assert ignored("results/sample/figures/throughput.png")
+    assert not ignored("results/README.md")
+    assert not any(ignored(str(path.relative_to(ROOT))) for path in SAMPLE.glob("programs/*/*"))
+
+
+def test_make_figures_does_not_take_the_sample_for_a_run_of_ones_own() -> None:
+    planned = subprocess.run(["make", "-n", "figures"], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert "sample" not in planned.stdout

@@ -1,0 +1,114 @@
+"""The path is proved before a trial, and both ends' counts are compared around each rate of a search."""
+
+from __future__ import annotations
+
+import json
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from xdplab.errors import HostError, UnsupportedError
+from xdplab.studies.traffic import path
+from xdplab.studies.traffic.path import prove, require_agreement, require_way_back
+
+
+def point(**factors: Any) -> Any:
+    values = {"mode": "native", "engine": "live", "xsk_attach": None, "program": SimpleNamespace(action="tx")}
+    return SimpleNamespace(**values | factors)
+
+
+class Sender:
+    """A generator of which nothing comes back until the burst called ``link_up``."""
+
+    def __init__(self, link_up: int) -> None:
+        self.bursts: list[float] = []
+        self._link_up = link_up
+
+    def burst(self, name: str, seconds: float) -> Any:
+        assert name == "path"
+        self.bursts.append(seconds)
+        back = 300 if len(self.bursts) >= self._link_up else 0
+        return SimpleNamespace(summary=SimpleNamespace(tx_packets=300, rx_packets=back, foreign_packets=0))
+
+
+def counting() -> Any:
+    return SimpleNamespace(gained=lambda: ({"dut_received": 300, "dut_sent": 0}, {}))
+
+
+@pytest.fixture(autouse=True)
+def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(path, "PAUSE_S", 0.001)
+    monkeypatch.setattr(path, "CARRIER_S", 0.05)
+
+
+def test_a_path_that_carries_is_proved_by_one_short_burst() -> None:
+    sender: Any = Sender(1)
+    assert prove(sender, point(), 3000, counting) == {"sent": 300, "back": 300}
+    assert prove(sender, point(), 10, counting) == {"sent": 300, "back": 300}
+    assert prove(sender, point(), None, counting) == {"sent": 300, "back": 300}
+    assert sender.bursts == [0.1, 0.5, 0.02]
+
+
+def test_a_link_that_comes_up_late_is_waited_for_and_one_that_does_not_is_told_with_the_duts_counts() -> None:
+    late: Any = Sender(3)
+    assert prove(late, point(), None, counting)["back"] == 300
+    never: Any = Sender(10**9)
+    assert prove(never, point(), None, counting) == {"sent": 300, "back": 0, "dut_received": 300, "dut_sent": 0}
+
+
+def test_of_a_program_that_drops_nothing_is_awaited() -> None:
+    sender: Any = Sender(10**9)
+    prove(sender, point(program=SimpleNamespace(action="drop")), None, counting)
+    assert len(sender.bursts) == 1
+
+
+@pytest.mark.parametrize(
+    ("factors", "virtual", "refused"),
+    [
+        ({"engine": "moongen"}, True, True),
+        ({"engine": "moongen", "mode": "af_xdp", "xsk_attach": "native"}, True, True),
+        ({"engine": "moongen", "mode": "af_xdp", "xsk_attach": "generic"}, True, False),
+        ({"engine": "moongen", "mode": "generic"}, True, False),
+        ({"engine": "moongen"}, False, False),
+        ({"engine": "live"}, True, False),
+    ],
+)
+def test_a_trial_that_would_poison_the_lab_is_refused(factors: dict[str, str], virtual: bool, refused: bool) -> None:
+    """Its ring filled; the next search said MRR 0, and the next generic trial lost 100 % and was valid."""
+    lab: Any = SimpleNamespace(virtual=virtual)
+    if not refused:
+        return require_way_back(lab, point(**factors))
+    with pytest.raises(UnsupportedError, match="which MoonGen does not have"):
+        require_way_back(lab, point(**factors))
+    return None
+
+
+def output(*received: int) -> str:
+    ready = {"engine": "live", "queues_reached": 1, "cpus": [0], "sched_policy": "", "frame_bytes": 64}
+    lines: list[dict[str, Any]] = [{"type": "ready"} | ready]
+    for count in received:
+        lines.append(
+            {
+                "type": "summary", "burst": "offer", "duration_s": 0.4, "tx_packets": 40000, "rx_packets": count,
+                "lost_packets": 0, "duplicates": 0, "reordered": 0, "foreign_packets": 0, "bad_run_id": 0,
+                "tx_errors": 0, "tx_by_queue": [40000], "rx_by_queue": [count], "rate_requested_pps": None,
+            }
+        )  # fmt: skip
+        lines.append(
+            {
+                "type": "histogram", "burst": "offer", "unit": "ns", "scheme": "log-linear", "sub_bits": 7,
+                "count": 0, "min": None, "max": None, "sum": 0, "buckets": [],
+            }
+        )  # fmt: skip
+    lines.append({"type": "detached", "bursts": len(received)})
+    return "".join(json.dumps(line) + "\n" for line in lines)
+
+
+def test_a_searchs_loss_is_the_duts_or_it_is_none() -> None:
+    agreeing = {"dut_received": 80000, "dut_sent": 60000}
+    require_agreement(point(), output(20000, 40000), agreeing)
+    require_agreement(point(), output(20000, 39800), agreeing)
+    require_agreement(point(), output(0, 0), {"dut_received": 5, "dut_sent": None})
+    with pytest.raises(HostError, match="the DUT sent 60000 back, the TG received 20000"):
+        require_agreement(point(), output(20000, 0), agreeing)
