@@ -6,7 +6,7 @@ PLAN ?= plans/quick.yaml
 RUN ?= $(lastword $(sort $(wildcard results/2*)))
 
 help:
-	@echo "make setup | lab | run [PLAN=…] | figures [RUN=…] | test | lint | bench | nightly | distros | clean"
+	@echo "make setup | lab | run [PLAN=…] | figures [RUN=…] | test | test-fast | lint | bench | nightly | distros | clean"
 
 setup:
 	shell/setup.sh --dev
@@ -22,6 +22,9 @@ figures: setup
 
 test: setup
 	shell/check.sh
+
+test-fast: setup
+	shell/check.sh fast
 
 lint: setup
 	shell/check.sh lint
@@ -42,4 +45,4 @@ clean:
 	find . -name __pycache__ -not -path './.venv/*' -prune -exec rm -rf {} +
 	@for tool in $(dir $(wildcard afxdp_user/Makefile native/*/Makefile)); do $(MAKE) -s -C $$tool clean; done
 
-.PHONY: help setup lab run figures test lint bench nightly distros clean
+.PHONY: help setup lab run figures test test-fast lint bench nightly distros clean

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Everything that is checked before a change lands, cheapest first. `check.sh lint` leaves the tests out.
+# Everything that is checked before a change lands, cheapest first. `check.sh lint` leaves the tests out; `check.sh fast`
+# is only the tests of parsers, plans, analysis, figures and refusals: no root, no lab, no compiler of the kernel's.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 bin=$(shell/setup.sh --where)/bin
@@ -22,11 +23,21 @@ c_layout() {
     fi
 }
 
+fast() {
+    "$bin/pytest" --durations=25 -m 'not nightly and not root and not lab' \
+        tests/{analysis,cli,figures,formats,plan,thesis} tests/run/test_{store,runner,sample_run,derived_tables}.py \
+        tests/studies/test_{golden_attempts,planned,search,load_shares}.py tests/test_*.py
+}
+
+if [ "${1:-}" = fast ]; then
+    fast
+    exit
+fi
 say ruff && "$bin/ruff" check .
 say ruff format && "$bin/ruff" format --check .
 say mypy && "$bin/mypy"
 say lint-imports && "$bin/lint-imports"
 say clang-format && c_layout
 if [ "${1:-}" != lint ]; then
-    say pytest && "$bin/pytest"
+    say pytest && "$bin/pytest" --durations=25
 fi

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from xdplab.deploy.dpdk import DpdkState, give_back, read_state, set_state, take
+from xdplab.deploy.held import HeldPort
 from xdplab.deploy.settings import Command
 from xdplab.deploy.settings_nic import Coalescing, Governor, IrqAffinity, Pause, Rss
 from xdplab.deploy.settings_table import BY_PREFIX, SETTINGS
@@ -149,6 +151,32 @@ def test_a_card_that_dpdk_shares_with_the_kernel_keeps_its_driver(tmp_path: Path
     assert take(tg, PCI, state, driver="vfio-pci", hugepages=64, sysfs=sysfs) == before
     assert read_state(tg, PCI, sysfs=sysfs) == DpdkState(PCI, "mlx5_core", "", 64)
     assert give_back(tg, PCI, state, sysfs=sysfs) == before
+
+
+def test_a_port_goes_back_to_the_kernel_where_the_controller_is_gone(tg: PciHost, tmp_path: Path) -> None:
+    state, pci = tmp_path / "state", tg.sys / "bus/pci"
+    held = HeldPort(tg, PCI, str(state), driver="vfio-pci", hugepages=64, sysfs=str(tg.sys))
+    state.mkdir()
+    assert held.take() is False
+    held.require()
+    assert held._watchdog is not None
+    held._watchdog._process.close_stdin()  # as the end of its connection does
+    with pytest.raises(HostError, match=r"the watchdog over 0000:3b:00\.0 is gone, and has put the device back"):
+        held.require()
+    pages, until = tg.sys / "kernel/mm/hugepages/hugepages-2048kB/nr_hugepages", time.monotonic() + 30
+    while pages.read_text() != "16" and time.monotonic() < until:
+        time.sleep(0.05)
+    assert (pci / "drivers/vfio-pci/unbind").read_text() == PCI
+    assert (pci / "devices" / PCI / "driver_override").read_text() == "\n"
+    assert (pci / "drivers_probe").read_text() == PCI
+    assert pages.read_text() == "16"
+    tg.kernel(pci / "drivers/vfio-pci/unbind", PCI)  # what a kernel makes of these writes
+    tg.kernel(pci / "devices" / PCI / "driver_override", "\n")
+    tg.kernel(pci / "drivers_probe", PCI)
+    assert held.take() is False
+    assert read_state(tg, PCI, sysfs=str(tg.sys)) == DpdkState(PCI, "vfio-pci", "vfio-pci", 64)
+    held.put_back()
+    assert read_state(tg, PCI, sysfs=str(tg.sys)) == DpdkState(PCI, "ixgbe", "", 16)
 
 
 def test_pages_are_not_taken_from_those_who_have_more(tg: PciHost, tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from xdplab.analysis.verdicts import RULES_VERSION
 from xdplab.errors import FigureError, NotApplicableError, ResultsError
 from xdplab.figures.catalogue import figure, view
 from xdplab.figures.draw import draw
-from xdplab.figures.kinds import CUT
+from xdplab.figures.kinds import CUT, OF_ALL_FIGURES, paint
 from xdplab.figures.marks import Look, View, marks_frame
 from xdplab.figures.save import provenance, save, sheet_of
 from xdplab.figures.styles import STYLES
@@ -264,3 +264,35 @@ def test_an_interval_that_leaves_the_axis_is_marked() -> None:
     whole = [row | {"low": row["value"] * 0.9, "high": row["value"] * 1.1} for row in rows]
     ax = draw(View(marks_frame(whole), Look("x", "y", y_scale="log")))
     assert not [line for line in ax.lines if line.get_gid() == CUT]
+
+
+def test_a_backend_has_one_colour_whatever_stands_beside_it() -> None:
+    """JIT was blue beside user space and orange beside the interpreter; other hues take what is free."""
+    pairs = [["interpreter", "JIT"], ["JIT", "user space"], ["module"], ["JIT", "mine", "module"], list(OF_ALL_FIGURES)]
+    seen: dict[str, set[object]] = {}
+    for hues in pairs:
+        for hue, colour in paint(hues, "colorblind").items():
+            seen.setdefault(hue, set()).add(colour.color)
+    assert {hue for hue, colours in seen.items() if len(colours) > 1} == set()
+    four = {next(iter(seen[hue])) for hue in ("interpreter", "JIT", "module", "user space", "mine")}
+    assert len(four) == 5
+    assert [one.color for one in paint(["a", "b"], "colorblind").values()] == [
+        one.color for one in list(paint(["a", "b", "c"], "colorblind").values())[:2]
+    ]
+
+
+def test_what_is_below_a_value_is_a_triangle_at_it_with_words_in_the_legend() -> None:
+    """Beside it a marker of another hue, each in its own place."""
+    place = {"figure": "f", "file": "f", "panel": "p", "x": "here", "verdict": "valid"}
+    marks = [place | {"kind": "beside", "hue": "a", "value": 900.0, "low": 800.0, "high": 1000.0}]
+    marks += [place | {"kind": "below", "hue": "b", "value": 256.0, "label": "7 calls"}]
+    look = Look("", "time, ns", y_scale="log", words={"below": "shorter than a step"})
+    panels = draw(View(marks_frame(marks), look), "paper-1col")
+    sheet = sheet_of(panels)
+    words = [text.get_text() for text in sheet.findobj(Text)]
+    assert "7 calls" in words
+    assert "shorter than a step" in words
+    triangles = [line for line in sheet.findobj(mpl.lines.Line2D) if line.get_marker() == "v" and line.axes is not None]
+    dots = [line for line in sheet.findobj(mpl.lines.Line2D) if line.get_marker() == "o" and line.axes is not None]
+    assert triangles[0].get_ydata()[0] == 256.0
+    assert triangles[0].get_xdata()[0] > dots[0].get_xdata()[0]

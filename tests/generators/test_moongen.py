@@ -124,6 +124,47 @@ def test_what_a_real_moongen_wrote() -> None:
     assert output.bursts[1].histogram.percentile(50) == pytest.approx(20e3, rel=0.99)
 
 
+def test_what_a_real_moongen_wrote_without_a_link() -> None:
+    """The same, while the DUT's end of the veth was down: it hands 985 frames over, and its port sends none."""
+    (burst,) = parse_output(RECORDED.with_name("moongen_link_down.jsonl").read_bytes()).bursts
+    s = burst.summary
+    assert (s.tx_packets, s.rx_packets, s.device_tx_packets, s.device_rx_missed) == (985, 0, 0, 0)
+    assert set(s.missing) == {"tx_pause_max_ns", "tx_paused_ns", "tx_busy_cores", "damaged_packets"} | {
+        "probes_sent",
+        "probes_lost",
+    }
+
+
+@pytest.mark.parametrize(
+    ("said", "told", "remedy"),
+    [
+        # The words of a real MoonGen (gcc 12, DPDK 17.08), which goes on where DPDK did not start.
+        ("EAL: No free hugepages reported in hugepages-2048kB", "DPDK has 0 ports, none of the number 0", "hugepages"),
+        ("EAL: lcore 9 unavailable EAL: invalid coremask", "DPDK has 0 ports, none of the number 0", "tg.cpus"),
+        ("", "DPDK has 1 ports, none of the number 3", "generator.ports"),
+        ("", "the port has 1 queues, 9 were asked for", "fewer queues"),
+    ],
+)
+def test_what_cannot_be_had_is_unsupported_with_the_cause(said: str, told: str, remedy: str, tmp_path: Path) -> None:
+    line = f'{{"type":"error","step":"config","error":null,"message":"{told}"}}'
+    binary = tmp_path / "build" / "MoonGen"
+    binary.parent.mkdir()
+    binary.write_text(
+        '#!/bin/sh\nwhile [ $# -gt 1 ]; do shift; [ "$1" = --results ] && out=$2; done\n'
+        f"echo '{said}'\necho '{line}' >\"$out\"\nexit 1\n"
+    )
+    binary.chmod(0o755)
+    folder = install(LocalHost(), str(tmp_path / "room"), str(tmp_path), cores=(0, 1))
+    adapter, settings = moongen(str(tmp_path)), GeneratorSettings("moongen", "0")
+    generator = Generator(LocalHost(), settings, folder, adapter=adapter, deadline_s=30)
+    with generator, pytest.raises(UnsupportedError) as refused:
+        generator.start()
+    assert told in refused.value.message
+    assert said in refused.value.message
+    assert remedy in (refused.value.remedy or "")
+    assert "\n" not in str(refused.value)
+
+
 @pytest.mark.parametrize("value", ["nan", "NaN", "-nan", "Infinity"])
 def test_nan_is_refused(value: str) -> None:
     line = next(line for line in RECORDED.read_text().splitlines() if '"interval"' in line)

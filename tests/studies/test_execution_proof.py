@@ -397,3 +397,4 @@ def test_a_run_is_opened_as_it_was_asked_for(run: ExecutionRun) -> None:
     assert again.request == run.request
     assert again.points == run.points
     assert set(again.table()["benchmark"]) == {"primes"}
+    assert again.metric == "elapsed_ns"  # of whole numbers: compare had nothing to compare by itself

@@ -65,7 +65,8 @@ def measured() -> pd.DataFrame:
 def test_a_median_is_without_the_first_five_calls_and_with_its_interval(measured: pd.DataFrame) -> None:
     row = medians(measured).set_index(["place", "benchmark", "backend"]).loc[("uml", "primes", "jit")]
     assert (row["n"], row["calls"]) == (3, 15)
-    assert row["value"] == pytest.approx(110 + 1 + 2)  # middle of 0 … 2, and mean of the repetitions 1 … 3
+    middle = (112 * 113 * 114) ** (1 / 3)  # middle of 0 … 2, and the repetitions 1 … 3: a time is never below 0
+    assert row["value"] == pytest.approx(middle)
     assert row["low"] < row["value"] < row["high"]
     assert row["reference"] == "module"
     assert row["ratio"] == pytest.approx((112 / 102 * 113 / 103 * 114 / 104) ** (1 / 3))
@@ -164,9 +165,41 @@ def test_too_few_calls_make_no_prime_table(measured: pd.DataFrame) -> None:
 def test_every_maximum_bears_the_index_of_its_call(measured: pd.DataFrame) -> None:
     marks = VIEWS["times-uml"](measured).marks
     labelled = marks[marks["label"].notna()]
-    assert set(labelled["label"]) == {"19"}
+    assert set(labelled["label"]) == {"call 19"}
     assert len(labelled) == len(COSTS) * 3  # primes, empty, chain 32
     assert marks.groupby("panel").size().to_dict() == dict.fromkeys(("primes", "empty", "chain 32"), 4 * 3 * 20)
+
+
+def test_an_interval_of_times_does_not_reach_below_nothing() -> None:
+    """Two repetitions far apart: on a plain scale the interval of 400 and 1,224 would be cut at 0."""
+    far = [calls("uml", "module", "empty", repetition) for repetition in (1, 2)]
+    for row in far[1]:
+        row["elapsed_ns"] = 12 * int(str(row["elapsed_ns"]))
+    (row,) = medians(table(*far)).to_dict("records")
+    assert 0 < row["low"] < row["value"] < row["high"]
+    assert row["value"] / row["low"] == pytest.approx(row["high"] / row["value"])
+
+
+def test_calls_below_a_step_of_the_clock_are_drawn_as_such() -> None:
+    """They are triangles at the step with their number: leaving them out would show the slow calls alone."""
+    seen = calls("uml", "module", "primes")
+    for row in seen:
+        row["elapsed_ns"] = 256 * (int(str(row["call"])) % 2)
+    view = VIEWS["times-uml"](table(seen))
+    (censored,) = view.marks[view.marks["kind"] == "below"].to_dict("records")
+    assert (censored["value"], censored["label"], censored["n"]) == (256, "10 calls", 10)
+    assert view.marks["kind"].eq("sample").sum() == 10
+    assert "shorter than one step" in view.look.words["below"]
+    unseen = calls("uml", "module", "empty")
+    for row in unseen:
+        row["elapsed_ns"] = 0
+    assert set(VIEWS["times-uml"](table(seen, unseen)).marks["panel"]) == {"primes", "empty"}
+
+
+def test_no_bar_stands_on_a_logarithmic_axis(measured: pd.DataFrame) -> None:
+    for name in ("times-uml", "counts", "chains-counts", "chains-times"):
+        view = VIEWS[name](measured)
+        assert view.look.y_scale != "log" or not view.marks["kind"].isin(["bar", "stack"]).any(), name
 
 
 def test_counts_are_never_drawn_as_times(measured: pd.DataFrame) -> None:

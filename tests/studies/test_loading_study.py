@@ -58,6 +58,8 @@ STACKS += "\tffffffff81000005 memset\n\tffffffff81000002 bpf_prog_load\n\n"
 class Recorded:
     """Writes what passes would have left; one program is refused."""
 
+    place = None
+
     def enter_block(self, trials: object) -> None: ...
 
     def leave_block(self) -> None: ...

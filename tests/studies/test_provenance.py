@@ -11,11 +11,12 @@ import pytest
 from click.testing import CliRunner
 
 from xdplab.cli import cli
-from xdplab.figures import Look, View, marks_frame
+from xdplab.figures.marks import Look, View, marks_frame
 from xdplab.hosts.local import LocalHost
 from xdplab.run.rundir import RunDirectory
-from xdplab.studies.frame import Gathered, StudyKind, StudyPoint, StudyRequest, StudyRun, StudyTrial
+from xdplab.studies.frame import StudyKind, StudyRun
 from xdplab.studies.places import Place
+from xdplab.studies.points import Gathered, StudyPoint, StudyRequest, StudyTrial
 from xdplab.studies.provenance import CONTROLLER, MACHINE, answers, around, words
 from xdplab.studies.verifier.prevail import Prevail, version_of
 

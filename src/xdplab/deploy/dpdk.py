@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import PurePosixPath
 from typing import Any
 
+from xdplab.deploy.watchdog import script_path
 from xdplab.errors import HostError, UnsupportedError
 from xdplab.hosts.base import Host
 
@@ -86,6 +88,32 @@ def _words(state: DpdkState) -> str:
     return f"{state.pci} has driver {state.driver or 'none'} and {state.hugepages} hugepages"
 
 
+_SCRIPT = """\
+#!/bin/sh
+# The port {pci} as it was: written by xdplab before it gave it to DPDK. Running it twice is harmless.
+bus={bus} pci={pci} driver={driver}
+now=$(readlink "$bus/devices/$pci/driver"); now=${{now##*/}}
+if [ "$now" != "$driver" ]; then
+    [ -z "$now" ] || printf %s "$pci" | tee "$bus/drivers/$now/unbind"
+    printf '%s\\n' {override} | tee "$bus/devices/$pci/driver_override"
+    [ -z "$driver" ] || printf %s "$pci" | tee "$bus/drivers_probe"
+fi >/dev/null
+printf %s {pages} | tee {pages_file} >/dev/null
+"""
+
+
+def _script(before: DpdkState, sysfs: str) -> str:
+    """Return what puts a port back where no controller is left to do it (`watchdog`)."""
+    return _SCRIPT.format(
+        bus=shlex.quote(f"{sysfs}/bus/pci"),
+        pci=shlex.quote(before.pci),
+        driver=shlex.quote(before.driver),
+        override=shlex.quote(before.override),
+        pages=before.hugepages,
+        pages_file=shlex.quote(_pages(sysfs)),
+    )
+
+
 def take(host: Host, pci: str, state_dir: str, *, driver: str, hugepages: int, sysfs: str = SYSFS) -> DpdkState:
     """Give a port to DPDK and return what it was, which a copy on the host remembers until `give_back`.
 
@@ -93,6 +121,7 @@ def take(host: Host, pci: str, state_dir: str, *, driver: str, hugepages: int, s
     kernel's words.
     """
     before = _kept(host, pci, state_dir) or read_state(host, pci, sysfs=sysfs)
+    host.put(_script(before, sysfs).encode(), script_path(pci, state_dir))
     host.put(json.dumps(asdict(before)).encode(), _path(pci, state_dir))
     kept = before.driver in SHARING_DRIVERS
     bound = (before.driver, before.override) if kept else (driver, driver)
@@ -105,7 +134,7 @@ def give_back(host: Host, pci: str, state_dir: str, *, sysfs: str = SYSFS) -> Dp
     kept = _kept(host, pci, state_dir)
     if kept is not None:
         set_state(host, kept, sysfs=sysfs)
-        host.run(["rm", "-f", _path(pci, state_dir)])
+        host.run(["rm", "-f", _path(pci, state_dir), script_path(pci, state_dir)])
     return kept
 
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from xdplab.deploy import dpdk
 from xdplab.deploy.device import Snapshot, remember, restore_remembered
+from xdplab.deploy.dpdk import SYSFS
 from xdplab.deploy.watchdog import Watchdog
 from xdplab.errors import HostChangedError, HostError
 from xdplab.hosts.base import Host
+
+BOOT_ID = "/proc/sys/kernel/random/boot_id"
 
 # The kernel shares interrupts out anew at each boot; a run sets the sending masks by itself.
 _OF_ONE_BOOT = ("irq", "xps")
@@ -67,5 +71,44 @@ class HeldDevice:
         Where it does not return to its state, the watchdog is not dismissed: it tries once more by itself.
         """
         restore_remembered(self.host, self.interface, self._state_dir)
+        if self._watchdog is not None:
+            self._watchdog.dismiss()
+
+
+class HeldPort:
+    """The TG's port in DPDK's hands. `take` may be called again, after its connection was lost."""
+
+    def __init__(
+        self, host: Host, pci: str, state_dir: str, *, driver: str, hugepages: int, sysfs: str = SYSFS
+    ) -> None:
+        self.host, self._pci, self._state_dir = host, pci, state_dir
+        self._driver, self._hugepages, self._sysfs = driver, hugepages, sysfs
+        self._boot = ""
+        self._watchdog: Watchdog | None = None
+
+    def take(self) -> bool:
+        """Give the port to DPDK and watch over it. Returns whether the host was started anew since the last time."""
+        if self._watchdog is not None:
+            try:
+                self._watchdog.require()
+            except HostError:
+                self._watchdog.dismiss()
+            else:
+                return False
+        # The watchdog first: it waits for what the one before it has begun to put back.
+        self._watchdog = Watchdog(self.host, self._pci, self._state_dir)
+        wanted = {"driver": self._driver, "hugepages": self._hugepages, "sysfs": self._sysfs}
+        dpdk.take(self.host, self._pci, self._state_dir, **wanted)  # type: ignore[arg-type]
+        before, self._boot = self._boot, self.host.run(["cat", BOOT_ID]).text
+        return before not in ("", self._boot)
+
+    def require(self) -> None:
+        """Raise HostError unless the watchdog still watches: else the kernel has the port again."""
+        if self._watchdog is not None:
+            self._watchdog.require()
+
+    def put_back(self) -> None:
+        """Give the port back to its driver; where that fails, the watchdog tries once more by itself."""
+        dpdk.give_back(self.host, self._pci, self._state_dir, sysfs=self._sysfs)
         if self._watchdog is not None:
             self._watchdog.dismiss()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import cycle, islice
+from itertools import count, cycle, islice
 from typing import Any
 
 import matplotlib as mpl
@@ -25,7 +25,7 @@ Color = Any
 BAR_VALUE = "bar value"
 CUT = "interval goes on"
 MOST_LISTED = 20  # colours: a longer list is a scale
-SIDE_BY_SIDE = ("bar", "sample")
+SIDE_BY_SIDE = ("bar", "sample", "beside", "below")
 """Kinds whose hues share a place on the axis, each with a width of its own."""
 
 DASHES: tuple[Any, ...] = (
@@ -63,20 +63,33 @@ STATUSES = {
 }
 
 
+OF_ALL_FIGURES = {
+    **{"interpreter": 0, "JIT": 1, "JIT: bpf_int_jit_compile()": 1, "module": 2, "init_module(2)": 2, "user space": 3},
+    **{"BPF": 4, "eBPF": 4, "BPF_PROG_LOAD": 4, "classic": 5},
+}
+"""Hues that figures of several studies have, each with its place in the palette: a colour means one of them."""
+
+_PALETTE = 10
+"""Colours of a palette before it begins anew."""
+
+
 def paint(hues: list[str], palette: str) -> dict[str, Paint]:
-    """Return each hue's paint from a seaborn palette, in order."""
-    colors = _colors(palette, max(len(hues), 1))
-    return {hue: Paint(color, DASHES[i % len(DASHES)]) for i, (hue, color) in enumerate(zip(hues, colors, strict=True))}
+    """Return each hue's paint from a seaborn palette: its own in all figures, else the next that is free, in order."""
+    fixed = {hue: OF_ALL_FIGURES[hue] for hue in hues if hue in OF_ALL_FIGURES}
+    free = (at for at in count() if at not in fixed.values() and not (fixed and at in OF_ALL_FIGURES.values()))
+    places = {hue: fixed[hue] if hue in fixed else next(free) for hue in hues}
+    colors = _colors(palette, max(max(places.values(), default=0) + 1, _PALETTE if fixed else 1))
+    return {hue: Paint(colors[at], DASHES[at % len(DASHES)]) for hue, at in places.items()}
 
 
-def _colors(palette: str, count: int) -> list[Color]:
+def _colors(palette: str, most: int) -> list[Color]:
     """Return colours of a seaborn palette; those that are matplotlib's own lists need no seaborn."""
     listed = getattr(mpl.colormaps.get(palette), "colors", ())
     if 0 < len(listed) <= MOST_LISTED:
-        return [tuple(color) for color in islice(cycle(listed), count)]
+        return [tuple(color) for color in islice(cycle(listed), most)]
     import seaborn as sns  # only here: it takes a second, and most verbs draw nothing
 
-    return list(sns.color_palette(palette, count))
+    return list(sns.color_palette(palette, most))
 
 
 def slot(rank: int, count: int) -> tuple[float, float]:
@@ -179,6 +192,22 @@ def point(ax: Axes, x: Array, marks: pd.DataFrame, paint: Paint, slot: tuple[flo
     _markers(ax, x, marks, color, "D" if look.point_words else "")
 
 
+def beside(ax: Axes, x: Array, marks: pd.DataFrame, paint: Paint, slot: tuple[float, float], look: Look) -> None:
+    """Markers side by side by hue, with their intervals: what bars are where an axis has no zero to stand on."""
+    x = x + slot[0]
+    _errors(ax, x, marks, paint.color)
+    _markers(ax, x, marks, paint.color)
+
+
+def below(ax: Axes, x: Array, marks: pd.DataFrame, paint: Paint, slot: tuple[float, float], look: Look) -> None:
+    """Hollow triangles that point down, at the value below which something is, with their words."""
+    x = x + slot[0]
+    ax.plot(
+        x, marks["value"].to_numpy(), linestyle="none", marker="v", color=paint.color, markerfacecolor="white", zorder=3
+    )
+    _write_labels(ax, x, marks, above=False)
+
+
 def dots(ax: Axes, x: Array, marks: pd.DataFrame, paint: Paint, slot: tuple[float, float], look: Look) -> None:
     """Markers small enough for a thousand of them."""
     size = mpl.rcParams["lines.markersize"] * 0.35
@@ -215,11 +244,12 @@ def samples(ax: Axes, x: Array, marks: pd.DataFrame, paint: Paint, slot: tuple[f
     _write_labels(ax, x + offset + spread, marks)
 
 
-def _write_labels(ax: Axes, x: Array, marks: pd.DataFrame) -> None:
+def _write_labels(ax: Axes, x: Array, marks: pd.DataFrame, *, above: bool = True) -> None:
+    away, side = (2.0, "bottom") if above else (-mpl.rcParams["lines.markersize"], "top")
     for place, value, words in zip(x, marks["value"], marks["label"], strict=True):
         if pd.notna(words):
             ax.annotate(
-                str(words), (place, value), xytext=(0, 2), textcoords="offset points", ha="center", va="bottom",
+                str(words), (place, value), xytext=(0, away), textcoords="offset points", ha="center", va=side,
                 fontsize=mpl.rcParams["legend.fontsize"], color="0.2",
             )  # fmt: skip
 
@@ -241,6 +271,8 @@ KINDS: dict[str, Callable[[Axes, Array, pd.DataFrame, Paint, tuple[float, float]
     "fit": fit,
     "stack": stack,
     "sample": samples,
+    "beside": beside,
+    "below": below,
     "raw": raw,
 }
 
@@ -277,6 +309,8 @@ def legend_entries(
         entries.append((_loose("D"), look.point_words))
     if marks["kind"].eq("raw").any():
         entries.append((_loose("o", 0.45), "one repetition"))
+    if marks["kind"].eq("below").any():
+        entries.append((_loose("v"), look.words.get("below", "below this")))
     if cut:
         entries.append((_loose(CARETDOWNBASE), CUT))
     return entries

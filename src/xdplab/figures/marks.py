@@ -14,7 +14,8 @@ COLUMNS = (
     "figure",
     "file",
     "kind",  # bar; line: connected; point, dot: by itself; fit: a model's line; sample: one of those a box is drawn of;
-    # stack: a piece of a bar, from low to value; raw: one repetition
+    # stack: a piece of a bar, from low to value; raw: one repetition; beside: markers side by side by hue; below: less
+    # than value
     "panel",
     "hue",
     "x",

@@ -21,9 +21,9 @@ START_S = 60.0
 
 REFUSALS = (
     (r"the port has \d+ queues", "ask for fewer queues"),
-    (r"DPDK has \d+ ports", "`generator.ports` of the inventory: DPDK counts the ports that it may use from 0"),
     ("hugepage", "`generator.hugepages` of the inventory, or boot with hugepages=1024"),
     (r"lcore \d+ (is )?unavailable|invalid core", "`tg.cpus` of the inventory: CPUs that are online"),
+    (r"DPDK has \d+ ports", "`generator.ports` of the inventory: DPDK counts the ports that it may use from 0"),
     ("cannot stamp|timestamping is not|task `probes` died", "engine moongen: this port has no time stamps of its own"),
 )
 """What MoonGen, DPDK 17.08 and the scripts say where the port or the machine cannot give what is asked."""

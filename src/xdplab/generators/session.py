@@ -127,7 +127,7 @@ class Generator:
             raise HostError(f"{self.host.name}: {self.argv[0]}: {error.message}") from error
         if isinstance(record, Failure):
             said = last_words(record.log or "")
-            words = f"{record.message} ({record.error}){f': {said}' if said else ''}"
+            words = f"{record.message} ({record.error}){f': {said}' if said else ''}{self._last_words()}"
             raise self._failure(f"{record.step}: {words}")
         return record
 
@@ -142,6 +142,14 @@ class Generator:
         how = "at its deadline" if result.timed_out else f"with exit code {result.exit_code}"
         words = " ".join(result.error_text[-400:].split()) or "it printed nothing more"
         return self._failure(f"it ended {how}: {words}")
+
+    def _last_words(self) -> str:
+        """Return what it said on its other stream as it failed, after a colon: DPDK names the cause there."""
+        process = self._running()
+        process.close_stdin()
+        said = " ".join(process.wait(END_TIMEOUT_S).error_text[-400:].split())
+        self._ended = True
+        return f": {said}" if said else ""
 
     def _failure(self, words: str) -> HostError | UnsupportedError:
         """Return the error for what it said: trying again helps, or it does not."""

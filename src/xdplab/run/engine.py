@@ -50,7 +50,7 @@ class Study(Protocol[OfT]):
         """Undo ``enter_block``; called after an error too."""
 
 
-class Known(Protocol[OfT]):
+class EnoughKnown(Protocol[OfT]):
     """Says what a run needs no more, by what it has measured: it sees each attempt as it ends."""
 
     def ended(self, trial: OfT, attempt: Attempt) -> None: ...
@@ -109,7 +109,7 @@ def run_trials(
     *,
     retries: int,
     pause_s: float,
-    known: Known[T] | None = None,
+    known: EnoughKnown[T] | None = None,
 ) -> RunState:
     """Measure every trial the run still owes and return its state. A trial that failed is tried ``retries`` more times.
 
@@ -163,7 +163,7 @@ def _one_round(
     observer: Observer,
     alike: AllAlike,
     pause_s: float,
-    known: Known[T] | None,
+    known: EnoughKnown[T] | None,
 ) -> None:
     since = time.monotonic()
     waiting = deque(list(group) for _, group in groupby(trials, key=lambda t: (t.repetition, t.block)))
@@ -194,7 +194,7 @@ def _one_round(
             put_off = []
 
 
-def _release(run: RunDirectory, state: RunState, known: Known[T]) -> None:
+def _release(run: RunDirectory, state: RunState, known: EnoughKnown[T]) -> None:
     for words, trials in known.enough().items():
         if some := [trial for trial in trials if state.owes(trial) and trial not in state.last]:
             run.journal.append("released", why=words, trials=some)
@@ -221,7 +221,7 @@ def _attempt(
     broken: XdplabError | None,
     alike: AllAlike,
     since: float,
-    known: Known[T] | None,
+    known: EnoughKnown[T] | None,
 ) -> tuple[float, bool]:
     """Try one trial and return when it ended and whether it was cut off; ``since`` is when the one before it ended."""
     number = state.next_attempt(trial.trial_id)

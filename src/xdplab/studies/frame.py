@@ -219,9 +219,10 @@ class StudyRun(Generic[R, P]):
 
     @property
     def metric(self) -> str:
-        """The first column of fractional numbers of its table."""
+        """The first column of fractional numbers of its table; where there is none, the first time in nanoseconds."""
         rows = self.table()
-        return next((str(name) for name in rows.columns if str(rows[name].dtype) == "Float64"), "")
+        fractional = [str(name) for name in rows.columns if str(rows[name].dtype) == "Float64"]
+        return next(iter([*fractional, *(str(name) for name in rows.columns if str(name).endswith("_ns"))]), "")
 
     def measure(self, observer: Observer, where: Where) -> RunState:
         """Measure what the run owes at the places that its plan names.

@@ -72,12 +72,12 @@ def typical(calls: pd.Series, step: int) -> float:
 
 
 def medians(table: pd.DataFrame) -> pd.DataFrame:
-    """Return one row per point and backend: the mean of its repetitions' `typical` calls, its ratio to the reference.
+    """Return one row per point and backend: the geometric mean of its repetitions' `typical` calls, and its ratio.
 
     Columns: those of `POINT`, ``backend``, ``calls`` (behind one median), ``n`` (repetitions), ``value``, ``low`` and
-    ``high`` (95 % t interval, null for one repetition), ``reference``, and ``ratio``, ``ratio_low``, ``ratio_high``:
-    geometric mean and interval of the ratios within each repetition. Traps have no ratio, and calls that were all
-    shorter than a step of their clock have neither value nor ratio.
+    ``high`` (95 % t interval of the logarithms, null for one repetition), ``reference``, and ``ratio``, ``ratio_low``,
+    ``ratio_high``: geometric mean and interval of the ratios within each repetition. Traps have no ratio, and calls
+    that were all shorter than a step of their clock have neither value nor ratio.
     """
     known = settled(values(table))
     if known.empty:
@@ -120,7 +120,7 @@ UNSEEN = {"value": None, "low": None, "high": None}
 def _row(factors: dict[str, object], group: pd.DataFrame, wide: pd.DataFrame) -> dict[str, object]:
     found = interval(group["value"])
     row = factors | {"calls": int(group["calls"].min()), "n": found.n}
-    row |= {"value": found.mean, "low": _null(max(found.low, 0.0)), "high": _null(found.high)} if found.mean else UNSEEN
+    row |= _with_interval(group["value"]) if found.mean else UNSEEN
     ratios = pd.Series(dtype=float)
     beside = wide.xs(tuple(factors[name] for name in POINT), level=POINT)
     reference = next((name for name in REFERENCE if name in beside and beside[name].notna().any()), None)
@@ -134,6 +134,18 @@ def _row(factors: dict[str, object], group: pd.DataFrame, wide: pd.DataFrame) ->
         ends = {"ratio": ratio.mean, "ratio_low": ratio.low, "ratio_high": ratio.high}
         row |= {name: _null(np.exp(value)) for name, value in ends.items()}
     return row
+
+
+def _with_interval(repetitions: pd.Series) -> dict[str, float | None]:
+    """Return mean and interval of a time, on the scale of its logarithm, where a time is never below 0.
+
+    Where a repetition was not seen by its clock there is no logarithm: then it is the plain mean, without interval.
+    """
+    if repetitions.le(0).any():
+        return {"value": float(repetitions.mean()), "low": None, "high": None}
+    found = interval(np.log(repetitions))
+    ends = {"value": found.mean, "low": found.low, "high": found.high}
+    return {name: _null(float(np.exp(value))) for name, value in ends.items()}
 
 
 def _null(value: float) -> float | None:

@@ -1,8 +1,8 @@
-"""The study's figures: distributions of times, bars of counted instructions, chains by their length."""
+"""The study's figures: distributions of times, medians of counted instructions, chains by their length."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 
@@ -11,7 +11,7 @@ import pandas as pd
 from xdplab.errors import NotApplicableError
 from xdplab.figures.marks import Look, View, marks_frame
 from xdplab.studies.execution.points import BACKENDS
-from xdplab.studies.execution.summaries import Row, is_warm, medians, rank, values
+from xdplab.studies.execution.summaries import Row, clock_steps, is_warm, medians, rank, values
 
 BACKEND_WORDS = {"interpreter": "interpreter", "jit": "JIT", "module": "module", "user": "user space"}
 KINDS = {"host": "host", "uml": "uml", "kvm": "vm"}
@@ -32,19 +32,27 @@ def times(kind: str, cold: bool, table: pd.DataFrame) -> View:
     chosen = shown["cold"].astype(bool) if cold else is_warm(shown)
     shown = shown[chosen & (shown["links"].isna() | shown["links"].eq(32))]
     known = shown[shown["trap"].isna()]
-    shown = known[known["value"].gt(0)]  # the axis is logarithmic
-    if shown.empty:
+    if known.empty:
         raise NotApplicableError(f"no call was timed {'cold' if cold else 'warm'} in such a place")
+    shown = known[known["value"].gt(0)]
     highest = shown.groupby(["benchmark", "backend"])["value"].idxmax()
-    words = {int(at): str(shown.loc[at, "call"]) for at in highest}
+    words = {int(at): f"call {shown.loc[at, 'call']}" for at in highest}
     marks = [_sample(at, row, words) for at, row in zip(shown.index, shown.to_dict("records"), strict=True)]
-    look = _look(shown, _NS, cold, share_y=False)
-    labels = "A maximum bears the index of its call."
-    return View(marks_frame(marks), replace(look, caption=(*look.caption, labels, *_below(len(known) - len(shown)))))
+    marks += _unseen(known[known["value"].le(0)], clock_steps(table))
+    look = replace(_look(known, _NS, cold, share_y=False), words={"below": "calls shorter than one step of the clock"})
+    labels = "A maximum bears the index of its call, counted from 0."
+    return View(marks_frame(marks), replace(look, caption=(*look.caption, labels)))
 
 
-def _below(calls: int) -> tuple[str, ...]:
-    return (f"Not drawn: {calls} calls shorter than one step of the clock.",) if calls else ()
+def _unseen(calls: pd.DataFrame, steps: Mapping[str, int]) -> list[dict[str, object]]:
+    """Return one mark per benchmark and backend for the calls that a clock did not see: its step, and their number."""
+    return [
+        {
+            **_sample(0, {"benchmark": benchmark, "backend": backend, "value": float(steps[str(label)])}, {}),
+            **{"kind": "below", "label": f"{len(group)} calls", "n": len(group)},
+        }
+        for (benchmark, backend, label), group in calls.groupby(["benchmark", "backend", "label"], sort=False)
+    ]
 
 
 def _sample(at: int, row: Row, words: dict[int, str]) -> dict[str, object]:
@@ -54,13 +62,13 @@ def _sample(at: int, row: Row, words: dict[int, str]) -> dict[str, object]:
 
 
 def counts(table: pd.DataFrame) -> View:
-    """Return one bar per backend and benchmark: the median of counted instructions, one panel per place."""
+    """Return one mark per backend and benchmark: the median of counted instructions, one panel per place."""
     counted = table[table["clock"].eq("instructions") & is_warm(table) & table["trap"].isna()]
     counted = counted[counted["links"].isna() | counted["links"].eq(32)]
     if counted.empty:
         raise NotApplicableError("nothing was counted")
     found = medians(counted)
-    marks = [_mark("counts", "bar", row, row["benchmark"]) for row in found.to_dict("records")]
+    marks = [_mark("counts", "beside", row, row["benchmark"]) for row in found.to_dict("records")]
     return View(marks_frame(marks), _look(counted, _INSTRUCTIONS, False))
 
 

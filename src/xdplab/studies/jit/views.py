@@ -143,7 +143,7 @@ def _classes(name: str, groups: tuple[str, ...]) -> Callable[[pd.DataFrame], Vie
             columns=1,
             caption=(f"Difference of two programs of one class by BPF_PROG_TEST_RUN; {_places(rows)}.",),
         )
-        return _view(name, _both(rows, "bar", "short", "panel"), look)
+        return _view(name, _both(rows, "beside", "short", "panel"), look)
 
     return make
 

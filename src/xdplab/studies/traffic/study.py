@@ -11,9 +11,8 @@ from types import TracebackType
 from typing import Any, Self
 
 from xdplab import counters
-from xdplab.deploy import dpdk
 from xdplab.deploy.device import Applied, apply
-from xdplab.deploy.held import HeldDevice
+from xdplab.deploy.held import HeldDevice, HeldPort
 from xdplab.deploy.queues import Endpoint, queue_limit, set_queues
 from xdplab.deploy.settings import Xps
 from xdplab.deploy.throttling import unthrottled
@@ -94,16 +93,12 @@ def _rx_ring_entries(lab: Lab) -> int | None:
     return parse_rings(answer.stdout).current.rx if answer.ok else None
 
 
-def _take_port(lab: Lab) -> None:
-    """Give the TG's end to DPDK, where it is a PCI device. Done again, it changes nothing."""
+def _dpdk_port(lab: Lab) -> HeldPort | None:
+    """The TG's end, where it is a PCI device that DPDK takes from the kernel."""
     place = lab.generator
-    if place.pci is not None and place.by_dpdk:
-        dpdk.take(lab.tg, place.pci, state_dir(lab, lab.tg), driver=place.driver, hugepages=place.hugepages)
-
-
-def _give_port_back(lab: Lab) -> None:
-    if lab.generator.pci is not None and lab.generator.by_dpdk:
-        dpdk.give_back(lab.tg, lab.generator.pci, state_dir(lab, lab.tg))
+    if place.pci is None or not place.by_dpdk:
+        return None
+    return HeldPort(lab.tg, place.pci, state_dir(lab, lab.tg), driver=place.driver, hugepages=place.hugepages)
 
 
 def try_generator(lab: Lab) -> GeneratorReady:
@@ -123,11 +118,15 @@ def try_generator(lab: Lab) -> GeneratorReady:
 
 @contextmanager
 def _with_port(lab: Lab) -> Iterator[None]:
-    _take_port(lab)
+    port = _dpdk_port(lab)
+    if port is None:
+        yield
+        return
     try:
+        port.take()
         yield
     finally:
-        _give_port_back(lab)
+        port.put_back()
 
 
 class TrialStudy:
@@ -143,15 +142,15 @@ class TrialStudy:
     def __enter__(self) -> Self:
         with ExitStack() as stack:
             # The DUT's device is put back first: a tap's queues follow it.
-            self._held = [
+            self._held: list[HeldDevice | HeldPort] = [
                 HeldDevice(end.host, end.interface, state_dir(self._lab, end.host))
                 for end in reversed(endpoints(self._lab))
             ]
+            if (port := _dpdk_port(self._lab)) is not None:
+                self._held.append(port)
             for held in self._held:
                 stack.callback(held.put_back)
                 held.take()
-            stack.callback(_give_port_back, self._lab)
-            _take_port(self._lab)
             stack.callback(self._unthrottled.close)
             self._switch_off()
             self._context = self._made_context()
@@ -287,7 +286,6 @@ class TrialStudy:
         self._lab.regain()
         self._switch_off()
         booted = [held.host.name for held in self._held if held.take()]
-        _take_port(self._lab)
         for end in endpoints(self._lab):
             await_nothing_attached(end.host, end.interface)
         if booted:

@@ -1,0 +1,70 @@
+"""From raw files to a row: one recorded attempt per mode, engine and N, and the rows they gave. Needs no root, no lab.
+
+Where a rule or a column changes on purpose, `python tests/studies/test_golden_attempts.py` writes the rows anew: read
+the difference before it is committed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tarfile
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from xdplab.run.rundir import RunDirectory
+from xdplab.studies.traffic import runs
+
+RECORDED = Path(__file__).with_name("recorded")
+ATTEMPTS, ROWS = RECORDED / "attempts.tar.xz", RECORDED / "attempts.rows.json"
+MEASURED = (
+    "mode_obtained", "tx_packets", "rx_packets", "dut_rx_packets", "dut_tx_packets", "lost_packets",
+    "duplicate_packets", "reordered_packets", "foreign_packets", "tx_errors", "offered_pps", "forwarded_pps",
+    "forwarded_source", "forwarded_l2_bps", "access_ns", "testrun_raw_ns", "latency_min_ns", "latency_p50_ns",
+    "latency_p99_ns", "latency_max_ns", "latency_samples", "latency_from", "latency_sent_p99_ns", "late_p99_ns",
+    "host_busy_cores", "softnet_dropped", "xsk_dropped", "program_hash", "program_insns", "jited_bytes",
+    "sched_policy", "verdict", "limited_by",
+)  # fmt: skip
+
+
+def rows_of(folder: Path) -> dict[str, dict[str, Any]]:
+    """Return what each recorded attempt gives today, by its point in words."""
+    with tarfile.open(ATTEMPTS) as packed:
+        packed.extractall(folder, filter="data")
+    table = runs.trials_table(RunDirectory.open(folder / "golden"))
+    shown = json.loads(table[["mode", "engine", "accesses", "load", *MEASURED]].to_json(orient="records"))
+    names = ("mode", "engine", "accesses", "load")
+    return {" ".join(str(row[name]) for name in names): {name: row[name] for name in MEASURED} for row in shown}
+
+
+EXPECTED: dict[str, dict[str, Any]] = json.loads(ROWS.read_text()) if ROWS.exists() else {}
+
+
+@pytest.fixture(scope="module")
+def rows(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDPLAB_CACHE", str(tmp_path_factory.mktemp("cache")))
+        return rows_of(tmp_path_factory.mktemp("golden"))
+
+
+def test_every_mode_and_engine_is_recorded(rows: dict[str, dict[str, Any]]) -> None:
+    assert set(rows) == set(EXPECTED)
+    assert {tuple(point.split()[:2]) for point in rows} == {
+        (mode, engine) for mode in ("native", "generic", "af_xdp") for engine in ("live", "afxdp")
+    }
+
+
+@pytest.mark.parametrize("point", EXPECTED)
+def test_an_attempt_gives_the_row_it_gave(rows: dict[str, dict[str, Any]], point: str) -> None:
+    for name, expected in EXPECTED[point].items():
+        found = rows[point][name]
+        assert found == (pytest.approx(expected, rel=1e-9) if isinstance(expected, float) else expected), name
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as scratch:
+        os.environ["XDPLAB_CACHE"] = scratch
+        ROWS.write_text(json.dumps(rows_of(Path(scratch)), indent=1, sort_keys=True) + "\n")
