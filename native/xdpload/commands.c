@@ -97,6 +97,33 @@ static long long run_many(const struct program *program, const struct frame *fra
     return elapsed;
 }
 
+#define ROUNDS 8
+
+// A frame as the program left it; its length without FCS, or 0 where it left none that fits.
+static unsigned int run_out(const struct program *program, const struct frame *in, struct frame *out) {
+    LIBBPF_OPTS(bpf_test_run_opts, options, .data_in = in->bytes, .data_size_in = in->length,
+                .data_out = out->bytes, .data_size_out = sizeof(out->bytes), .repeat = 1);
+    out->length = 0;
+    if (!bpf_prog_test_run_opts(program->fd, &options))
+        out->length = options.data_size_out;
+    return options.retval;
+}
+
+// A test run repeats on one buffer: from its second packet on the program sees what it made of the first.
+// Says what is another then, or NULL. A program that decides by chance or time does not answer alike 8 times.
+static const char *changes_on_repeat(const struct program *program, const struct frame *frame) {
+    static struct frame once, twice;
+    unsigned int first = run_out(program, frame, &once);
+    if (once.length && once.length != frame->length)
+        return "the program changes the frame's length";
+    for (int round = 0; round < ROUNDS && has_room(&once); round++) {
+        unsigned int again = run_out(program, &once, &twice);
+        if (again == first || run_out(program, frame, &twice) != first)
+            return NULL;
+    }
+    return has_room(&once) ? "the program decides another thing of the frame that it made" : NULL;
+}
+
 static void testrun(const struct program *program, char *arguments) {
     static struct frame frame;
     char text[2 * MAX_FRAME_BYTES + 3];
@@ -107,6 +134,11 @@ static void testrun(const struct program *program, char *arguments) {
         complain("testrun", EINVAL,
                  "testrun takes FRAME (its size, %d to %d, or 0x and its bytes) REPEAT RUNS (1 to %d)",
                  TEST_FRAME_MIN + FCS_BYTES, MAX_FRAME_BYTES, MAX_RUNS);
+        return;
+    }
+    const char *changed = repeat > SETUP_PACKETS ? changes_on_repeat(program, &frame) : NULL;
+    if (changed) {
+        complain("testrun", EOPNOTSUPP, "BPF_PROG_TEST_RUN repeats on one buffer, and %s", changed);
         return;
     }
     long long result = run_many(program, &frame, repeat, runs, ns, &retval);

@@ -11,7 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,7 @@ from xdplab.plan.factors import PATHS, Where, in_plan, of_program
 from xdplab.programs.program import Program
 from xdplab.programs.program import program as make_program
 from xdplab.programs.spec import WORKLOADS, ProgramSpec
+from xdplab.run.listing import RESULTS, KnownRun, known_runs, run_named
 from xdplab.run.progress import ending, to_go
 from xdplab.run.state import RunState
 from xdplab.studies.catalogue import open_run
@@ -37,10 +38,9 @@ from xdplab.studies.comparing import ComparedRuns as TwoRuns
 from xdplab.studies.every import AnyRun
 from xdplab.studies.plan_runs import PlanRun, SearchRequest, start_search
 from xdplab.studies.search.profile import profile as profile_named
-from xdplab.studies.traffic import runs
+from xdplab.studies.traffic import runs as traffic_runs
 from xdplab.studies.traffic.planned import plan_trials
 
-RESULTS = Path("results")
 POLL_S = 0.5
 _PLAN_KEYS = ("lab", "seed", "repetitions", "trial", "perf_events", "metrics")
 
@@ -80,9 +80,14 @@ plan.__doc__ = f"{inspect.cleandoc(plan.__doc__ or '')}\n\nFactors:\n{reference.
 def open(path: str | Path) -> Run:
     """Open a run of any kind: XDP traffic, a search, a study; the same object that ``plan.start`` returned.
 
-    Raises ResultsError.
+    ``"latest"`` is the run of ``results`` that was written to last. Raises ResultsError.
     """
-    return Run(open_run(Path(path)))
+    return Run(open_run(run_named(Path(path))))
+
+
+def runs(folder: str | Path = RESULTS) -> pd.DataFrame:
+    """Return the runs of a folder, the last first: name, time of its last change, trials, how it stands, note."""
+    return pd.DataFrame([asdict(run) for run in known_runs(Path(folder))], columns=[f.name for f in fields(KnownRun)])
 
 
 def compare(
@@ -131,7 +136,7 @@ class Raced:
     @property
     def standing(self) -> Standing:
         """The ratio of b to a with its interval (of the logarithm), and the answer."""
-        return runs.standing_of(self.run.directory)
+        return traffic_runs.standing_of(self.run.directory)
 
     @property
     def verdict(self) -> str:
@@ -208,8 +213,8 @@ class LabInUse:
     def measure(self, program: Program | str, *, repetitions: int = 1, **factors: Any) -> pd.DataFrame:
         """Measure one program now, with its baseline; the rows of its trials, recorded in a run directory too."""
         made = plan("measure", program, repetitions=repetitions, **factors)
-        directory = runs.start(made.plan, self.lab, RESULTS)
-        runs.execute(directory, self.lab, runs.quiet())
+        directory = traffic_runs.start(made.plan, self.lab, RESULTS)
+        traffic_runs.execute(directory, self.lab, traffic_runs.quiet())
         return Run(PlanRun(directory)).trials
 
     def search(
@@ -258,7 +263,7 @@ class PlanInHand:
     def start(self, lab: LabInUse, name: str | None = None) -> Run:
         """Start measuring in a process of its own; an interrupt of the notebook stops the watching only."""
         chosen = self.plan if name is None else self.plan.model_copy(update={"name": name})
-        return _started(PlanRun(runs.start(chosen, lab.lab, RESULTS)), lab)
+        return _started(PlanRun(traffic_runs.start(chosen, lab.lab, RESULTS)), lab)
 
     def __repr__(self) -> str:
         trials = plan_trials(self.plan, "shared")
@@ -317,6 +322,12 @@ class Run:
         if not isinstance(self.kind, PlanRun):
             raise ResultsError(f"{self.path} is a run of kind {self.kind.kind_name}: it has no samples")
         return self.kind.samples()
+
+    def summary(self) -> pd.DataFrame:
+        """One row per point: what varies, n, means with their 95 % intervals, verdicts; of a study its first table."""
+        if isinstance(self.kind, PlanRun):
+            return self.kind.points_summary()
+        return next((found.frame for found in self.kind.tables().values()), self.trials)
 
     def watch(self) -> Run:
         """Print how far it is until it ends. An interrupt stops the watching only: the run goes on.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import yaml
@@ -10,9 +11,21 @@ MOST_VALUES = 100_000
 """More than any plan or inventory holds, once each alias stands for what it means."""
 
 
+class _Loader(yaml.SafeLoader):
+    """With YAML 1.2's whole numbers: ``010`` and ``1:10``, which older YAML takes for 8 and 70, stay words."""
+
+
+_INT = "tag:yaml.org,2002:int"
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in resolvers if tag != _INT]
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+_Loader.add_implicit_resolver(_INT, re.compile(r"[-+]?(?:0|[1-9][0-9_]*|0x[0-9a-fA-F]+)$"), list("-+0123456789"))
+
+
 def read_yaml(text: str) -> Any:
     """Return what ``text`` says. Raises yaml.YAMLError, also where it is too large or refers to itself."""
-    loader = yaml.SafeLoader(text)
+    loader = _Loader(text)
     try:
         node = loader.get_single_node()
         if node is None:

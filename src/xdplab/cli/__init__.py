@@ -13,7 +13,7 @@ import click
 
 from xdplab import own
 from xdplab.cli.common import Verb, Verbs, fail
-from xdplab.errors import ResultsError, ResultsWarning, XdplabError
+from xdplab.errors import PlanError, ResultsError, ResultsWarning, XdplabError
 from xdplab.run.disk import is_of_the_disk, reason
 
 INTERRUPTED = 130
@@ -32,6 +32,8 @@ VERBS = {
     "calibrate": Verb(
         "calibrate", "calibrate", "How far do equal runs of this machine lie apart? Is it fit to compare runs?"
     ),
+    "runs": Verb("runs", "runs", "List the runs in FOLDER (results), the last first."),
+    "show": Verb("figures", "show", "What came out of RUN: one row per point, mean ± interval, n, verdicts."),
     "tables": Verb("figures", "tables", "Derive RUN's tables from its journal and raw files."),
     "figures": Verb("figures", "figures", "Draw RUN's figures as SVG, PDF and PNG, each with its marks."),
     "compare": Verb("figures", "compare", "Did it change? OTHER over RUN, by point and over all."),
@@ -65,6 +67,22 @@ def _ask_on_terminal(question: str) -> bool:
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         return False
     return click.confirm(question, default=False, err=True)
+
+
+def _misused(error: click.ClickException) -> PlanError:
+    """What click has to say of a command line, with the place where more is told."""
+    context = getattr(error, "ctx", None)
+    words = error.format_message().rstrip(".")
+    return PlanError(words, remedy=f"`{context.command_path} --help` shows what it takes" if context else None)
+
+
+def _unusable(error: OSError) -> ResultsError:
+    """A file that cannot be read or written, wherever that was found."""
+    if is_of_the_disk(error):
+        return ResultsError(
+            f"{error.filename or 'a file'} cannot be written: {reason(error)}", remedy="free some space"
+        )
+    return ResultsError(f"{error.filename}: {reason(error)}", remedy="name another file or folder")
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
@@ -101,15 +119,15 @@ def main() -> None:
     except XdplabError as error:
         sys.exit(fail(error))
     except click.ClickException as error:
-        error.show()
-        sys.exit(error.exit_code)
+        sys.exit(fail(_misused(error)))
     except (KeyboardInterrupt, click.Abort):
         sys.exit(INTERRUPTED)
     except BrokenPipeError:
         sys.exit(1)
     except OSError as error:
-        if not is_of_the_disk(error):
+        if not (is_of_the_disk(error) or error.filename):
             raise
-        where = error.filename or "a file"
-        sys.exit(fail(ResultsError(f"{where} cannot be written: {reason(error)}", remedy="free some space")))
+        sys.exit(fail(_unusable(error)))
+    except RecursionError:
+        sys.exit(fail(PlanError("a file is nested too deeply, or holds itself by a YAML alias")))
     sys.exit(result if isinstance(result, int) else 0)

@@ -7,6 +7,7 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -15,9 +16,14 @@ from xdplab.errors import PlanError, XdplabError
 from xdplab.later import later
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from xdplab.cli import screen
+    from xdplab.run import listing
+    from xdplab.studies import tables
 else:
-    screen = later("xdplab.cli.screen")
+    screen, listing = later("xdplab.cli.screen"), later("xdplab.run.listing")
+    tables = later("xdplab.studies.tables")
 
 
 @dataclass(frozen=True)
@@ -69,6 +75,40 @@ def show(rows: Sequence[Mapping[str, Any]], *, as_json: bool, title: str | None 
         click.echo(json.dumps(list(rows), indent=1, default=str))
     else:
         screen.print_table(rows, title)
+
+
+class RunPath(click.ParamType[Path]):
+    """A run directory, or the word ``latest``."""
+
+    name = "run"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
+        return listing.run_named(Path(value))
+
+
+FORMAT = click.option(
+    "--format",
+    "form",
+    type=click.Choice(["table", "csv", "json", "markdown"]),
+    default="table",
+    show_default=True,
+    help="For a person, or for a program.",
+)
+
+
+def show_frame(frame: pd.DataFrame, *, form: str = "table", title: str | None = None) -> None:
+    """Print a data frame in one of the forms of FORMAT; null cells are empty, and null in JSON."""
+    rows = [dict(zip(map(str, frame.columns), row, strict=True)) for row in frame.astype(object).values]
+    there = frame.notna().rename(columns=str).to_dict("records")
+    rows = [{k: v if filled[k] else None for k, v in row.items()} for row, filled in zip(rows, there, strict=True)]
+    if form == "csv":
+        click.echo(frame.to_csv(index=False, lineterminator="\n"), nl=False)
+    elif form == "markdown":
+        click.echo(tables.markdown(frame))
+    else:
+        show(rows, as_json=form == "json", title=title)
+        if form == "table":
+            tell("")
 
 
 def parse_only(text: str | None) -> dict[str, str]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from xdplab.cli.common import show, tell
+from xdplab.cli.common import show_frame, tell
 from xdplab.later import later
 from xdplab.studies.points import P, R
 
@@ -88,11 +88,8 @@ def go_on(run: AnyRun, execute: Execute, *, figures: bool = True, as_json: bool 
 
 
 def _show_tables(run: AnyRun) -> None:
-    for name, (title, frame) in run.tables().items():
+    for title, frame in run.tables().values():
         if len(frame) > MOST_ROWS:
-            tell(f"{title}: {len(frame)} rows in {run.directory.outputs / 'tables' / name}.md\n")
+            tell(f"{title}: {len(frame)} rows, which `xdplab show {run.directory.path}` prints\n")
             continue
-        values = frame.astype(object).where(frame.notna(), None).values
-        rows = [dict(zip(map(str, frame.columns), row, strict=True)) for row in values]
-        show(rows, as_json=False, title=title)
-        tell("")
+        show_frame(frame, title=title)

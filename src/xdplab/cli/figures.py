@@ -10,24 +10,26 @@ from typing import TYPE_CHECKING
 import click
 
 from xdplab.analysis import MARGIN
-from xdplab.cli.common import show, tell
-from xdplab.errors import FigureError, PlanError
+from xdplab.cli.common import FORMAT, RunPath, show_frame, tell
+from xdplab.cli.common import show as show_rows
+from xdplab.errors import FigureError, PlanError, ResultsError
 from xdplab.figures.styles import STYLES
 from xdplab.later import later
 from xdplab.studies.catalogue import open_run
 
 if TYPE_CHECKING:
     from xdplab.analysis import compare as comparison
-    from xdplab.studies import every
+    from xdplab.studies import every, plan_runs
     from xdplab.studies.comparing import ComparedRuns
     from xdplab.studies.traffic import baseline as baselines
     from xdplab.studies.traffic import explain, runs
 else:
+    plan_runs = later("xdplab.studies.plan_runs")
     comparison, every = later("xdplab.analysis.compare"), later("xdplab.studies.every")
     baselines = later("xdplab.studies.traffic.baseline")
     explain, runs = later("xdplab.studies.traffic.explain"), later("xdplab.studies.traffic.runs")
 
-RUN = click.argument("directory", metavar="RUN", type=click.Path(path_type=Path))
+RUN = click.argument("directory", metavar="RUN", type=RunPath())
 
 
 @click.command()
@@ -41,6 +43,31 @@ def tables(directory: Path) -> None:
     folder = run.keep_tables()
     run.check_raw()
     tell(f"tables: {folder}")
+
+
+@click.command()
+@RUN
+@click.option("--table", "name", help="One table of a study; all of them by default.")
+@FORMAT
+def show(directory: Path, name: str | None, form: str) -> None:
+    """What came out of RUN, of any kind: of XDP traffic one row per point, mean ± interval, n, verdicts.
+
+    As csv and json, points have columns for the ends of their intervals.
+    """
+    run = open_run(directory)
+    run.check_raw()
+    found = run.tables()
+    if name is not None and name not in found:
+        raise ResultsError(f"{directory} has no table {name!r}", remedy=f"it has {', '.join(found) or 'none'}")
+    chosen = {name: found[name]} if name is not None else found
+    if form in ("csv", "json") and len(chosen) > 1:
+        raise ResultsError(f"{form} is one table's: {directory} has {', '.join(chosen)}", remedy="choose with --table")
+    for title, frame in chosen.values():
+        numbers = run.points_summary() if isinstance(run, plan_runs.PlanRun) and form in ("csv", "json") else frame
+        show_frame(numbers, form=form, title=title)
+    if form == "table" and name is None:
+        for line in run.summary():
+            tell(line)
 
 
 @click.command()
@@ -75,7 +102,7 @@ def figures(
 
 @click.command()
 @RUN
-@click.argument("other", required=False, type=click.Path(path_type=Path))
+@click.argument("other", required=False, type=RunPath())
 @click.option("--baseline", type=click.Path(path_type=Path), metavar="FILE", help="In place of OTHER: RUN over FILE.")
 @click.option(
     "--save-baseline", "save", type=click.Path(path_type=Path), metavar="FILE", help="Write RUN's baseline, and end."
@@ -138,7 +165,7 @@ def _show_comparison(found: ComparedRuns) -> None:
         tell(line)
     points = found.decision.points
     told = [name for name in points if name in TOLD or (name in comparison.POINT and points[name].nunique() > 1)]
-    show(json.loads(points[told].to_json(orient="records")), as_json=False)
+    show_rows(json.loads(points[told].to_json(orient="records")), as_json=False)
 
 
 TOLD = ("n_a", "n_b", "ratio", "low", "high", "verdict", "detectable", "needed", "reason")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from xdplab.cli.common import parse_only, show, tell
+from xdplab.cli.common import RunPath, parse_only, show, tell
 from xdplab.cli.conduct import conduct, go_on
 from xdplab.errors import LabError, PlanError
 from xdplab.labs import default_arrangement
@@ -111,7 +111,7 @@ def run(
 
 
 @click.command()
-@click.argument("directory", metavar="RUN", type=click.Path(path_type=Path))
+@click.argument("directory", metavar="RUN", type=RunPath())
 @click.option("--figures/--no-figures", "draw", default=True, show_default=True, help="Draw the figures at the end.")
 @LABS
 @SCHEDULER
@@ -148,7 +148,7 @@ def labs_named(labs: str | None, scheduler: str | None) -> tuple[str, ...]:
 
 
 @click.command()
-@click.argument("directory", metavar="RUN", type=click.Path(path_type=Path))
+@click.argument("directory", metavar="RUN", type=RunPath())
 @click.option("--json", "as_json", is_flag=True, help="For a script.")
 def status(directory: Path, as_json: bool) -> None:
     """How far RUN is, what failed, and how long the rest will take.

@@ -113,7 +113,8 @@ class XdpRequest:
     def argv(self, binary: str) -> list[str]:
         """Return the command line."""
         named = [("--section", self.section), ("--program", self.program)]
-        pairs = [("--rodata", self.rodata), ("--init", self.init), ("--max-entries", self.max_entries)]
+        rodata = {name: int(v) if isinstance(v, bool) else v for name, v in self.rodata.items()}
+        pairs = [("--rodata", rodata), ("--init", self.init), ("--max-entries", self.max_entries)]
         argv = [binary, "--object", self.object, "--interface", self.interface, "--mode", self.mode]
         argv += [word for option, value in named if value is not None for word in (option, value)]
         argv += ["--count-actions"] * self.count_actions

@@ -305,17 +305,35 @@ class _RefuseUnknown(paramiko.MissingHostKeyPolicy):
 
 def _pin(client: paramiko.SSHClient, name: str, address: SshAddress) -> None:
     if address.known_hosts is not None:
-        client.load_host_keys(str(address.known_hosts))
+        try:
+            client.load_host_keys(str(address.known_hosts))
+        except paramiko.hostkeys.InvalidHostKey as error:
+            raise HostError(f"{name}: {address.known_hosts} holds a damaged key: {error.line[:60]!r}") from error
     if address.host_key is None:
         return
-    try:
-        kind, encoded = address.host_key.split()[:2]
-        entry = paramiko.hostkeys.HostKeyEntry.from_line(f"{address.known_as} {kind} {encoded}")
-    except (ValueError, paramiko.SSHException) as error:
-        raise HostError(f"{name}: host_key is not a public key line: {address.host_key[:60]!r}") from error
-    if entry is None or entry.key is None:
-        raise HostError(f"{name}: host_key is of a kind that is not known: {address.host_key[:60]!r}")
-    client.get_host_keys().add(address.known_as, kind, entry.key)
+    for kind, encoded in _key_lines(name, address.host_key):
+        try:
+            entry = paramiko.hostkeys.HostKeyEntry.from_line(f"{address.known_as} {kind} {encoded}")
+        except (ValueError, paramiko.SSHException, paramiko.hostkeys.InvalidHostKey) as error:
+            raise HostError(f"{name}: host_key is damaged: {kind} {encoded[:40]!r}") from error
+        if entry is None or entry.key is None:
+            raise HostError(f"{name}: host_key is of a kind that is not known: {kind}")
+        client.get_host_keys().add(address.known_as, kind, entry.key)
+
+
+_KEY_LINE = re.compile(r"(?:\S+ )?((?:ssh|ecdsa|sk)-\S+) (\S+)")
+
+
+def _key_lines(name: str, text: str) -> list[tuple[str, str]]:
+    """Return kind and key of each line of ``host_key``: a public key's line, or what ssh-keyscan printed."""
+    lines = (line.strip() for line in text.splitlines())
+    found = [_KEY_LINE.match(line) for line in lines if line and not line.startswith("#")]
+    if not found or None in found:
+        raise HostError(
+            f"{name}: host_key is not a public key line: {text[:60]!r}",
+            remedy="`ssh-keyscan -t ed25519 HOST` prints one",
+        )
+    return [(match[1], match[2]) for match in found if match]
 
 
 def _private_key(name: str, key: str | Path) -> paramiko.PKey:

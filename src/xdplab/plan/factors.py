@@ -57,6 +57,16 @@ def _checked_load(load: object) -> object:
 
 Load = Annotated[str, BeforeValidator(_checked_load)]
 
+
+def _word(value: object) -> object:
+    """A number of a command is the word that was written; YAML makes another word of a fraction or of ``on``."""
+    if isinstance(value, bool | float):
+        raise ValueError(f"{value!r} is no word of a command: write it in quotes")
+    return str(value) if isinstance(value, int) else value
+
+
+Word = Annotated[str, BeforeValidator(_word)]
+
 # --- labels: from a level, as text, to a reader's words ---
 
 Label = Callable[[str], str]
@@ -229,7 +239,7 @@ FACTORS: tuple[Factor, ...] = (
     Factor("rodata", "program", "program", dict[str, int | bool], {},
            "a user's program: the constants it is loaded with",
            canonical=_rodata, cell=_rodata_cell, applies=_own_file, absent=()),
-    Factor("setup", "program", "program", list[list[str]], [],
+    Factor("setup", "program", "program", list[list[Word]], [],
            "a user's program: commands on the DUT once it is attached",
            canonical=_setup, cell=_setup_cell, applies=_own_file, absent=()),
     Factor("frames", "program", "program", str | None, None, "a user's program: the pcap whose frames are sent",

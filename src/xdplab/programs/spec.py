@@ -125,6 +125,8 @@ class UserProgram:
         for name, path in (("file", self.file), ("frames", self.frames)):
             if path is not None and not Path(path).is_file():
                 raise PlanError(f"program.{name}: there is no file {path}")
+        if Path(self.file).suffix not in (".c", ".o"):  # a compiler takes any other for a linker's
+            raise PlanError(f"program.file: {self.file} is neither C (*.c) nor a BPF object (*.o)")
 
     @property
     def name(self) -> str:

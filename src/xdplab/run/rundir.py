@@ -14,7 +14,7 @@ from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from xdplab.errors import ResultsError
+from xdplab.errors import PlanError, ResultsError
 from xdplab.resources import cache_root
 from xdplab.run.disk import disk_errors, locked, reason, replacing, sync
 from xdplab.run.journal import Journal
@@ -27,6 +27,8 @@ _UNFINISHED = ".new"
 # Earlier versions wrote `.NAME.XXXXXXXX` where this one writes `.NAME.XXXXXXXX.partial`.
 _TEMPORARY = re.compile(r"\..+\.(partial|[0-9a-f]{8})")
 _FOLDERS = ("", "raw/*", "programs", "programs/*", "files/*", "figures", "tables")
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
 class RunDirectory:
@@ -55,6 +57,8 @@ class RunDirectory:
         ``facts`` go to the journal's first line; ``kind="import"`` marks a run whose tables are not derived from raw
         files of its own.
         """
+        if not _NAME.fullmatch(name):
+            raise PlanError(f"{name!r} cannot name a run", remedy="letters, digits, . _ - and at most 64")
         try:
             parent.mkdir(parents=True, exist_ok=True)
             with _hidden(parent) as path:

@@ -17,6 +17,7 @@ import pandas as pd
 
 from xdplab.analysis import MARGIN
 from xdplab.analysis.findings import Finding
+from xdplab.analysis.summary import constant_words, for_people, points_summary, varying
 from xdplab.errors import FigureError, PlanError, ResultsError
 from xdplab.figures.catalogue import figure as traffic_figure
 from xdplab.figures.draw import draw as draw_view
@@ -97,8 +98,17 @@ class PlanRun:
         """Return one row per interval of 100 ms."""
         return runs.samples_table(self.directory)
 
+    def points_summary(self) -> pd.DataFrame:
+        """Return one row per point: what varies, n, means with their intervals, verdicts."""
+        return points_summary(self.rows())
+
     def tables(self) -> dict[str, Table]:
-        return {}
+        trials = self.rows()
+        if trials.empty:
+            return {}
+        alike = constant_words(trials, varying(trials))
+        title = f"{trials['point_id'].nunique()} points, mean ± half of its 95 % interval over n valid repetitions"
+        return {"points": Table(f"{title}; {alike}", for_people(points_summary(trials)))}
 
     def summary(self) -> list[str]:
         return runs.summary(self.directory)

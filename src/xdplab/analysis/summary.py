@@ -1,0 +1,110 @@
+"""What everybody wants first of a run of XDP traffic: one row per point, with the interval over its repetitions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import pandas as pd
+
+from xdplab.analysis.intervals import interval
+from xdplab.analysis.series import settled
+from xdplab.plan.factors import FACTORS
+
+_FIRST = ("program_name", "workload", "accesses", "mode", "frame_bytes", "queues", "load", "flows")
+_VALUES = {
+    "mpps": ("forwarded_pps", 1e6),
+    "p50_us": ("latency_p50_ns", 1e3),
+    "p99_us": ("latency_p99_ns", 1e3),
+    "testrun_ns": ("testrun_raw_ns", 1.0),
+}
+"""Column of the summary: a trial's column, and what it is divided by. Latency is shown at paced loads only."""
+
+WORDS = {"mpps": "Mpps", "p50_us": "p50 µs", "p99_us": "p99 µs", "testrun_ns": "test run ns"}
+
+
+def varying(trials: pd.DataFrame) -> list[str]:
+    """Return the factors' columns that tell the points apart, best known first; none that others settle."""
+    order = {name: rank for rank, name in enumerate(_FIRST)}
+    columns = [factor.column for factor in FACTORS if factor.column in trials]
+    cells = trials[columns].astype("string").fillna("")
+    chosen: list[str] = []
+    groups = 1
+    for name in sorted(columns, key=lambda column: order.get(column, len(order))):
+        found = len(cells[[*chosen, name]].drop_duplicates())
+        if found > groups:
+            chosen, groups = [*chosen, name], found
+    return chosen
+
+
+def points_summary(trials: pd.DataFrame) -> pd.DataFrame:
+    """Return one row per point: what varies, n, mean with 95 % interval of each value, what limited it, verdicts.
+
+    Rates in Mpps, latencies in µs at paced loads, the test run in ns per packet. Of valid trials only; ``n`` are these.
+    """
+    last = settled(trials)
+    names = varying(last)
+    rows = [
+        {name: group.iloc[0][name] for name in names} | _of_point(group)
+        for _, group in last.groupby("point_id", sort=False)
+    ]
+    table = pd.DataFrame(rows)
+    if table.empty:
+        return table
+    return table.sort_values(names, kind="stable", key=_sortable, ignore_index=True).dropna(axis=1, how="all")
+
+
+def _sortable(column: pd.Series) -> pd.Series:
+    numbers = pd.to_numeric(column, errors="coerce")
+    return numbers if numbers.notna().sum() == column.notna().sum() else column.astype("string").fillna("")
+
+
+def _of_point(group: pd.DataFrame) -> dict[str, object]:
+    valid = group[group["verdict"].eq("valid").fillna(False)]
+    found: dict[str, object] = {"n": len(valid)}
+    for name, (column, unit) in _VALUES.items():
+        shown = valid if not column.startswith("latency") else valid[valid["rate_requested_pps"].notna()]
+        values = shown[column].dropna().astype(float) / unit
+        known = interval(values) if len(values) else None
+        found[name] = None if known is None else known.mean
+        found[f"{name}_low"], found[f"{name}_high"] = (None, None) if known is None else (known.low, known.high)
+    limits = valid["limited_by"].dropna().unique()
+    found["limited_by"] = ", ".join(map(str, limits)) or None
+    counts = group["verdict"].value_counts()
+    found["verdicts"] = ", ".join(f"{count} {verdict}" for verdict, count in counts.items())
+    return found
+
+
+def for_people(table: pd.DataFrame) -> pd.DataFrame:
+    """Return the summary with each value beside its interval: ``7.52 ± 0.31``; null cells stay null."""
+    shown = pd.DataFrame(index=table.index)
+    for name in table.columns:
+        if name.endswith(("_low", "_high")) and name.rpartition("_")[0] in _VALUES:
+            continue
+        if name in _VALUES:
+            ends = f"{name}_low", f"{name}_high"
+            low, high = (table[end] if end in table else pd.Series(math.nan, table.index) for end in ends)
+            cells = [_with_interval(*row) for row in zip(table[name], low, high, strict=True)]
+            shown[WORDS[name]] = pd.Series(cells, table.index, dtype="object")
+        else:
+            shown[name.replace("_", " ")] = table[name]
+    return shown
+
+
+def _with_interval(mean: float | None, low: float | None, high: float | None) -> str | None:
+    """Return the mean to the digits that its interval leaves it; to three where there is none."""
+    if mean is None or math.isnan(mean):
+        return None
+    half = math.nan if low is None or high is None else (high - low) / 2
+    if math.isnan(half) or not half:
+        return f"{mean:.3g}"
+    digits = max(0, 1 - math.floor(math.log10(half)))
+    return f"{mean:.{digits}f} ± {half:.{digits}f}"
+
+
+def constant_words(trials: pd.DataFrame, names: Sequence[str]) -> str:
+    """Return what all points have alike, of the factors that a reader asks for first."""
+    told = [("lab", "lab"), ("mode", "mode"), ("frame_bytes", "frame"), ("queues", "queues"), ("engine", "engine")]
+    told += [("load", "load"), ("arrangement", "arrangement")]
+    rest = [(name, word) for name, word in told if name not in names and trials[name].dropna().nunique() == 1]
+    return ", ".join(f"{word} {trials[name].dropna().iloc[0]}" for name, word in rest)

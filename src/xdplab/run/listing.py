@@ -1,0 +1,74 @@
+"""The runs of a folder: which there are, how they stand, what a person noted of them, and which was the last."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from xdplab.errors import ResultsError
+from xdplab.run.progress import ending
+from xdplab.run.rundir import RunDirectory
+from xdplab.run.state import read_state
+
+RESULTS = Path("results")
+LATEST = "latest"
+_NOTE = "note.txt"
+
+
+@dataclass(frozen=True)
+class KnownRun:
+    """A run of a folder; ``written`` is the local time of its last change, ``state`` how it stands, in words."""
+
+    run: str
+    written: str
+    trials: int | None
+    state: str
+    note: str | None
+
+
+def run_folders(folder: Path) -> list[Path]:
+    """Return the run directories in ``folder``, the one that was written to last first."""
+    found = [path.parent for path in folder.glob("*/journal.jsonl")]
+    return sorted(found, key=lambda path: (_written(path), path.name), reverse=True)
+
+
+def _written(path: Path) -> float:
+    return (path / "journal.jsonl").stat().st_mtime
+
+
+def known_runs(folder: Path = RESULTS) -> list[KnownRun]:
+    """Return the runs in ``folder``, the last first. One that cannot be read is named with the reason."""
+    return [_known(path) for path in run_folders(folder)]
+
+
+def _known(path: Path) -> KnownRun:
+    written = datetime.fromtimestamp(_written(path)).isoformat(" ", "seconds")
+    try:
+        state = read_state(RunDirectory.open(path))
+    except ResultsError as error:
+        return KnownRun(path.name, written, None, error.message, _note(path))
+    return KnownRun(path.name, written, state.total, ending(state), _note(path))
+
+
+def _note(path: Path) -> str | None:
+    note = path / _NOTE
+    return note.read_text(errors="replace").strip() if note.is_file() else None
+
+
+def write_note(run: RunDirectory, text: str) -> None:
+    """Keep a person's words on a run in it; no words take them away. Raises ResultsError."""
+    run.write_bytes(_NOTE, f"{' '.join(text.split())}\n".encode())
+
+
+def run_named(path: Path, folder: Path = RESULTS) -> Path:
+    """Return ``path``; for the word ``latest``, unless there is such a file, the run of ``folder`` written to last.
+
+    Raises ResultsError where ``folder`` holds no run.
+    """
+    if str(path) != LATEST or path.exists():
+        return path
+    found = run_folders(folder)
+    if not found:
+        raise ResultsError(f"{folder} holds no run", remedy="`xdplab run smoke` makes one")
+    return found[0]

@@ -1,0 +1,52 @@
+"""What is shown first of a run: a row per point, its mean with the interval that its digits can bear."""
+
+from __future__ import annotations
+
+import pandas as pd
+import pytest
+
+from xdplab.analysis.intervals import interval
+from xdplab.analysis.summary import for_people, points_summary, varying
+from xdplab.run.metrics import frame
+
+RATES = {0: (7.0e6, 7.2e6, 7.4e6), 100: (2.00e6, 2.01e6, 2.02e6), 1600: (0.20e6,)}
+
+
+def trials() -> pd.DataFrame:
+    rows: list[dict[str, object]] = [
+        {
+            "run_id": "r", "trial_id": f"{accesses}-{number}", "attempt": 1, "point_id": str(accesses),
+            "mode": "native", "queues": 1, "workload": "array", "accesses": accesses, "load": "max",
+            "forwarded_pps": rate, "latency_p50_ns": 9000.0, "verdict": "valid", "limited_by": "shared_cpu",
+        }
+        for accesses, rates in RATES.items()
+        for number, rate in enumerate(rates)
+    ]  # fmt: skip
+    rows.append(rows[3] | {"trial_id": "100-3", "forwarded_pps": 9e6, "verdict": "invalid", "limited_by": None})
+    return frame(rows)
+
+
+def test_each_point_has_a_row_with_its_interval_over_valid_repetitions() -> None:
+    found = points_summary(trials())
+    assert list(found["accesses"]) == [0, 100, 1600]
+    assert list(found["n"]) == [3, 3, 1]
+    assert list(found["verdicts"]) == ["3 valid", "3 valid, 1 invalid", "1 valid"]
+    known = interval([2.00, 2.01, 2.02])
+    assert found.loc[1, ["mpps", "mpps_low", "mpps_high"]].tolist() == pytest.approx(
+        [known.mean, known.low, known.high]
+    )
+
+
+def test_only_what_varies_is_named_and_latency_only_at_paced_loads() -> None:
+    assert varying(trials()) == ["accesses"]
+    assert not {"mode", "p50_us"} & set(points_summary(trials()).columns)
+    paced = trials().assign(rate_requested_pps=2e4, load="20kpps")
+    assert points_summary(paced).loc[0, "p50_us"] == 9.0
+
+
+def test_the_digits_are_those_that_the_interval_leaves() -> None:
+    assert list(for_people(points_summary(trials()))["Mpps"]) == ["7.20 ± 0.50", "2.010 ± 0.025", "0.2"]
+
+
+def test_a_run_without_a_trial_has_no_points() -> None:
+    assert points_summary(trials().iloc[:0]).empty

@@ -1,0 +1,215 @@
+"""Whatever is typed: one line that says what is wrong and an exit code that is not 0, or success. Never a traceback."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import io
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+import yaml
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from xdplab import cli
+from xdplab.errors import LabError
+from xdplab.labs import netns, uml, vm
+from xdplab.labs.vm import kernels
+from xdplab.plan import load_plan
+from xdplab.studies.traffic.planned import create_run
+
+KEYSCAN = """# 192.0.2.7:22 SSH-2.0-OpenSSH_9.2p1 Debian-2+deb12u3
+192.0.2.7 ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIKYbeuCSMBcqZLd9/cCxGxCxc5sPSsNkyjnLPNbQ1J0Y
+192.0.2.7 ecdsa-sha2-nistp256 AAAAE2VjZHNhLXNoYTItbmlzdHAyNTYAAAAI"""
+ODD_WORDS = ["", "-", "--", "0", "-1", "1e9", "10**6", "nan", "a=b", "=", "mode=", "mode=native", "x" * 300, "é", "\n"]
+ODD_WORDS += [
+    "netns",
+    "netns:",
+    "netns:none",
+    "vm:",
+    "vm:9.9",
+    "vm:6.1:warp",
+    "uml:x",
+    "host",
+    "[/red]",
+    "%s",
+    "~",
+    "*",
+]
+
+
+def _inventory(**changed: object) -> str:
+    machine = {"host": "127.0.0.1", "port": 1, "key": "key", "host_key": KEYSCAN}
+    machine |= {"interface": {"name": "eth7", "mac": "02:00:00:00:00:01"}}
+    return yaml.safe_dump({"dut": machine | changed, "tg": machine})
+
+
+CONTENTS: dict[str, bytes | str] = {
+    "empty.yaml": "",
+    "binary.yaml": bytes(range(256)),
+    "list.yaml": "[1, 2]",
+    "word.yaml": "plan",
+    "open.yaml": "a: [",
+    "tab.yaml": "a:\n\t- b",
+    "plan.yaml": "name: p\nblocks: [{points: {accesses: [0, 10]}}]\n",
+    "great.yaml": "name: p\nblocks: [{points: {accesses: 1000000}}]\n",
+    "typo.yaml": "name: p\nblocks: [{points: {acceses: 1}}]\n",
+    "alias.yaml": "a: &a [*a]\n",
+    "numbers.yaml": "name: 7\nblocks: {1: 2}\n",
+    "studies.yaml": "kind: verifier\nname: p\n",
+    "study.yaml": "study: jit\n",
+    "lab.yaml": _inventory(),
+    "lab2.yaml": _inventory(host_key="ssh-ed25519 AAAA"),
+    "lab3.yaml": _inventory(known_hosts="keyscan.txt", host_key=None),
+    "lab4.yaml": KEYSCAN,
+    "keyscan.txt": KEYSCAN,
+    "key": "no key",
+    "x.bpf.c": "int x(",
+    "x.bpf.o": b"\x7fELF" + bytes(60),
+    "frames.pcap": b"\xd4\xc3\xb2\xa1" + bytes(8),
+    "archive.zip": b"PK\x03\x04nothing",
+    "marks.csv": "a,b\n1\n",
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Files as people have them, and runs: one that has not begun, and some that are damaged."""
+    folder = tmp_path_factory.mktemp("any")
+    for name, content in CONTENTS.items():
+        (folder / name).write_bytes(content if isinstance(content, bytes) else content.encode())
+    chosen = load_plan(folder / "plan.yaml")
+    for name in ("run", "cut", "torn", "foreign"):
+        made = create_run(chosen.model_copy(update={"name": name}), folder, lab="netns:none", arrangement="shared")
+        made.path.rename(folder / name)
+    (folder / "cut" / "plan.yaml").unlink()
+    (folder / "torn" / "journal.jsonl").write_text('{"event": "planned"}\n[]\n{"event"')
+    (folder / "foreign" / "journal.jsonl").write_bytes(bytes(range(256)))
+    (folder / "loop").symlink_to("loop")
+    (folder / "directory").mkdir()
+    return folder
+
+
+@pytest.fixture(scope="module", autouse=True)
+def nothing_is_touched(folder: Path) -> Iterator[None]:
+    """No lab is made, nothing is measured or fetched: what stands before that is what is tried."""
+    patch = pytest.MonkeyPatch()
+
+    def refuse(*_: object, **__: object) -> None:
+        raise LabError("no lab is made here")
+
+    for module in (netns, vm, uml):
+        for name in ("up", "down", "open_lab"):
+            patch.setattr(module, name, refuse)
+    patch.setattr(kernels, "fetch", refuse)
+    for module_name in ("conduct", "run", "search"):
+        patch.setattr(importlib.import_module(f"xdplab.cli.{module_name}"), "go_on", lambda *_, **__: 0)
+    patch.chdir(folder)
+    patch.setenv("XDPLAB_CACHE", str(folder / "cache"))
+    yield
+    patch.undo()
+
+
+def ending(argv: list[str]) -> tuple[int, str]:
+    """Run the command line as its entry point does; return its exit code and what it said on standard error."""
+    out, err = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True) for _ in range(2))
+    patch = pytest.MonkeyPatch()
+    patch.setattr(sys, "argv", ["xdplab", *argv])
+    patch.setattr(cli.signal, "signal", lambda *_: None)
+    patch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(), encoding="utf-8"))
+    with patch.context(), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        try:
+            cli.main()
+        except SystemExit as end:
+            code = end.code if isinstance(end.code, int) else int(end.code is not None)
+        else:
+            code = 0
+        finally:
+            patch.undo()
+    return code, err.buffer.getvalue().decode()  # type: ignore[attr-defined]
+
+
+def commands(command: click.Command, words: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], click.Command]]:
+    """Yield every command of the line with the words that lead to it."""
+    if not isinstance(command, click.Group):
+        yield words, command
+        return
+    context = click.Context(command)
+    for name in command.list_commands(context):
+        found = command.get_command(context, name)
+        assert found is not None
+        yield from commands(found, (*words, name))
+
+
+ALL = dict(commands(cli.cli))
+PLACES = ["run", "cut", "torn", "foreign", "loop", "directory", "missing/x", "/dev/null", "plan.yaml/x"]
+VALUES = st.sampled_from([*ODD_WORDS, *CONTENTS, *PLACES])
+
+
+@st.composite
+def command_lines(draw: st.DrawFn) -> list[str]:
+    words, command = draw(st.sampled_from(list(ALL.items())))
+    line = [*draw(st.sampled_from([(), ("--lab", draw(VALUES))])), *words]
+    for parameter in command.params:
+        if isinstance(parameter, click.Argument):
+            count = draw(st.integers(0, 2)) if parameter.nargs != 1 else draw(st.sampled_from([1, 1, 1, 0]))
+            line += [draw(VALUES) for _ in range(count)]
+        elif draw(st.integers(0, 4)) == 0:
+            line += [draw(st.sampled_from(parameter.opts)), *_value(draw, parameter)]
+    return line
+
+
+def _value(draw: st.DrawFn, parameter: click.Parameter) -> list[str]:
+    if isinstance(parameter, click.Option) and (parameter.is_flag or parameter.count):
+        return []
+    if isinstance(parameter.type, click.Choice) and draw(st.booleans()):
+        return [str(draw(st.sampled_from(list(parameter.type.choices))))]
+    return [draw(VALUES) for _ in range(max(1, parameter.nargs))]
+
+
+def check(line: list[str]) -> None:
+    code, said = ending(line)
+    lines = [text for text in said.splitlines() if text.strip()]
+    if code and lines:  # some verbs have an answer in their exit code, and say nothing
+        assert [text for text in lines if text.startswith("xdplab")] == lines, (line, said)
+
+
+@settings(
+    max_examples=int(os.environ.get("XDPLAB_FUZZ", "150")),
+    deadline=None,
+    derandomize="XDPLAB_FUZZ" not in os.environ,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+@given(line=command_lines())
+def test_any_command_line_ends_in_one_line_or_in_success(line: list[str]) -> None:
+    check(line)
+
+
+SEEN = [
+    ["programs", "build", "word.yaml"],
+    ["programs", "show", "keyscan.txt"],
+    ["lab", "run", "dut"],
+    ["study", "execution", "--smallest", "--name", "missing/x"],
+    ["study", "jit", "--name", "x\n"],
+    ["run", "alias.yaml"],
+    ["plan", "alias.yaml"],
+    ["doctor", "--lab", "alias.yaml"],
+    ["resume", "cut"],
+    ["audit", "cut"],
+    ["tables", "torn"],
+    ["status", "foreign"],
+    ["figures", "plan.yaml/x"],
+    ["compare", "run", "cut", "--metric", "foo"],
+    ["run", "plan.yaml", "--out", "plan.yaml"],
+    *(["doctor", "--lab", name] for name in ("lab.yaml", "lab2.yaml", "lab3.yaml", "lab4.yaml")),
+]
+
+
+@pytest.mark.parametrize("line", SEEN, ids=" ".join)
+def test_a_command_line_that_was_wrong_once(line: list[str]) -> None:
+    check(line)

@@ -1,0 +1,67 @@
+"""Runs are found again by a list, a note and the word `latest`."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+import xdplab as xl
+from xdplab.cli import cli
+from xdplab.errors import ResultsError
+from xdplab.plan import parse_plan
+from xdplab.run.listing import known_runs, run_named
+from xdplab.studies.traffic.planned import create_run
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Three runs, of which the one made first was written to last, and what is no run."""
+    plan = parse_plan({"name": "p", "blocks": [{"points": {"accesses": 0}}]})
+    made = [
+        create_run(plan.model_copy(update={"name": name}), tmp_path / "results", lab="netns", arrangement="shared")
+        for name in ("one", "two", "three")
+    ]
+    for run, when in zip(made, (3e9, 1e9, 2e9), strict=True):
+        os.utime(run.journal.path, (when, when))
+    (tmp_path / "results" / "other").mkdir()
+    monkeypatch.chdir(tmp_path)
+    return tmp_path / "results"
+
+
+def test_the_run_that_was_written_to_last_comes_first(folder: Path) -> None:
+    assert [run.run.rpartition("-")[2] for run in known_runs(folder)] == ["one", "three", "two"]
+    assert [run.trials for run in known_runs(folder)] == [3, 3, 3]
+    assert list(xl.runs()["run"]) == [run.run for run in known_runs(folder)]
+
+
+def test_latest_is_a_run_wherever_a_run_is_wanted(folder: Path) -> None:
+    assert run_named(Path("latest")).name.endswith("-one")
+    assert xl.open("latest").path.name.endswith("-one")
+    shown = CliRunner().invoke(cli, ["status", "latest", "--json"])
+    assert json.loads(shown.output)[0]["run"].endswith("-one")
+    Path("latest").mkdir()
+    assert run_named(Path("latest")) == Path("latest"), "a folder of that name is what is meant"
+
+
+def test_a_note_stays_with_its_run(folder: Path) -> None:
+    CliRunner().invoke(cli, ["runs", "--note", "latest", "before the  patch"], catch_exceptions=False)
+    assert known_runs(folder)[0].note == "before the patch"
+    shown = CliRunner().invoke(cli, ["runs", "--json"])
+    assert json.loads(shown.output)[0]["note"] == "before the patch"
+
+
+def test_a_run_that_cannot_be_read_is_named_with_the_reason(folder: Path) -> None:
+    (folder / "other" / "journal.jsonl").write_text("")
+    found = {run.run: run.state for run in known_runs(folder)}
+    assert "no run" in found["other"]
+
+
+def test_without_a_run_there_is_no_latest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ResultsError, match="holds no run"):
+        run_named(Path("latest"))
+    assert CliRunner().invoke(cli, ["runs"], catch_exceptions=False).exit_code == 0
