@@ -14,7 +14,9 @@ import resource
 import sys
 import tempfile
 import time
+from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
+from itertools import islice
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -53,15 +55,13 @@ def measured(arguments: argparse.Namespace) -> dict[str, float]:
 
 
 def full_size(data: list[Path], folder: Path) -> Path:
-    """Write the logs of ``data`` to ``folder``, again and again as further repetitions, up to LOGS."""
-    logs = list(raw_logs(data, Found()))
-    count = 0
-    for copy in range(0, 1000, 10):
-        for log in logs:
-            if count == LOGS:
-                return folder
-            write(log, folder, copy)
-            count += 1
+    """Write the logs of ``data`` to ``folder``, each once, and again as further repetitions, up to LOGS files."""
+    logs = {log.name.path: log for log in raw_logs(data, Found())}
+    kinds = Counter(log.name.kind for log in logs.values())
+    print(f"{len(logs)} logs in the data ({kinds}), repeated up to {LOGS}", file=sys.stderr)
+    copies = ((log, copy) for copy in range(0, 1000, 10) for log in logs.values())
+    for log, copy in islice(copies, LOGS):
+        write(log, folder, copy)
     return folder
 
 
@@ -99,7 +99,7 @@ def cpu_s() -> float:
 
 
 def measure_figures(data: list[Path], out: Path) -> dict[str, float]:
-    """Draw the figures of ``data`` itself, each as SVG, PDF, PNG and CSV."""
+    """Draw the figures of ``data`` itself in the default format, and as CSV."""
     trials = imported_trials(import_thesis(data, out, processes=CPUS).run)
     result: dict[str, float] = {}
     for which in ("as-published", "corrected"):

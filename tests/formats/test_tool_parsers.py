@@ -241,7 +241,7 @@ def test_bpftool_programs_and_attachments() -> None:
         16,
         23,
     )
-    assert bpftool.parse_net(recorded("bpftool_net.json")) == (bpftool.Attachment("vd0", "native", 101),)
+    assert bpftool.parse_net(recorded("bpftool_net.json")) == (bpftool.OffloadAttachment("vd0", "native", 101),)
     assert program.device is None
     with pytest.raises(FormatError, match="get by id"):
         bpftool.parse_programs('{"error":"get by id (7): No such file or directory"}')
@@ -251,7 +251,7 @@ def test_bpftool_tells_the_card_of_a_program_and_what_runs_beside_it() -> None:
     """As bpftool 7.1 printed them for netdevsim in a guest of 6.1."""
     programs = bpftool.parse_programs(recorded("bpftool_program_offloaded.json"))
     assert [(p.program_id, p.device, p.jited_bytes) for p in programs] == [(5, "eth1", None)]
-    both = (bpftool.Attachment("eth1", "native", 116), bpftool.Attachment("eth1", "offload", 110))
+    both = (bpftool.OffloadAttachment("eth1", "native", 116), bpftool.OffloadAttachment("eth1", "offload", 110))
     assert bpftool.parse_net(recorded("bpftool_net_multi.json")) == both
 
 
@@ -271,7 +271,9 @@ def test_each_distributions_tools_tell_the_same(folder: Path) -> None:
     (attached,) = links["native"].attachments
     (program,) = bpftool.parse_programs(told("bpftool_programs.json"))
     assert (program.name, program.type, program.tag) == ("reflect", "xdp", "79aa95555f6b99c7")
-    assert bpftool.parse_net(told("bpftool_net.json")) == (bpftool.Attachment("vd0", "native", program.program_id),)
+    assert bpftool.parse_net(told("bpftool_net.json")) == (
+        bpftool.OffloadAttachment("vd0", "native", program.program_id),
+    )
     assert attached.program_id == program.program_id
     statistics = ethtool.parse_statistics(told("ethtool_S.txt"))
     assert {"rx_queue_0_xdp_packets", "rx_queue_1_xdp_packets"} <= statistics.keys()

@@ -12,9 +12,11 @@ import pytest
 from thesis_logs import generator_log, perf_log, sar_log
 
 from xdplab.formats.perf import require_system_wide
-from xdplab.thesis.generator_log import COLUMNS, parse_generator_log
+from xdplab.thesis import generator_log as generator_log_module
+from xdplab.thesis import sar_log as sar_log_module
+from xdplab.thesis.generator_log import COLUMNS, GeneratorLog, parse_generator_log
 from xdplab.thesis.perf_log import parse_perf_text
-from xdplab.thesis.sar_log import CPU_COLUMNS, INTERFACE_COLUMNS, parse_sar_text
+from xdplab.thesis.sar_log import CPU_COLUMNS, INTERFACE_COLUMNS, SarText, parse_sar_text
 
 PARSERS = {"generator": parse_generator_log, "sar": parse_sar_text, "perf": parse_perf_text}
 WHOLE = {"generator": generator_log(), "sar": sar_log(), "perf": perf_log()}
@@ -123,7 +125,7 @@ def test_sar_anomalies(data: bytes, kinds_found: list[str], cpu_rows: int) -> No
 
 def test_perf_numbers_of_that_locale_and_its_own_words() -> None:
     log = parse_perf_text(perf_log())
-    counts = {count.event: count for count in log.counts}
+    counts = {count.event: count for count in log.counts.values()}
     assert (counts["task-clock"].value, counts["task-clock"].unit) == (1.28, "msec")
     assert (counts["cycles"].value, counts["cycles"].running_percent) == (1008778, 66.95)
     assert (counts["LLC-loads"].value, counts["LLC-loads"].reason) == (None, "<not counted>")
@@ -190,7 +192,7 @@ def test_the_published_logs() -> None:
         log = PARSERS[{"gerador": "generator"}.get(tool, tool)](data)
         found.update([tool, *kinds(log.anomalies)])
         if tool == "sar":
-            assert (log.cpus.shape, log.interfaces.shape) == ((425, 12), (150, 10)), path
+            assert (log.cpus.shape, log.interfaces.shape) == ((425, 12), (150, 4)), path
             assert "ens2np0" in log.interface_names
         if tool == "perf":
             assert (len(log.counts), log.target.text) == (20, "sleep 5"), path
@@ -205,3 +207,34 @@ def published() -> Iterator[tuple[str, bytes]]:
                 file = archive.extractfile(member) if member.isfile() else None
                 if file is not None:
                     yield member.name.removeprefix("./"), file.read()
+
+
+def test_a_table_read_at_once_is_the_one_read_word_by_word(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where a line leaves the first one's layout: then it is read by word, whatever changed."""
+    changed = [(b"0,00", b"x,00"), (b"0,00", b",000"), (b" 0,00", b"00,00"), (b"10:", b" 0:"), (b"all", b"alt")]
+    sars = [sar_log(), sar_log(cpus=12), *(sar_log().replace(*pair, 1) for pair in changed)]
+    sars += [sar_log().replace(b"     0,00", b"1 234 000"[:9], 1), sar_log()[:-200]]
+    runs = [generator_log(decimals=decimals) for decimals in (None, 2, 10)]
+    runs += [runs[0].replace(b".00,", b"-00,", 1), runs[2].replace(b"0.2500", b"-.2500", 1), runs[1][:-3]]
+    runs += [runs[2].replace(b" 0.25000", b"-0.25000"), runs[1].replace(b"1000,", b"10 0,", 1)]
+    read = [(parse_sar_text, sars), (parse_generator_log, runs)]
+    at_once = [parse(data) for parse, logs in read for data in logs]
+    monkeypatch.setattr(sar_log_module, "_cpus_at_once", lambda rows: None)
+    monkeypatch.setattr(generator_log_module, "_at_once", lambda body, width: None)
+    by_word = [parse(data) for parse, logs in read for data in logs]
+    for one, other in zip(at_once, by_word, strict=True):
+        assert one.anomalies == other.anomalies
+        assert_same_rows(one, other)
+
+
+def assert_same_rows(one: SarText | GeneratorLog, other: SarText | GeneratorLog) -> None:
+    if isinstance(one, SarText) and isinstance(other, SarText):
+        assert one.interface_names == other.interface_names
+        np.testing.assert_array_equal(one.cpus, other.cpus)
+        np.testing.assert_array_equal(one.interfaces, other.interfaces)
+        return
+    assert isinstance(one, GeneratorLog)
+    assert isinstance(other, GeneratorLog)
+    for own, same in zip(one.runs, other.runs, strict=True):
+        assert own.latency_decimals == same.latency_decimals
+        np.testing.assert_array_equal(own.rows, same.rows)

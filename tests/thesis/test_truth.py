@@ -398,6 +398,21 @@ def test_a_corrected_mark_is_explained_by_its_formula_and_in_english(tmp_path: P
     assert float(numbers[1]) * int(numbers[2]) * 8 / 1e9 == pytest.approx(float(numbers[3]), rel=1e-4)
 
 
+def test_a_mark_from_sar_is_explained_by_counter_unit_lines_and_formula(tmp_path: Path) -> None:
+    place, rate = names("resultados3", "xdpdrv", 8, 800, 64), rate_pps(800)
+    text = sar(rate, rate, {0: 100.0, 2: 40.0})
+    folder = write(tmp_path / "clone", {place["generator"]: generator(rate), place["sar"]: text})
+    run = import_thesis([folder], tmp_path / "results", processes=1).run
+    said = explain(run, imported_trials(run), "25", "XDP Native|2|800")
+    (formula,) = [line for line in said if "%soft (in %) of CPU 2" in line]
+    found = re.search(r"sar's (\d+) samples .*\(lines (\d+) to (\d+)\).*: ([\d.]+) / (\d+) = ([\d.]+) %", formula)
+    assert found is not None
+    assert found[1] == found[5]
+    assert float(found[4]) / int(found[5]) == pytest.approx(float(found[6]), rel=1e-4) == pytest.approx(40.0)
+    for line in (int(found[2]), int(found[3])):
+        assert text.split("\n")[line - 1].split()[1] == "2"
+
+
 def test_the_perf_figures_of_the_text_are_found_by_their_numbers() -> None:
     families = [figure_named(str(number)).family for number in range(28, 34)]
     assert families == ["instructions", "instructions", "branches", "branches", "l1_loads", "l1_load_misses"]

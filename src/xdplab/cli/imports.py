@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import time
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 import click
 
 from xdplab.cli.common import tell
-from xdplab.figures.styles import FORMATS
+from xdplab.errors import FigureError
+from xdplab.figures.styles import DEFAULT_FORMATS, FORMATS
 from xdplab.later import later
 from xdplab.thesis.words import LANGUAGES, Language
 
 if TYPE_CHECKING:
+    from xdplab.figures import save
+    from xdplab.studies import catalogue
+    from xdplab.studies.traffic import runs
     from xdplab.thesis import album as thesis_album
-    from xdplab.thesis import imported, published, published_check
+    from xdplab.thesis import conclusions, imported, published, published_check, repeated, views
 else:
+    save, views = later("xdplab.figures.save"), later("xdplab.thesis.views")
+    catalogue, runs = later("xdplab.studies.catalogue"), later("xdplab.studies.traffic.runs")
+    conclusions, repeated = later("xdplab.thesis.conclusions"), later("xdplab.thesis.repeated")
     thesis_album, imported = later("xdplab.thesis.album"), later("xdplab.thesis.imported")
     published, published_check = later("xdplab.thesis.published"), later("xdplab.thesis.published_check")
 
@@ -27,6 +35,22 @@ def say(lines: Iterable[str]) -> None:
     """Print lines as they are."""
     for line in lines:
         tell(line)
+
+
+TELL_EVERY_S = 2.0
+
+
+def telling(what: str) -> Callable[[int], None]:
+    """Return what says on stderr, every two seconds, how far the work is."""
+    last = time.monotonic()
+
+    def tell(count: int) -> None:
+        nonlocal last
+        if time.monotonic() - last >= TELL_EVERY_S:
+            last = time.monotonic()
+            click.echo(f"{count} {what}", err=True)
+
+    return tell
 
 
 @click.group(name="import")
@@ -40,42 +64,84 @@ def import_() -> None:
 @click.option("--out", type=click.Path(path_type=Path), default=Path("results"), show_default=True, help="Its parent.")
 def thesis(paths: tuple[Path, ...], name: str, out: Path) -> None:
     """Import the raw logs of the thesis: a clone of its repository, a folder of it, or archives of it."""
-    made = imported.import_thesis(paths, out, name=name)
+    made = imported.import_thesis(paths, out, name=name, progress=telling("logs read"))
     say([f"imported into {made.run.path}", *made.summary()])
 
 
 @click.command()
-@PATHS
+@click.argument("paths", metavar="[PATH...]", nargs=-1, type=click.Path(path_type=Path))
+@click.option("--from", "own", type=click.Path(path_type=Path), help="Draw the figures from this run of your own.")
 @click.option("--as-published", "as_published", is_flag=True, help="Only as printed.")
 @click.option("--corrected", "corrected", is_flag=True, help="Only as the data really say.")
 @click.option("--lang", type=click.Choice(LANGUAGES), default="en", show_default=True, help="Words on the figures.")
 @click.option("--only", "name", metavar="FIGURE", help="One figure: its path, or its number in the thesis.")
-@click.option("--format", "formats", type=click.Choice(FORMATS), multiple=True, help="svg, pdf, png; all by default.")
+@click.option(
+    "--format",
+    "formats",
+    type=click.Choice(FORMATS),
+    multiple=True,
+    help="svg (the default), pdf or png; several times for several.",
+)
 @click.option("--check", "reference", type=click.Path(path_type=Path), help="Marks (CSV) to compare as-published with.")
 @click.option("--csv", "csv_only", is_flag=True, help="Only the marks: nothing is drawn.")
 @click.option("--out", type=click.Path(path_type=Path), default=Path("results/thesis-figures"), show_default=True)
 def regenerate(
-    paths: tuple[Path, ...], as_published: bool, corrected: bool, lang: Language, name: str | None,
+    paths: tuple[Path, ...], own: Path | None, as_published: bool, corrected: bool, lang: Language, name: str | None,
     formats: tuple[str, ...], csv_only: bool, reference: Path | None, out: Path,
 ) -> int:  # fmt: skip
     """Draw every published figure of the thesis again: as printed, and as the data really say.
 
     PATH is the raw data (a clone, a folder, archives) or a run directory that `import thesis` made. Each figure has
     its marks beside it as CSV.
+
+    With --from RUN the figures are drawn from RUN's trials, PATH's published marks in grey behind them, and the
+    thesis' conclusions are read in the published, the corrected and RUN's data. Without PATH there is RUN alone.
     """
-    run = imported.import_or_open(paths, out)
+    if own is not None:
+        wanted = () if csv_only else formats or DEFAULT_FORMATS
+        say(_repeated(own, paths, out, lang, wanted, [published.figure_named(name)] if name else None))
+        return 0
+    if not paths:
+        raise click.UsageError("name the raw data, or a run with --from")
+    run = imported.import_or_open(paths, out, telling("logs read"))
     which = [kind for kind, wanted in (("as-published", as_published), ("corrected", corrected)) if wanted]
     done = thesis_album.regenerate(
         imported.imported_trials(run),
         out,
         which=cast("list[thesis_album.Which]", which) or thesis_album.WHICH,
         language=lang,
-        formats=() if csv_only else formats or FORMATS,
+        formats=() if csv_only else formats or DEFAULT_FORMATS,
         figures=[published.figure_named(name)] if name else None,
+        progress=telling("figures drawn"),
     )
     marks = sum(made.marks for made in done)
     say([f"run {run.path}", f"{len(done)} figures with {marks} marks in {out}"])
     return _checked(out / "as-published.csv", reference) if reference else 0
+
+
+def _repeated(
+    own: Path, paths: tuple[Path, ...], out: Path, lang: Language, formats: tuple[str, ...],
+    figures: list[published.Spec] | None,
+) -> list[str]:  # fmt: skip
+    """Draw one's own run as the thesis' figures, and return what the conclusions come to."""
+    measured = catalogue.open_run(own)
+    if measured.kind_name != "traffic":
+        raise FigureError(f"--from is for XDP traffic: {own} is of kind {measured.kind_name}")
+    mine = repeated.own_run(own.name, runs.trials_table(measured.directory))
+    run = imported.import_or_open(paths, out, telling("logs read")) if paths else None
+    source = views.source_of(imported.imported_trials(run)) if run else None
+    told = telling("figures drawn")
+    done = repeated.repeat(mine, out, published=source, language=lang, formats=formats, figures=figures, progress=told)
+    readings = [conclusions.published_reading(source), conclusions.corrected_reading(source)] if source else []
+    table = conclusions.conclusions([*readings, conclusions.own_reading(mine)])
+    thesis_album.write_csv(out / "conclusions.csv", table)
+    lines = conclusions.in_markdown(table)
+    save.write_whole(out / "conclusions.md", "\n".join([*lines, ""]).encode())
+    marks = sum(made.marks for made in done)
+    return [
+        f"{len(done)} figures with {marks} marks of {own} in {out / repeated.WHICH}",
+        f"conclusions: {out / 'conclusions.md'}",
+    ]
 
 
 def _checked(marks: Path, reference: Path) -> int:

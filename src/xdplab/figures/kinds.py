@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import count
+from itertools import count, cycle, islice
 from typing import Any
 
 import matplotlib as mpl
@@ -24,6 +24,7 @@ Array = NDArray[np.float64]
 Color = Any
 BAR_VALUE = "bar value"
 CUT = "interval goes on"
+MOST_LISTED = 20  # colours: a longer list is a scale
 SIDE_BY_SIDE = ("bar", "sample", "beside", "below")
 """Kinds whose hues share a place on the axis, each with a width of its own."""
 
@@ -74,13 +75,21 @@ _PALETTE = 10
 
 def paint(hues: list[str], palette: str) -> dict[str, Paint]:
     """Return each hue's paint from a seaborn palette: its own in all figures, else the next that is free, in order."""
-    import seaborn as sns  # only here: it takes a second, and most verbs draw nothing
-
     fixed = {hue: OF_ALL_FIGURES[hue] for hue in hues if hue in OF_ALL_FIGURES}
     free = (at for at in count() if at not in fixed.values() and not (fixed and at in OF_ALL_FIGURES.values()))
     places = {hue: fixed[hue] if hue in fixed else next(free) for hue in hues}
-    colors = sns.color_palette(palette, max(max(places.values(), default=0) + 1, _PALETTE if fixed else 1))
+    colors = _colors(palette, max(max(places.values(), default=0) + 1, _PALETTE if fixed else 1))
     return {hue: Paint(colors[at], DASHES[at % len(DASHES)]) for hue, at in places.items()}
+
+
+def _colors(palette: str, most: int) -> list[Color]:
+    """Return colours of a seaborn palette; those that are matplotlib's own lists need no seaborn."""
+    listed = getattr(mpl.colormaps.get(palette), "colors", ())
+    if 0 < len(listed) <= MOST_LISTED:
+        return [tuple(color) for color in islice(cycle(listed), most)]
+    import seaborn as sns  # only here: it takes a second, and most verbs draw nothing
+
+    return list(sns.color_palette(palette, most))
 
 
 def slot(rank: int, count: int) -> tuple[float, float]:
@@ -122,8 +131,11 @@ def _markers(ax: Axes, x: Array, marks: pd.DataFrame, color: Color, shape: str =
 def bars(ax: Axes, x: Array, marks: pd.DataFrame, paint: Paint, slot: tuple[float, float], look: Look) -> None:
     """Bars side by side by hue; what is not simply believed is hollow and hatched."""
     offset, width = slot
+    found = statuses(marks).to_numpy()
     for name, status in STATUSES.items():
-        mask = (statuses(marks) == name).to_numpy()
+        mask = found == name
+        if not mask.any():
+            continue
         face = paint.color if name == "valid" else "white"
         heights = marks["value"].to_numpy()[mask]
         ax.bar(

@@ -16,6 +16,8 @@ else:
     mpl = later("matplotlib")
 
 FORMATS = ("svg", "pdf", "png")
+DEFAULT_FORMATS = ("svg",)
+"""Of a whole album: the format that takes least time to write."""
 """What a figure is written as."""
 
 

@@ -8,7 +8,7 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from datetime import date
 from pathlib import Path
@@ -21,6 +21,7 @@ from xdplab.run.journal import Journal
 
 if TYPE_CHECKING:
     import pandas as pd
+    import pyarrow as pa
 
 _UNFINISHED = ".new"
 # Earlier versions wrote `.NAME.XXXXXXXX` where this one writes `.NAME.XXXXXXXX.partial`.
@@ -176,6 +177,19 @@ class RunDirectory:
         """Replace a parquet file in one step."""
         with replacing(self.path / relative) as scratch:
             table.to_parquet(scratch, index=False, compression="zstd")
+
+    def write_tables(self, relative: str, schema: pa.Schema, tables: Iterable[pa.Table]) -> None:
+        """Replace a parquet file in one step by tables of one schema, never more than one of them in memory."""
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        named = [field.name for field in schema if pa.types.is_dictionary(field.type)]
+        with (
+            replacing(self.path / relative) as scratch,
+            pq.ParquetWriter(scratch, schema, compression="zstd", use_dictionary=named) as file,
+        ):
+            for table in tables:
+                file.write_table(table)
 
     @contextmanager
     def writer(self) -> Iterator[None]:

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeVar
 
 import pandas as pd
 
 from xdplab.figures.draw import draw
 from xdplab.figures.marks import View
 from xdplab.figures.save import render, sheet_of, write_whole
-from xdplab.figures.styles import FORMATS, style_named
+from xdplab.figures.styles import DEFAULT_FORMATS, style_named
 from xdplab.thesis.printed import printed_sheet
 from xdplab.thesis.published import Spec, published_figures
 from xdplab.thesis.sheet import empty_sheet
@@ -32,6 +32,8 @@ from xdplab.thesis.views import (
 from xdplab.thesis.words import Language
 
 Which = Literal["as-published", "corrected"]
+Drawn = tuple["Regenerated", pd.DataFrame]
+J = TypeVar("J")
 WHICH: tuple[Which, ...] = ("as-published", "corrected")
 VIEWS = {"as-published": published_view, "corrected": corrected_view}
 TABLES = {"as-published": published_table, "corrected": corrected_table}
@@ -43,7 +45,7 @@ class Regenerated:
     """One figure: its files, and how many marks it has."""
 
     spec: Spec
-    which: Which
+    which: str
     files: tuple[Path, ...]
     marks: int
 
@@ -54,33 +56,47 @@ def regenerate(
     *,
     which: Sequence[Which] = WHICH,
     language: Language = "en",
-    formats: Sequence[str] = FORMATS,
+    formats: Sequence[str] = DEFAULT_FORMATS,
     figures: Sequence[Spec] | None = None,
     processes: int | None = None,
+    progress: Callable[[int], None] | None = None,
 ) -> list[Regenerated]:
     """Draw the published figures from judged imported trials into ``folder``/<which>/<path>, marks as CSV beside each.
 
-    ``folder``/<which>.csv holds the marks of all. Raises ResultsError where a file cannot be written.
+    ``folder``/<which>.csv holds the marks of all; ``progress`` is told how many figures are drawn.
+    Raises ResultsError where a file cannot be written.
     """
     source = source_of(trials)
     chosen = published_figures() if figures is None else tuple(figures)
     jobs = [(spec, kind) for kind in which for spec in chosen]
     one = partial(_one, source, folder, language, tuple(formats))
-    done = list(_mapped(one, jobs, processes or os.cpu_count() or 1))
+    done = list(mapped(one, jobs, processes, progress))
     for kind in which:
         tables = [table for made, table in done if made.which == kind]
-        _write_csv(folder / f"{kind}.csv", pd.concat(tables, ignore_index=True))
+        write_csv(folder / f"{kind}.csv", pd.concat(tables, ignore_index=True))
     return [made for made, _ in done]
 
 
-def _mapped(
-    one: partial[tuple[Regenerated, pd.DataFrame]], jobs: Sequence[tuple[Spec, Which]], processes: int
-) -> Iterable[tuple[Regenerated, pd.DataFrame]]:
+def mapped(
+    one: Callable[[J], Drawn],
+    jobs: Sequence[J],
+    processes: int | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> Iterator[Drawn]:
+    """Draw in several processes (one a CPU where it is None), in the jobs' order, telling how many are done."""
+    for count, made in enumerate(_mapped(one, jobs, processes or os.cpu_count() or 1), 1):
+        if progress is not None:
+            progress(count)
+        yield made
+
+
+def _mapped(one: Callable[[J], Drawn], jobs: Sequence[J], processes: int) -> Iterator[Drawn]:
     if processes < 2 or len(jobs) < 4:
-        return [one(job) for job in jobs]
+        yield from map(one, jobs)
+        return
     # Forked, a worker has matplotlib, its fonts and the trials already.
     with ProcessPoolExecutor(processes, mp_context=get_context("fork")) as pool:
-        return list(pool.map(one, jobs, chunksize=2))
+        yield from pool.map(one, jobs, chunksize=2)
 
 
 def _one(
@@ -91,7 +107,7 @@ def _one(
     base, table = folder / which / spec.stem, TABLES[which](view)
     drawn = _drawn(view, spec, which, source, language, formats)
     files = [write_whole(Path(f"{base}.{suffix}"), data) for suffix, data in drawn]
-    files.append(_write_csv(Path(f"{base}.csv"), table))
+    files.append(write_csv(Path(f"{base}.csv"), table))
     return Regenerated(spec, which, tuple(files), len(table)), table
 
 
@@ -111,5 +127,6 @@ def _drawn(
     return [(suffix, render(sheet, suffix, style, spec.stem, notes)) for suffix in formats]
 
 
-def _write_csv(path: Path, table: pd.DataFrame) -> Path:
+def write_csv(path: Path, table: pd.DataFrame) -> Path:
+    """Write a table, whole or not at all."""
     return write_whole(path, table.to_csv(index=False, lineterminator="\n").encode())

@@ -33,7 +33,8 @@ def unreadable(data: bytes, title: bytes) -> Anomaly | None:
     if b"\0" in data:
         return Anomaly("binary", "NUL bytes", line=data.count(b"\n", 0, data.index(b"\0")) + 1)
     try:
-        data.decode()
+        if not data.isascii():
+            data.decode()
     except UnicodeDecodeError as error:
         return Anomaly("binary", "bytes that are no text", line=data.count(b"\n", 0, error.start) + 1)
     first = data[: data.find(b"\n") + 1 or len(data)]

@@ -10,6 +10,7 @@ TRIAL_EXTRAS = (
     Metric("generator_line", "int", "", "id", "imported: line of the receiver's last row in it"),
     Metric("sar_file", "str", "", "id", "imported: sar's log"),
     Metric("sar_line", "int", "", "id", "imported: line of CPU 0 in sar's last sample"),
+    Metric("sar_lines", "json", "", "id", "imported: line of CPU 0 in each of sar's samples within the traffic"),
     Metric("perf_file", "str", "", "id", "imported: perf's log"),
     Metric("perf_lines", "json", "", "id", "imported: line of each perf event, a JSON object"),
     Metric("file_sha256", "json", "", "id", "imported: sha256 of each of these files, a JSON object"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,7 +45,8 @@ class GeneratorDigest:
 class SarDigest:
     """``shares`` is (samples, CPUs, CPU_SHARES); ``rx_pps`` and ``tx_pps`` are of the busiest interface, a sample each.
 
-    ``t_s`` is each sample's end since sar's start. ``last_line``: 1-based line of CPU 0 in the last sample.
+    ``t_s`` is each sample's end since sar's start. ``lines``: 1-based line of CPU 0 in each block of CPUs, the averages
+    left out.
     """
 
     t_s: Array
@@ -52,7 +54,18 @@ class SarDigest:
     interface: str | None
     rx_pps: Array
     tx_pps: Array
-    last_line: int | None
+    lines: tuple[int, ...]
+
+    @property
+    def last_line(self) -> int | None:
+        """The line of CPU 0 in the last sample."""
+        return self.lines[-1] if self.lines else None
+
+    @cached_property
+    def step_s(self) -> float:
+        """The time from one sample to the next; NaN for a single one."""
+        steps = sorted(np.diff(self.t_s).tolist())
+        return float(steps[len(steps) // 2] + steps[(len(steps) - 1) // 2]) / 2 if steps else float("nan")
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,7 +102,8 @@ def _digest(log: RawLog) -> LogDigest:
         problem = Problem(log.name.path, "unreadable", error.strerror or str(error))
         return LogDigest(log.name, "", None, (problem,))
     # A checkout may have given the lines another end; numbers of lines stay.
-    digest, anomalies = _PARSERS[log.name.kind](data.replace(b"\r\n", b"\n"), log.name)
+    text = data.replace(b"\r\n", b"\n") if b"\r" in data else data
+    digest, anomalies = _PARSERS[log.name.kind](text, log.name)
     # A file that was cut is cut once, however many ways that shows.
     first = {found.kind: found for found in reversed(anomalies)}
     problems = tuple(Problem(log.name.path, kind, found.text, found.line) for kind, found in sorted(first.items()))
@@ -105,11 +119,13 @@ def _generator(data: bytes, name: LogName) -> tuple[Digest, tuple[Anomaly, ...]]
 
 def _last_row_line(data: bytes) -> int | None:
     """The core stands in the last column but one."""
-    lines = data.split(b"\n")
-    for number in range(len(lines), 0, -1):
-        words = lines[number - 1].replace(b",", b" ").split()
+    end = len(data)
+    while end >= 0:
+        start = data.rfind(b"\n", 0, end) + 1
+        words = data[start:end].replace(b",", b" ").split()
         if len(words) > 8 and words[-2] == b"%d" % RX_CORE:
-            return number
+            return data.count(b"\n", 0, start) + 1
+        end = start - 1
     return None
 
 
@@ -122,7 +138,7 @@ def _sar(data: bytes, name: LogName) -> tuple[Digest, tuple[Anomaly, ...]]:
     text = replace(text, cpus=known)
     t_s, shares = _cpu_samples(text)
     interface, rx_pps, tx_pps = _busiest(text, t_s)
-    return SarDigest(t_s, shares, interface, rx_pps, tx_pps, _last_cpu_line(data)), anomalies
+    return SarDigest(t_s, shares, interface, rx_pps, tx_pps, _cpu_lines(data)), anomalies
 
 
 def _plausible(rows: Array) -> tuple[Array, int]:
@@ -143,7 +159,11 @@ def _plausible(rows: Array) -> tuple[Array, int]:
 def _cpu_samples(text: SarText) -> tuple[Array, NDArray[np.float32]]:
     """Return the samples' ends and (samples, CPUs, shares); a row that is missing is NaN."""
     rows = text.cpus
-    t_s, sample = np.unique(rows[:, 0], return_inverse=True)
+    if np.all(rows[1:, 0] >= rows[:-1, 0]):  # as sar writes them
+        begins = np.concatenate([[True], rows[1:, 0] > rows[:-1, 0]])[: len(rows)]
+        t_s, sample = rows[begins, 0], np.cumsum(begins) - 1
+    else:
+        t_s, sample = np.unique(rows[:, 0], return_inverse=True)
     cpus = rows[:, _CPU].astype(int)
     shares = np.full((len(t_s), int(cpus.max(initial=-1)) + 1, len(CPU_SHARES)), np.nan, dtype=np.float32)
     shares[sample, cpus] = rows[:, [CPU_COLUMNS.index(share) for share in CPU_SHARES]]
@@ -166,31 +186,27 @@ def _busiest(text: SarText, t_s: Array) -> tuple[str | None, Array, Array]:
     return text.interface_names[place], series[0], series[1]
 
 
-def _last_cpu_line(data: bytes) -> int | None:
-    """Two lines below the title of the last block of CPUs (behind it come `all` and CPU 0) that is no average."""
-    end = data.find(b"\nAverage:")
-    title = data.rfind(b" CPU ", 0, end if end >= 0 else len(data))
-    return data.count(b"\n", 0, title) + 3 if title >= 0 else None
+def _cpu_lines(data: bytes) -> tuple[int, ...]:
+    """Two lines below the title of each block of CPUs (behind it come `all` and CPU 0)."""
+    average = data.find(b"\nAverage:")
+    end = average if average >= 0 else len(data)
+    found, line, before = [], 1, 0
+    title = data.find(b" CPU ", 0, end)
+    while title >= 0:
+        line += data.count(b"\n", before, title)
+        found.append(line + 2)
+        before, title = title, data.find(b" CPU ", title + 1, end)
+    return tuple(found)
 
 
 def _perf(data: bytes, name: LogName) -> tuple[Digest, tuple[Anomaly, ...]]:
     text = parse_perf_text(data)
     if not text.counts:
         return None, text.anomalies
-    named = {count.event.split(":")[0]: count.value for count in text.counts}
-    lines = data.decode().split("\n")
-    counts = {column: named.get(event) for event, column in EVENTS.items()}
-    return PerfDigest(text.target, counts, _event_lines(lines)), text.anomalies
-
-
-def _event_lines(lines: Sequence[str]) -> dict[str, int]:
-    found: dict[str, int] = {}
-    for number, line in enumerate(lines, 1):
-        words = line.split("#")[0].split()
-        event = next((word.split(":")[0] for word in words if word.split(":")[0] in EVENTS), None)
-        if event is not None and line[:1] == " ":
-            found.setdefault(EVENTS[event], number)
-    return found
+    named = {count.event.split(":")[0]: (count.value, line) for line, count in text.counts.items()}
+    known = {column: named[event] for event, column in EVENTS.items() if event in named}
+    counts = {column: known.get(column, (None, 0))[0] for column in EVENTS.values()}
+    return PerfDigest(text.target, counts, {column: line for column, (_, line) in known.items()}), text.anomalies
 
 
 _PARSERS: dict[str, Callable[[bytes, LogName], tuple[Digest, tuple[Anomaly, ...]]]] = {

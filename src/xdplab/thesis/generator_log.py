@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xdplab.thesis.anomalies import Anomaly, unreadable
+from xdplab.thesis.fixed_width import grid_of, layout_of
 
 Rows = NDArray[np.float64]
 COLUMNS = (
@@ -35,6 +36,7 @@ MAX_SECOND = 86400
 _RATES = "Time TX Packets TX Packet Rate Avg TX Packet Rate RX Packets RX Packet Rate Avg RX Packet Rate"
 _HEADERS = {f"{_RATES} Core Port": 9, f"{_RATES} Latency mean Core Port": 10}
 _HEADER = re.compile(rb"^[ \t]*Time\b.*$", re.MULTILINE)
+_LATENCY_PLACE = 7
 _WORD = rb"-?(?:[0-9]{1,18}(?:\.[0-9]{1,12})?|nan|inf)"
 _ROW = {width: re.compile(rb"\s*" + rb",\s*".join([_WORD] * width) + rb"\s*") for width in (9, 10)}
 _ALL_ROWS = {width: re.compile(rb"(?:\s*" + rb", *".join([_WORD] * width) + rb"\n)*") for width in (9, 10)}
@@ -62,11 +64,12 @@ class GeneratorLog:
 def parse_generator_log(data: bytes, *, seconds: int = 60) -> GeneratorLog:
     """Return what a log of runs of ``seconds`` seconds holds. Raises nothing: anomalies are part of the answer."""
     anomaly = unreadable(data, b"Time")
-    if anomaly is None and not _HEADER.match(data):
+    first = _HEADER.match(data)
+    if anomaly is None and not first:
         anomaly = Anomaly("foreign", "the first line is no header", line=1)
-    if anomaly:
-        return GeneratorLog((), (anomaly,))
-    headers = list(_HEADER.finditer(data))
+    if anomaly or not first:
+        return GeneratorLog((), (anomaly,) if anomaly else ())
+    headers = list(_HEADER.finditer(data)) if data.count(b"Time") > 1 else [first]
     anomalies: list[Anomaly] = []
     runs: list[GeneratorRun] = []
     for header, end in zip(headers, [*(match.start() for match in headers[1:]), len(data)], strict=True):
@@ -83,11 +86,7 @@ def parse_generator_log(data: bytes, *, seconds: int = 60) -> GeneratorLog:
 
 def _run(body: bytes, width: int, line: int, seconds: int, anomalies: list[Anomaly]) -> GeneratorRun:
     """Return the run in ``body``, whose first line is ``line``; what is wrong with it goes to ``anomalies``."""
-    if not _ALL_ROWS[width].fullmatch(body):
-        body = _whole_lines(body, width, line, anomalies)
-    words = body.replace(b",", b" ").split()
-    table = np.array([float(word) for word in words]).reshape(-1, width)
-    table[np.isinf(table)] = np.nan
+    table, decimals = _at_once(body, width) or _by_word(body, width, line, anomalies)
     sender, receiver = table[table[:, -2] == TX_CORE], table[table[:, -2] == RX_CORE]
     if len(sender) + len(receiver) < len(table):
         anomalies.append(Anomaly("foreign", f"rows of cores other than {TX_CORE} and {RX_CORE}", line))
@@ -97,7 +96,57 @@ def _run(body: bytes, width: int, line: int, seconds: int, anomalies: list[Anoma
         text = f"{len(sender)} rows of the sender, {len(receiver)} of the receiver, not {seconds} and {seconds - 1}"
         if not any(anomaly.kind == "damaged" for anomaly in anomalies):
             anomalies.append(Anomaly("truncated", text, line + len(table)))
-    return GeneratorRun(_by_second(sender, receiver, line, anomalies), _latency_decimals(words, table))
+    return GeneratorRun(_by_second(sender, receiver, line, anomalies), decimals)
+
+
+Table = tuple[Rows, int | None]
+"""All rows of a run, and with how many digits its latency was printed: None where it was not."""
+
+
+def _at_once(body: bytes, width: int) -> Table | None:
+    """Return the run's table where its lines have at most two widths, each one layout, else None.
+
+    The sender's lines print no latency, and are narrower where it has many digits.
+    """
+    if (one := _even(body, width)) is not None:
+        return one
+    lines = body.splitlines(keepends=True)
+    widths = np.array([len(text) for text in lines])
+    kinds = np.unique(widths)
+    if len(kinds) != 2:
+        return None
+    table = np.zeros((len(lines), width))
+    decimals: int | None = None
+    for own in kinds:
+        part = _even(b"".join(text for text in lines if len(text) == own), width)
+        if part is None:
+            return None
+        table[widths == own] = part[0]
+        decimals = decimals if part[1] is None else part[1]
+    return table, decimals
+
+
+def _even(lines: bytes, width: int) -> Table | None:
+    """Return the table of lines of one width and layout, else None."""
+    grid = grid_of(lines)
+    if grid is None or not _ROW[width].fullmatch(first := grid[0].tobytes()):
+        return None
+    layout = layout_of(first, signed=True)
+    numbers = layout.read(grid) if len(layout.fields) == width else None
+    if numbers is None:
+        return None
+    received = width == 10 and (numbers[:, -2] == RX_CORE).any()
+    return numbers, layout.decimals[_LATENCY_PLACE] if received else None
+
+
+def _by_word(body: bytes, width: int, line: int, anomalies: list[Anomaly]) -> Table:
+    """Return the run's table a word at a time: of lines that are uneven, or some of them no rows."""
+    if not _ALL_ROWS[width].fullmatch(body):
+        body = _whole_lines(body, width, line, anomalies)
+    words = body.replace(b",", b" ").split()
+    table = np.array([float(word) for word in words]).reshape(-1, width)
+    table[np.isinf(table)] = np.nan
+    return table, _latency_decimals(words, table)
 
 
 def _whole_lines(body: bytes, width: int, line: int, anomalies: list[Anomaly]) -> bytes:
@@ -120,7 +169,7 @@ def _latency_decimals(words: list[bytes], table: Rows) -> int | None:
     """Return the digits behind the point of the receiver's first latency, None where there is none."""
     width = table.shape[1]
     places = np.flatnonzero(table[:, -2] == RX_CORE)
-    return len(words[places[0] * width + 7].partition(b".")[2]) if width == 10 and len(places) else None
+    return len(words[places[0] * width + _LATENCY_PLACE].partition(b".")[2]) if width == 10 and len(places) else None
 
 
 def _by_second(sender: Rows, receiver: Rows, line: int, anomalies: list[Anomaly]) -> Rows:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from xdplab.run.rundir import RunDirectory
 from xdplab.thesis.columns import TRIAL_COLUMNS
 from xdplab.thesis.logs import Imported, read_thesis
 from xdplab.thesis.rules import judged_import
+from xdplab.thesis.samples import SCHEMA
 
 TRIALS, SAMPLES = "trials.parquet", "samples.parquet"
 
@@ -44,14 +45,21 @@ class ImportedRun:
 
 
 def import_thesis(
-    paths: Sequence[Path], parent: Path, *, name: str = "thesis", processes: int | None = None
+    paths: Sequence[Path],
+    parent: Path,
+    *,
+    name: str = "thesis",
+    processes: int | None = None,
+    progress: Callable[[int], None] | None = None,
 ) -> ImportedRun:
-    """Read the thesis' logs below ``paths`` into a new run directory. Raises ResultsError.
+    """Read the thesis' logs below ``paths`` into a new run directory, telling ``progress`` how many were read.
+
+    Raises ResultsError.
 
     The run holds what was read (tables, and for each trial the files, their hashes and lines), not the logs.
     """
     run_id = secrets.token_hex(2)
-    found = read_thesis(paths, run_id, processes=processes)
+    found = read_thesis(paths, run_id, processes=processes, progress=progress)
     trials = judged_import(frame(found.rows, TRIAL_COLUMNS))
     sources = sorted({path.name for path in paths})
     plan = {"name": name, "imported": "thesis", "sources": sources}
@@ -63,7 +71,7 @@ def import_thesis(
     }
 
     def fill(run: RunDirectory) -> None:
-        run.write_table(SAMPLES, found.samples)
+        run.write_tables(SAMPLES, SCHEMA, found.samples())
         run.write_table(TRIALS, trials)
         run.write_json("anomalies.json", {"problems": [vars(problem) for problem in found.problems]})
         run.journal.append("imported", format="thesis", sources=sources, trials=len(trials), **counts)
@@ -74,14 +82,14 @@ def import_thesis(
     return ImportedRun(run, found, trials)
 
 
-def import_or_open(paths: Sequence[Path], parent: Path) -> RunDirectory:
+def import_or_open(paths: Sequence[Path], parent: Path, progress: Callable[[int], None] | None = None) -> RunDirectory:
     """Return the imported run at a single path that is one, else import ``paths`` into ``parent``."""
     if len(paths) == 1 and (paths[0] / "journal.jsonl").is_file():
         run = RunDirectory.open(paths[0])
         if not run.imported:
             raise ResultsError(f"{paths[0]} was measured here: it holds nothing of the thesis")
         return run
-    return import_thesis(paths, parent).run
+    return import_thesis(paths, parent, progress=progress).run
 
 
 def imported_trials(run: RunDirectory) -> pd.DataFrame:

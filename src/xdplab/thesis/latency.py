@@ -66,9 +66,9 @@ def _half_digit(run: GeneratorRun) -> float:
 
 def _seconds(packets: Array, mean: Array, half_digit: float) -> tuple[Array, Array]:
     """Return the mean of the frames between neighbouring rows, and what the digits leave open; NaN without a frame."""
-    more = np.diff(packets)
+    more = packets[1:] - packets[:-1]
     more = np.where(more > 0, more, np.nan)
-    return np.diff(packets * mean) / more, half_digit * (packets[1:] + packets[:-1]) / more
+    return (packets[1:] * mean[1:] - packets[:-1] * mean[:-1]) / more, half_digit * (packets[1:] + packets[:-1]) / more
 
 
 def latency(run: GeneratorRun) -> Latency:
@@ -115,7 +115,7 @@ def two_levels(seconds: Array) -> tuple[float, float] | None:
 
 def _of_stretch(packets: Array, mean: Array, run: GeneratorRun) -> Latency:
     """Undo the mean over the longest stretch that its digits allow."""
-    growing = np.concatenate([[True], np.diff(packets) > 0]) & (packets > 0)
+    growing = np.concatenate([[True], (packets[1:] - packets[:-1]) > 0]) & (packets > 0)
     n, m = packets[growing], mean[growing]
     few = f"printed with {run.latency_decimals} decimals of a second: too few digits"
     if len(n) < LEAST_ROWS:
@@ -143,8 +143,9 @@ def _one_latency(n: Array, m: Array, half_digit: float) -> tuple[float, float, s
     best: tuple[float, float, str] | None = None
     for begins_late in (True, False):
         turn = slice(None, None, -1 if begins_late else 1)
-        up = _within(np.minimum, most[turn, turn])
-        down = _within(np.maximum, least[turn, turn])
+        # Later rows hold smaller x: a pair is above the diagonal, and in the turned tables below it.
+        up = np.minimum.accumulate(most.min(axis=int(begins_late))[turn])
+        down = np.maximum.accumulate(least.max(axis=int(begins_late))[turn])
         length = int((up >= down).argmin()) if not (up >= down).all() else len(n)
         if length < shortest:
             continue
@@ -156,11 +157,6 @@ def _one_latency(n: Array, m: Array, half_digit: float) -> tuple[float, float, s
         if best is None or found[1] < best[1]:
             best = (*found, f"running mean undone over {length} of {len(n)} rows: one latency fits every printed digit")
     return best
-
-
-def _within(extreme: np.ufunc, table: Array) -> Array:
-    """Return the extreme of the leading k x k corner of ``table`` for each k."""
-    return np.diagonal(extreme.accumulate(extreme.accumulate(table, axis=0), axis=1))
 
 
 def _whole_run(n: Array, m: Array, half_digit: float) -> tuple[float, float, str] | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import dataclass
 from itertools import islice
@@ -16,14 +16,14 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
+import pyarrow as pa
 
 from xdplab.errors import ProgramError, ResultsError
 from xdplab.thesis.digest import LogDigest, digest_logs
 from xdplab.thesis.names import Measured, MeasuredProgram, parse_program
 from xdplab.thesis.programs import count
 from xdplab.thesis.rows import ProgramFound, TrialLogs, trial_id_of, trial_rows
-from xdplab.thesis.samples import TrialSamples, generator_part, samples_frame, sar_parts
+from xdplab.thesis.samples import TrialSamples, generator_part, samples_tables, sar_parts
 from xdplab.thesis.source import Found, Problem, RawLog, raw_logs
 
 BATCH = 48
@@ -32,23 +32,34 @@ WAITING_BATCHES = 4  # a process: an archive is read no faster than it is digest
 
 @dataclass(frozen=True, eq=False)
 class Imported:
-    """``rows`` of trials.parquet, not yet judged; ``samples``; what was read, and what is wrong with it."""
+    """``rows`` of trials.parquet, not yet judged; what was read, and what is wrong with it."""
 
     rows: list[dict[str, Any]]
-    samples: pd.DataFrame
+    trials: tuple[TrialLogs, ...]
     logs: int
     twins: int
     others: int
     problems: tuple[Problem, ...]
 
+    def samples(self) -> Iterator[pa.Table]:
+        """Yield samples.parquet in parts."""
+        return samples_tables(part for trial in self.trials for part in _parts(trial))
 
-def read_thesis(paths: Sequence[Path], run_id: str, *, processes: int | None = None) -> Imported:
-    """Read all logs below ``paths`` (folders, archives). Raises ResultsError where there is none."""
+
+def read_thesis(
+    paths: Sequence[Path], run_id: str, *, processes: int | None = None, progress: Callable[[int], None] | None = None
+) -> Imported:
+    """Read all logs below ``paths`` (folders, archives). Raises ResultsError where there is none.
+
+    ``progress`` is told, log by log, how many were read.
+    """
     found = Found()
     trials: dict[Measured, TrialLogs] = {}
     logs = 0
     for digest in digested(raw_logs(paths, found), processes or min(os.cpu_count() or 1, 4)):
         logs += 1
+        if progress is not None:
+            progress(logs)
         trial = trials.setdefault(digest.name.measured, TrialLogs(digest.name.measured))
         _join(trial, digest, found)
     if not trials:
@@ -64,8 +75,7 @@ def read_thesis(paths: Sequence[Path], run_id: str, *, processes: int | None = N
     ordered = [trials[key] for key in sorted(trials, key=lambda m: tuple(vars(m).values()))]
     rows = [row for trial in ordered for row in trial_rows(trial, run_id)]
     problems = [p for trial in ordered for log in trial.logs.values() for p in log.problems]
-    samples = samples_frame(part for trial in ordered for part in _parts(trial))
-    return Imported(rows, samples, logs, found.twins, found.others, (*problems, *found.problems))
+    return Imported(rows, tuple(ordered), logs, found.twins, found.others, (*problems, *found.problems))
 
 
 def counted_programs(texts: Mapping[str, str]) -> dict[MeasuredProgram, ProgramFound]:
@@ -98,7 +108,7 @@ def _parts(trial: TrialLogs) -> Iterator[TrialSamples]:
     for attempt, run in enumerate(runs, 1):
         yield generator_part(name, attempt, run)
     if trial.sar is not None:
-        yield from sar_parts(name, max(len(runs), 1), trial.sar)
+        yield from sar_parts(name, max(len(runs), 1), trial.sar, trial.busy)
 
 
 def _batches(logs: Iterator[RawLog]) -> Iterator[list[RawLog]]:

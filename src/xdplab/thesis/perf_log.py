@@ -22,13 +22,13 @@ _HEADER = "Performance counter stats for"
 
 @dataclass(frozen=True)
 class PerfText:
-    """One file: whom perf counted (None where the header is missing), the counts by event, and what is wrong with it.
+    """One file: whom perf counted (None where the header is missing), the counts by line, and what is wrong with it.
 
     ``elapsed_s`` is None where the file ends before it.
     """
 
     target: Target | None
-    counts: tuple[PerfCount, ...]
+    counts: dict[int, PerfCount]
     elapsed_s: float | None
     anomalies: tuple[Anomaly, ...]
 
@@ -36,22 +36,22 @@ class PerfText:
 def parse_perf_text(data: bytes) -> PerfText:
     """Return what a perf log holds. Raises nothing: anomalies are part of the answer."""
     if anomaly := unreadable(data, b"# started on "):
-        return PerfText(None, (), None, (anomaly,))
+        return PerfText(None, {}, None, (anomaly,))
     text = data.decode()
-    counts: list[PerfCount] = []
+    counts: dict[int, PerfCount] = {}
     bad: list[int] = []
     elapsed_s: float | None = None
     *lines, rest = text.split("\n")
     for number, line in enumerate(lines, start=1):
         if (match := _COUNT.fullmatch(line)) and (count := _count(match)):
-            counts.append(count)
+            counts[number] = count
         elif match := _ELAPSED.fullmatch(line):
             elapsed_s = float(match[1].replace(",", "."))
         elif not _AFTERMATH.fullmatch(line) and _HEADER not in line:
             bad.append(number)
     if rest:
         bad.append(len(lines) + 1)
-    return PerfText(_target(text), tuple(counts), elapsed_s, _anomalies(text, bad, elapsed_s))
+    return PerfText(_target(text), counts, elapsed_s, _anomalies(text, bad, elapsed_s))
 
 
 def _count(match: re.Match[str]) -> PerfCount | None:

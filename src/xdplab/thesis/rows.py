@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, cached_property
 from math import isnan
 from typing import Any, TypeVar
 
@@ -65,24 +65,38 @@ class TrialLogs:
         log = self.logs.get(kind)
         return log.digest if log is not None and isinstance(log.digest, wanted) else None
 
+    @cached_property
+    def busy(self) -> Busy | None:
+        """The samples of sar within the traffic."""
+        return busy_samples(self.sar) if self.sar else None
+
     @property
     def source(self) -> str:
         return next(iter(self.logs.values())).name.path.split("/", 1)[0]
 
 
-@cache
 def point_of(measured: Measured) -> Point:
     """Return the thesis' point in xdplab's factors: plans/thesis.yaml measures the same with another generator."""
-    af_xdp = measured.mode == "af_xdp"
+    return _point(measured.mode, measured.queues, measured.accesses, measured.frame_bytes)
+
+
+@cache
+def _point(mode: str, queues: int, accesses: int, frame_bytes: int) -> Point:
+    af_xdp = mode == "af_xdp"
     program = ProgramFactors(
-        workload="lookup", op="read", accesses=measured.accesses, working_set_bytes=None, map_type="percpu_array"
+        workload="lookup", op="read", accesses=accesses, working_set_bytes=None, map_type="percpu_array"
     )
     return Point(
-        program=program, mode=measured.mode, xsk_attach="generic" if af_xdp else None, xsk_bind=None,
-        queues=measured.queues, frame_bytes=measured.frame_bytes, engine="moongen", load="max", flows=2047,
+        program=program, mode=mode, xsk_attach="generic" if af_xdp else None, xsk_bind=None,
+        queues=queues, frame_bytes=frame_bytes, engine="moongen", load="max", flows=2047,
         src_ip="", dst_ip="", src_ip_stride="0.0.0.0", dst_ip_stride="0.0.0.255", src_port=0, dst_port=50220,
         stamp="all", arrangement="hosts", passes=("rate",),
     )  # fmt: skip
+
+
+@cache
+def _factors(point: Point) -> Row:
+    return point.factors()
 
 
 @cache
@@ -108,14 +122,14 @@ def _row(
 ) -> Row:
     reasons: dict[str, str] = {}
     measured = logs.measured
-    busy = busy_samples(sar) if sar else None
+    busy = logs.busy if sar else None
     row: Row = {
         "run_id": run_id,
         "trial_id": trial_id_of(measured),
         "attempt": attempt,
         "repetition": measured.repetition,
         "lab": "thesis",
-        **point_of(measured).factors(),
+        **_factors(point_of(measured)),
         **dict.fromkeys(UNKNOWN),
         "link_bps": LINK_BPS,
         # One socket and one thread, whatever the queue count; the XDP modes have one CPU per queue.
@@ -162,9 +176,18 @@ def _where(logs: TrialLogs) -> Row:
     row["anomalies"] = json.dumps(problems) if problems else None
     row["generator_line"] = logs.generator.last_line if logs.generator else None
     row["sar_line"] = logs.sar.last_line if logs.sar else None
+    row["sar_lines"] = _steady_lines(logs)
     row["perf_lines"] = json.dumps(logs.perf.lines) if logs.perf else None
     row["dut_interface"] = logs.sar.interface if logs.sar else None
     return row
+
+
+def _steady_lines(logs: TrialLogs) -> str | None:
+    """The lines of CPU 0 in the samples within the traffic; None where a block of sar's was damaged or left out."""
+    sar, busy = logs.sar, logs.busy
+    if sar is None or busy is None or len(sar.lines) != len(sar.t_s):
+        return None
+    return json.dumps([sar.lines[place] for place in busy.places])
 
 
 def _why(logs: TrialLogs, kind: Kind) -> str:
@@ -224,7 +247,7 @@ def _step(run: GeneratorRun | None, sar: SarDigest | None, busy: Busy | None) ->
     if np.nan_to_num(received).any():
         rates, length_s, begin_s = np.diff(received)[SETTLING_ROWS:], 1.0, 1.5 + SETTLING_ROWS
     elif sar is not None and busy is not None:
-        length_s = float(np.median(np.diff(sar.t_s)))
+        length_s = sar.step_s
         rates, begin_s = sar.tx_pps[busy.places], float(sar.t_s[busy.places[0]]) - length_s - busy.start_s
     else:
         return {}

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 import numpy as np
-import pandas as pd
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from xdplab.thesis.columns import SAMPLE_COLUMNS
 from xdplab.thesis.digest import CPU_SHARES, SarDigest
 from xdplab.thesis.generator_log import COLUMNS, GeneratorRun
 from xdplab.thesis.latency import by_second_s
-from xdplab.thesis.window import busy_samples
+from xdplab.thesis.window import Busy
 
 Array = NDArray[np.floating[Any]]
 HOSTS = ("tg", "dut")
@@ -48,12 +49,11 @@ def generator_part(trial_id: str, attempt: int, run: GeneratorRun) -> TrialSampl
     return TrialSamples(trial_id, attempt, "tg", columns)
 
 
-def sar_parts(trial_id: str, attempt: int, sar: SarDigest) -> list[TrialSamples]:
+def sar_parts(trial_id: str, attempt: int, sar: SarDigest, busy: Busy | None) -> list[TrialSamples]:
     """One row per sample and CPU, and one per sample of the interface that carried the traffic.
 
     Times count from the traffic's start as sar saw it (samples before it are negative), from sar's own without any.
     """
-    busy = busy_samples(sar)
     t_s = sar.t_s - (busy.start_s if busy else 0.0)
     samples, cpus, _ = sar.shares.shape
     step = np.diff(sar.t_s, prepend=0.0)
@@ -63,38 +63,56 @@ def sar_parts(trial_id: str, attempt: int, sar: SarDigest) -> list[TrialSamples]
     return [TrialSamples(trial_id, attempt, "dut", by_cpu), TrialSamples(trial_id, attempt, "dut", frames)]
 
 
-def samples_frame(parts: Iterable[TrialSamples]) -> pd.DataFrame:
-    """Return the parts as one table with SAMPLE_COLUMNS: whole columns at a time, a row at a time takes minutes."""
-    parts = list(parts)
+PARTS = 240  # in one table: as much as fits a few MB
+
+
+def samples_tables(parts: Iterable[TrialSamples]) -> Iterator[pa.Table]:
+    """Yield the parts as tables with SCHEMA, some of them at a time: all together take hundreds of MB."""
+    rest = iter(parts)
+    while some := list(islice(rest, PARTS)):
+        yield _table(some)
+
+
+def _table(parts: Sequence[TrialSamples]) -> pa.Table:
+    """Return the parts as one table: whole columns at a time, a row at a time takes minutes."""
     sizes = [len(part) for part in parts]
     ids = list(dict.fromkeys(part.trial_id for part in parts))
     places = {name: place for place, name in enumerate(ids)}
-    codes = np.repeat([places[part.trial_id] for part in parts], sizes).astype(np.int32)
-    hosts = np.repeat([HOSTS.index(part.host) for part in parts], sizes).astype(np.int8)
-    columns: dict[str, object] = {
-        "trial_id": _named(codes, ids),
-        "attempt": np.repeat([part.attempt for part in parts], sizes).astype(np.int64),
-        "burst": _named(np.zeros(len(codes), np.int8), ["rate"]),
-        "host": _named(hosts, HOSTS),
+    codes = np.repeat(np.array([places[part.trial_id] for part in parts], np.int32), sizes)
+    columns = {
+        "trial_id": pa.DictionaryArray.from_arrays(codes, pa.array(ids)),
+        "attempt": pa.array(np.repeat(np.array([part.attempt for part in parts], np.int64), sizes)),
+        "burst": pa.DictionaryArray.from_arrays(np.zeros(len(codes), np.int32), pa.array(["rate"])),
+        "host": pa.DictionaryArray.from_arrays(
+            np.repeat(np.array([HOSTS.index(part.host) for part in parts], np.int32), sizes), pa.array(HOSTS)
+        ),
     }
-    for metric in SAMPLE_COLUMNS:
-        if metric.name not in columns:
-            columns[metric.name] = _column(parts, sizes, metric.name, whole=metric.dtype == "int")
-    return pd.DataFrame({metric.name: columns[metric.name] for metric in SAMPLE_COLUMNS})
+    named = {name for part in parts for name in part.columns}
+    for field in SCHEMA:
+        if field.name not in columns:
+            known = _column(parts, sizes, field.name) if field.name in named else None
+            columns[field.name] = (
+                pa.nulls(len(codes), field.type)
+                if known is None
+                else pa.array(known, from_pandas=True).cast(field.type, safe=False)
+            )
+    return pa.table([columns[name] for name in SCHEMA.names], schema=SCHEMA)
 
 
-def _named(codes: NDArray[Any], names: Sequence[str]) -> pd.Categorical[str]:
-    return pd.Categorical.from_codes(codes, pd.Index(list(names)))
+def _type(name: str, dtype: str) -> pa.DataType:
+    if dtype == "str":
+        return pa.dictionary(pa.int32(), pa.string())
+    if dtype == "int":
+        return pa.int64()
+    return pa.float32() if name.endswith("_percent") else pa.float64()
 
 
-def _column(parts: list[TrialSamples], sizes: list[int], name: str, *, whole: bool) -> object:
-    found = [part.columns.get(name) for part in parts]
-    dtype = np.float32 if name.endswith("_percent") else np.float64
-    values = np.full(sum(sizes), np.nan, dtype=dtype)
-    for end, size, part in zip(np.cumsum(sizes), sizes, found, strict=True):
-        if part is not None:
-            values[end - size : end] = part
-    if not whole:
-        return values
-    absent = np.isnan(values)
-    return pd.arrays.IntegerArray(np.where(absent, 0, values).astype(np.int64), absent)
+SCHEMA = pa.schema([(metric.name, _type(metric.name, metric.dtype)) for metric in SAMPLE_COLUMNS])
+
+
+def _column(parts: Sequence[TrialSamples], sizes: Sequence[int], name: str) -> Array:
+    values: Array = np.full(sum(sizes), np.nan, dtype=np.float32 if name.endswith("_percent") else np.float64)
+    for end, size, part in zip(np.cumsum(sizes), sizes, parts, strict=True):
+        if name in part.columns:
+            values[end - size : end] = part.columns[name]
+    return values

@@ -4,27 +4,18 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
 from xdplab.thesis.anomalies import Anomaly, unreadable
+from xdplab.thesis.fixed_width import grid_of, layout_of
 
 Rows = NDArray[np.float64]
 CPU_COLUMNS = ("t_s", "cpu", "usr", "nice", "sys", "iowait", "steal", "irq", "soft", "guest", "gnice", "idle")
 """Of SarText.cpus: end of the sample since sar's start; cpu is NaN for all CPUs together; shares in percent."""
-INTERFACE_COLUMNS = (
-    "t_s",
-    "interface",
-    "rx_pps",
-    "tx_pps",
-    "rx_kbytes_per_s",
-    "tx_kbytes_per_s",
-    "rx_compressed_pps",
-    "tx_compressed_pps",
-    "rx_multicast_pps",
-    "utilisation_percent",
-)
+INTERFACE_COLUMNS = ("t_s", "interface", "rx_pps", "tx_pps")
 """Of SarText.interfaces; interface is a place in SarText.interface_names."""
 
 _CPU_TITLE = b"CPU %usr %nice %sys %iowait %steal %irq %soft %guest %gnice %idle".split()
@@ -36,6 +27,10 @@ _ROWS = {
     b"CPU": re.compile(rb"(?:" + _TIME + rb" +(?:all|[0-9]{1,5})(?:" + _NUMBER + rb"){10}\n)*"),
     b"IFACE": re.compile(rb"(?:" + _TIME + rb" +[^\s:,]{1,16}(?:" + _NUMBER + rb"){8}\n)*"),
 }
+_INTERFACE_ROW = re.compile(
+    rb" +([^\s:,]{1,16}) +([0-9]{1,15}[,.][0-9]{2}) +([0-9]{1,15}[,.][0-9]{2})(?:" + _NUMBER + rb"){6}"
+)
+_ALL = re.compile(rb" (all) ")
 _START = re.compile(_TIME)
 _DECIMAL = bytes.maketrans(b",", b".")
 
@@ -54,23 +49,25 @@ def parse_sar_text(data: bytes) -> SarText:
     """Return what a sar log holds. Raises nothing: anomalies are part of the answer."""
     if anomaly := unreadable(data, b"Linux "):
         return SarText(np.zeros((0, len(CPU_COLUMNS))), (), np.zeros((0, len(INTERFACE_COLUMNS))), (anomaly,))
-    bodies, anomalies = _bodies(data)
     start = _START.search(data, data.find(b"\n"))
-    start_s = _seconds(np.array([float(start[0].replace(b":", b""))]))[0] if start else 0.0
-    interface_words = _words(bodies[b"IFACE"])
-    names = list(dict.fromkeys(interface_words[1::10]))
-    places = {name: b"%d" % place for place, name in enumerate(names)}
-    interface_words[1::10] = [places[name] for name in interface_words[1::10]]
-    return SarText(
-        _table(_numbers(bodies[b"CPU"]), len(CPU_COLUMNS), start_s),
-        tuple(name.decode() for name in names),
-        _table(np.array([float(word) for word in interface_words]), len(INTERFACE_COLUMNS), start_s),
-        tuple(anomalies),
-    )
+    start_s = _clock_s(start[0]) if start else 0.0
+    bodies, anomalies = _bodies(data, checked=False)
+    cpus, interfaces = _cpus_at_once(bodies[b"CPU"]), _interfaces(bodies[b"IFACE"])
+    if cpus is None or interfaces is None:
+        bodies, anomalies = _bodies(data, checked=True)
+        cpus, interfaces = _numbers(bodies[b"CPU"]), _interfaces(bodies[b"IFACE"])
+    assert interfaces is not None  # each of its rows was checked
+    names, rows = interfaces
+    for table in (cpus, rows):
+        table[:, 0] = (table[:, 0] - start_s) % 86400  # a run may pass midnight
+    return SarText(cpus, names, rows, tuple(anomalies))
 
 
-def _bodies(data: bytes) -> tuple[dict[bytes, bytes], list[Anomaly]]:
-    """Return the rows of all CPU blocks and of all interface blocks, the averages at the end left out."""
+def _bodies(data: bytes, *, checked: bool) -> tuple[dict[bytes, bytes], list[Anomaly]]:
+    """Return the rows of all CPU blocks and of all interface blocks, the averages at the end left out.
+
+    ``checked``: each line is looked at, and what is no row is left out and named.
+    """
     parts: dict[bytes, list[bytes]] = {b"CPU": [], b"IFACE": []}
     anomalies: list[Anomaly] = []
     heading, *blocks = data.split(b"\n\n")
@@ -80,12 +77,13 @@ def _bodies(data: bytes) -> tuple[dict[bytes, bytes], list[Anomaly]]:
     offset = len(heading) + 2
     for block in blocks:
         title, _, rows = block.partition(b"\n")
-        words = title.split()
-        if words[:1] == [b"Average:"]:
+        time, _, columns = title.partition(b" ")
+        if time == b"Average:":
             averages += 1
-        elif len(words) > 1 and _TITLES.get(words[1]) == words[1:]:
-            good, bad = _rows(rows.rstrip(b"\n") + b"\n", words[1])
-            parts[words[1]].append(good)
+        elif kind := _kind(columns):
+            whole = rows.rstrip(b"\n") + b"\n"
+            good, bad = _rows(whole, kind) if checked else (whole, 0)
+            parts[kind].append(good)
             cut = offset + len(block) == len(data)  # its last line is the cut that `truncated` names
             if bad > cut:
                 anomalies.append(Anomaly("damaged", f"{bad} lines that are no rows", _line(data, offset)))
@@ -95,6 +93,13 @@ def _bodies(data: bytes) -> tuple[dict[bytes, bytes], list[Anomaly]]:
     if averages != 2 or not data.endswith(b"\n"):
         anomalies.append(Anomaly("truncated", "no averages of CPUs and interfaces at the end", _line(data, len(data))))
     return {name: b"".join(rows) for name, rows in parts.items()}, anomalies
+
+
+@lru_cache(maxsize=64)
+def _kind(columns: bytes) -> bytes | None:
+    """Return whether a title's columns are those of CPUs or of interfaces, None where they are neither."""
+    words = columns.split()
+    return words[0] if words and _TITLES.get(words[0]) == words else None
 
 
 def _rows(rows: bytes, name: bytes) -> tuple[bytes, int]:
@@ -110,23 +115,61 @@ def _line(data: bytes, offset: int) -> int:
     return data.count(b"\n", 0, offset) + 1
 
 
-def _words(rows: bytes) -> list[bytes]:
-    """Return the words of ``rows``, decimal points for commas, times as one number hhmmss."""
-    return rows.translate(_DECIMAL, b":").split()
-
-
-def _numbers(rows: bytes) -> Rows:
-    """Return all numbers in rows of CPUs, read in one go: half of an import's time went into reading one at a time."""
-    text = rows.replace(b" all ", b" nan ").translate(_DECIMAL, b":").decode()
-    return np.fromstring(text, sep=" ") if text.strip() else np.zeros(0)
-
-
-def _table(numbers: Rows, width: int, start_s: float) -> Rows:
-    table = numbers.reshape(-1, width)
-    table[:, 0] = (_seconds(table[:, 0]) - start_s) % 86400  # a run may pass midnight
+def _cpus_at_once(rows: bytes) -> Rows | None:
+    """Return the table of rows of CPUs where they all stand in the columns of the first one, else None."""
+    grid = grid_of(rows)
+    first = grid[0].tobytes() if grid is not None else b""
+    word = _ALL.search(first)
+    if grid is None or word is None or not _ROWS[b"CPU"].fullmatch(first):
+        return np.zeros((0, len(CPU_COLUMNS))) if not rows else None
+    name = slice(word.start(1), word.end(1))
+    of_all = (grid[:, name] == grid[0, name]).all(axis=1)
+    named = grid.copy()
+    named[of_all, name] = np.frombuffer(b"  0", np.uint8)
+    numbers = layout_of(named[0].tobytes(), signed=False).read(named)
+    if numbers is None or numbers.shape[1] != len(CPU_COLUMNS) + 2:
+        return None
+    table = numbers[:, 2:]
+    table[:, 0] = numbers[:, :3] @ _SECONDS
+    table[of_all, 1] = np.nan
     return table
 
 
-def _seconds(clock: Rows) -> Rows:
-    """Return seconds of the day from hhmmss."""
-    return clock // 10000 * 3600 + clock // 100 % 100 * 60 + clock % 100
+def _numbers(rows: bytes) -> Rows:
+    """Return the table of rows of CPUs, a word at a time."""
+    table = np.zeros((rows.count(b"\n"), len(CPU_COLUMNS)))
+    for place, row in enumerate(rows.translate(_DECIMAL).splitlines()):
+        clock, name, *shares = row.split()
+        table[place] = [_clock_s(clock), np.nan if name == b"all" else float(name), *map(float, shares)]
+    return table
+
+
+def _interfaces(rows: bytes) -> tuple[tuple[str, ...], Rows] | None:
+    """Return the names and the table of rows of interfaces, None where one of them is no row."""
+    places: dict[bytes, int] = {}
+    seconds: dict[bytes, float] = {}
+    table: list[tuple[float, int, float, float]] = []
+    for row in rows.splitlines():
+        found, clock = _interface(row[8:]), row[:8]
+        if found is None or (clock not in seconds and not _START.fullmatch(clock)):
+            return None
+        if clock not in seconds:
+            seconds[clock] = _clock_s(clock)
+        name, rx_pps, tx_pps = found
+        table.append((seconds[clock], places.setdefault(name, len(places)), rx_pps, tx_pps))
+    return tuple(name.decode() for name in places), np.array(table, float).reshape(-1, len(INTERFACE_COLUMNS))
+
+
+@lru_cache(maxsize=4096)
+def _interface(row: bytes) -> tuple[bytes, float, float] | None:
+    """Return name and rates of a row behind its time: most interfaces are idle, and say the same again and again."""
+    match = _INTERFACE_ROW.fullmatch(row)
+    return match and (match[1], float(match[2].translate(_DECIMAL)), float(match[3].translate(_DECIMAL)))
+
+
+_SECONDS = np.array([3600.0, 60.0, 1.0])
+
+
+def _clock_s(clock: bytes) -> float:
+    """Return seconds of the day from hh:mm:ss."""
+    return 3600.0 * int(clock[:2]) + 60.0 * int(clock[3:5]) + int(clock[6:8])

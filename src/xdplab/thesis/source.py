@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import lzma
 import os
+import stat
 import tarfile
 import zlib
 from collections.abc import Iterator, Sequence
@@ -71,46 +72,50 @@ def raw_logs(paths: Sequence[Path], found: Found) -> Iterator[RawLog]:
 
 
 def _of_folder(folder: Path, found: Found) -> Iterator[RawLog]:
-    files: dict[str, Path] = {}
+    files: dict[str, str] = {}
     archives = []
+    sizes: dict[str, int] = {}
     for parent, folders, names in os.walk(folder):
         folders.sort()
+        # A path given may itself be a repetition's folder, or lie inside one.
+        below = below_folder((Path(parent).absolute() / "*").as_posix())
+        inside = None if below is None else below.removesuffix("*")
         for name in folders:
-            path = below_folder((Path(parent) / name).absolute().as_posix())
-            if path is not None and parse_name(path):
-                found.problems.append(Problem(path, "foreign", "a folder with the name of a log"))
+            if inside is not None and parse_name(inside + name):
+                found.problems.append(Problem(inside + name, "foreign", "a folder with the name of a log"))
         for name in sorted(names):
-            file = Path(parent) / name
-            if file.exists() and not file.is_file():  # a FIFO or a device would be waited for
+            file = f"{parent}/{name}"
+            kind, size = _kind_and_size(file)
+            if kind == "other":  # a FIFO or a device would be waited for
                 found.others += 1
-                if (path := below_folder(file.absolute().as_posix())) is not None:
-                    found.problems.append(Problem(path, "foreign", "neither a file nor a folder"))
+                if inside is not None:
+                    found.problems.append(Problem(inside + name, "foreign", "neither a file nor a folder"))
             elif name.endswith(ARCHIVES):
-                archives.append(file)
-            # A path given may itself be a repetition's folder, or lie inside one.
-            elif (path := below_folder(file.absolute().as_posix())) is not None:
-                files[path] = file
+                archives.append(Path(file))
+            elif inside is not None:
+                files[inside + name], sizes[inside + name] = file, size
             else:
                 found.others += 1
     stems = {path.removesuffix(".txt") for path in files if path.endswith(".txt")}
     for path, file in files.items():
         if path.endswith(".csv") and path.removesuffix(".csv") in stems:
             found.twins += 1
-        elif _size(file) > MOST_BYTES:
+        elif sizes[path] > MOST_BYTES:
             found.problems.append(Problem(path, "foreign", f"larger than {MOST_BYTES >> 20} MB: no log"))
         elif log_name := _log_name(path, found):
-            yield RawLog(log_name, file)
+            yield RawLog(log_name, Path(file))
         elif parse_program(path):
-            found.add_program(path, file.read_bytes())
+            found.add_program(path, Path(file).read_bytes())
     for archive in archives:
         yield from _of_archive(archive, found)
 
 
-def _size(file: Path) -> int:
+def _kind_and_size(file: str) -> tuple[str, int]:
     try:
-        return file.stat().st_size
+        found = Path(file).stat()
     except OSError:
-        return 0  # reading it will say why
+        return "file", 0  # reading it will say why
+    return "file" if stat.S_ISREG(found.st_mode) else "other", found.st_size
 
 
 def _log_name(path: str, found: Found) -> LogName | None:

@@ -130,11 +130,11 @@ def published_view(source: Source, spec: Spec, language: Language = "en") -> Vie
     numbers = {"folders": ", ".join(folders(spec)), "seed": SEED, "resamples": RESAMPLES}
     caption = " ".join(note.of(language).format(**numbers) for note in notes)
     # `marks` hold the axis' power of ten already; the words need it.
-    power = _power_of(source, spec) if FAMILIES[spec.family].unit is None else 1.0
+    power = power_of(source, spec) if FAMILIES[spec.family].unit is None else 1.0
     label = words.format(power="" if power == 1 else f" (×10{_superscript(int(np.log10(power)))})")
     return View(
         marks_frame(cast(list[dict[str, object]], marks.to_dict("records"))),
-        _look(spec, language, label, (caption,)),
+        look_of(spec, language, label, (caption,)),
     )
 
 
@@ -162,7 +162,8 @@ def bootstrap(rows: pd.DataFrame, spec: Spec) -> pd.DataFrame:
     return pd.DataFrame(found, columns=["panel", "hue", "x", "low", "high"])
 
 
-def _power_of(source: Source, spec: Spec) -> float:
+def power_of(source: Source, spec: Spec) -> float:
+    """Return the power of ten above the published axis of counts."""
     rows = drawn_repetition(selected(source.printed, spec), spec)
     return axis_power(rows[FAMILIES[spec.family].column].dropna())
 
@@ -177,7 +178,9 @@ def folders(spec: Spec) -> list[str]:
     return list(dict.fromkeys(names.values()))
 
 
-def _look(spec: Spec, language: Language, y_label: str, caption: tuple[str, ...], **more: object) -> Look:
+def look_of(spec: Spec, language: Language, y_label: str, caption: tuple[str, ...], **more: object) -> Look:
+    """Return the words, levels and colours of a figure's panels."""
+
     def labels(a: Axis) -> tuple[str, ...]:
         return tuple(a.label(level) for level in a.levels)
 
@@ -311,12 +314,12 @@ def corrected_view(source: Source, spec: Spec, language: Language = "en") -> Vie
         part
         for part in (
             "" if spec.family not in WHAT else _left_out(source, spec, language),
-            _absent(rows, spec, language),
+            absent_words(rows, spec, language),
         )
         if part
     ]
     label = CORRECTED_Y[spec.family].of(language).format(power="")
-    look = _look(spec, language, label, tuple(caption), y_scale="log" if spec.family == "latency" else "linear")
+    look = look_of(spec, language, label, tuple(caption), y_scale="log" if spec.family == "latency" else "linear")
     if spec.hue == "cpu":
         look = Look(**(vars(look) | {"hues": (*look.hues, USER)}))
     return View(marks, look)
@@ -367,7 +370,7 @@ def _left_out(source: Source, spec: Spec, language: Language) -> str:
     return LEFT_OUT.of(language).format(repetitions=words) if words else ""
 
 
-def _absent(rows: pd.DataFrame, spec: Spec, language: Language) -> str:
+def absent_words(rows: pd.DataFrame, spec: Spec, language: Language) -> str:
     """Return why marks are absent: places where no like-for-like trial has a value, by reason."""
     shown = rows[rows["cpu"] != USER] if spec.hue == "cpu" else rows
     places = ranked(shown, spec).groupby(RANKS)

@@ -62,7 +62,7 @@ def busy_samples(sar: SarDigest) -> Busy | None:
     if len(loud) < 3:
         return None
     first, last = int(loud[0]), int(loud[-1])
-    step = float(np.median(np.diff(sar.t_s)))
+    step = sar.step_s
     share = min(1.0, rx[first] / rx[first + 1]) if rx[first + 1] else 1.0
     end = last + 1 if last == len(rx) - 1 else last  # quiet again: the last loud sample holds the end
     places = np.arange(first + 1, end)
@@ -72,7 +72,7 @@ def busy_samples(sar: SarDigest) -> Busy | None:
 def counted(rows: Rows | None, sar: SarDigest | None, busy: Busy | None) -> WindowCount:
     """Return the frames both hosts counted over the seconds that both saw, or over those of the one that did."""
     if sar is not None and busy is not None:
-        step = float(np.median(np.diff(sar.t_s)))
+        step = sar.step_s
         ends = sar.t_s[busy.places]
         dut = [float(np.nansum(rate[busy.places]) * step) for rate in (sar.rx_pps, sar.tx_pps)]
         own = (float(ends[0]) - step - busy.start_s, float(ends[-1]) - busy.start_s)

@@ -174,4 +174,23 @@ def reason_in(language: Language, reason: str) -> str:
     return next((match.expand(words) for match, words in found if match), f"“{reason}”")
 
 
+OWN = Words(
+    "Own run {name} ({setting}): mean of up to {repetitions} repetitions, error bars: 95 % t interval.",
+    "Medição própria {name} ({setting}): média de até {repetitions} repetições, barras de erro: intervalo t de 95 %.",
+)
+OWN_BEHIND = Words("Grey: as published.", "Cinza: como publicado.")
+OWN_NOT_MEASURED = Words("Nothing of this figure was measured.", "Nada desta figura foi medido.")
+OWN_LIMITS = {
+    "no NIC": Words(
+        "No NIC here: nothing is said of line rate, offload or a driver's rings.",
+        "Sem placa de rede aqui: nada se diz da taxa de linha, do offload ou dos anéis de um driver.",
+    ),
+    "shared": Words(
+        "Sender, DUT and receiver share the CPUs: a rate is the cost of the work, a latency the round of a loop.",
+        "Gerador, DUT e receptor dividem as CPUs: a taxa é o custo do trabalho, a latência a volta de um laço.",
+    ),
+    "few CPUs": Words(
+        "More queues than CPUs: the mechanism, not the scaling.", "Mais filas que CPUs: o mecanismo, não a escala."
+    ),
+}
 NO_MARK = Words("nothing can be said", "nada pode ser dito")

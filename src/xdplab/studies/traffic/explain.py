@@ -16,7 +16,7 @@ from xdplab.figures.marks import View
 from xdplab.run.rundir import RunDirectory
 from xdplab.thesis.published import RANKS, Spec, as_printed, figure_named, place_names, ranked
 from xdplab.thesis.source import Found, raw_logs
-from xdplab.thesis.views import VALUES, Source, corrected_rows, published_view, source_of
+from xdplab.thesis.views import USER, VALUES, Source, corrected_rows, published_view, source_of
 from xdplab.thesis.words import shown_label
 
 Place = tuple[str, str, str]
@@ -99,7 +99,12 @@ def _formula(row: Mapping[Hashable, Any], trial: pd.Series, spec: Spec, clock: f
     """Return how a trial's corrected value is made: counter, file and line, and the formula with its numbers."""
     if spec.family == "throughput":
         by_tg = trial["forwarded_source"] == "tg"
-        counter = "the generator's count of received frames" if by_tg else "the frames the DUT's interface sent"
+        counter = (
+            "the generator's count of received frames"
+            if by_tg
+            else f"txpck/s of {trial['dut_interface']}, frames a second that the DUT's interface sent, as the mean of "
+            f"{_steady(trial, None)[1]}"
+        )
         where = f"{trial['generator_file']}:{trial['generator_line']}" if by_tg else str(trial["sar_file"])
         ratio = f" / {clock:.6f} (its clock over the DUT's)" if by_tg and clock != 1 else ""
         rate, seconds = float(trial["forwarded_pps"]), float(trial["forwarded_window_s"])
@@ -112,7 +117,25 @@ def _formula(row: Mapping[Hashable, Any], trial: pd.Series, spec: Spec, clock: f
         error = "" if pd.isna(left_open) else f" ± {float(left_open) / 1e3:.3g} µs left open by the digits"
         where = f"{trial['generator_file']}:{trial['generator_line']}"
         return f"{trial['latency_how']}, rows up to {where}: {row['value']:g} µs{error}"
-    return f"mean of sar's samples within the traffic, {trial['sar_file']}: {row['value']:g} %"
+    if spec.family != "softirq":
+        return f"perf's count of the DUT, {trial['perf_file']}: {row['value']:g}"
+    if row["cpu"] == USER:
+        where = f"{_steady(trial, None)[1]} of {trial['sar_file']}"
+        return f"%usr and %sys of all CPUs summed, mean of {where}: {row['value']:g} %"
+    cpu = int(float(row["cpu"]))
+    count, where = _steady(trial, cpu)
+    total = f"{row['value'] * count:.2f} / {count}" if count else "a mean over samples whose lines are not known"
+    return f"%soft (in %) of CPU {cpu}, mean of {where} of {trial['sar_file']}: {total} = {row['value']:g} %"
+
+
+def _steady(trial: pd.Series, cpu: int | None) -> tuple[int, str]:
+    """Return how many samples of sar lie within the traffic, and in words at which lines, those of ``cpu`` if given."""
+    known = trial.get("sar_lines")
+    lines = [line + (cpu or 0) for line in json.loads(known)] if isinstance(known, str) else []
+    if not lines:
+        return 0, "sar's samples within the traffic"
+    at = "lines" if cpu is not None else "blocks of CPUs at lines"
+    return len(lines), f"sar's {len(lines)} samples within the traffic ({at} {lines[0]} to {lines[-1]})"
 
 
 def _values(source: Source, spec: Spec) -> Iterator[tuple[str, str, str, float]]:

@@ -1,0 +1,118 @@
+"""Lines of right-aligned numbers, all of one width: read as a grid of characters, a table at a time.
+
+Reading a word at a time took most of an import. What departs from the first line's layout in any character is not read
+here: the parsers then read line by line and say what is wrong.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+Grid = NDArray[np.uint8]
+Mask = NDArray[np.bool_]
+Numbers = NDArray[np.float64]
+_ANY_DIGIT = bytes.maketrans(b"0123456789", b"0" * 10)
+_NUMBER = re.compile(rb"(?P<blank> *)(?P<whole>-?[0-9]+)(?:[.,](?P<decimals>[0-9]+))?")
+_EXACT = {np.float32: 2.0**24, np.float64: 2.0**53}
+"""Whole numbers below are exact; most tables fit the first, which takes a third of the time."""
+
+
+@dataclass(frozen=True)
+class _NumberColumns:
+    """One number's columns, and the weight of each of them."""
+
+    start: int
+    end: int
+    weights: Numbers
+
+
+@dataclass(frozen=True, eq=False)
+class LineLayout:
+    """Where a line's numbers stand. ``decimals`` has the digits behind each one's point.
+
+    A column may hold a ``blank``, a ``minus``, a ``digit``, or the character of ``literal`` (0: none). ``inside``:
+    it and the next are of the same whole number.
+    """
+
+    fields: tuple[_NumberColumns, ...]
+    decimals: tuple[int, ...]
+    divisors: Numbers
+    blank: Mask
+    minus: Mask
+    digit: Mask
+    literal: Grid
+    inside: Mask
+
+    def read(self, grid: Grid) -> Numbers | None:
+        """Return (lines, fields), or None where a character of a line is not where the layout has it."""
+        digits, blanks, minuses = (grid - np.uint8(ord("0"))) < 10, grid == ord(" "), grid == ord("-")
+        known = (digits & self.digit) | (blanks & self.blank) | (minuses & self.minus) | (grid == self.literal)
+        in_order = blanks[:, :-1] | digits[:, 1:] | ~self.inside
+        if not (known.all() and in_order.all()):
+            return None
+        # The low half of a digit's code is its value, that of a blank 0.
+        numbers = self._whole_numbers((grid & np.uint8(15)) * ~minuses)
+        if numbers is None:
+            return None
+        numbers /= self.divisors
+        if minuses.any():
+            below = np.stack([minuses[:, f.start : f.end].any(axis=1) for f in self.fields], axis=1)
+            numbers[below] *= -1
+        return numbers
+
+    def _whole_numbers(self, values: Grid) -> Numbers | None:
+        """Return the numbers without their points; a blank has the value 0, and other characters have no weight."""
+        for kind, exact in _EXACT.items():
+            table = values.astype(kind)
+            parts = [table[:, f.start : f.end] @ f.weights.astype(kind) for f in self.fields]
+            numbers = np.stack(parts, axis=1).astype(np.float64)
+            if numbers.max() < exact:
+                return numbers
+        return None
+
+
+def grid_of(lines: bytes) -> Grid | None:
+    """Return lines that all have one width, each with its end, as (lines, width); None where they have not."""
+    width = lines.find(b"\n") + 1
+    if not width or len(lines) % width:
+        return None
+    return np.frombuffer(lines, np.uint8).reshape(-1, width)
+
+
+def layout_of(line: bytes, *, signed: bool) -> LineLayout:
+    """Return the layout of a line (with its end) that others share; ``signed`` numbers may be below 0.
+
+    Where the line has blanks before a number, others may have digits there.
+    """
+    return _layout(line.translate(_ANY_DIGIT), signed)
+
+
+@lru_cache(maxsize=256)
+def _layout(line: bytes, signed: bool) -> LineLayout:
+    blank, minus, digit, inside = (np.zeros(len(line), bool) for _ in range(4))
+    fields: list[_NumberColumns] = []
+    decimals: list[int] = []
+    for match in _NUMBER.finditer(line):
+        start, point, end = match.start(), match.end("whole"), match.end()
+        behind = len(match["decimals"] or b"")
+        digit[start:point] = digit[point + 1 : end] = True
+        inside[start : point - 1] = True
+        if match["blank"]:
+            blank[start : point - 1] = True
+            minus[start : point - 1] = signed
+        if fields and fields[-1].end == start:
+            digit[start] = minus[start] = False  # else two numbers could touch
+        weights = np.zeros(end - start)
+        weights[: point - start] = 10.0 ** (np.arange(point - start)[::-1] + behind)
+        weights[end - start - behind :] = 10.0 ** np.arange(behind)[::-1]
+        fields.append(_NumberColumns(start, end, weights))
+        decimals.append(behind)
+    literal = np.frombuffer(line, np.uint8).copy()
+    literal[blank | minus | digit] = 0
+    divisors = 10.0 ** np.array(decimals)
+    return LineLayout(tuple(fields), tuple(decimals), divisors, blank, minus, digit, literal, inside[:-1])

@@ -1,0 +1,185 @@
+"""The thesis' figures from one's own run: the same panels on the same pages, what was published in grey behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+
+from xdplab.analysis.series import settled
+from xdplab.errors import FigureError
+from xdplab.figures.factors import free_factors
+from xdplab.figures.marks import View, marks_frame
+from xdplab.figures.save import render, write_whole
+from xdplab.figures.styles import DEFAULT_FORMATS, style_named
+from xdplab.thesis.album import STYLE, Regenerated, mapped, write_csv
+from xdplab.thesis.printed import printed_sheet
+from xdplab.thesis.published import FAMILIES, MARK_COLUMNS, MODES, Spec, lean, published_figures, published_marks
+from xdplab.thesis.views import (
+    CORRECTED_COLUMNS,
+    Source,
+    absent_words,
+    corrected_marks,
+    corrected_rows,
+    corrected_table,
+    look_of,
+    power_of,
+    translated,
+)
+from xdplab.thesis.words import CORRECTED_Y, OWN, OWN_BEHIND, OWN_LIMITS, OWN_NOT_MEASURED, Language
+
+THESIS_FACTORS = ("mode", "queues", "frame_bytes", "accesses")
+WHICH = "repeated"
+
+
+@dataclass(frozen=True, eq=False)
+class OwnRun:
+    """Trials of one's own as a source of the thesis' figures, and in words what they were measured with.
+
+    ``shared``: TG and DUT share CPUs. ``wired``: the link has a rate of its own. ``cpus``: those the DUT had.
+    """
+
+    source: Source
+    name: str
+    setting: str
+    repetitions: int
+    shared: bool
+    wired: bool
+    cpus: int | None
+
+
+def own_run(name: str, trials: pd.DataFrame) -> OwnRun:
+    """Return a run's trials at maximum load as the thesis' figures need them.
+
+    Raises FigureError where none has the thesis' factors, or where anything else varies: no mark joins two points.
+    """
+    rows = settled(trials)
+    rows = rows[rows["load"].eq("max").fillna(False) & rows["accesses"].notna() & rows["mode"].isin(list(MODES))]
+    if rows.empty:
+        raise FigureError(
+            f"{name}: no trial at maximum load has the thesis' factors ({', '.join(THESIS_FACTORS)})",
+            remedy="measure plans/thesis-mini.yaml",
+        )
+    if more := [column for column in free_factors(rows, THESIS_FACTORS) if column not in ("xsk_attach", "xsk_bind")]:
+        raise FigureError(
+            f"{name}: {', '.join(more)} vary beside the thesis' factors", remedy="measure one level of them, or --only"
+        )
+    absent = {column: None for column in CORRECTED_COLUMNS if column not in rows}
+    values = lean(rows.assign(**absent), CORRECTED_COLUMNS)
+    values = values.assign(forwarded_l2_bps=values["forwarded_pps"] * values["frame_bytes"] * 8, ring_share=np.nan)
+    repetitions = {
+        str(mode): tuple(sorted(int(n) for n in own["repetition"].unique())) for mode, own in values.groupby("mode")
+    }
+    held = ("lab", "arrangement", "engine", "program_name", "op")
+    words = [str(rows[column].dropna().iloc[0]) for column in held if rows[column].notna().any()]
+    cpus = rows["dut_cpus"].dropna()
+    return OwnRun(
+        source=Source(str(rows["run_id"].iloc[0]), pd.DataFrame(), values, repetitions),
+        name=name,
+        setting=", ".join(words),
+        repetitions=max(len(numbers) for numbers in repetitions.values()),
+        shared=bool(rows["arrangement"].eq("shared").any()),
+        wired=bool(rows["link_bps"].notna().any()),
+        cpus=int(cpus.max()) if len(cpus) else None,
+    )
+
+
+IN_OWN_UNIT = {"throughput": 1.0, "latency": 1e6, "softirq": 1.0}
+"""From the published axis to one's own: seconds to µs. Counts are those of the axis, times its power of ten."""
+
+
+def behind(published: Source, spec: Spec) -> pd.DataFrame:
+    """Return the published marks in the unit of one's own axis."""
+    marks = published_marks(published.printed, spec)
+    power = power_of(published, spec) if FAMILIES[spec.family].unit is None else IN_OWN_UNIT[spec.family]
+    return marks.assign(value=marks["value"] * power)
+
+
+def own_view(own: OwnRun, spec: Spec, language: Language = "en", *, published: bool = True) -> View:
+    """Return the figure's marks from one's own trials, with t intervals; notes say what they cannot tell."""
+    rows = corrected_rows(own.source, spec)
+    marks = corrected_marks(rows, spec) if len(rows) else marks_frame([])
+    marks = marks[marks["value"] > 0] if spec.family == "latency" else marks
+    said = OWN.of(language).format(name=own.name, setting=own.setting, repetitions=own.repetitions)
+    limits = [OWN_LIMITS[key].of(language) for key in limits_of(own, spec)]
+    why = absent_words(rows, spec, language) if len(rows) else OWN_NOT_MEASURED.of(language)
+    notes = [said, *([OWN_BEHIND.of(language)] if published else []), *limits, *([why] if why else [])]
+    label = CORRECTED_Y[spec.family].of(language).format(power="")
+    scale = "log" if spec.family == "latency" else "linear"
+    return View(marks, look_of(spec, language, label, tuple(notes), y_scale=scale))
+
+
+def limits_of(own: OwnRun, spec: Spec) -> list[str]:
+    """Return what the lab cannot say of a figure, as keys of OWN_LIMITS."""
+    found = [] if own.wired else ["no NIC"]
+    found += ["shared"] if own.shared else []
+    queues = [spec.queues] if spec.queues not in (None, "best") else [str(8)]
+    return found + (["few CPUs"] if own.cpus is not None and own.cpus < max(int(str(q)) for q in queues) else [])
+
+
+def repeat(
+    own: OwnRun,
+    folder: Path,
+    *,
+    published: Source | None,
+    language: Language = "en",
+    formats: Sequence[str] = DEFAULT_FORMATS,
+    figures: Sequence[Spec] | None = None,
+    processes: int | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> list[Regenerated]:
+    """Draw the published figures from one's own trials into ``folder``/repeated, marks as CSV beside each.
+
+    ``published``: an import's source, whose marks stand in grey behind; None leaves them out.
+    """
+    chosen = published_figures() if figures is None else tuple(figures)
+    one = partial(_one, own, published, folder, language, tuple(formats))
+    done = list(mapped(one, chosen, processes, progress))
+    write_csv(folder / f"{WHICH}.csv", pd.concat([table for _, table in done], ignore_index=True))
+    return [made for made, _ in done]
+
+
+def _one(
+    own: OwnRun, published: Source | None, folder: Path, language: Language, formats: tuple[str, ...], spec: Spec
+) -> tuple[Regenerated, pd.DataFrame]:
+    view = own_view(own, spec, language, published=published is not None)
+    grey = behind(published, spec) if published is not None else None
+    base, table = folder / WHICH / spec.stem, own_table(view, grey)
+    notes = {"run": own.source.run_id, "figure": spec.file}
+    page = drawn(view, grey, spec, language) if formats else None
+    style = style_named(STYLE)
+    files = [
+        write_whole(Path(f"{base}.{suffix}"), render(page, suffix, style, spec.stem, notes))
+        for suffix in formats
+        if page is not None
+    ]
+    files.append(write_csv(Path(f"{base}.csv"), table))
+    return Regenerated(spec, "repeated", tuple(files), len(view.marks)), table
+
+
+def drawn(view: View, grey: pd.DataFrame | None, spec: Spec, language: Language = "en") -> Figure:
+    """Return the page of a figure, ``grey`` marks behind the view's."""
+    shown = translated(view, language)
+    back = None
+    if grey is not None:
+        back = translated(View(marks_frame(_records(grey)), view.look), language).marks
+    return printed_sheet(shown, spec, view.look.caption, behind=back)
+
+
+def own_table(view: View, grey: pd.DataFrame | None) -> pd.DataFrame:
+    """Return one's own marks, and the published ones in the same unit, told apart by the column ``of``."""
+    own = corrected_table(view).assign(of="own")
+    if grey is None:
+        return own
+    table = marks_frame([*_records(own[list(own.columns.drop("of"))]), *_records(grey[list(MARK_COLUMNS)])])
+    return corrected_table(replace(view, marks=table)).assign(of=["own"] * len(own) + ["published"] * len(grey))
+
+
+def _records(table: pd.DataFrame) -> list[dict[str, Any]]:
+    return [{str(key): value for key, value in row.items()} for row in table.to_dict("records")]
