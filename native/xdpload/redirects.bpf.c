@@ -9,7 +9,8 @@
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
-// The kernel's own structs, as far as needed; the loader finds the offsets (CO-RE).
+// The kernel's own structs, as far as needed; the loader finds the offsets (CO-RE). They are not const:
+// BPF_CORE_READ declares a variable of the field's type, which clang 21 refuses without a value.
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 struct bpf_prog_aux {
     __u32 id;
@@ -59,7 +60,7 @@ struct {
     __type(value, struct redirect_arrivals);
 } arrivals SEC(".maps");
 
-static __always_inline bool is_ours(const struct bpf_prog *program) {
+static __always_inline bool is_ours(struct bpf_prog *program) {
     return BPF_CORE_READ(program, aux, id) == settings.program_id;
 }
 
@@ -86,7 +87,7 @@ static __always_inline struct redirect_target target_of(const struct bpf_raw_tra
     struct redirect_target target = {
         .map_type = event->args[4], .map_id = event->args[5], .index = event->args[6]};
     if (event->args[4] > __UINT32_MAX__) {
-        const struct bpf_map___kernel *map = (const void *)event->args[4];
+        struct bpf_map___kernel *map = (void *)event->args[4];
         target.map_type = BPF_CORE_READ(map, map_type);
         target.map_id = BPF_CORE_READ(map, id);
         target.index = event->args[5];
@@ -96,7 +97,7 @@ static __always_inline struct redirect_target target_of(const struct bpf_raw_tra
 
 static __always_inline struct redirect_decisions *decided(const struct bpf_raw_tracepoint_args *event) {
     struct redirect_target target = target_of(event);
-    return is_ours((const struct bpf_prog *)event->args[1]) ? decisions_of(&target) : NULL;
+    return is_ours((struct bpf_prog *)event->args[1]) ? decisions_of(&target) : NULL;
 }
 
 SEC("raw_tp/xdp_redirect")
@@ -125,7 +126,7 @@ static __always_inline void arrive(struct redirect_arrival arrival, __u64 taken,
 
 SEC("raw_tp/xdp_devmap_xmit")
 int devmap_xmit(struct bpf_raw_tracepoint_args *event) {
-    const struct net_device *from = (const void *)event->args[0], *to = (const void *)event->args[1];
+    struct net_device *from = (void *)event->args[0], *to = (void *)event->args[1];
     int sent = event->args[2], dropped = event->args[3];
     if ((__u32)BPF_CORE_READ(from, ifindex) != settings.ifindex ||
         BPF_CORE_READ(from, nd_net.net, ns.inum) != settings.netns)
@@ -149,7 +150,7 @@ SEC("raw_tp/xdp_cpumap_kthread")
 int cpumap_kthread(struct bpf_raw_tracepoint_args *event) {
     struct redirect_arrival arrival = {
         .place = PLACE_CPU_THREAD, .map_id = event->args[0], .index = bpf_get_smp_processor_id()};
-    const struct task_struct *task = (const void *)bpf_get_current_task();
+    struct task_struct *task = (void *)bpf_get_current_task();
     struct redirect_arrivals *found = arrivals_of(&arrival);
     if (!found)
         return 0;
