@@ -25,6 +25,8 @@ from xdplab.labs import Lab, cache, control, modules
 from xdplab.labs.doctor import Patient, examine_kernel
 from xdplab.labs.vm import KEEPERS, VmLab, archive, headers, initramfs, kernels, qemu
 
+pytestmark = pytest.mark.guest
+
 NAME = "vm:6.1:functional"
 TX = """
 #include <linux/bpf.h>

@@ -22,6 +22,8 @@ from xdplab.labs import cache
 from xdplab.labs.vm import initramfs, kernels, qemu, saved
 from xdplab.labs.vm.saved import KEPT, Saved, SavedError
 
+pytestmark = pytest.mark.guest
+
 STATE = b"what QEMU wrote" * 100_000
 
 

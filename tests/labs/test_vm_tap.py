@@ -26,7 +26,7 @@ from xdplab.labs.vm import KEEPERS, kernels, qemu, tap
 from xdplab.programs.build import build
 from xdplab.programs.spec import ProgramSpec
 
-pytestmark = [pytest.mark.root, pytest.mark.lab]
+pytestmark = [pytest.mark.root, pytest.mark.guest]
 NAME = "vm:6.1.0:functional:tap"  # a name of its own: other tests end guests of 6.1
 PLAN = """
 name: tap

@@ -22,7 +22,7 @@ from xdplab.studies.execution.runs import STUDY
 COUNTED = "vm:6.1:count"
 PAIR = Path(__file__).resolve().parents[2] / "docs/examples/pair/pair.yaml"
 NOTEBOOK = Path(__file__).resolve().parents[2] / "notebooks/04_execution.ipynb"
-pytestmark = [pytest.mark.root, pytest.mark.lab]
+pytestmark = [pytest.mark.root, pytest.mark.guest]
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -118,6 +118,7 @@ def test_tables_and_figures_are_written_and_said(smallest) -> None:
         assert f"figure {name}:" in output
 
 
+@pytest.mark.nightly
 def test_the_notebook_runs_from_its_first_cell_to_its_last_and_counts_the_same(
     smallest, second_boot, tmp_path: Path
 ) -> None:

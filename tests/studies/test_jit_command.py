@@ -13,7 +13,7 @@ from xdplab.errors import LabError
 from xdplab.labs.vm import kernels, qemu
 from xdplab.studies.jit.points import DEFAULT_PLACE, SMALLEST_CLASSES
 
-pytestmark = pytest.mark.lab
+pytestmark = pytest.mark.guest
 AGREEMENT = 0.001
 KEYS = ["mode", "part", "subject", "number", "name", "case"]
 

@@ -21,7 +21,7 @@ from xdplab.studies.loading.runs import STUDY
 from xdplab.studies.loading.views import VIEWS
 
 GUEST = "vm:6.1:count"
-pytestmark = [pytest.mark.root, pytest.mark.lab]
+pytestmark = [pytest.mark.root, pytest.mark.guest]
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -94,6 +94,7 @@ def test_tables_and_figures_are_written(smallest):
     assert "BPF costs" in output
 
 
+@pytest.mark.nightly
 def test_another_boot_counts_the_same(smallest, tmp_path: Path):
     table, _, _ = smallest
     started = STUDY.start(made_smallest(LoadingRequest()), tmp_path)

@@ -20,7 +20,7 @@ from xdplab.studies.offload.netdevsim import build
 from xdplab.studies.offload.points import OffloadRequest
 from xdplab.studies.offload.runs import STUDY
 
-pytestmark = pytest.mark.lab
+pytestmark = pytest.mark.guest
 NAME = "vm:6.1.0:functional"  # a name of its own: other tests end guests of 6.1
 PLAN = """
 name: offloaded

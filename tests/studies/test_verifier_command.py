@@ -109,7 +109,7 @@ def test_the_sweep_reaches_the_limit_with_every_compiler(tmp_path: Path, verify)
 
 
 @pytest.mark.nightly
-@pytest.mark.lab
+@pytest.mark.guest
 def test_two_guest_kernels_count_what_this_machine_cannot(objects: Path, tmp_path: Path):
     command(
         str(objects),

@@ -5,11 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from xdplab.errors import ResultsError
-from xdplab.run.progress import ending
+from xdplab.later import later
 from xdplab.run.rundir import RunDirectory
 from xdplab.run.state import read_state
+
+if TYPE_CHECKING:
+    from xdplab.run import progress
+else:
+    progress = later("xdplab.run.progress")
 
 RESULTS = Path("results")
 LATEST = "latest"
@@ -48,7 +54,7 @@ def _known(path: Path) -> KnownRun:
         state = read_state(RunDirectory.open(path))
     except ResultsError as error:
         return KnownRun(path.name, written, None, error.message, _note(path))
-    return KnownRun(path.name, written, state.total, ending(state), _note(path))
+    return KnownRun(path.name, written, state.total, progress.ending(state), _note(path))
 
 
 def _note(path: Path) -> str | None:
