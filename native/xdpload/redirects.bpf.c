@@ -82,17 +82,18 @@ static __always_inline struct redirect_arrivals *arrivals_of(const struct redire
     return bpf_map_lookup_elem(&arrivals, arrival);
 }
 
+// An argument of the event. Read where it stands: clang 23 would first choose the address, which the verifier
+// refuses.
+#define ARGUMENT(event, number) (*(const volatile __u64 *)&(event)->args[number])
+
 // Before Linux 5.13 the fifth argument is the map itself; since then there are its type and its id.
 static __always_inline struct redirect_target target_of(const struct bpf_raw_tracepoint_args *event) {
-    struct redirect_target target = {
-        .map_type = event->args[4], .map_id = event->args[5], .index = event->args[6]};
-    if (event->args[4] > __UINT32_MAX__) {
-        struct bpf_map___kernel *map = (void *)event->args[4];
-        target.map_type = BPF_CORE_READ(map, map_type);
-        target.map_id = BPF_CORE_READ(map, id);
-        target.index = event->args[5];
-    }
-    return target;
+    __u64 fifth = ARGUMENT(event, 4), sixth = ARGUMENT(event, 5), seventh = ARGUMENT(event, 6);
+    if (fifth <= __UINT32_MAX__)
+        return (struct redirect_target){.map_type = fifth, .map_id = sixth, .index = seventh};
+    struct bpf_map___kernel *map = (void *)fifth;
+    return (struct redirect_target){
+        .map_type = BPF_CORE_READ(map, map_type), .map_id = BPF_CORE_READ(map, id), .index = sixth};
 }
 
 static __always_inline struct redirect_decisions *decided(const struct bpf_raw_tracepoint_args *event) {
