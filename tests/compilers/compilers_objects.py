@@ -33,7 +33,13 @@ EVERY_N = (1, 31, 32, 33, 100, 400, 1600)
 
 # A loader writes these into .rodata before it loads, and the verifier follows only what they allow.
 SETTINGS = {
-    "send.bpf.o": {"max": (0, 0, 1, 1), "stamped": (0, 1, 4, 64), "paced": (1, 7, 4, 64)},
+    "send.bpf.o": {
+        "max": (0, 0, 1, 1, 0),
+        "stamped": (0, 1, 4, 64, 0),
+        "paced": (1, 7, 4, 64, 0),
+        "sender alone": (0, 0, 1, 1, 1),
+        "receiver alone": (0, 1, 4, 64, 2),
+    },
     "receive.bpf.o": {"one stream": (0x58445000, 1, 9), "streams": (0x58445000, 4, 9)},
 }
 PROBES = (
