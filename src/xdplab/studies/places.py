@@ -26,7 +26,7 @@ _HOLD_S = 14 * 86400.0
 # nothing, and locks what root has made.
 _HOLD_SETTING = """
 lock=$3 patience=$4
-[ -e "$lock" ] || { mkdir -p "${lock%/*}" && (umask 022; : >>"$lock"); } 2>/dev/null
+[ -e "$lock" ] || (umask 022; mkdir -p "${lock%/*}" && : >>"$lock") 2>/dev/null
 if [ -e "$lock" ]; then exec 9<"$lock"; else exec 9</dev/null; fi
 flock -s -w "$patience" 9 || { echo busy; exit 4; }
 if [ "$(sysctl -n "$1")" != "$2" ]; then
