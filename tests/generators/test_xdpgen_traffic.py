@@ -158,18 +158,18 @@ def test_a_burst_has_four_intervals_and_its_cpu_time(traffic_bench: Bench, one_b
 
 
 def test_a_sender_that_is_stopped_says_how_long(traffic_bench: Bench) -> None:
-    """Half of a window in SIGSTOP: the sender stood still as long."""
+    """0.3 s of a window in SIGSTOP: the sender stood still as long."""
     lab = traffic_bench.lab
-    argv = [traffic_bench.xdpgen, "--interface", lab.tg_interface, "--bursts", "long:1", "--fifo", str(FIFO)]
+    argv = [traffic_bench.xdpgen, "--interface", lab.tg_interface, "--bursts", "long:3", "--fifo", str(FIFO)]
     with traffic_bench.dut("reflect"):
-        process = lab.tg.start(["sh", "-c", 'echo $$; exec "$@"', "sh", *argv], deadline_s=20.0)
+        process = lab.tg.start(["sh", "-c", 'echo $$; exec "$@"', "sh", *argv], deadline_s=30.0)
         pid = process.read_line(5.0)
         while not sends(process.read_line(5.0)):
             pass
         lab.tg.run(["sh", "-c", "kill -STOP $1; sleep 0.3; kill -CONT $1", "sh", str(pid)])
-        result = process.wait(10.0)
+        result = process.wait(20.0)
     summary = parse_output(result.stdout.split(b"\n", 1)[1]).bursts[0].summary
-    assert 200e6 < (summary.tx_pause_max_ns or 0) < 900e6
+    assert 200e6 < (summary.tx_pause_max_ns or 0) < 2.9e9
     assert (summary.tx_paused_ns or 0) >= (summary.tx_pause_max_ns or 0)
 
 
