@@ -243,7 +243,7 @@ from pathlib import Path
 from xdplab.labs import keeper_socket, control
 uid = os.getuid()
 path = keeper_socket.place_for(uid, "uml", "a/b")
-place = keeper_socket.Place(path, uid)
+place = keeper_socket.ClaimedSocket(path, uid)
 listener = socket.socket(socket.AF_UNIX)
 place.bind(listener)
 listener.listen()
@@ -251,7 +251,7 @@ found = keeper_socket.found(uid, "uml")
 print(path.is_relative_to({folder!r}), found == {{"a/b": path}})
 print(control.connect_to(path, "x", keepers=(uid,)) is not None)
 try:
-    keeper_socket.Place(path, uid)
+    keeper_socket.ClaimedSocket(path, uid)
 except FileExistsError as error:
     print("taken")
 place.leave()
