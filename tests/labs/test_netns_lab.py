@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -81,8 +82,10 @@ def started(process: Path) -> float:
 
 
 def files_of_labs() -> set[Path]:
+    """Return what lies where labs could leave files, less the temporary folders of other tests: no lab makes these."""
     roots = (Path("/tmp"), Path("/run"), Path("/var/tmp"), Path("/dev/shm"))
-    return {path for root in roots for path in root.glob("*") if "xdplab" in path.name or path.name == "sshd"}
+    names = re.compile(r"(?!xdplab-[a-z]+-[a-z0-9_]{8}$).*xdplab.*|sshd")
+    return {path for root in roots for path in root.glob("*") if names.fullmatch(path.name)}
 
 
 def mounts_here() -> list[str]:

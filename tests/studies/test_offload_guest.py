@@ -9,13 +9,15 @@ import pandas as pd
 import pytest
 from tests.end_to_end.conftest import xdplab
 
-from xdplab import labs, programs
+from xdplab import labs
 from xdplab.deploy.native import build_tool
 from xdplab.deploy.xdp import XdpRequest, attach
 from xdplab.errors import LabError, UnsupportedError
 from xdplab.hosts import LocalHost
 from xdplab.labs.vm import kernels, qemu
+from xdplab.programs.build import build as build_program
 from xdplab.programs.program import cache_directory
+from xdplab.programs.spec import ProgramSpec
 from xdplab.studies.offload.netdevsim import build
 from xdplab.studies.offload.points import OffloadRequest
 from xdplab.studies.offload.runs import STUDY
@@ -67,7 +69,7 @@ def test_the_link_of_a_guests_lab_is_not_offloaded_to(guest: str) -> None:
         build_tool(LocalHost(), "xdpload", str(lab.native_dir))
         xdpload = build_tool(lab.dut, "xdpload", f"{lab.work_dir(lab.dut)}/native")
         there = f"{lab.work_dir(lab.dut)}/offloaded.o"
-        lab.dut.put(programs.build(programs.ProgramSpec(workload="array", accesses=0), cache_directory()).object, there)
+        lab.dut.put(build_program(ProgramSpec(workload="array", accesses=0), cache_directory()).object, there)
         with pytest.raises(UnsupportedError, match=r"the driver of vd0 \(veth\) does not take"):
             attach(lab.dut, xdpload, XdpRequest(there, lab.dut_interface, "offload", section="xdp"))
 
