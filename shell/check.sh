@@ -26,12 +26,12 @@ c_layout() {
 # Two runs of pytest at a time, since each waits more than it works: real traffic first in line for the CPU and in a
 # network namespace of its own, where no other test's labs are; guests count instructions, which load does not disturb.
 tests() {
-    local apart=() traffic=0 rest=0 said
+    local apart=() traffic=0 rest=0
     if [ "$(id -u)" = 0 ] && unshare --net true 2>/dev/null; then
         apart=(unshare --net sh -c 'ip link set lo up && exec "$@"' sh)
     fi
-    said=$(mktemp)
-    trap 'kill -- "-$traffic_pid" 2>/dev/null; rm -f "$said"; shell/setup.sh --give-back' EXIT
+    said=$(mktemp) # like traffic_pid not local: the trap runs when this function is left
+    trap 'kill -- "-${traffic_pid:-none}" 2>/dev/null || :; rm -f "$said"; shell/setup.sh --give-back' EXIT
     set -m # without it a process in the background ignores Ctrl-C, which tests send
     "${apart[@]}" "$bin/pytest" --durations=25 -m 'lab and not nightly' -o cache_dir=.pytest_cache/traffic >"$said" 2>&1 &
     traffic_pid=$!
@@ -39,6 +39,7 @@ tests() {
     nice "$bin/pytest" --durations=25 -m 'not lab and not nightly' || rest=$?
     say "pytest, the tests with real traffic, which ran beside these"
     wait "$traffic_pid" || traffic=$?
+    traffic_pid=
     cat "$said"
     return $((traffic | rest))
 }
