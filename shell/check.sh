@@ -23,25 +23,18 @@ c_layout() {
     fi
 }
 
-# Two runs of pytest at a time, since each waits more than it works: real traffic first in line for the CPU and in a
-# network namespace of its own, where no other test's labs are; guests count instructions, which load does not disturb.
+# Real traffic runs alone, in a network namespace of its own where no other test's labs are: beside tests that keep the
+# CPUs busy, a sender is late now and then, and its verdict says so. Both parts always run; either decides.
 tests() {
-    local apart=() traffic=0 rest=0
+    local apart=() failed=0
     if [ "$(id -u)" = 0 ] && unshare --net true 2>/dev/null; then
         apart=(unshare --net sh -c 'ip link set lo up && exec "$@"' sh)
     fi
-    said=$(mktemp) # like traffic_pid not local: the trap runs when this function is left
-    trap 'kill -- "-${traffic_pid:-none}" 2>/dev/null || :; rm -f "$said"; shell/setup.sh --give-back' EXIT
-    set -m # without it a process in the background ignores Ctrl-C, which tests send
-    "${apart[@]}" "$bin/pytest" --durations=25 -m 'lab and not nightly' -o cache_dir=.pytest_cache/traffic >"$said" 2>&1 &
-    traffic_pid=$!
-    set +m
-    nice "$bin/pytest" --durations=25 -m 'not lab and not nightly' || rest=$?
-    say "pytest, the tests with real traffic, which ran beside these"
-    wait "$traffic_pid" || traffic=$?
-    traffic_pid=
-    cat "$said"
-    return $((traffic | rest))
+    say "pytest, real traffic"
+    "${apart[@]}" "$bin/pytest" --durations=25 -m 'lab and not nightly' || failed=$?
+    say "pytest, all other tests"
+    "$bin/pytest" --durations=25 -m 'not lab and not nightly' || failed=$?
+    return $failed
 }
 
 fast() {
@@ -60,5 +53,5 @@ say mypy && "$bin/mypy"
 say lint-imports && "$bin/lint-imports"
 say clang-format && c_layout
 if [ "${1:-}" != lint ]; then
-    say pytest && tests
+    tests
 fi

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""shell/check.sh runs two parts of the tests at a time: either decides, nothing is left, files are given back."""
+"""shell/check.sh runs the tests in two parts: either decides, nothing is left, files are given back."""
 
 from __future__ import annotations
 
