@@ -18,7 +18,7 @@ def returns_frames(row: Row) -> bool:
 
 
 def tg_count(row: Row) -> float | None:
-    """Frames that came back to the TG. A user's program may rewrite the payload, so its frames count without the magic."""
+    """Frames that came back to the TG; those of a user's program count without the magic, as it may rewrite them."""
     received, foreign = number(row, "rx_packets"), number(row, "foreign_packets")
     rewrites = received is not None and text(row, "workload") is None and text(row, "program_name") is not None
     if rewrites and foreign and received is not None and foreign > received:

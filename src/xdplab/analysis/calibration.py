@@ -18,7 +18,7 @@ import pandas as pd
 from xdplab.analysis.intervals import t_quantile
 
 MOST_BETWEEN, MOST_WITHIN, MOST_INVALID = 0.04, 0.10, 0.05
-"""Limits of a fit machine: relative SD of equal runs, relative SD of repetitions, share of trials that are not valid."""
+"""Limits of a fit machine: relative SD of equal runs, relative SD of repetitions, share of trials without `valid`."""
 
 LEAST_RUNS = 3
 
@@ -99,7 +99,7 @@ def calibration(
     around: Mapping[str, str],
     value: str = "forwarded_pps",
 ) -> Calibration | None:
-    """Return how far the runs of ``tables`` (settled trials of one plan) lie apart; None if no point is in all of them."""
+    """Return how far the runs of ``tables`` (settled trials of one plan) lie apart; None if they share no point."""
     every = pd.concat([table.assign(run=name) for name, table in zip(names, tables, strict=True)], ignore_index=True)
     good = every[every["verdict"].eq("valid").fillna(False) & every[value].gt(0).fillna(False)]
     logs = pd.DataFrame({"run": good["run"], "point": good["point_id"], "log": [log(v) for v in good[value]]})

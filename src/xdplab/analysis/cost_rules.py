@@ -16,7 +16,7 @@ from xdplab.analysis.series import by_series, valid
 from xdplab.analysis.values import Row, is_null, number, records, text
 
 TESTRUN_TOLERANCE = 0.15
-"""Largest distance of access_ns from testrun_ns, as a share of testrun_ns: traffic meets other caches than a test run."""
+"""Largest distance of access_ns from testrun_ns, as a share of it: traffic meets other caches than a test run."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ def checked(trials: pd.DataFrame) -> list[Checked]:
 
 
 def testrun_disagrees(trials: pd.DataFrame) -> Iterator[Finding]:
-    """The whole interval of access_ns lies outside the tolerance around testrun_ns: one of them measures something else."""
+    """The whole interval of access_ns lies outside the tolerance around testrun_ns: one of them is not the accesses."""
     every = checked(trials)
     far = [one for one in every if abs(one.apart) - one.half(len(every)) > one.tolerance]
     for label, points in groupby(far, key=lambda one: one.label):

@@ -86,7 +86,7 @@ def rate_rises(trials: pd.DataFrame) -> Iterator[Finding]:
 
 
 def off_the_line(trials: pd.DataFrame) -> Iterator[Finding]:
-    """Points off the line t0 + c N through the others (DUT-limited points only); the worst is taken out, then the next."""
+    """Points off the line t0 + c N through the others (DUT-limited points only), from the worst one on."""
     for label, rows, _ in fits(trials):
         there = places(rows, "ns_per_packet")
         while len(there) >= 4:

@@ -20,7 +20,7 @@ HELD_BACK = 0.8
 
 
 def paced_loss(trials: pd.DataFrame) -> Iterator[Finding]:
-    """A paced load should be carried, but some trials lost more than 0.5 % of it: their latency is that of a full queue."""
+    """A paced load should be carried, but some trials lost more than 0.5 % of it: their latency is a full queue's."""
     paced = valid(trials[trials["rate_requested_pps"].notna() & trials["loss_ratio"].notna()])
     for _, rows in paced.groupby(key_of(paced, SERIES), sort=False):
         lost = rows[rows["loss_ratio"].astype(float) > CARRIED]

@@ -1,4 +1,4 @@
-"""The loop: one trial at a time, block by block. An attempt is kept whole or not at all; a failed trial is tried again."""
+"""The loop: one trial at a time, block by block. An attempt is kept whole or not at all; failed trials are repeated."""
 
 from __future__ import annotations
 
