@@ -1,4 +1,4 @@
-"""Looking while it runs: an interval of a mean that holds at every look, so that a run may stop when it knows enough.
+"""An interval of a mean that holds at every look, so that a run may stop as soon as it knows enough.
 
 The t interval of a fixed number of values does not: looked at after each of 200 pairs it calls equal programs different
 in 41 % of all races. The anytime-valid t interval (Lai 1976, On confidence sequences; Wang and Ramdas, Anytime-valid
