@@ -106,7 +106,7 @@ class MixedPointsError(XdplabError):
 def values_of_one_point(rows: pd.DataFrame, value: str, scale: float = 1.0) -> pd.Series:
     """Return ``value`` / ``scale`` of each repetition of one point: the values behind each average.
 
-    Raises MixedPointsError where the rows are of several points.
+    Raises MixedPointsError if the rows are of several points.
     """
     points = rows["point_id"].dropna().unique()
     if len(points) > 1:
@@ -121,7 +121,7 @@ def values_of_one_point(rows: pd.DataFrame, value: str, scale: float = 1.0) -> p
 def of_one_point(rows: pd.DataFrame, value: str, scale: float = 1.0) -> Interval:
     """Return the interval of ``value`` / ``scale`` over the repetitions of one point. Every mean is made here.
 
-    Raises MixedPointsError where the rows are of several points, ValueError where there is none.
+    Raises MixedPointsError if the rows are of several points, ValueError where there is none.
     """
     return interval(values_of_one_point(rows, value, scale))
 

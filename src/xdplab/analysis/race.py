@@ -36,7 +36,7 @@ class Standing:
         return "differs" if self.ratio.low > 0 or self.ratio.high < 0 else "undecided"
 
     def to_json(self) -> dict[str, object]:
-        """Return the answer, the ratio of b to a with its interval (null where there is none), pairs and margin."""
+        """Return the answer, the ratio of b to a with its interval (null if there is none), pairs and margin."""
         bounds = (self.ratio.low, self.ratio.mean, self.ratio.high)
         low, ratio, high = (None if isinf(self.ratio.half) else exp(value) for value in bounds)
         found: dict[str, object] = {"verdict": self.answer, "ratio": ratio, "low": low, "high": high}

@@ -57,7 +57,7 @@ def forwarded(row: Row) -> float | None:
 
 
 def loss_share(row: Row) -> float | None:
-    """Share of the frames sent that were not forwarded, each counted once, or None where a count is missing."""
+    """Share of the frames sent that were not forwarded, each counted once, or None if a count is missing."""
     sent, done = number(row, "tx_packets"), forwarded(row)
     if not sent or done is None:
         return None

@@ -26,7 +26,7 @@ def pieces(trials: pd.DataFrame) -> pd.DataFrame:
     """Return one row per trial of N = 0 and piece, with the columns piece and piece_ns (CPU time per packet).
 
     ``trials`` are settled and at maximum load. Trials of a program that drops are needed in the same setting and
-    repetition, and the pass ``harness`` of both. Raises NotApplicableError without any, FigureError where several
+    repetition, and the pass ``harness`` of both. Raises NotApplicableError without any, FigureError if several
     programs drop.
     """
     known = valid(trials[trials["arrangement"].eq("shared").fillna(False)])

@@ -42,7 +42,7 @@ class Study(Protocol[OfT]):
     def measure(self, trial: OfT, raw: Path, facts: dict[str, Any]) -> None:
         """Measure one trial: raw files into ``raw``, what was requested and obtained into ``facts`` as it is learnt.
 
-        Raises UnsupportedError where the lab cannot, CutOffError where a connection was lost under it (it is measured
+        Raises UnsupportedError if the lab cannot, CutOffError where a connection was lost under it (it is measured
         again at once), another XdplabError where something broke.
         """
 

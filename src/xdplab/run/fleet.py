@@ -126,7 +126,7 @@ def pack(folder: Path) -> bytes:
 def unpack(data: bytes, folder: Path) -> None:
     """Write what `pack` returned into ``folder``: files and folders, all of them below it.
 
-    Raises ResultsError where the disk fails, or for anything else in the archive. tarfile's own filters came with
+    Raises ResultsError if the disk fails, or for anything else in the archive. tarfile's own filters came with
     Python 3.11.4, and Debian 12 has 3.11.2.
     """
     with disk_errors(folder), tarfile.open(fileobj=io.BytesIO(data), mode="r:gz") as archive:

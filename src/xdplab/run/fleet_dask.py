@@ -66,7 +66,7 @@ def submit(client: Client, lab: str, work: Callable[..., Any], *words: Any) -> F
 
 @contextmanager
 def connected(labs: Sequence[str], scheduler: str | None) -> Iterator[Client]:
-    """Give a client whose workers have these labs. Raises LabError where a cluster lacks one.
+    """Give a client whose workers have these labs. Raises LabError if a cluster lacks one.
 
     Workers of our own speak TLS with keys of this moment: no other user of this machine can give them work.
     """

@@ -70,7 +70,7 @@ def write_note(run: RunDirectory, text: str) -> None:
 def run_named(path: Path, folder: Path = RESULTS) -> Path:
     """Return ``path``; for the word ``latest``, unless there is such a file, the run of ``folder`` written to last.
 
-    Raises ResultsError where ``folder`` holds no run.
+    Raises ResultsError if ``folder`` holds no run.
     """
     if str(path) != LATEST or path.exists():
         return path

@@ -52,7 +52,7 @@ window_requested_s  | float | s    | time    | length of the window that the pla
 window_s            | float | s    | time    | how long frames were sent, as the sender noticed it: what offered_pps is over
 path                | json  |      | count   | frames sent and received back before the trial to prove that the path carries them; the DUT's counts where none came back
 warmup_s            | float | s    | time    | how long frames were sent before the window, until the rate was steady or the limit of five bursts reached
-warmup_steady       | bool  |      | state   | the rate was steady when the warm-up ended; null where it was not asked
+warmup_steady       | bool  |      | state   | the rate was steady when the warm-up ended; null if it was not asked
 tx_packets          | int   |      | count   | test frames the TG sent in the window
 rx_packets          | int   |      | count   | test frames of this run the TG received
 drained_packets     | int   |      | count   | those of rx_packets that came after the window had ended: what was still in rings. They do not count into rates
@@ -120,13 +120,13 @@ actions_counted     | json  |      | count   | actions of a user's program in a 
 redirect_targets    | json  |      | count   | targets of the redirected frames of that burst: accepted and refused by the kernel, arrived, dropped, CPU time of a cpumap's thread
 rx_by_queue         | json  |      | count   | frames by DUT receive queue, a JSON list
 evenness            | float |      | share   | Jain's fairness index of rx_by_queue over the queues requested: 1 is even
-cpu_busy_cores      | float |      | share   | busy CPUs of the DUT in the window; null where TG and DUT share CPUs
+cpu_busy_cores      | float |      | share   | busy CPUs of the DUT in the window; null if TG and DUT share CPUs
 cpu_softirq_cores   | float |      | share   | the part of cpu_busy_cores in softirq
 host_busy_cores     | float |      | share   | busy CPUs of the whole machine in the window
 host_softirq_cores  | float |      | share   | the part of host_busy_cores in softirq
 host_steal_cores    | float |      | share   | CPUs with work that the hypervisor did not run (steal)
 other_busy_cores    | float |      | share   | CPUs of the whole machine kept busy by anything but the sender, the DUT's work and the AF_XDP application; null where these have CPUs of their own
-cycles              | float |      | count   | DUT cycles in the perf pass; null where TG and DUT share CPUs
+cycles              | float |      | count   | DUT cycles in the perf pass; null if TG and DUT share CPUs
 instructions        | float |      | count   | DUT instructions in the perf pass
 ipc                 | float |      | share   | instructions / cycles
 branches            | float |      | count   | DUT branches in the perf pass
@@ -140,8 +140,8 @@ host_context_switches | float |    | count   | context switches of the whole mac
 cycles_per_ns       | float | 1/ns | rate    | clock of the CPUs that do the DUT's work: perf's cycles / busy time, else one addition per cycle, timed next to the window
 cycles_per_ns_from  | str   |      | state   | source of cycles_per_ns: perf or additions
 clock_change        | float |      | share   | relative increase of the clock from before the window to after it, by additions
-softnet_dropped     | int   |      | count   | frames the DUT's backlog dropped; null where TG and DUT share CPUs
-softnet_squeezed    | int   |      | count   | times the DUT's NAPI ran out of budget; null where TG and DUT share CPUs
+softnet_dropped     | int   |      | count   | frames the DUT's backlog dropped; null if TG and DUT share CPUs
+softnet_squeezed    | int   |      | count   | times the DUT's NAPI ran out of budget; null if TG and DUT share CPUs
 xsk_dropped         | int   |      | count   | af_xdp only: frames dropped for a full or empty ring
 program_hash        | str   |      | id      | content hash of source, options and compiler: programs/<hash>
 program_tag         | str   |      | state   | the kernel's tag of the loaded program
@@ -157,7 +157,7 @@ rx_ring_entries     | int   |      | state   | entries of one receive ring of th
 sched_policy        | str   |      | state   | the sender's scheduling as obtained
 clocksource         | str   |      | state   | clock source of the TG: time stamps are read from it
 rt_runtime_us       | int   | us   | state   | time per second that real-time tasks may run on a CPU of the TG; -1: no limit
-xps                 | json  |      | state   | CPUs (hexadecimal mask) that use each transmit queue of the DUT, a JSON object; null where the driver has no such setting
+xps                 | json  |      | state   | CPUs (hexadecimal mask) that use each transmit queue of the DUT, a JSON object; null if the driver has no such setting
 counters_missing    | str   |      | state   | readings of the DUT that are missing or incomplete
 overhead_s          | float | s    | time    | wall time of the attempt beyond warm-up and windows
 metrics             | json  |      | state   | the plan's own metrics, a JSON object

@@ -52,7 +52,7 @@ def calibrate(plan: Plan, lab_name: str, count: int, observer: Observer) -> Cali
 
 
 def calibrated(*facts: Mapping[str, str]) -> Calibration | None:
-    """Return the last calibration that holds for runs with these facts around them; None where there is none."""
+    """Return the last calibration that holds for runs with these facts around them; None if there is none."""
     for path in sorted((state_root() / "calibration").glob(f"*/{FILE}"), reverse=True):
         found = _read(path)
         if found and all(found.around.get(name) == known.get(name) for known in facts for name in MACHINE):
