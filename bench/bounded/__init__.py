@@ -22,7 +22,7 @@ _PR_SET_CHILD_SUBREAPER = 36
 
 @dataclass(frozen=True)
 class Aim:
-    """A value and the bound it must keep; ``value`` is None where it could not be measured, for the ``reason``."""
+    """A value and the bound it must keep; ``value`` is None if it could not be measured, for the ``reason``."""
 
     name: str
     value: float | None
@@ -99,7 +99,7 @@ def _watch(child: int, most_s: float) -> int:
 
 
 def _wait(child: int, deadline: float) -> int | None:
-    """Return the exit code, or None where it still runs at the deadline."""
+    """Return the exit code, or None if it still runs at the deadline."""
     while time.monotonic() < deadline:
         with contextlib.suppress(ChildProcessError):
             pid, status = os.waitpid(child, os.WNOHANG)

@@ -59,7 +59,7 @@ def require_own_run(directory: Path) -> None:
 
 
 def _problem(path: Path) -> str | None:
-    """Return in words what makes a file a stranger's; None where nothing does."""
+    """Return in words what makes a file a stranger's; None if nothing does."""
     try:
         status = path.stat()
     except OSError:

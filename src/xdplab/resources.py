@@ -12,7 +12,7 @@ _PLACES = (_PACKAGE.parents[1], _PACKAGE.parents[1] / "native", _PACKAGE / "ship
 def shipped(name: str) -> Path:
     """Return the folder of a C tool (``xdpgen``, ``xdpload``, ``afxdp_user``, …), of templates, scripts or ``plans``.
 
-    Raises FileNotFoundError where neither a checkout nor a wheel holds it.
+    Raises FileNotFoundError if neither a checkout nor a wheel holds it.
     """
     for place in _PLACES:
         if (place / name).is_dir():

@@ -205,7 +205,7 @@ def test_sar_records_until_it_is_stopped_and_leaves_nothing(pair: Pair) -> None:
         time.sleep(4.0)  # a second a sample, and a busy machine starts sar late
         files = recording.stop()
     values = counters.derive(files, pair.dut_probe.snapshot("before"), mode="native", shared=True)
-    assert values["host_sar_busy_cores"].reason == "no sample of sar (one a second) lies wholly inside the window"
+    assert values["host_sar_busy_cores"].reason == "no sample of sar (one per second) lies wholly inside the window"
     assert b'"iface": "vd0"' in files["dut.sar.out"]
     assert pair.left_behind() == ("", ["sample.sh", "sar.sh", "sections.sh"])
 

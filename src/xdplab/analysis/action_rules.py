@@ -1,4 +1,4 @@
-"""What a user's program decides for its frames, against what the plan says of it."""
+"""The actions of a user's program, compared with the action that the plan names."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ _COUNTED = ("the burst that counts decisions", "actions_counted")
 
 
 def returns_frames(row: Row) -> bool:
-    """False for a user's program that does anything else: only the DUT can count what it processed."""
+    """False for a user's program with any other action: then only the DUT can count what it processed."""
     return text(row, "action") in (None, "tx")
 
 
 def tg_count(row: Row) -> float | None:
-    """Frames the TG got back; a user's program may rewrite the payload, so frames without the magic count there."""
+    """Frames that came back to the TG; those of a user's program count without the magic, as it may rewrite them."""
     received, foreign = number(row, "rx_packets"), number(row, "foreign_packets")
     rewrites = received is not None and text(row, "workload") is None and text(row, "program_name") is not None
     if rewrites and foreign and received is not None and foreign > received:
@@ -27,7 +27,7 @@ def tg_count(row: Row) -> float | None:
 
 
 def program_does_as_said(row: Row) -> str | None:
-    """A plan that says what a program does not do would have the wrong frames counted.
+    """A plan that names the wrong action of a program would have the wrong frames counted.
 
     Two counts tell: the driver's in the measured window (native), and that of the instructions put before the program
     in a burst of its own, which knows ABORTED from DROP.
@@ -43,7 +43,7 @@ def program_does_as_said(row: Row) -> str | None:
 
 
 def redirects_are_taken(row: Row) -> str | None:
-    """A redirect that the kernel refuses costs something else than one that it carries out.
+    """A redirect that the kernel refuses does not cost the same as one that it carries out.
 
     A CPU's queue that is full is no such case: in generic mode it refuses what it drops in native mode.
     """
@@ -61,7 +61,7 @@ def _counts_of_actions(row: Row) -> list[tuple[str, dict[str, int]]]:
 
 
 def _targets(row: Row) -> list[dict[str, Any]]:
-    """Where redirected frames ended, as redirect_targets has it."""
+    """Name a target of redirect_targets."""
     found = text(row, "redirect_targets")
     return [] if found is None else json.loads(found)
 
@@ -77,7 +77,7 @@ def _decided(counts: dict[str, int]) -> str:
 
 
 def _returned_as_said(row: Row, wanted: str) -> str | None:
-    """Without counters of actions: whether frames came back tells tx from drop and pass, of a user's own program."""
+    """Without counters of actions, frames that come back tell tx from drop and pass."""
     own = text(row, "workload") is None and text(row, "program_name") is not None
     arrived, back = number(row, "dut_rx_packets"), number(row, "dut_tx_packets")
     if not own or not arrived or back is None or text(row, "mode") == "af_xdp":
@@ -91,7 +91,7 @@ def _returned_as_said(row: Row, wanted: str) -> str | None:
 
 
 def say_decided(row: Row) -> str:
-    """Return what a verdict's reason adds: shares of a program that decides one or another, and where redirects end."""
+    """Return the end of a verdict's reason: the shares of each action, and where redirected frames arrived."""
     known = _counts_of_actions(row)
     if not known:
         return "; no counter says what the program decided"
@@ -101,7 +101,7 @@ def say_decided(row: Row) -> str:
 
 
 def _say_arrived(row: Row) -> str:
-    """In the burst that counts decisions: what became of redirected frames, by target."""
+    """Say for each target what became of the redirected frames in the burst that counts decisions."""
     targets = _targets(row)
     if not targets:
         return "; where redirected frames arrive is not known"

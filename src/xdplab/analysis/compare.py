@@ -1,4 +1,4 @@
-"""Two runs: is the second faster, slower or the same, by point and over all of them, and could the runs have shown it?
+"""Is the second of two runs faster, slower or the same, by point and overall, and could the runs have shown it?
 
 Runs differ as wholes: equal ones lay 1.5 to 3.8 % apart on one machine, whatever the number of their repetitions. So a
 run is a random effect (Kalibera and Jones 2013, levels of repetition): the variance of a difference has the spread of
@@ -43,7 +43,7 @@ DTYPES |= {"differs": "boolean"}
 
 @dataclass(frozen=True)
 class Difference:
-    """b less a in logarithms, its standard error with degrees of freedom, and what of its variance is the runs' own.
+    """b minus a in logarithms, its standard error with degrees of freedom, and the part of its variance between runs.
 
     ``within`` is the variance of a single repetition, from both runs.
     """
@@ -69,26 +69,26 @@ class Difference:
         return exp(self.log_ratio - half), exp(self.log_ratio + half)
 
     def detectable(self, family: int) -> float:
-        """Return the share by which the runs must differ to be told apart with 80 %, in a family of so many."""
+        """Return the relative difference of the runs that is detected with 80 % power, in a family of so many tests."""
         reach = t_quantile(1 - ALPHA / 2 / family, self.freedom) + t_quantile(POWER, self.freedom)
         return exp(reach * self.se) - 1
 
     def needed(self, family: int, margin: float) -> int | None:
-        """Return the repetitions per run that show equal runs as equivalent with 80 %; None where none are enough."""
+        """Return the repetitions per run that show equal runs as equivalent with 80 % power; None if no number does."""
         reach = t_quantile(1 - ALPHA / family, self.freedom) + t_quantile((1 + POWER) / 2, self.freedom)
         spare = (log1p_of(margin) / reach) ** 2 - self.between
         return max(2, ceil(2 * self.within / spare)) if spare > 0 else None
 
 
 def log1p_of(margin: float) -> float:
-    """Return the margin on the logarithmic scale, where it is the same both ways."""
+    """Return the margin on the logarithmic scale, where it is symmetric."""
     return log(1 + margin)
 
 
 @dataclass(frozen=True)
 class Spread:
-    """How far equal runs lie apart: from ``runs``, with one degree of freedom less than there are; else from the
-    machine's ``calibration``; else assumed.
+    """How far equal runs lie apart: from ``runs`` (degrees of freedom: their number minus one), else from the machine's
+    ``calibration``, else assumed.
     """
 
     runs: tuple[Logs, ...] = ()
@@ -168,7 +168,7 @@ class Decision:
 
     @property
     def verdict(self) -> Literal["equivalent", "differs", "undecided"]:
-        """A point that differs decides; else all points together do."""
+        """One point that differs decides; otherwise all points together decide."""
         told = [str(self.joint["verdict"])] if self.joint else []
         if any(word not in ("equivalent", "undecided") for word in [*told, *self.points["verdict"].dropna()]):
             return "differs"
@@ -236,7 +236,7 @@ def _answers(family: Sequence[Difference], value: str, margin: float) -> list[di
 
 
 def _verdict(one: Difference, apart: float, equal: float, value: str) -> Verdict:
-    """A difference inside the margin counts as none; ``differs`` still says that it was seen."""
+    """A difference inside the margin counts as equivalent; ``differs`` still says that it was seen."""
     if equal <= ALPHA:
         return "equivalent"
     if apart > ALPHA:
@@ -290,7 +290,7 @@ def _problem(
 
 
 def _means(sides: Sequence[Logs], point: str) -> dict[str, object]:
-    """What is known without an interval: repetitions, geometric means and their ratio."""
+    """Return what is known without an interval: repetitions, geometric means and their ratio."""
     logs = [side.get(point) for side in sides]
     means = [nan if x is None else float(x.mean()) for x in logs]
     counts = {f"n_{name}": 0 if x is None else len(x) for name, x in zip("ab", logs, strict=True)}
@@ -308,7 +308,7 @@ def _points(a: pd.DataFrame, b: pd.DataFrame) -> pd.DataFrame:
 
 
 DRIFT_P, DRIFT_SHARE = 0.01, 0.01
-"""A drift is said where chance makes it once in a hundred runs, and it moves the values by 1 % or more."""
+"""A drift is reported if its p is below 0.01 and it moves the values by 1 % or more."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Rules that hold the cost of the accesses, as the rates show it, against BPF_PROG_TEST_RUN of the same programs."""
+"""Rules that compare the cost of the accesses, as the rates show it, with BPF_PROG_TEST_RUN of the same programs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from xdplab.analysis.series import by_series, valid
 from xdplab.analysis.values import Row, is_null, number, records, text
 
 TESTRUN_TOLERANCE = 0.15
-"""How far access_ns may lie from testrun_ns, as a share of testrun_ns: traffic finds other caches than a test run."""
+"""Largest distance of access_ns from testrun_ns, as a share of it: traffic meets other caches than a test run."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ def checked(trials: pd.DataFrame) -> list[Checked]:
 
 
 def testrun_disagrees(trials: pd.DataFrame) -> Iterator[Finding]:
-    """access_ns lies outside the tolerance around testrun_ns with its whole interval: one measures something else."""
+    """The whole interval of access_ns lies outside the tolerance around testrun_ns: one of them is not the accesses."""
     every = checked(trials)
     far = [one for one in every if abs(one.apart) - one.half(len(every)) > one.tolerance]
     for label, points in groupby(far, key=lambda one: one.label):
@@ -107,11 +107,11 @@ def cost_not_resolved(trials: pd.DataFrame) -> Iterator[Finding]:
 
 BLOCK = 32  # fewer accesses than one unrolled block are mostly the walk's own work
 SAME_WORK = 0.25
-"""Loads or stores per access that differ by more are other work: half of one is less than any workload adds."""
+"""Loads or stores per access that differ by more are different work: each workload adds at least one."""
 
 
 def unequal_work(trials: pd.DataFrame) -> list[str]:
-    """Return a phrase for each program whose access is another to the machine in user space (AF_XDP) than in a kernel.
+    """Return a phrase for each program whose access does other machine work in user space (AF_XDP) than in the kernel.
 
     Runs that recorded neither tell nothing, and a phrase would be a guess.
     """
@@ -151,7 +151,7 @@ def _counted(side: Row) -> str:
 
 
 def work_differs(trials: pd.DataFrame) -> Iterator[Finding]:
-    """Modes of one program that do other work per access: the difference of their costs is not the modes'."""
+    """Modes of one program that do different work per access: the difference of their costs is not due to the mode."""
     for _, rows in valid(trials).groupby("program_name", sort=False):
         for phrase in unequal_work(rows):
             yield Finding("unequal work", "warning", f"not the same work: {phrase}", points_of(rows))

@@ -1,4 +1,4 @@
-"""Columns that need more than one trial: service time, access cost, test-run cost less its baseline.
+"""Columns that need more than one trial: service time, access cost, test-run cost minus its baseline.
 
 A value that cannot be is null, and ``null_reasons`` says why.
 """
@@ -20,19 +20,19 @@ BASELINE_KEY = ("block", "repetition", *SETTING)
 
 
 def work_cpus(row: Row) -> float | None:
-    """Return how many CPUs do the DUT's work; one queue is one CPU, more must have been recorded."""
+    """Return how many CPUs do the DUT's work: one for one queue; for more queues the trial must have recorded it."""
     cpus = number(row, "dut_cpus")
     return cpus if cpus else (1.0 if number(row, "queues") == 1 else None)
 
 
 def cpu_ns(row: Row) -> float | None:
-    """Return CPU time a packet in ns: 1e9 x CPUs that do DUT work / forwarded_pps."""
+    """Return the CPU time per packet in ns: 1e9 x CPUs that do DUT work / forwarded_pps."""
     rate, cpus = number(row, "forwarded_pps"), work_cpus(row)
     return 1e9 * cpus / rate if rate and cpus else None
 
 
 def ns_per_packet(row: Row, baselines: Sequence[Row]) -> Answer:
-    """Service time of one packet, where the DUT or the shared CPU was the limit."""
+    """Return the service time of one packet, if the DUT or the shared CPU was the limit."""
     if text(row, "verdict") != "valid":
         return f"the trial is {text(row, 'verdict')}"
     if text(row, "limited_by") not in ("dut", "shared_cpu"):
@@ -63,7 +63,7 @@ def access_ns(row: Row, baselines: Sequence[Row]) -> Answer:
 
 
 def testrun_ns(row: Row, baselines: Sequence[Row]) -> Answer:
-    """BPF_PROG_TEST_RUN of the program less that of N = 0, in ns per packet."""
+    """BPF_PROG_TEST_RUN of the program minus that of N = 0, in ns per packet."""
     own = number(row, "testrun_raw_ns")
     if own is None:
         return "BPF_PROG_TEST_RUN was not run on this program"
@@ -74,7 +74,7 @@ def testrun_ns(row: Row, baselines: Sequence[Row]) -> Answer:
 
 
 SENT_BACK = 0.99
-"""Share of the frames it received that a program sends back where its rate is to be a cost."""
+"""Least share of the received frames that a program must send back for its rate to be a cost."""
 
 
 def _kept_back(row: Row) -> str | None:
@@ -97,7 +97,7 @@ _NO_BASELINE = "no valid N = 0 in the same block, repetition and setting"
 
 
 def _paced_on_a_shared_cpu(row: Row) -> bool:
-    """There a rate is a cost only where the loop runs without a pause."""
+    """There a rate is a cost only if the loop runs without a pause."""
     return text(row, "arrangement") == "shared" and number(row, "rate_requested_pps") is not None
 
 
@@ -145,7 +145,7 @@ def _baselines(trials: pd.DataFrame) -> dict[str, list[tuple[str, Row]]]:
 
 
 def _answers(row: Row, baselines: dict[str, list[tuple[str, Row]]], place: str, program: str) -> dict[str, Answer]:
-    """N = 0 of the same program where the plan measured it, else of the setting's first: the code is the same."""
+    """N = 0 of the same program if the plan measured it, else of the setting's first program: the code is the same."""
     there = baselines.get(place, [])
     names = [name for name, _ in there]
     chosen = [base for name, base in there if name == (program if program in names else names[0])]

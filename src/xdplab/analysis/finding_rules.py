@@ -86,7 +86,7 @@ def rate_rises(trials: pd.DataFrame) -> Iterator[Finding]:
 
 
 def off_the_line(trials: pd.DataFrame) -> Iterator[Finding]:
-    """Points off t0 + c N of the others (on DUT-limited points); the worst is taken out, then the next."""
+    """Points off the line t0 + c N through the others (DUT-limited points only), from the worst one on."""
     for label, rows, _ in fits(trials):
         there = places(rows, "ns_per_packet")
         while len(there) >= 4:
@@ -103,7 +103,7 @@ def off_the_line(trials: pd.DataFrame) -> Iterator[Finding]:
 
 
 def _miss(there: Sequence[SeriesPoint], place: SeriesPoint) -> tuple[float, float]:
-    """Return by what share, and by how many standard errors, a point misses the line through the others."""
+    """Return the distance of a point from the line through the others, as a share and in standard errors."""
     others = pd.concat([other.rows for other in there if other is not place])
     line = fit_line(others["accesses"].astype(float), others["ns_per_packet"].astype(float))
     if line is None or line.at(place.accesses) <= 0:
@@ -152,7 +152,7 @@ def _split(values: dict[float, tuple[float, float]]) -> list[list[float]]:
 
 
 def load_classes(trials: pd.DataFrame) -> Iterator[Finding]:
-    """Program loads of one point that fall into two groups, each of two or more, far apart for their width."""
+    """Program loads of one point that form two groups of two or more, far apart compared with their width."""
     for _, rows in valid(trials).groupby("point_id", sort=False):
         rates = np.sort(rows.loc[rows["forwarded_pps"] > 0, "forwarded_pps"].to_numpy(dtype=float))
         if len(rates) < 4:
@@ -202,7 +202,7 @@ def _ring(group: pd.DataFrame, in_flight: pd.Series) -> tuple[pd.DataFrame, floa
 
 
 def plateaus(trials: pd.DataFrame) -> Iterator[Finding]:
-    """The least N all forward the same, although their cost differs: the generator or the link makes the rate."""
+    """The smallest N all forward the same although their cost differs: the generator or the link limits the rate."""
     for label, rows in by_series(valid(trials)):
         if rows["rate_requested_pps"].notna().any():
             continue
@@ -224,7 +224,7 @@ def plateaus(trials: pd.DataFrame) -> Iterator[Finding]:
 
 
 def _maker(plateau: pd.DataFrame) -> str | None:
-    """Return what makes the rate in most trials of a plateau where it is not the work on a packet, else None."""
+    """Return what limits the rate in most trials of a plateau, if it is not the work per packet, else None."""
     outside = plateau["limited_by"].isin(["generator", "link"])
     if outside.mean() > MOST:
         return f"the {' and the '.join(sorted(set(plateau.loc[outside, 'limited_by'])))}"
@@ -233,7 +233,7 @@ def _maker(plateau: pd.DataFrame) -> str | None:
 
 
 def _predicted_drop(rows: pd.DataFrame, flat: Sequence[SeriesPoint]) -> float:
-    """Return by which share the rate should have dropped along the plateau, by the cost of the N beyond it."""
+    """Return the share by which the rate should have dropped along the plateau, by the cost of the N beyond it."""
     beyond = rows[rows["accesses"].gt(flat[-1].accesses) & rows["ns_per_packet"].notna()]
     line = fit_line(beyond["accesses"].astype(float), beyond["ns_per_packet"].astype(float)) if len(beyond) else None
     start = flat[0].rows
@@ -243,7 +243,7 @@ def _predicted_drop(rows: pd.DataFrame, flat: Sequence[SeriesPoint]) -> float:
 
 
 def missing_points(trials: pd.DataFrame) -> Iterator[Finding]:
-    """Combinations that a mode's other points promise and no trial has."""
+    """Combinations of factors that the mode's other points suggest but that have no trial."""
     varied = ["queues", "frame_bytes", "accesses"]
     held = tuple(name for name in SERIES if name not in varied)
     last = settled(trials)
@@ -261,7 +261,7 @@ def missing_points(trials: pd.DataFrame) -> Iterator[Finding]:
 
 
 def without_valid_trial(trials: pd.DataFrame) -> Iterator[Finding]:
-    """Points that were tried and have no trial to believe, by reason; points short of repetitions."""
+    """Points that were tried but have no valid trial, by reason; points with too few valid repetitions."""
     last = settled(trials)
     valid_count = last["verdict"].eq("valid").fillna(False).groupby(last["point_id"]).sum()
     lost = last[last["point_id"].map(valid_count).eq(0) & last["verdict"].isin(["invalid", "failed"])]

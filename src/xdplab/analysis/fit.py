@@ -1,4 +1,4 @@
-"""The model every series is held against: t(N) = t0 + c x N."""
+"""The model that every series is compared with: t(N) = t0 + c x N."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Line:
 
 
 def fit_line(accesses: ArrayLike, times_ns: ArrayLike) -> Line | None:
-    """Weighted least squares of time (ns) against N, one observation a repetition; None with less than two N.
+    """Weighted least squares of time (ns) against N, one observation per repetition; None with fewer than two N.
 
     The noise of a rate is a share of it, so each observation weighs 1/t^2 (one iteration, with the fitted t); standard
     errors come from the scaled residuals, s^2 (X'WX)^-1, R^2 from the weighted sums (Draper and Smith, ch. 9).
@@ -71,7 +71,7 @@ def _solve(
 
 
 STAGE = "dut_stage"
-"""Column of runs whose DUT works in stages: the one that limits a trial where it is not the one that does the work."""
+"""Column of runs whose DUT works in stages: the stage that limits a trial, if another stage does the work."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ class Slope:
 
 
 def slope(accesses: pd.Series, times_ns: pd.Series, repetitions: pd.Series) -> Slope | None:
-    """Return the slope of `fit_line` with an interval from whole repetitions; None with less than two N.
+    """Return the slope of `fit_line` with an interval from whole repetitions; None with fewer than two N.
 
     The points of one repetition share its baseline and its drift, so they are no independent observations. Each
     repetition is left out once (jackknife by groups: Efron and Tibshirani 1993, ch. 11); t with one degree of freedom
@@ -104,7 +104,7 @@ def slope(accesses: pd.Series, times_ns: pd.Series, repetitions: pd.Series) -> S
 
 
 def limited_by_dut(trials: pd.DataFrame) -> pd.DataFrame:
-    """Return the valid trials whose rate is the DUT's: those that have a service time, of the stage that works."""
+    """Return the valid trials whose rate is the DUT's: they have a service time, and the working stage limits them."""
     believed = valid(trials)
     found = believed[believed["ns_per_packet"].notna()]
     return found[found[STAGE].isna()] if STAGE in found else found

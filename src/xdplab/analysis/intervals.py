@@ -1,4 +1,4 @@
-"""Means and intervals over repetitions: the repetition is the unit, never the one-second sample."""
+"""Means and intervals over repetitions. The unit is the repetition, never the sample within a trial."""
 
 from __future__ import annotations
 
@@ -98,15 +98,15 @@ def median_interval(values: Iterable[float], confidence: float = CONFIDENCE) -> 
 
 
 class MixedPointsError(XdplabError):
-    """An average would join two points, which is none of either."""
+    """An average over two different points would describe neither."""
 
     exit_code = 2
 
 
 def values_of_one_point(rows: pd.DataFrame, value: str, scale: float = 1.0) -> pd.Series:
-    """Return ``value`` / ``scale`` of each repetition of one point: what any average is made of.
+    """Return ``value`` / ``scale`` of each repetition of one point: the values behind each average.
 
-    Raises MixedPointsError where the rows are of several points.
+    Raises MixedPointsError if the rows are of several points.
     """
     points = rows["point_id"].dropna().unique()
     if len(points) > 1:
@@ -119,9 +119,9 @@ def values_of_one_point(rows: pd.DataFrame, value: str, scale: float = 1.0) -> p
 
 
 def of_one_point(rows: pd.DataFrame, value: str, scale: float = 1.0) -> Interval:
-    """Return the interval of ``value`` / ``scale`` over the repetitions of one point: the one way to a mean.
+    """Return the interval of ``value`` / ``scale`` over the repetitions of one point. Every mean is made here.
 
-    Raises MixedPointsError where the rows are of several points, ValueError where there is none.
+    Raises MixedPointsError if the rows are of several points, ValueError where there is none.
     """
     return interval(values_of_one_point(rows, value, scale))
 

@@ -1,4 +1,4 @@
-"""Labs as a factor: the same points measured in several labs, and what a lab adds or takes over all of them."""
+"""Labs as a factor: the same points measured in several labs, and the effect of each lab over all points."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from xdplab.analysis.intervals import CONFIDENCE, summarise, t_quantile
 from xdplab.analysis.series import valid
 
 MATTERS = 0.05
-"""A share by which labs that are taken to be equal should not differ."""
+"""Labs that are taken to be equal should differ by less than this share."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ def lab_ratios(trials: pd.DataFrame) -> list[LabRatio]:
 
 
 def labs_differ(trials: pd.DataFrame) -> Iterator[Finding]:
-    """The same points forward more in one lab than in another: by 5 % or more, labs that share a run are no equals."""
+    """The same points forward more in one lab than in another. Labs that differ by 5 % or more are not equal."""
     rows = in_several_labs(trials)
     for found in lab_ratios(trials):
         if not found.differs:

@@ -13,14 +13,14 @@ from xdplab.analysis.series import SERIES, first_label, key_of, valid
 from xdplab.analysis.values import Row, records
 
 CARRIED = 0.005
-"""The PDR's loss ratio: a load that loses more is none that the DUT carries."""
+"""The PDR's loss ratio: the DUT does not carry a load that loses more."""
 
 HELD_BACK = 0.8
-"""Of what the generator offers alone: below it something slowed the sender."""
+"""Share of the rate that the generator reaches alone. Below it, something slowed the sender."""
 
 
 def paced_loss(trials: pd.DataFrame) -> Iterator[Finding]:
-    """A paced load is taken to be carried, but of some trials more than 0.5 % was lost: then latency is a queue's."""
+    """A paced load should be carried, but some trials lost more than 0.5 % of it: their latency is a full queue's."""
     paced = valid(trials[trials["rate_requested_pps"].notna() & trials["loss_ratio"].notna()])
     for _, rows in paced.groupby(key_of(paced, SERIES), sort=False):
         lost = rows[rows["loss_ratio"].astype(float) > CARRIED]
@@ -48,7 +48,7 @@ def nothing_forwarded(trials: pd.DataFrame) -> Iterator[Finding]:
 
 
 def held_back(trials: pd.DataFrame) -> Iterator[Finding]:
-    """At maximum load the generator offered less than 80 % of what it does over the same link to no program."""
+    """At maximum load the generator offered less than 80 % of what it offers over the same link without a program."""
     unpaced = trials[trials["rate_requested_pps"].isna() & trials["generator_pps"].notna()]
     for _, rows in valid(unpaced).groupby("point_id", sort=False):
         offered, alone = (float(rows[name].astype(float).median()) for name in ("offered_pps", "generator_pps"))
@@ -61,7 +61,7 @@ def held_back(trials: pd.DataFrame) -> Iterator[Finding]:
 
 
 def clock_differs(trials: pd.DataFrame) -> Iterator[Finding]:
-    """Trials of one run whose CPUs ran at another clock than most: their times are not of one machine.
+    """Trials of one run whose CPUs ran at another clock than the others: their times do not compare.
 
     The clock of a trial is held against the median of those that were measured alike (by perf, or by additions).
     """
@@ -106,7 +106,7 @@ DISTURBANCES: dict[str, Callable[[Row], str | None]] = {
     "other work": verdicts.say_other_work,
     "clock changed": verdicts.say_clock_changed,
 }
-"""What valid trials say in their reasons, and what a run says once."""
+"""Remarks in the reasons of valid trials that a run says once."""
 
 DISTURBED_BY = (
     *(
@@ -127,7 +127,7 @@ DISTURBED_BY = (
 
 
 def disturbed(name: str, says: Callable[[Row], str | None]) -> Rule:
-    """Return the rule that finds the valid trials of which ``says`` has something to say."""
+    """Return the rule that finds the valid trials for which ``says`` returns a remark."""
 
     def rule(trials: pd.DataFrame) -> Iterator[Finding]:
         believed = valid(trials)

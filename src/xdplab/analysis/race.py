@@ -17,7 +17,7 @@ from xdplab.analysis.sequential import Known, known
 
 Answer = Literal["equivalent", "differs", "undecided"]
 Rates = Mapping[tuple[str, int], float]
-"""The forwarding rate of each valid trial, by point and repetition, in frames a second."""
+"""The forwarding rate of each valid trial, by point and repetition, in frames per second."""
 
 
 @dataclass(frozen=True)
@@ -29,14 +29,14 @@ class Standing:
 
     @property
     def answer(self) -> Answer:
-        """Equivalent within the margin first: a difference inside it is none for whoever asked."""
+        """Return the answer. The margin comes first: a difference inside it counts as equivalent."""
         within = log(1 + self.margin)
         if -within < self.ratio.low and self.ratio.high < within:
             return "equivalent"
         return "differs" if self.ratio.low > 0 or self.ratio.high < 0 else "undecided"
 
     def to_json(self) -> dict[str, object]:
-        """Return the answer, the ratio of b to a with its interval (null where there is none), pairs and margin."""
+        """Return the answer, the ratio of b to a with its interval (null if there is none), pairs and margin."""
         bounds = (self.ratio.low, self.ratio.mean, self.ratio.high)
         low, ratio, high = (None if isinf(self.ratio.half) else exp(value) for value in bounds)
         found: dict[str, object] = {"verdict": self.answer, "ratio": ratio, "low": low, "high": high}
@@ -44,7 +44,7 @@ class Standing:
 
     @property
     def words(self) -> str:
-        """One line: the answer, the ratio with its interval, the pairs."""
+        """Return one line: the answer, the ratio with its interval, the number of pairs."""
         n = self.ratio.n
         if n < 2:
             return f"undecided: {n} valid pair{'s' * (n != 1)}"

@@ -17,7 +17,7 @@ SERIES = SETTING + PROGRAM
 
 
 def key_of(trials: pd.DataFrame, columns: tuple[str, ...]) -> pd.Series:
-    """Return one text key a row; nulls are a value of their own, so that they group and compare."""
+    """Return one text key per row; nulls are a value of their own, so that they group and compare."""
     cells = [["-" if is_null(value) else str(value) for value in trials[name].tolist()] for name in columns]
     return pd.Series(["|".join(row) for row in zip(*cells, strict=True)], index=trials.index, dtype="object")
 

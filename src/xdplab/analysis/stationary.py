@@ -28,7 +28,7 @@ class RateStep:
 
 
 def step_in(rates: ArrayLike) -> RateStep | None:
-    """Return the step that parts ``rates`` (one an interval of equal length) best, or None where they are stationary.
+    """Return the step that parts ``rates`` (one an interval of equal length) best, or None if they are stationary.
 
     The place is that of least squares; the step counts where it is more than STEP_SHARE of the mean and SPREADS
     standard deviations within the two sides. NaN are left out.

@@ -32,7 +32,7 @@ class Course:
 
 
 def course(ends_s: Sequence[float], frames: Sequence[int], window_s: float) -> Course | None:
-    """Return how the rate of a window went; None where it has fewer than LEAST_INTERVALS intervals.
+    """Return how the rate of a window went; None if it has fewer than LEAST_INTERVALS intervals.
 
     ``frames`` came in the intervals that end at ``ends_s``, counted from the window's begin; the last interval may end
     after the window, whose frames then all came before its end.

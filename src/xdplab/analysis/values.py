@@ -18,13 +18,13 @@ def is_null(value: object) -> bool:
 
 
 def number(row: Row, name: str) -> float | None:
-    """Return the column as a float, or None where it was not measured."""
+    """Return the column as a float, or None if it was not measured."""
     value = row.get(name)
     return None if is_null(value) else float(value)  # type: ignore[arg-type]
 
 
 def text(row: Row, name: str) -> str | None:
-    """Return the column as text, or None where it has no value."""
+    """Return the column as text, or None if it has no value."""
     value = row.get(name)
     return None if is_null(value) else str(value)
 

@@ -21,7 +21,7 @@ from xdplab.analysis.action_rules import (
 from xdplab.analysis.values import Row, number, records, text
 from xdplab.formats.procstat import FAST_CLOCKS
 
-RULES_VERSION = "7"
+RULES_VERSION = "8"
 
 COUNT_TOLERANCE = 0.01  # two counts of the same frames
 LINE_SLACK = 1.002  # clocks of two NICs
@@ -57,7 +57,7 @@ def forwarded(row: Row) -> float | None:
 
 
 def loss_share(row: Row) -> float | None:
-    """Share of the frames sent that were not forwarded, each counted once, or None where a count is missing."""
+    """Share of the frames sent that were not forwarded, each counted once, or None if a count is missing."""
     sent, done = number(row, "tx_packets"), forwarded(row)
     if not sent or done is None:
         return None

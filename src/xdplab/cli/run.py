@@ -37,7 +37,7 @@ PLAN_OR_NAME = click.argument("plan", metavar="PLAN", default="quick")
 
 
 def own_plan(path: Path) -> Plan:
-    """Read a plan to be measured. Raises PlanError, StrangersFileError where it names commands and is not one's own."""
+    """Read a plan to be measured. Raises PlanError, StrangersFileError if it names commands and is not one's own."""
     plan = model.load_plan(path)
     commands = [metric.name for metric in plan.metrics] + ["setup" for block in plan.blocks if _has_setup(block)]
     if commands:

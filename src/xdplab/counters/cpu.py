@@ -94,7 +94,7 @@ def sar_window(readings: Readings, role: Role) -> tuple[SarSample, ...]:
     samples, name = readings.sar(role), readings.link(role, "before").interface
     inside = longest_run([_rate(sample, name, "rx_pps") for sample in samples], lambda rate: rate > 0)[1:-1]
     if not inside:
-        raise Absent("no sample of sar (one a second) lies wholly inside the window")
+        raise Absent("no sample of sar (one per second) lies wholly inside the window")
     return tuple(samples[index] for index in inside)
 
 

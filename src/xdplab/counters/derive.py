@@ -1,6 +1,6 @@
 """Turns the files of an attempt into values: a number, or None and the reason.
 
-It works on the files alone, so that a better rule rebuilds old runs. Values of the DUT's CPUs are absent where TG and
+It works on the files alone, so that a better rule rebuilds old runs. Values of the DUT's CPUs are absent if TG and
 DUT share them; those of the whole machine stand under `host_`.
 """
 

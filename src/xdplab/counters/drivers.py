@@ -208,7 +208,7 @@ _BY_LAYOUT = (("veth", "peer_ifindex"), ("virtio_net", r"tx(?:_queue_)?[0-9]+_xd
 
 
 def driver_of(counters: Mapping[str, int], name: str | None) -> Driver | None:
-    """Return the row of the driver called ``name`` whose receive counters are there; None where no row fits."""
+    """Return the row of the driver called ``name`` whose receive counters are there; None if no row fits."""
     if name is None:
         name = next((name for name, sign in _BY_LAYOUT if any(re.fullmatch(sign, key) for key in counters)), None)
     rows = [row for row in DRIVERS if row.name == name]
@@ -217,7 +217,7 @@ def driver_of(counters: Mapping[str, int], name: str | None) -> Driver | None:
 
 
 def total(counters: Mapping[str, int], names: Names) -> int | None:
-    """Return the sum of all counters that ``names`` match; None where one of the names matches none."""
+    """Return the sum of all counters that ``names`` match; None if one of the names matches none."""
     whole = 0
     for name in names:
         found = [value for key, value in counters.items() if re.fullmatch(name.removeprefix("-"), key)]

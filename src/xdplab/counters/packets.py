@@ -85,7 +85,7 @@ def driver_by_queue(readings: Readings, role: Role) -> tuple[int, ...]:
 
 
 def rx_by_queue(readings: Readings, role: Role) -> tuple[int, ...]:
-    """Return the packets each receive queue took; absent where the driver saw none that the link counted."""
+    """Return the packets each receive queue took; absent if the driver saw none that the link counted."""
     queues = driver_by_queue(readings, role)
     received = link_packets(readings, role, "rx")
     if received and not any(queues):

@@ -209,7 +209,7 @@ def _in_order(when: When) -> Sequence[Collector]:
 
 
 def _sections(result: Result, mark: str) -> Iterator[_Section]:
-    """Yield what sections.sh printed, section by section. Raises HostError where it was cut."""
+    """Yield what sections.sh printed, section by section. Raises HostError if it was cut."""
     pieces = result.stdout.split(b"\n" + mark.encode())
     if len(pieces) % 2 == 0 or pieces[-1] != b"\n":
         raise HostError(f"{result.host}: the counters came back cut: {result.stdout[-200:]!r}")

@@ -104,7 +104,7 @@ class Readings:
         return own is None or cpu in own
 
     def own_cpus(self, scope: Scope) -> Collection[int] | None:
-        """Return the CPUs that the scope is restricted to, or None where it has all of its machine."""
+        """Return the CPUs that the scope is restricted to, or None if it has all of its machine."""
         return None if scope.owner is None else self.cpus.get(scope.owner)
 
     def _perf_argv(self, role: Role) -> list[str]:
@@ -138,7 +138,7 @@ class Readings:
 
 
 def _argv(data: bytes) -> list[str]:
-    """Return the argument vector in a `run.json`. Raises FormatError where there is none."""
+    """Return the argument vector in a `run.json`. Raises FormatError if there is none."""
     try:
         return [str(word) for word in json.loads(data)["argv"]]
     except (ValueError, KeyError, TypeError) as error:

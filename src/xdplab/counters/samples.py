@@ -58,7 +58,7 @@ def _sample(number: int, block: list[str], length: int) -> Sample:
 
 
 def window(samples: Sequence[Sample]) -> tuple[Sample, Sample]:
-    """Return the first and the last sample that lie inside the window. Raises Absent where fewer than two do."""
+    """Return the first and the last sample that lie inside the window. Raises Absent if fewer than two do."""
     busy = [after.rx_packets > before.rx_packets for before, after in pairwise(samples)]
     inside = longest_run(busy, bool)[1:-1]
     if not inside:

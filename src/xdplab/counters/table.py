@@ -86,7 +86,7 @@ RECORDERS = (
         "CPU time and link packets every 100 ms",
         script="sample.sh",
     ),
-    Recorder("sar", ("sh", "{script}"), "stdout", parse_sadf, "sar's samples, one a second", script="sar.sh"),
+    Recorder("sar", ("sh", "{script}"), "stdout", parse_sadf, "sar's samples, one per second", script="sar.sh"),
 )
 SCRIPTS = ("sections.sh", *(row.script for row in RECORDERS if row.script))
 

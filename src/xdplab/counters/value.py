@@ -24,7 +24,7 @@ class Value:
 
 
 def difference(before: int, after: int) -> int:
-    """Return what a cumulative counter gained. Raises Absent where it went back: it wrapped or was reset."""
+    """Return what a cumulative counter gained. Raises Absent if it went back: it wrapped or was reset."""
     if after < before:
         raise Absent(f"the counter went back from {before} to {after}: it wrapped or was reset")
     return after - before

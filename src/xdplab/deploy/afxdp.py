@@ -110,7 +110,7 @@ class Stats:
 class AfxdpForwarder(JsonSession):
     """The session of one application: its program and sockets end with it.
 
-    Raises UnsupportedError where the driver lacks zero-copy or the attach mode, ProgramError where the workload cannot
+    Raises UnsupportedError if the driver lacks zero-copy or the attach mode, ProgramError where the workload cannot
     be used, HostError otherwise.
     """
 

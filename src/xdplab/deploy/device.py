@@ -61,7 +61,7 @@ class Applied:
 
 
 def snapshot(host: Host, interface: str) -> Snapshot:
-    """Read every setting. Raises HostError where the interface does not exist."""
+    """Read every setting. Raises HostError if the interface does not exist."""
     identity = _identity(host, interface)
     values: Values = {}
     unsupported: dict[str, str] = {}
@@ -121,9 +121,9 @@ def remember(host: Host, interface: str, state_dir: str) -> Snapshot:
 
 
 def restore_remembered(host: Host, interface: str, state_dir: str) -> Snapshot | None:
-    """Put back what `remember` kept, verify, and forget it; None where nothing is kept. Calling it again is harmless.
+    """Put back what `remember` kept, verify, and forget it; None if nothing is kept. Calling it again is harmless.
 
-    Raises HostError where the device does not return to its state: the snapshot then stays for another try.
+    Raises HostError if the device does not return to its state: the snapshot then stays for another try.
     """
     kept = _kept(host, interface, state_dir)
     if kept is not None:

@@ -34,7 +34,7 @@ class DpdkState:
 
 
 def read_state(host: Host, pci: str, *, sysfs: str = SYSFS) -> DpdkState:
-    """Return the state of a PCI device. Raises HostError where there is none of that address."""
+    """Return the state of a PCI device. Raises HostError if there is none of that address."""
     device = f"{sysfs}/bus/pci/devices/{pci}"
     if not host.run(["test", "-d", device], check=False).ok:
         raise HostError(f"{host.name}: no PCI device {pci}", remedy="`lspci -D` lists them")
@@ -45,7 +45,7 @@ def read_state(host: Host, pci: str, *, sysfs: str = SYSFS) -> DpdkState:
 
 
 def set_state(host: Host, wanted: DpdkState, *, sysfs: str = SYSFS) -> DpdkState:
-    """Bring a device into a state and return what it was. Raises UnsupportedError where it does not come about.
+    """Bring a device into a state and return what it was. Raises UnsupportedError if it does not come about.
 
     Setting the state it is in changes nothing, so that restoring twice is harmless.
     """
@@ -130,7 +130,7 @@ def take(host: Host, pci: str, state_dir: str, *, driver: str, hugepages: int, s
 
 
 def give_back(host: Host, pci: str, state_dir: str, *, sysfs: str = SYSFS) -> DpdkState | None:
-    """Put back what `take` found, verify, and forget it; None where nothing is kept. Calling it again is harmless."""
+    """Put back what `take` found, verify, and forget it; None if nothing is kept. Calling it again is harmless."""
     kept = _kept(host, pci, state_dir)
     if kept is not None:
         set_state(host, kept, sysfs=sysfs)

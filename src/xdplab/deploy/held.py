@@ -28,7 +28,7 @@ class HeldDevice:
     def take(self) -> bool:
         """Remember the device's state and watch over it. Returns whether the host was started anew since the last time.
 
-        Nothing happens where the watchdog lives. Raises HostChangedError where the host came back as another one.
+        Nothing happens where the watchdog lives. Raises HostChangedError if the host came back as another one.
         """
         if self._watchdog is not None:
             try:

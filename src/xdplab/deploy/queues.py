@@ -33,7 +33,7 @@ class Endpoint:
     interface: str
 
     def channels(self) -> tuple[Counted, Counted]:
-        """Return the current channel counts and their maximums; both empty where the driver has none to set."""
+        """Return the current channel counts and their maximums; both empty if the driver has none to set."""
         try:
             return CHANNELS.read_both(self.host, self.interface)
         except UnsupportedError:
@@ -48,7 +48,7 @@ def queue_limit(end: Endpoint) -> int:
 def set_queues(dut: Endpoint, tg: Endpoint | None, queues: int) -> tuple[Applied, ...]:
     """Give both ends ``queues`` queues each way and return what was requested and obtained, DUT first.
 
-    ``tg`` is null where the kernel does not have it: under DPDK the generator makes its own queues.
+    ``tg`` is null if the kernel does not have it: under DPDK the generator makes its own queues.
 
     Raises UnsupportedError naming the end that cannot, before anything is changed, or with ethtool's words.
     XPS masks of queues that are added come up empty.

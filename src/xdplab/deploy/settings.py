@@ -83,7 +83,7 @@ def to_file(path: str, text: str) -> Command:
 
 
 def tool(host: Host, argv: Sequence[str], *, stdin: bytes = b"") -> str:
-    """Run a device tool and return what it printed. Raises UnsupportedError with its words where it refuses."""
+    """Run a device tool and return what it printed. Raises UnsupportedError with its words if it refuses."""
     result = host.run(argv, stdin=stdin, check=False)
     if result.exit_code in (127, None):
         result.require()

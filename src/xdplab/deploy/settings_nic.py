@@ -59,7 +59,7 @@ class Pause:
 
 @dataclass(frozen=True)
 class Rss:
-    """Receive-side scaling: over how many queues the table spreads evenly (absent where it does not), and the key."""
+    """Receive-side scaling: over how many queues the table spreads evenly (absent if it does not), and the key."""
 
     prefix: str = "rss"
 

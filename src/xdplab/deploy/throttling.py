@@ -81,7 +81,7 @@ def unthrottled(
 ) -> Iterator[dict[str, str]]:
     """Hold the switches of ``host`` off in this block; gives what each file holds now.
 
-    Raises HostError where one of them cannot be switched off.
+    Raises HostError if one of them cannot be switched off.
     """
     words = [word for pair in (SWITCHES if switches is None else switches).items() for word in pair]
     holder = host.start(["bash", "-c", _SCRIPT, "bash", "hold", folder, *words], deadline_s=_HOLD_S)

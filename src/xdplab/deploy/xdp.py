@@ -124,7 +124,7 @@ class XdpRequest:
 class XdpLoader(JsonSession):
     """The session of one program on one interface: nothing stays attached after it.
 
-    Raises UnsupportedError where the driver lacks the mode (with its reason), ProgramError where the object or the
+    Raises UnsupportedError if the driver lacks the mode (with its reason), ProgramError where the object or the
     verifier refuses, HostError otherwise.
     """
 
@@ -149,7 +149,7 @@ class XdpLoader(JsonSession):
 
         ``frame`` is the size of a test frame with its FCS, or the bytes of a frame without it.
 
-        Raises ProgramError where the kernel refuses to run the program so.
+        Raises ProgramError if the kernel refuses to run the program so.
         """
         asked = f"0x{frame.hex()}" if isinstance(frame, bytes) else frame
         answer = self.ask(f"testrun {asked} {repeat} {runs}", "testrun", ANSWER_S)
@@ -200,7 +200,7 @@ def attach(host: Host, binary: str, request: XdpRequest, *, deadline_s: float = 
 
 @dataclass(frozen=True)
 class InKernel:
-    """What ``ip -j -d link`` says of an interface; ``mode`` and ``program_id`` are None where nothing is attached."""
+    """What ``ip -j -d link`` says of an interface; ``mode`` and ``program_id`` are None if nothing is attached."""
 
     mode: str | None
     program_id: int | None
@@ -210,7 +210,7 @@ class InKernel:
 
 
 def attached_program(host: Host, interface: str) -> InKernel:
-    """Ask the kernel what is attached. Raises HostError where native and generic programs sit there together."""
+    """Ask the kernel what is attached. Raises HostError if native and generic programs sit there together."""
     link = json.loads(host.run(["ip", "-j", "-d", "link", "show", "dev", interface]).text)[0]
     xdp = link.get("xdp")
     if not xdp:
@@ -249,7 +249,7 @@ def verify_nothing_attached(host: Host, interface: str) -> None:
 
 
 def await_nothing_attached(host: Host, interface: str) -> None:
-    """Wait until what a lost connection held has been let go. Raises HostError where a program stays attached."""
+    """Wait until what a lost connection held has been let go. Raises HostError if a program stays attached."""
     until = time.monotonic() + LET_GO_S
     while attached_program(host, interface).program_id is not None and time.monotonic() < until:
         time.sleep(LOOK_S)

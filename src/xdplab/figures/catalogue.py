@@ -254,6 +254,6 @@ def figure(
 
     ``hue`` and ``panel`` name factors (``""`` for none); ``where`` picks trials, for example
     ``{"engine": "live", "frame_bytes": [64, 1500]}``; ``value`` another column, such as ``forwarded_l2_bps``.
-    Raises FigureError with what to choose where the trials do not fit one figure.
+    Raises FigureError with what to choose if the trials do not fit one figure.
     """
     return draw(view(name, trials, hue=hue, panel=panel, where=where, value=value), style)

@@ -25,7 +25,7 @@ def compare_view(
 ) -> View:
     """Return the view of ``analysis.compare.compare(a, b)``: ratio b/a by N, or by program with a user's among them.
 
-    ``names`` label the two runs. Raises NotApplicableError where no point has a ratio.
+    ``names`` label the two runs. Raises NotApplicableError if no point has a ratio.
     """
     rows = chosen(compared, where)
     if rows["ratio"].isna().all():

@@ -65,7 +65,7 @@ def draw(view: View, style: str | Style = "paper-1col") -> Axes | Panels:
     """Draw a view; returns one Axes, or the array of them (rows x columns, hidden ones included).
 
     Both know their ``.figure``.
-    Raises NotApplicableError where the marks table is empty.
+    Raises NotApplicableError if the marks table is empty.
     """
     style = style_named(style) if isinstance(style, str) else style
     marks, look = view.marks, view.look

@@ -82,7 +82,7 @@ def arrange(
 
 
 def compound(trials: pd.DataFrame, layout: Layout) -> Layout:
-    """Put every factor that still varies onto panels, then hues. Raises FigureError where they do not fit.
+    """Put every factor that still varies onto panels, then hues. Raises FigureError if they do not fit.
 
     Levels of different factors are never averaged.
     """

@@ -97,7 +97,7 @@ def collect(
 
     ``labelled`` has the columns panel, hue, x, value, verdict, limited_by, point_id; ``value`` is divided by ``scale``.
     ``middle``: the mean with its t interval, or the median with that of order statistics. Invalid repetitions make a
-    mark of their own: they are neither averaged in nor dropped. Raises MixedPointsError where a mark would be of two
+    mark of their own: they are neither averaged in nor dropped. Raises MixedPointsError if a mark would be of two
     points: every view goes through here.
     """
     shown = labelled[labelled["value"].notna()]

@@ -48,7 +48,7 @@ def save(
 ) -> tuple[Path, ...]:
     """Draw a view and write ``stem`` in each format and its marks as CSV; return the paths.
 
-    Raises ResultsError naming the file where it cannot be written.
+    Raises ResultsError naming the file if it cannot be written.
     """
     style = style_named(style) if isinstance(style, str) else style
     sheet = sheet_of(draw(view, style))

@@ -23,7 +23,7 @@ DEFAULT_FORMATS = ("svg",)
 
 @dataclass(frozen=True)
 class Style:
-    """``width_in`` is final: the figure is not to be scaled. ``height_in`` is None where the content decides."""
+    """``width_in`` is final: the figure is not to be scaled. ``height_in`` is None if the content decides."""
 
     name: str
     width_in: float

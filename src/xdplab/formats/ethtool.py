@@ -18,7 +18,7 @@ _SETTING = re.compile(r"([A-Za-z][A-Za-z ]*):\s*(\S+)")
 
 @dataclass(frozen=True)
 class Channels:
-    """Queue counts; None where the driver has no such kind (`n/a`)."""
+    """Queue counts; None if the driver has no such kind (`n/a`)."""
 
     rx: int | None
     tx: int | None
@@ -28,7 +28,7 @@ class Channels:
 
 @dataclass(frozen=True)
 class Rings:
-    """Entries of one receive and one transmit ring; None where the driver does not say."""
+    """Entries of one receive and one transmit ring; None if the driver does not say."""
 
     rx: int | None
     tx: int | None
@@ -107,7 +107,7 @@ def parse_statistics(data: bytes | str) -> dict[str, int]:
 def by_queue(counters: Mapping[str, int], pattern: str) -> tuple[int, ...] | None:
     """Return the counters whose whole name matches ``pattern`` in order of the queues.
 
-    ``pattern`` has one group, the queue (`[0-9]{1,4}`). None where no name matches, or where a queue in between is
+    ``pattern`` has one group, the queue (`[0-9]{1,4}`). None if no name matches, or where a queue in between is
     missing.
     """
     name = re.compile(pattern)
@@ -118,13 +118,13 @@ def by_queue(counters: Mapping[str, int], pattern: str) -> tuple[int, ...] | Non
 
 
 def parse_channels(data: bytes | str) -> MaxAndCurrent[Channels]:
-    """Return what `ethtool -l` shows. Raises FormatError where a block or line is missing."""
+    """Return what `ethtool -l` shows. Raises FormatError if a block or line is missing."""
     maximum, current = _blocks(data, "Channel parameters for ")
     return MaxAndCurrent(_channels(maximum), _channels(current))
 
 
 def parse_rings(data: bytes | str) -> MaxAndCurrent[Rings]:
-    """Return what `ethtool -g` shows. Raises FormatError where a block or line is missing."""
+    """Return what `ethtool -g` shows. Raises FormatError if a block or line is missing."""
     maximum, current = _blocks(data, "Ring parameters for ")
     return MaxAndCurrent(*(Rings(_entry(block, "RX"), _entry(block, "TX")) for block in (maximum, current)))
 

@@ -33,7 +33,7 @@ SENT, DUE, LATENESS, PROBES = "from_sent", "from_due", "lateness", "probes"
 
 @dataclass(frozen=True)
 class GeneratorReady:
-    """What the generator obtained. ``frame_bytes`` counts the FCS and is None where frames come from a file."""
+    """What the generator obtained. ``frame_bytes`` counts the FCS and is None if frames come from a file."""
 
     engine: str
     queues_reached: int
@@ -56,7 +56,7 @@ class GeneratorInterval:
 
 @dataclass(frozen=True)
 class Summary:
-    """One burst, at rest. Received counts are None where they were not counted, and ``rx_missing`` says why.
+    """One burst, at rest. Received counts are None if they were not counted, and ``rx_missing`` says why.
 
     ``tx_packets`` were handed to the device; ``tx_errors`` of them it did not take. ``lost_packets`` is tx_packets less
     the received ones without ``duplicates``. ``reordered`` ones came behind a higher number of their flow (of their
@@ -147,7 +147,7 @@ class Histogram:
         return float(min(max(middle, self.min), self.max))
 
     def merge(self, other: Histogram) -> Histogram:
-        """Return the histogram of both. Raises ValueError where they are of different things or widths."""
+        """Return the histogram of both. Raises ValueError if they are of different things or widths."""
         if self.of != other.of:
             raise ValueError(f"histograms of {self.of} and of {other.of} do not add up")
         if self.sub_bits != other.sub_bits:
@@ -171,7 +171,7 @@ class Histogram:
 class Failure:
     """The generator gave up: at which step, and why. ``error`` is the errno's name.
 
-    ``log`` is what libbpf and the verifier said of a BPF object, None where they had no part in it.
+    ``log`` is what libbpf and the verifier said of a BPF object, None if they had no part in it.
     """
 
     step: str
@@ -204,7 +204,7 @@ class Burst:
 
     @property
     def latency(self) -> Histogram | None:
-        """The headline: at a paced load from the due time (None where that was not recorded), else from sending.
+        """The headline: at a paced load from the due time (None if that was not recorded), else from sending.
 
         No schedule says when a NIC's probes were due.
         """
@@ -246,7 +246,7 @@ def bucket_width(lower: int, sub_bits: int) -> int:
 def parse_output(data: bytes | str) -> Output:
     """Return everything a generator printed.
 
-    Raises FormatError with the line number where it is foreign, and where it stops before its last line: then the
+    Raises FormatError with the line number if it is foreign, and where it stops before its last line: then the
     generator was killed, and what it printed last is not to be believed.
     """
     lines = lines_of(data, TOOL)
@@ -257,7 +257,7 @@ def parse_output(data: bytes | str) -> Output:
 
 
 def assemble(records: Iterable[Record]) -> Output | None:
-    """Put records in their order together; None where the last one is missing. Raises FormatError on another order."""
+    """Put records in their order together; None if the last one is missing. Raises FormatError on another order."""
     ready: GeneratorReady | None = None
     bursts: list[Burst] = []
     pending = BurstBuilder()
@@ -304,7 +304,7 @@ class BurstBuilder:
         return bool(self._intervals or self._summary)
 
     def take(self, record: GeneratorInterval | Summary | Histogram, number: int | None = None) -> Burst | None:
-        """Take one line in; return the burst that it completes. Raises FormatError where it does not come next."""
+        """Take one line in; return the burst that it completes. Raises FormatError if it does not come next."""
         self._require_same_burst(record.burst, number)
         if isinstance(record, Histogram) and self._summary is not None and record.of not in self._others:
             return self._take_histogram(record, self._summary)
@@ -387,7 +387,7 @@ class _Fields:
         return self.number(key) if self.all.get(key) is not None else None
 
     def known_count(self, key: str) -> int | None:
-        """Return the count, or None where the line itself says null."""
+        """Return the count, or None if the line itself says null."""
         return self.count(key) if self._known(key) else None
 
     def known_number(self, key: str) -> float | None:

@@ -40,7 +40,7 @@ class Link:
 
 
 def parse_link(data: bytes | str) -> Link:
-    """Return the one interface in ``data``. Raises FormatError where there is none, or no statistics."""
+    """Return the one interface in ``data``. Raises FormatError if there is none, or no statistics."""
     rows = [row for row in as_list(json_of(data, TOOL), TOOL) if row != {}]
     if len(rows) != 1:
         refuse(TOOL, f"{len(rows)} interfaces instead of one")

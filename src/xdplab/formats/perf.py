@@ -1,4 +1,4 @@
-"""`perf stat -j`: one JSON object a line; and the check that perf counted the machine, not the command it ran.
+"""`perf stat -j`: one JSON object per line; and the check that perf counted the machine, not the command it ran.
 
 perf writes values as strings, and `<not supported>` or `<not counted>` where it has none. Its JSON carries no header,
 so that the target is known from the recorded argument vector only (its text form says it in the first line). With -A
@@ -48,7 +48,7 @@ class PerfCount:
     ``value`` is None for ``reason`` (perf's own words).
     ``running_percent`` below 100 means that events shared a hardware counter and perf scaled ``value``. ``running_ns``
     is None in perf's text form.
-    ``interval_end_s`` counts from perf's start; None without -I. ``cpu`` is None where perf summed over them (no -A).
+    ``interval_end_s`` counts from perf's start; None without -I. ``cpu`` is None if perf summed over them (no -A).
     """
 
     event: str
@@ -80,7 +80,7 @@ def parse_perf_json(data: bytes | str) -> tuple[PerfCount, ...]:
 
 
 def _count(text: str, line: int) -> PerfCount | None:
-    """Return the count in one line; None where the line only adds another metric of the event before (perf 6.5 on)."""
+    """Return the count in one line; None if the line only adds another metric of the event before (perf 6.5 on)."""
     # Some versions print C's nan for a metric they could not derive; JSON has no such word.
     fields = as_object(json_of(_BARE_NAN.sub(": null", text), TOOL, line=line), TOOL, line=line)
     if "metric-value" in fields and "event" not in fields:
@@ -112,7 +112,7 @@ def _value(word: str, line: int) -> tuple[float | None, str | None]:
 
 
 def target_of_argv(argv: Sequence[str]) -> Target:
-    """Return whom `perf stat` with these arguments counts. Raises FormatError where it is no `perf stat`.
+    """Return whom `perf stat` with these arguments counts. Raises FormatError if it is no `perf stat`.
 
     A process wins over everything ("PID/TID switch overriding SYSTEM"); without target and command perf counts the
     system.
@@ -158,7 +158,7 @@ def _option(word: str) -> tuple[set[str], bool]:
 
 
 def target_of_header(data: bytes | str) -> Target:
-    """Return the target that the text form of `perf stat` names. Raises FormatError where it has no such line."""
+    """Return the target that the text form of `perf stat` names. Raises FormatError if it has no such line."""
     for line in lines_of(data, TOOL):
         if match := _HEADER.search(line):
             return _named_target(match[1].strip())

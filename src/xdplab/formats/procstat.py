@@ -41,7 +41,7 @@ class CpuTicks:
 
 
 def parse_procstat(data: bytes | str) -> tuple[CpuTicks, ...]:
-    """Return one row per CPU (the sum over CPUs is left out). Raises FormatError where there is none."""
+    """Return one row per CPU (the sum over CPUs is left out). Raises FormatError if there is none."""
     rows = tuple(
         parse_cpu_line(line, number)
         for number, line in enumerate(lines_of(data, TOOL), start=1)

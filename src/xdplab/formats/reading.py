@@ -23,7 +23,7 @@ def refuse(tool: str, what: str, *, line: int | None = None, text: str = "") -> 
 
 
 def text_of(data: bytes | str, tool: str) -> str:
-    """Return ``data`` as text. Raises FormatError where it is empty or binary."""
+    """Return ``data`` as text. Raises FormatError if it is empty or binary."""
     text = data if isinstance(data, str) else _decoded(data, tool)
     if "\0" in text:
         refuse(tool, "a NUL byte", line=text.count("\n", 0, text.index("\0")) + 1)
@@ -42,7 +42,7 @@ def _decoded(data: bytes, tool: str) -> str:
 def lines_of(data: bytes | str, tool: str) -> list[str]:
     """Return the lines of ``data`` without their ends.
 
-    Raises FormatError where it is empty or binary, or where the last line has no end: half a number is a number too.
+    Raises FormatError if it is empty or binary, or where the last line has no end: half a number is a number too.
     """
     text = text_of(data, tool).replace("\r\n", "\n")
     if not text.endswith("\n"):
@@ -51,7 +51,7 @@ def lines_of(data: bytes | str, tool: str) -> list[str]:
 
 
 def json_of(data: bytes | str, tool: str, *, line: int | None = None) -> object:
-    """Return the one JSON value in ``data``. Raises FormatError where there is none, or half of one."""
+    """Return the one JSON value in ``data``. Raises FormatError if there is none, or half of one."""
     text = text_of(data, tool)
     try:
         return cast("object", json.loads(text, parse_constant=lambda name: None))
@@ -100,7 +100,7 @@ def number_field(fields: dict[str, object], key: str, tool: str, *, line: int | 
 
 
 def optional_number(value: object) -> float | None:
-    """Return ``value`` as a finite float, or None where it is none."""
+    """Return ``value`` as a finite float, or None if it is none."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
     try:

@@ -29,7 +29,7 @@ class SoftnetCpu:
 
 
 def parse_softnet(data: bytes | str) -> tuple[SoftnetCpu, ...]:
-    """Return one row per CPU. Raises FormatError where lines differ in length or are not 8-digit hex columns."""
+    """Return one row per CPU. Raises FormatError if lines differ in length or are not 8-digit hex columns."""
     rows = tuple(_row(line, number) for number, line in enumerate(lines_of(data, TOOL), start=1))
     columns = len(rows[0])
     for number, row in enumerate(rows, start=1):

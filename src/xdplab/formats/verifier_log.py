@@ -37,7 +37,7 @@ MOST_WORDS = 3
 
 @dataclass(frozen=True)
 class VerifierStats:
-    """What the log's end says; every field is None where the kernel did not come to it."""
+    """What the log's end says; every field is None if the kernel did not come to it."""
 
     verify_us: int | None = None
     processed_insns: int | None = None
@@ -51,9 +51,9 @@ class VerifierStats:
 @dataclass(frozen=True)
 class VerifiedProgram:
     """One program of one object, as bpfverify saw it. ``load_ns``: each BPF_PROG_LOAD, nanoseconds of its clock;
-    ``verify_us``: the kernel's own word on verifying in the same loads, microseconds, None where its log has none.
+    ``verify_us``: the kernel's own word on verifying in the same loads, microseconds, None if its log has none.
 
-    ``insns`` and ``insns_hash`` are null where it never came to a load; memory is in bytes, with the reason where
+    ``insns`` and ``insns_hash`` are null if it never came to a load; memory is in bytes, with the reason where
     null. ``complaint`` is what the log says before its statistics, or the loader's words.
     ``compiler`` is the one that the object's debug information names.
     """

@@ -30,7 +30,7 @@ class Adapter:
         return next((remedy for pattern, remedy in self.refusals if re.search(pattern, words, re.IGNORECASE)), None)
 
     def capability(self, engine: str) -> Capabilities:
-        """Return what ``engine`` can do. Raises UnsupportedError where the generator has no such engine."""
+        """Return what ``engine`` can do. Raises UnsupportedError if the generator has no such engine."""
         if engine not in self.capabilities:
             known = ", ".join(self.capabilities)
             raise UnsupportedError(f"{self.name} has no engine {engine!r}", remedy=f"it has {known}")

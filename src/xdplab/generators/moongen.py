@@ -73,7 +73,7 @@ def install(
 
     ``cores`` are the CPUs MoonGen may poll on, two at least: the first waits for commands, the others send and receive.
     ``pci``: the one card that DPDK may open; without it all that are bound to a driver of DPDK's.
-    Raises UnsupportedError for fewer, HostError where there is no MoonGen in ``path``.
+    Raises UnsupportedError for fewer, HostError if there is no MoonGen in ``path``.
     """
     if len(cores) < 2:
         raise UnsupportedError(f"{host.name}: MoonGen needs two CPUs, one of them to itself, not {len(cores)}")

@@ -64,7 +64,7 @@ class Generator:
     def start(self) -> GeneratorReady:
         """Start it and return what it obtained.
 
-        Raises UnsupportedError where the engine cannot do what is asked, HostError with the generator's own reason
+        Raises UnsupportedError if the engine cannot do what is asked, HostError with the generator's own reason
         where it fails.
         """
         self._capability.require(self.settings)
@@ -75,7 +75,7 @@ class Generator:
         return record
 
     def burst(self, name: str, seconds: float) -> Burst:
-        """Send for ``seconds`` and return what came of it. Raises HostError where it fails or falls silent."""
+        """Send for ``seconds`` and return what came of it. Raises HostError if it fails or falls silent."""
         self._running().write_line(f"burst {name} {seconds:.9g}")
         deadline = time.monotonic() + seconds + self.settings.settle_s + BURST_MARGIN_S
         builder = BurstBuilder()
@@ -87,7 +87,7 @@ class Generator:
                 return burst
 
     def stop(self) -> None:
-        """End it and wait until it has let go of everything. Raises HostError where it does not end well."""
+        """End it and wait until it has let go of everything. Raises HostError if it does not end well."""
         process = self._running()
         process.close_stdin()
         record = self._next(END_TIMEOUT_S)

@@ -16,7 +16,7 @@ from xdplab.formats.verifier_log import told
 class Result:
     """A command that ended.
 
-    ``exit_code`` is null where the deadline ended it, and 128 + N (or -1, where SSH does not hand N on) after signal N.
+    ``exit_code`` is null if the deadline ended it, and 128 + N (or -1, where SSH does not hand N on) after signal N.
     ``cut`` says how much it printed where that was too much to be kept: then the output is its beginning.
     """
 
@@ -31,7 +31,7 @@ class Result:
 
     @property
     def ok(self) -> bool:
-        """True where it ended well, and all that it printed is here."""
+        """True if it ended well, and all that it printed is here."""
         return self.exit_code == 0 and self.cut is None
 
     @property
@@ -78,7 +78,7 @@ class Process(Protocol):
         """Return its next line of standard output, or None at its end. Raises HostError after ``timeout_s``."""
 
     def send(self, data: bytes, *, within_s: float = 30.0) -> None:
-        """Send bytes to its standard input. Raises HostError where it has not taken them all after ``within_s``."""
+        """Send bytes to its standard input. Raises HostError if it has not taken them all after ``within_s``."""
 
     def close_stdin(self) -> None: ...
 
@@ -109,6 +109,6 @@ class Host(Protocol):
     def get(self, remote: str) -> bytes: ...
 
     def await_return(self) -> None:
-        """Wait until a host that was lost answers again. Raises HostLostError where it does not come back."""
+        """Wait until a host that was lost answers again. Raises HostLostError if it does not come back."""
 
     def close(self) -> None: ...

@@ -43,7 +43,7 @@ class Lifeline:
     """Our end: beats in a thread of its own until the connection, or this, is closed."""
 
     def __init__(self, host: str, channel: paramiko.Channel, silence_s: float = SILENCE_S) -> None:
-        """``channel`` runs `host_end`. Raises HostError where it cannot."""
+        """``channel`` runs `host_end`. Raises HostError if it cannot."""
         self._channel = channel
         self._closing = threading.Event()
         channel.settimeout(silence_s)

@@ -95,7 +95,7 @@ class OutputStream:
     def line(self, timeout_s: float) -> str | None:
         """Return the next line without its end, or None at the end. Raises TimeoutError.
 
-        Raises OverflowError where it is not stored: the reader was too slow, or the line has no end.
+        Raises OverflowError if it is not stored: the reader was too slow, or the line has no end.
         """
         with self._changed:
             ready = self._changed.wait_for(lambda: self._newline() >= 0 or self._ended or self._full, max(timeout_s, 0))
@@ -160,7 +160,7 @@ class OutputStream:
 
     @property
     def cut(self) -> str | None:
-        """Return in words what `data` lacks; None where it is whole."""
+        """Return in words what `data` lacks; None if it is whole."""
         with self._changed:
             if self._full is None and self._stored <= KEPT_BYTES:
                 return None
@@ -201,7 +201,7 @@ class StreamedProcess(ABC):
         self.send(line.encode() + b"\n")
 
     def send(self, data: bytes, *, within_s: float = SEND_S) -> None:
-        """Raises HostError where it does not take all of ``data`` in time, or reads no more."""
+        """Raises HostError if it does not take all of ``data`` in time, or reads no more."""
         failed: list[Exception] = []
 
         def write() -> None:

@@ -65,7 +65,7 @@ def _find(name: str) -> tuple[LabKind, str]:
 
 
 def open_lab(name: str, *, for_user: str | None = None) -> Lab:
-    """Return the lab of that name, which is up. Raises LabError with the remedy where it is not."""
+    """Return the lab of that name, which is up. Raises LabError with the remedy if it is not."""
     kind, instance = _find(name)
     return kind.labs.open_lab(instance, owner(for_user))
 

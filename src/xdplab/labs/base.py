@@ -90,7 +90,7 @@ class Lab(Protocol):
 
     @property
     def virtual(self) -> bool:
-        """True where the link is no physical one: it has no line rate."""
+        """True if the link is no physical one: it has no line rate."""
 
     @property
     def clock(self) -> Clock | None:
@@ -113,7 +113,7 @@ class Lab(Protocol):
     def place(self, arrangement: Arrangement, queues: int) -> dict[str, Any]:
         """Bring the link's softirq work onto the CPUs of the arrangement, once programs are attached to both ends.
 
-        Returns what was obtained. Raises LabError where it cannot be had.
+        Returns what was obtained. Raises LabError if it cannot be had.
         """
 
     def host(self, name: str) -> Host:
@@ -129,11 +129,11 @@ class Lab(Protocol):
         """
 
     def regain(self) -> None:
-        """Hold again what a lost connection let go (the lock of a run). Raises LabError where another holds it now."""
+        """Hold again what a lost connection let go (the lock of a run). Raises LabError if another holds it now."""
 
     @property
     def leased(self) -> bool:
-        """True where the lab ends with the last process that holds it."""
+        """True if the lab ends with the last process that holds it."""
 
     def hold(self) -> AbstractContextManager[None]:
         """Keep a leased lab up through this block; the last to leave takes it down, also when it is killed."""

@@ -23,7 +23,7 @@ def cache_dir() -> Path:
 def locked(name: str) -> Iterator[Path]:
     """Give the cache's folder of that name to one maker at a time, rid of what an interrupted one has left.
 
-    Raises LabError where it cannot be made.
+    Raises LabError if it cannot be made.
     """
     root = cache_dir() / name
     try:

@@ -33,7 +33,7 @@ _PATH = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 @dataclass(frozen=True)
 class Row:
-    """One thing looked for. ``found`` says what is there; ``remedy`` is null where nothing needs to be done."""
+    """One thing looked for. ``found`` says what is there; ``remedy`` is null if nothing needs to be done."""
 
     host: str
     check: str
@@ -58,7 +58,7 @@ class Patient:
             return None
 
     def words(self, *argv: str) -> str | None:
-        """Return what a command says, on either stream, or None where it fails."""
+        """Return what a command says, on either stream, or None if it fails."""
         result = self.host.run(["env", _PATH, *argv], check=False, deadline_s=10)
         return (result.text + result.error_text).strip() if result.ok else None
 
@@ -72,7 +72,7 @@ class Patient:
 
     @cached_property
     def probes(self) -> dict[str, dict[str, Any]]:
-        """What probe.py found, by probe; empty where the host has no python3."""
+        """What probe.py found, by probe; empty if the host has no python3."""
         return self._tried(*([self.interface] if self.interface else []), deadline_s=20)
 
     @cached_property

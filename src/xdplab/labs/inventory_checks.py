@@ -35,7 +35,7 @@ class Port:
 
 
 def find_port(host: Host, wanted: Interface) -> Port:
-    """Return the port an inventory means. Raises LabError for a wrong MAC and where SSH runs over it."""
+    """Return the port an inventory means. Raises LabError for a wrong MAC and if SSH runs over it."""
     name = wanted.name or _name_of(host, str(wanted.pci))
     if name is None:
         return _port_of_dpdk(host, str(wanted.pci))
@@ -56,7 +56,7 @@ def refuse_wrong_mac(host: Host, link: dict[str, Any], wanted: str) -> None:
 
 
 def _name_of(host: Host, pci: str) -> str | None:
-    """Return the interface of a PCI device, or None where a DPDK driver has it."""
+    """Return the interface of a PCI device, or None if a DPDK driver has it."""
     there = host.run(["ls", f"/sys/bus/pci/devices/{pci}/"], check=False)
     if not there.ok:
         raise LabError(f"{host.name}: no PCI device {pci}", remedy="`lspci -D | grep -i ether` lists them")

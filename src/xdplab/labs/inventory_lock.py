@@ -79,7 +79,7 @@ class PortLock:
                 raise HostError(f"{self._host.name}: the lock {self._path} is no longer held")
 
     def regain(self) -> None:
-        """Hold it again where its connection was lost. Raises LabError where another has taken it meanwhile."""
+        """Hold it again where its connection was lost. Raises LabError if another has taken it meanwhile."""
         try:
             self._require()
         except HostError:

@@ -106,7 +106,7 @@ class ClaimedSocket:
     """A keeper's place, taken until this process ends."""
 
     def __init__(self, path: Path, uid: int) -> None:
-        """Take it, with the folders made. Raises FileExistsError where another keeper has it, else OSError."""
+        """Take it, with the folders made. Raises FileExistsError if another keeper has it, else OSError."""
         self.path, self.uid = path, uid
         if len(os.fsencode(path)) > PATH_BYTES:
             raise OSError(f"{path} is too long for a socket: set XDPLAB_RUNTIME_DIR")
@@ -117,7 +117,7 @@ class ClaimedSocket:
             time.sleep(0.01)
 
     def _take(self) -> bool:
-        """Take the lock and remove a dead keeper's socket. Returns False where a keeper, or its remover, has it."""
+        """Take the lock and remove a dead keeper's socket. Returns False if a keeper, or its remover, has it."""
         owners = self.path.parents[1]
         if os.geteuid() == 0:
             _make_as_root(owners, self.uid)

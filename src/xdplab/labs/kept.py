@@ -45,13 +45,13 @@ class Keepers:
         return keeper_socket.place_for(uid, self.kind, instance)
 
     def connect(self, uid: int, instance: str) -> control.Control | None:
-        """Return a connection to a keeper, or None where no such lab is up. Raises LabError for an impostor."""
+        """Return a connection to a keeper, or None if no such lab is up. Raises LabError for an impostor."""
         place = keeper_socket.found(uid, self.kind).get(instance)
         trusted = (uid, 0) if self.users is None else self.users
         return None if place is None else control.connect_to(place, f"lab {self.title(instance)}", keepers=trusted)
 
     def connected(self, uid: int, instance: str) -> control.Control:
-        """Return a connection to the keeper of a lab that is up. Raises LabError where it is not, and why if it was."""
+        """Return a connection to the keeper of a lab that is up. Raises LabError if it is not, and why if it was."""
         connection = self.connect(uid, instance)
         if connection is None:
             name = self.title(instance)

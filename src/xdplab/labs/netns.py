@@ -138,7 +138,7 @@ def arrangement(_instance: str) -> Arrangement:
 
 
 def open_lab(instance: str, uid: int) -> NetnsLab:
-    """Return the lab that is up. Raises LabError with the remedy where it is not."""
+    """Return the lab that is up. Raises LabError with the remedy if it is not."""
     return NetnsLab(instance, uid, KEEPERS.hello(uid, instance))
 
 

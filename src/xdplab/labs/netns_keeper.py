@@ -308,7 +308,7 @@ class Keeper:
             self.reply(connection, answer)
 
     def act(self, connection: socket.socket, asked: Answer) -> Answer | None:
-        """Return the answer to a request, or None where it comes later. Raises KeeperError for one without sense."""
+        """Return the answer to a request, or None if it comes later. Raises KeeperError for one without sense."""
         action = self.actions.get(str(asked.get("do")))
         if action is None:
             raise KeeperError(f"no request is called {asked.get('do')!r}")

@@ -60,7 +60,7 @@ def _devices_of_ssh(host: Host) -> set[str]:
 def ssh_connections(host: Host) -> set[Connection]:
     """Return the TCP connections of the processes above our commands; none where our sshd is behind a Unix socket.
 
-    Raises LabError where that cannot be seen.
+    Raises LabError if that cannot be seen.
     """
     told = host.run(["sh", "-c", _ANCESTORS], check=False).text
     parts = [part.partition("\n") for part in told.split("process ")[1:]]

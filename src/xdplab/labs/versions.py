@@ -39,7 +39,7 @@ def number(version: str) -> Number:
 
 
 def untried(tool: str, version: str) -> str | None:
-    """Return what to tell of a version, such as ``newer than any tried (14 to 23)``; None where it was tried.
+    """Return what to tell of a version, such as ``newer than any tried (14 to 23)``; None if it was tried.
 
     Versions are compared as exactly as the table names them: 19.1.7 is clang's 19, and 12.6.1 is sysstat's 12.6.
     Raises ValueError for a tool without a line, and for a version that does not begin with a number.

@@ -181,7 +181,7 @@ class Factor:
 
     @property
     def level(self) -> str | None:
-        """The default as its column has it, as text; None where there is none."""
+        """The default as its column has it, as text; None if there is none."""
         given = self.where and self.default is not ...
         return str(self.cell(self.canonical(self.default))) if given else None
 
@@ -317,7 +317,7 @@ def crossed(factors: Iterable[Factor]) -> list[Factor]:
 
 
 def cells(values: Values) -> dict[str, Any]:
-    """Return the columns of a point whose factors are ``values``; null where one does not apply."""
+    """Return the columns of a point whose factors are ``values``; null if one does not apply."""
     own = [factor for factor in FACTORS if factor.name in values]
     known = {f.column: f.applies(values) and not (f.in_pcap and values["frames"]) for f in own}
     return {f.column: f.cell(_known(f, values[f.name])) if known[f.column] else None for f in own}

@@ -225,7 +225,7 @@ class Plan(_Strict):
 
     @property
     def open_ended(self) -> bool:
-        """True where the run itself decides, by what it has measured, how many repetitions a point has."""
+        """True if the run itself decides, by what it has measured, how many repetitions a point has."""
         return self.race is not None or not isinstance(self.repetitions, int)
 
     def to_yaml(self) -> str:

@@ -66,7 +66,7 @@ class Point(
 
     @property
     def load_share(self) -> float | None:
-        """The share of the PDR that is offered; None where the load is none."""
+        """The share of the PDR that is offered; None if the load is none."""
         return parse_share(self.load)
 
     @property
@@ -106,7 +106,7 @@ class Point(
 def points_of(plan: Plan, arrangement: Arrangement) -> list[Point]:
     """All points of a plan, each once, in the plan's order; ``arrangement`` stands for ``auto``.
 
-    A point that several blocks ask for is one point with all their passes. Raises PlanError where a user's file cannot
+    A point that several blocks ask for is one point with all their passes. Raises PlanError if a user's file cannot
     be read.
     """
     found: dict[str, Point] = {}
@@ -165,7 +165,7 @@ def _sha256(path: str, field: str) -> str:
 def select(points: list[Point], only: dict[str, str]) -> list[Point]:
     """Keep the points whose columns equal ``only`` (``{"mode": "native", "queues": "1"}``).
 
-    A selected point keeps its baseline. Raises PlanError for an unknown factor or where nothing is left.
+    A selected point keeps its baseline. Raises PlanError for an unknown factor or if nothing is left.
     """
     known = points[0].factors() if points else {}
     for name in only:

@@ -73,7 +73,7 @@ class BuiltProgram:
 
     @property
     def user_state(self) -> Path | None:
-        """What fills the state of the user-space twin, or None where it has none: afxdp_user's ``--init``."""
+        """What fills the state of the user-space twin, or None if it has none: afxdp_user's ``--init``."""
         path = self.directory / "state.bin"
         return path if path.is_file() else None
 
@@ -122,7 +122,7 @@ def bpf_include_flags() -> list[str]:
 
 @cache
 def find_clang() -> str:
-    """Return $CLANG, ``clang``, or the newest ``clang-N`` from 14 on. Raises MissingToolError where there is none."""
+    """Return $CLANG, ``clang``, or the newest ``clang-N`` from 14 on. Raises MissingToolError if there is none."""
     candidates = [os.environ.get("CLANG", "clang"), *(f"clang-{version}" for version in _CLANG_VERSIONS)]
     found = next((name for name in candidates if shutil.which(name)), None)
     if found is None:

@@ -34,7 +34,7 @@ _PER_ACCESS = {
 
 @dataclass(frozen=True)
 class AccessCounts:
-    """Loads and stores in the working set, and lookups; null where they cannot be told apart."""
+    """Loads and stores in the working set, and lookups; null if they cannot be told apart."""
 
     loads: int
     stores: int

@@ -69,7 +69,7 @@ def decode(code: bytes) -> tuple[Insn, ...]:
 def read_image(data: bytes, section: str = "xdp", *, several: bool = False) -> Image:
     """Return what is in ``section`` of an ELF object.
 
-    Raises ProgramError where it has no program, or more than one and not ``several`` are allowed.
+    Raises ProgramError if it has no program, or more than one and not ``several`` are allowed.
     """
     try:
         elf = ELFFile(io.BytesIO(data))

@@ -157,7 +157,7 @@ def loaded(
 ) -> Iterator[tuple[Message, Ask]]:
     """Hold the program in the host's kernel; yields xdpload's report and a function that asks it.
 
-    Raises ProgramError where xdpload refuses, in its own words.
+    Raises ProgramError if xdpload refuses, in its own words.
     """
     process = host.start(_arguments(host, xdpload, built, folder, name), deadline_s=600.0)
 
@@ -226,7 +226,7 @@ def _is_helper_call(insn: Insn) -> bool:
 def _kernel_functions(host: Host, insns: Sequence[Insn]) -> dict[int, str] | None:
     """Name the image's calls: an immediate is a function's distance from __bpf_call_base.
 
-    None where the kernel hides its addresses.
+    None if the kernel hides its addresses.
     """
     wanted = {insn.imm for insn in insns if _is_helper_call(insn)}
     if not wanted:

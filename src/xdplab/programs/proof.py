@@ -22,7 +22,7 @@ _NATIVE_PACKETS = 3
 
 @dataclass(frozen=True)
 class Proof:
-    """What each way of looking saw, one entry per packet; null where that way was not asked for.
+    """What each way of looking saw, one entry per packet; null if that way was not asked for.
 
     ``bytecode``: the object's instructions, executed. ``kernel``: a counting build, run by BPF_PROG_TEST_RUN.
     ``user``: the machine code of the user-space twin, executed by an emulator. ``user_native``: a counting build of it,
@@ -49,7 +49,7 @@ def prove(
 ) -> Proof:
     """Prove the access count by bytecode; with a host (and xdpload's path and a folder there) also in its kernel.
 
-    ``user`` proves the user-space twin too, as this machine's ``cc`` compiles it. Raises ProgramError where any of them
+    ``user`` proves the user-space twin too, as this machine's ``cc`` compiles it. Raises ProgramError if any of them
     disagrees. The result is kept as ``proof.json`` in the program's directory.
     """
     spec = built.program

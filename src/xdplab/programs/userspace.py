@@ -151,7 +151,7 @@ def count_natively(spec: ProgramSpec, packets: int = 3, cc: str = "cc") -> int:
 
 
 def disassemble_user(library: Path) -> str:
-    """Return ``objdump -d`` of ``xdplab_workload``. Raises ProgramError where objdump is missing."""
+    """Return ``objdump -d`` of ``xdplab_workload``. Raises ProgramError if objdump is missing."""
     return run_tool(
         ["objdump", "-d", "--no-show-raw-insn", "--disassemble=xdplab_workload", library.name], library.parent
     )

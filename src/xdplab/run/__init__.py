@@ -1,1 +1,1 @@
-"""A run of anything: its directory and journal, order, resume, retries, several labs, progress. Knows no XDP."""
+"""Any run, whatever it measures: directory, journal, order, resume, retries, several labs, progress. No XDP in here."""

@@ -1,5 +1,5 @@
-"""What a run derives from its journal and raw files: once, and again only when the rules change. Reading never writes
-into a run."""
+"""The tables that are derived from a run's journal and raw files: once, and again only when the rules change. Reading
+never writes into a run."""
 
 from __future__ import annotations
 
@@ -36,17 +36,17 @@ class Recipe:
     derive: Callable[[RunDirectory, Tables], Tables]
 
     def stamp(self, run: RunDirectory) -> bytes:
-        """What tables of this run must say they were made of to be current."""
+        """Return the stamp that current tables of this run carry."""
         return f"{run.journal.count('finished')} attempts, {self.version}".encode()
 
 
 def is_owed(run: RunDirectory, recipe: Recipe) -> bool:
-    """True where the run lacks tables, or has those of fewer attempts or of other rules."""
+    """True if the run has no tables, or if its tables were made from fewer attempts or by other rules."""
     return not _current(run.path, recipe, recipe.stamp(run))
 
 
 def table(run: RunDirectory, recipe: Recipe, name: str) -> pd.DataFrame:
-    """Return a table: the run's own where it is current, else derived anew and kept in the user's cache directory.
+    """Return a table: the run's own if it is current, else one derived again and kept in the user's cache directory.
 
     Warns (ResultsWarning) where raw files are gone.
     """
@@ -61,7 +61,7 @@ def table(run: RunDirectory, recipe: Recipe, name: str) -> pd.DataFrame:
 
 
 def derive(run: RunDirectory, recipe: Recipe) -> Path:
-    """Derive the tables where they are not current, and return the folder that has them.
+    """Derive the tables if they are not current, and return the folder that has them.
 
     That is the run, or where it is not ours to write the user's cache directory. Raises ResultsError.
     """
@@ -72,7 +72,7 @@ def derive(run: RunDirectory, recipe: Recipe) -> Path:
 
 
 def raw_gone(run: RunDirectory, attempt: Attempt, needed: Sequence[str] = ()) -> bool:
-    """True where raw files that a measured attempt left are not there any more, or are not whole.
+    """True if raw files of a measured attempt are missing or truncated.
 
     Runs of earlier versions did not write down which files there were: ``needed`` names those without which nothing can
     be derived.

@@ -1,4 +1,4 @@
-"""What is written is on the disk, or an error says why it is not."""
+"""Writes that have reached the disk when they return, or raise an error that says why they could not."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 def reason(error: OSError) -> str:
-    """Return why, in the system's words; `shutil` and pyarrow keep them in other places."""
+    """Return the system's words for the error; `shutil` and pyarrow keep them in different attributes."""
     if isinstance(error, shutil.Error) and error.args and isinstance(error.args[0], list):
         return "; ".join(dict.fromkeys(str(failed[-1]) for failed in error.args[0]))
     return error.strerror or str(error)
@@ -34,7 +34,7 @@ def is_of_the_disk(error: OSError) -> bool:
 
 @contextmanager
 def disk_errors(target: Path, remedy: str = REMEDY) -> Iterator[None]:
-    """Raise ResultsError where the disk fails inside the block: it names the file, or ``target`` where none is told."""
+    """Raise ResultsError if the disk fails inside the block. It names the file, or ``target`` if the error has none."""
     try:
         yield
     except OSError as error:

@@ -1,4 +1,4 @@
-"""The loop: one trial at a time, blocks kept together, each attempt whole or absent, a failed one tried again."""
+"""The loop: one trial at a time, block by block. An attempt is kept whole or not at all; failed trials are repeated."""
 
 from __future__ import annotations
 
@@ -27,22 +27,22 @@ from xdplab.run.state import AnyTrial, Attempt, Ended, RunState, Status, read_st
 _ENDS_THE_RUN = (ResultsError, HostLostError, MissingToolError)
 
 CUTS = 3
-"""How often one trial is measured again at once because a connection was lost under it: it may be what ends them."""
+"""How often one trial is repeated at once after a lost connection. The trial itself may be what ends connections."""
 
 T = TypeVar("T", bound=AnyTrial)
 OfT = TypeVar("OfT", bound=AnyTrial, contravariant=True)
 
 
 class Study(Protocol[OfT]):
-    """What can measure a point: XDP traffic, or any study of the execution side."""
+    """Measures points: of XDP traffic, or of any study."""
 
     def enter_block(self, trials: Sequence[OfT]) -> None:
-        """Apply what the trials of a block share."""
+        """Apply the settings that the trials of a block share."""
 
     def measure(self, trial: OfT, raw: Path, facts: dict[str, Any]) -> None:
         """Measure one trial: raw files into ``raw``, what was requested and obtained into ``facts`` as it is learnt.
 
-        Raises UnsupportedError where the lab cannot, CutOffError where a connection was lost under it (it is measured
+        Raises UnsupportedError if the lab cannot, CutOffError where a connection was lost under it (it is measured
         again at once), another XdplabError where something broke.
         """
 
@@ -51,12 +51,12 @@ class Study(Protocol[OfT]):
 
 
 class EnoughKnown(Protocol[OfT]):
-    """Says what a run needs no more, by what it has measured: it sees each attempt as it ends."""
+    """Tells which trials a run no longer needs, from the attempts that have ended so far."""
 
     def ended(self, trial: OfT, attempt: Attempt) -> None: ...
 
     def enough(self) -> Mapping[str, Sequence[str]]:
-        """Return ids of trials that need not be measured, by the reason."""
+        """Return the ids of trials that need not be measured, grouped by reason."""
 
 
 class AllAlike:
@@ -76,10 +76,10 @@ class AllAlike:
         self._groups: set[tuple[int, int]] = set()
         self._reason: str | None = None
         self.over = False
-        """Whether a trial was measured, or failed for another reason: the run goes on to its end."""
+        """Whether the run goes on to its end: a trial was measured, or failed for a different reason."""
 
     def ended(self, trial: AnyTrial, attempt: Ended) -> None:
-        """Take in an attempt. Raises StoppedError with the reason where the run is to end."""
+        """Take in an attempt. Raises StoppedError with the reason if the run must end."""
         if self.over:
             return
         self._asked[trial.block] += 1
@@ -97,7 +97,7 @@ class AllAlike:
             )
 
     def enough(self, trial: AnyTrial) -> bool:
-        """Whether so much of the trial's block has failed that other blocks should be asked before the rest of it."""
+        """Whether so many trials of this block have failed that other blocks should be tried before the rest of it."""
         return not self.over and self._failed > 0 and self._asked[trial.block] >= self.A_FEW
 
 
@@ -202,7 +202,7 @@ def _release(run: RunDirectory, state: RunState, known: EnoughKnown[T]) -> None:
 
 
 def _enter(study: Study[T], block: Sequence[T]) -> XdplabError | None:
-    """What the block's settings cannot be is the verdict of each of its trials."""
+    """Settings that the lab cannot apply make each trial of the block unsupported."""
     try:
         study.enter_block(block)
     except _ENDS_THE_RUN:

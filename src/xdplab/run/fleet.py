@@ -1,4 +1,4 @@
-"""One run on several equal labs: blocks are handed out as labs become free, and come back where one dies.
+"""One run on several equal labs: a free lab gets the next block; the block of a lab that dies goes to another.
 
 The controller alone writes the run directory and its journal; a lab's worker hands back what it has measured. How the
 workers are reached is a `Fleet`'s business: `fleet_dask` has them in Dask.
@@ -28,7 +28,7 @@ OfT = TypeVar("OfT", bound=AnyTrial, contravariant=True)
 
 @dataclass(frozen=True)
 class BlockResult:
-    """What became of one block in one lab: attempts, each with its raw files as a tar, and the programs' files.
+    """The results of one block in one lab: attempts, each with its raw files as a tar, and the programs' files.
 
     ``lost`` says why the lab can measure nothing more; what it had measured before is here all the same.
     """
@@ -39,16 +39,16 @@ class BlockResult:
 
 
 class Fleet(Protocol[OfT]):
-    """Labs by name, each measuring one block at a time."""
+    """Labs by name; each measures one block at a time."""
 
     @property
     def labs(self) -> Sequence[str]: ...
 
     def give(self, lab: str, block: Sequence[OfT]) -> None:
-        """Have ``block`` measured in ``lab``, which is free."""
+        """Start measuring ``block`` in ``lab``, which is free."""
 
     def take(self) -> tuple[str, BlockResult]:
-        """Wait for any lab that was given a block."""
+        """Wait until any lab has finished its block."""
 
 
 def run_on_fleet(
@@ -115,7 +115,7 @@ def _keep(run: RunDirectory, state: RunState, block: Sequence[T], part: BlockRes
 
 
 def pack(folder: Path) -> bytes:
-    """Return a folder's content as a compressed tar; nothing of a folder that is not there."""
+    """Return a folder's content as a compressed tar; no bytes if the folder does not exist."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w:gz", compresslevel=1) as archive:
         for path in sorted(folder.iterdir()) if folder.is_dir() else ():
@@ -126,7 +126,7 @@ def pack(folder: Path) -> bytes:
 def unpack(data: bytes, folder: Path) -> None:
     """Write what `pack` returned into ``folder``: files and folders, all of them below it.
 
-    Raises ResultsError where the disk fails, or for anything else in the archive. tarfile's own filters came with
+    Raises ResultsError if the disk fails, or for anything else in the archive. tarfile's own filters came with
     Python 3.11.4, and Debian 12 has 3.11.2.
     """
     with disk_errors(folder), tarfile.open(fileobj=io.BytesIO(data), mode="r:gz") as archive:

@@ -1,6 +1,6 @@
-"""Labs as Dask workers: one process a lab, that lab as its one resource; or the workers of a cluster that already runs.
+"""Labs as Dask workers: one process per lab, with that lab as its resource; or the workers of a running cluster.
 
-A worker of another cluster is made so: `dask worker ADDRESS --nthreads 1 --resources "rack-a.yaml=1"`.
+Start a worker of another cluster so: `dask worker ADDRESS --nthreads 1 --resources "rack-a.yaml=1"`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from xdplab.run.state import AnyTrial
 
 START_S = 60.0
 LOOK_S = 5.0
-"""How often a worker that says nothing is looked for."""
+"""How often to check that a silent worker is still there."""
 
 T = TypeVar("T", bound=AnyTrial)
 
@@ -46,7 +46,7 @@ class DaskFleet(Generic[T]):
             return lab, BlockResult((), NOTHING, lost=f"its worker died: {type(error).__name__}: {error}")
 
     def _ended(self) -> Future:
-        """Wait for a task that has ended, or whose worker is gone: Dask would wait for another one for ever."""
+        """Wait until a task has ended or its worker is gone: Dask would wait for a new worker without end."""
         while True:
             try:
                 return next(iter(wait(list(self._running), timeout=LOOK_S, return_when="FIRST_COMPLETED").done))
@@ -57,7 +57,7 @@ class DaskFleet(Generic[T]):
 
 
 def submit(client: Client, lab: str, work: Callable[..., Any], *words: Any) -> Future:
-    """Have the worker that has ``lab`` do something, once.
+    """Submit a function, once, to the worker that has ``lab``.
 
     Never again by Dask itself: whether a half-measured block is measured once more is the journal's to know.
     """
@@ -66,7 +66,7 @@ def submit(client: Client, lab: str, work: Callable[..., Any], *words: Any) -> F
 
 @contextmanager
 def connected(labs: Sequence[str], scheduler: str | None) -> Iterator[Client]:
-    """Give a client whose workers have these labs. Raises LabError where a cluster lacks one.
+    """Give a client whose workers have these labs. Raises LabError if a cluster lacks one.
 
     Workers of our own speak TLS with keys of this moment: no other user of this machine can give them work.
     """

@@ -1,4 +1,4 @@
-"""The runs of a folder: which there are, how they stand, what a person noted of them, and which was the last."""
+"""The runs of a folder: their names, state and notes, and which one is the latest."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _NOTE = "note.txt"
 
 @dataclass(frozen=True)
 class KnownRun:
-    """A run of a folder; ``written`` is the local time of its last change, ``state`` how it stands, in words."""
+    """A run of a folder; ``written`` is the local time of its last change, ``state`` describes its progress."""
 
     run: str
     written: str
@@ -34,7 +34,7 @@ class KnownRun:
 
 
 def run_folders(folder: Path) -> list[Path]:
-    """Return the run directories in ``folder``, the one that was written to last first."""
+    """Return the run directories in ``folder``, the most recently written first."""
     found = [path.parent for path in folder.glob("*/journal.jsonl")]
     return sorted(found, key=lambda path: (_written(path), path.name), reverse=True)
 
@@ -44,7 +44,7 @@ def _written(path: Path) -> float:
 
 
 def known_runs(folder: Path = RESULTS) -> list[KnownRun]:
-    """Return the runs in ``folder``, the last first. One that cannot be read is named with the reason."""
+    """Return the runs in ``folder``, the latest first. A run that cannot be read is listed with the reason."""
     return [_known(path) for path in run_folders(folder)]
 
 
@@ -63,14 +63,14 @@ def _note(path: Path) -> str | None:
 
 
 def write_note(run: RunDirectory, text: str) -> None:
-    """Keep a person's words on a run in it; no words take them away. Raises ResultsError."""
+    """Store a note in a run; an empty note removes it. Raises ResultsError."""
     run.write_bytes(_NOTE, f"{' '.join(text.split())}\n".encode())
 
 
 def run_named(path: Path, folder: Path = RESULTS) -> Path:
     """Return ``path``; for the word ``latest``, unless there is such a file, the run of ``folder`` written to last.
 
-    Raises ResultsError where ``folder`` holds no run.
+    Raises ResultsError if ``folder`` holds no run.
     """
     if str(path) != LATEST or path.exists():
         return path

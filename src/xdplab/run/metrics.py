@@ -1,4 +1,4 @@
-"""The one table of what a run measures: it drives the parquet schema, the docs, the report and the figures."""
+"""The one table of a run's columns. The parquet schema, the docs and the figures are made from it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ DTYPES = {"str": "string", "int": "Int64", "float": "Float64", "bool": "boolean"
 
 @dataclass(frozen=True)
 class Metric:
-    """One column: ``unit`` is empty where the column has none; ``text`` is what a reader needs to know."""
+    """One column: ``unit`` is empty if it has none; ``text`` is what a reader needs to know."""
 
     name: str
     dtype: Literal["str", "int", "float", "bool", "json"]
@@ -36,10 +36,10 @@ def _table(text: str) -> tuple[Metric, ...]:
 METRICS = (
     *_table("""
 run_id              | str   |      | id      | the run directory's identity, also in the payload of its frames
-point_id            | str   |      | id      | hash of the point's factors, without the lab: equal points of two runs join
+point_id            | str   |      | id      | hash of the point's factors, without the lab: it is the same in two runs
 trial_id            | str   |      | id      | point and repetition
 attempt             | int   |      | id      | 1 for the first try of a trial
-block               | int   |      | id      | trials that share settings which are expensive to change
+block               | int   |      | id      | number of the trial's block: trials that share settings which take time to change
 order               | int   |      | id      | place of the trial in the run's seeded order
 repetition          | int   |      | id      | independent trial of the same point, from 1: the unit of statistics
 """),  # noqa: E501
@@ -48,35 +48,37 @@ repetition          | int   |      | id      | independent trial of the same poi
 mode_obtained       | str   |      | state   | the attach mode the kernel reports
 queues_reached      | int   |      | state   | queues that received at least one test frame
 frame_mean_bytes    | float | B    | state   | mean L2 bytes of the frames sent, with FCS: frame_bytes, or the mean over a pcap's frames
-window_s            | float | s    | time    | measured length of the window
+window_requested_s  | float | s    | time    | length of the window that the plan asks for
+window_s            | float | s    | time    | how long frames were sent, as the sender noticed it: what offered_pps is over
 path                | json  |      | count   | frames sent and received back before the trial to prove that the path carries them; the DUT's counts where none came back
 warmup_s            | float | s    | time    | how long frames were sent before the window, until the rate was steady or the limit of five bursts reached
-warmup_steady       | bool  |      | state   | the rate was steady when the warm-up ended; null where it was not asked
+warmup_steady       | bool  |      | state   | the rate was steady when the warm-up ended; null if it was not asked
 tx_packets          | int   |      | count   | test frames the TG sent in the window
 rx_packets          | int   |      | count   | test frames of this run the TG received
 drained_packets     | int   |      | count   | those of rx_packets that came after the window had ended: what was still in rings. They do not count into rates
 dut_rx_packets      | int   |      | count   | frames the DUT received, by its own counters
 dut_tx_packets      | int   |      | count   | frames the DUT sent back, by its own counters
-lost_packets        | int   |      | count   | tx_packets less the frames that came back, each counted once, rewritten ones among them
+lost_packets        | int   |      | count   | tx_packets minus the frames that came back, each counted once; rewritten frames count as back
 loss_ratio          | float |      | share   | lost_packets / tx_packets
 duplicate_packets   | int   |      | count   | test frames received more than once
 reordered_packets   | int   |      | count   | test frames received behind a later one of their flow (RFC 4737); in runs of older generators, of their stream
 foreign_packets     | int   |      | count   | frames received without the run's magic and id
 offered_pps         | float | 1/s  | rate    | tx_packets / window
-rate_change         | float |      | share   | by which share of its mean the rate changed within the window, in one step or one trend; 0 where it was steady
+rate_change         | float |      | share   | change of the rate within the window, as a share of its mean, in one step or one trend; 0 if it was steady
 rate_change_kind    | str   |      | state   | steady, step or trend
-tx_errors           | int   |      | count   | those of tx_packets that the TG's device did not take: its ring was full
-generator_pps       | float | 1/s  | rate    | what the generator alone offered over this link, the DUT without a program; null where CPUs are shared
+tx_errors           | int   |      | count   | frames of tx_packets that the TG's device refused because its ring was full
+generator_pps       | float | 1/s  | rate    | rate that the generator reaches over this link while the DUT has no program; null where CPUs are shared
 tx_late_packets     | int   |      | count   | frames of a paced load that were sent more than 100 us after they were due, and then too close together
-tg_port_tx_packets  | int   |      | count   | frames that the TG's port counted as sent, where DPDK sends (probes with them)
-tg_port_rx_packets  | int   |      | count   | frames that the TG's port counted as received, where DPDK receives
-tg_missed_packets   | int   |      | count   | frames that came to the TG's port and that its generator did not take: lost by the TG
-probes_sent         | int   |      | count   | frames beside the others that the TG's NIC stamps (engine moongen-hw)
+tg_port_tx_packets  | int   |      | count   | frames that the TG's port counted as sent, probes included; DPDK only
+tg_port_rx_packets  | int   |      | count   | frames that the TG's port counted as received; DPDK only
+tg_missed_packets   | int   |      | count   | frames that reached the TG's port but not its generator: lost by the TG
+probes_sent         | int   |      | count   | extra frames that the TG's NIC stamps (engine moongen-hw)
 probes_lost         | int   |      | count   | probes that did not come back with a stamp
-tx_pause_ms         | float | ms   | time    | the longest time the sender stood still or fell behind in the window
-tx_paused_ms        | float | ms   | time    | how long the sender stood still in all; null at a paced load, where lateness tells it
+tx_pause_ms         | float | ms   | time    | longest time in the window in which the sender stood still or fell behind
+tx_paused_ms        | float | ms   | time    | total time that the sender stood still; null at a paced load, where lateness shows it
 tx_busy_cores       | float |      | share   | CPUs that the sending threads kept busy, softirqs in them included
-forwarded_pps       | float | 1/s  | rate    | frames forwarded (or, for drop and pass, processed) a second
+forwarded_pps       | float | 1/s  | rate    | frames forwarded (for drop and pass: processed) per second
+forwarded_window_s  | float | s    | time    | seconds that forwarded_pps is the mean of: until the frames were counted as the window ended; window_s for counts at rest
 forwarded_source    | str   |      | state   | whose count forwarded_pps is: tg or dut
 forwarded_l2_bps    | float | bit/s| rate    | forwarded_pps x frame_mean_bytes x 8
 ns_per_packet       | float | ns   | time    | 1e9 x CPUs that do DUT work / forwarded_pps; null unless the DUT or the shared CPU is the limit
@@ -85,60 +87,61 @@ access_loads        | float |      | state   | machine loads per access, in the 
 access_stores       | float |      | state   | machine stores per access
 access_bytes        | float | B    | state   | bytes that these loads and stores move per access
 access_chain        | str   |      | state   | chase on x86-64 only: the operations from one load to the next, which needs it, in the machine code
-testrun_raw_ns      | float | ns   | time    | BPF_PROG_TEST_RUN of the program as this trial loaded it, the least of testrun_all_ns; null for af_xdp
-testrun_all_ns      | json  | ns   | time    | all its runs in this trial, a JSON list
-testrun_ns          | float | ns   | time    | BPF_PROG_TEST_RUN of the same program less that of N = 0
-program_run_raw_ns  | float | ns   | time    | mean run time as BPF statistics say it, in a pass of its own
-program_run_ns      | float | ns   | time    | mean run time by BPF statistics less what these take themselves, in a pass of its own
-stats_cost_ns       | float | ns   | time    | what BPF statistics say of a program that does nothing: their own cost, measured beside
-sender_ns           | float | ns   | time    | CPU time in which the generator makes a frame and drops it, without a link, in a pass of its own
-receiver_ns         | float | ns   | time    | CPU time in which its receiver takes a frame that is handed to it without a link, less sender_ns
-latency_min_ns      | float | ns   | time    | least round trip of the stamped frames; at a paced load from the time the frame was due, at max from sending (latency_from)
+testrun_raw_ns      | float | ns   | time    | BPF_PROG_TEST_RUN of the program that this trial loaded: the minimum of testrun_all_ns; null for af_xdp
+testrun_all_ns      | json  | ns   | time    | results of all test runs in this trial, a JSON list
+testrun_ns          | float | ns   | time    | testrun_raw_ns minus that of N = 0
+program_run_raw_ns  | float | ns   | time    | mean run time by BPF statistics, in a pass of its own
+program_run_ns      | float | ns   | time    | program_run_raw_ns minus stats_cost_ns
+stats_cost_ns       | float | ns   | time    | mean run time that BPF statistics report for an empty program: their own cost, measured in the same trial
+sender_ns           | float | ns   | time    | CPU time per frame that the generator makes and drops without a link, in a pass of its own
+receiver_ns         | float | ns   | time    | CPU time per frame that is handed to the generator's receiver without a link: harness_ns minus sender_ns; null if a disturbance makes that 0 or less
+harness_ns          | float | ns   | time    | CPU time per frame of sender and receiver together, without a link, in a pass of its own
+latency_min_ns      | float | ns   | time    | minimum round trip of the stamped frames: from the time the frame was due at a paced load, from sending at max (latency_from)
 latency_mean_ns     | float | ns   | time    | mean of the round trips
 latency_p50_ns      | float | ns   | time    | median
 latency_p90_ns      | float | ns   | time    | 90th percentile
 latency_p99_ns      | float | ns   | time    | 99th percentile
 latency_p999_ns     | float | ns   | time    | 99.9th percentile
-latency_max_ns      | float | ns   | time    | greatest round trip
+latency_max_ns      | float | ns   | time    | maximum round trip
 latency_samples     | int   |      | count   | stamped frames received
-latency_from        | str   |      | state   | due or sent: from when the latencies count
+latency_from        | str   |      | state   | due or sent: the time from which latencies are counted
 latency_sent_p50_ns | float | ns   | time    | the median counted from sending, at every load
 latency_sent_p90_ns | float | ns   | time    | the 90th percentile counted from sending, at every load
 latency_sent_p99_ns | float | ns   | time    | the 99th percentile counted from sending, at every load
 latency_sent_p999_ns | float | ns   | time    | the 99.9th percentile counted from sending, at every load
-latency_sent_max_ns | float | ns   | time    | the greatest round trip counted from sending, at every load
+latency_sent_max_ns | float | ns   | time    | the maximum round trip counted from sending, at every load
 late_p50_ns         | float | ns   | time    | median of the sender's lateness: from the time a frame was due to its sending; null at max
 late_p99_ns         | float | ns   | time    | 99th percentile of the sender's lateness: from the time a frame was due to its sending; null at max
 late_p999_ns         | float | ns   | time    | 99.9th percentile of the sender's lateness: from the time a frame was due to its sending; null at max
-late_max_ns         | float | ns   | time    | greatest of the sender's lateness: from the time a frame was due to its sending; null at max
-dut_driver          | str   |      | state   | the driver of the DUT's port, whose counters are read as docs/hardware.md says
-xdp_actions         | json  |      | count   | what the DUT's program decided in the window, by the driver's counters: frames by action (drop holds aborted)
-actions_counted     | json  |      | count   | what a user's program decided in a burst of its own, by instructions before it that count: frames by action
-redirect_targets    | json  |      | count   | where the frames of that burst were redirected to: accepted and refused by the kernel, arrived, dropped, CPU time of a CPU's thread
+late_max_ns         | float | ns   | time    | maximum of the sender's lateness: from the time a frame was due to its sending; null at max
+dut_driver          | str   |      | state   | driver of the DUT's port; docs/hardware.md says which of its counters are read
+xdp_actions         | json  |      | count   | actions of the DUT's program in the window, by the driver's counters: frames by action (drop includes aborted)
+actions_counted     | json  |      | count   | actions of a user's program in a burst of its own, counted by instructions that call it: frames by action
+redirect_targets    | json  |      | count   | targets of the redirected frames of that burst: accepted and refused by the kernel, arrived, dropped, CPU time of a cpumap's thread
 rx_by_queue         | json  |      | count   | frames by DUT receive queue, a JSON list
 evenness            | float |      | share   | Jain's fairness index of rx_by_queue over the queues requested: 1 is even
-cpu_busy_cores      | float |      | share   | busy CPUs of the DUT in the window; null where TG and DUT share CPUs
-cpu_softirq_cores   | float |      | share   | of them in softirq
+cpu_busy_cores      | float |      | share   | busy CPUs of the DUT in the window; null if TG and DUT share CPUs
+cpu_softirq_cores   | float |      | share   | the part of cpu_busy_cores in softirq
 host_busy_cores     | float |      | share   | busy CPUs of the whole machine in the window
-host_softirq_cores  | float |      | share   | of them in softirq
-host_steal_cores    | float |      | share   | CPUs that the hypervisor ran something else on while they had work
-other_busy_cores    | float |      | share   | busy CPUs of the whole machine that neither the sender, the DUT's work nor the AF_XDP application kept busy; null where they have CPUs of their own
-cycles              | float |      | count   | DUT cycles in the perf pass; null where TG and DUT share CPUs
+host_softirq_cores  | float |      | share   | the part of host_busy_cores in softirq
+host_steal_cores    | float |      | share   | CPUs with work that the hypervisor did not run (steal)
+other_busy_cores    | float |      | share   | CPUs of the whole machine kept busy by anything but the sender, the DUT's work and the AF_XDP application; null where these have CPUs of their own
+cycles              | float |      | count   | DUT cycles in the perf pass; null if TG and DUT share CPUs
 instructions        | float |      | count   | DUT instructions in the perf pass
 ipc                 | float |      | share   | instructions / cycles
 branches            | float |      | count   | DUT branches in the perf pass
 branch_misses       | float |      | count   | DUT branch misses in the perf pass
 l1d_loads           | float |      | count   | DUT L1 data loads in the perf pass
 l1d_misses          | float |      | count   | DUT L1 data load misses in the perf pass
-perf_packets        | int   |      | count   | frames the DUT processed while perf counted: what its counts are divided by
+perf_packets        | int   |      | count   | frames that the DUT processed while perf counted: the divisor of perf's counts
 host_cycles         | float |      | count   | cycles of the whole machine in the perf pass
 host_instructions   | float |      | count   | instructions of the whole machine in the perf pass
 host_context_switches | float |    | count   | context switches of the whole machine in the perf pass
-cycles_per_ns       | float | 1/ns | rate    | clock of the CPUs that do the DUT's work: perf's cycles by their busy time, else one addition per cycle, timed beside the window
-cycles_per_ns_from  | str   |      | state   | perf or additions: where cycles_per_ns comes from
-clock_change        | float |      | share   | by which share the clock was higher after the window than before it, by additions
-softnet_dropped     | int   |      | count   | frames the DUT's backlog dropped; null where TG and DUT share CPUs
-softnet_squeezed    | int   |      | count   | times the DUT's NAPI ran out of budget; null where they share CPUs
+cycles_per_ns       | float | 1/ns | rate    | clock of the CPUs that do the DUT's work: perf's cycles / busy time, else one addition per cycle, timed next to the window
+cycles_per_ns_from  | str   |      | state   | source of cycles_per_ns: perf or additions
+clock_change        | float |      | share   | relative increase of the clock from before the window to after it, by additions
+softnet_dropped     | int   |      | count   | frames the DUT's backlog dropped; null if TG and DUT share CPUs
+softnet_squeezed    | int   |      | count   | times the DUT's NAPI ran out of budget; null if TG and DUT share CPUs
 xsk_dropped         | int   |      | count   | af_xdp only: frames dropped for a full or empty ring
 program_hash        | str   |      | id      | content hash of source, options and compiler: programs/<hash>
 program_tag         | str   |      | state   | the kernel's tag of the loaded program
@@ -148,20 +151,20 @@ jited_bytes         | int   | B    | count   | bytes of the JIT image; null with
 helper_inlined      | bool  |      | state   | lookup only: the kernel inlined the map lookup
 load_ms             | float | ms   | time    | BPF_PROG_LOAD alone
 attach_ms           | float | ms   | time    | attaching alone
-dut_cpus            | int   |      | state   | CPUs that did the DUT's work, by their busy time in the window: what ns_per_packet and access_ns are multiplied by
+dut_cpus            | int   |      | state   | CPUs that did the DUT's work, by their busy time in the window: the factor in ns_per_packet and access_ns
 link_bps            | float | bit/s| state   | rate of the physical link; null on veth, tap and virtio, which have none
 rx_ring_entries     | int   |      | state   | entries of one receive ring of the DUT
 sched_policy        | str   |      | state   | the sender's scheduling as obtained
-clocksource         | str   |      | state   | the TG's clock source: what stamps are read from
-rt_runtime_us       | int   | us   | state   | of each second, how long real-time tasks may run on a CPU of the TG; -1: for ever
-xps                 | json  |      | state   | CPUs (hexadecimal mask) that send by each transmit queue of the DUT, a JSON object; null where it has no such setting
-counters_missing    | str   |      | state   | readings of the DUT that are not there or not whole
+clocksource         | str   |      | state   | clock source of the TG: time stamps are read from it
+rt_runtime_us       | int   | us   | state   | time per second that real-time tasks may run on a CPU of the TG; -1: no limit
+xps                 | json  |      | state   | CPUs (hexadecimal mask) that use each transmit queue of the DUT, a JSON object; null if the driver has no such setting
+counters_missing    | str   |      | state   | readings of the DUT that are missing or incomplete
 overhead_s          | float | s    | time    | wall time of the attempt beyond warm-up and windows
 metrics             | json  |      | state   | the plan's own metrics, a JSON object
-absent_counters     | str   |      | state   | counters that the plan asks for and this machine did not give, each with the reason
-null_reasons        | json  |      | state   | why a column is null, a JSON object: column to reason
+absent_counters     | str   |      | state   | counters that the plan asks for and this machine lacks, each with the reason
+null_reasons        | json  |      | state   | reasons of null columns, a JSON object: column to reason
 verdict             | str   |      | verdict | valid, invalid, unsupported or failed
-reason              | str   |      | verdict | why
+reason              | str   |      | verdict | reason of the verdict
 limited_by          | str   |      | verdict | dut, shared_cpu, generator, link or none
 rules_version       | str   |      | verdict | version of the rules that judged
 """),  # noqa: E501
@@ -171,11 +174,11 @@ BY_NAME = {metric.name: metric for metric in METRICS}
 SAMPLES = _table("""
 trial_id   | str   |     | id    | the trial
 attempt    | int   |     | id    | its attempt
-burst      | str   |     | id    | which burst: rate, bpf_stats, perf or decided
+burst      | str   |     | id    | which burst: rate, bpf_stats, perf or decided (verdict counting)
 host       | str   |     | id    | tg or dut
 cpu        | int   |     | id    | CPU; null for the whole host
 queue      | int   |     | id    | queue; null for all of them
-t_s        | float | s   | time  | end of the interval since the burst began
+t_s        | float | s   | time  | end of the interval, from the burst's start
 tx_packets | int   |     | count | frames sent in the interval
 rx_packets | int   |     | count | frames received in the interval
 """)
@@ -195,12 +198,12 @@ def frame(rows: list[dict[str, object]], table: tuple[Metric, ...] = METRICS) ->
 
 
 def completed(table: pd.DataFrame) -> pd.DataFrame:
-    """Return a table of an older version with the columns it does not know yet, null."""
+    """Return a table of an older version with the columns that it lacks, as null."""
     missing = [metric for metric in METRICS if metric.name not in table]
     return table.assign(**{m.name: pd.array([None] * len(table), dtype=DTYPES[m.dtype]) for m in missing})  # type: ignore[call-overload]
 
 
 def columns_version() -> str:
-    """Return a word that changes with the columns: tables of other columns are derived anew."""
+    """Return a word that changes with the columns, so that tables with other columns are derived again."""
     names = [f"{metric.name} {metric.dtype}" for metric in (*METRICS, *SAMPLES)]
     return hashlib.sha256("\n".join(names).encode()).hexdigest()[:8]

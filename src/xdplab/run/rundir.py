@@ -74,7 +74,7 @@ class RunDirectory:
 
     @classmethod
     def open(cls, path: Path) -> RunDirectory:
-        """Open an existing run. Raises ResultsError where ``path`` is none, or was killed before it had a plan."""
+        """Open an existing run. Raises ResultsError if ``path`` is none, or was killed before it had a plan."""
         if not (path / "journal.jsonl").is_file():
             raise ResultsError(f"{path} is no run directory (it has no journal.jsonl)")
         run = cls(path)
@@ -101,7 +101,7 @@ class RunDirectory:
 
     @property
     def imported(self) -> bool:
-        """True where the tables came from logs of others: they are read as they are, never rebuilt."""
+        """True if the tables came from logs of others: they are read as they are, never rebuilt."""
         return self._first().get("kind") == "import"
 
     @property
@@ -130,7 +130,7 @@ class RunDirectory:
         """Give a scratch folder that becomes ``raw/<trial>/<attempt>`` in one step when the block ends without error.
 
         A kill at any instant leaves the attempt's raw files whole or absent; they are on the disk when this returns,
-        so that a journal line written after it never names files that a power cut took. Raises ResultsError where the
+        so that a journal line written after it never names files that a power cut took. Raises ResultsError if the
         disk fails.
         """
         final = self.raw_dir(trial_id, attempt)

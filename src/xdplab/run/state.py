@@ -215,7 +215,7 @@ def record_planned(
 
 
 def read_state(run: RunDirectory) -> RunState:
-    """Read the journal of ``run``. Raises ResultsError where it is damaged."""
+    """Read the journal of ``run``. Raises ResultsError if it is damaged."""
     state = RunState(run_id=run.run_id)
     for event in run.journal.events("planned", "finished", "released", "ended", "hosts", "shared", "lab_lost"):
         match event["event"]:

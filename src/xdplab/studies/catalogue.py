@@ -45,7 +45,7 @@ def kind_of(directory: RunDirectory) -> AnyKind:
 
 
 def open_run(path: Path) -> AnyRun:
-    """Open a run of any kind. Raises ResultsError where ``path`` is none."""
+    """Open a run of any kind. Raises ResultsError if ``path`` is none."""
     return kind_of(RunDirectory.open(path)).open(path)
 
 

@@ -49,7 +49,7 @@ class PlacedStudy(Study[OfT], Protocol[OfT]):
 
     @property
     def place(self) -> Place | None:
-        """Where, between ``enter_block`` and ``leave_block``; None where nothing but this machine is needed."""
+        """Where, between ``enter_block`` and ``leave_block``; None if nothing but this machine is needed."""
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ class StudyKind(Generic[R, P]):
         return StudyRun(self, directory, request, points, notes)
 
     def open(self, path: Path) -> StudyRun[R, P]:
-        """Open a run of this study. Raises ResultsError where ``path`` is none."""
+        """Open a run of this study. Raises ResultsError if ``path`` is none."""
         directory = RunDirectory.open(path)
         if study_of(directory) != self.name:
             raise ResultsError(f"{path} is no run of study {self.name}", remedy="its plan.yaml says what it is")
@@ -227,7 +227,7 @@ class StudyRun(Generic[R, P]):
     def measure(self, observer: Observer, where: Where) -> RunState:
         """Measure what the run owes at the places that its plan names.
 
-        Raises LabError where ``where`` shares it, StrangersFileError for a run that is not one's own.
+        Raises LabError if ``where`` shares it, StrangersFileError for a run that is not one's own.
         """
         require_own_run(self.directory.path)
         if where.labs:

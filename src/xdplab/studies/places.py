@@ -75,7 +75,7 @@ class Place:
     def jit(self, enabled: bool) -> Iterator[None]:
         """Have BPF compiled or interpreted in this block, read back. Another study that holds it is waited for.
 
-        Raises UnsupportedError where the kernel has no interpreter, or none but it, or where the setting cannot be
+        Raises UnsupportedError if the kernel has no interpreter, or none but it, or where the setting cannot be
         seen, HostError where another study holds it for too long.
         """
         wanted = "1" if enabled else "0"
@@ -98,7 +98,7 @@ class Place:
             holder.wait(_ANSWER_S * self.patience)
 
     def _jit_setting(self) -> str | None:
-        """Return the setting; None where the kernel has no such setting: it was built without a JIT.
+        """Return the setting; None if the kernel has no such setting: it was built without a JIT.
 
         Raises UnsupportedError in a network namespace that does not show it: of a machine's own settings, as the
         budget of its softirqs is one, only the first namespace has files.

@@ -264,7 +264,7 @@ def as_searched(plan: Plan, chosen: Profile) -> Plan:
 
 
 def pdr_files(search: AnyRun) -> Files:
-    """Return the file that gives a run the PDRs of ``search``. Raises ResultsError where that is no search."""
+    """Return the file that gives a run the PDRs of ``search``. Raises ResultsError if that is no search."""
     if search.kind_name != "search":
         raise ResultsError(f"{search.directory.path} holds no search", remedy="`xdplab search PLAN` makes one")
     return {pdr.FILE: pdr.of_search(search.directory.name, search.rows())}

@@ -133,7 +133,7 @@ class Around:
 
 
 def around(run: RunDirectory) -> dict[str, str]:
-    """Return what was around the last session of a study's run, line by line; empty where nothing was recorded."""
+    """Return what was around the last session of a study's run, line by line; empty if nothing was recorded."""
     facts: dict[str, str] = {}
     for place, state in _states(run).items():
         for name, answer in state.items():
@@ -153,7 +153,7 @@ def _states(run: RunDirectory, when: str = "before") -> dict[str, dict[str, Any]
 
 
 def words(run: RunDirectory) -> str | None:
-    """Return one line on what the run was measured with; None where nothing was recorded."""
+    """Return one line on what the run was measured with; None if nothing was recorded."""
     states = _states(run)
     here = states.get(CONTROLLER)
     if here is None:
@@ -182,7 +182,7 @@ _STEAL = 7
 
 
 def _stolen(before: Mapping[str, Mapping[str, str]], after: Mapping[str, Mapping[str, str]] | None) -> float | None:
-    """Return the share of this machine's time that was stolen during the session; None where it is not known."""
+    """Return the share of this machine's time that was stolen during the session; None if it is not known."""
     lines = [state.get("cpu_ticks", {}).get("value") for state in (before, after or {})]
     if None in lines:
         return None

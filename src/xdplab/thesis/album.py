@@ -64,7 +64,7 @@ def regenerate(
     """Draw the published figures from judged imported trials into ``folder``/<which>/<path>, marks as CSV beside each.
 
     ``folder``/<which>.csv holds the marks of all; ``progress`` is told how many figures are drawn.
-    Raises ResultsError where a file cannot be written.
+    Raises ResultsError if a file cannot be written.
     """
     source = source_of(trials)
     chosen = published_figures() if figures is None else tuple(figures)

@@ -15,7 +15,7 @@ AnomalyKind = Literal["empty", "binary", "foreign", "truncated", "damaged", "app
 
 @dataclass(frozen=True)
 class Anomaly:
-    """What is wrong with one file. ``line`` is 1-based, None where the whole file is meant.
+    """What is wrong with one file. ``line`` is 1-based, None if the whole file is meant.
 
     empty, binary, foreign: nothing in it can be used. truncated: it ends too early. damaged: lines in between cannot be
     read. appended_runs: it holds several runs one after another. no_traffic: the sender wrote no row.
@@ -27,7 +27,7 @@ class Anomaly:
 
 
 def unreadable(data: bytes, title: bytes) -> Anomaly | None:
-    """Return why ``data`` cannot be one of the logs whose first line holds ``title``, or None where it can."""
+    """Return why ``data`` cannot be one of the logs whose first line holds ``title``, or None if it can."""
     if not data.strip():
         return Anomaly("empty", f"{len(data)} bytes, none of them text")
     if b"\0" in data:

@@ -36,7 +36,7 @@ class UntoldError(Exception):
 class Reading:
     """Means over repetitions by point: ``rate`` in frames a second, ``latency`` in s, ``instructions`` as perf counted.
 
-    ``wired``: its link has a rate. ``cpus``: those the DUT had, None where they were enough; ``shared``: with the TG.
+    ``wired``: its link has a rate. ``cpus``: those the DUT had, None if they were enough; ``shared``: with the TG.
     ``apart``: points whose repetitions are too far apart to have a rate, by their standard deviation over the mean.
     """
 
@@ -50,7 +50,7 @@ class Reading:
     apart: Mapping[Point, float] = field(default_factory=dict)
 
     def pps(self, mode: str, queues: int, frame_bytes: int, accesses: int) -> float:
-        """Return a rate. Raises UntoldError where it is not known."""
+        """Return a rate. Raises UntoldError if it is not known."""
         found = self.rate.get((mode, queues, frame_bytes, accesses))
         if (mode, queues, frame_bytes, accesses) in self.apart:
             spread = self.apart[mode, queues, frame_bytes, accesses]

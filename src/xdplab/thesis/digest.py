@@ -70,7 +70,7 @@ class SarDigest:
 
 @dataclass(frozen=True, eq=False)
 class PerfDigest:
-    """``counts`` by column name of EVENTS, None where perf did not count; ``lines`` likewise."""
+    """``counts`` by column name of EVENTS, None if perf did not count; ``lines`` likewise."""
 
     target: Target | None
     counts: dict[str, float | None]
@@ -82,7 +82,7 @@ Digest = GeneratorDigest | SarDigest | PerfDigest | None
 
 @dataclass(frozen=True, eq=False)
 class LogDigest:
-    """One file: its name, its sha256, its digest (None where nothing can be used), its problems."""
+    """One file: its name, its sha256, its digest (None if nothing can be used), its problems."""
 
     name: LogName
     sha256: str

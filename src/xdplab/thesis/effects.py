@@ -100,7 +100,7 @@ class _Places:
     count: int
 
     def drawn(self, values: Array, scale: Array) -> Array:
-        """Return the figure's marks, NaN where there is none: a mean over no value, or a bar of no height."""
+        """Return the figure's marks, NaN if there is none: a mean over no value, or a bar of no height."""
         own = values[self.rows] * scale[self.rows] if self.cpus is None else values[self.rows, self.cpus]
         own = np.where(own < 0, np.nan, own) if self.spec.family == "latency" else own
         known = ~np.isnan(own)

@@ -49,7 +49,7 @@ class LineLayout:
     inside: Mask
 
     def read(self, grid: Grid) -> Numbers | None:
-        """Return (lines, fields), or None where a character of a line is not where the layout has it."""
+        """Return (lines, fields), or None if a character of a line is not where the layout has it."""
         digits, blanks, minuses = (grid - np.uint8(ord("0"))) < 10, grid == ord(" "), grid == ord("-")
         known = (digits & self.digit) | (blanks & self.blank) | (minuses & self.minus) | (grid == self.literal)
         in_order = blanks[:, :-1] | digits[:, 1:] | ~self.inside
@@ -77,7 +77,7 @@ class LineLayout:
 
 
 def grid_of(lines: bytes) -> Grid | None:
-    """Return lines that all have one width, each with its end, as (lines, width); None where they have not."""
+    """Return lines that all have one width, each with its end, as (lines, width); None if they have not."""
     width = lines.find(b"\n") + 1
     if not width or len(lines) % width:
         return None

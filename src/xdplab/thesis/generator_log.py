@@ -44,9 +44,9 @@ _ALL_ROWS = {width: re.compile(rb"(?:\s*" + rb", *".join([_WORD] * width) + rb"\
 
 @dataclass(frozen=True, eq=False)
 class GeneratorRun:
-    """One run of the generator: ``rows`` has one row per second and COLUMNS, NaN where there is nothing.
+    """One run of the generator: ``rows`` has one row per second and COLUMNS, NaN if there is nothing.
 
-    ``latency_decimals``: how many digits the latency was printed with, None where it was not printed.
+    ``latency_decimals``: how many digits the latency was printed with, None if it was not printed.
     """
 
     rows: Rows
@@ -100,7 +100,7 @@ def _run(body: bytes, width: int, line: int, seconds: int, anomalies: list[Anoma
 
 
 Table = tuple[Rows, int | None]
-"""All rows of a run, and with how many digits its latency was printed: None where it was not."""
+"""All rows of a run, and with how many digits its latency was printed: None if it was not."""
 
 
 def _at_once(body: bytes, width: int) -> Table | None:
@@ -166,7 +166,7 @@ def _whole_lines(body: bytes, width: int, line: int, anomalies: list[Anomaly]) -
 
 
 def _latency_decimals(words: list[bytes], table: Rows) -> int | None:
-    """Return the digits behind the point of the receiver's first latency, None where there is none."""
+    """Return the digits behind the point of the receiver's first latency, None if there is none."""
     width = table.shape[1]
     places = np.flatnonzero(table[:, -2] == RX_CORE)
     return len(words[places[0] * width + _LATENCY_PLACE].partition(b".")[2]) if width == 10 and len(places) else None

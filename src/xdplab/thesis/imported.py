@@ -93,7 +93,7 @@ def import_or_open(paths: Sequence[Path], parent: Path, progress: Callable[[int]
 
 
 def imported_trials(run: RunDirectory) -> pd.DataFrame:
-    """Return the imported attempts, judged anew by today's rules. Raises ResultsError where there is no table."""
+    """Return the imported attempts, judged anew by today's rules. Raises ResultsError if there is no table."""
     path = run.path / TRIALS
     try:
         return judged_import(completed(pd.read_parquet(path, dtype_backend="numpy_nullable")))

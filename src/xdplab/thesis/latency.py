@@ -48,7 +48,7 @@ class Latency:
 
 
 def by_second_s(run: GeneratorRun) -> Array:
-    """Return the mean latency of the frames of each row in seconds; NaN where the printed digits do not allow it."""
+    """Return the mean latency of the frames of each row in seconds; NaN if the printed digits do not allow it."""
     rows = run.rows
     result = np.full(len(rows), np.nan)
     if run.latency_decimals is None or len(rows) < 2:

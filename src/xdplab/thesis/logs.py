@@ -49,7 +49,7 @@ class Imported:
 def read_thesis(
     paths: Sequence[Path], run_id: str, *, processes: int | None = None, progress: Callable[[int], None] | None = None
 ) -> Imported:
-    """Read all logs below ``paths`` (folders, archives). Raises ResultsError where there is none.
+    """Read all logs below ``paths`` (folders, archives). Raises ResultsError if there is none.
 
     ``progress`` is told, log by log, how many were read.
     """

@@ -49,7 +49,7 @@ class LogName:
 
 
 def below_folder(path: str) -> str | None:
-    """Return the part of ``path`` from its last repetition folder on, or None where there is none above a file."""
+    """Return the part of ``path`` from its last repetition folder on, or None if there is none above a file."""
     parts = PurePosixPath(path).parts
     places = [place for place, part in enumerate(parts[:-1]) if _FOLDER.fullmatch(part)]
     return "/".join(parts[places[-1] :]) if places else None
@@ -65,7 +65,7 @@ class MeasuredProgram:
 
 
 def parse_program(path: str) -> MeasuredProgram | None:
-    """Return what the path (as of ``below_folder``) of a C file says, or None where it is no measured program."""
+    """Return what the path (as of ``below_folder``) of a C file says, or None if it is no measured program."""
     folder, name = path.split("/", 1)[0], path.rpartition("/")[2]
     place, match = _FOLDER.fullmatch(folder), _PROGRAM.fullmatch(name)
     if place is None or match is None:
@@ -80,7 +80,7 @@ def is_log_place(path: str) -> bool:
 
 
 def parse_name(path: str) -> LogName | None:
-    """Return what ``path`` (as of ``below_folder``) says, or None where its name is in neither grammar."""
+    """Return what ``path`` (as of ``below_folder``) says, or None if its name is in neither grammar."""
     folder, name = path.split("/", 1)[0], path.rpartition("/")[2]
     place, match = _FOLDER.fullmatch(folder), _NAME.fullmatch(name)
     if place is None or match is None:

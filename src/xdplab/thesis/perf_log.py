@@ -22,9 +22,9 @@ _HEADER = "Performance counter stats for"
 
 @dataclass(frozen=True)
 class PerfText:
-    """One file: whom perf counted (None where the header is missing), the counts by line, and what is wrong with it.
+    """One file: whom perf counted (None if the header is missing), the counts by line, and what is wrong with it.
 
-    ``elapsed_s`` is None where the file ends before it.
+    ``elapsed_s`` is None if the file ends before it.
     """
 
     target: Target | None
@@ -55,7 +55,7 @@ def parse_perf_text(data: bytes) -> PerfText:
 
 
 def _count(match: re.Match[str]) -> PerfCount | None:
-    """Return the count in a line, or None where a whole number was expected (another locale's decimals)."""
+    """Return the count in a line, or None if a whole number was expected (another locale's decimals)."""
     word, unit = match["value"], match["unit"] or ""
     running = float(match["running"].replace(",", ".")) if match["running"] else None
     if word.startswith("<"):

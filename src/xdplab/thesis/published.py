@@ -34,9 +34,9 @@ CPUS = tuple(range(8))
 
 @dataclass(frozen=True)
 class Spec:
-    """One published figure: a row of published.csv. A factor that is held is a value, None where it is not.
+    """One published figure: a row of published.csv. A factor that is held is a value, None if it is not.
 
-    ``file`` is its path below graficos/; ``figure`` its number in the text, empty where it has none there.
+    ``file`` is its path below graficos/; ``figure`` its number in the text, empty if it has none there.
     """
 
     file: str

@@ -35,7 +35,7 @@ class Check:
 
 
 def read_marks(path: Path) -> pd.DataFrame:
-    """Return a marks table from CSV (`#` begins a comment). Raises FigureError where it has other columns."""
+    """Return a marks table from CSV (`#` begins a comment). Raises FigureError if it has other columns."""
     try:
         table = pd.read_csv(path, comment="#", dtype=dict.fromkeys(("figure", *KEY), str))
     except (OSError, ValueError) as error:

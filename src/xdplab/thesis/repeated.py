@@ -57,7 +57,7 @@ class OwnRun:
 def own_run(name: str, trials: pd.DataFrame) -> OwnRun:
     """Return a run's trials at maximum load as the thesis' figures need them.
 
-    Raises FigureError where none has the thesis' factors, or where anything else varies: no mark joins two points.
+    Raises FigureError if none has the thesis' factors, or where anything else varies: no mark joins two points.
     """
     rows = settled(trials)
     rows = rows[rows["load"].eq("max").fillna(False) & rows["accesses"].notna() & rows["mode"].isin(list(MODES))]

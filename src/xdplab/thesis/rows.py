@@ -183,7 +183,7 @@ def _where(logs: TrialLogs) -> Row:
 
 
 def _steady_lines(logs: TrialLogs) -> str | None:
-    """The lines of CPU 0 in the samples within the traffic; None where a block of sar's was damaged or left out."""
+    """The lines of CPU 0 in the samples within the traffic; None if a block of sar's was damaged or left out."""
     sar, busy = logs.sar, logs.busy
     if sar is None or busy is None or len(sar.lines) != len(sar.t_s):
         return None

@@ -171,7 +171,7 @@ def said_null(trials: pd.DataFrame, rows: pd.Series, names: Sequence[str], why: 
 
 
 def generator_ceiling_pps(trials: pd.DataFrame) -> float | None:
-    """Return the rate from which the TG is known to miss frames that the DUT sent, None where it never was seen to."""
+    """Return the rate from which the TG is known to miss frames that the DUT sent, None if it never was seen to."""
     tg, dut = (trials[name].astype("Float64") for name in ("tg_count_pps", "dut_count_pps"))
     seen = tg[(tg > 0) & (tg < dut * (1 - COUNTS_FAR)) & (tg > 0.5 * tg.max())]
     return CEILING_SHARE * float(seen.min()) if len(seen) else None

@@ -97,7 +97,7 @@ def _bodies(data: bytes, *, checked: bool) -> tuple[dict[bytes, bytes], list[Ano
 
 @lru_cache(maxsize=64)
 def _kind(columns: bytes) -> bytes | None:
-    """Return whether a title's columns are those of CPUs or of interfaces, None where they are neither."""
+    """Return whether a title's columns are those of CPUs or of interfaces, None if they are neither."""
     words = columns.split()
     return words[0] if words and _TITLES.get(words[0]) == words else None
 
@@ -145,7 +145,7 @@ def _numbers(rows: bytes) -> Rows:
 
 
 def _interfaces(rows: bytes) -> tuple[tuple[str, ...], Rows] | None:
-    """Return the names and the table of rows of interfaces, None where one of them is no row."""
+    """Return the names and the table of rows of interfaces, None if one of them is no row."""
     places: dict[bytes, int] = {}
     seconds: dict[bytes, float] = {}
     table: list[tuple[float, int, float, float]] = []

@@ -109,7 +109,7 @@ def source_of(trials: pd.DataFrame) -> Source:
 
 
 def _ring_share(rows: pd.DataFrame, depths: dict[tuple[str, int], int]) -> pd.Series:
-    """Return latency × rate a CPU at work over the entries of the repetition's ring; NaN where that is not known."""
+    """Return latency × rate a CPU at work over the entries of the repetition's ring; NaN if that is not known."""
     places = [(rings_of(mode), int(number)) for mode, number in zip(rows["mode"], rows["repetition"], strict=True)]
     entries = pd.Series([depths.get(place, np.nan) for place in places], index=rows.index, dtype=float)
     return rows["latency_mean_ns"] * 1e-9 * rows["forwarded_pps"] / rows["dut_cpus"] / entries
@@ -143,7 +143,7 @@ RESAMPLES = 1000  # seaborn's own number
 
 
 def pools_sizes(spec: Spec) -> bool:
-    """True where a bar is a mean over frame sizes: seaborn then drew an interval by itself."""
+    """True if a bar is a mean over frame sizes: seaborn then drew an interval by itself."""
     return spec.family == "softirq" and not spec.frame_bytes
 
 

@@ -35,7 +35,7 @@ class Busy:
 
 @dataclass(frozen=True)
 class WindowCount:
-    """Frames counted over ``seconds``; NaN where there was no counter."""
+    """Frames counted over ``seconds``; NaN if there was no counter."""
 
     seconds: float
     tx: float
@@ -53,7 +53,7 @@ class WindowCount:
 
 
 def busy_samples(sar: SarDigest) -> Busy | None:
-    """Return the samples within the traffic, or None where the interface stayed quiet.
+    """Return the samples within the traffic, or None if the interface stayed quiet.
 
     The first sample with traffic holds a part of it: its share of the next one's rate tells when the traffic began.
     """
@@ -107,7 +107,7 @@ def _known(values: Array) -> Array:
 
 
 def _between(rows: Rows, times: int, packets: int, span: tuple[float, float]) -> float:
-    """Return the growth of a cumulative counter between two times, NaN where it was not read around them."""
+    """Return the growth of a cumulative counter between two times, NaN if it was not read around them."""
     known = ~np.isnan(rows[:, times]) & ~np.isnan(rows[:, packets])
     t, count = rows[known, times], rows[known, packets]
     if len(t) < 2 or span[1] > t[-1] + 1.0 or any(isnan(edge) for edge in span):

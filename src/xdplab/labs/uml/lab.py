@@ -114,7 +114,7 @@ class UmlLab(KeptLab):
 
 
 def open_lab(instance: str, uid: int) -> UmlLab:
-    """Return the lab that is up. Raises LabError with the remedy where it is not, and why if it was."""
+    """Return the lab that is up. Raises LabError with the remedy if it is not, and why if it was."""
     return UmlLab(instance, uid, KEEPERS.hello(uid, instance))
 
 

@@ -21,7 +21,7 @@ def arrangement(instance: str) -> Arrangement:
 
 
 def open_lab(instance: str, uid: int) -> VmLab:
-    """Return the lab that is up. Raises LabError with the remedy where it is not, and why if it was."""
+    """Return the lab that is up. Raises LabError with the remedy if it is not, and why if it was."""
     return tap.open_lab(instance, uid) if tap.asked(instance) else lab.open_lab(instance, uid)
 
 

@@ -60,7 +60,7 @@ class Offer:
 def find(root: Path, name: str, suites: Sequence[str]) -> Offer:
     """Return the newest kernel whose release begins with ``name``, from the first suite that has one.
 
-    ``root`` is where apt keeps its lists. Raises LabError where no suite has one.
+    ``root`` is where apt keeps its lists. Raises LabError if no suite has one.
     """
     _require_apt()
     wanted = re.compile(re.escape(name) + r"(?![0-9])")
@@ -87,7 +87,7 @@ def natural(text: str) -> tuple[tuple[int, str], ...]:
 
 
 def find_exactly(root: Path, package: str, version: str, suites: Sequence[str]) -> tuple[str, ...]:
-    """Return apt's options for the first suite that has this version of a package. Raises LabError where none has."""
+    """Return apt's options for the first suite that has this version of a package. Raises LabError if none has."""
     _require_apt()
     for suite in suites:
         options = _update(root / suite, suite)
@@ -149,7 +149,7 @@ def download(packages: Sequence[str], options: Sequence[str], folder: Path) -> l
 
 
 def built_using(package: Path, source: str) -> str:
-    """Return the version of a source package that was built into a package. Raises LabError where none was."""
+    """Return the version of a source package that was built into a package. Raises LabError if none was."""
     argv = ["dpkg-deb", "--field", str(package), "Built-Using"]
     said = subprocess.run(argv, capture_output=True, text=True, check=False).stdout
     found = re.search(rf"\b{re.escape(source)} \(= ([^)]+)\)", said)

@@ -29,7 +29,7 @@ _MOVED = (
 def tree(kernel: str) -> BuildTree:
     """Return the build tree of a guest's kernel (``6.1``), fetched if it is not in the cache.
 
-    Raises LabError where the archive no longer has the headers of just this kernel, or this machine lacks a compiler
+    Raises LabError if the archive no longer has the headers of just this kernel, or this machine lacks a compiler
     or C library new enough for them.
     """
     found = kernels.kernel(kernel)

@@ -118,7 +118,7 @@ class VmKeeper(guest_keeper.GuestKeeper):
         return Qemu(self.wanted, state)
 
     def restore(self, state: saved.Saved) -> Qemu:
-        """Start QEMU from a saved state. Raises SavedError or MonitorError where that does not work."""
+        """Start QEMU from a saved state. Raises SavedError or MonitorError if that does not work."""
         ours, theirs = socket.socketpair()
         with ours, theirs:
             ours.settimeout(qmp.ANSWER_S)

@@ -80,7 +80,7 @@ class VmLab(NetnsLab):
 
 
 def open_lab(instance: str, uid: int) -> VmLab:
-    """Return the lab that is up. Raises LabError with the remedy where it is not, and why if it was."""
+    """Return the lab that is up. Raises LabError with the remedy if it is not, and why if it was."""
     return VmLab(instance, uid, KEEPERS.hello(uid, instance))
 
 

@@ -155,7 +155,7 @@ def first_root(kernel: Kernel, tools: dict[str, str]) -> bytes:
 
 
 def state(way: Acceleration, kernel: Kernel, argv: list[str], first_root: bytes) -> Path | None:
-    """Return where the state of such a guest is kept for the next one; None where it must not be."""
+    """Return where the state of such a guest is kept for the next one; None if it must not be."""
     if not way.restored:
         return None
     return cache_dir() / "vm" / "states" / saved.name(argv, kernel.sha256["vmlinux"], first_root)

@@ -61,7 +61,7 @@ class Saved:
             raise SavedError(str(error)) from error
 
     def keep(self, stream: socket.socket, is_whole: Callable[[], bool]) -> None:
-        """Keep what comes from QEMU, if that is the whole. Raises SavedError, and keeps nothing, where it cannot."""
+        """Keep what comes from QEMU, if that is the whole. Raises SavedError, and keeps nothing, if it cannot."""
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             with _appearing(self.path) as file:

@@ -19,7 +19,7 @@ _SPACE_MB = 300
 def folder_of(kernel: str, folder: str) -> dict[str, bytes]:
     """Return the files of one folder (``drivers/net/netdevsim``) of a kernel's source, by name.
 
-    Fetched if it is not in the cache. Raises LabError where the archive has no source of just this kernel, or that has
+    Fetched if it is not in the cache. Raises LabError if the archive has no source of just this kernel, or that has
     no such folder.
     """
     found = kernels.kernel(kernel)

@@ -58,7 +58,7 @@ def open_lab(instance: str, uid: int) -> TapLab:
 
 
 def up(instance: str, uid: int, *, lease: bool = False) -> bool:
-    """Bring the lab up as `lab.up` does. Raises LabError where this is not root."""
+    """Bring the lab up as `lab.up` does. Raises LabError if this is not root."""
     if lab.KEEPERS.is_up(uid, instance):
         return False
     if os.geteuid() != 0:

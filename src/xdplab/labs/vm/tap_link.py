@@ -23,7 +23,7 @@ MAC = "52:54:00:78:64:70"
 
 
 def name_link() -> None:
-    """Call the link `INTERFACE`. Raises RuntimeError where the guest has none."""
+    """Call the link `INTERFACE`. Raises RuntimeError if the guest has none."""
     for path in Path("/sys/class/net").glob("*/address"):
         if path.read_text().strip() == MAC:
             netns_host.command("ip", "link", "set", path.parent.name, "name", INTERFACE)

@@ -36,7 +36,7 @@ class Choice:
 def choose(asked: str, kernel: Kernel, tools: dict[str, str]) -> Choice:
     """Return the way asked for, or KVM where it works and else functional, and the CPU with which a guest boots.
 
-    Raises LabError for a way that does not exist, KVM where it does not work, or a kernel that boots with no CPU.
+    Raises LabError for a way that does not exist, KVM if it does not work, or a kernel that boots with no CPU.
     """
     if asked and asked not in WAYS:
         raise LabError(f"a guest cannot be run {asked!r}", remedy=f"the ways are {', '.join(WAYS)}")

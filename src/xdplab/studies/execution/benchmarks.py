@@ -89,7 +89,7 @@ class Benchmark:
 
     @property
     def state(self) -> bytes:
-        """The first contents of the working set; empty where it begins with zeros."""
+        """The first contents of the working set; empty if it begins with zeros."""
         return user_state(self.spec) if self.spec else b""
 
 
@@ -150,7 +150,7 @@ def chain(links: int) -> Benchmark:
 
 
 def accesses(workload: str, count: int) -> Benchmark:
-    """Return the testbed's own workload with so many accesses a call. Raises PlanError where it cannot be."""
+    """Return the testbed's own workload with so many accesses a call. Raises PlanError if it cannot be."""
     looks_up = workload == "lookup"
     # Blocks of lookups are subprograms that take a pointer, which kernels before 5.13 refuse.
     spec = ProgramSpec(workload=workload, accesses=count, form="loop" if looks_up else "bounded")

@@ -12,7 +12,7 @@ _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
 def largest_cache_bytes(folder: Path = CACHES) -> int:
-    """Return the size of the largest cache that CPU 0 sees. Raises UnsupportedError where sysfs tells of none."""
+    """Return the size of the largest cache that CPU 0 sees. Raises UnsupportedError if sysfs tells of none."""
     sizes = [_bytes(path.read_text()) for path in folder.glob("index*/size")]
     if not sizes:
         raise UnsupportedError(f"{folder} lists no cache: how much memory to walk through is not known")

@@ -66,7 +66,7 @@ class _Looks:
         return STEP_NS * len(self._then)
 
     def between(self, result: int) -> Executed:
-        """Raises ProgramError where there were fewer than two looks."""
+        """Raises ProgramError if there were fewer than two looks."""
         if len(self._then) < 2:
             raise ProgramError(f"the emulated call looked at its clock {len(self._then)} times")
         first, last = self._then[0], self._then[-1]

@@ -91,6 +91,6 @@ def _make(folder: Path, wanted: Iterable[str]) -> None:
 
 
 def states(files: Mapping[str, bytes], benchmark: Benchmark) -> str | None:
-    """Return the name of the file with the working set's first contents; None where it begins with zeros."""
+    """Return the name of the file with the working set's first contents; None if it begins with zeros."""
     name = f"{benchmark.kernel}.state"
     return name if name in files else None

@@ -46,7 +46,7 @@ def examine(benchmark: Benchmark, wrapper: str, path: Path, objects: Path | None
     """Decide whether what is loaded has its clocks around its work, and whether that is the work it must do.
 
     ``objects``: the folder with the benchmark's objects for BPF and user space, which it is compared with; the folder
-    of ``path`` if not given. Raises ProgramError where it cannot be disassembled, FormatError where the disassembly is
+    of ``path`` if not given. Raises ProgramError if it cannot be disassembled, FormatError where the disassembly is
     not understood.
     """
     found = _enclosed(benchmark, wrapper, path)

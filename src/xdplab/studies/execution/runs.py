@@ -33,7 +33,7 @@ ExecutionRun = StudyRun[ExecutionRequest, ExecutionPoint]
 def gather(request: ExecutionRequest) -> Gathered[ExecutionPoint]:
     """Compile the benchmarks (or a user's own pair) and let user space of this machine say what each must give.
 
-    Raises PlanError for unusable options, ProgramError where a compiler refuses.
+    Raises PlanError for unusable options, ProgramError if a compiler refuses.
     """
     if unknown := set(request.backends) - set(BACKENDS):
         raise PlanError(f"--backend: there is no {', '.join(sorted(unknown))}", remedy=f"{', '.join(BACKENDS)}")

@@ -179,7 +179,7 @@ def _jump(op: Op, state: _State) -> int:
 def parse_ddd(text: str) -> tuple[Op, ...]:
     """Return the filter that ``tcpdump -ddd`` printed: a count, then four decimal numbers a line.
 
-    Raises ProgramError where the text is none.
+    Raises ProgramError if the text is none.
     """
     try:
         count, *rows = [[int(word) for word in line.split()] for line in text.splitlines()]

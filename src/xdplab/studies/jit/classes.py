@@ -51,7 +51,7 @@ class InsnClass:
         return (*_PROLOGUE, *bodies, *end, *self.after)
 
     def expected(self, k: int) -> int:
-        """Return what the program of ``k`` bodies must return. Raises ProgramError where the model has no answer."""
+        """Return what the program of ``k`` bodies must return. Raises ProgramError if the model has no answer."""
         insns = self.program(k)
         places = [at for at, insn in enumerate(insns) if insn.code == e.DOUBLE and insn.src == 1]
         image = Image(self.name, "xdp", insns, {}, dict.fromkeys(places, _THE_MAP), {})

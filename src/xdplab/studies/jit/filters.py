@@ -131,12 +131,12 @@ def errno_of(action: int) -> int:
 
 
 def tcpdump() -> str | None:
-    """Return the path of tcpdump, which compiles expressions; None where there is none."""
+    """Return the path of tcpdump, which compiles expressions; None if there is none."""
     return shutil.which("tcpdump", path="/usr/bin:/usr/sbin:/sbin:/usr/local/sbin")
 
 
 def compiled(expression: str) -> tuple[Op, ...]:
-    """Return what tcpdump makes of an expression on Ethernet. Raises PlanError with its words where it refuses."""
+    """Return what tcpdump makes of an expression on Ethernet. Raises PlanError with its words if it refuses."""
     command = tcpdump()
     if command is None:
         raise PlanError(f"no tcpdump to compile {expression!r}", remedy="install tcpdump")

@@ -25,7 +25,7 @@ def collapsed(table: pd.DataFrame, keys: Sequence[str], values: Sequence[str]) -
 
 
 def side_by_side(table: pd.DataFrame, keys: Sequence[str], value: str = "cost") -> pd.DataFrame:
-    """Return one row of ``keys``, with the value in each mode (null where there is none) and their ratio."""
+    """Return one row of ``keys``, with the value in each mode (null if there is none) and their ratio."""
     rows = collapsed(table, keys, [value])
     wide = rows.pivot(index=[*_WHERE, *keys], columns="mode", values=value)
     for mode in MODES:

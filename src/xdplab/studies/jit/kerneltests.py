@@ -19,7 +19,7 @@ _RANGE = re.compile(r"(\d+)-(\d+)")
 
 
 def find_tests(place: Place) -> list[KnownTest]:
-    """Return the tests that the place's module has. Raises UnsupportedError where there is no module."""
+    """Return the tests that the place's module has. Raises UnsupportedError if there is no module."""
     found = place.host.run(["modinfo", "-F", "filename", "-k", place.release, MODULE], check=False)
     path = found.text.strip()
     if not found.ok or not path.startswith("/"):
@@ -40,7 +40,7 @@ def chosen_range(tests: str) -> tuple[int, int] | None:
 def run_suite(place: Place, known: list[KnownTest], suite: str, tests: str) -> Iterator[str]:
     """Yield the kernel log of each run of the module, until the suite (or the range of it) is through.
 
-    Raises UnsupportedError where the place's module has no such tests.
+    Raises UnsupportedError if the place's module has no such tests.
     """
     count = sum(test.suite == suite for test in known)
     first, last = chosen_range(tests) or (0, count - 1)

@@ -38,7 +38,7 @@ class KnownTest:
 
 
 def read_module(content: bytes) -> list[KnownTest]:
-    """Return the tests of a test_bpf.ko (or .ko.xz). Raises FormatError where it is laid out in another way."""
+    """Return the tests of a test_bpf.ko (or .ko.xz). Raises FormatError if it is laid out in another way."""
     try:
         elf = ELFFile(io.BytesIO(lzma.decompress(content) if content.startswith(_XZ) else content))
         symbols = {s.name: s for s in _symbol_table(elf).iter_symbols()}

@@ -26,7 +26,7 @@ _PLACES_WITHOUT_CACHE = ("uml",)
 
 @dataclass(frozen=True)
 class JitLoad:
-    """A line for jitbench; ``expected`` is what it must return, null where nothing is run that returns anything."""
+    """A line for jitbench; ``expected`` is what it must return, null if nothing is run that returns anything."""
 
     name: str
     code: str

@@ -22,9 +22,9 @@ _CASE = re.compile(r"ret -?\d+ != -?\d+ \([^)]*\)|\d+", re.ASCII)
 
 @dataclass(frozen=True)
 class TestLine:
-    """One test. ``jited`` is null and ``ns`` empty where nothing was run.
+    """One test. ``jited`` is null and ``ns`` empty if nothing was run.
 
-    ``ns`` has one entry per case: nanoseconds of one run, or null where the result is wrong. ``words`` end the line.
+    ``ns`` has one entry per case: nanoseconds of one run, or null if the result is wrong. ``words`` end the line.
     """
 
     __test__ = False  # pytest: it is none of its own
@@ -41,7 +41,7 @@ class TestLine:
 def parse_test_bpf(data: bytes | str) -> tuple[TestLine, ...]:
     """Return the tests of a log, in its order; lines of others are passed over.
 
-    Raises FormatError where a suite has no end, or counts other than the lines there are: the log was cut.
+    Raises FormatError if a suite has no end, or counts other than the lines there are: the log was cut.
     """
     found: list[TestLine] = []
     open_suite: list[TestLine] = []

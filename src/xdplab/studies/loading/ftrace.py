@@ -48,7 +48,7 @@ class _Line:
 def parse_function_graph(data: bytes | str) -> tuple[TracedCall, ...]:
     """Return the calls of a trace in the order they ended; what it does not hold whole is left out.
 
-    Raises FormatError where a line is no trace's, and where the kernel lost events: sums over such a trace are wrong.
+    Raises FormatError if a line is no trace's, and where the kernel lost events: sums over such a trace are wrong.
     """
     stacks: dict[str, list[str]] = {}
     calls: list[TracedCall] = []

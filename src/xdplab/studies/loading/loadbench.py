@@ -27,9 +27,9 @@ class LoadError:
 
 @dataclass(frozen=True)
 class LoadBench:
-    """``cycles``: each repetition's nanoseconds of its place's clock by name, in order; null where not measured.
+    """``cycles``: each repetition's nanoseconds of its place's clock by name, in order; null if not measured.
 
-    ``sizes`` are bytes and instructions by name. ``error`` is None where it went to its end.
+    ``sizes`` are bytes and instructions by name. ``error`` is None if it went to its end.
     """
 
     cycles: tuple[Counts, ...]

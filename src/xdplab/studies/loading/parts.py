@@ -63,7 +63,7 @@ def medians(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def parts(table: pd.DataFrame) -> pd.DataFrame:
-    """Return one row per loaded program: medians of its parts, which add up to ``whole``; null where not measured.
+    """Return one row per loaded program: medians of its parts, which add up to ``whole``; null if not measured.
 
     ``load``, ``insert`` and ``whole`` are the untraced pass's; "rest of load" (``copy`` for a module) is what the
     watched parts leave of the system call.

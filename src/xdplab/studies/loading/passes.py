@@ -42,7 +42,7 @@ class LoadRunner:
     request: LoadingRequest
 
     def run(self, raw: Path, name: str, *options: str) -> LoadBench:
-        """Run one pass; its lines go to the raw file ``name``. Raises UnsupportedError where the kernel refuses."""
+        """Run one pass; its lines go to the raw file ``name``. Raises UnsupportedError if the kernel refuses."""
         budget_ms = self.request.budget_s * 1000 * (_INSTRUCTIONS_SHARE if self.place.clock == "instructions" else 1)
         asked = ["--repetitions", str(self.request.loads), "--budget-ms", str(int(budget_ms)), *options]
         argv = [self.driver, self.mode, *([self.object] if self.object else []), *asked]

@@ -86,7 +86,7 @@ def _module(point: LoadingPoint, raw: Path, folder: Path) -> Path:
 
 
 def _tree(kernel: str) -> BuildTree:
-    """Return a guest's build tree. Raises UnsupportedError where this machine cannot build for that kernel."""
+    """Return a guest's build tree. Raises UnsupportedError if this machine cannot build for that kernel."""
     try:
         return headers.tree(kernel)
     except MissingToolError:

@@ -12,7 +12,7 @@ MODES = {"driver": "native", "generic": "generic", "offload": "offload"}
 
 @dataclass(frozen=True)
 class LoadedProgram:
-    """One loaded program. ``jited_bytes`` is None where it is interpreted, ``name`` empty where it has none.
+    """One loaded program. ``jited_bytes`` is None if it is interpreted, ``name`` empty if it has none.
 
     ``device`` is the interface whose card has it, None for a program of the host.
     """

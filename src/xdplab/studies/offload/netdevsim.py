@@ -33,7 +33,7 @@ class Card:
 def build(kernel: str) -> Path:
     """Return netdevsim's module for a guest's kernel, built from Debian's source of just that version.
 
-    Raises UnsupportedError where this machine cannot build modules for it, LabError where the archive lacks something,
+    Raises UnsupportedError if this machine cannot build modules for it, LabError where the archive lacks something,
     ProgramError with the compiler's words.
     """
     kernels.kernel(kernel)

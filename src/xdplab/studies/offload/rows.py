@@ -35,7 +35,7 @@ COLUMNS = {
     "words": "string",
     "reason": "string",
 }
-"""Column → type. ``obtained`` and ``as_expected`` are null where the question could not be put, for ``reason``."""
+"""Column → type. ``obtained`` and ``as_expected`` are null if the question could not be put, for ``reason``."""
 
 _SHOWN = {"asked": "asked", "expected": "expected", "source": "said in", "obtained": "obtained", "words": "words"}
 _NUMBER = re.compile(r"\d+")

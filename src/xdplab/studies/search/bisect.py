@@ -11,7 +11,7 @@ WIDTH = 0.05
 
 @dataclass(frozen=True)
 class Bisected:
-    """``enough`` accesses still reach the share, ``too_many`` do not; null where none of those tried did that.
+    """``enough`` accesses still reach the share, ``too_many`` do not; null if none of those tried did that.
 
     ``measured`` holds (N, frames per second) in the order of trying, N = 0 first.
     """

@@ -56,7 +56,7 @@ class Searched:
 
     @property
     def bunched(self) -> bool:
-        """True where no burst that makes the PDR's upper bound lost more than its sender had sent late, in bunches."""
+        """True if no burst that makes the PDR's upper bound lost more than its sender had sent late, in bunches."""
         if self.pdr.upper_pps is None:
             return False
         at_bound = [b for b in self.bursts if 0.999 < b["load_pps"] / self.pdr.upper_pps < 1.001]
@@ -67,7 +67,7 @@ class Searched:
 def search(offer: Offer, profile: Profile, *, max_pps: float) -> Searched:
     """Search NDR and PDR up to ``max_pps``, the most the generator can offer.
 
-    Raises HostError where the search did not end in the profile's time: then nothing is known of either.
+    Raises HostError if the search did not end in the profile's time: then nothing is known of either.
     """
     goals = [_goal(loss, profile) for loss in (profile.ndr_loss, profile.pdr_loss)]
     config = Config()

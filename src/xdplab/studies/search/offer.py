@@ -14,7 +14,7 @@ class Offered:
     """One burst: frames sent and received, its length in s, and the latencies of the stamped ones, at a rate from the
     time each was due.
 
-    ``late`` frames were sent behind their time and then in a bunch; None where the generator does not count them.
+    ``late`` frames were sent behind their time and then in a bunch; None if the generator does not count them.
     """
 
     sent: int
@@ -25,7 +25,7 @@ class Offered:
 
     @classmethod
     def of(cls, burst: Burst) -> Offered:
-        """Take a generator's burst; a duplicate is received once. Raises HostError where there was no count."""
+        """Take a generator's burst; a duplicate is received once. Raises HostError if there was no count."""
         s = burst.summary
         if s.rx_packets is None:
             raise HostError(f"a search needs what came back, and the generator does not know: {s.rx_missing}")

@@ -21,7 +21,7 @@ TABLE = "searches.parquet"
 
 
 def row_of(trial: Trial, attempt: Attempt) -> dict[str, Any]:
-    """Return one attempt's row; rates in frames per second, latencies in ns, null where nothing was found."""
+    """Return one attempt's row; rates in frames per second, latencies in ns, null if nothing was found."""
     found: Mapping[str, Any] = attempt.facts.get("search") or {}
     flat = {
         **found,

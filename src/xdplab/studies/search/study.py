@@ -53,7 +53,7 @@ class SearchStudy:
         self._bench.leave_block()
 
     def measure(self, trial: Trial, raw: Path, facts: dict[str, Any]) -> None:
-        """Search ``trial``'s point. Raises UnsupportedError where TG and DUT share CPUs: there loss says nothing."""
+        """Search ``trial``'s point. Raises UnsupportedError if TG and DUT share CPUs: there loss says nothing."""
         require_open_loop(trial)
         limit = self._bench.generator_pps(trial)
         found: dict[str, Any] = {"profile": asdict(self._profile), "generator_pps": limit}
@@ -91,7 +91,7 @@ def search_point(offer: Offer, profile: Profile, limit_pps: float, carried_pps: 
     """Return everything one point's search finds, in plain values; rates in frames per second.
 
     ``livelock`` is true where more offered load means less forwarded: the MRR lies below the PDR. ``carried_pps`` is
-    what the physical link can carry, null where it has no rate.
+    what the physical link can carry, null if it has no rate.
     """
     mrr = [offer(None, profile.mrr_s) for _ in range(profile.mrr_repeats)]
     limit_pps = max(limit_pps, *(burst.offered_pps for burst in mrr))

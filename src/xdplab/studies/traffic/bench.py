@@ -27,7 +27,7 @@ class TrialBench(TrialStudy):
     def attached(self, trial: Trial, raw: Path, facts: dict[str, Any]) -> Iterator[Send]:
         """Hold the trial's program attached. A program that was not prepared is, first.
 
-        Raises CutOffError where a connection is lost meanwhile.
+        Raises CutOffError if a connection is lost meanwhile.
         """
         with self._whole(facts), self._attached(trial, raw, facts) as send:
             yield send

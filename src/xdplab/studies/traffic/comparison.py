@@ -32,7 +32,7 @@ def compared(
 
     ``calibration`` stands in for them where there are none.
 
-    Raises ResultsError where one of them is also compared, or is alone: a run has no spread by itself.
+    Raises ResultsError if one of them is also compared, or is alone: a run has no spread by itself.
     """
     check_runs(first, second, equal)
     tables = [runs.trials_table(run) for run in (first, second)]

@@ -27,7 +27,7 @@ class DutSide(Protocol):
     deployment: Deployment
 
     def counts(self) -> dict[str, Any]:
-        """Return cumulative counts of the side's own, at rest; empty where the driver's counters are all there is."""
+        """Return cumulative counts of the side's own, at rest; empty if the driver's counters are all there is."""
 
     def bpf_stats(self, enabled: bool) -> None: ...
 

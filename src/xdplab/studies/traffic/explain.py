@@ -33,7 +33,7 @@ def explain(run: RunDirectory, trials: pd.DataFrame, figure: str, mark: str, dat
     """Return where the marks of ``figure`` that ``mark`` names come from.
 
     ``mark`` is ``PANEL|HUE|X`` in the words of the figure's CSV; parts may be left out, and panels be abridged. Where
-    ``data`` names an import's logs, the lines themselves are shown. Raises FigureError where there is no such mark.
+    ``data`` names an import's logs, the lines themselves are shown. Raises FigureError if there is no such mark.
     """
     if run.imported:
         return list(_of_published(trials, figure_named(figure), mark, data))

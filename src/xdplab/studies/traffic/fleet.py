@@ -98,7 +98,7 @@ class JoinedLabs:
     ) -> RunDirectory:
         """Make the run directory of ``plan``, or add to an old one, once every lab can measure it.
 
-        Raises PlanError in the words of the lab that cannot, LabError where the labs are no equals.
+        Raises PlanError in the words of the lab that cannot, LabError if the labs are no equals.
         """
         if plan.open_ended:
             raise PlanError(

@@ -71,7 +71,7 @@ def working_cpus(lab: Lab, point: Point) -> tuple[int, ...]:
 
 
 def serving_cpus(lab: Lab, point: Point) -> tuple[tuple[int, ...], ...] | None:
-    """The CPUs that receive by each of the DUT's queues; None where its interrupts decide that.
+    """The CPUs that receive by each of the DUT's queues; None if its interrupts decide that.
 
     Where CPUs are shared a frame is received where it was sent: live frames on CPU c reach queue c modulo the queues,
     an AF_XDP sender's threads take the queues in turn. Threads of arrangement ``split`` are pinned in turn.

@@ -31,7 +31,7 @@ def frame_key(point: Point) -> FrameKey:
 class TimingLimits:
     """What the times of a generator rest on: its clock source, and how long of each second real-time tasks may run.
 
-    ``rt_runtime_us`` is -1 for ever. None where the kernel does not say.
+    ``rt_runtime_us`` is -1 for ever. None if the kernel does not say.
     """
 
     clocksource: str | None

@@ -50,7 +50,7 @@ class DutCount:
         self._before, self._counts = self.probe.snapshot("before"), self.side.counts()
 
     def gained(self) -> tuple[Mapping[str, int | None], Files]:
-        """Return the counts, None where the driver has none, and the readings."""
+        """Return the counts, None if the driver has none, and the readings."""
         files, counts = self._before | self.probe.snapshot("after"), self.side.counts()
         if self.point.mode == "af_xdp":
             return {

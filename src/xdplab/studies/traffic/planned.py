@@ -31,7 +31,7 @@ def plan_trials(plan: Plan, arrangement: Arrangement, only: Mapping[str, str] | 
 
 
 def race_pairs(plan: Plan, arrangement: Arrangement) -> list[tuple[Point, Point]]:
-    """Return the points of a race's two blocks, paired in their order. Raises PlanError where they cannot be.
+    """Return the points of a race's two blocks, paired in their order. Raises PlanError if they cannot be.
 
     Baselines are left out where anything else is measured: N = 0 of both sides would say nothing of the difference.
     """
@@ -95,7 +95,7 @@ def run_plan(run: RunDirectory) -> Plan:
 def run_trials_of(run: RunDirectory) -> list[Trial]:
     """Return every trial the run has planned, in order.
 
-    Raises PlanError where a plan in it was edited, ResultsError for a run that has none of the testbed's trials.
+    Raises PlanError if a plan in it was edited, ResultsError for a run that has none of the testbed's trials.
     """
     trials: dict[str, Trial] = {}
     for event in run.journal.events("planned"):

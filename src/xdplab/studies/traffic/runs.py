@@ -59,7 +59,7 @@ def lab_of(run: RunDirectory) -> str:
 def shared_by(run: RunDirectory) -> tuple[str, ...]:
     """Return the labs that last shared ``run``; none where one lab alone measured it.
 
-    Raises LabError where they were reached through a scheduler: its address is the user's to name, never a journal's.
+    Raises LabError if they were reached through a scheduler: its address is the user's to name, never a journal's.
     """
     last = list(run.journal.events("shared"))[-1:]
     if last and last[0]["scheduler"] is not None:
@@ -106,7 +106,7 @@ class TrafficMethod:
     """How the trials of a plan are tried, and what tables come of it.
 
     ``session(lab, run, plan, trials)`` is entered before the first trial and gives what measures one. ``patient`` is
-    False where a trial is tried once and no pause is made between two, whatever the plan says.
+    False if a trial is tried once and no pause is made between two, whatever the plan says.
     """
 
     session: Callable[[Lab, RunDirectory, Plan, Sequence[Trial]], AbstractContextManager[Study[Trial]]]
@@ -172,6 +172,7 @@ def _derive(run: RunDirectory, before: Tables) -> Tables:
     Where raw files are gone, the rows that the run has stay as they are, and their reason says so.
     """
     trials = {t.trial_id: t for t in run_trials_of(run)}
+    window_s = run_plan(run).trial.window_s
     gone = all_gone(run, RAW_NEEDED)
     warn_gone(run, gone)
     kept = {(attempt.trial_id, attempt.attempt) for attempt in gone}
@@ -185,7 +186,7 @@ def _derive(run: RunDirectory, before: Tables) -> Tables:
             rows += [trials[attempt.trial_id].point.factors() | _marked(row) for row in old_rows[key]]
             samples += old_samples.get(key, [])
         else:
-            derived = attempt_rows(run, trials[attempt.trial_id], attempt)
+            derived = attempt_rows(run, trials[attempt.trial_id], attempt, window_s=window_s)
             rows.append(derived.row)
             samples += derived.samples
     return {TRIALS: with_own_metrics(derive(frame(rows))), SAMPLES_FILE: frame(samples, SAMPLES)}
@@ -219,7 +220,7 @@ MEASURED = TrafficMethod(TrialStudy, RECIPE)
 
 
 def with_own_metrics(table: pd.DataFrame) -> pd.DataFrame:
-    """Give each metric of the plan's own a column; null where its command printed no number."""
+    """Give each metric of the plan's own a column; null if its command printed no number."""
     values = [json.loads(text) if isinstance(text, str) else {} for text in table["metrics"]]
     names = sorted({name for row in values for name in row})
     return table.assign(**{n: pd.array([row.get(n) for row in values], dtype="Float64") for n in names})

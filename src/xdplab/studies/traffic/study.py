@@ -88,7 +88,7 @@ def _check_frames(point: Point) -> None:
 
 
 def _rx_ring_entries(lab: Lab) -> int | None:
-    """Entries of one receive ring of the DUT; None where the driver does not say (veth)."""
+    """Entries of one receive ring of the DUT; None if the driver does not say (veth)."""
     answer = lab.dut.run(["ethtool", "-g", lab.dut_interface], check=False)
     return parse_rings(answer.stdout).current.rx if answer.ok else None
 
@@ -104,7 +104,7 @@ def _dpdk_port(lab: Lab) -> HeldPort | None:
 def try_generator(lab: Lab) -> GeneratorReady:
     """Start the generator that the lab names, send nothing, and return what it obtained; its port is given back.
 
-    Raises HostError or UnsupportedError with its own words, LabError where a run holds the lab.
+    Raises HostError or UnsupportedError with its own words, LabError if a run holds the lab.
     """
     with lab.lock("doctor"), _with_port(lab):
         adapter, binary, port = generator_of(lab)
@@ -249,7 +249,7 @@ class TrialStudy:
     def _whole(self, facts: dict[str, Any]) -> Iterator[None]:
         """Have everything as the block needs it, and see afterwards that it still was.
 
-        What a lost connection took with it is made again first, and said in ``facts``. Raises CutOffError where one is
+        What a lost connection took with it is made again first, and said in ``facts``. Raises CutOffError if one is
         lost meanwhile, HostLostError where the host does not come back.
         """
         if (why := self._lost()) is not None:
@@ -267,7 +267,7 @@ class TrialStudy:
             raise CutOffError(f"{error.message}: {why}" if why != error.message else why) from error
 
     def _lost(self) -> str | None:
-        """Return in words which watchdog is gone, and with it what its connection held; None where none is."""
+        """Return in words which watchdog is gone, and with it what its connection held; None if none is."""
         try:
             self.require_watched()
         except HostError as error:
@@ -277,7 +277,7 @@ class TrialStudy:
     def _mend(self) -> dict[str, Any]:
         """Reach the hosts again, hold what was held, and set the block anew. Returns what happened.
 
-        A host that was started anew gets its tools and programs again. Raises HostChangedError where it came back
+        A host that was started anew gets its tools and programs again. Raises HostChangedError if it came back
         with another kernel or other settings.
         """
         began = time.monotonic()

@@ -63,7 +63,7 @@ def find_compilers() -> tuple[Compiler, ...]:
 
 
 def compiler_of(command: Sequence[str]) -> Compiler | None:
-    """Return the compiler behind a command, or None where it does not answer as a clang."""
+    """Return the compiler behind a command, or None if it does not answer as a clang."""
     try:
         done = subprocess.run([*command, "--version"], capture_output=True, text=True, timeout=30, check=False)
     except (OSError, subprocess.TimeoutExpired):

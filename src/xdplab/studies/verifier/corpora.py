@@ -31,7 +31,7 @@ MACHINES = (0, 247)
 
 @dataclass(frozen=True)
 class CorpusObject:
-    """One object. ``name`` is its path within ``corpus``; the last five are null where nothing generated it."""
+    """One object. ``name`` is its path within ``corpus``; the last five are null if nothing generated it."""
 
     corpus: str
     name: str

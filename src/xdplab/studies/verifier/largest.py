@@ -17,7 +17,7 @@ FIRST_N = (8, 16, 32)
 
 @dataclass(frozen=True)
 class SizeTried:
-    """One N that was tried; ``processed`` instructions, of ``limit`` (both None where the kernel did not say)."""
+    """One N that was tried; ``processed`` instructions, of ``limit`` (both None if the kernel did not say)."""
 
     n: int
     accepted: bool
@@ -74,7 +74,7 @@ def _predict(small: list[SizeTried]) -> int:
 
 
 def answer(probes: list[SizeTried]) -> int | None:
-    """Return the largest accepted N, or None where none was refused (the limit was not reached) or none accepted."""
+    """Return the largest accepted N, or None if none was refused (the limit was not reached) or none accepted."""
     accepted = [p.n for p in probes if p.accepted]
     refused = [p.n for p in probes if not p.accepted]
     return max(accepted) if accepted and refused and min(refused) == max(accepted) + 1 else None

@@ -25,7 +25,7 @@ class LoaderPlace:
     types: str
 
     def verify(self, path: str, *options: str, deadline_s: float) -> bytes:
-        """Return bpfverify's lines on one object. Raises HostError where it did not end well."""
+        """Return bpfverify's lines on one object. Raises HostError if it did not end well."""
         argv = [self.command, "--types", self.types, "--deadline", str(int(deadline_s)), *options, path]
         done = self.place.host.run(argv, deadline_s=deadline_s * self.place.patience + 10)
         if not done.stdout:

@@ -45,7 +45,7 @@ def parse_list(generation: Generation, text: str) -> tuple[tuple[str, str], ...]
 
 
 def parse_answer(generation: Generation, stdout: str, stderr: str, exit_code: int) -> PrevailAnswer:
-    """Return what one run said. Raises FormatError where it is nothing PREVAIL says."""
+    """Return what one run said. Raises FormatError if it is nothing PREVAIL says."""
     reader = {"section": _old_answer, "check": _old_answer, "prevail": _new_answer}[generation]
     return reader(stdout, stderr, exit_code)
 

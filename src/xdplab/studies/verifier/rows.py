@@ -76,7 +76,7 @@ COLUMNS = (
     Column("total_states", "Int64", "states it made", "count"),
     Column("peak_states", "Int64", "states it held at once", "count"),
     Column("max_states_per_insn", "Int64", "of one instruction", "count"),
-    Column("branches", "Int64", "calls of push_stack(); null where the compiler inlined it", "count"),
+    Column("branches", "Int64", "calls of push_stack(); null if the compiler inlined it", "count"),
     Column("memory_bytes", "Float64", "most held at once: by kmalloc less kfree; PREVAIL: by its process", "memory"),
     Column("peak_bytes", "Float64", "page tracepoints: slabs that are filled later are missing", "memory"),
     Column("cgroup_peak_bytes", "Float64", "memory control group", "memory"),
@@ -124,7 +124,7 @@ def joined(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def largest_of(run: RunDirectory, trials: Iterable[VerifierTrial]) -> pd.DataFrame:
-    """Return one row per search: its factors, ``largest_n`` (null where no limit was found) and how many were tried."""
+    """Return one row per search: its factors, ``largest_n`` (null if no limit was found) and how many were tried."""
     by_id = {t.trial_id: t for t in trials}
     rows = []
     for attempt in last_attempts(run).values():

@@ -69,7 +69,7 @@ def smallest(request: VerifierRequest) -> VerifierRequest:
 def gather(request: VerifierRequest) -> Gathered[VerifierPoint]:
     """Gather what is to be verified, and compile what is generated.
 
-    Raises PlanError for unusable options, ProgramError where a compiler refuses.
+    Raises PlanError for unusable options, ProgramError if a compiler refuses.
     """
     require_places(f"vm:{kernel}:count" for kernel in request.kernels if kernel != HOST)
     compilers = _chosen_compilers(request)

@@ -141,7 +141,7 @@ FIGURES = (
 
 
 def view_of(figure: Figure, table: pd.DataFrame) -> View:
-    """Return marks and look of one figure. Raises NotApplicableError where the table holds nothing for it."""
+    """Return marks and look of one figure. Raises NotApplicableError if the table holds nothing for it."""
     chosen = figure.choose(table)
     needed = [figure.x, figure.y, *figure.hue, *figure.panel]
     shown = chosen.dropna(subset=[name for name in needed if name in chosen])
