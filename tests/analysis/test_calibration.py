@@ -9,6 +9,10 @@ import synthetic
 
 from xdplab.analysis.calibration import Calibration, calibration
 from xdplab.analysis.compare import Spread, decide
+from xdplab.errors import PlanError, ResultsError
+from xdplab.plan import parse_plan
+from xdplab.studies.traffic.calibrating import calibrate
+from xdplab.studies.traffic.runs import quiet
 
 SEED = 20261122
 RUN, TRIAL = 0.014, 0.035
@@ -84,7 +88,6 @@ def test_trials_that_were_not_valid_make_a_machine_unfit() -> None:
         table.loc[0, "verdict"] = "invalid"
         table.loc[7, "verdict"] = "invalid"
     found = calibration(tables, ["a", "b", "c"], date="2026-11-22", lab="netns", around={})
-    assert found is not None
     assert found.unfit == ["10% of the trials were not valid, most often: the TG was deaf"]
 
 
@@ -96,6 +99,18 @@ def test_it_is_kept_as_it_was() -> None:
 def test_two_runs_or_runs_without_a_point_in_common_say_nothing() -> None:
     rng = np.random.default_rng(SEED)
     some = [rows(rng, RUN) for _ in range(3)]
-    assert calibration(some[:2], ["a", "b"], date="", lab="", around={}) is None
+    with pytest.raises(ResultsError, match="no point has a valid rate in each of 3 runs"):
+        calibration(some[:2], ["a", "b"], date="", lab="", around={})
     some[2]["verdict"] = "failed"
-    assert calibration(some, ["a", "b", "c"], date="", lab="", around={}) is None
+    with pytest.raises(ResultsError, match="no point has a valid rate in each of 3 runs"):
+        calibration(some, ["a", "b", "c"], date="", lab="", around={})
+
+
+def test_runs_of_one_repetition_have_no_spread_within_and_it_is_not_called_0() -> None:
+    rng = np.random.default_rng(SEED)
+    some = [rows(rng, RUN).query("repetition == 1") for _ in range(3)]
+    with pytest.raises(ResultsError, match="no point has two valid repetitions in one run"):
+        calibration(some, ["a", "b", "c"], date="", lab="", around={})
+    plan = parse_plan({"name": "one", "lab": "netns", "repetitions": 1, "blocks": [{"points": {"accesses": 0}}]})
+    with pytest.raises(PlanError, match=r"repetitions: 1 repetition has no spread"):
+        calibrate(plan, "netns:never-made", 3, quiet())

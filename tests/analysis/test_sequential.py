@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import inf, log
+from math import inf, isnan, log
 
 import numpy as np
 import pytest
@@ -21,6 +21,14 @@ def test_the_interval_is_the_published_one() -> None:
     found = known(list(values))
     assert found.mean == pytest.approx(1)
     assert found.half == pytest.approx(((k - 1) * 11 * 9 / (10 * (11 - k))) ** 0.5)
+
+
+def test_no_values_have_no_mean() -> None:
+    assert isnan(known([]).mean)
+    assert standing({}, [("a", "b")], 0.02).to_json() == {
+        "verdict": "undecided", "ratio": None, "low": None, "high": None, "pairs": 0, "margin": 0.02,
+    }  # fmt: skip
+    assert standing({}, [("a", "b")], 0.02).words == "undecided: 0 valid pairs"
 
 
 @pytest.mark.parametrize("values", [[], [1.0], [1.0, 1.0, 1.0]])

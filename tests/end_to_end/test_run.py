@@ -157,10 +157,8 @@ def test_the_columns_are_what_the_raw_files_say(measured: Path, trials: pd.DataF
         (s,) = lines_of(measured, row, "summary")
         assert row.offered_pps == pytest.approx(s["tx_packets"] / s["duration_s"])
         assert row.drained_packets == s["rx_packets"] - s["rx_window_packets"]
-        rate = s["rx_packets"] / s["duration_s"]
-        if row.drained_packets:
-            rate = s["rx_window_packets"] / s["rx_window_s"]
-        assert row.forwarded_pps == pytest.approx(rate)
+        assert row.forwarded_pps == pytest.approx(s["rx_window_packets"] / s["rx_window_s"])
+        assert (row.window_requested_s, row.forwarded_window_s) == (0.2, pytest.approx(s["rx_window_s"]))
         assert row.lost_packets == s["tx_packets"] - (s["rx_packets"] - s["duplicates"])
         assert row.reordered_packets == s["reordered"]
         paced = row.load != "max"
@@ -223,7 +221,7 @@ def test_no_trial_is_valid_without_the_readings_that_it_rests_on(measured: Path,
         file.write_bytes(b"")
     run = RunDirectory.open(tmp_path / "run")
     trials = {trial.trial_id: trial for trial in run_trials_of(run)}
-    table = pd.DataFrame([attempt_rows(run, trials[a.trial_id], a).row for a in attempts_of(run)])
+    table = pd.DataFrame([attempt_rows(run, trials[a.trial_id], a, window_s=0.2).row for a in attempts_of(run)])
     judged = table[table["verdict"] != "unsupported"]
     assert set(judged["verdict"]) == {"invalid"}
     assert judged["reason"].str.contains("is empty|neither TG nor DUT|no count of the DUT").all(), judged["reason"]

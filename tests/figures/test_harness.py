@@ -36,7 +36,7 @@ def with_drops(repetitions: int = 3, name: str = "drop.bpf.c", receiver_ns: floa
                 counts |= dict.fromkeys(("rx_packets", "dut_tx_packets"), back)
                 rates = {"forwarded_pps": done, "offered_pps": done, "lost_packets": 0, "loss_ratio": 0.0}
                 source = {"forwarded_source": "tg" if action == "tx" else "dut", "testrun_raw_ns": own}
-                source |= {"sender_ns": 30.0, "receiver_ns": receiver_ns}
+                source |= {"sender_ns": 30.0, "receiver_ns": receiver_ns, "harness_ns": 30.0 + receiver_ns}
                 rows.append(row | counts | rates | source)
     return synthetic.finish(rows)
 

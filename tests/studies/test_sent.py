@@ -132,9 +132,21 @@ def test_what_drained_after_the_window_is_left_out_of_the_rate() -> None:
     one = burst()
     row, _ = columns(one)
     assert row["drained_packets"] == 20
-    assert in_window(row, one, 420) == pytest.approx(400 / 0.4001)
-    without = burst(rx=(100, 100, 100, 100))
-    assert in_window(columns(without)[0], without, 400) == 1000
+    assert in_window(row, one, 420) == (400, 0.4001)
+
+
+def test_a_rate_is_over_the_window_obtained_with_a_drain_or_without() -> None:
+    """A watcher that looks 2.7 ms late counts the frames of these 2.7 ms too: both kinds of row divide by its time."""
+    for rx in ((100, 100, 100, 120), (100, 100, 100, 100)):
+        late = burst(rx=rx, rx_window_s=0.4027)
+        assert in_window(columns(late)[0], late, sum(rx)) == (400, 0.4027)
+
+
+def test_counts_at_rest_are_over_the_time_in_which_frames_were_sent() -> None:
+    one = burst()
+    assert in_window(columns(one)[0], one, 433) == (433, 0.4)
+    older = burst(rx_window_packets=None, rx_window_s=None)
+    assert in_window(columns(older)[0], older, 420) == (420, 0.4)
 
 
 def test_the_drain_is_no_step_of_the_rate() -> None:

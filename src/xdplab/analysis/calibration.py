@@ -16,11 +16,13 @@ import numpy as np
 import pandas as pd
 
 from xdplab.analysis.intervals import t_quantile
+from xdplab.errors import ResultsError
 
 MOST_BETWEEN, MOST_WITHIN, MOST_INVALID = 0.04, 0.10, 0.05
 """Limits of a fit machine: relative SD of equal runs, relative SD of repetitions, share of trials without `valid`."""
 
 LEAST_RUNS = 3
+LEAST_REPETITIONS = 2
 
 
 @dataclass(frozen=True)
@@ -98,16 +100,27 @@ def calibration(
     lab: str,
     around: Mapping[str, str],
     value: str = "forwarded_pps",
-) -> Calibration | None:
-    """Return how far the runs of ``tables`` (settled trials of one plan) lie apart; None if they share no point."""
+) -> Calibration:
+    """Return how far the runs of ``tables`` (settled trials of one plan) lie apart.
+
+    Raises ResultsError if they do not tell: fewer than three runs, no point with a valid rate in each of them, or no
+    point with two valid repetitions in one run.
+    """
     every = pd.concat([table.assign(run=name) for name, table in zip(names, tables, strict=True)], ignore_index=True)
     good = every[every["verdict"].eq("valid").fillna(False) & every[value].gt(0).fillna(False)]
     logs = pd.DataFrame({"run": good["run"], "point": good["point_id"], "log": [log(v) for v in good[value]]})
     means = logs.groupby(["point", "run"])["log"].mean().unstack("run").dropna()
     if means.empty or means.shape[1] < LEAST_RUNS:
-        return None
+        raise ResultsError(
+            f"no point has a valid rate in each of {LEAST_RUNS} runs or more", remedy="`xdplab audit` says why not"
+        )
     apart = logs["log"] - logs.groupby(["point", "run"])["log"].transform("mean")
     freedom = len(logs) - logs.groupby(["point", "run"]).ngroups
+    if not freedom:
+        raise ResultsError(
+            "no point has two valid repetitions in one run: how far repetitions spread is not known",
+            remedy="calibrate with more `repetitions:`, or see `xdplab audit` for what was not valid",
+        )
     bad = every[~every["verdict"].eq("valid").fillna(False)]
     return Calibration(
         date=date,
@@ -118,7 +131,7 @@ def calibration(
         repetitions=int(every["repetition"].max()),
         between=float(np.sqrt(means.var(axis=1, ddof=1).mean())),
         joint=float(means.mean(axis=0).std(ddof=1)),
-        within=float(np.sqrt((apart**2).sum() / freedom)) if freedom else 0.0,
+        within=float(np.sqrt((apart**2).sum() / freedom)),
         invalid=len(bad) / len(every),
         worst=str(bad["reason"].mode().iloc[0]) if len(bad) else "",
     )

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import inf, sqrt
+from math import inf, nan, sqrt
 
 import numpy as np
 
@@ -23,7 +23,10 @@ _C2 = 1.0
 
 @dataclass(frozen=True)
 class Known:
-    """The mean of ``n`` values, in their unit; the interval is ``mean`` - ``half`` to ``mean`` + ``half``."""
+    """The mean of ``n`` values, in their unit; the interval is ``mean`` - ``half`` to ``mean`` + ``half``.
+
+    No values have no mean: it is NaN where ``n`` is 0.
+    """
 
     n: int
     mean: float
@@ -47,7 +50,7 @@ def known(values: Sequence[float], alpha: float = ALPHA) -> Known:
     """
     n = len(values)
     if n < 2:
-        return Known(n, float(values[0]) if n else 0.0, inf)
+        return Known(n, float(values[0]) if n else nan, inf)
     mean, squares = float(np.mean(values)), float(np.var(values)) * n
     k = (sqrt((n + _C2) / _C2) / alpha) ** (2 / n)
     below = n * (n + _C2 - k * _C2)

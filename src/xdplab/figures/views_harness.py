@@ -30,7 +30,7 @@ def pieces(trials: pd.DataFrame) -> pd.DataFrame:
     programs drop.
     """
     known = valid(trials[trials["arrangement"].eq("shared").fillna(False)])
-    known = known[known[["ns_per_packet", "testrun_raw_ns", "sender_ns", "receiver_ns"]].notna().all(axis=1)]
+    known = known[known[["ns_per_packet", "testrun_raw_ns", "sender_ns", "harness_ns"]].notna().all(axis=1)]
     drops = known[known["action"].eq("drop").fillna(False)]
     if drops["program_name"].nunique() > 1:
         names = ", ".join(sorted(drops["program_name"].unique()))
@@ -46,12 +46,13 @@ def pieces(trials: pd.DataFrame) -> pd.DataFrame:
             "no program that drops was measured beside N = 0 on shared CPUs, with pass harness: see plans/harness.yaml"
         )
     dropped = both["ns_per_packet_dropped"] - both["testrun_raw_ns_dropped"]
+    receiver = both["harness_ns"] - both["sender_ns"]  # below 0 too: a mean without would be biased
     parts = {
         PROGRAM: both["testrun_raw_ns"],
         SENDER: both["sender_ns"],
         WAY_IN: dropped - both["sender_ns"],
-        RECEIVER: both["receiver_ns"],
-        WAY_BACK: both["ns_per_packet"] - both["testrun_raw_ns"] - dropped - both["receiver_ns"],
+        RECEIVER: receiver,
+        WAY_BACK: both["ns_per_packet"] - both["testrun_raw_ns"] - dropped - receiver,
     }
     return pd.concat([both.assign(piece=name, piece_ns=ns) for name, ns in parts.items()], ignore_index=True)
 

@@ -48,7 +48,8 @@ repetition          | int   |      | id      | independent trial of the same poi
 mode_obtained       | str   |      | state   | the attach mode the kernel reports
 queues_reached      | int   |      | state   | queues that received at least one test frame
 frame_mean_bytes    | float | B    | state   | mean L2 bytes of the frames sent, with FCS: frame_bytes, or the mean over a pcap's frames
-window_s            | float | s    | time    | measured length of the window
+window_requested_s  | float | s    | time    | length of the window that the plan asks for
+window_s            | float | s    | time    | how long frames were sent, as the sender noticed it: what offered_pps is over
 path                | json  |      | count   | frames sent and received back before the trial to prove that the path carries them; the DUT's counts where none came back
 warmup_s            | float | s    | time    | how long frames were sent before the window, until the rate was steady or the limit of five bursts reached
 warmup_steady       | bool  |      | state   | the rate was steady when the warm-up ended; null if it was not asked
@@ -77,6 +78,7 @@ tx_pause_ms         | float | ms   | time    | longest time in the window in whi
 tx_paused_ms        | float | ms   | time    | total time that the sender stood still; null at a paced load, where lateness shows it
 tx_busy_cores       | float |      | share   | CPUs that the sending threads kept busy, softirqs in them included
 forwarded_pps       | float | 1/s  | rate    | frames forwarded (for drop and pass: processed) per second
+forwarded_window_s  | float | s    | time    | seconds that forwarded_pps is the mean of: until the frames were counted as the window ended; window_s for counts at rest
 forwarded_source    | str   |      | state   | whose count forwarded_pps is: tg or dut
 forwarded_l2_bps    | float | bit/s| rate    | forwarded_pps x frame_mean_bytes x 8
 ns_per_packet       | float | ns   | time    | 1e9 x CPUs that do DUT work / forwarded_pps; null unless the DUT or the shared CPU is the limit
@@ -92,7 +94,8 @@ program_run_raw_ns  | float | ns   | time    | mean run time by BPF statistics, 
 program_run_ns      | float | ns   | time    | program_run_raw_ns minus stats_cost_ns
 stats_cost_ns       | float | ns   | time    | mean run time that BPF statistics report for an empty program: their own cost, measured in the same trial
 sender_ns           | float | ns   | time    | CPU time per frame that the generator makes and drops without a link, in a pass of its own
-receiver_ns         | float | ns   | time    | CPU time per frame that is handed to the generator's receiver without a link, minus sender_ns
+receiver_ns         | float | ns   | time    | CPU time per frame that is handed to the generator's receiver without a link: harness_ns minus sender_ns; null if a disturbance makes that 0 or less
+harness_ns          | float | ns   | time    | CPU time per frame of sender and receiver together, without a link, in a pass of its own
 latency_min_ns      | float | ns   | time    | minimum round trip of the stamped frames: from the time the frame was due at a paced load, from sending at max (latency_from)
 latency_mean_ns     | float | ns   | time    | mean of the round trips
 latency_p50_ns      | float | ns   | time    | median

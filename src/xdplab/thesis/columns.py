@@ -20,7 +20,6 @@ TRIAL_EXTRAS = (
     Metric("dut_interface", "str", "", "state", "imported: the DUT's interface whose counts are used"),
     Metric("tg_count_pps", "float", "1/s", "rate", "frames the TG counted a second, in the window both hosts saw"),
     Metric("dut_count_pps", "float", "1/s", "rate", "frames the DUT's interface sent a second, in the same window"),
-    Metric("forwarded_window_s", "float", "s", "time", "imported: the seconds that forwarded_pps is the mean of"),
     Metric("rate_step_share", "float", "1", "share", "imported: a change of the rate in mid-run, over the rate before"),
     Metric("rate_step_s", "float", "s", "time", "imported: when it changed"),
     Metric("latency_open_ns", "float", "ns", "time", "imported: what the printed digits leave open to either side"),

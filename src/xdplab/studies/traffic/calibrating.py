@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from xdplab.analysis.calibration import LEAST_RUNS, Calibration, calibration
+from xdplab.analysis.calibration import LEAST_REPETITIONS, LEAST_RUNS, Calibration, calibration
 from xdplab.errors import PlanError, ResultsError
 from xdplab.plan import Plan
 from xdplab.resources import state_root
@@ -26,6 +26,11 @@ def calibrate(plan: Plan, lab_name: str, count: int, observer: Observer) -> Cali
     """Measure ``plan`` so many times and keep what came of it. Raises PlanError, ResultsError."""
     if count < LEAST_RUNS:
         raise PlanError(f"--runs: {count} equal runs have no spread", remedy=f"{LEAST_RUNS} at least")
+    if isinstance(plan.repetitions, int) and plan.repetitions < LEAST_REPETITIONS:
+        raise PlanError(
+            f"repetitions: {plan.repetitions} repetition has no spread, and a calibration needs it",
+            remedy=f"{LEAST_REPETITIONS} at least; 5 are usual",
+        )
     now = datetime.now(UTC)
     folder = state_root() / "calibration" / now.strftime("%Y-%m-%dT%H%M%S")
     directories = []
@@ -37,9 +42,10 @@ def calibrate(plan: Plan, lab_name: str, count: int, observer: Observer) -> Cali
     facts = {name: value for name, value in around(directories[0]).items() if name in (*MACHINE, "dut kernel")}
     tables = [runs.settled_trials(directory) for directory in directories]
     names = [directory.name for directory in directories]
-    found = calibration(tables, names, date=now.isoformat(timespec="seconds"), lab=lab_name, around=facts)
-    if found is None:
-        raise ResultsError(f"{folder}: no point has a valid rate in each run", remedy="`xdplab audit` says why not")
+    try:
+        found = calibration(tables, names, date=now.isoformat(timespec="seconds"), lab=lab_name, around=facts)
+    except ResultsError as error:
+        raise ResultsError(f"{folder}: {error.message}", remedy=error.remedy) from error
     with disk_errors(folder):
         (folder / FILE).write_text(json.dumps(found.to_json(), indent=1) + "\n")
     return found

@@ -35,7 +35,7 @@ class Enough:
         self._tried[key[0]].add(key[1])
         self.rates.pop(key, None)
         if attempt.status == "measured":
-            row = attempt_rows(self._run, trial, attempt).row
+            row = attempt_rows(self._run, trial, attempt, window_s=self._plan.trial.window_s).row
             if row["verdict"] == "valid" and row.get("forwarded_pps"):
                 self.rates[key] = row["forwarded_pps"]
 

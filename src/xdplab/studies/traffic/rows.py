@@ -67,8 +67,11 @@ class AttemptRows:
     samples: list[Row]
 
 
-def attempt_rows(run: RunDirectory, trial: Trial, attempt: Attempt) -> AttemptRows:
-    """Derive everything one attempt tells. What is missing is null, and ``null_reasons`` says why."""
+def attempt_rows(run: RunDirectory, trial: Trial, attempt: Attempt, *, window_s: float) -> AttemptRows:
+    """Derive everything one attempt tells. What is missing is null, and ``null_reasons`` says why.
+
+    ``window_s`` is the window that the run's plan asks for.
+    """
     facts, raw = attempt.facts, run.raw_dir(attempt.trial_id, attempt.attempt)
     reasons: dict[str, str] = {}
     row: Row = {
@@ -79,6 +82,7 @@ def attempt_rows(run: RunDirectory, trial: Trial, attempt: Attempt) -> AttemptRo
         "order": trial.order,
         "repetition": trial.repetition,
         "lab": facts.get("lab"),
+        "window_requested_s": window_s,
         **trial.point.factors(),
         **_rate_asked(facts),
         **_frames(trial.point, reasons),
@@ -305,7 +309,8 @@ def _rates(row: Row, burst: Burst) -> Row:
         rates["loss_ratio"] = rates["lost_packets"] / sent if sent else None
     if done is not None:
         heard = returns_frames(row) and row["rx_packets"] is not None
-        rates["forwarded_pps"] = in_window(row, burst, done)
+        frames, seconds = in_window(row, burst, done)
+        rates |= {"forwarded_pps": frames / seconds, "forwarded_window_s": seconds}
         rates["forwarded_l2_bps"] = _l2_bps(rates["forwarded_pps"], row["frame_mean_bytes"])
         rates["forwarded_source"] = "tg" if heard else "dut"
     return rates
@@ -387,9 +392,17 @@ def _pieces(facts: Mapping[str, Any], reasons: dict[str, str]) -> Row:
     """The generator's own share of a frame's time, without a link."""
     found = facts.get("harness") or {"missing": "the plan asks for no harness pass"}
     if "missing" in found:
-        reasons["sender_ns"] = found["missing"]
+        reasons |= dict.fromkeys(("sender_ns", "receiver_ns", "harness_ns"), found["missing"])
         return {}
-    return {"sender_ns": found["sender_ns"], "receiver_ns": found["both_ns"] - found["sender_ns"]}
+    row = {"sender_ns": found["sender_ns"], "harness_ns": found["both_ns"]}
+    receiver = found["both_ns"] - found["sender_ns"]
+    if receiver > 0:
+        return row | {"receiver_ns": receiver}
+    reasons["receiver_ns"] = (
+        f"with the receiver a frame took {found['both_ns']:.1f} ns and without it {found['sender_ns']:.1f} ns: the two "
+        "bursts were disturbed by more than a receiver takes"
+    )
+    return row
 
 
 def _testrun(facts: Mapping[str, Any], reasons: dict[str, str]) -> Row:

@@ -172,6 +172,7 @@ def _derive(run: RunDirectory, before: Tables) -> Tables:
     Where raw files are gone, the rows that the run has stay as they are, and their reason says so.
     """
     trials = {t.trial_id: t for t in run_trials_of(run)}
+    window_s = run_plan(run).trial.window_s
     gone = all_gone(run, RAW_NEEDED)
     warn_gone(run, gone)
     kept = {(attempt.trial_id, attempt.attempt) for attempt in gone}
@@ -185,7 +186,7 @@ def _derive(run: RunDirectory, before: Tables) -> Tables:
             rows += [trials[attempt.trial_id].point.factors() | _marked(row) for row in old_rows[key]]
             samples += old_samples.get(key, [])
         else:
-            derived = attempt_rows(run, trials[attempt.trial_id], attempt)
+            derived = attempt_rows(run, trials[attempt.trial_id], attempt, window_s=window_s)
             rows.append(derived.row)
             samples += derived.samples
     return {TRIALS: with_own_metrics(derive(frame(rows))), SAMPLES_FILE: frame(samples, SAMPLES)}

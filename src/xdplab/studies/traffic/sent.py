@@ -131,12 +131,13 @@ def _known(interval: GeneratorInterval) -> int:
     return -1 if interval.rx_packets is None else interval.rx_packets
 
 
-def in_window(row: Row, burst: Burst, frames: float) -> float:
-    """Return the rate of ``frames`` that came back: those that drained from rings after the window are left out.
+def in_window(row: Row, burst: Burst, frames: float) -> tuple[float, float]:
+    """Return how many of ``frames`` were there as the window ended, and the seconds until they were counted.
 
-    Without a drain all came within the window; with one, within the time at whose end they were counted.
+    The rate is always the one over the other. A count at rest (the DUT's, or one with rewritten frames in it) is over
+    the time in which frames were sent.
     """
-    drained, ended = row.get("drained_packets"), burst.summary.rx_window_s
-    if not drained or not ended or frames != row["rx_packets"]:
-        return frames / float(row["window_s"])
-    return (frames - float(drained)) / ended
+    counted, ended = burst.summary.rx_window_packets, burst.summary.rx_window_s
+    if counted is None or not ended or frames != row["rx_packets"]:
+        return frames, float(row["window_s"])
+    return counted, ended
