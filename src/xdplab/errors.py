@@ -36,6 +36,10 @@ class MissingToolError(LabError):
     """A program that this machine lacks: every trial that needs it would fail alike, so a run ends here."""
 
 
+class HiddenSettingError(MissingToolError):
+    """A setting of the machine that this network namespace does not show: what needs it would fail alike, too."""
+
+
 class HostError(LabError):
     """A command on a host failed, or the host cannot be reached."""
 

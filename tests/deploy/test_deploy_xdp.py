@@ -11,9 +11,17 @@ from pathlib import Path
 import pytest
 
 from xdplab.deploy.deployment import Deployment
+from xdplab.deploy.device import restore, snapshot
 from xdplab.deploy.queues import set_queues
-from xdplab.deploy.session import error_by_step
-from xdplab.deploy.xdp import XdpRequest, attach, attached_program, verify, verify_nothing_attached
+from xdplab.deploy.session import JsonSession, error_by_step
+from xdplab.deploy.xdp import (
+    XdpRequest,
+    attach,
+    attached_program,
+    await_nothing_attached,
+    verify,
+    verify_nothing_attached,
+)
 from xdplab.errors import HostError, ProgramError, UnsupportedError
 
 pytestmark = pytest.mark.root
@@ -22,6 +30,26 @@ pytestmark = pytest.mark.root
 @pytest.fixture
 def request_drop(drop_object: Path) -> XdpRequest:
     return XdpRequest(str(drop_object), "vd0", "native")
+
+
+@pytest.mark.parametrize("answer", ["loaded", "attached"])
+def test_a_signal_between_two_answers_leaves_no_program(lab, xdpload, request_drop, monkeypatch, answer):
+    """The loader lived on, and the TG's end was put back under its program: "vg0 is not as it was"."""
+    before = snapshot(lab.tg.host, "vg0")
+    read = JsonSession.read
+
+    def interrupted(session: JsonSession, kind: str, timeout_s: float) -> dict[str, object]:
+        found = read(session, kind, timeout_s)
+        if kind == answer:
+            raise KeyboardInterrupt
+        return found
+
+    monkeypatch.setattr(JsonSession, "read", interrupted)
+    with pytest.raises(KeyboardInterrupt) as kept:  # its traceback holds the loader, as one under way does
+        attach(lab.dut.host, xdpload, request_drop)
+    await_nothing_attached(lab.dut.host, "vd0", within_s=5)
+    restore(lab.tg.host, "vg0", before)
+    assert kept.value is not None
 
 
 @pytest.mark.parametrize("mode", ["native", "generic"])

@@ -296,3 +296,13 @@ def test_what_is_below_a_value_is_a_triangle_at_it_with_words_in_the_legend() ->
     dots = [line for line in sheet.findobj(mpl.lines.Line2D) if line.get_marker() == "o" and line.axes is not None]
     assert triangles[0].get_ydata()[0] == 256.0
     assert triangles[0].get_xdata()[0] > dots[0].get_xdata()[0]
+
+
+def test_a_dollar_in_a_program_s_name_is_a_dollar(tmp_path: Path) -> None:
+    """matplotlib took what stood between two of them for a formula: a traceback, or words in italics."""
+    names = [r"b$\frac{$\$.bpf.c", "a$(id)$HOME.bpf.c"]
+    trials = synthetic.run(vary={"program_name": names}, workload=None, accesses=None)
+    axes = figure("programs", trials)
+    save(view("programs", trials), tmp_path, "programs")
+    said = " ".join(text.get_text() for text in seen(sheet_of(axes)))
+    assert all(name in said.replace("\n", "") for name in names), said

@@ -18,6 +18,7 @@ from click.testing import CliRunner
 from xdplab.cli import cli
 from xdplab.errors import FigureError, NotApplicableError, PlanError, ProgramError, ResultsError, UnsupportedError
 from xdplab.figures.marks import Look, View, marks_frame
+from xdplab.run.rundir import RunDirectory
 from xdplab.studies.frame import StudyKind, StudyRun
 from xdplab.studies.places import HOST, place_of
 from xdplab.studies.points import Gathered, StudyPoint, StudyRequest, StudyTrial, schedule, study_of
@@ -163,6 +164,23 @@ def test_in_a_network_namespace_that_hides_the_setting_this_is_said(enabled: boo
     done = subprocess.run(["unshare", "-n", sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert "the setting net.core.bpf_jit_enable is not visible in this network namespace" in done.stderr
     assert done.stdout == ""
+
+
+@pytest.mark.root
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root: makes a network namespace")
+@pytest.mark.parametrize(
+    ("study", "exit_code"), [(("execution", "--backend", "interpreter"), 2), (("jit", "--class", "map lookup"), 3)]
+)
+def test_a_study_that_needs_a_hidden_setting_ends_at_once_with_the_reason(
+    study: tuple[str, ...], exit_code: int, tmp_path: Path
+) -> None:
+    """Of each trial it was said that it is unsupported; `resume` would never have measured it."""
+    argv = [sys.executable, "-m", "xdplab", "study", *study, "--place", "host", "--out", str(tmp_path)]
+    done = subprocess.run(["unshare", "-n", *argv], capture_output=True, text=True, check=False)
+    assert done.returncode == exit_code, done.stdout + done.stderr
+    assert done.stderr.count("net.core.bpf_jit_enable is not visible in this network namespace") == 1, done.stderr
+    for run in tmp_path.iterdir():
+        assert RunDirectory.open(run).journal.count("finished") == 0
 
 
 TWO = """

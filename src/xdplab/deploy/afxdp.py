@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from xdplab.deploy.session import JsonSession, Message, error_by_step, typed
-from xdplab.errors import ProgramError, UnsupportedError, XdplabError
+from xdplab.errors import ProgramError, UnsupportedError
 from xdplab.hosts.base import Host
 
 ANSWER_S = 30.0
@@ -119,7 +119,7 @@ class AfxdpForwarder(JsonSession):
         super().__init__(host, request.argv(binary), deadline_s=deadline_s, error=error_by_step(_ERRORS))
         try:
             self.ready = _ready(self.read("ready", ANSWER_S))
-        except XdplabError:
+        except BaseException:  # also Ctrl-C and SIGTERM: this process is known to no other place yet
             self.close()
             raise
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from xdplab.deploy.session import JsonSession, error_by_step, typed
-from xdplab.errors import HostError, ProgramError, UnsupportedError, XdplabError
+from xdplab.errors import HostError, ProgramError, UnsupportedError
 from xdplab.hosts.base import Host
 
 ANSWER_S = 30.0
@@ -135,7 +135,7 @@ class XdpLoader(JsonSession):
         try:
             self.loaded: Loaded = typed(Loaded, self.read("loaded", ANSWER_S))
             self.attached: AttachedProgram | None = self._read_attached()
-        except XdplabError:
+        except BaseException:  # also Ctrl-C and SIGTERM: this process is known to no other place yet
             self.close()
             raise
 
@@ -248,9 +248,12 @@ def verify_nothing_attached(host: Host, interface: str) -> None:
         )
 
 
-def await_nothing_attached(host: Host, interface: str) -> None:
-    """Wait until what a lost connection held has been let go. Raises HostError if a program stays attached."""
-    until = time.monotonic() + LET_GO_S
+def await_nothing_attached(host: Host, interface: str, *, within_s: float = LET_GO_S) -> None:
+    """Wait until what a lost connection or a killed process held has been let go.
+
+    Raises HostError if a program stays attached.
+    """
+    until = time.monotonic() + within_s
     while attached_program(host, interface).program_id is not None and time.monotonic() < until:
         time.sleep(LOOK_S)
     verify_nothing_attached(host, interface)

@@ -88,6 +88,7 @@ def applied(style: Style) -> Iterator[None]:
         "svg.hashsalt": "xdplab",  # element ids, and so the bytes, depend on the content alone
         "svg.fonttype": "path",
         "pdf.fonttype": 42,
+        "text.parse_math": False,  # a `$` in a file's name is a dollar; no label of ours is a formula
     }
     with mpl.rc_context(parameters):
         yield

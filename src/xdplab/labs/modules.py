@@ -19,6 +19,7 @@ BUILD_S = 120.0
 """Seconds a build may take; a small module takes two, on a busy machine ten."""
 
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
+_MAKES_OWN = re.compile(r"[\s$:#%;&|<>'\"`()*?\\]")
 _ERROR = re.compile(r"^.*?(?:\berror:|\bERROR:|\*\*\* ).*$", re.MULTILINE)
 _SPACE_MB = 50
 
@@ -110,7 +111,18 @@ def _write(folder: Path, name: str, sources: Mapping[str, bytes]) -> None:
         path.write_bytes(content)
 
 
+def _require_plain(path: Path) -> None:
+    """Raise LabError for a folder whose name make would read as its own signs: the kernel's Makefiles quote nothing."""
+    if found := _MAKES_OWN.search(str(path)):
+        raise LabError(
+            f"no module can be built in {path}: make reads {found[0]!r} as a sign of its own",
+            remedy="set XDG_CACHE_HOME to a folder without it",
+        )
+
+
 def _make(tree: BuildTree, name: str, folder: Path) -> None:
+    for path in (tree.path, folder):
+        _require_plain(path)
     if shutil.which("make") is None:
         raise MissingToolError("no module can be built without make", remedy="apt install make")
     argv = ["make", "-C", str(tree.path), f"M={folder}", f"ARCH={tree.arch}", f"CC={tree.compiler}", "modules"]

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from xdplab.errors import HostError, LabError, PlanError, UnsupportedError
+from xdplab.errors import HiddenSettingError, HostError, LabError, PlanError, UnsupportedError
 from xdplab.hosts import Host
 from xdplab.hosts.local import LocalHost
 from xdplab.labs import Lab, default_arrangement, use_lab
@@ -75,8 +75,8 @@ class Place:
     def jit(self, enabled: bool) -> Iterator[None]:
         """Have BPF compiled or interpreted in this block, read back. Another study that holds it is waited for.
 
-        Raises UnsupportedError if the kernel has no interpreter, or none but it, or where the setting cannot be
-        seen, HostError where another study holds it for too long.
+        Raises UnsupportedError if the kernel has no interpreter, or none but it, HiddenSettingError, which ends a
+        run, where the setting cannot be seen, HostError where another study holds it for too long.
         """
         wanted = "1" if enabled else "0"
         if self._jit_setting() is None and not enabled:
@@ -100,14 +100,14 @@ class Place:
     def _jit_setting(self) -> str | None:
         """Return the setting; None if the kernel has no such setting: it was built without a JIT.
 
-        Raises UnsupportedError in a network namespace that does not show it: of a machine's own settings, as the
+        Raises HiddenSettingError in a network namespace that does not show it: of a machine's own settings, as the
         budget of its softirqs is one, only the first namespace has files.
         """
         done = self.host.run(["sysctl", "-n", _JIT], check=False)
         if done.ok:
             return done.text.strip()
         if not self.host.run(["sysctl", "-n", "net.core.netdev_budget"], check=False).ok:
-            raise UnsupportedError(
+            raise HiddenSettingError(
                 f"{self.label}: the setting {_JIT} is not visible in this network namespace",
                 remedy="measure in the machine's own network namespace, or in a guest",
             )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 
-from xdplab.errors import UnsupportedError
+from xdplab.errors import HiddenSettingError, UnsupportedError
 from xdplab.studies.execution.trees import tree_of
 from xdplab.studies.places import HOST, Place, place_of
 
@@ -42,7 +42,7 @@ def _of_this_machine() -> dict[str, str]:
         for backend, attempt in _ATTEMPTS.items():
             try:
                 attempt(place)
-            except UnsupportedError as error:
+            except (UnsupportedError, HiddenSettingError) as error:
                 found[backend] = str(error)
     return found
 

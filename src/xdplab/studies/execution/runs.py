@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from xdplab.errors import PlanError
@@ -41,7 +41,7 @@ def gather(request: ExecutionRequest) -> Gathered[ExecutionPoint]:
     notes = left_out(request.places, request.backends, request.host_module)
     if request.config:
         pair, files = own.load(Path(request.config))
-        return Gathered(own_points(request, pair.name), _kept(files), notes)
+        return _gathered(own_points(request, pair.name), files, notes)
     benchmarks = chosen(request)
     files = build(benchmarks.values())
     with tempfile.TemporaryDirectory(prefix="xdplab-reference-") as name:
@@ -49,11 +49,15 @@ def gather(request: ExecutionRequest) -> Gathered[ExecutionPoint]:
             (Path(name) / file).write_bytes(content)
         expected = reference(benchmarks, Path(name), max(3, request.calls))
     files[REFERENCE] = json.dumps(expected).encode()
-    return Gathered(points(request, benchmarks), _kept(files), notes)
+    return _gathered(points(request, benchmarks), files, notes)
 
 
-def _kept(files: Mapping[str, bytes]) -> dict[str, bytes]:
-    return {f"{OBJECTS}/{name}": content for name, content in files.items()}
+def _gathered(
+    found: Sequence[ExecutionPoint], files: Mapping[str, bytes], notes: Sequence[str]
+) -> Gathered[ExecutionPoint]:
+    if not found:
+        raise PlanError(f"there is nothing to measure: {'; '.join(notes) or 'no benchmark is of this place'}")
+    return Gathered(found, {f"{OBJECTS}/{name}": content for name, content in files.items()}, notes)
 
 
 STUDY: StudyKind[ExecutionRequest, ExecutionPoint] = StudyKind(

@@ -35,6 +35,9 @@ from xdplab.studies.traffic.prepare import Prepared, build_tools, generator_of, 
 # GRO keeps every mode on one path into the DUT: by NAPI. Without it the generic path depends on the sender.
 LINK_SETTINGS = {"features.gro": True}
 
+KILLED_S = 5.0
+"""How long a killed process may take to let go of its program."""
+
 TRY_S = 120.0
 """The longest a generator may take to start and end that sends nothing."""
 
@@ -151,11 +154,18 @@ class TrialStudy:
             for held in self._held:
                 stack.callback(held.put_back)
                 held.take()
+            stack.callback(self._await_let_go)
             stack.callback(self._unthrottled.close)
             self._switch_off()
             self._context = self._made_context()
             self._stack = stack.pop_all()
         return self
+
+    def _await_let_go(self) -> None:
+        """Wait for programs whose holder was killed: a veth's features change with what is attached to its peer."""
+        for end in endpoints(self._lab):
+            with suppress(HostError):  # the devices are put back all the same, and that judges
+                await_nothing_attached(end.host, end.interface, within_s=KILLED_S)
 
     def _switch_off(self) -> None:
         """Hold throttling off where the plan asks for it. A holder whose connection is lost has let it go by itself."""
