@@ -6,7 +6,7 @@ PLAN ?= plans/quick.yaml
 RUN ?= $(lastword $(sort $(wildcard results/2*)))
 
 help:
-	@echo "make setup | lab | run [PLAN=…] | figures [RUN=…] | test | test-fast | test-pythons | lint | bench | nightly | distros | clean"
+	@echo "make setup | lab | run [PLAN=…] | figures [RUN=…] | test | test-fast | test-pythons | lint | bench | nightly | distros | faults | clean"
 
 setup:
 	shell/setup.sh --dev
@@ -38,14 +38,18 @@ bench: setup
 
 nightly: setup
 	$(BIN)/pytest -m nightly
+	$(BIN)/python -m tests.faults.campaign
 	shell/distros.sh
 
 distros:
 	shell/distros.sh
+
+faults: setup
+	$(BIN)/python -m tests.faults.campaign --page
 
 clean:
 	rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist
 	find . -name __pycache__ -not -path './.venv/*' -prune -exec rm -rf {} +
 	@for tool in $(dir $(wildcard afxdp_user/Makefile native/*/Makefile)); do $(MAKE) -s -C $$tool clean; done
 
-.PHONY: help setup lab run figures test test-fast test-pythons lint bench nightly distros clean
+.PHONY: help setup lab run figures test test-fast test-pythons lint bench nightly distros faults clean

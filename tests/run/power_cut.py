@@ -1,4 +1,6 @@
-"""Measures into a file system on a loop device, and looks at what a power cut would have left. `power_cut.py FOLDER`
+"""Measures into a file system on a loop device, and looks at what a power cut would have left.
+
+`power_cut.py FOLDER [REPETITIONS]`: three trials per repetition, two cuts per trial.
 
 The backing file of the loop device is the disk: a copy of it, made without a sync, holds what had reached the disk.
 Prints one JSON line per cut. Runs in a mount namespace of its own: nothing stays mounted.
@@ -10,6 +12,7 @@ import json
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -24,7 +27,7 @@ from xdplab.run.rundir import RunDirectory
 from xdplab.run.state import read_state
 from xdplab.studies.traffic.planned import create_run, run_trials_of
 
-PLAN = parse_plan({"name": "cut", "repetitions": 2, "blocks": [{"points": {"accesses": [0, 1, 2]}}]})
+POINTS = {"name": "cut", "blocks": [{"points": {"accesses": [0, 1, 2]}}]}
 FILES, BYTES = 21, 3000
 QUIET = PlainObserver(Console(quiet=True))
 
@@ -71,6 +74,7 @@ def mounted(image: Path, there: Path) -> None:
 def look(image: Path, there: Path) -> dict[str, Any]:
     """What is on a disk: trials whose raw files are not whole though the journal has them, and whether it resumes."""
     mounted(image, there)
+    began = time.monotonic()
     try:
         (path,) = (p for p in there.iterdir() if (p / "journal.jsonl").exists())
         run = RunDirectory.open(path)
@@ -85,20 +89,26 @@ def look(image: Path, there: Path) -> dict[str, Any]:
         finished = len(state.attempts)
         with run.writer():
             again = run_trials(run, trials, Writing(), QUIET, retries=0, pause_s=0)
-        return {"finished": finished, "lost": lost, "owed": len(again.owed), "planned": len(again.planned)}
+        return {
+            "finished": finished,
+            "lost": lost,
+            "owed": len(again.owed),
+            "planned": len(again.planned),
+            "took_s": time.monotonic() - began,
+        }
     except XdplabError as error:
         return {"error": str(error)}
     finally:
         subprocess.run(["umount", str(there)], check=True)
 
 
-def main(folder: Path) -> None:
+def main(folder: Path, repetitions: int = 2) -> None:
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=500m", "xdplab-cut", str(folder)], check=True)
     disk, there, cuts = folder / "disk", folder / "there", []
     subprocess.run(["truncate", "-s", "16m", str(disk)], check=True)
     subprocess.run(["mkfs.ext4", "-q", str(disk)], check=True)
     mounted(disk, there)
-    run = create_run(PLAN, there, lab="netns", arrangement="shared")
+    run = create_run(parse_plan({**POINTS, "repetitions": repetitions}), there, lab="netns", arrangement="shared")
     with run.writer():
         run_trials(run, run_trials_of(run), Writing(), Cutting(disk, cuts), retries=0, pause_s=0)
     for number, cut in enumerate(cuts):
@@ -107,4 +117,4 @@ def main(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), *map(int, sys.argv[2:]))

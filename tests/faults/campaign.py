@@ -1,0 +1,225 @@
+"""`make faults`: faults at the calls of a replayed run and power cuts, and the table of what came of them.
+
+Points are taken by class: the call, the role of its file, the first, a middle or the last trial. Each class gives its
+first, last and middle calls before any class gives more, so that the 700 pieces of a table are not two thirds of all.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import re
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import zip_longest
+from pathlib import Path
+from queue import SimpleQueue
+from typing import IO, Any
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
+RECORD = ROOT / "results" / "sample"
+PAGE = ROOT / "docs" / "reliability.md"
+BEGIN, END = "<!-- make faults -->", "<!-- end -->"
+CUTS = ROOT / "tests" / "run" / "power_cut.py"
+HEAD = "| fault | points | classes | lost | left | wrong words | recovered in s: median | most |"
+_NAMES = (
+    (r"^[0-9-]+-sample(-\d+)?/|^\.[0-9a-f]{16}\.new/?", ""),
+    (r"[0-9a-f]{8}\.partial", "X"),
+    (r"\d+\.partial", "N"),
+)
+
+FIRST, SEED = 600, 20261122
+
+Point = dict[str, Any]
+
+
+def role(path: str) -> str:
+    """Return a file's place in a run, without what chance gave it; a raw file is one by its first folder."""
+    for pattern, to in _NAMES:
+        path = re.sub(pattern, to, path)
+    parts = path.split("/")
+    if parts[0] == "raw":
+        return "/".join(["raw", *(["*"] * (len(parts) > 1)), *parts[2:4]])
+    return "/".join(["programs", "*", *parts[2:]]) if parts[0] == "programs" and len(parts) > 1 else path
+
+
+def classes(calls: Sequence[Point]) -> list[list[Point]]:
+    """Return the calls by class, each class with its most telling calls first: first, last, middle, the rest."""
+    order = list(dict.fromkeys(trial for call in calls if (trial := _trial(call["path"]))))
+    found: dict[tuple[str, str, str], list[Point]] = defaultdict(list)
+    for call in calls:
+        trial = _trial(call["path"])
+        which = "" if trial is None else {order[0]: "first", order[-1]: "last"}.get(trial, "middle")
+        found[call["name"], role(call["path"]), which].append(call)
+    return [_telling(group) for group in found.values()]
+
+
+def _trial(path: str) -> str | None:
+    found = re.search(r"raw/([^/]+)/", path)
+    return found[1] if found else None
+
+
+def _telling(group: list[Point]) -> list[Point]:
+    first = list(dict.fromkeys((0, len(group) - 1, len(group) // 2)))
+    return [group[n] for n in first] + [call for n, call in enumerate(group) if n not in first]
+
+
+def chosen(calls: Sequence[Point], points: int) -> list[Point]:
+    """Return so many faults at calls: every class in turn, every fault that its call can have."""
+    rounds = zip_longest(*classes(calls))
+    every = [call for calls_ in rounds for call in calls_ if call is not None]
+    wanted = [point for call in every for point in _faults(call)]
+    if points >= FIRST:
+        return wanted[:points]
+    return random.Random(SEED).sample(wanted[:FIRST], points)  # fewer than a round has: spread over all classes
+
+
+def _faults(call: Point) -> Iterator[Point]:
+    fills = call["name"] not in ("unlink", "rmdir", "chmod", "fchmod", "ftruncate")
+    for fault in ("kill", *(["torn write"] * (call["name"] == "write")), *(["ENOSPC", "EIO"] * fills)):
+        yield {"fault": fault, "number": call["number"], "call": call["name"], "path": call["path"]}
+
+
+class Worker:
+    """A process that replays: one answer per point."""
+
+    def __init__(self, shim: Path, folder: Path) -> None:
+        folder.mkdir()
+        argv = [sys.executable, "-m", "tests.faults.replay", str(shim), str(RECORD), str(folder)]
+        environment = {**os.environ, "LD_PRELOAD": str(shim), "PYTHONPATH": f"{ROOT}:{ROOT / 'src'}"}
+        environment |= {"XDPLAB_CACHE": str(folder / "cache")}
+        self._process = subprocess.Popen(
+            argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment, cwd=ROOT
+        )
+        self.calls: list[Point] = self._answer()
+
+    def _answer(self) -> Any:
+        line = _of(self._process.stdout).readline()
+        if not line:
+            raise SystemExit("a replaying process ended")
+        return json.loads(line)
+
+    def point(self, point: Point) -> Point:
+        stream = _of(self._process.stdin)
+        stream.write(json.dumps(point) + "\n")
+        stream.flush()
+        return dict(self._answer())
+
+    def close(self) -> None:
+        _of(self._process.stdin).close()
+        self._process.wait(60)
+
+
+def _of(stream: IO[str] | None) -> IO[str]:
+    assert stream is not None
+    return stream
+
+
+def replayed(points: int, workers: int) -> list[Point]:
+    """Return the outcome of so many points, each of a replayed run of three trials."""
+    with tempfile.TemporaryDirectory(prefix="xdplab-faults-", dir=_memory()) as name:
+        shim = Path(name) / "shim.so"
+        subprocess.run(
+            ["cc", "-O1", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-o", shim, HERE / "shim.c"], check=True
+        )
+        idle: SimpleQueue[Worker] = SimpleQueue()
+        every = [Worker(shim, Path(name) / f"{number}") for number in range(workers)]
+        for worker in every:
+            idle.put(worker)
+
+        def one(point: Point) -> Point:
+            worker = idle.get()
+            outcome = worker.point(point)
+            idle.put(worker)
+            if bad := outcome["lost"] + outcome["left"] + outcome["words"]:
+                print(f"{outcome['fault']} at {outcome['call']} {outcome['path']}: {bad}", flush=True)  # noqa: T201
+            return outcome
+
+        with ThreadPoolExecutor(workers) as pool:
+            outcomes = list(pool.map(one, chosen(every[0].calls, points)))
+        for worker in every:
+            worker.close()
+        return outcomes
+
+
+def _memory() -> str | None:
+    """A file system in memory, where there is one: what is tried is the order of calls, not the disk."""
+    return "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+
+
+def power_cuts(repetitions: int) -> list[Point]:
+    """Return what each power cut left: two per trial, six trials per two repetitions. None without root."""
+    if os.geteuid() or shutil.which("mkfs.ext4") is None:
+        return []
+    with tempfile.TemporaryDirectory(prefix="xdplab-cuts-") as name:
+        done = subprocess.run(
+            ["unshare", "--mount", sys.executable, str(CUTS), name, str(repetitions)],
+            env={**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'src'}"},
+            capture_output=True,
+            text=True,
+        )
+    if done.returncode:
+        print(f"no power cuts: {done.stderr.strip().splitlines()[-1]}")  # noqa: T201
+    cuts = [json.loads(line) for line in done.stdout.splitlines()]
+    return [
+        {
+            "fault": "power cut",
+            "call": "",
+            "path": "",
+            "lost": cut.get("lost", ["the run"]) + ["owed"] * bool(cut.get("owed", 1)),
+            "left": [],
+            "words": [cut["error"]] if "error" in cut else [],
+            "recover_s": cut.get("took_s"),
+        }
+        for cut in cuts
+    ]
+
+
+def table(outcomes: Iterable[Point]) -> list[str]:
+    """Return the lines of the table: one per fault."""
+    by_fault: dict[str, list[Point]] = defaultdict(list)
+    for outcome in outcomes:
+        by_fault[outcome["fault"]].append(outcome)
+    lines = [HEAD, "|" + " --- |" * HEAD.count(" |")]
+    for fault, found in by_fault.items():
+        times = [outcome["recover_s"] for outcome in found if outcome["recover_s"] is not None]
+        kinds = len({(outcome["call"], role(outcome["path"])) for outcome in found})
+        bad = [sum(bool(outcome[name]) for outcome in found) for name in ("lost", "left", "words")]
+        took = [f"{statistics.median(times):.2f}", f"{max(times):.2f}"] if times else ["", ""]
+        lines.append("| " + " | ".join(map(str, [fault, len(found), kinds, *bad, *took])) + " |")
+    return lines
+
+
+def write_page(lines: Sequence[str]) -> None:
+    """Put the table between its marks in docs/reliability.md."""
+    text = PAGE.read_text()
+    before, _, rest = text.partition(BEGIN)
+    PAGE.write_text("\n".join([before + BEGIN, *lines, END]) + rest.partition(END)[2])
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--points", type=int, default=1000, help="faults at calls of a replayed run")
+    parser.add_argument("--cuts", type=int, default=4, help="repetitions of the run whose power is cut: 6 cuts each")
+    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--page", action="store_true", help="write the table into docs/reliability.md")
+    asked = parser.parse_args()
+    outcomes = replayed(asked.points, asked.workers) + power_cuts(asked.cuts)
+    lines = table(outcomes)
+    print("\n".join(lines))  # noqa: T201
+    if asked.page:
+        write_page(lines)
+    return int(any(outcome["lost"] or outcome["left"] or outcome["words"] for outcome in outcomes))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
