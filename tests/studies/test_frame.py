@@ -46,7 +46,7 @@ class Word(StudyPoint):
 
 
 class Measurer:
-    place = None
+    place, facts = None, dict
 
     def enter_block(self, trials: object) -> None: ...
 
