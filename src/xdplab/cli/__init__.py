@@ -32,10 +32,12 @@ VERBS = {
     "calibrate": Verb(
         "calibrate", "calibrate", "How far do equal runs of this machine lie apart? Is it fit to compare runs?"
     ),
+    "selftest": Verb("selftest", "selftest", "Inject what is known and see whether it is found: negative controls."),
     "runs": Verb("runs", "runs", "List the runs in FOLDER (results), the last first."),
     "show": Verb("figures", "show", "What came out of RUN: one row per point, mean ± interval, n, verdicts."),
     "tables": Verb("figures", "tables", "Derive RUN's tables from its journal and raw files."),
     "figures": Verb("figures", "figures", "Draw RUN's figures as SVG, PDF and PNG, each with its marks."),
+    "report": Verb("report", "report", "One HTML file of RUN for a colleague; two runs are compared."),
     "compare": Verb("figures", "compare", "Did it change? OTHER over RUN, by point and over all."),
     "audit": Verb("figures", "audit", "What in RUN is not to be believed, and how it was found."),
     "import": Verb("imports", "import_", "Turn measurements of others into a run directory."),
