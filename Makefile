@@ -6,7 +6,7 @@ PLAN ?= plans/quick.yaml
 RUN ?= $(lastword $(sort $(wildcard results/2*)))
 
 help:
-	@echo "make setup | lab | run [PLAN=…] | figures [RUN=…] | test | test-fast | lint | bench | nightly | distros | clean"
+	@echo "make setup | lab | run [PLAN=…] | figures [RUN=…] | test | test-fast | test-pythons | lint | bench | nightly | distros | clean"
 
 setup:
 	shell/setup.sh --dev
@@ -25,6 +25,9 @@ test: setup
 
 test-fast: setup
 	shell/check.sh fast
+
+test-pythons: setup
+	shell/check.sh pythons
 
 lint: setup
 	shell/check.sh lint
@@ -45,4 +48,4 @@ clean:
 	find . -name __pycache__ -not -path './.venv/*' -prune -exec rm -rf {} +
 	@for tool in $(dir $(wildcard afxdp_user/Makefile native/*/Makefile)); do $(MAKE) -s -C $$tool clean; done
 
-.PHONY: help setup lab run figures test test-fast lint bench nightly distros clean
+.PHONY: help setup lab run figures test test-fast test-pythons lint bench nightly distros clean

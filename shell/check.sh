@@ -2,11 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 # Everything that is checked before a change lands, cheapest first. `check.sh lint` leaves the tests out; `check.sh fast`
 # is only the tests of parsers, plans, analysis, figures and refusals: no root, no lab, no compiler of the kernel's.
+# `check.sh pythons` runs these with each Python that the project is for, but for the environment's own.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 bin=$(shell/setup.sh --where)/bin
 trap 'shell/setup.sh --give-back' EXIT
 CLANG_FORMAT=14 # others lay out a few lines differently
+PYTHONS=(3.11 3.12 3.13 3.14)
 
 say() { printf '\n== %s\n' "$*"; }
 
@@ -37,16 +39,64 @@ tests() {
     return $failed
 }
 
-fast() {
-    "$bin/pytest" --durations=25 -m 'not nightly and not root and not lab' \
+fast() { # PYTHON…
+    "$@" -m pytest --durations=25 -m 'not nightly and not root and not lab' \
         tests/{analysis,cli,figures,formats,plan,thesis} tests/run/test_{store,runner,sample_run,derived_tables}.py \
         tests/studies/test_{golden_attempts,planned,search,load_shares}.py tests/test_*.py
 }
 
-if [ "${1:-}" = fast ]; then
-    fast
+# A Python that is here, pyenv's, or one that uv fetches.
+environment_of() { # VERSION FOLDER
+    local versions=${PYENV_ROOT:-$HOME/.pyenv}/versions folder path=$PATH
+    for folder in "$versions/$1".*/bin; do path=$folder:$path; done
+    PATH=$path "$bin/uv" venv --quiet --system-certs --no-project --python "$1" "$2"
+}
+
+# From uv's cache where they are there.
+packages_of() { # FOLDER
+    local index
+    if index=$("$bin/python" -m pip config get global.index-url 2>/dev/null); then export UV_DEFAULT_INDEX=$index; fi
+    "$bin/uv" pip sync --quiet --system-certs --python "$1/bin/python" requirements.lock &&
+        "$bin/uv" pip install --quiet --system-certs --python "$1/bin/python" --no-deps -e .
+}
+
+# All at a time: each of them keeps one CPU busy.
+pythons() {
+    local version made own failed=0
+    local -A running=()
+    made=$(mktemp -d)
+    own=$("$bin/python" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
+    for version in "${PYTHONS[@]}"; do
+        say "Python $version"
+        if [ "$version" = "$own" ]; then
+            echo "left to make test, which runs with it"
+        elif ! environment_of "$version" "$made/$version" 2>"$made/log"; then
+            echo "skipped: it is not here, and uv cannot fetch it: $(tr -s '\n ' ' ' <"$made/log" | cut -c -300)"
+        elif packages_of "$made/$version"; then
+            fast env --default-signal=INT,QUIT "$made/$version/bin/python" >"$made/$version.log" 2>&1 &
+            running[$version]=$!
+        else
+            failed=1
+        fi
+    done
+    for version in "${!running[@]}"; do
+        say "Python $version, the tests of make test-fast"
+        if wait "${running[$version]}"; then tail -n 1 "$made/$version.log"; else failed=1 && cat "$made/$version.log"; fi
+    done
+    rm -rf "$made"
+    return $failed
+}
+
+case ${1:-} in
+fast)
+    fast "$bin/python"
     exit
-fi
+    ;;
+pythons)
+    pythons
+    exit
+    ;;
+esac
 say ruff && "$bin/ruff" check .
 say ruff format && "$bin/ruff" format --check .
 say mypy && "$bin/mypy"

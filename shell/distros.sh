@@ -1,28 +1,37 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # The README's two commands in fresh roots of Debian, by root and by an ordinary user with sudo: which versions of which
-# tools, how many trials valid, how many tests passed. Takes about an hour per root; wants root, debootstrap and
+# tools, how many trials valid, how many tests passed. The whole takes most of a day; wants root, debootstrap and
 # slirp4netns.
 #
-#   shell/distros.sh                          bookworm, trixie and sid
-#   shell/distros.sh trixie                   that one
-#   shell/distros.sh -u user -c trials sid    only as `user` (or `root`), only `trials` (or `tests`)
-#   shell/distros.sh -w FOLDER …              roots and logs stay in FOLDER; a root that is there is used again
+#   shell/distros.sh                    all of it, from the beginning
+#   shell/distros.sh 13 user trials     a part of it: 12, 13 or sid; root or user; trials or tests; the table has the
+#                                       parts that ran before, too
+#   shell/distros.sh table              only the table of the parts that ran
+#   shell/distros.sh -w FOLDER …        roots stay in FOLDER; a root that is there is used again
+#   shell/distros.sh -m MINUTES …       so many at most for each part (else 30 for the trials, 180 for the tests)
 #
-# Each root has mount and network namespaces of its own with a way out (slirp4netns), so that no lab meets one of this
-# machine; what still runs in a root when its command has ended is ended. Not a process namespace: a lab pins the kernel's
-# softirq threads, which are seen in the first one alone.
+# Results and logs of the parts are in build/distros. The superuser and the user have a root each, or sudo would find
+# everything installed. Each root has mount and network namespaces of its own with a way out (slirp4netns), so that no lab
+# meets one of this machine; what still runs in a root when its command has ended is ended. Not a process namespace: a lab
+# pins the kernel's softirq threads, which are seen in the first one alone.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 SUITES=(bookworm trixie sid)
 USERS=(root user)
 COMMANDS=(trials tests)
+declare -A SUITE_OF=([12]=bookworm [13]=trixie)
+declare -A AS_WRITTEN=([trials]="shell/run_matrix.sh" [tests]="make test")
+# A root has no make before the first command has set it up; who asks for the tests alone has not called that.
+declare -A TO_RUN=([trials]="shell/run_matrix.sh" [tests]="{ command -v make >/dev/null || shell/setup.sh --dev; } && make test")
+declare -A MOST_MINUTES=([trials]=30 [tests]=180)
+PARTS=build/distros
+
 # Where this machine's own packages come from: the archive (-v), and its security updates (-e).
 own_archive() { apt-get indextargets --format '$(REPO_URI)' 2>/dev/null | sort -u | grep "$1" security | head -n 1; }
 : "${XDPLAB_MIRROR:=$(own_archive -v || true)}"
 : "${XDPLAB_SECURITY_MIRROR:=$(own_archive -e || true)}"
-declare -A AS_WRITTEN=([trials]="shell/run_matrix.sh" [tests]="make test")
 
 say() { printf 'distros: %s\n' "$*" >&2; }
 die() {
@@ -39,6 +48,17 @@ require() {
     done
 }
 
+# bounded MINUTES COMMAND…: in the background, so that Ctrl-C is heard at once; without `env` the command would be deaf to it.
+CHILD=
+bounded() {
+    local status=0
+    env --default-signal=INT,QUIT timeout --kill-after=30 "$1m" "${@:2}" </dev/null &
+    CHILD=$!
+    wait "$CHILD" || status=$?
+    CHILD=
+    return "$status"
+}
+
 # ---- a root ----
 
 # What a user has before a clone: git, certificates, sudo. Neither make nor a compiler.
@@ -46,13 +66,14 @@ make_root() { # SUITE ROOT
     [ -e "$2/made" ] && return
     rm -rf "$2"
     say "$1: making a fresh root"
-    debootstrap --variant=minbase --include=ca-certificates,git,sudo "$1" "$2" "$XDPLAB_MIRROR" >"$2.debootstrap" 2>&1 ||
-        die "$1: debootstrap failed, see $2.debootstrap"
+    # (what it mounts is gone with its namespace, however it ends)
+    bounded 30 unshare --mount debootstrap --variant=minbase --include=ca-certificates,git,sudo \
+        "$1" "$2" "$XDPLAB_MIRROR" || return
     if [ "$1" != sid ] && [ -n "$XDPLAB_SECURITY_MIRROR" ]; then
         echo "deb $XDPLAB_SECURITY_MIRROR $1-security main" >>"$2/etc/apt/sources.list"
     fi
-    trust_what_this_machine_trusts "$2"
-    chroot "$2" useradd -m -s /bin/bash user
+    trust_what_this_machine_trusts "$2" || return
+    chroot "$2" useradd -m -s /bin/bash user || return
     echo "127.0.0.1 localhost $(hostname)" >"$2/etc/hosts" # or sudo waits for a name server
     echo 'user ALL=(ALL) NOPASSWD: ALL' >"$2/etc/sudoers.d/user"
     touch "$2/made"
@@ -63,7 +84,7 @@ trust_what_this_machine_trusts() { # ROOT
     printenv | grep -iE '^(https?|ftp|no)_proxy=' >"$1/etc/environment" || true
     if compgen -G '/usr/local/share/ca-certificates/*.crt' >/dev/null; then
         cp /usr/local/share/ca-certificates/*.crt "$1/usr/local/share/ca-certificates/"
-        chroot "$1" update-ca-certificates >/dev/null 2>&1
+        chroot "$1" update-ca-certificates || return
         echo PIP_CERT=/etc/ssl/certs/ca-certificates.crt >>"$1/etc/environment"
     fi
 }
@@ -74,32 +95,53 @@ fresh_clone() { # ROOT USER
     local clone
     clone=$1$(home_of "$2")/xdplab
     rm -rf "$clone"
-    git clone -q --no-hardlinks . "$clone"
-    chroot "$1" chown -R "$2:" "$(home_of "$2")/xdplab"
+    git clone -q --no-hardlinks . "$clone" && chroot "$1" chown -R "$2:" "$(home_of "$2")/xdplab"
 }
 
 # ---- inside ----
 
 end_all_in() { # ROOT
-    local process
-    for process in /proc/[0-9]*; do
-        if [ "$(readlink "$process/root")" = "$1" ]; then kill -KILL "${process#/proc/}" 2>/dev/null || true; fi
-    done
+    find /proc -mindepth 2 -maxdepth 2 -path '/proc/[0-9]*/root' -lname "$1" -printf '%h\n' 2>/dev/null |
+        sed 's,/proc/,,' | xargs -r kill -KILL 2>/dev/null || true
 }
 
-# in_root ROOT USER COMMAND: a login shell of that user's runs it
-in_root() {
-    local root=$1 user=$2 net=xdplab-distros-$$ door status=0
-    ip netns add "$net"
-    ip -n "$net" link set lo up
-    slirp4netns --configure --mtu=65520 --netns-type=path "/run/netns/$net" tap0 >/dev/null 2>&1 &
-    door=$!
-    until ip -n "$net" -o addr show tap0 2>/dev/null | grep -q 'inet '; do
-        kill -0 "$door" || die "slirp4netns ended: no network for $root"
+# A network namespace with a way out. `leave` takes it away again, with all that runs in the root.
+NET=xdplab-distros-$$
+DOOR=
+INSIDE=
+enter() { # ROOT
+    INSIDE=$1
+    ip netns add "$NET" && ip -n "$NET" link set lo up || return
+    slirp4netns --configure --mtu=65520 --netns-type=path "/run/netns/$NET" tap0 >/dev/null 2>&1 &
+    DOOR=$!
+    until ip -n "$NET" -o addr show tap0 2>/dev/null | grep -q 'inet '; do
+        kill -0 "$DOOR" 2>/dev/null || return
         sleep 0.1
     done
-    echo nameserver 10.0.2.3 >"$root/etc/resolv.conf"
-    nsenter --net="/run/netns/$net" unshare --mount bash -e -c '
+    echo nameserver 10.0.2.3 >"$1/etc/resolv.conf"
+}
+
+leave() {
+    [ -n "$INSIDE" ] || return 0
+    end_all_in "$INSIDE"
+    if [ -n "$DOOR" ]; then
+        kill "$DOOR" 2>/dev/null || true
+        wait "$DOOR" 2>/dev/null || true
+    fi
+    ip netns delete "$NET" 2>/dev/null || true
+    DOOR='' INSIDE=''
+}
+
+# in_root ROOT USER MINUTES COMMAND: a login shell of that user's runs it, for so long at most. Not in a subshell, which
+# would not clean up after itself.
+in_root() {
+    local status=0
+    if ! enter "$1"; then
+        leave
+        echo "no network for $1: slirp4netns ended"
+        return 1
+    fi
+    bounded "$3" nsenter --net="/run/netns/$NET" unshare --mount bash -e -c '
         root=$1
         mount --make-rprivate /
         mount --bind "$root" "$root"
@@ -114,11 +156,8 @@ in_root() {
         mount -t tmpfs -o mode=1777 shm "$root/dev/shm"
         mount -t tmpfs -o mode=0755 run "$root/run"
         exec chroot "$root" su - "$2" -c "$3"
-    ' - "$root" "$user" "$3" </dev/null || status=$?
-    end_all_in "$root"
-    kill "$door"
-    wait "$door" 2>/dev/null || true
-    ip netns delete "$net"
+    ' - "$1" "$2" "$4" || status=$?
+    leave
     return "$status"
 }
 
@@ -127,10 +166,15 @@ in_root() {
 # One line for each tool: its name, its version.
 VERSIONS='
 export PATH=$PATH:/usr/sbin:/sbin
-first() { "$@" 2>&1 | grep -oE "[0-9]+\.[0-9]+(\.[0-9]+)*" | head -n 1; }
-for tool in clang gcc qemu-system-x86_64 perf python3; do printf "%s %s\n" "$tool" "$(first "$tool" --version)"; done
+first() { command -v "$1" >/dev/null && "$@" 2>&1 | grep -oE "[0-9]+\.[0-9]+(\.[0-9]+)*" | head -n 1; }
+package() { dpkg-query -W -f "\${Version}" "$1" 2>/dev/null | sed "s/^[0-9]*://"; }
+printf "clang %s\n" "$(first clang --version)"
+printf "gcc %s\n" "$(first gcc --version)"
+printf "QEMU %s\n" "$(first qemu-system-x86_64 --version)"
 printf "sysstat %s\n" "$(first sar -V)"
-printf "libbpf %s\n" "$(dpkg-query -W -f "\${Version}" libbpf-dev)"
+printf "perf %s\n" "$(first perf --version)"
+printf "Python %s\n" "$(first python3 --version)"
+printf "libbpf %s\n" "$(package libbpf-dev)"
 '
 
 VERDICTS='
@@ -140,66 +184,136 @@ counts = xdplab.open(sys.argv[1]).trials["verdict"].value_counts()
 print(", ".join(f"{count} {verdict}" for verdict, count in counts.items()))
 '
 
-trials_of() { # ROOT USER LOG
-    local clone=xdplab
-    in_root "$1" "$2" "cd $clone && .venv/bin/python -c '$VERDICTS' results/2*-quick" 2>>"$3" || echo "no table"
+trials_of() { # what VERDICTS said
+    grep valid "$1" || echo "no table"
 }
 
+# pytest ends with one line; `make test` calls it twice: real traffic, then all other tests.
 tests_of() { # LOG
-    grep -aE '^=+ .*(passed|failed|error).* in [0-9.]+s.* =+$' "$1" | tail -n 1 | tr -d = | sed 's/^ *//; s/ in .*//' | grep . ||
-        echo "no test was run"
+    sed -nE 's/^=+ (.*[0-9]+ (passed|failed|errors?|skipped).*) in [0-9.]+s.*=+$/\1/p' "$1" | tr ',' '\n' |
+        awk '{ sum[$2 == "errors" ? "error" : $2] += $1 }
+            END { n = split("passed failed error skipped", kinds)
+                for (i = 1; i <= n; i++)
+                    if (kinds[i] in sum) { printf "%s%d %s", comma, sum[kinds[i]], kinds[i]; comma = ", " }
+                print comma ? "" : "no test was run" }'
+}
+
+# A part's row: suite, user, command, what came out, exit code, minutes, commit. One file each, so that a part that is run
+# again replaces its own row alone.
+write_row() { # SUITE USER WHAT RESULT STATUS SECONDS
+    printf '%s\t%s\t%s\t%s\t%s\t%s\t%s\n' "$1" "$2" "${AS_WRITTEN[$3]}" "$4" "$5" $(($6 / 60)) \
+        "$(git rev-parse --short HEAD)" >"$PARTS/$1.$2.$3.row"
+}
+
+# measure ROOT USER WHAT PART: its exit code; what came out is in PART.said
+measure() {
+    local status=0
+    in_root "$1" "$2" "${MOST_MINUTES[$3]}" "cd xdplab && ${TO_RUN[$3]}" >"$4.log" 2>&1 || status=$?
+    case $3 in
+    trials)
+        in_root "$1" "$2" 5 "cd xdplab && .venv/bin/python -c '$VERDICTS' results/2*-quick" >"$4.verdicts" 2>>"$4.log" || true
+        trials_of "$4.verdicts"
+        ;;
+    tests) tests_of "$4.log" ;;
+    esac >"$4.said"
+    return "$status"
 }
 
 ask() { # SUITE USER WHAT
-    local root=$WORK/$1 log=$WORK/$1.$2.$3.log began=$SECONDS said status=0
-    say "$1: ${AS_WRITTEN[$3]} by $2 (its output: $log)"
-    in_root "$root" "$2" "cd xdplab && ${AS_WRITTEN[$3]}" >"$log" 2>&1 || status=$?
-    case $3 in trials) said=$(trials_of "$root" "$2" "$log") ;; tests) said=$(tests_of "$log") ;; esac
-    printf '%s\t%s\t%s\t%s\t%s\t%s\n' "$1" "$2" "${AS_WRITTEN[$3]}" "$said" "$status" "$((SECONDS - began))" >>"$TABLE"
+    local root=$WORK/$1.$2 part=$PARTS/$1.$2.$3 began=$SECONDS said status=0
+    say "$1: ${AS_WRITTEN[$3]} by $2 (its output: $part.log)"
+    rm -f "$part".*
+    if { make_root "$1" "$root" && fresh_clone "$root" "$2"; } >"$part.log" 2>&1; then
+        measure "$root" "$2" "$3" "$part" || status=$?
+        said=$(cat "$part.said")
+        [ "$status" != 124 ] || said="stopped after ${MOST_MINUTES[$3]} minutes: $said"
+        in_root "$root" root 1 "$VERSIONS" >"$PARTS/$1.versions" 2>>"$part.log" || true
+    else
+        status=1 said="no root: $(tail -n 1 "$part.log")"
+    fi
+    write_row "$1" "$2" "$3" "$said" "$status" $((SECONDS - began))
 }
 
-versions() { in_root "$WORK/$1" root "$VERSIONS" | tr '\n' ',' | sed 's/,$/\n/; s/,/, /g'; }
+# Rows in the order of SUITES, USERS and COMMANDS.
+rows() {
+    local suite user what
+    for suite in "${SUITES[@]}"; do
+        for user in "${USERS[@]}"; do
+            for what in "${COMMANDS[@]}"; do cat "$PARTS/$suite.$user.$what.row" 2>/dev/null || true; done
+        done
+    done
+}
 
-print_table() { # SUITE…
+print_table() {
     local suite
-    printf '\n| root | by | command | result | exit code | seconds |\n| --- | --- | --- | --- | --- | --- |\n'
-    awk -F '\t' '{ printf "| %s | %s | `%s` | %s | %s | %s |\n", $1, $2, $3, $4, $5, $6 }' "$TABLE"
+    printf '\n| root | by | command | result | exit code | minutes | commit |\n| --- | --- | --- | --- | --- | --- | --- |\n'
+    rows | awk -F '\t' '{ printf "| %s | %s | `%s` | %s | %s | %s | %s |\n", $1, $2, $3, $4, $5, $6, $7 }'
     printf '\n| root | versions |\n| --- | --- |\n'
-    for suite in "$@"; do printf '| %s | %s |\n' "$suite" "$(versions "$suite")"; done
+    for suite in "${SUITES[@]}"; do
+        [ ! -e "$PARTS/$suite.versions" ] || printf '| %s | %s |\n' "$suite" "$(paste -sd , "$PARTS/$suite.versions" | sed 's/,/, /g')"
+    done
     printf '\nSkipped tests, and why:\n'
-    for suite in "$@"; do
-        sed -n "s/^SKIPPED \[\([0-9]*\)\] [^:]*:[0-9]*: /\1 × /p" "$WORK/$suite".*.tests.log 2>/dev/null |
-            sort | uniq | sed "s/^/$suite: /"
+    for suite in "${SUITES[@]}"; do
+        cat "$PARTS/$suite".*.tests.log 2>/dev/null |
+            sed -n "s/^SKIPPED \[\([0-9]*\)\] [^:]*:[0-9]*: /$suite: \1 × /p" | sort -u || true
     done
 }
 
 # ---- all of it ----
 
-work=
-while getopts u:c:w: option; do
+finish() {
+    trap - INT TERM HUP
+    if [ -n "$CHILD" ]; then
+        kill "$CHILD" 2>/dev/null || true
+        wait "$CHILD" 2>/dev/null || true
+    fi
+    leave
+    [ -z "$FORGET" ] || rm -rf --one-file-system "$FORGET"
+    shell/setup.sh --give-back
+}
+
+FORGET= # the folder of roots that is removed at the end
+WORK=
+suites=() users=() commands=() only_table=
+while getopts w:m: option; do
     case $option in
-    u) USERS=("$OPTARG") ;;
-    c) COMMANDS=("$OPTARG") ;;
-    w) work=$OPTARG ;;
+    w) WORK=$OPTARG ;;
+    m) MOST_MINUTES=([trials]=$OPTARG [tests]=$OPTARG) ;;
     *) die "see the head of shell/distros.sh" ;;
     esac
 done
 shift $((OPTIND - 1))
-[ $# = 0 ] || SUITES=("$@")
-for what in "${COMMANDS[@]}"; do [ -n "${AS_WRITTEN[$what]:-}" ] || die "-c is trials or tests, not $what"; done
-require
-WORK=${work:-$(mktemp -d /var/tmp/xdplab-distros.XXXXXX)}
-mkdir -p "$WORK"
-WORK=$(realpath "$WORK")
-[ -n "$work" ] || trap 'rm -rf "$WORK"' EXIT
-TABLE=$WORK/table.$$
-: >"$TABLE"
-for suite in "${SUITES[@]}"; do
-    make_root "$suite" "$WORK/$suite"
-    for user in "${USERS[@]}"; do
-        fresh_clone "$WORK/$suite" "$user"
-        for what in "${COMMANDS[@]}"; do ask "$suite" "$user" "$what"; done
-    done
+for word in "$@"; do
+    word=${SUITE_OF[$word]:-$word}
+    case $word in
+    bookworm | trixie | sid) suites+=("$word") ;;
+    root | user) users+=("$word") ;;
+    trials | tests) commands+=("$word") ;;
+    table) only_table=yes ;;
+    *) die "$word is not known: 12, 13, sid; root, user; trials, tests; table" ;;
+    esac
 done
-print_table "${SUITES[@]}"
-awk -F '\t' '$5 != 0 { failed = 1 } END { exit failed }' "$TABLE"
+[ -n "$only_table" ] || require
+trap finish EXIT
+trap 'exit 130' INT TERM HUP
+mkdir -p "$PARTS"
+if [ -z "$only_table" ]; then
+    if [ -z "$WORK" ]; then
+        FORGET=$(mktemp -d "${TMPDIR:-/var/tmp}/xdplab-distros.XXXXXX")
+        WORK=$FORGET
+    fi
+    mkdir -p "$WORK"
+    WORK=$(realpath "$WORK")
+    [ $# != 0 ] || rm -f "$PARTS"/*
+    [ ${#suites[@]} != 0 ] || suites=("${SUITES[@]}")
+    [ ${#users[@]} != 0 ] || users=("${USERS[@]}")
+    [ ${#commands[@]} != 0 ] || commands=("${COMMANDS[@]}")
+    for suite in "${suites[@]}"; do
+        for user in "${users[@]}"; do
+            for what in "${commands[@]}"; do ask "$suite" "$user" "$what"; done
+            [ -z "$FORGET" ] || rm -rf --one-file-system "${FORGET:?}/$suite.$user"
+        done
+    done
+fi
+print_table
+rows | awk -F '\t' '$5 != 0 { failed = 1 } END { exit failed }'

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import resource
 import signal
 import socket
 import subprocess
@@ -150,9 +151,19 @@ def test_a_request_may_come_in_pieces(place: Path) -> None:
         assert b'"hosts"' in connection.recv(1 << 16)
 
 
-def test_a_flood_of_connections_ends_no_lab(place: Path, lab: Lab) -> None:
+@pytest.fixture
+def many_files() -> Iterator[int]:
+    """More open files than a login shell's limit of 1024 allows."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    many = 1100
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, 2 * many), hard))
+    yield many
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_a_flood_of_connections_ends_no_lab(many_files: int, place: Path, lab: Lab) -> None:
     with contextlib.ExitStack() as stack:
-        flood = [stack.enter_context(connected(place)) for _ in range(1100)]
+        flood = [stack.enter_context(connected(place)) for _ in range(many_files)]
         answer = flood[-1].recv(1 << 12)
         assert f"{MOST_CLIENTS} connections already" in answer.decode()
     assert_works(lab)

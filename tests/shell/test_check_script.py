@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""shell/check.sh runs the tests in two parts: either decides, nothing is left, files are given back."""
+"""shell/check.sh runs the tests in two parts, and with each Python: each decides, and nothing is left."""
 
 from __future__ import annotations
 
@@ -31,3 +31,36 @@ def test_either_part_decides_and_nothing_is_left(tmp_path: Path, rest: int, traf
     assert "the traffic part" in result.stdout
     assert list(temporary.iterdir()) == []
     assert (tmp_path / "given-back").read_text() == "--give-back\n"
+
+
+UV = """#!/bin/sh
+case "$*" in
+*"--python 3.14"*) echo "error: no such download" >&2; exit 2 ;;
+venv*) for last; do :; done; mkdir -p "$last/bin"; cp "$DOUBLE" "$last/bin/python" ;;
+*sync*3.13/*) exit "${SYNC:-0}" ;;
+esac
+"""
+OWN = """#!/bin/sh
+case "$*" in -c*) echo 3.11 ;; *index-url) exit 1 ;; esac
+"""
+OTHER = """#!/bin/sh
+case "$0" in */3.13/*) echo "1 of 9 failed"; exit "${TESTS:-0}" ;; *) echo "9 passed" ;; esac
+"""
+
+
+@pytest.mark.parametrize(("own", "code"), [({}, 0), ({"TESTS": "1"}, 1), ({"SYNC": "2"}, 1)])
+def test_each_python_decides_but_one_that_cannot_be_had(tmp_path: Path, own: dict[str, str], code: int) -> None:
+    for path, text in {"shell/setup.sh": SETUP, "venv/bin/uv": UV, "venv/bin/python": OWN, "double": OTHER}.items():
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text(text)
+        (tmp_path / path).chmod(0o755)
+    shutil.copy(CHECK, tmp_path / "shell" / "check.sh")
+    (temporary := tmp_path / "temporary").mkdir()
+    environment = os.environ | {"TMPDIR": str(temporary), "DOUBLE": str(tmp_path / "double")} | own
+    argv = ["shell/check.sh", "pythons"]
+    result = subprocess.run(argv, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert result.returncode == code, result.stdout + result.stderr
+    assert "== Python 3.11\nleft to make test" in result.stdout
+    assert "== Python 3.12, the tests of make test-fast\n9 passed\n" in result.stdout
+    assert "skipped: it is not here, and uv cannot fetch it: error: no such download" in result.stdout
+    assert list(temporary.iterdir()) == []

@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: Apache-2.0
+"""shell/distros.sh, with doubles of its tools: a part fails alone, is bounded, joins one table, and leaves nothing."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+DISTROS = Path(__file__).resolve().parents[2] / "shell" / "distros.sh"
+ENTER = r"""#!/bin/sh
+# what a command in a root would say, and how it would end
+case "$*" in
+*value_counts*) echo "138 valid, 6 unsupported" ;;
+*run_matrix.sh*) eval "$TRIALS" ;;
+*"make test"*)
+    echo "================ 2 failed, 17 passed, 40 deselected in 8.15s ================"
+    echo "SKIPPED [3] tests/labs/test_vm.py:47: needs root"
+    echo "=== 1000 passed, 3 skipped, 17 deselected, 2 warnings in 238.15s (0:03:58) ==="
+    exit 1 ;;
+*) echo "clang 19.1.7"; echo "Python 3.13.5" ;;
+esac
+"""
+DEBOOTSTRAP = r"""#!/bin/sh
+case $3 in "$NO_ROOT") echo "E: no such suite"; exit 1 ;; esac
+echo "fresh root" >>"$CALLS"
+mkdir -p "$4/etc/apt" "$4/etc/sudoers.d" "$4/root" "$4/home/user" "$4/usr/local/share/ca-certificates"
+"""
+TOOLS = {
+    "id": "#!/bin/sh\necho 0\n",
+    "unshare": '#!/bin/sh\nshift\nexec "$@"\n',
+    "chroot": "#!/bin/sh\n",
+    "slirp4netns": "#!/bin/sh\nexec sleep 1000\n",
+    "ip": '#!/bin/sh\necho "$*" >>"$CALLS"\ncase $* in *show*) echo "inet 10.0.2.100" ;; esac\n',
+    "nsenter": ENTER,
+    "debootstrap": DEBOOTSTRAP,
+}
+
+
+class Checkout:
+    """A checkout that has only this script, and what it calls."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder / "checkout"
+        self.temporary = folder / "temporary"
+        self.calls = folder / "calls"
+        for path, text in {"bin": TOOLS, "checkout/shell": {"setup.sh": "#!/bin/sh\n"}}.items():
+            (folder / path).mkdir(parents=True)
+            for name, content in text.items():
+                (folder / path / name).write_text(content)
+                (folder / path / name).chmod(0o755)
+        self.temporary.mkdir()
+        shutil.copy(DISTROS, self.folder / "shell")
+        identity = ["-c", "user.name=a", "-c", "user.email=a@b"]
+        for argv in (["init", "-q"], ["add", "."], [*identity, "commit", "-qm", "all"]):
+            subprocess.run(["git", *argv], cwd=self.folder, check=True)
+        own = {
+            "PATH": f"{folder / 'bin'}:{os.environ['PATH']}",
+            "TMPDIR": str(self.temporary),
+            "CALLS": str(self.calls),
+        }
+        archive = {"XDPLAB_MIRROR": "http://archive.invalid", "XDPLAB_SECURITY_MIRROR": "http://archive.invalid"}
+        self.environment = os.environ | own | archive | {"TRIALS": "true", "NO_ROOT": "none"}
+
+    def start(self, *argv: str, **environment: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            ["shell/distros.sh", *argv],
+            cwd=self.folder,
+            env=self.environment | environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def run(self, *argv: str, **environment: str) -> tuple[int, list[list[str]], str]:
+        """Return the exit code, the rows of the table, and all that was printed."""
+        process = self.start(*argv, **environment)
+        out, errors = process.communicate(timeout=120)
+        lines = [line.strip("| ").split(" | ") for line in out.splitlines() if line.startswith("| ")]
+        return process.returncode, [line for line in lines if len(line) == 7 and line[0] in SUITES], out + errors
+
+
+SUITES = ("bookworm", "trixie", "sid")
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Checkout:
+    return Checkout(tmp_path)
+
+
+def test_all_of_it_is_one_table(checkout: Checkout) -> None:
+    code, rows, said = checkout.run()
+    assert code == 1, said
+    assert [tuple(row[:3]) for row in rows] == [
+        (suite, user, command)
+        for suite in SUITES
+        for user in ("root", "user")
+        for command in ("`shell/run_matrix.sh`", "`make test`")
+    ]
+    assert {tuple(row[3:5]) for row in rows} == {
+        ("138 valid, 6 unsupported", "0"),
+        ("1017 passed, 2 failed, 3 skipped", "1"),
+    }
+    assert "| sid | clang 19.1.7, Python 3.13.5 |" in said
+    assert "trixie: 3 × needs root" in said
+    assert list(checkout.temporary.iterdir()) == []
+    assert checkout.calls.read_text().count("fresh root") == 6
+
+
+def test_a_root_that_cannot_be_made_costs_its_own_rows_alone(checkout: Checkout) -> None:
+    code, rows, said = checkout.run("trials", NO_ROOT="trixie")
+    assert code == 1, said
+    results = {(row[0], row[1]): row[3] for row in rows}
+    assert len(results) == 6
+    for (suite, _), result in results.items():
+        assert result == ("no root: E: no such suite" if suite == "trixie" else "138 valid, 6 unsupported")
+
+
+def test_parts_are_joined_and_a_part_that_runs_again_replaces_its_own_row(checkout: Checkout) -> None:
+    checkout.run("13", "user", "trials", TRIALS="exit 3")
+    code, rows, said = checkout.run("12", "root", "trials")
+    assert (code, [row[4] for row in rows]) == (1, ["0", "3"]), said
+    assert checkout.run("13", "user", "trials")[0] == 0
+    code, rows, said = checkout.run("table")
+    assert (code, [row[:2] for row in rows]) == (0, [["bookworm", "root"], ["trixie", "user"]]), said
+
+
+def test_each_part_is_bounded(checkout: Checkout) -> None:
+    code, (row,), said = checkout.run("-m", "0.02", "sid", "user", "trials", TRIALS="sleep 600")
+    assert code == 1, said
+    assert row[3:5] == ["stopped after 0.02 minutes: 138 valid, 6 unsupported", "124"]
+
+
+def test_ctrl_c_leaves_nothing(checkout: Checkout, tmp_path: Path) -> None:
+    process = checkout.start("sid", "user", "trials", TRIALS=f"touch {tmp_path}/inside && exec sleep 601")
+    until = time.monotonic() + 60
+    while not (tmp_path / "inside").exists() and time.monotonic() < until:
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert list(checkout.temporary.iterdir()) == []
+    assert "netns delete" in checkout.calls.read_text()
+
+
+def test_a_word_that_is_no_part_is_refused(checkout: Checkout) -> None:
+    code, rows, said = checkout.run("14")
+    assert (code, rows) == (1, [])
+    assert "14 is not known: 12, 13, sid; root, user; trials, tests; table" in said
