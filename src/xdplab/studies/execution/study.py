@@ -13,10 +13,10 @@ from xdplab.deploy.native import build_tool
 from xdplab.errors import LabError, MissingToolError, ProgramError, UnsupportedError, XdplabError
 from xdplab.hosts.local import LocalHost
 from xdplab.labs import modules
+from xdplab.labs.caches import evicted_bytes
 from xdplab.programs.program import cache_directory
 from xdplab.studies.execution import own
 from xdplab.studies.execution.benchmarks import MODULE, NATIVE, Benchmark
-from xdplab.studies.execution.caches import largest_cache_bytes
 from xdplab.studies.execution.microbench import Microbench, parse_microbench
 from xdplab.studies.execution.objects import MODULE_NAME, build_module, object_name
 from xdplab.studies.execution.points import BACKENDS, ExecutionPoint, ExecutionRequest, Trial, calls_of, chosen
@@ -115,7 +115,7 @@ class ExecutionStudy:
 
     def _cold(self, place: Place, facts: ExecutionFacts) -> list[str]:
         """A guest that counts instructions has no caches: there cold is only loaded anew."""
-        facts.evicted_bytes = 0 if place.clock == "instructions" else 2 * largest_cache_bytes()
+        facts.evicted_bytes = 0 if place.clock == "instructions" else evicted_bytes()
         return ["--cold", "--evict-bytes", str(facts.evicted_bytes)]
 
     def _own_argv(self, place: Place, point: ExecutionPoint) -> list[str]:
