@@ -157,7 +157,8 @@ def labs_named(labs: str | None, scheduler: str | None) -> tuple[str, ...]:
 def status(directory: Path, as_json: bool) -> None:
     """How far RUN is, what failed, and how long the rest will take.
 
-    It is under way, complete, interrupted, stopped (nothing could be measured), or was killed.
+    It is under way, complete, ended with failed trials, interrupted, stopped (nothing could be measured), or was
+    killed.
     """
     run = RunDirectory.open(directory)
     state, around = read_state(run), provenance.words(run)
@@ -181,6 +182,8 @@ def _standing(run: RunDirectory, state: RunState) -> str:
     """A run that measures holds its journal; one that holds it not and has not said how it ended was killed."""
     if is_locked(run.journal.path):
         return "under way"
+    if state.ended == "complete" and state.failed:
+        return f"ended, {len(state.failed)} of {state.total} trials failed (`xdplab resume` tries them again)"
     if state.ended is not None:
         return state.ended
     if not state.owed:
