@@ -46,7 +46,7 @@ def save(
     source: Mapping[str, str] | None = None,
     formats: Sequence[str] = FORMATS,
 ) -> tuple[Path, ...]:
-    """Draw a view and write ``stem`` in each format, its marks as CSV and a shortened caption as text; return the paths.
+    """Draw a view; write ``stem`` in each format, its marks as CSV and a shortened caption as text; return the paths.
 
     Raises ResultsError naming the file if it cannot be written.
     """
