@@ -23,6 +23,9 @@ class StrangersFileError(XdplabError):
 Ask = Callable[[str], bool]
 """From a question to whether the user says yes."""
 
+BUNDLE = "bundle.json"
+"""In a run that came as a bundle: its files belong to whoever imported it, and were written by others."""
+
 _ask: Ask | None = None
 _allowed: set[str] = set()
 
@@ -46,15 +49,14 @@ def require_own(path: Path, what: str) -> None:
     if _ask is not None and _ask(f"{path} {problem}, and it names {what}. Have you read it, and may it run?"):
         _allowed.add(what)
         return
-    raise StrangersFileError(
-        f"{path} {problem}, and it names {what}",
-        remedy="read it; then say --trust, or run a copy of your own (`cp -r`), closed to others (`chmod o-w`)",
-    )
+    copied = "run a copy of your own (`cp -r`), closed to others (`chmod o-w`)"
+    remedy = f"remove {BUNDLE}" if path.name == BUNDLE else copied
+    raise StrangersFileError(f"{path} {problem}, and it names {what}", remedy=f"read it; then say --trust, or {remedy}")
 
 
 def require_own_run(directory: Path) -> None:
     """Raise StrangersFileError unless a run is one's own: to go on with it is to run what it names."""
-    for part in (directory, directory / "journal.jsonl", directory / "plan.yaml"):
+    for part in (directory, directory / "journal.jsonl", directory / "plan.yaml", directory / BUNDLE):
         require_own(part, "commands, programs and labs that are used")
 
 
@@ -64,6 +66,8 @@ def _problem(path: Path) -> str | None:
         status = path.stat()
     except OSError:
         return None  # its reader gives the better error
+    if path.name == BUNDLE:
+        return "says that the run came in a bundle"
     mine = {0, os.geteuid(), int(os.environ.get("SUDO_UID", "0") if os.geteuid() == 0 else 0)}
     if status.st_uid not in mine:
         return f"belongs to {_name(status.st_uid)}"
