@@ -19,7 +19,7 @@ from pathlib import Path
 
 from xdplab.errors import LabError, MissingToolError
 from xdplab.labs.base import MITIGATED
-from xdplab.labs.cache import cache_dir, locked, make, require_space
+from xdplab.labs.cache import cache_dir, locked, make, mark_used, require_space
 from xdplab.labs.vm import archive, image, initramfs
 
 KNOWN: dict[str, tuple[str, ...]] = {
@@ -81,6 +81,7 @@ def kernel(name: str) -> Kernel:
     have = [kernel for kernel in cached() if re.match(re.escape(name) + r"(?![0-9])", kernel.release)]
     found = have[-1] if have else fetch(name)
     found.check()
+    mark_used(found.folder)
     return found
 
 
