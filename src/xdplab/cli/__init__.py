@@ -33,10 +33,12 @@ VERBS = {
     "calibrate": Verb(
         "calibrate", "calibrate", "How far do equal runs of this machine lie apart? Is it fit to compare runs?"
     ),
+    "selftest": Verb("selftest", "selftest", "Inject known events and see whether each is found: negative controls."),
     "runs": Verb("runs", "runs", "List the runs in FOLDER (results), the latest first."),
     "show": Verb("figures", "show", "Show RUN's results: one row per point, mean ± interval, n, verdicts."),
     "tables": Verb("figures", "tables", "Derive RUN's tables from its journal and raw files."),
     "figures": Verb("figures", "figures", "Draw RUN's figures as SVG, PDF and PNG, each with its marks."),
+    "report": Verb("report", "report", "Write one HTML file about RUN for a colleague; two runs are compared."),
     "compare": Verb("figures", "compare", "Did it change? Compare OTHER with RUN, point by point and overall."),
     "audit": Verb("figures", "audit", "List what in RUN must not be believed, and how it was found."),
     "import": Verb("imports", "import_", "Turn published raw measurements into a run directory."),

@@ -86,6 +86,8 @@ def go_on(run: AnyRun, execute: Execute, *, figures: bool = True, as_json: bool 
         for line in run.draw_figures():
             if not as_json:
                 tell(line)
+    if not as_json:
+        tell(f"one page for a colleague: `xdplab report {run.directory.path}`")
     state = run.state
     return 1 if state.failed or state.owed else 0
 

@@ -18,9 +18,12 @@ from xdplab.later import later
 from xdplab.studies.catalogue import open_run
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from xdplab.analysis import compare as comparison
     from xdplab.studies import every, plan_runs
     from xdplab.studies.comparing import ComparedRuns
+    from xdplab.studies.every import AnyRun
     from xdplab.studies.traffic import baseline as baselines
     from xdplab.studies.traffic import explain, runs
 else:
@@ -49,7 +52,8 @@ def tables(directory: Path) -> None:
 @RUN
 @click.option("--table", "name", help="One table of a study (default: all).")
 @FORMAT
-def show(directory: Path, name: str | None, form: str) -> None:
+@click.option("--json", "as_json", is_flag=True, help="All tables and lines, for a script.")
+def show(directory: Path, name: str | None, form: str, as_json: bool) -> None:
     """Show the results of RUN, of any kind; for XDP traffic one row per point: mean ± interval, n, verdicts.
 
     With csv and json, the ends of the intervals are columns of their own.
@@ -57,17 +61,29 @@ def show(directory: Path, name: str | None, form: str) -> None:
     run = open_run(directory)
     run.check_raw()
     found = run.tables()
+    if as_json:
+        if name is not None or form != "table":
+            raise PlanError("--json prints every table", remedy="leave --table and --format out, or take --format json")
+        frames = {name: _numbers(run, one.frame) for name, one in found.items()}
+        rows = {name: json.loads(frame.to_json(orient="records")) for name, frame in frames.items()}
+        click.echo(json.dumps({"tables": rows, "summary": run.summary()}, indent=1))
+        return
     if name is not None and name not in found:
         raise ResultsError(f"{directory} has no table {name!r}", remedy=f"it has {', '.join(found) or 'none'}")
     chosen = {name: found[name]} if name is not None else found
     if form in ("csv", "json") and len(chosen) > 1:
         raise ResultsError(f"{form} is one table's: {directory} has {', '.join(chosen)}", remedy="choose with --table")
     for title, frame in chosen.values():
-        numbers = run.points_summary() if isinstance(run, plan_runs.PlanRun) and form in ("csv", "json") else frame
+        numbers = _numbers(run, frame) if form in ("csv", "json") else frame
         show_frame(numbers, form=form, title=title)
     if form == "table" and name is None:
         for line in run.summary():
             tell(line)
+
+
+def _numbers(run: AnyRun, frame: pd.DataFrame) -> pd.DataFrame:
+    """Points have words for a person (mean ± half), and columns of numbers for a program."""
+    return run.points_summary() if isinstance(run, plan_runs.PlanRun) else frame
 
 
 @click.command()

@@ -68,6 +68,15 @@ LOCK_S = 600.0
 """How long another study that holds the setting otherwise is waited for."""
 
 
+@dataclass
+class PlaceFacts:
+    """What every trial of a study knows of its place; a study adds what its trials learn besides."""
+
+    kernel_release: str | None = None
+    clock: Clock | None = None
+    label: str | None = None
+
+
 @dataclass(frozen=True)
 class Place:
     """``clock``: what a nanosecond here is: time, or one instruction (a guest under ``-icount``).
@@ -80,6 +89,10 @@ class Place:
     clock: Clock
     release: str
     label: str
+
+    def told(self, facts: PlaceFacts) -> None:
+        """Fill in where a trial is measured."""
+        facts.kernel_release, facts.clock, facts.label = self.release, self.clock, self.label
 
     @property
     def patience(self) -> int:
