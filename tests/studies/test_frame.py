@@ -368,3 +368,10 @@ def test_a_place_this_machine_lacks_the_tool_for_is_unsupported(monkeypatch: pyt
     monkeypatch.setattr(places, "use_lab", missing)
     with pytest.raises(UnsupportedError, match=r"vm:6.1:count: no virtual lab.*apt install"), place_of("vm:6.1:count"):
         pass
+
+
+def test_a_guest_with_mitigations_is_another_place_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    labs_of_test(monkeypatch, **{"vm_6+mitigations_count": LabOfTest("instructions", 0)})
+    with place_of("vm:6+mitigations:count") as place:
+        assert place.label.endswith("instructions counted, mitigations on")
+    places.require_places(["vm:6.1+mitigations:count"])

@@ -21,6 +21,7 @@ INTERRUPTED = 130
 VERBS = {
     "lab": Verb("lab", "lab", "Bring a lab up, see it, use it, take it down."),
     "doctor": Verb("doctor", "doctor", "Check this machine or a lab: what works, what is missing, and the remedy."),
+    "kernels": Verb("kernels", "kept", "See and clear what guests' kernels and modules take on this disk."),
     "programs": Verb("programs", "programs", "Write, show and prove XDP programs with exactly N memory accesses."),
     "plan": Verb("plan", "plan", "Show the points of PLAN, its blocks, and the time it will take."),
     "run": Verb("run", "run", "Measure PLAN: a file, or one of quick (the default), smoke, thesis."),
@@ -38,6 +39,7 @@ VERBS = {
     "tables": Verb("figures", "tables", "Derive RUN's tables from its journal and raw files."),
     "figures": Verb("figures", "figures", "Draw RUN's figures as SVG, PDF and PNG, each with its marks."),
     "report": Verb("report", "report", "Write one HTML file about RUN for a colleague; two runs are compared."),
+    "export": Verb("report", "export", "Write RUN as one file that another machine imports and checks."),
     "compare": Verb("figures", "compare", "Did it change? Compare OTHER with RUN, point by point and overall."),
     "audit": Verb("figures", "audit", "List what in RUN must not be believed, and how it was found."),
     "import": Verb("imports", "import_", "Turn published raw measurements into a run directory."),

@@ -23,7 +23,7 @@ from xdplab.errors import (
 from xdplab.hosts import Host
 from xdplab.hosts.local import LocalHost
 from xdplab.labs import Lab, default_arrangement, use_lab
-from xdplab.labs.base import Clock
+from xdplab.labs.base import MITIGATED, Clock
 
 HOST = "host"
 _JIT = "net.core.bpf_jit_enable"
@@ -227,4 +227,5 @@ def _in(name: str, lab: Lab, clock: Clock) -> Place:
 def _label(name: str, release: str, clock: Clock) -> str:
     kind = name.partition(":")[0]
     worth = "instructions counted" if clock == "instructions" else "time"
-    return f"{kind}, Linux {release}, {worth}"
+    guarded = ", mitigations on" if MITIGATED in name else ""
+    return f"{kind}, Linux {release}, {worth}{guarded}"
