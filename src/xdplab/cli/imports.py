@@ -1,4 +1,4 @@
-"""`import` and `regenerate`: measurements of others, as a run directory; the published figures again, twice."""
+"""`import` and `regenerate`: published measurements as a run directory; published figures, printed and corrected."""
 
 from __future__ import annotations
 
@@ -17,12 +17,14 @@ from xdplab.thesis.words import LANGUAGES, Language
 
 if TYPE_CHECKING:
     from xdplab.figures import save
+    from xdplab.studies import bundle as bundles
     from xdplab.studies import catalogue
     from xdplab.studies.traffic import runs
     from xdplab.thesis import album as thesis_album
     from xdplab.thesis import conclusions, imported, published, published_check, repeated, views
 else:
     save, views = later("xdplab.figures.save"), later("xdplab.thesis.views")
+    bundles = later("xdplab.studies.bundle")
     catalogue, runs = later("xdplab.studies.catalogue"), later("xdplab.studies.traffic.runs")
     conclusions, repeated = later("xdplab.thesis.conclusions"), later("xdplab.thesis.repeated")
     thesis_album, imported = later("xdplab.thesis.album"), later("xdplab.thesis.imported")
@@ -41,7 +43,7 @@ TELL_EVERY_S = 2.0
 
 
 def telling(what: str) -> Callable[[int], None]:
-    """Return what says on stderr, every two seconds, how far the work is."""
+    """Return a function that prints the progress on stderr every two seconds."""
     last = time.monotonic()
 
     def tell(count: int) -> None:
@@ -55,7 +57,7 @@ def telling(what: str) -> Callable[[int], None]:
 
 @click.group(name="import")
 def import_() -> None:
-    """Turn measurements of others into a run directory."""
+    """Turn published raw measurements into a run directory."""
 
 
 @import_.command()
@@ -68,28 +70,48 @@ def thesis(paths: tuple[Path, ...], name: str, out: Path) -> None:
     say([f"imported into {made.run.path}", *made.summary()])
 
 
+@import_.command()
+@click.argument("path", metavar="FILE", type=click.Path(path_type=Path))
+@click.option("--name", help="Name of the run directory; the bundle's by default.")
+@click.option("--out", type=click.Path(path_type=Path), default=Path("results"), show_default=True, help="Its parent.")
+def bundle(path: Path, name: str | None, out: Path) -> int:
+    """Import a run that `xdplab export` wrote: every checksum is checked, its rows are derived anew and compared.
+
+    Ends with exit code 1 if the rows differ from the exported ones.
+    """
+    taken = bundles.import_bundle(path, out, name=name)
+    said = "its rows are byte-equal" if taken.equal else f"its rows differ: {taken.why}"
+    say([f"imported into {taken.path}: {taken.files} files, every checksum holds; {said}"])
+    return 0 if taken.equal else 1
+
+
 @click.command()
 @click.argument("paths", metavar="[PATH...]", nargs=-1, type=click.Path(path_type=Path))
-@click.option("--from", "own", type=click.Path(path_type=Path), help="Draw the figures from this run of your own.")
+@click.option("--from", "own", type=click.Path(path_type=Path), help="Draw the figures from your own run.")
 @click.option("--as-published", "as_published", is_flag=True, help="Only as printed.")
-@click.option("--corrected", "corrected", is_flag=True, help="Only as the data really say.")
+@click.option("--corrected", "corrected", is_flag=True, help="Draw only the corrected figures.")
 @click.option("--lang", type=click.Choice(LANGUAGES), default="en", show_default=True, help="Words on the figures.")
-@click.option("--only", "name", metavar="FIGURE", help="One figure: its path, or its number in the thesis.")
+@click.option("--only", "name", metavar="FIGURE", help="One figure, by path or by its number in the thesis.")
 @click.option(
     "--format",
     "formats",
     type=click.Choice(FORMATS),
     multiple=True,
-    help="svg (the default), pdf or png; several times for several.",
+    help="svg (the default), pdf or png; may be repeated.",
 )
-@click.option("--check", "reference", type=click.Path(path_type=Path), help="Marks (CSV) to compare as-published with.")
-@click.option("--csv", "csv_only", is_flag=True, help="Only the marks: nothing is drawn.")
+@click.option(
+    "--check",
+    "reference",
+    type=click.Path(path_type=Path),
+    help="Marks (CSV) to compare the as-published figures with.",
+)
+@click.option("--csv", "csv_only", is_flag=True, help="Write only the marks, and draw nothing.")
 @click.option("--out", type=click.Path(path_type=Path), default=Path("results/thesis-figures"), show_default=True)
 def regenerate(
     paths: tuple[Path, ...], own: Path | None, as_published: bool, corrected: bool, lang: Language, name: str | None,
     formats: tuple[str, ...], csv_only: bool, reference: Path | None, out: Path,
 ) -> int:  # fmt: skip
-    """Draw every published figure of the thesis again: as printed, and as the data really say.
+    """Draw every published figure of the thesis again: as printed, and corrected.
 
     PATH is the raw data (a clone, a folder, archives) or a run directory that `import thesis` made. Each figure has
     its marks beside it as CSV.
@@ -123,7 +145,7 @@ def _repeated(
     own: Path, paths: tuple[Path, ...], out: Path, lang: Language, formats: tuple[str, ...],
     figures: list[published.Spec] | None,
 ) -> list[str]:  # fmt: skip
-    """Draw one's own run as the thesis' figures, and return what the conclusions come to."""
+    """Draw the user's own run as the thesis' figures, and return the table of conclusions."""
     measured = catalogue.open_run(own)
     if measured.kind_name != "traffic":
         raise FigureError(f"--from is for XDP traffic: {own} is of kind {measured.kind_name}")
@@ -145,7 +167,7 @@ def _repeated(
 
 
 def _checked(marks: Path, reference: Path) -> int:
-    """Say how each figure compares with its reference; 1 where one differs."""
+    """Say how each figure compares with its reference; return 1 if one differs, else 0."""
     checks = published_check.check_marks(published_check.read_marks(marks), published_check.read_marks(reference))
     say(
         f"{'equal' if c.equal else 'DIFFERS'} {c.file}: {c.marks} marks, worst {c.worst:.2e} of the axis, {c.off} off, "

@@ -1,0 +1,54 @@
+"""`report` and `export`: one HTML page for a colleague, one file for another machine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from xdplab.analysis import MARGIN
+from xdplab.cli.common import RunPath, tell
+from xdplab.later import later
+from xdplab.studies.catalogue import open_run
+
+if TYPE_CHECKING:
+    from xdplab.studies import bundle as bundles
+    from xdplab.studies import report as pages
+else:
+    pages, bundles = later("xdplab.studies.report"), later("xdplab.studies.bundle")
+
+
+@click.command()
+@click.argument("directories", metavar="RUN...", type=RunPath(), nargs=-1, required=True)
+@click.option("--out", type=click.Path(path_type=Path), metavar="FILE", help="RUN/report.html by default.")
+@click.option("--author", help="For the citation.")
+@click.option("--license", "licence", help="Licence of the data, for example CC-BY-4.0.")
+def report(directories: tuple[Path, ...], out: Path | None, author: str | None, licence: str | None) -> None:
+    """Write one HTML file: question, answer, verdicts, findings, figures, tables, how to reproduce and cite it.
+
+    It needs no network, and RUN may be of any kind. Two runs of one kind are compared.
+    """
+    runs = [open_run(directory) for directory in directories]
+    for run in runs:
+        run.check_raw()
+    path = out or runs[0].directory.outputs / "report.html"
+    written = pages.write_report(runs, path, author=author, licence=licence, margin=MARGIN)
+    tell(f"report: {written} ({written.stat().st_size / 1e6:.1f} MB)")
+
+
+@click.command()
+@click.argument("directory", metavar="RUN", type=RunPath())
+@click.option("--out", type=click.Path(path_type=Path), metavar="FILE", help="RUN's name and .zip by default.")
+@click.option("--author", help="For the citation.")
+@click.option("--license", "licence", help="Licence of the data, for example CC-BY-4.0.")
+def export(directory: Path, out: Path | None, author: str | None, licence: str | None) -> None:
+    """Write RUN as one zip file (an RO-Crate with checksums) for `xdplab import bundle` on another machine.
+
+    It holds what was recorded, names of hosts and addresses with it, and nothing that is derived but its rows.
+    """
+    run = open_run(directory)
+    run.check_raw()
+    path = out or Path(f"{run.directory.name}.zip")
+    bundles.export(run, path, author=author, licence=licence)
+    tell(f"exported: {path} ({path.stat().st_size / 1e6:.1f} MB)")
