@@ -84,6 +84,7 @@ void report_ready(const struct session *session) {
     json_count("batch", options->batch);
     json_number("settle_s", options->settle_s);
     json_bool("receives", !options->no_receive);
+    json_string("not_held", session->not_held);
     json_end();
 }
 
