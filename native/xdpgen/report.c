@@ -189,8 +189,8 @@ void report_histograms(const struct session *session, const struct burst_report 
     print_histogram(report->name, "from_sent", &report->rx.latency);
 }
 
-void report_detached(unsigned bursts) {
-    json_begin("detached");
+void report_end(const char *type, unsigned bursts) {
+    json_begin(type);
     json_count("bursts", bursts);
     json_end();
 }

@@ -154,6 +154,7 @@ class TrialStudy:
             stack.callback(self._unthrottled.close)
             self._switch_off()
             self._context = self._made_context()
+            stack.callback(lambda: self._context.staying.end())
             self._stack = stack.pop_all()
         return self
 
@@ -284,6 +285,7 @@ class TrialStudy:
         for held in self._held:
             held.host.await_return()
         self._lab.regain()
+        self._context.staying.end()
         self._switch_off()
         booted = [held.host.name for held in self._held if held.take()]
         for end in endpoints(self._lab):
@@ -294,4 +296,5 @@ class TrialStudy:
         return {"booted": booted, "took_s": round(time.monotonic() - began, 3)}
 
     def leave_block(self) -> None:
-        """Nothing: the next block sets everything anew, and the end of the session puts it back."""
+        """End the generator. The next block sets everything anew, and the end of the session puts it back."""
+        self._context.staying.end()
