@@ -30,7 +30,7 @@ from xdplab.studies.traffic.burst import NOBODY, generator_alone, pieces_alone
 from xdplab.studies.traffic.life import TrialContext, measure, serving_cpus
 from xdplab.studies.traffic.limits import frame_key, link_rate, machine_of
 from xdplab.studies.traffic.pdr import known_pdr
-from xdplab.studies.traffic.prepare import Prepared, build_tools, generator_of, prepare_programs
+from xdplab.studies.traffic.prepare import Prepared, build_tools, engines_of, generator_of, prepare_programs
 
 # GRO keeps every mode on one path into the DUT: by NAPI. Without it the generic path depends on the sender.
 LINK_SETTINGS = {"features.gro": True}
@@ -66,7 +66,9 @@ def check_plan(plan: Plan, lab: Lab) -> None:
         if metric.name in BY_NAME:
             raise PlanError(f"metrics: {metric.name} is a column already", remedy="give it another name")
     most = min(queue_limit(end) for end in queue_ends(lab))
-    for point in points_of(plan, lab.arrangement):
+    points = points_of(plan, lab.arrangement)
+    _check_engines(points, lab)
+    for point in points:
         _check_frames(point)
         if point.queues > most:
             raise PlanError(f"queues: {point.queues} is more than {lab.dut_interface} can have: {most}")
@@ -74,6 +76,18 @@ def check_plan(plan: Plan, lab: Lab) -> None:
             raise PlanError("arrangement: hosts means two machines; this lab is one", remedy="write auto")
         if point.arrangement == "split" and len(lab.cpus().dut) < 2:
             raise PlanError("arrangement: split needs two CPUs at least; this lab has one", remedy="write auto")
+
+
+def _check_engines(points: Sequence[Point], lab: Lab) -> None:
+    """A plan of which this lab's generator can send nothing is refused; one that it can send a part of is measured."""
+    has = engines_of(lab)
+    asked = sorted({point.engine for point in points})
+    if asked and not set(asked) & set(has):
+        raise PlanError(
+            f"traffic.engine: {', '.join(asked)} is not what this lab's generator ({lab.generator.kind}) has: "
+            f"{', '.join(has)}",
+            remedy=f"write `traffic: {{engine: {has[0]}}}` in a copy of the plan",
+        )
 
 
 def _check_frames(point: Point) -> None:
