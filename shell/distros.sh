@@ -147,6 +147,7 @@ in_root() {
         mount --bind "$root" "$root"
         mount -t proc proc "$root/proc"
         mount -t sysfs sys "$root/sys"
+        mount --rbind /sys/fs/cgroup "$root/sys/fs/cgroup"
         mount -t bpf bpf "$root/sys/fs/bpf"
         mount -t debugfs debug "$root/sys/kernel/debug"
         mount -t tracefs tracing "$root/sys/kernel/tracing"

@@ -1,4 +1,4 @@
-"""`xdplab lab kernels`: the kernels of virtual labs, those in the cache and those one can have."""
+"""`xdplab lab kernels`: the kernels of virtual labs, in the cache and available."""
 
 from __future__ import annotations
 

@@ -74,6 +74,8 @@ class RunState:
         self.attempts: list[Ended] = []
         self.last: dict[str, Ended] = {}
         self.ended: str | None = None
+        self.waiting: str | None = None
+        """For whom the run waits before it can go on."""
         self.labs = 1
         self.open_ended = False
         self.released: set[str] = set()
@@ -217,7 +219,9 @@ def record_planned(
 def read_state(run: RunDirectory) -> RunState:
     """Read the journal of ``run``. Raises ResultsError if it is damaged."""
     state = RunState(run_id=run.run_id)
-    for event in run.journal.events("planned", "finished", "released", "ended", "hosts", "shared", "lab_lost"):
+    for event in run.journal.events(
+        "planned", "finished", "released", "ended", "hosts", "shared", "lab_lost", "waiting"
+    ):
         match event["event"]:
             case "planned":
                 state.plan(event["trials"], event.get("blocks", ()), event.get("costs_s", ()))
@@ -227,13 +231,15 @@ def read_state(run: RunDirectory) -> RunState:
             case "released":
                 state.release(event["trials"])
             case "ended":
-                state.ended = event["how"]
+                state.ended, state.waiting = event["how"], None
             case "hosts":
                 state.labs = 1
             case "shared":
                 state.labs = len(event["labs"])
             case "lab_lost":
                 state.labs -= 1
+            case "waiting":
+                state.waiting = event["why"]
     return state
 
 

@@ -24,9 +24,9 @@ def folder_of(kernel: str, folder: str) -> dict[str, bytes]:
     """
     found = kernels.kernel(kernel)
     with locked("sources") as root:
-        kept = root / f"{found.release}_{found.version}" / folder
+        # Side by side: a folder that lay in the one it is of would be taken for a file of it, and it for whole.
+        kept = root / f"{found.release}_{found.version}+{folder.replace('/', '+')}"
         if not kept.exists():
-            kept.parent.mkdir(parents=True, exist_ok=True)
             make(kept, functools.partial(_fill, found, folder), what=f"source of {kernel}", space_mb=_SPACE_MB)
     return {path.name: path.read_bytes() for path in sorted(kept.iterdir())}
 

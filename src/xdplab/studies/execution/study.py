@@ -14,10 +14,10 @@ from xdplab.deploy.native import build_tool
 from xdplab.errors import LabError, MissingToolError, ProgramError, UnsupportedError, XdplabError
 from xdplab.hosts.local import LocalHost
 from xdplab.labs import modules
+from xdplab.labs.caches import evicted_bytes
 from xdplab.programs.program import cache_directory
 from xdplab.studies.execution import own
 from xdplab.studies.execution.benchmarks import MODULE, NATIVE, Benchmark
-from xdplab.studies.execution.caches import largest_cache_bytes
 from xdplab.studies.execution.microbench import Microbench, parse_microbench
 from xdplab.studies.execution.objects import MODULE_NAME, build_module, object_name
 from xdplab.studies.execution.points import BACKENDS, ExecutionPoint, ExecutionRequest, Trial, calls_of, chosen
@@ -104,7 +104,7 @@ class ExecutionStudy:
 
     def _cold(self, place: Place, facts: dict[str, Any]) -> list[str]:
         """A guest that counts instructions has no caches: there cold is only loaded anew."""
-        evicted = 0 if place.clock == "instructions" else 2 * largest_cache_bytes()
+        evicted = 0 if place.clock == "instructions" else evicted_bytes()
         facts.update(evicted_bytes=evicted)
         return ["--cold", "--evict-bytes", str(evicted)]
 

@@ -9,12 +9,12 @@ from typing import Any
 
 from xdplab.deploy.native import build_tool
 from xdplab.hosts.local import LocalHost
-from xdplab.labs import Lab, use_lab
+from xdplab.labs import Lab
 from xdplab.studies.offload import netdevsim
 from xdplab.studies.offload.bench import OffloadDevices, write
 from xdplab.studies.offload.points import OffloadPoint, kernel_of
 from xdplab.studies.offload.questions import QUESTIONS
-from xdplab.studies.places import Place
+from xdplab.studies.places import Place, free_lab
 from xdplab.studies.points import StudyTrial
 
 ONE, OTHER = 71, 72
@@ -38,8 +38,7 @@ class OffloadStudy:
     def enter_block(self, trials: Sequence[StudyTrial[OffloadPoint]]) -> None:
         place = trials[0].point.place
         module = netdevsim.build(kernel_of(place))
-        lab = self._stack.enter_context(use_lab(place))
-        self._stack.enter_context(lab.lock(f"study offload, process {LocalHost().name}"))
+        lab = self._stack.enter_context(free_lab(place))
         self._bench = self._prepared(lab, module)
         release = self._bench.host.run(["uname", "-r"]).text.strip()
         self.place = Place(place, self._bench.host, "time", release, lab.label)
