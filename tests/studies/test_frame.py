@@ -62,7 +62,7 @@ class Word(StudyPoint):
 
 
 class Measurer:
-    place = None
+    place, facts = None, dict
 
     def enter_block(self, trials: object) -> None: ...
 
@@ -193,14 +193,19 @@ with places.place_of(places.HOST) as place, place.jit(sys.argv[1] == "on"):
 """
 
 
-def test_two_studies_do_not_switch_each_others_jit(tmp_path: Path) -> None:
-    """What one has switched off, another one's measurement of compiled code would run on."""
-    tool, setting = tmp_path / "bin" / "sysctl", tmp_path / "setting"
+def jit_setting(folder: Path) -> tuple[Path, dict[str, str]]:
+    """Return the file of a made-up JIT setting, and the environment whose `sysctl` reads and writes it."""
+    tool, setting = folder / "bin" / "sysctl", folder / "setting"
     tool.parent.mkdir()
     tool.write_text(SYSCTL)
     tool.chmod(0o755)
     setting.write_text("1\n")
-    environment = {**os.environ, "PATH": f"{tool.parent}:{os.environ['PATH']}", "SETTING": str(setting)}
+    return setting, {**os.environ, "PATH": f"{tool.parent}:{os.environ['PATH']}", "SETTING": str(setting)}
+
+
+def test_two_studies_do_not_switch_each_others_jit(tmp_path: Path) -> None:
+    """What one has switched off, another one's measurement of compiled code would run on."""
+    setting, environment = jit_setting(tmp_path)
 
     def study(mode: str, patience_s: float) -> subprocess.Popen[str]:
         words = [mode, str(setting), str(tmp_path / "lock"), str(patience_s)]
@@ -239,12 +244,7 @@ case "$1" in -n) cat "$SETTING" ;; -q) echo "${3#*=}" >"$SETTING" ;; esac
 
 def test_the_jit_is_back_after_a_study_was_killed(tmp_path: Path) -> None:
     """It is a switch of the whole machine: the next study would take what was left for the original."""
-    tool, setting = tmp_path / "bin" / "sysctl", tmp_path / "setting"
-    tool.parent.mkdir()
-    tool.write_text(SYSCTL)
-    tool.chmod(0o755)
-    setting.write_text("1\n")
-    environment = {**os.environ, "PATH": f"{tool.parent}:{os.environ['PATH']}", "SETTING": str(setting)}
+    setting, environment = jit_setting(tmp_path)
     done = subprocess.run([sys.executable, "-c", KILLED], env=environment, capture_output=True, text=True, check=False)
     assert (done.stdout, done.returncode) == ("0\n", -signal.SIGKILL), done.stderr
     until = time.monotonic() + 10
@@ -368,3 +368,10 @@ def test_a_place_this_machine_lacks_the_tool_for_is_unsupported(monkeypatch: pyt
     monkeypatch.setattr(places, "use_lab", missing)
     with pytest.raises(UnsupportedError, match=r"vm:6.1:count: no virtual lab.*apt install"), place_of("vm:6.1:count"):
         pass
+
+
+def test_a_guest_with_mitigations_is_another_place_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    labs_of_test(monkeypatch, **{"vm_6+mitigations_count": LabOfTest("instructions", 0)})
+    with place_of("vm:6+mitigations:count") as place:
+        assert place.label.endswith("instructions counted, mitigations on")
+    places.require_places(["vm:6.1+mitigations:count"])

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import click
 
 from xdplab.cli.common import tell
-from xdplab.cli.run import find_plan, own_plan, require_lab
+from xdplab.cli.plan import find_plan
+from xdplab.cli.run import own_plan, require_lab
 from xdplab.later import later
 
 if TYPE_CHECKING:

@@ -9,11 +9,11 @@ import click
 
 from xdplab.cli.common import RunPath, parse_only, show, tell
 from xdplab.cli.conduct import conduct, go_on
+from xdplab.cli.plan import PLAN_OR_NAME, find_plan
 from xdplab.errors import LabError, PlanError
 from xdplab.labs import default_arrangement
 from xdplab.later import later
 from xdplab.own import require_own
-from xdplab.resources import shipped
 from xdplab.run.disk import is_locked
 from xdplab.run.rundir import RunDirectory
 from xdplab.run.state import RunState, read_state
@@ -35,7 +35,6 @@ LABS = click.option(
 )
 SCHEDULER = click.option("--scheduler", metavar="ADDRESS", help="With --labs: the Dask scheduler of their workers.")
 STEAL = click.option("--steal", is_flag=True, help="Take the servers from a run that has been silent for 60 s.")
-PLAN_OR_NAME = click.argument("plan", metavar="PLAN", default="quick")
 
 
 def own_plan(path: Path) -> Plan:
@@ -49,13 +48,6 @@ def own_plan(path: Path) -> Plan:
 
 def _has_setup(block: Block) -> bool:
     return any(program.setup for program in block.points.program or [])
-
-
-def find_plan(name: str) -> Path:
-    """Return the path of a plan, given as file or by the name of a shipped plan (``quick``, ``smoke``, ``thesis``)."""
-    path = Path(name)
-    own = shipped("plans") / f"{name}.yaml"
-    return own if not path.exists() and own.exists() else path
 
 
 @click.command()

@@ -48,7 +48,7 @@ class Ended:
 
 @dataclass(frozen=True)
 class Attempt(Ended):
-    """A try with all that is known of it: ``facts`` are what its study recorded.
+    """A try with all that is known of it: ``facts`` are what its study recorded; `xdplab.run.facts.learnt` types them.
 
     ``files`` are the raw files it left, by path, with their bytes; None in runs of earlier versions.
     """

@@ -28,7 +28,7 @@ from xdplab.figures.marks import View
 from xdplab.figures.save import save, write_whole
 from xdplab.own import require_own_run
 from xdplab.run.derived import Recipe, Tables, all_gone, derive, is_owed, table, warn_gone
-from xdplab.run.engine import OfT, Study, run_trials
+from xdplab.run.engine import F, OfT, Study, run_trials
 from xdplab.run.progress import Observer, ending, silent
 from xdplab.run.rundir import RunDirectory
 from xdplab.run.state import Attempt, RunState, last_attempts, read_state, record_planned
@@ -44,7 +44,7 @@ from xdplab.yaml_file import read_yaml
 MakeView = Callable[[pd.DataFrame], View]
 
 
-class PlacedStudy(Study[OfT], Protocol[OfT]):
+class PlacedStudy(Study[OfT, F], Protocol[OfT, F]):
     """What measures: a block's trials at one place."""
 
     @property
@@ -65,7 +65,7 @@ class StudyKind(Generic[R, P]):
     request: type[R]
     point: type[P]
     gather: Callable[[R], Gathered[P]]
-    measurer: Callable[[StudyRun[R, P]], PlacedStudy[StudyTrial[P]]]
+    measurer: Callable[[StudyRun[R, P]], PlacedStudy[StudyTrial[P], Any]]
     table: Callable[[StudyRun[R, P]], pd.DataFrame]
     tables: Callable[[StudyRun[R, P], pd.DataFrame], dict[str, Table]]
     views: Mapping[str, MakeView]
@@ -302,15 +302,19 @@ class _Waiting:
 class _Recorded(Generic[P]):
     """A measurer, whose places are asked what they are as they are entered."""
 
-    inner: PlacedStudy[StudyTrial[P]]
+    inner: PlacedStudy[StudyTrial[P], Any]
     around: Around
+
+    @property
+    def facts(self) -> Callable[[], Any]:
+        return self.inner.facts
 
     def enter_block(self, trials: Sequence[StudyTrial[P]]) -> None:
         self.inner.enter_block(trials)
         if self.inner.place is not None:
             self.around.at(self.inner.place)
 
-    def measure(self, trial: StudyTrial[P], raw: Path, facts: dict[str, Any]) -> None:
+    def measure(self, trial: StudyTrial[P], raw: Path, facts: Any) -> None:
         self.inner.measure(trial, raw, facts)
 
     def leave_block(self) -> None:

@@ -23,7 +23,7 @@ from xdplab.errors import (
 from xdplab.hosts import Host
 from xdplab.hosts.local import LocalHost
 from xdplab.labs import Lab, default_arrangement, use_lab
-from xdplab.labs.base import Clock
+from xdplab.labs.base import MITIGATED, Clock
 
 HOST = "host"
 _JIT = "net.core.bpf_jit_enable"
@@ -68,6 +68,15 @@ LOCK_S = 600.0
 """How long another study that holds the setting otherwise is waited for."""
 
 
+@dataclass
+class PlaceFacts:
+    """What every trial of a study knows of its place; a study adds what its trials learn besides."""
+
+    kernel_release: str | None = None
+    clock: Clock | None = None
+    label: str | None = None
+
+
 @dataclass(frozen=True)
 class Place:
     """``clock``: what a nanosecond here is: time, or one instruction (a guest under ``-icount``).
@@ -80,6 +89,10 @@ class Place:
     clock: Clock
     release: str
     label: str
+
+    def told(self, facts: PlaceFacts) -> None:
+        """Fill in where a trial is measured."""
+        facts.kernel_release, facts.clock, facts.label = self.release, self.clock, self.label
 
     @property
     def patience(self) -> int:
@@ -214,4 +227,5 @@ def _in(name: str, lab: Lab, clock: Clock) -> Place:
 def _label(name: str, release: str, clock: Clock) -> str:
     kind = name.partition(":")[0]
     worth = "instructions counted" if clock == "instructions" else "time"
-    return f"{kind}, Linux {release}, {worth}"
+    guarded = ", mitigations on" if MITIGATED in name else ""
+    return f"{kind}, Linux {release}, {worth}{guarded}"

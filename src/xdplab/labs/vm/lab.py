@@ -15,7 +15,7 @@ from typing import Any
 from xdplab import hosts
 from xdplab.errors import LabError
 from xdplab.hosts import Host
-from xdplab.labs.base import Arrangement, Clock
+from xdplab.labs.base import MITIGATED, Arrangement, Clock
 from xdplab.labs.guests import GuestKeepers, native_dir
 from xdplab.labs.netns import NetnsLab
 from xdplab.labs.vm import kernels, link, qemu, tried
@@ -142,7 +142,8 @@ def boot(
     """Start a guest's keeper, of which ``scripts`` are itself and what makes the link inside. Returns as `up` does."""
     kernel, way = guest.kernel, guest.choice.way
     own, client = key_pair(), key_pair()
-    argv = [*qemu.argv(way, guest.choice.cpu, kernel, guest.tools, native_dir()), *devices]
+    mitigated = guest.name.endswith(MITIGATED)
+    argv = [*qemu.argv(way, guest.choice.cpu, kernel, guest.tools, native_dir(), mitigated=mitigated), *devices]
     first_root = qemu.first_root(kernel, guest.tools)
     state = qemu.state(way, kernel, argv, first_root)
     host = {"host_key": own.public, "client_key": client.private}  # which the keeper tells to the owner alone

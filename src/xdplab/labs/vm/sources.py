@@ -9,7 +9,7 @@ import tarfile
 from pathlib import Path
 
 from xdplab.errors import LabError
-from xdplab.labs.cache import locked, make
+from xdplab.labs.cache import locked, make, mark_used
 from xdplab.labs.vm import archive, kernels
 
 _SPACE_MB = 300
@@ -28,6 +28,7 @@ def folder_of(kernel: str, folder: str) -> dict[str, bytes]:
         kept = root / f"{found.release}_{found.version}+{folder.replace('/', '+')}"
         if not kept.exists():
             make(kept, functools.partial(_fill, found, folder), what=f"source of {kernel}", space_mb=_SPACE_MB)
+        mark_used(kept)
     return {path.name: path.read_bytes() for path in sorted(kept.iterdir())}
 
 
