@@ -22,14 +22,13 @@ class Staying:
 
         One that was killed meanwhile costs no trial: a new one takes its place.
         """
-        kept, self._kept = self._kept, None
-        if kept is None:
-            return new
-        if (kept.host, kept.argv) == (new.host, new.argv):
+        kept = self._kept
+        if kept is not None and (kept.host, kept.argv) == (new.host, new.argv):
             with suppress(XdplabError):
                 kept.go_on()
+                self._kept = None
                 return kept
-        _end(kept)
+        self.end()
         return new
 
     def give(self, generator: Generator) -> None:
@@ -42,9 +41,9 @@ class Staying:
 
     def end(self) -> None:
         """End it before anything is set that it depends on; harmless where there is none."""
-        kept, self._kept = self._kept, None
-        if kept is not None:
-            _end(kept)
+        if self._kept is not None:
+            _end(self._kept)
+        self._kept = None
 
 
 def _end(generator: Generator) -> None:

@@ -171,9 +171,16 @@ class TrialStudy:
             stack.callback(self._unthrottled.close)
             self._switch_off()
             self._context = self._made_context()
+            stack.callback(self._await_let_go)
             stack.callback(lambda: self._context.staying.end())
             self._stack = stack.pop_all()
         return self
+
+    def _await_let_go(self) -> None:
+        """A killed generator is gone before its program is off the link; until then no queue can be set."""
+        for end in endpoints(self._lab):
+            with suppress(HostError):  # what the end of the session cannot put back is said as it tries
+                await_nothing_attached(end.host, end.interface)
 
     def _switch_off(self) -> None:
         """Hold throttling off where the plan asks for it. A holder whose connection is lost has let it go by itself."""
