@@ -156,7 +156,7 @@ def table(found: list[Course]) -> pd.DataFrame:
     steps = dict.fromkeys(step for course in found for step in course.wall_s)
 
     def median_ms(part: str, step: str) -> float:
-        return 1e3 * statistics.median(getattr(course, part).get(step, 0.0) for course in found)
+        return 1e3 * float(statistics.median(getattr(course, part).get(step, 0.0) for course in found))
 
     rows = [(step, median_ms("wall_s", step), median_ms("cpu_s", step)) for step in steps]
     return pd.DataFrame(rows, columns=["step", "wall_ms", "controller_cpu_ms"]).sort_values(
