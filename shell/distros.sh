@@ -147,6 +147,7 @@ in_root() {
         mount --bind "$root" "$root"
         mount -t proc proc "$root/proc"
         mount -t sysfs sys "$root/sys"
+        mount --rbind /sys/fs/cgroup "$root/sys/fs/cgroup"
         mount -t bpf bpf "$root/sys/fs/bpf"
         mount -t debugfs debug "$root/sys/kernel/debug"
         mount -t tracefs tracing "$root/sys/kernel/tracing"
@@ -166,7 +167,7 @@ in_root() {
 # One line for each tool: its name, its version.
 VERSIONS='
 export PATH=$PATH:/usr/sbin:/sbin
-first() { command -v "$1" >/dev/null && "$@" 2>&1 | grep -oE "[0-9]+\.[0-9]+(\.[0-9]+)*" | head -n 1; }
+first() { if command -v "$1" >/dev/null; then "$@" 2>&1 | grep -oE "[0-9]+\.[0-9]+(\.[0-9]+)*" | head -n 1; else echo none; fi; }
 package() { dpkg-query -W -f "\${Version}" "$1" 2>/dev/null | sed "s/^[0-9]*://"; }
 printf "clang %s\n" "$(first clang --version)"
 printf "gcc %s\n" "$(first gcc --version)"
@@ -200,9 +201,8 @@ tests_of() { # LOG
 
 # A part's row: suite, user, command, what came out, exit code, minutes, commit. One file each, so that a part that is run
 # again replaces its own row alone.
-write_row() { # SUITE USER WHAT RESULT STATUS SECONDS
-    printf '%s\t%s\t%s\t%s\t%s\t%s\t%s\n' "$1" "$2" "${AS_WRITTEN[$3]}" "$4" "$5" $(($6 / 60)) \
-        "$(git rev-parse --short HEAD)" >"$PARTS/$1.$2.$3.row"
+write_row() { # SUITE USER WHAT RESULT STATUS SECONDS COMMIT
+    printf '%s\t%s\t%s\t%s\t%s\t%s\t%s\n' "$1" "$2" "${AS_WRITTEN[$3]}" "$4" "$5" $(($6 / 60)) "$7" >"$PARTS/$1.$2.$3.row"
 }
 
 # measure ROOT USER WHAT PART: its exit code; what came out is in PART.said
@@ -220,7 +220,8 @@ measure() {
 }
 
 ask() { # SUITE USER WHAT
-    local root=$WORK/$1.$2 part=$PARTS/$1.$2.$3 began=$SECONDS said status=0
+    local root=$WORK/$1.$2 part=$PARTS/$1.$2.$3 began=$SECONDS said status=0 commit
+    commit=$(git rev-parse --short HEAD)
     say "$1: ${AS_WRITTEN[$3]} by $2 (its output: $part.log)"
     rm -f "$part".*
     if { make_root "$1" "$root" && fresh_clone "$root" "$2"; } >"$part.log" 2>&1; then
@@ -231,7 +232,7 @@ ask() { # SUITE USER WHAT
     else
         status=1 said="no root: $(tail -n 1 "$part.log")"
     fi
-    write_row "$1" "$2" "$3" "$said" "$status" $((SECONDS - began))
+    write_row "$1" "$2" "$3" "$said" "$status" $((SECONDS - began)) "$commit"
 }
 
 # Rows in the order of SUITES, USERS and COMMANDS.
@@ -266,54 +267,60 @@ finish() {
     if [ -n "$CHILD" ]; then
         kill "$CHILD" 2>/dev/null || true
         wait "$CHILD" 2>/dev/null || true
+        kill -KILL -- "-$CHILD" 2>/dev/null || true # the rest of its process group, which would write on
     fi
     leave
     [ -z "$FORGET" ] || rm -rf --one-file-system "$FORGET"
     shell/setup.sh --give-back
 }
 
-FORGET= # the folder of roots that is removed at the end
-WORK=
-suites=() users=() commands=() only_table=
-while getopts w:m: option; do
-    case $option in
-    w) WORK=$OPTARG ;;
-    m) MOST_MINUTES=([trials]=$OPTARG [tests]=$OPTARG) ;;
-    *) die "see the head of shell/distros.sh" ;;
-    esac
-done
-shift $((OPTIND - 1))
-for word in "$@"; do
-    word=${SUITE_OF[$word]:-$word}
-    case $word in
-    bookworm | trixie | sid) suites+=("$word") ;;
-    root | user) users+=("$word") ;;
-    trials | tests) commands+=("$word") ;;
-    table) only_table=yes ;;
-    *) die "$word is not known: 12, 13, sid; root, user; trials, tests; table" ;;
-    esac
-done
-[ -n "$only_table" ] || require
-trap finish EXIT
-trap 'exit 130' INT TERM HUP
-mkdir -p "$PARTS"
-if [ -z "$only_table" ]; then
-    if [ -z "$WORK" ]; then
-        FORGET=$(mktemp -d "${TMPDIR:-/var/tmp}/xdplab-distros.XXXXXX")
-        WORK=$FORGET
-    fi
-    mkdir -p "$WORK"
-    WORK=$(realpath "$WORK")
-    [ $# != 0 ] || rm -f "$PARTS"/*
-    [ ${#suites[@]} != 0 ] || suites=("${SUITES[@]}")
-    [ ${#users[@]} != 0 ] || users=("${USERS[@]}")
-    [ ${#commands[@]} != 0 ] || commands=("${COMMANDS[@]}")
-    for suite in "${suites[@]}"; do
-        for user in "${users[@]}"; do
-            for what in "${commands[@]}"; do ask "$suite" "$user" "$what"; done
-            [ -z "$FORGET" ] || rm -rf --one-file-system "${FORGET:?}/$suite.$user"
-        done
+main() { # in one piece: bash reads a script as it goes, and this one runs for hours beside changes of the checkout
+    FORGET= # the folder of roots that is removed at the end
+    WORK=
+    suites=() users=() commands=() only_table=
+    while getopts w:m: option; do
+        case $option in
+        w) WORK=$OPTARG ;;
+        m) MOST_MINUTES=([trials]=$OPTARG [tests]=$OPTARG) ;;
+        *) die "see the head of shell/distros.sh" ;;
+        esac
     done
-fi
-print_table
-rows | awk -F '\t' '$5 != 0 { failed = 1 } END { exit failed }'
+    shift $((OPTIND - 1))
+    for word in "$@"; do
+        word=${SUITE_OF[$word]:-$word}
+        case $word in
+        bookworm | trixie | sid) suites+=("$word") ;;
+        root | user) users+=("$word") ;;
+        trials | tests) commands+=("$word") ;;
+        table) only_table=yes ;;
+        *) die "$word is not known: 12, 13, sid; root, user; trials, tests; table" ;;
+        esac
+    done
+    [ -n "$only_table" ] || require
+    trap finish EXIT
+    trap 'exit 130' INT TERM HUP
+    mkdir -p "$PARTS"
+    if [ -z "$only_table" ]; then
+        if [ -z "$WORK" ]; then
+            FORGET=$(mktemp -d "${TMPDIR:-/var/tmp}/xdplab-distros.XXXXXX")
+            WORK=$FORGET
+        fi
+        mkdir -p "$WORK"
+        WORK=$(realpath "$WORK")
+        [ $# != 0 ] || rm -f "$PARTS"/*
+        [ ${#suites[@]} != 0 ] || suites=("${SUITES[@]}")
+        [ ${#users[@]} != 0 ] || users=("${USERS[@]}")
+        [ ${#commands[@]} != 0 ] || commands=("${COMMANDS[@]}")
+        for suite in "${suites[@]}"; do
+            for user in "${users[@]}"; do
+                for what in "${commands[@]}"; do ask "$suite" "$user" "$what"; done
+                [ -z "$FORGET" ] || rm -rf --one-file-system "${FORGET:?}/$suite.$user"
+            done
+        done
+    fi
+    print_table
+    rows | awk -F '\t' '$5 != 0 { failed = 1 } END { exit failed }'
+}
+
+main "$@"
+exit

@@ -106,11 +106,22 @@ apt_get() {
     as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq -y -o DPkg::Lock::Timeout=120 "$@" >/dev/null
 }
 
+# Of each A|B, A where this release has it.
+that_are_here() {
+    local word
+    for word in "$@"; do
+        case $word in *'|'*) [ -n "$(apt-cache show "${word%|*}" 2>/dev/null)" ] && word=${word%|*} || word=${word#*|} ;; esac
+        echo "$word"
+    done
+}
+
 install_debian() {
-    without_starting_daemons apt_get install --no-install-recommends "$@" && return
+    # shellcheck disable=SC2046 # a list of words
+    without_starting_daemons apt_get install --no-install-recommends $(that_are_here "$@") && return
     say "once more, with fresh package lists"
     apt_get update
-    without_starting_daemons apt_get install --no-install-recommends "$@"
+    # shellcheck disable=SC2046
+    without_starting_daemons apt_get install --no-install-recommends $(that_are_here "$@")
 }
 
 install_ubuntu() { install_debian "$@"; }

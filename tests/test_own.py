@@ -7,6 +7,7 @@ import os
 import pty
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ from rich.console import Console
 import xdplab as xl
 from xdplab.cli.run import own_plan
 from xdplab.labs.inventory import load_inventory
-from xdplab.own import StrangersFileError, require_own
+from xdplab.own import StrangersFileError, ask_by, require_own, require_own_run
 from xdplab.plan import parse_plan
 from xdplab.run.progress import PlainObserver
 from xdplab.studies.every import Where
@@ -138,6 +139,48 @@ def test_on_a_terminal_the_user_is_asked_once(foreign_run: Path, answer: str, ru
     assert shown.count("Have you read it, and may it run? [y/N]") == 1
     assert code == (3 if runs else 8), shown
     assert ("/nowhere.yaml: No such file" in shown) == runs
+
+
+def test_a_yes_is_for_one_file_and_one_run(tmp_path: Path, asked: list[str]) -> None:
+    """A yes to one stranger's plan must not let another's run, though both name the same."""
+    mine, theirs = tmp_path / "mine.yaml", tmp_path / "theirs.yaml"
+    for file in (mine, theirs):
+        file.write_text("x")
+        file.chmod(0o666)
+    for _ in range(2):
+        require_own(mine, "code")
+    require_own(mine, "other code")
+    assert len(asked) == 2
+    require_own(theirs, "code")
+    assert [str(theirs) in question for question in asked] == [False, False, True]
+
+
+def test_of_a_run_directory_one_question_is_asked(tmp_path: Path, asked: list[str]) -> None:
+    for name in ("one", "two"):
+        run = tmp_path / name
+        run.mkdir()
+        for part in ("journal.jsonl", "plan.yaml"):
+            (run / part).write_text("x")
+            (run / part).chmod(0o666)
+        for _ in range(2):
+            require_own_run(run)
+    assert [question.split(" can be")[0] for question in asked] == [
+        str(tmp_path / name / "journal.jsonl") for name in ("one", "two")
+    ]
+
+
+@pytest.fixture
+def asked() -> Iterator[list[str]]:
+    """The questions that a user who says yes to each is asked."""
+    questions: list[str] = []
+
+    def yes(question: str) -> bool:
+        questions.append(question)
+        return True
+
+    ask_by(yes)
+    yield questions
+    ask_by(None)
 
 
 @pytest.mark.root

@@ -33,7 +33,11 @@ class LabError(XdplabError):
 
 
 class MissingToolError(LabError):
-    """A program that this machine lacks: every trial that needs it would fail alike, so a run ends here."""
+    """A program, or KVM, that this machine lacks: every trial that needs it would fail alike, so a run ends here."""
+
+
+class LabInUseError(LabError):
+    """Another run is going on in the lab."""
 
 
 class HostError(LabError):

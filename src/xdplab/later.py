@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import importlib
+import sys
+import warnings
+from collections.abc import Callable, Collection, Mapping
+from types import ModuleType
 from typing import Any
 
 
@@ -22,3 +26,40 @@ def later(name: str) -> Any:
     For readers and type checkers the same module is imported as usual, under ``TYPE_CHECKING``.
     """
     return _Later(name)
+
+
+class _Called(ModuleType):
+    """A module that was a function of its own name in its package, and can still be called like it."""
+
+    def __call__(self, *arguments: Any, **named: Any) -> Any:
+        name = self.__name__.rpartition(".")[2]
+        _say_where(self.__name__, f"{self.__name__}.{name}")
+        return getattr(self, name)(*arguments, **named)
+
+
+def former(package: str, names: Mapping[str, str], functions: Collection[str] = ()) -> Callable[[str], Any]:
+    """Return the ``__getattr__`` of a package that still gives its former names, each with a DeprecationWarning.
+
+    ``names`` has the present place of each: a module, or ``module:name`` if its name changed too. ``functions`` are
+    those whose name is a module of the package now. They go with the next release.
+    """
+
+    class Package(ModuleType):
+        def __setattr__(self, name: str, value: Any) -> None:
+            if name in functions and isinstance(value, ModuleType):
+                value.__class__ = _Called
+            super().__setattr__(name, value)
+
+    def get(name: str) -> Any:
+        if name not in names:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        module, _, present = names[name].partition(":")
+        _say_where(f"{package}.{name}", f"{module}.{present or name}")
+        return getattr(importlib.import_module(module), present or name)
+
+    sys.modules[package].__class__ = Package
+    return get
+
+
+def _say_where(old: str, new: str) -> None:
+    warnings.warn(f"{old} is {new} now; the old name ends with the next release", DeprecationWarning, stacklevel=3)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import pwd
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from xdplab.errors import XdplabError
@@ -24,7 +24,7 @@ Ask = Callable[[str], bool]
 """From a question to whether the user says yes."""
 
 _ask: Ask | None = None
-_allowed: set[str] = set()
+_allowed: set[tuple[Path, str]] = set()
 
 
 def ask_by(ask: Ask | None) -> None:
@@ -38,24 +38,36 @@ def require_own(path: Path, what: str) -> None:
     """Raise StrangersFileError unless a file is this user's, or root's, and no other user may write it.
 
     ``what`` says what the file would run. A file of a stranger that was copied is the copier's, who has read it. A user
-    who can be asked is asked once for each ``what``.
+    who can be asked is asked once for each file and each ``what``.
     """
-    problem = _problem(path)
-    if problem is None or what in _allowed:
-        return
-    if _ask is not None and _ask(f"{path} {problem}, and it names {what}. Have you read it, and may it run?"):
-        _allowed.add(what)
-        return
-    raise StrangersFileError(
-        f"{path} {problem}, and it names {what}",
-        remedy="read it; then say --trust, or run a copy of your own (`cp -r`), closed to others (`chmod o-w`)",
-    )
+    _require(path, (path,), what)
 
 
 def require_own_run(directory: Path) -> None:
-    """Raise StrangersFileError unless a run is one's own: to go on with it is to run what it names."""
-    for part in (directory, directory / "journal.jsonl", directory / "plan.yaml"):
-        require_own(part, "commands, programs and labs that are used")
+    """Raise StrangersFileError unless a run is one's own: to go on with it is to run what it names.
+
+    A user who can be asked is asked once for each run directory.
+    """
+    parts = (directory, directory / "journal.jsonl", directory / "plan.yaml")
+    _require(directory, parts, "commands, programs and labs that are used")
+
+
+def _require(subject: Path, parts: Sequence[Path], what: str) -> None:
+    """Ask about ``subject``, once, where any of its parts is a stranger's."""
+    first: dict[str, Path] = {}
+    for part in parts:
+        if (problem := _problem(part)) is not None:
+            first.setdefault(problem, part)
+    key = (subject.resolve(), what)
+    if not first or key in _allowed:
+        return
+    words = " and ".join(f"{part} {problem}" for problem, part in first.items()) + f", and it names {what}"
+    if _ask is not None and _ask(f"{words}. Have you read it, and may it run?"):
+        _allowed.add(key)
+        return
+    raise StrangersFileError(
+        words, remedy="read it; then say --trust, or run a copy of your own (`cp -r`), closed to others (`chmod o-w`)"
+    )
 
 
 def _problem(path: Path) -> str | None:

@@ -64,6 +64,17 @@ def test_what_is_said_to_be_detectable_is_detected(bench: ModuleType, seed: int)
     assert 0.72 <= power <= 0.88
 
 
+@pytest.mark.parametrize("seed", [20261122])
+def test_what_a_pilot_promises_is_kept_by_new_runs(bench: ModuleType, seed: int) -> None:
+    """80 % are promised of both numbers; here runs as wholes spread by far less than the margin."""
+    rng = np.random.default_rng(seed)
+    answers = [bench.promised(rng, bench.Case(1, 5, 10, 0.002, 0, 0, 0.01)) for _ in range(200)]
+    told = [same for _, same in answers if same is not None]
+    assert len(told) >= 150
+    assert sum(found for found, _ in answers) / len(answers) >= 0.71  # 80 % less what 200 draws take away by chance
+    assert sum(told) / len(told) >= 0.71
+
+
 def test_without_equal_runs_the_spread_of_runs_is_assumed_and_said() -> None:
     a, b = synthetic.run(seed=1, repetitions=5), synthetic.run(seed=2, repetitions=5)
     found = decide(a, b)

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from xdplab import cli
 from xdplab.errors import LabError
-from xdplab.labs import netns, uml, vm
+from xdplab.labs import cache, netns, uml, vm
 from xdplab.labs.vm import kernels
 from xdplab.plan import load_plan
 from xdplab.studies.traffic.planned import create_run
@@ -111,6 +111,7 @@ def nothing_is_touched(folder: Path) -> Iterator[None]:
         patch.setattr(importlib.import_module(f"xdplab.cli.{module_name}"), "go_on", lambda *_, **__: 0)
     patch.chdir(folder)
     patch.setenv("XDPLAB_CACHE", str(folder / "cache"))
+    patch.setattr(cache, "cache_dir", lambda: folder / "kept")  # `kernels clean` is a command line like any other
     yield
     patch.undo()
 

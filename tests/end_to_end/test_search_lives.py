@@ -14,6 +14,7 @@ from xdplab.errors import HostError
 from xdplab.plan import Trial, parse_plan
 from xdplab.studies.traffic.bench import TrialBench
 from xdplab.studies.traffic.planned import create_run, run_trials_of
+from xdplab.studies.trial_facts import TrialFacts
 
 pytestmark = [pytest.mark.root, pytest.mark.lab, needs_root]
 
@@ -35,7 +36,7 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[TrialBench
 def test_its_program_is_held_for_longer_than_any_search(bench: tuple[TrialBench, Trial], tmp_path: Path) -> None:
     """The host ended a holder after 900 s, and bursts to a DUT without a program were taken for measured."""
     study, trial = bench
-    with study.attached(trial, tmp_path, {}) as send:
+    with study.attached(trial, tmp_path, TrialFacts()) as send:
         send(1000.0, 0.05)
         lines = study._lab.dut.run(["pgrep", "-a", "timeout"]).text.splitlines()
         (deadline,) = [float(line.split()[3]) for line in lines if "xdpload" in line]
@@ -45,7 +46,7 @@ def test_its_program_is_held_for_longer_than_any_search(bench: tuple[TrialBench,
 def test_a_program_that_is_gone_is_said_not_measured(bench: tuple[TrialBench, Trial], tmp_path: Path) -> None:
     study, trial = bench
     with pytest.raises(HostError, match="the kernel says nothing is attached"):  # noqa: PT012, SIM117
-        with study.attached(trial, tmp_path, {}) as send:
+        with study.attached(trial, tmp_path, TrialFacts()) as send:
             assert send(1000.0, 0.05).summary.rx_packets
             study._lab.dut.run(["pkill", "-KILL", "-x", "xdpload"])
             send(1000.0, 0.05)
@@ -54,7 +55,7 @@ def test_a_program_that_is_gone_is_said_not_measured(bench: tuple[TrialBench, Tr
 def test_a_watchdog_that_is_gone_is_said_not_measured(bench: tuple[TrialBench, Trial], tmp_path: Path) -> None:
     study, trial = bench
     with pytest.raises(HostError, match=r"the watchdog over v.0 is gone, and has put the device back"):  # noqa: PT012, SIM117
-        with study.attached(trial, tmp_path, {}) as send:
+        with study.attached(trial, tmp_path, TrialFacts()) as send:
             assert send(1000.0, 0.05).summary.rx_packets
             study._held[0]._watchdog._process.close_stdin()  # type: ignore[union-attr]
             send(1000.0, 0.05)

@@ -323,6 +323,15 @@ def test_an_ordinary_user_uses_and_downs_a_lab_that_root_made(stranger: Stranger
     assert files_of_labs() == files
 
 
+def test_who_comes_before_its_maker_has_the_lease_does_not_take_a_lab_away(name: str) -> None:
+    """Of two that began at once the second held a lock on a lab that the first one's leaving took down."""
+    netns.up(name.partition(":")[2], control.owner(), lease=True)
+    with labs.use_lab(name) as early:
+        with labs.use_lab(name):
+            pass
+        assert early.dut.run(["hostname"]).text.strip() == "dut"
+
+
 def test_without_root_and_sudo_it_says_whom_to_ask(stranger: Stranger) -> None:
     done = stranger.run("import os; os.environ['PATH'] = '/nowhere'; from xdplab import labs; labs.up('netns:unmade')")
     assert f"ask root to run `xdplab lab up --for-user {stranger.uid}`" in done.stderr

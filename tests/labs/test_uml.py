@@ -54,6 +54,24 @@ def test_what_it_is(lab: UmlLab) -> None:
     assert (row["way"], list(row["hosts"]), "client_key" in row["hosts"]["guest"]) == ("uml", ["guest"], False)
 
 
+def test_the_kernel_needs_no_modprobe_of_its_own_for_a_link(lab: UmlLab) -> None:
+    """The one that it starts dies on CPUs with AMX; each load of the loading study was `unsupported` there."""
+    setting = "kernel.modprobe"
+    before = lab.guest.run(["sysctl", "-n", setting]).text.strip()
+    lab.guest.run(["sysctl", "-q", "-w", f"{setting}=/bin/false"])
+    try:
+        lab.guest.run(["ip", "link", "add", "one", "type", "veth", "peer", "other"])
+        lab.guest.run(["ip", "link", "del", "one"])
+    finally:
+        lab.guest.run(["sysctl", "-q", "-w", f"{setting}={before}"])
+
+
+def test_its_memory_holds_what_empties_this_machines_caches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server's L3 of 480 MiB is walked through twice: the driver was killed in a guest of 1024 MB."""
+    monkeypatch.setattr(uml_lab, "evicted_bytes", lambda: 960 << 20)
+    assert uml_lab.memory_mb() == 1024 + 960
+
+
 def test_where_there_is_amx_there_is_no_avx_inside(lab: UmlLab) -> None:
     told = {name: lab.guest.run(["printenv", name], check=False).text.strip() for name in xstate.ENVIRONMENT}
     expected = xstate.ENVIRONMENT if xstate.is_too_long() else dict.fromkeys(xstate.ENVIRONMENT, "")

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import io
 import tarfile
+from pathlib import Path
+from types import SimpleNamespace
 
+import pytest
+
+from xdplab.labs.vm import kernels, sources
 from xdplab.labs.vm.sources import _write
 
 
@@ -23,3 +28,20 @@ def test_a_folder_of_the_source_is_whole_though_its_own_folders_lie_among_its_fi
         _write(members, "s/lib", tmp_path)
         assert members.next().name == "s/lib-like/b.c"  # what comes after the folder is not unpacked
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.c", "test_bpf.c"]
+
+
+@pytest.mark.parametrize("order", [("drivers/net/netdevsim", "drivers/net"), ("lib", "lib/crypto", "lib")])
+def test_a_folder_is_whole_though_one_of_its_own_folders_was_asked_for_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, order: tuple[str, ...]
+) -> None:
+    """The kept folder of the inner one was taken for the outer one, which then had no files and a folder."""
+
+    def fill(_kernel: object, wanted: str, folder: Path) -> None:
+        (folder / "of").write_text(wanted)
+
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(kernels, "kernel", lambda _: SimpleNamespace(release="6.1.0", version="6.1.1-1"))
+    monkeypatch.setattr(sources, "_fill", fill)
+    monkeypatch.setattr(sources, "_SPACE_MB", 0)
+    for folder in order:
+        assert sources.folder_of("6.1", folder) == {"of": folder.encode()}

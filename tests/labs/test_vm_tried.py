@@ -3,11 +3,13 @@
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from xdplab.errors import LabError
-from xdplab.labs.vm import kernels, qemu, tried
+from xdplab.labs.guests import GuestKeepers
+from xdplab.labs.vm import kernels, lab, qemu, tried
 
 MODELS = qemu.WAYS["functional"].models
 
@@ -100,3 +102,21 @@ def test_a_torn_memory_is_made_anew(fake: FakeQemu) -> None:
 def test_no_cpu_of_an_emulated_way_has_fsrm_alone(way: str) -> None:
     """QEMU 10 hangs kernel 6.1 with it; `max` has both."""
     assert all(("-erms" in model) <= ("-fsrm" in model) for model in qemu.WAYS[way].models)
+
+
+@pytest.mark.parametrize(("name", "word"), [("6.1", "mitigations=off"), ("6.1+mitigations", "mitigations=auto")])
+def test_a_guest_boots_with_mitigations_where_its_name_says_so(
+    name: str, word: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """They are a factor: one kernel with and without them is two places."""
+    kernel = kernels.Kernel("6.1", "6.1.0", "6.1.1-1", (), {}, tmp_path)
+    started: dict[str, Any] = {}
+    monkeypatch.setattr(kernels, "cached", lambda: [kernel])
+    monkeypatch.setattr(qemu, "require_tools", lambda: {qemu.QEMU: "qemu", "busybox": "busybox"})
+    monkeypatch.setattr(tried, "choose", lambda *_: tried.Choice(qemu.WAYS["count"], "max", "asked for"))
+    monkeypatch.setattr(qemu, "first_root", lambda *_: b"")
+    monkeypatch.setattr(qemu, "files", lambda *_: b"")
+    monkeypatch.setattr(GuestKeepers, "start", lambda *_, **wanted: started.update(wanted))
+    lab.boot(0, f"{name}:count", lab.Guest.chosen(name, "count"), lease=True)
+    assert word in started["argv"][started["argv"].index("-append") + 1].split()
+    assert lab.label({"kernel": started["known"]["kernel"], "way": "count"}).startswith(f"virtual lab, vm {name},")

@@ -137,7 +137,7 @@ def test_a_missing_compiler_is_said(monkeypatch):
 def test_the_notebooks_program_shows_itself(cache):
     one = program("array", accesses=100, cache_dir=cache)
     assert "static __always_inline __u64 workload" in one.source
-    assert repr(one).startswith("Program(array-read-100: N = 100 proved: 100 loads, 0 stores a packet;")
+    assert repr(one).startswith("Program(array-read-100: N = 100 proved: 100 loads, 0 stores per packet;")
     assert "<summary>source</summary><pre>" in one._repr_html_()
     assert "call bpf_map_lookup_elem" in one.disassembly
     assert one.proof.accesses == 100

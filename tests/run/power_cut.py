@@ -32,6 +32,8 @@ QUIET = PlainObserver(Console(quiet=True))
 class Writing:
     """A study whose trial leaves as many raw files as a trial of the testbed."""
 
+    facts = dict
+
     def enter_block(self, trials: Sequence[Trial]) -> None:
         pass
 

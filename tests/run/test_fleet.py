@@ -13,10 +13,12 @@ from pathlib import Path
 
 import psutil
 import pytest
+from distributed.exceptions import WorkerStartTimeoutError
 from rich.console import Console
 
 from xdplab.errors import HostLostError, LabError, ResultsError
 from xdplab.plan import Trial, parse_plan, points_of, schedule
+from xdplab.run import fleet_dask
 from xdplab.run.fleet import NOTHING, BlockResult, pack, run_on_fleet, unpack
 from xdplab.run.fleet_dask import connected
 from xdplab.run.progress import PlainObserver
@@ -165,6 +167,22 @@ def test_no_local_user_reads_their_pages() -> None:
         ports = {c.laddr.port for p in family for c in p.net_connections("inet") if c.status == psutil.CONN_LISTEN}
         answers = {port: pages_of(port) for port in ports}
     assert {code for codes in answers.values() for code in codes} <= {0, 404}, answers
+
+
+class LateClient:
+    """A client of a cluster whose first worker of three has started."""
+
+    def wait_for_workers(self, count: int, timeout: float) -> None:
+        raise WorkerStartTimeoutError(1, count, timeout)
+
+    def scheduler_info(self, n_workers: int) -> dict[str, dict[str, object]]:
+        return {"workers": {"tls://127.0.0.1:1": {}}}
+
+
+def test_workers_that_do_not_start_are_counted_in_the_error() -> None:
+    """On a busy machine the command said `60.0: 3 (name another file or folder)`: this error has no file."""
+    with pytest.raises(LabError, match="1 of 3 workers, one per lab, have started in 180 s"):
+        fleet_dask._await_workers(LateClient(), 3)
 
 
 @pytest.mark.parametrize("address", ["tcp://127.0.0.1:8786", "127.0.0.1:8786", "ws://x:1"])

@@ -39,6 +39,8 @@ TRIALS = schedule(PLAN, points_of(PLAN, "shared"))
 class Recorder:
     """A study that measures nothing but remembers what it was asked."""
 
+    facts = dict
+
     def __init__(self, **errors: Exception) -> None:
         self.errors = errors
         self.log: list[str] = []

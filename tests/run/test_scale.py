@@ -53,6 +53,8 @@ def made(repetitions: int, *, a_block: int = 10, seed: int = 1) -> list[Made]:
 
 
 class Nothing:
+    facts = dict
+
     def enter_block(self, trials: Sequence[Made]) -> None: ...
 
     def measure(self, trial: Made, raw: Path, facts: dict[str, Any]) -> None: ...

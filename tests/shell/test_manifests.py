@@ -67,6 +67,8 @@ def test_a_need_tells_its_remedy() -> None:
     (clang,) = [need for need in needs("run") if need.name == "clang"]
     assert clang.remedy("debian") == "apt-get install clang"
     assert clang.remedy("fedora") == "dnf install clang"
+    (perf,) = [need for need in needs("run") if need.name == "perf"]
+    assert perf.remedy("ubuntu") == "apt-get install linux-perf (in older releases linux-tools-generic)"
     assert clang.remedy(None) == "install what has clang (Debian: clang)"
 
 

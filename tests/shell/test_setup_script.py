@@ -132,6 +132,18 @@ def test_each_distribution_has_its_own_words(tmp_path: Path, distribution: str, 
     assert machine.calls[0].startswith(expected)
 
 
+@pytest.mark.parametrize(("known", "installed"), [("new-tool", "new-tool"), ("", "old-tool")])
+def test_what_a_release_does_not_have_is_installed_by_its_older_name(
+    tmp_path: Path, known: str, installed: str
+) -> None:
+    """Ubuntu 26.04's linux-tools-generic brings neither perf nor bpftool: since 25.04 they have their own packages."""
+    machine = Machine(tmp_path, "ubuntu")
+    (tmp_path / "packages.tsv").write_text(TABLE.replace("ubu-tool ubu-more", "new-tool|old-tool ubu-more"))
+    machine.tool(machine.bin / "apt-cache", f'#!/bin/sh\ncase $2 in "{known}") echo "Package: $2" ;; esac\n')
+    assert machine.run().returncode == 0
+    assert machine.calls[0].endswith(f"--no-install-recommends {installed} ubu-more")
+
+
 def without_python(machine: Machine) -> str:
     """Return a PATH on which everything is but Python."""
     bare = machine.folder / "bare"

@@ -121,7 +121,8 @@ def test_memory_grows_with_the_program_and_is_not_timed(verify, compile_member):
     if large.peak_bytes is None:
         pytest.skip(large.peak_reason)
     assert large.peak_bytes > 4 * max(small.peak_bytes, 1)
-    assert large.peak_bytes > 4_000_000
+    # A state has at least one frame of eleven registers, 120 bytes each. clang 14 makes 15 MB of it, later ones 3 MB.
+    assert large.peak_bytes > large.stats.peak_states * 11 * 120
     assert large.kmalloc_peak_bytes > 4 * small.kmalloc_peak_bytes > 0
     if large.cgroup_peak_bytes is not None:  # what was allocated, followed one by one, against what was charged
         assert large.kmalloc_peak_bytes == pytest.approx(large.cgroup_peak_bytes, rel=0.25)

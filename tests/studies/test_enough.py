@@ -29,6 +29,8 @@ SPREAD = {"native": 0.003, "generic": 0.03}
 class MadeUp:
     """Rates of 1 Mpps in native mode and 0.3 in generic, whose spread is a tenth of that of generic mode."""
 
+    facts = dict
+
     def __init__(self, kill_after: int | None = None) -> None:
         self.left = kill_after
 
@@ -47,7 +49,7 @@ class MadeUp:
 
 @pytest.fixture(autouse=True)
 def made_up_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    def row(run: RunDirectory, trial: Trial, attempt: Attempt) -> SimpleNamespace:
+    def row(run: RunDirectory, trial: Trial, attempt: Attempt, *, window_s: float) -> SimpleNamespace:
         return SimpleNamespace(row=attempt.facts["row"])
 
     monkeypatch.setattr(enough, "attempt_rows", row)

@@ -7,7 +7,6 @@ import tarfile
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 import pytest
@@ -31,7 +30,7 @@ from xdplab.studies.catalogue import kind_of, open_run
 from xdplab.studies.every import AnyRun, Where
 from xdplab.studies.frame import StudyRun
 from xdplab.studies.plan_runs import ASKED, SearchRequest, pdr_files
-from xdplab.studies.search.study import search_point
+from xdplab.studies.search.study import SearchFacts, search_point
 from xdplab.studies.traffic.planned import create_run, run_trials_of
 
 RECORDED = Path(__file__).parents[1] / "run" / "recorded" / "run-623ee55.tar.xz"
@@ -63,12 +62,13 @@ QUIET = PlainObserver(Console(quiet=True))
 class Model:
     """Searches a DUT that forwards 1 Mpps, half of it at N = 100."""
 
+    facts = SearchFacts
+
     def enter_block(self, trials: Sequence[Trial]) -> None: ...
 
-    def measure(self, trial: Trial, raw: Path, facts: dict[str, Any]) -> None:
+    def measure(self, trial: Trial, raw: Path, facts: SearchFacts) -> None:
         capacity = 1e6 / (1 + bool(trial.point.program.accesses))
-        found = search_point(dut(hard(capacity)), QUICK, LINE) | {"generator_pps": LINE}
-        facts["search"] = {key: value for key, value in found.items() if key not in ("bursts", "histograms")}
+        facts.search = replace(search_point(dut(hard(capacity)), QUICK, LINE).short, generator_pps=LINE)
 
     def leave_block(self) -> None: ...
 

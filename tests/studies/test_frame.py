@@ -7,17 +7,33 @@ import signal
 import subprocess
 import sys
 import time
-from contextlib import nullcontext
-from dataclasses import dataclass
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pandas as pd
 import pytest
 from click.testing import CliRunner
+from rich.console import Console
 
 from xdplab.cli import cli
-from xdplab.errors import FigureError, NotApplicableError, PlanError, ProgramError, ResultsError, UnsupportedError
+from xdplab.errors import (
+    FigureError,
+    LabInUseError,
+    MissingToolError,
+    NotApplicableError,
+    PlanError,
+    ProgramError,
+    ResultsError,
+    ResultsWarning,
+    UnsupportedError,
+)
 from xdplab.figures.marks import Look, View, marks_frame
+from xdplab.hosts.local import LocalHost
+from xdplab.run.progress import PlainObserver, ending
+from xdplab.run.state import RunState, read_state
+from xdplab.studies import places
 from xdplab.studies.frame import StudyKind, StudyRun
 from xdplab.studies.places import HOST, place_of
 from xdplab.studies.points import Gathered, StudyPoint, StudyRequest, StudyTrial, schedule, study_of
@@ -46,7 +62,7 @@ class Word(StudyPoint):
 
 
 class Measurer:
-    place = None
+    place, facts = None, dict
 
     def enter_block(self, trials: object) -> None: ...
 
@@ -177,14 +193,19 @@ with places.place_of(places.HOST) as place, place.jit(sys.argv[1] == "on"):
 """
 
 
-def test_two_studies_do_not_switch_each_others_jit(tmp_path: Path) -> None:
-    """What one has switched off, another one's measurement of compiled code would run on."""
-    tool, setting = tmp_path / "bin" / "sysctl", tmp_path / "setting"
+def jit_setting(folder: Path) -> tuple[Path, dict[str, str]]:
+    """Return the file of a made-up JIT setting, and the environment whose `sysctl` reads and writes it."""
+    tool, setting = folder / "bin" / "sysctl", folder / "setting"
     tool.parent.mkdir()
     tool.write_text(SYSCTL)
     tool.chmod(0o755)
     setting.write_text("1\n")
-    environment = {**os.environ, "PATH": f"{tool.parent}:{os.environ['PATH']}", "SETTING": str(setting)}
+    return setting, {**os.environ, "PATH": f"{tool.parent}:{os.environ['PATH']}", "SETTING": str(setting)}
+
+
+def test_two_studies_do_not_switch_each_others_jit(tmp_path: Path) -> None:
+    """What one has switched off, another one's measurement of compiled code would run on."""
+    setting, environment = jit_setting(tmp_path)
 
     def study(mode: str, patience_s: float) -> subprocess.Popen[str]:
         words = [mode, str(setting), str(tmp_path / "lock"), str(patience_s)]
@@ -223,12 +244,7 @@ case "$1" in -n) cat "$SETTING" ;; -q) echo "${3#*=}" >"$SETTING" ;; esac
 
 def test_the_jit_is_back_after_a_study_was_killed(tmp_path: Path) -> None:
     """It is a switch of the whole machine: the next study would take what was left for the original."""
-    tool, setting = tmp_path / "bin" / "sysctl", tmp_path / "setting"
-    tool.parent.mkdir()
-    tool.write_text(SYSCTL)
-    tool.chmod(0o755)
-    setting.write_text("1\n")
-    environment = {**os.environ, "PATH": f"{tool.parent}:{os.environ['PATH']}", "SETTING": str(setting)}
+    setting, environment = jit_setting(tmp_path)
     done = subprocess.run([sys.executable, "-c", KILLED], env=environment, capture_output=True, text=True, check=False)
     assert (done.stdout, done.returncode) == ("0\n", -signal.SIGKILL), done.stderr
     until = time.monotonic() + 10
@@ -255,10 +271,107 @@ def _always_compiled() -> bool:
 
 
 @pytest.mark.parametrize("study", ["execution", "loading", "jit"])
-@pytest.mark.parametrize("place", ["vm:6.1@arm64", "vm:6.1:cuont", "vm:six", "rack"])
+@pytest.mark.parametrize("place", ["vm:6.1@arm64", "vm:6.1:cuont", "vm:6.1:count:a/b", "vm:six", "rack"])
 def test_a_place_that_cannot_exist_is_refused_before_anything_runs(study: str, place: str, tmp_path) -> None:
     done = CliRunner().invoke(cli, ["study", study, "--place", place, "--out", str(tmp_path / "runs")])
     assert isinstance(done.exception, PlanError)
     assert "--place" in str(done.exception)
     assert place in str(done.exception)
     assert not (tmp_path / "runs").exists()
+
+
+def test_one_reason_is_said_once_with_the_first_of_its_points(tmp_path: Path) -> None:
+    """A place that could not be had was told 58 times, once per trial."""
+    attempt = {"attempt": 1, "status": "unsupported", "duration_s": 0.1, "facts": {}}
+    run = STUDY.start(Request(words=tuple("abcdefgh"), repetitions=2), tmp_path)
+    for trial in run.trials:
+        reason = "no such thing" if trial.point.word != "h" else "other"
+        run.directory.journal.append("finished", trial_id=trial.trial_id, reason=reason, **attempt)
+    lines = sorted(run.failures())
+    assert len(lines) == 2
+    assert lines[1] == "h: other" or lines[0] == "h: other"
+    assert sum("and 4 more points: no such thing" in line for line in lines) == 1
+
+
+def test_a_run_with_failed_trials_is_not_called_complete(tmp_path: Path) -> None:
+    run = STUDY.start(Request(words=("a", "bad"), repetitions=1), tmp_path)
+    run.execute()
+    shown = CliRunner().invoke(cli, ["status", str(run.directory.path), "--json"])
+    assert '"state": "ended, 1 of 2 trials failed (`xdplab resume` tries them again)"' in shown.output
+
+
+class LabOfTest:
+    """A lab that is in use for so many looks; ``clock`` is what its nanoseconds are."""
+
+    def __init__(self, clock: str, looks: int) -> None:
+        self.clock, self.looks = clock, looks
+        self.label = "a lab"
+
+    def host(self, _name: str) -> LocalHost:
+        return LocalHost()
+
+    @contextmanager
+    def lock(self) -> Iterator[None]:
+        self.looks -= 1
+        if self.looks >= 0:
+            raise LabInUseError("in use")
+        yield
+
+
+def labs_of_test(monkeypatch: pytest.MonkeyPatch, **labs: LabOfTest) -> None:
+    named = {name.replace("_", ":"): lab for name, lab in labs.items()}
+    monkeypatch.setattr(places, "use_lab", lambda name: nullcontext(named[name]))
+    monkeypatch.setattr(places, "_LOOK_S", 0.01)
+
+
+def test_a_counting_guest_in_use_gives_the_study_one_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second study was sent to an option, --lab, that studies lack."""
+    labs_of_test(monkeypatch, vm_6_count=LabOfTest("instructions", 9), vm_6_count_2=LabOfTest("instructions", 0))
+    with place_of("vm:6:count") as place:
+        assert place.name == "vm:6:count", "the point is the same, whichever guest measures it"
+        assert "instructions counted" in place.label
+
+
+def test_what_tells_time_is_waited_for_and_this_is_written_down(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Placed(Measurer):
+        def enter_block(self, trials: object) -> None:
+            with place_of("uml"):
+                pass
+
+    labs_of_test(monkeypatch, uml=LabOfTest("time", 3))
+    seen: list[str] = []
+
+    class Watching(PlainObserver):
+        def started(self, state: RunState, trial: object) -> None:
+            seen.append(ending(read_state(run.directory)))
+
+    kind = replace(STUDY, measurer=lambda run: Placed())
+    run = kind.start(Request(words=("a",), repetitions=1), tmp_path)
+    with pytest.warns(ResultsWarning, match="waiting: uml is in use by another run"):
+        run.execute(Watching(Console(quiet=True)))
+    told = [event["why"] for event in run.directory.journal.events("waiting")]
+    assert told == ["uml is in use by another run", None]
+    assert "waiting" not in seen[0]
+    state = read_state(run.directory)
+    state.waiting = told[0]
+    assert ending(state).endswith("waiting: uml is in use by another run")
+
+
+def test_a_place_this_machine_lacks_the_tool_for_is_unsupported(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The run ended there, and what other places can was not measured."""
+
+    def missing(_name: str) -> nullcontext[None]:
+        raise MissingToolError("no virtual lab without qemu-system-x86", remedy="apt install qemu-system-x86")
+
+    monkeypatch.setattr(places, "use_lab", missing)
+    with pytest.raises(UnsupportedError, match=r"vm:6.1:count: no virtual lab.*apt install"), place_of("vm:6.1:count"):
+        pass
+
+
+def test_a_guest_with_mitigations_is_another_place_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    labs_of_test(monkeypatch, **{"vm_6+mitigations_count": LabOfTest("instructions", 0)})
+    with place_of("vm:6+mitigations:count") as place:
+        assert place.label.endswith("instructions counted, mitigations on")
+    places.require_places(["vm:6.1+mitigations:count"])

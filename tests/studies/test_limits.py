@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,8 +9,9 @@ import pytest
 
 from xdplab.hosts import Result
 from xdplab.labs.base import GeneratorPlace
-from xdplab.studies.traffic.limits import Limit, link_rate
+from xdplab.studies.traffic.limits import link_rate
 from xdplab.studies.traffic.rows import _limits
+from xdplab.studies.trial_facts import Limit, TrialFacts
 
 
 class End:
@@ -51,7 +51,7 @@ def test_the_slower_end_is_the_links_rate(where: Any, rate: float | None) -> Non
 
 
 def test_a_row_has_the_limits_or_why_not() -> None:
-    facts = {"link": asdict(Limit(10e9)), "generator_alone": asdict(Limit(None, "why"))}
+    facts = TrialFacts(link=Limit(10e9), generator_alone=Limit(None, "why"))
     reasons: dict[str, str] = {}
     assert _limits(facts, reasons) == {"link_bps": 10e9, "generator_pps": None}
     assert reasons == {"generator_pps": "why"}
@@ -59,5 +59,5 @@ def test_a_row_has_the_limits_or_why_not() -> None:
 
 def test_a_run_of_an_older_version_knows_neither() -> None:
     reasons: dict[str, str] = {}
-    assert _limits({}, reasons) == {"link_bps": None, "generator_pps": None}
+    assert _limits(TrialFacts(), reasons) == {"link_bps": None, "generator_pps": None}
     assert set(reasons.values()) == {"not recorded"}

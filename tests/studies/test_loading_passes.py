@@ -58,19 +58,19 @@ def test_a_tool_that_says_nothing_is_an_error_of_its_host(tmp_path: Path):
 
 def test_the_next_tracer_has_its_turn(tmp_path: Path):
     found = passes.measure(bench(FakeHost(graph=[NO_TRACER])), tmp_path)
-    assert found == {"split_by": "fentry", "split_reason": None}
+    assert found == ("fentry", None)
 
 
 def test_without_any_tracer_the_reasons_are_kept(tmp_path: Path):
-    found = passes.measure(bench(FakeHost(graph=[NO_TRACER], fentry=[NO_TRACER])), tmp_path)
-    assert found["split_by"] is None
-    assert found["split_reason"] == "function_graph: this kernel cannot; fentry: this kernel cannot"
+    told_by, reason = passes.measure(bench(FakeHost(graph=[NO_TRACER], fentry=[NO_TRACER])), tmp_path)
+    assert told_by is None
+    assert reason == "function_graph: this kernel cannot; fentry: this kernel cannot"
 
 
 def test_this_machine_is_never_traced_by_function_graph(tmp_path: Path):
     host = FakeHost(fentry=[NO_TRACER], perf=None)
-    found = passes.measure(bench(host, place="host", clock="time"), tmp_path)
-    assert found["split_reason"] == "fentry: this kernel cannot; perf samples: no such tool"
+    _, reason = passes.measure(bench(host, place="host", clock="time"), tmp_path)
+    assert reason == "fentry: this kernel cannot; perf samples: no such tool"
     assert not any("graph" in argv for argv in host.said)
 
 

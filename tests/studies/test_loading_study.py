@@ -17,6 +17,7 @@ from xdplab.errors import NotApplicableError, PlanError, UnsupportedError
 from xdplab.studies.loading import parts, passes, rows, subjects, summaries
 from xdplab.studies.loading.points import BPF, MODULE, LoadingPoint, LoadingRequest, Trial, gather, smallest
 from xdplab.studies.loading.runs import STUDY, LoadingRun
+from xdplab.studies.loading.study import LoadingFacts
 from xdplab.studies.loading.views import VIEWS
 
 GUEST, OWN = "vm:6.1:count", "host"
@@ -58,16 +59,16 @@ STACKS += "\tffffffff81000005 memset\n\tffffffff81000002 bpf_prog_load\n\n"
 class Recorded:
     """Writes what passes would have left; one program is refused."""
 
-    place = None
+    place, facts = None, LoadingFacts
 
     def enter_block(self, trials: object) -> None: ...
 
     def leave_block(self) -> None: ...
 
-    def measure(self, trial: Trial, raw: Path, facts: dict[str, Any]) -> None:
+    def measure(self, trial: Trial, raw: Path, facts: LoadingFacts) -> None:
         point = trial.point
         clock = "instructions" if point.place == GUEST else "time"
-        facts.update(clock=clock, label=point.place, kernel_release="6.1")
+        facts.clock, facts.label, facts.kernel_release = clock, point.place, "6.1"
         if point.task == "compile":
             (raw / "compiled.json").write_text(json.dumps({"compile_ns": [2_000_000, 4_000_000]}))
         elif point.task == "start":
@@ -77,26 +78,26 @@ class Recorded:
         else:
             self._bpf(point, raw, facts)
 
-    def _bpf(self, point: LoadingPoint, raw: Path, facts: dict[str, Any]) -> None:
+    def _bpf(self, point: LoadingPoint, raw: Path, facts: LoadingFacts) -> None:
         if point.place == OWN and point.accesses == 1600:
             raise UnsupportedError("this machine: load: p is refused: too large")
         (raw / "plain.jsonl").write_text(lines(*3 * [BPF_CYCLE], sizes={"xlated_bytes": 432, "jited_bytes": 254}))
         (raw / "logged.jsonl").write_text(lines(*3 * [BPF_CYCLE | {"logged_us": 58}]))
         if point.place == OWN:
-            facts.update(split_by="perf samples", split_reason=None)
+            facts.split_by, facts.split_reason = "perf samples", None
             (raw / "stacks.txt").write_text(STACKS)
             return
-        facts.update(split_by="function_graph", split_reason=None)
+        facts.split_by, facts.split_reason = "function_graph", None
         inside = point.accesses == 1600
         (raw / "traced.jsonl").write_text(lines(*3 * [BPF_CYCLE | {"load_ns": 110_000}]))
         (raw / "trace.txt").write_text(graph(*3 * [INSIDE if inside else BEHIND]))
 
-    def _module(self, point: LoadingPoint, raw: Path, facts: dict[str, Any]) -> None:
-        facts.update(split_by=None, split_reason="function_graph: nobody may trace")
+    def _module(self, point: LoadingPoint, raw: Path, facts: LoadingFacts) -> None:
+        facts.split_by, facts.split_reason = None, "function_graph: nobody may trace"
         (raw / "plain.jsonl").write_text(lines(*3 * [MODULE_CYCLE], sizes={"core_bytes": 49152}))
         (raw / "sections.json").write_text(json.dumps({"text": 557, "file": 9176}))
         if point.accesses == 1:
-            facts.update(split_by="function_graph", split_reason=None)
+            facts.split_by, facts.split_reason = "function_graph", None
             (raw / "traced.jsonl").write_text(lines(*3 * [MODULE_CYCLE]))
             (raw / "trace.txt").write_text(graph(*3 * [INSERTED]))
 

@@ -18,7 +18,7 @@ from xdplab.studies.offload.bench import ACCEPTED, PROBE, Answer, kernels_words,
 from xdplab.studies.offload.points import OffloadPoint, OffloadRequest, kernel_of
 from xdplab.studies.offload.questions import QUESTIONS
 from xdplab.studies.offload.runs import STUDY
-from xdplab.studies.offload.study import ANSWER, OffloadStudy
+from xdplab.studies.offload.study import ANSWER, OffloadFacts, OffloadStudy
 from xdplab.studies.points import StudyTrial
 
 MISMATCH = """\
@@ -105,8 +105,8 @@ class Told(OffloadStudy):
         if trials[0].point.place == "vm:7.2":
             raise UnsupportedError("netdevsim: gcc here is too old")
 
-    def measure(self, trial: StudyTrial[OffloadPoint], raw: Path, facts: dict[str, Any]) -> None:
-        facts["kernel_release"] = "6.1.0"
+    def measure(self, trial: StudyTrial[OffloadPoint], raw: Path, facts: OffloadFacts) -> None:
+        facts.kernel_release = "6.1.0"
         told = {"attach": Answer("native"), "no_card": Answer("refused", "xdpoffload of non-bound program")}
         write(raw / ANSWER, told.get(trial.point.question, Answer(QUESTIONS[trial.point.question].expected)))
 

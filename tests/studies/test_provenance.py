@@ -34,6 +34,8 @@ class Nap(StudyPoint):
 class Sleeper:
     """Its place is a guest, which is this machine under another name."""
 
+    facts = dict
+
     def __init__(self) -> None:
         self.place: Place | None = None
 

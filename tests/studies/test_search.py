@@ -15,13 +15,15 @@ import pytest
 from xdplab.errors import HostError, PlanError, UnsupportedError
 from xdplab.formats.generator import Burst, Histogram, Summary
 from xdplab.plan import Trial, parse_plan, points_of, schedule
+from xdplab.run.facts import as_json
 from xdplab.run.state import Attempt
 from xdplab.studies.search.bisect import largest_accesses
 from xdplab.studies.search.mlr import search
 from xdplab.studies.search.offer import Offer, Offered
 from xdplab.studies.search.profile import PROFILES, profile
 from xdplab.studies.search.rows import remarks, row_of, shown
-from xdplab.studies.search.study import SearchStudy, Send, search_point
+from xdplab.studies.search.study import SearchFacts, SearchStudy, Send, search_point
+from xdplab.studies.trial_facts import TrialFacts
 
 QUICK = PROFILES["quick"]
 LINE = 4e6
@@ -75,9 +77,9 @@ def test_what_loses_at_any_load_has_no_ndr_but_may_have_a_pdr() -> None:
 
 def test_a_dut_that_is_faster_than_the_generator_has_no_upper_bound() -> None:
     found = search_point(dut(hard(2 * LINE)), QUICK, LINE)
-    assert found["pdr"]["upper_pps"] is None
-    assert found["limited_by"] == "generator"
-    assert found["livelock"] is False
+    assert found.pdr.upper_pps is None
+    assert found.limited_by == "generator"
+    assert found.livelock is False
 
 
 def livelock(rate: float) -> float:
@@ -87,35 +89,35 @@ def livelock(rate: float) -> float:
 
 def test_a_dut_whose_mrr_lies_below_its_pdr_is_shown_as_livelock() -> None:
     found = search_point(dut(livelock), QUICK, LINE)
-    assert found["mrr_pps"] == pytest.approx(0.4e6)
-    assert found["pdr"]["lower_pps"] == pytest.approx(1e6, rel=0.1)
-    assert found["livelock"] is True
-    assert search_point(dut(hard(1e6)), QUICK, LINE)["livelock"] is False
+    assert found.mrr_pps == pytest.approx(0.4e6)
+    assert found.pdr.lower_pps == pytest.approx(1e6, rel=0.1)
+    assert found.livelock is True
+    assert search_point(dut(hard(1e6)), QUICK, LINE).livelock is False
 
 
 def test_livelock_is_said_in_words(tmp_path: Path) -> None:
     (trial, *_) = trials("split")
-    facts = {"search": search_point(dut(livelock), QUICK, LINE)}
+    facts = as_json(SearchFacts(search=search_point(dut(livelock), QUICK, LINE).short))
     row = row_of(trial, Attempt(trial.trial_id, 1, "measured", None, 1.0, facts))
     (shown_row,), (line,) = shown(pd.DataFrame([row])), remarks(pd.DataFrame([row]))
     assert line.startswith("array-read N=0 native 1q 64 B: livelock: the MRR, 400 kpps, lies ")
     assert shown_row["MRR kpps"] == "400"
     lower, upper = (float(bound) for bound in shown_row["PDR kpps"].split("–"))
     assert 900 < lower < upper < 1100
-    facts = {"search": search_point(dut(hard(1e6)), QUICK, LINE)}
+    facts = as_json(SearchFacts(search=search_point(dut(hard(1e6)), QUICK, LINE).short))
     assert remarks(pd.DataFrame([row_of(trial, Attempt(trial.trial_id, 1, "measured", None, 1.0, facts))])) == []
 
 
 def test_the_mrr_is_the_median_of_its_bursts_and_says_how_far_they_lie_apart() -> None:
     losses = iter([0.0, 0.5, 0.1] + [0.0] * 1000)
     found = search_point(dut(hard(LINE), lambda: next(losses)), replace(QUICK, mrr_repeats=3), LINE)
-    assert [found[f"mrr{part}_pps"] for part in ("", "_low", "_high")] == pytest.approx([0.9 * LINE, 0.5 * LINE, LINE])
+    assert [found.mrr_pps, found.mrr_low_pps, found.mrr_high_pps] == pytest.approx([0.9 * LINE, 0.5 * LINE, LINE])
 
 
 def test_a_search_that_ends_at_the_cables_rate_is_limited_by_the_link() -> None:
-    assert search_point(dut(hard(LINE)), QUICK, LINE, carried_pps=LINE)["limited_by"] == "link"
-    assert search_point(dut(hard(LINE)), QUICK, LINE, carried_pps=2 * LINE)["limited_by"] == "generator"
-    assert search_point(dut(hard(LINE / 2)), QUICK, LINE, carried_pps=LINE)["limited_by"] == "dut"
+    assert search_point(dut(hard(LINE)), QUICK, LINE, carried_pps=LINE).limited_by == "link"
+    assert search_point(dut(hard(LINE)), QUICK, LINE, carried_pps=2 * LINE).limited_by == "generator"
+    assert search_point(dut(hard(LINE / 2)), QUICK, LINE, carried_pps=LINE).limited_by == "dut"
 
 
 def test_losses_that_the_senders_own_pauses_make_are_the_generators() -> None:
@@ -125,14 +127,14 @@ def test_losses_that_the_senders_own_pauses_make_are_the_generators() -> None:
         late = round(0.05 * sent) if sent / seconds > 0.1e6 else 0
         return Offered(sent, sent - late // 2, seconds, HISTOGRAM, late)
 
-    assert search_point(offer, QUICK, LINE)["limited_by"] == "generator"
-    assert search_point(lambda r, s: replace(offer(r, s), late=0), QUICK, LINE)["limited_by"] == "dut"
-    assert search_point(lambda r, s: replace(offer(r, s), late=None), QUICK, LINE)["limited_by"] == "dut"
+    assert search_point(offer, QUICK, LINE).limited_by == "generator"
+    assert search_point(lambda r, s: replace(offer(r, s), late=0), QUICK, LINE).limited_by == "dut"
+    assert search_point(lambda r, s: replace(offer(r, s), late=None), QUICK, LINE).limited_by == "dut"
 
 
 def test_latency_can_be_left_out() -> None:
     found = search_point(dut(hard(1e6)), replace(QUICK, latency_repeats=0), LINE)
-    assert (found["latency"], found["latency_missing"]) == (None, "not asked for: --no-latency")
+    assert (found.latency, found.latency_missing) == (None, "not asked for: --no-latency")
 
 
 def test_latency_is_measured_at_shares_of_the_pdr_and_never_above() -> None:
@@ -146,17 +148,17 @@ def test_latency_is_measured_at_shares_of_the_pdr_and_never_above() -> None:
 
     repeated = replace(QUICK, latency_repeats=3)
     found = search_point(offer, repeated, LINE)
-    pdr = found["pdr"]["lower_pps"]
+    pdr = found.pdr.lower_pps
     assert asked == pytest.approx([rate for share in (0.004, 0.1, 0.5, 0.9) for rate in [share * pdr] * 3], rel=0.1)
-    assert [at["samples"] for at in found["latency"]] == [6] * 4
-    assert len(found["histograms"]) == 4
+    assert [at.samples for at in found.latency] == [6] * 4
+    assert len(found.histograms) == 4
 
 
 def test_without_a_pdr_there_is_no_latency_but_a_reason() -> None:
     found = search_point(dut(lambda rate: 0.5 * rate), QUICK, LINE)
-    assert found["latency"] is None
-    assert "no PDR" in found["latency_missing"]
-    assert found["livelock"] is None
+    assert found.latency is None
+    assert "no PDR" in found.latency_missing
+    assert found.livelock is None
 
 
 def test_a_search_that_takes_too_long_is_an_error() -> None:
@@ -212,7 +214,7 @@ class ModelBench:
         self.log.append("leave")
 
     @contextmanager
-    def attached(self, trial: Trial, raw: Path, facts: dict[str, Any]) -> Iterator[Send]:
+    def attached(self, trial: Trial, raw: Path, facts: TrialFacts) -> Iterator[Send]:
         self.log.append(f"attach {trial.point.program.accesses}")
         model = dut(hard(1 / (0.5e-6 + 2e-9 * (trial.point.program.accesses or 0))))
         yield lambda rate, seconds: burst(model(rate, seconds))
@@ -231,7 +233,7 @@ def trials(arrangement: str) -> list[Trial]:
 def test_a_shared_core_cannot_be_searched(tmp_path: Path) -> None:
     bench = ModelBench()
     with pytest.raises(UnsupportedError, match="arrangement shared is a closed loop"):
-        SearchStudy(bench, QUICK).measure(trials("shared")[0], tmp_path, {})
+        SearchStudy(bench, QUICK).measure(trials("shared")[0], tmp_path, SearchFacts())
     assert bench.log == []
 
 
@@ -239,9 +241,9 @@ def test_a_point_is_searched_and_becomes_a_row(tmp_path: Path) -> None:
     bench = ModelBench()
     study = SearchStudy(bench, QUICK, share=0.5)
     for trial in trials("split"):
-        facts: dict[str, Any] = {}
+        facts = SearchFacts()
         study.measure(trial, tmp_path, facts)
-        row = row_of(trial, Attempt(trial.trial_id, 1, "measured", None, 1.0, facts))
+        row = row_of(trial, Attempt(trial.trial_id, 1, "measured", None, 1.0, as_json(facts)))
         assert row["ndr_pps"] == pytest.approx(2e6 if trial.point.program.accesses == 0 else 1e6, rel=0.06)
         assert row["ndr_pps"] <= row["pdr_pps"]
         assert row["generator_pps"] == LINE

@@ -15,7 +15,7 @@ from xdplab.run.rundir import RunDirectory
 from xdplab.run.state import read_state
 from xdplab.studies.verifier.compilers import find_compilers
 from xdplab.studies.verifier.runs import STUDY, VerifierRequest
-from xdplab.studies.verifier.study import VerifierStudy
+from xdplab.studies.verifier.study import VerifierFacts, VerifierStudy
 
 pytestmark = pytest.mark.root
 NOTHING_ELSE = ("--family", "none", "--no-testbed", "--no-largest", "--repetitions", "2", "--loads", "3")
@@ -64,7 +64,7 @@ def test_a_run_that_was_ended_goes_on_where_it_stopped(objects: Path, tmp_path: 
     run = STUDY.start(request, tmp_path / "results")
     measured = 0
 
-    def stop_at_four(self: VerifierStudy, trial: object, raw: Path, facts: dict[str, object]) -> None:
+    def stop_at_four(self: VerifierStudy, trial: object, raw: Path, facts: VerifierFacts) -> None:
         nonlocal measured
         measured += 1
         if measured > 4:

@@ -20,25 +20,28 @@ INTERRUPTED = 130
 
 VERBS = {
     "lab": Verb("lab", "lab", "Bring a lab up, see it, use it, take it down."),
-    "doctor": Verb("doctor", "doctor", "Say what is there, what is missing and what to do about it."),
+    "doctor": Verb("doctor", "doctor", "Check this machine or a lab: what works, what is missing, and the remedy."),
+    "kernels": Verb("kernels", "kept", "See and clear what guests' kernels and modules take on this disk."),
     "programs": Verb("programs", "programs", "Write, show and prove XDP programs with exactly N memory accesses."),
     "plan": Verb("plan", "plan", "Show the points of PLAN, its blocks, and the time it will take."),
     "run": Verb("run", "run", "Measure PLAN: a file, or one of quick (the default), smoke, thesis."),
     "resume": Verb("run", "resume", "Go on with RUN after Ctrl-C, a kill, or failed trials."),
-    "status": Verb("run", "status", "How far RUN is, what failed, and how long the rest will take."),
-    "restore": Verb("restore", "restore", "Put both ends of the lab's link back as they were."),
+    "status": Verb("run", "status", "Show how far RUN is, what failed, and how long the rest will take."),
+    "restore": Verb("restore", "restore", "Restore the settings of both ends of the lab's link."),
     "search": Verb("search", "search", "Search every point of PLAN: MRR, NDR and PDR by MLRsearch, latency."),
     "race": Verb("race", "race", "Which is faster, A or B? They take turns in one run until it is known."),
     "calibrate": Verb(
         "calibrate", "calibrate", "How far do equal runs of this machine lie apart? Is it fit to compare runs?"
     ),
-    "runs": Verb("runs", "runs", "List the runs in FOLDER (results), the last first."),
-    "show": Verb("figures", "show", "What came out of RUN: one row per point, mean ± interval, n, verdicts."),
+    "selftest": Verb("selftest", "selftest", "Inject known events and see whether each is found: negative controls."),
+    "runs": Verb("runs", "runs", "List the runs in FOLDER (results), the latest first."),
+    "show": Verb("figures", "show", "Show RUN's results: one row per point, mean ± interval, n, verdicts."),
     "tables": Verb("figures", "tables", "Derive RUN's tables from its journal and raw files."),
     "figures": Verb("figures", "figures", "Draw RUN's figures as SVG, PDF and PNG, each with its marks."),
-    "compare": Verb("figures", "compare", "Did it change? OTHER over RUN, by point and over all."),
-    "audit": Verb("figures", "audit", "What in RUN is not to be believed, and how it was found."),
-    "import": Verb("imports", "import_", "Turn measurements of others into a run directory."),
+    "report": Verb("report", "report", "Write one HTML file about RUN for a colleague; two runs are compared."),
+    "compare": Verb("figures", "compare", "Did it change? Compare OTHER with RUN, point by point and overall."),
+    "audit": Verb("figures", "audit", "List what in RUN must not be believed, and how it was found."),
+    "import": Verb("imports", "import_", "Turn published raw measurements into a run directory."),
     "regenerate": Verb("imports", "regenerate", "Draw every published figure of the thesis again."),
     "study": Verb("study", "study", "Studies of the execution side: what BPF costs to verify, to load and to run."),
 }
@@ -50,7 +53,9 @@ VERBS = {
 @click.option(
     "--lab", "lab_name", metavar="NAME", help="Lab to use: netns, netns:NAME, vm:6.1, FILE.yaml; overrides the plan's."
 )
-@click.option("--trust", is_flag=True, help="Run what another user's plan, run or inventory names: you have read it.")
+@click.option(
+    "--trust", is_flag=True, help="Allow the commands that another user's plan, run or inventory names. Read it first."
+)
 @click.version_option(package_name="xdplab")
 @click.pass_context
 def cli(context: click.Context, lab_name: str | None, trust: bool) -> None:
@@ -63,21 +68,21 @@ def cli(context: click.Context, lab_name: str | None, trust: bool) -> None:
 
 
 def _ask_on_terminal(question: str) -> bool:
-    """Where there is no terminal to ask on, the answer is no."""
+    """Ask on the terminal; without one the answer is no."""
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         return False
     return click.confirm(question, default=False, err=True)
 
 
 def _misused(error: click.ClickException) -> PlanError:
-    """What click has to say of a command line, with the place where more is told."""
+    """click's message on a command line, with a hint to `--help`."""
     context = getattr(error, "ctx", None)
     words = error.format_message().rstrip(".")
     return PlanError(words, remedy=f"`{context.command_path} --help` shows what it takes" if context else None)
 
 
 def _unusable(error: OSError) -> ResultsError:
-    """A file that cannot be read or written, wherever that was found."""
+    """A file that cannot be read or written, wherever the error was raised."""
     if is_of_the_disk(error):
         return ResultsError(
             f"{error.filename or 'a file'} cannot be written: {reason(error)}", remedy="free some space"
@@ -97,7 +102,7 @@ def _warn(
     file: TextIO | None = None,
     line: str | None = None,
 ) -> None:
-    """What a reader must know is one line; a warning of a library is shown as Python does."""
+    """Show our own warnings on one line each, and those of libraries as Python does."""
     if issubclass(category, ResultsWarning):
         click.echo(f"xdplab: {message}", err=True)
     else:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import click
 
 from xdplab.cli.common import tell
-from xdplab.cli.run import find_plan, own_plan, require_lab
+from xdplab.cli.plan import find_plan
+from xdplab.cli.run import own_plan, require_lab
 from xdplab.later import later
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ else:
 @click.option("--json", "as_json", is_flag=True, help="For a script.")
 @click.pass_obj
 def calibrate(lab_name: str | None, plan: str, count: int, as_json: bool) -> None:
-    """Measure PLAN several times and keep how far equal runs lie apart: `compare` takes that for the spread of runs.
+    """Measure PLAN several times and store how far equal runs lie apart: `compare` uses it as the spread of runs.
 
     It is kept in the user's state folder and holds for runs on the same CPUs and drivers. Ends with exit code 0 where
     the machine is fit to compare runs, 1 where it is not, with the reasons.

@@ -28,7 +28,7 @@ else:
 
 @dataclass(frozen=True)
 class Verb:
-    """A command that is loaded when it is asked for: its module in this package, its name there, and a line on it."""
+    """A command that is loaded on use: its module in this package, its name there, and its one-line help."""
 
     module: str
     function: str
@@ -92,7 +92,7 @@ FORMAT = click.option(
     type=click.Choice(["table", "csv", "json", "markdown"]),
     default="table",
     show_default=True,
-    help="For a person, or for a program.",
+    help="Output for a person (table), or for a program.",
 )
 
 

@@ -1,4 +1,4 @@
-"""What every command that measures does: start or resume a run of any kind, measure, show tables and figures."""
+"""The part that all measuring commands share: start or resume a run of any kind, measure, show tables and figures."""
 
 from __future__ import annotations
 
@@ -28,20 +28,23 @@ else:
 F = TypeVar("F", bound=Callable[..., Any])
 
 MOST_ROWS = 100
-"""A table of more rows is not shown on a terminal: it lies in the run."""
+"""Longer tables are not shown on a terminal; they are files of the run."""
 
 _OPTIONS = (
     click.option("--out", type=click.Path(path_type=Path), default=Path("results"), show_default=True, help="Parent."),
     click.option("--name", help="Name of the run directory; the study's by default."),
     click.option(
-        "--resume", type=click.Path(path_type=Path), metavar="RUN", help="Go on with a run; all else is its plan's."
+        "--resume",
+        type=click.Path(path_type=Path),
+        metavar="RUN",
+        help="Go on with a run; all other options come from its plan.",
     ),
-    click.option("--json", "as_json", is_flag=True, help="The table's rows, for a script."),
+    click.option("--json", "as_json", is_flag=True, help="Print the table's rows as JSON."),
 )
 
 
 def run_options(command: F) -> F:
-    """Give a study's command the options all of them have: --out, --name, --resume, --json."""
+    """Add the options that all study commands have: --out, --name, --resume, --json."""
     for option in reversed(_OPTIONS):
         command = option(command)
     return command
@@ -68,7 +71,7 @@ Execute = Callable[["RunDirectory", "Observer"], "RunState"]
 
 
 def go_on(run: AnyRun, execute: Execute, *, figures: bool = True, as_json: bool = False) -> int:
-    """Measure what a run of any kind owes and show what it is; return the exit code."""
+    """Measure the trials that a run of any kind still owes and show its results; return the exit code."""
     if run.state.owed:
         execute(run.directory, progress.silent() if as_json else progress.observer_for(screen.console))
     else:
@@ -83,6 +86,8 @@ def go_on(run: AnyRun, execute: Execute, *, figures: bool = True, as_json: bool 
         for line in run.draw_figures():
             if not as_json:
                 tell(line)
+    if not as_json:
+        tell(f"one page for a colleague: `xdplab report {run.directory.path}`")
     state = run.state
     return 1 if state.failed or state.owed else 0
 

@@ -30,12 +30,17 @@ GUESTS = ("vm", "uml")
 
 
 @click.command()
-@click.option("--lab", "lab_name", metavar="NAME", help="Which lab (by default netns); made for the moment if not up.")
-@click.option("--tune", is_flag=True, help="Change what is safe to change, and keep the way back (`xdplab restore`).")
+@click.option(
+    "--lab",
+    "lab_name",
+    metavar="NAME",
+    help="The lab to check (default: netns); brought up temporarily if it is not up.",
+)
+@click.option("--tune", is_flag=True, help="Apply the safe settings, and remember the old ones (`xdplab restore`).")
 @click.option("--json", "as_json", is_flag=True, help="For scripts.")
 @click.pass_obj
 def doctor(everywhere: str | None, lab_name: str | None, tune: bool, as_json: bool) -> None:
-    """Say what is there, what is missing and what to do about it. Exit code 1 if something needed is missing."""
+    """Check what works, what is missing, and the remedy. Exit code 1 if something needed is missing."""
     name = lab_name or everywhere or "netns"
     if tune:
         _tune(name)
@@ -85,7 +90,7 @@ def counted(patient: Patient) -> Row:
 
 
 def _generator(lab: Lab, patient: Patient) -> Row:
-    """Start what sends there and end it again: whether it can be had is tried, not guessed."""
+    """Start the lab's generator and end it again, so that its check is a real one."""
     name = "MoonGen" if lab.generator.kind == "moongen" else "xdpgen"
     try:
         ready = study.try_generator(lab)

@@ -18,9 +18,12 @@ from xdplab.later import later
 from xdplab.studies.catalogue import open_run
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from xdplab.analysis import compare as comparison
     from xdplab.studies import every, plan_runs
     from xdplab.studies.comparing import ComparedRuns
+    from xdplab.studies.every import AnyRun
     from xdplab.studies.traffic import baseline as baselines
     from xdplab.studies.traffic import explain, runs
 else:
@@ -35,9 +38,9 @@ RUN = click.argument("directory", metavar="RUN", type=RunPath())
 @click.command()
 @RUN
 def tables(directory: Path) -> None:
-    """Derive RUN's tables from its journal and raw files, where they are absent, older than these, or of older rules.
+    """Derive RUN's tables from its journal and raw files, if they are absent, out of date, or made by older rules.
 
-    They go into RUN, or where it cannot be written into the cache directory. Rows whose raw files are gone stay.
+    They are written into RUN, or into the cache directory if RUN is read-only. Rows whose raw files are gone stay.
     """
     run = open_run(directory)
     folder = run.keep_tables()
@@ -47,36 +50,53 @@ def tables(directory: Path) -> None:
 
 @click.command()
 @RUN
-@click.option("--table", "name", help="One table of a study; all of them by default.")
+@click.option("--table", "name", help="One table of a study (default: all).")
 @FORMAT
-def show(directory: Path, name: str | None, form: str) -> None:
-    """What came out of RUN, of any kind: of XDP traffic one row per point, mean ± interval, n, verdicts.
+@click.option("--json", "as_json", is_flag=True, help="All tables and lines, for a script.")
+def show(directory: Path, name: str | None, form: str, as_json: bool) -> None:
+    """Show the results of RUN, of any kind; for XDP traffic one row per point: mean ± interval, n, verdicts.
 
-    As csv and json, points have columns for the ends of their intervals.
+    With csv and json, the ends of the intervals are columns of their own.
     """
     run = open_run(directory)
     run.check_raw()
     found = run.tables()
+    if as_json:
+        if name is not None or form != "table":
+            raise PlanError("--json prints every table", remedy="leave --table and --format out, or take --format json")
+        frames = {name: _numbers(run, one.frame) for name, one in found.items()}
+        rows = {name: json.loads(frame.to_json(orient="records")) for name, frame in frames.items()}
+        click.echo(json.dumps({"tables": rows, "summary": run.summary()}, indent=1))
+        return
     if name is not None and name not in found:
         raise ResultsError(f"{directory} has no table {name!r}", remedy=f"it has {', '.join(found) or 'none'}")
     chosen = {name: found[name]} if name is not None else found
     if form in ("csv", "json") and len(chosen) > 1:
         raise ResultsError(f"{form} is one table's: {directory} has {', '.join(chosen)}", remedy="choose with --table")
     for title, frame in chosen.values():
-        numbers = run.points_summary() if isinstance(run, plan_runs.PlanRun) and form in ("csv", "json") else frame
+        numbers = _numbers(run, frame) if form in ("csv", "json") else frame
         show_frame(numbers, form=form, title=title)
     if form == "table" and name is None:
         for line in run.summary():
             tell(line)
 
 
+def _numbers(run: AnyRun, frame: pd.DataFrame) -> pd.DataFrame:
+    """Points have words for a person (mean ± half), and columns of numbers for a program."""
+    return run.points_summary() if isinstance(run, plan_runs.PlanRun) else frame
+
+
 @click.command()
 @RUN
-@click.option("--only", "name", help="One figure; all that apply by default.")
+@click.option("--only", "name", help="One figure (default: all that apply).")
 @click.option("--style", type=click.Choice(sorted(STYLES)), default="paper-1col", show_default=True)
-@click.option("--out", type=click.Path(path_type=Path), help="Folder; RUN/figures by default.")
-@click.option("--explain", "mark", nargs=2, metavar="FIGURE MARK", help="From a mark (PANEL|HUE|X) to files and lines.")
-@click.option("--data", multiple=True, type=click.Path(path_type=Path), help="With --explain: an import's logs.")
+@click.option("--out", type=click.Path(path_type=Path), help="Folder (default: RUN/figures).")
+@click.option(
+    "--explain", "mark", nargs=2, metavar="FIGURE MARK", help="Show the files and lines behind a mark (PANEL|HUE|X)."
+)
+@click.option(
+    "--data", multiple=True, type=click.Path(path_type=Path), help="With --explain: the folder of an import's logs."
+)
 def figures(
     directory: Path,
     name: str | None,
@@ -103,24 +123,35 @@ def figures(
 @click.command()
 @RUN
 @click.argument("other", required=False, type=RunPath())
-@click.option("--baseline", type=click.Path(path_type=Path), metavar="FILE", help="In place of OTHER: RUN over FILE.")
 @click.option(
-    "--save-baseline", "save", type=click.Path(path_type=Path), metavar="FILE", help="Write RUN's baseline, and end."
+    "--baseline",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Compare RUN with the baseline in FILE, instead of with OTHER.",
 )
-@click.option("--metric", help="Column to compare; forwarded_pps, pdr_pps, or a study's first column of numbers.")
+@click.option(
+    "--save-baseline",
+    "save",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Write RUN's baseline into FILE and exit.",
+)
+@click.option(
+    "--metric", help="Column to compare (default: forwarded_pps, pdr_pps, or a study's first column of numbers)."
+)
 @click.option(
     "--margin",
     default=MARGIN,
     show_default=True,
     type=click.FloatRange(0, 1, min_open=True),
-    help="Share within which two runs are the same.",
+    help="Two runs whose ratio differs from 1 by less than this share are equivalent.",
 )
 @click.option(
     "--equal",
     multiple=True,
     type=click.Path(path_type=Path),
     metavar="RUN",
-    help="Give it twice or more: runs that measured the same as each other show how far equal runs lie apart.",
+    help="Runs that measured the same thing: they show how far equal runs lie apart. Give at least two.",
 )
 @click.option("--json", "as_json", is_flag=True, help="For a script.")
 def compare(
@@ -133,10 +164,10 @@ def compare(
     equal: tuple[Path, ...],
     as_json: bool,
 ) -> None:
-    """Did it change? OTHER over RUN, of one kind, by point and over all: faster, slower, equivalent or undecided.
+    """Did it change? Compare OTHER with RUN, point by point and overall: faster, slower, equivalent or undecided.
 
-    Ends with exit code 0 (equivalent), 1 (differs) or 2 (undecided). With --baseline it is RUN over a file that
-    --save-baseline made.
+    Exit codes: 0 equivalent, 1 differs, 2 undecided. With --baseline, RUN is compared with a file that
+    --save-baseline wrote.
     """
     if sum(given is not None for given in (other, baseline, save)) != 1:
         raise PlanError("compare RUN with one of OTHER, --baseline FILE and --save-baseline FILE")
@@ -175,7 +206,7 @@ TOLD = ("n_a", "n_b", "ratio", "low", "high", "verdict", "detectable", "needed",
 @RUN
 @click.option("--json", "as_json", is_flag=True, help="For a script.")
 def audit(directory: Path, as_json: bool) -> None:
-    """What in RUN is not to be believed: each finding, where, how it was found; for XDP traffic, the fits of t0 + c N.
+    """List what in RUN must not be believed: each finding, where, how it was found; for XDP traffic, fits of t0 + c N.
 
     Also written into RUN, as audit.md and audit.json (into the cache directory, where RUN is read-only).
     """

@@ -1,4 +1,4 @@
-"""`import` and `regenerate`: measurements of others, as a run directory; the published figures again, twice."""
+"""`import` and `regenerate`: published measurements as a run directory; published figures, printed and corrected."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ TELL_EVERY_S = 2.0
 
 
 def telling(what: str) -> Callable[[int], None]:
-    """Return what says on stderr, every two seconds, how far the work is."""
+    """Return a function that prints the progress on stderr every two seconds."""
     last = time.monotonic()
 
     def tell(count: int) -> None:
@@ -55,7 +55,7 @@ def telling(what: str) -> Callable[[int], None]:
 
 @click.group(name="import")
 def import_() -> None:
-    """Turn measurements of others into a run directory."""
+    """Turn published raw measurements into a run directory."""
 
 
 @import_.command()
@@ -70,26 +70,31 @@ def thesis(paths: tuple[Path, ...], name: str, out: Path) -> None:
 
 @click.command()
 @click.argument("paths", metavar="[PATH...]", nargs=-1, type=click.Path(path_type=Path))
-@click.option("--from", "own", type=click.Path(path_type=Path), help="Draw the figures from this run of your own.")
+@click.option("--from", "own", type=click.Path(path_type=Path), help="Draw the figures from your own run.")
 @click.option("--as-published", "as_published", is_flag=True, help="Only as printed.")
-@click.option("--corrected", "corrected", is_flag=True, help="Only as the data really say.")
+@click.option("--corrected", "corrected", is_flag=True, help="Draw only the corrected figures.")
 @click.option("--lang", type=click.Choice(LANGUAGES), default="en", show_default=True, help="Words on the figures.")
-@click.option("--only", "name", metavar="FIGURE", help="One figure: its path, or its number in the thesis.")
+@click.option("--only", "name", metavar="FIGURE", help="One figure, by path or by its number in the thesis.")
 @click.option(
     "--format",
     "formats",
     type=click.Choice(FORMATS),
     multiple=True,
-    help="svg (the default), pdf or png; several times for several.",
+    help="svg (the default), pdf or png; may be repeated.",
 )
-@click.option("--check", "reference", type=click.Path(path_type=Path), help="Marks (CSV) to compare as-published with.")
-@click.option("--csv", "csv_only", is_flag=True, help="Only the marks: nothing is drawn.")
+@click.option(
+    "--check",
+    "reference",
+    type=click.Path(path_type=Path),
+    help="Marks (CSV) to compare the as-published figures with.",
+)
+@click.option("--csv", "csv_only", is_flag=True, help="Write only the marks, and draw nothing.")
 @click.option("--out", type=click.Path(path_type=Path), default=Path("results/thesis-figures"), show_default=True)
 def regenerate(
     paths: tuple[Path, ...], own: Path | None, as_published: bool, corrected: bool, lang: Language, name: str | None,
     formats: tuple[str, ...], csv_only: bool, reference: Path | None, out: Path,
 ) -> int:  # fmt: skip
-    """Draw every published figure of the thesis again: as printed, and as the data really say.
+    """Draw every published figure of the thesis again: as printed, and corrected.
 
     PATH is the raw data (a clone, a folder, archives) or a run directory that `import thesis` made. Each figure has
     its marks beside it as CSV.
@@ -123,7 +128,7 @@ def _repeated(
     own: Path, paths: tuple[Path, ...], out: Path, lang: Language, formats: tuple[str, ...],
     figures: list[published.Spec] | None,
 ) -> list[str]:  # fmt: skip
-    """Draw one's own run as the thesis' figures, and return what the conclusions come to."""
+    """Draw the user's own run as the thesis' figures, and return the table of conclusions."""
     measured = catalogue.open_run(own)
     if measured.kind_name != "traffic":
         raise FigureError(f"--from is for XDP traffic: {own} is of kind {measured.kind_name}")
@@ -145,7 +150,7 @@ def _repeated(
 
 
 def _checked(marks: Path, reference: Path) -> int:
-    """Say how each figure compares with its reference; 1 where one differs."""
+    """Say how each figure compares with its reference; return 1 if one differs, else 0."""
     checks = published_check.check_marks(published_check.read_marks(marks), published_check.read_marks(reference))
     say(
         f"{'equal' if c.equal else 'DIFFERS'} {c.file}: {c.marks} marks, worst {c.worst:.2e} of the axis, {c.off} off, "

@@ -1,18 +1,25 @@
-"""`xdplab lab kernels`: the kernels of virtual labs, those in the cache and those one can have."""
+"""`xdplab lab kernels`: the kernels of virtual labs, in the cache and available; `xdplab kernels`: what they take."""
 
 from __future__ import annotations
 
 import json
+import time
 from typing import TYPE_CHECKING
 
 import click
 
+from xdplab.cli.common import show, tell
 from xdplab.later import later
 
 if TYPE_CHECKING:
+    from xdplab import labs
+    from xdplab.labs import cache as disk
+    from xdplab.labs.uml import package
     from xdplab.labs.vm import kernels as cache
     from xdplab.labs.vm import qemu
 else:
+    labs, disk = later("xdplab.labs"), later("xdplab.labs.cache")
+    package = later("xdplab.labs.uml.package")
     cache, qemu = later("xdplab.labs.vm.kernels"), later("xdplab.labs.vm.qemu")
 
 
@@ -36,3 +43,46 @@ def kernels(names: tuple[str, ...], again: bool, as_json: bool) -> None:
         click.echo(f"{row['name']}: {what}")
     if not as_json:
         click.echo(f"As labs: vm:KERNEL, or with the way to run it, vm:{next(iter(cache.KNOWN))}:{'|'.join(qemu.WAYS)}")
+
+
+@click.group("kernels")
+def kept() -> None:
+    """See and clear what guests keep on this disk: kernels, headers, sources, modules, saved states.
+
+    All of it is fetched or made again when it is wanted. The environment variable XDPLAB_CACHE_MB sets its limit.
+    """
+
+
+@kept.command("list")
+@click.option("--json", "as_json", is_flag=True, help="For scripts.")
+def listed(as_json: bool) -> None:
+    """List what is kept, the one used longest ago first, with its size and the day of its last use."""
+    show([_row(entry) for entry in disk.entries()], as_json=as_json)
+    if not as_json:
+        taken = sum(entry.size for entry in disk.entries())
+        tell(f"{taken / 1e6:,.0f} MB in {disk.cache_dir()}, limit {disk.limit_bytes() / 1e6:,.0f} MB")
+
+
+@kept.command()
+@click.option("--unused-days", type=click.IntRange(0), default=7, show_default=True, help="Keep what was used since.")
+@click.option("--json", "as_json", is_flag=True, help="For scripts.")
+def clean(unused_days: int, as_json: bool) -> None:
+    """Remove what was not used for some days. What guests that are up run from stays."""
+    gone = disk.clean(to_bytes=0, unused_s=unused_days * disk.DAY_S, in_use=_in_use())
+    show([_row(entry) for entry in gone], as_json=as_json)
+    if not as_json:
+        tell(f"{sum(entry.size for entry in gone) / 1e6:,.0f} MB were freed")
+
+
+def _row(entry: disk.Entry) -> dict[str, object]:
+    """Return a row of what is kept: its path in the cache, its size, and when it was used."""
+    used = time.strftime("%Y-%m-%d", time.localtime(entry.used))
+    name = str(entry.path.relative_to(disk.cache_dir()))
+    return {"kept": name, "size_mb": round(entry.size / 1e6, 1), "last_used": used}
+
+
+def _in_use() -> set[str]:
+    """Return the names of the folders that guests which are up run from."""
+    up = [row for row in labs.status() if row["kind"] in ("vm", "uml")]
+    folders = {f"{row['release']}_{row['version']}" for row in up}
+    return folders | ({package.PACKAGE} if any(row["kind"] == "uml" for row in up) else set())

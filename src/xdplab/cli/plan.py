@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 from collections import Counter
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from xdplab.cli.common import parse_only, show, tell
-from xdplab.cli.run import PLAN_OR_NAME, find_plan
+from xdplab.errors import PlanError
 from xdplab.labs import default_arrangement
 from xdplab.later import later
+from xdplab.resources import shipped
 
 if TYPE_CHECKING:
     import xdplab.plan as plans
@@ -20,6 +24,19 @@ if TYPE_CHECKING:
 else:
     plans, reference = later("xdplab.plan"), later("xdplab.plan.reference")
     planned = later("xdplab.studies.traffic.planned")
+
+PLAN_OR_NAME = click.argument("plan", metavar="PLAN", default="quick")
+
+
+def find_plan(name: str) -> Path:
+    """Return the path of a plan, given as file or by the name of a shipped plan (``quick``, ``smoke``, ``thesis``).
+
+    Raises PlanError where there is none: a name that was mistyped waits for nothing that reads plans.
+    """
+    for path in (Path(name), shipped("plans") / f"{name}.yaml"):
+        if path.exists():
+            return path
+    raise PlanError(f"{name}: {os.strerror(errno.ENOENT)}", remedy="name a plan file; plans/ holds some")
 
 
 @click.command()
@@ -40,7 +57,8 @@ def plan(
     if factors:
         click.echo(reference.table())
         return
-    chosen = plans.load_plan(find_plan(plan))
+    file = find_plan(plan)
+    chosen = plans.load_plan(file)
     trials = planned.plan_trials(chosen, default_arrangement(lab_name or chosen.lab), parse_only(only))
     if dry_run:
         rows = [

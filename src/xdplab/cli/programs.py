@@ -1,4 +1,4 @@
-"""`programs`: write, show and prove the C of one program, without a lab unless its kernel is asked too."""
+"""`programs`: write, show and prove the C of one program; only the proof in a lab's kernel needs a lab."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _program_options(command: Any) -> Any:
         click.option("--form", type=click.Choice(FORMS)),
         click.option("--map-type", type=click.Choice(MAP_TYPES), help="For lookup."),
         click.option("--working-set", "working_set_bytes", type=int, metavar="BYTES"),
-        click.option("--section", help="Of a file of your own.  [default: xdp]"),
+        click.option("--section", help="ELF section of your own file.  [default: xdp]"),
     )
     for option in reversed(options):
         command = option(command)
@@ -50,7 +50,7 @@ def programs() -> None:
 @programs.command()
 @_program_options
 def build(what: str, **fields: Any) -> None:
-    """Compile WORKLOAD or FILE and say where the object lies."""
+    """Compile WORKLOAD or FILE and print the path of the object."""
     made = _chosen(what, **fields)
     tell(str(made.built.object))
 

@@ -31,26 +31,38 @@ else:
 @click.argument("first", metavar="A")
 @click.argument("second", metavar="B")
 @click.option("--mode", default="native", show_default=True)
-@click.option("--action", default="tx", show_default=True, help="What the programs decide (of one's own programs).")
-@click.option("--accesses", "-n", default=0, show_default=True, type=int, help="Per packet (of a workload).")
+@click.option("--action", default="tx", show_default=True, help="Action of your own programs.")
+@click.option("--accesses", "-n", default=0, show_default=True, type=int, help="N of a workload.")
 @click.option("--frame-bytes", default=64, show_default=True, type=int)
 @click.option("--load", default="max", show_default=True)
 @click.option(
-    "--window", "window_s", default=0.5, show_default=True, type=float, help="Seconds of each trial's window."
+    "--window",
+    "window_s",
+    default=0.5,
+    show_default=True,
+    type=float,
+    help="Length of each trial's window, in seconds.",
 )
-@click.option("--margin", type=click.FloatRange(0, 1, min_open=True), help="Share within which the two are the same.")
-@click.option("--at-least", type=int, help="Pairs. Left out, as --margin and --at-most are, it is that of a plan.")
+@click.option(
+    "--margin",
+    type=click.FloatRange(0, 1, min_open=True),
+    help="Two programs whose ratio differs from 1 by less than this share are equivalent.",
+)
+@click.option(
+    "--at-least",
+    type=int,
+    help="Least number of pairs. Defaults of --margin, --at-least and --at-most are those of a plan.",
+)
 @click.option("--at-most", type=int, help="Pairs.")
 @click.option("--name", default="race", show_default=True)
 @click.option("--out", type=click.Path(path_type=Path), default=Path("results"), show_default=True)
 @click.option("--json", "as_json", is_flag=True, help="For a script.")
 @click.pass_obj
 def race(lab_name: str | None, /, first: str, second: str, out: Path, as_json: bool, **given: Any) -> None:
-    """Which is faster, A or B (C files of one's own, or workloads)? They take turns in one run, paired by repetition.
+    """Which is faster, A or B (your own C files, or workloads)? They take turns in one run, paired by repetition.
 
-    It stops by itself: when B over A is known to be different, or to lie within the margin. `resume` goes on with one
-    that was interrupted. Ends with exit code 0 (equivalent), 1 (differs) or 2 (undecided). Plans with `race:` race any
-    two blocks.
+    The run stops by itself when B over A is known to differ from 1, or to lie within the margin. `resume` goes on after
+    an interruption. Exit codes: 0 equivalent, 1 differs, 2 undecided. A plan with `race:` races any two blocks.
     """
     plan = race_plan(first, second, **given)
     require_lab(lab_name or plan.lab)

@@ -25,7 +25,7 @@ else:
 @STEAL
 @click.pass_obj
 def restore(lab_name: str | None, steal: bool) -> None:
-    """Put both ends of the lab's link back as they were before a run that died."""
+    """Restore the settings that both ends of the lab's link had before a run that died."""
     lab = open_lab(lab_name or "netns")
     with lab.lock("restore", steal=steal):
         for end in study.endpoints(lab):

@@ -1,4 +1,4 @@
-"""`run`, `resume` and `status`: measure a plan, go on after any end, say how far it is."""
+"""`run`, `resume` and `status`: measure a plan, go on after an interruption, show the progress."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import click
 
 from xdplab.cli.common import RunPath, parse_only, show, tell
 from xdplab.cli.conduct import conduct, go_on
+from xdplab.cli.plan import PLAN_OR_NAME, find_plan
 from xdplab.errors import LabError, PlanError
 from xdplab.labs import default_arrangement
 from xdplab.later import later
 from xdplab.own import require_own
-from xdplab.resources import shipped
 from xdplab.run.disk import is_locked
 from xdplab.run.rundir import RunDirectory
 from xdplab.run.state import RunState, read_state
@@ -30,10 +30,11 @@ else:
     every, plan_runs = later("xdplab.studies.every"), later("xdplab.studies.plan_runs")
     fleet, runs = later("xdplab.studies.traffic.fleet"), later("xdplab.studies.traffic.runs")
 
-LABS = click.option("--labs", metavar="A,B,…", help="Share the blocks among equal labs, all at once.")
-SCHEDULER = click.option("--scheduler", metavar="ADDRESS", help="With --labs: a Dask scheduler that has workers there.")
-STEAL = click.option("--steal", is_flag=True, help="Take servers from a run that is silent: dead, or standing still.")
-PLAN_OR_NAME = click.argument("plan", metavar="PLAN", default="quick")
+LABS = click.option(
+    "--labs", metavar="A,B,…", help="Share the blocks among equal labs, which measure at the same time."
+)
+SCHEDULER = click.option("--scheduler", metavar="ADDRESS", help="With --labs: the Dask scheduler of their workers.")
+STEAL = click.option("--steal", is_flag=True, help="Take the servers from a run that has been silent for 60 s.")
 
 
 def own_plan(path: Path) -> Plan:
@@ -49,13 +50,6 @@ def _has_setup(block: Block) -> bool:
     return any(program.setup for program in block.points.program or [])
 
 
-def find_plan(name: str) -> Path:
-    """Return the path of a plan, given as file or by the name of a shipped plan (``quick``, ``smoke``, ``thesis``)."""
-    path = Path(name)
-    own = shipped("plans") / f"{name}.yaml"
-    return own if not path.exists() and own.exists() else path
-
-
 @click.command()
 @PLAN_OR_NAME
 @click.option("--name", help="Name of the run directory; the plan's name by default.")
@@ -63,7 +57,9 @@ def find_plan(name: str) -> Path:
 @click.option("--only", metavar="FACTOR=VALUE,…", help="Measure only these points, and their baselines.")
 @click.option("--extend", type=click.Path(path_type=Path), metavar="RUN", help="Add the plan's points to an old run.")
 @click.option("--figures/--no-figures", "draw", default=True, show_default=True, help="Draw the figures at the end.")
-@click.option("--pdr-from", type=click.Path(path_type=Path), metavar="RUN", help="A search: what loads in % are of.")
+@click.option(
+    "--pdr-from", type=click.Path(path_type=Path), metavar="RUN", help="The search whose PDR loads in % refer to."
+)
 @LABS
 @SCHEDULER
 @STEAL
@@ -153,7 +149,8 @@ def labs_named(labs: str | None, scheduler: str | None) -> tuple[str, ...]:
 def status(directory: Path, as_json: bool) -> None:
     """How far RUN is, what failed, and how long the rest will take.
 
-    It is under way, complete, interrupted, stopped (nothing could be measured), or was killed.
+    It is under way, complete, ended with failed trials, interrupted, stopped (nothing could be measured), or was
+    killed.
     """
     run = RunDirectory.open(directory)
     state, around = read_state(run), provenance.words(run)
@@ -177,6 +174,8 @@ def _standing(run: RunDirectory, state: RunState) -> str:
     """A run that measures holds its journal; one that holds it not and has not said how it ended was killed."""
     if is_locked(run.journal.path):
         return "under way"
+    if state.ended == "complete" and state.failed:
+        return f"ended, {len(state.failed)} of {state.total} trials failed (`xdplab resume` tries them again)"
     if state.ended is not None:
         return state.ended
     if not state.owed:

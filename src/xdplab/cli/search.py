@@ -10,7 +10,8 @@ import click
 
 from xdplab.cli.common import parse_only, tell
 from xdplab.cli.conduct import Execute, go_on
-from xdplab.cli.run import LABS, PLAN_OR_NAME, SCHEDULER, STEAL, find_plan, labs_named, own_plan, require_lab
+from xdplab.cli.plan import PLAN_OR_NAME, find_plan
+from xdplab.cli.run import LABS, SCHEDULER, STEAL, labs_named, own_plan, require_lab
 from xdplab.errors import ResultsError
 from xdplab.later import later
 from xdplab.studies.catalogue import open_run

@@ -1,4 +1,4 @@
-"""At how many cycles per ns the CPUs that do the DUT's work ran: by perf at work, and by additions beside it.
+"""The clock, in cycles per ns, of the CPUs that do the DUT's work: by perf in its pass, or by additions at rest.
 
 The chain is timed at rest, just before and just after the window (native/cpuclock). perf's count of cycles is divided
 by the time that these CPUs were busy, so that an idle CPU, which counts no cycle, does not look like a slow one.
@@ -16,7 +16,7 @@ TICK_NS = 10_000_000
 """One tick of /proc/stat: USER_HZ is 100 on every architecture that BPF has a JIT for."""
 
 MOST_TICKS = 1 / 50
-"""The share of the busy time that the two ticks at its ends may be: a shorter time tells no clock."""
+"""The two ticks at the ends may be at most this share of the busy time: a shorter time is too coarse."""
 
 
 def by_additions(readings: Readings) -> float:
@@ -25,7 +25,7 @@ def by_additions(readings: Readings) -> float:
 
 
 def change(readings: Readings) -> float:
-    """Return by which share the clock was higher after the window than before it."""
+    """Return the relative increase of the clock from before the window to after it."""
     return _at(readings, "after") / _at(readings, "before") - 1
 
 

@@ -1,4 +1,4 @@
-"""How busy the CPUs were inside the window: by the samples of a recorder, else by the readings around it.
+"""CPU time inside the window: from the samples of a recorder, else from the readings around the window.
 
 The kernel counts CPU time in ticks (250 Hz on many kernels, printed in units of 10 ms): coarse over one second. A
 share is busy ticks by all ticks of the same CPU, so that neither the tick's length nor a clock matters.
@@ -23,7 +23,7 @@ FIELDS: dict[str, Callable[[CpuTicks], int]] = {
     "steal": lambda cpu: cpu.steal,
 }
 AT_WORK = 0.5
-"""Of the busiest CPU's share: a CPU of the DUT that was as busy did a part of its work."""
+"""A CPU did a part of the DUT's work if it was at least this share as busy as the busiest one."""
 
 IDLE = 0.05
 
@@ -40,7 +40,7 @@ def cores(readings: Readings, scope: Scope, kind: str) -> float:
 
 
 def at_work(readings: Readings) -> int:
-    """Return how many of the CPUs that may do the DUT's work did some, by their busy time.
+    """Return how many of the CPUs that may do the DUT's work did do some, by their busy time.
 
     A window too short for samples inside it is judged by the readings around it: what lies beside it is idle for all.
     """

@@ -37,7 +37,7 @@ PERF_COLUMNS = {
 
 @dataclass(frozen=True)
 class Derived:
-    """One value: how it is computed. ``of_cpus`` marks those that mean nothing where TG and DUT share CPUs."""
+    """One value: how it is computed. ``of_cpus`` marks values that mean nothing if TG and DUT share CPUs."""
 
     name: str
     compute: Callable[[Readings], Measured]
@@ -158,7 +158,7 @@ def derive_from_directory(
 
 
 def unreadable(path: Path) -> str | None:
-    """Return which readings of the DUT in ``path`` are not there or not whole; None where all are.
+    """Return which readings of the DUT in ``path`` are missing or truncated; None if all are whole.
 
     A tool that failed has left its words in place of its output: that is an answer too, unless it is empty.
     """
@@ -184,7 +184,7 @@ def _unreadable(path: Path, row: Collector, when: When) -> str | None:
 
 
 def intervals(*files: Mapping[str, bytes], role: Role = "dut") -> list[cpu.CpuInterval]:
-    """Return what the `samples` recorder saw of the traffic, ten rows per second; none where it recorded nothing."""
+    """Return the traffic as the `samples` recorder saw it, ten rows per second; no rows if it recorded nothing."""
     merged = {name: data for mapping in files for name, data in mapping.items()}
     try:
         return cpu.intervals(Readings(merged, mode="", shared=False), role)
@@ -233,7 +233,7 @@ def _ipc(readings: Readings, scope: Scope) -> float:
 
 
 def _absent_counters(readings: Readings) -> str:
-    """Return what was asked for on the DUT's machine and is not there, with the reason; alike ones told once."""
+    """Return the requested counters that the DUT's machine lacks, with the reason; equal reasons are given once."""
     asked: dict[str, Callable[[], object]] = {}
     if readings.was_asked("dut", "perf"):
         events = readings.perf_events("dut")
@@ -262,7 +262,7 @@ def _metric_rows(files: Mapping[str, bytes]) -> list[Derived]:
 
 
 def _metric(readings: Readings, file: str) -> float:
-    """Return the number that the user's command printed, and nothing else with it."""
+    """Return the number that the user's command printed. Raises Absent if it printed anything else."""
     text = readings.text(file).strip()
     if file.endswith(".err"):
         raise Absent(text)

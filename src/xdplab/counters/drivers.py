@@ -1,4 +1,4 @@
-"""What NIC drivers count of XDP: a row per driver, read from its source in the kernels 5.10, 6.1 and 6.12.
+"""The XDP counters of NIC drivers: a row per driver, read from its source in the kernels 5.10, 6.1 and 6.12.
 
 A counter is a name in `ethtool -S` as a pattern, with the queue as its group; one that begins with `-` is taken off.
 Where a driver counts XDP_TX in the link's statistics only, ``sent`` is None.
@@ -16,7 +16,7 @@ QUEUE = "([0-9]{1,4})"
 
 @dataclass(frozen=True)
 class Driver:
-    """One driver's counters. Absent kinds are empty: the driver does not count them apart.
+    """One driver's counters. A kind is empty if the driver does not count it separately.
 
     ``received``: frames that a receive queue took, whatever the program decided; ``received_xdp_only`` where they stay
     0 without native XDP. ``sent``: frames of XDP_TX that the ring took; ``refused``: that it did not take. ``tx``,

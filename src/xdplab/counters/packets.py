@@ -1,4 +1,4 @@
-"""What the interfaces counted: by the link, by the driver and its queues, and by the softirqs' backlog."""
+"""Packet counts of the interfaces: of the link, of the driver and its queues, and of the softirqs' backlog."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def driver_of(readings: Readings, role: Role) -> Driver:
 
 
 def driver_sum(readings: Readings, role: Role, counter: str) -> int:
-    """Return what a counter of COUNTERS gained in the window, over all queues."""
+    """Return the increase of a counter of COUNTERS in the window, over all queues."""
     names = COUNTERS[counter](driver_of(readings, role))
     return _gained(readings, role, names, counter)
 
@@ -66,7 +66,7 @@ def _gained(readings: Readings, role: Role, names: Names, meaning: str) -> int:
 
 
 def driver_by_queue(readings: Readings, role: Role) -> tuple[int, ...]:
-    """Return the frames that each receive queue took in the window; the queues that are not in use are left out.
+    """Return the frames that each receive queue took in the window, without the queues that are not in use.
 
     Some drivers print counters of every queue that there could be.
     """
@@ -123,7 +123,7 @@ def dut_packets(readings: Readings, direction: Direction) -> int:
 
 
 def _by_link(readings: Readings, direction: Direction, unknown: Absent) -> int:
-    """Return the link's count, where it moved as XDP's frames make it move: some drivers leave these out of it."""
+    """Return the link's count, if it includes the frames of XDP: some drivers leave them out."""
     try:
         received, count = (link_packets(readings, "dut", way) for way in ("rx", direction))
     except Absent:
@@ -134,7 +134,7 @@ def _by_link(readings: Readings, direction: Direction, unknown: Absent) -> int:
 
 
 def actions(readings: Readings) -> str:
-    """Return what the DUT's program decided for the frames of the window, as JSON: frames by action.
+    """Return the actions of the DUT's program in the window, as JSON: frames by action.
 
     From the driver's own counters, which cost the program nothing. ``drop`` holds XDP_ABORTED and unknown codes too;
     ``pass`` is what no other counter saw. veth's were compared with programs that decide one thing only, on 6.18.
@@ -163,7 +163,7 @@ def attached(readings: Readings, role: Role) -> tuple[str, int]:
 
 
 def softnet_by_cpu(readings: Readings, scope: Scope, counter: str) -> tuple[int, ...]:
-    """Return what `dropped` or `squeezed` gained, by CPU in their order."""
+    """Return the increase of `dropped` or `squeezed` of each CPU, in their order."""
     before, after = ({row.cpu: row for row in readings.softnet(scope.machine, when)} for when in ("before", "after"))
     if before.keys() != after.keys():
         raise Absent("CPUs came or went in the window")
@@ -172,5 +172,5 @@ def softnet_by_cpu(readings: Readings, scope: Scope, counter: str) -> tuple[int,
 
 
 def softnet_sum(readings: Readings, scope: Scope, counter: str) -> int:
-    """Return what `dropped` or `squeezed` gained over all CPUs of ``scope``."""
+    """Return the increase of `dropped` or `squeezed` over all CPUs of ``scope``."""
     return sum(softnet_by_cpu(readings, scope, counter))

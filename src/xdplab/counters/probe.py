@@ -1,4 +1,4 @@
-"""Reads the counters of one host: at rest by one command, or by recorders that run through the window.
+"""Reads the counters of one host: at rest with one command, or by recorders that run during the window.
 
     dut = counters.install(host, "dut", "vd0", directory)
     recording = dut.start(["perf", "samples"], events=["cycles"], deadline_s=30)
@@ -119,21 +119,21 @@ def metric_collector(name: str) -> str:
 
 @dataclass
 class Recording:
-    """Recorders under way on one host; leaving it as a context manager ends those that were not stopped."""
+    """Recorders that run on one host. Leaving it as a context manager ends those that were not stopped."""
 
     role: Role
     processes: dict[str, Process] = field(default_factory=dict)
     failures: dict[str, tuple[Sequence[str], str]] = field(default_factory=dict)
 
     def start(self, host: Host, row: Recorder, argv: Sequence[str], deadline_s: float) -> None:
-        """Start one recorder; a host that cannot start it is remembered with its words."""
+        """Start one recorder. If the host cannot start it, its error is kept."""
         try:
             self.processes[row.name] = host.start(argv, deadline_s=deadline_s)
         except HostError as error:
             self.failures[row.name] = (argv, error.message)
 
     def await_started(self) -> None:
-        """Wait until each recorder has echoed one line: it records now. One that ended instead says why in stop()."""
+        """Wait until each recorder echoes one line: it records then. `stop` says why one ended instead."""
         asked = [process for process in self.processes.values() if _tell(process)]
         for process in asked:
             process.read_line(START_DEADLINE_S)
@@ -164,7 +164,7 @@ class Recording:
         return files
 
     def abandon(self) -> None:
-        """End every recorder; what they recorded is lost. They clear up themselves, unless they must be killed."""
+        """End every recorder; their records are lost. They clean up after themselves, unless they must be killed."""
         for process in self.processes.values():
             process.close_stdin()
         for process in self.processes.values():
@@ -191,7 +191,7 @@ def _run_json(argv: Sequence[str], exit_code: int | None) -> bytes:
 
 
 def _words(error: bytes, output: bytes, exit_code: int | None) -> bytes:
-    """Return what the tool said about its failure; our own words only where it said nothing."""
+    """Return the tool's own error message; our own words only if it printed none."""
     how = "it was ended at its deadline" if exit_code in (None, 124) else f"it exited with {exit_code}"
     return error.strip() or output.strip() or how.encode()
 

@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Scope:
-    """CPUs that a value is summed over: those of ``owner`` on the machine of ``machine``, all of them where None."""
+    """CPUs that a value is summed over: those of ``owner`` on the machine of ``machine``; None: all of its CPUs."""
 
     machine: Role
     owner: Role | None
@@ -31,7 +31,7 @@ class Scope:
 
 @dataclass(frozen=True)
 class Readings:
-    """What was read, and how the point was measured: all that a derived value may use.
+    """The readings of an attempt and how its point was measured: everything that a derived value may use.
 
     ``cpus`` names the CPUs of a role where it has some of its machine's only; a role that is not in it has all.
     ``working`` are those that may do the DUT's work; ``queues`` is how many the DUT receives on, where it is known.
@@ -78,7 +78,7 @@ class Readings:
         return cast("tuple[SarSample, ...]", self._record(role, "sar", recorder("sar").parser))
 
     def perf(self, role: Role) -> tuple[PerfCount, ...]:
-        """Return perf's counts, once its recorded argument vector has shown that it counted whole CPUs."""
+        """Return perf's counts. Raises Absent unless its recorded argument vector shows that it counted whole CPUs."""
         counts = cast("tuple[PerfCount, ...]", self._record(role, "perf", recorder("perf").parser))
         try:
             require_system_wide(target_of_argv(self._perf_argv(role)))
@@ -91,7 +91,7 @@ class Readings:
         return events_of_argv(self._perf_argv(role))
 
     def was_asked(self, role: Role, recorder_name: str) -> bool:
-        """Whether that recorder was to record, and be it that it could not."""
+        """Whether that recorder was asked to record, even if it could not."""
         return record_file(role, recorder_name, "run.json") in self.files
 
     def text(self, name: str) -> str:

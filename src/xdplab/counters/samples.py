@@ -33,7 +33,7 @@ class Sample:
 
 
 def parse_samples(data: bytes | str) -> tuple[Sample, ...]:
-    """Return the notes. Raises FormatError; a last one that the end of the record cut short is left out."""
+    """Return the notes, without a last one that is truncated. Raises FormatError."""
     text = text_of(data, TOOL)
     lines = lines_of(text[: text.rfind("\n") + 1], TOOL)
     starts = [index for index, line in enumerate(lines) if _UPTIME.fullmatch(line)]

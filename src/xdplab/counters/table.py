@@ -1,4 +1,4 @@
-"""What is read on a host: one row per collector. Probe runs the rows, derive reads the files that they leave."""
+"""The counters that are read on a host: one row per collector. `probe` runs them, `derive` reads their files."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ class Absent(Exception):
 
 @dataclass(frozen=True)
 class Value:
-    """What a counter gave: ``value``, or None and the ``reason``; never both, never neither."""
+    """A counter's result: either ``value``, or None and the ``reason``."""
 
     value: Measured | None
     reason: str | None = None
@@ -24,7 +24,7 @@ class Value:
 
 
 def difference(before: int, after: int) -> int:
-    """Return what a cumulative counter gained. Raises Absent if it went back: it wrapped or was reset."""
+    """Return the increase of a cumulative counter. Raises Absent if it went back: it wrapped or was reset."""
     if after < before:
         raise Absent(f"the counter went back from {before} to {after}: it wrapped or was reset")
     return after - before

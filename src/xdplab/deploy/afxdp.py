@@ -96,11 +96,14 @@ class QueueStats:
 
 @dataclass(frozen=True)
 class Stats:
-    """All queues, the frames that came by queues without a socket (dropped), and the application's CPU time."""
+    """All queues, the frames that came by queues without a socket (dropped), and the application's CPU time.
+
+    ``cpu_ns`` is None in runs of earlier versions.
+    """
 
     queues: tuple[QueueStats, ...]
     unbound_packets: int
-    cpu_ns: int
+    cpu_ns: int | None = None
 
     def total(self, name: str) -> int:
         """Return one counter's sum over the queues."""

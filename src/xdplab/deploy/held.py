@@ -15,6 +15,18 @@ BOOT_ID = "/proc/sys/kernel/random/boot_id"
 _OF_ONE_BOOT = ("irq", "xps")
 
 
+def _watched(watchdog: Watchdog | None) -> bool:
+    """Return whether a watchdog lives; one that does not is dismissed."""
+    if watchdog is None:
+        return False
+    try:
+        watchdog.require()
+    except HostError:
+        watchdog.dismiss()
+        return False
+    return True
+
+
 class HeldDevice:
     """One end of a link. `take` may be called again, after its connection was lost."""
 
@@ -30,13 +42,8 @@ class HeldDevice:
 
         Nothing happens where the watchdog lives. Raises HostChangedError if the host came back as another one.
         """
-        if self._watchdog is not None:
-            try:
-                self._watchdog.require()
-            except HostError:
-                self._watchdog.dismiss()
-            else:
-                return False
+        if _watched(self._watchdog):
+            return False
         machine = self.host.run(["cat", "/proc/version", "/proc/cmdline"]).text
         now = remember(self.host, self.interface, self._state_dir)
         before, self._before = self._before or now, now
@@ -88,13 +95,8 @@ class HeldPort:
 
     def take(self) -> bool:
         """Give the port to DPDK and watch over it. Returns whether the host was started anew since the last time."""
-        if self._watchdog is not None:
-            try:
-                self._watchdog.require()
-            except HostError:
-                self._watchdog.dismiss()
-            else:
-                return False
+        if _watched(self._watchdog):
+            return False
         # The watchdog first: it waits for what the one before it has begun to put back.
         self._watchdog = Watchdog(self.host, self._pci, self._state_dir)
         wanted = {"driver": self._driver, "hugepages": self._hugepages, "sysfs": self._sysfs}

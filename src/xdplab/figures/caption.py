@@ -1,4 +1,7 @@
-"""The small print on a figure's face: which lab, what was held still, over what the intervals go, what is not shown."""
+"""A figure's caption: which lab, what was held still, what the intervals are, what is not shown.
+
+The whole caption goes into a text file beside the figure; its face has the few words without which it misleads.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from xdplab.analysis.series import same_reason
 from xdplab.figures.factors import FACTORS, levels
 
 VIRTUAL = ("netns", "vm")
-REASON_CHARS, MOST_REASONS = 80, 3
+MOST_REASONS = 3
 
 
 def lab_words(lab: str) -> str:
@@ -40,11 +43,12 @@ def _repetitions(marks: pd.DataFrame, interval: str) -> str:
     return f"{words}, error bars: {interval}" if interval else words
 
 
-def _held(shown: pd.DataFrame, used: Sequence[str]) -> str:
+def _held(shown: pd.DataFrame, used: Sequence[str], *, always: bool = False) -> str:
+    """Name what was held still: what is not the default, or only what each caption tells (``always``)."""
     words = []
     for name, factor in FACTORS.items():
         found = levels(shown, name) if name in shown and name not in used and factor.caption != "own" else []
-        if len(found) == 1 and (factor.caption == "always" or str(found[0]) != factor.level):
+        if len(found) == 1 and (factor.caption == "always" or (not always and str(found[0]) != factor.level)):
             words.append(factor.words(found[0]))
     return ", ".join(words)
 
@@ -55,12 +59,37 @@ def _reasons(rows: pd.DataFrame, verdict: str) -> list[str]:
     keys = [chosen["mode"]] if verdict == "unsupported" else [chosen["mode"], same_reason(chosen)]
     phrases = []
     for _, group in chosen.groupby(keys, dropna=False, sort=False):
-        count, words = group["point_id"].nunique(), str(group["reason"].iloc[0])
-        words = words if len(words) <= REASON_CHARS else words[: REASON_CHARS - 1].rstrip(" :;,.") + " …"
+        count, words = group["point_id"].nunique(), str(group["reason"].iloc[0]).rstrip(" .")
         mode = FACTORS["mode"].words(group["mode"].iloc[0])
         phrases.append(f"{mode} ({count} point{'s' if count > 1 else ''}): {words}")
     more = len(phrases) - MOST_REASONS
     return phrases[:MOST_REASONS] + ([f"and {more} more in trials.parquet"] if more > 0 else [])
+
+
+def face(trials: pd.DataFrame, used: Sequence[str], *, intervals: bool) -> tuple[str, ...]:
+    """Return the words on the figure itself: lab, repetitions, what was held still, and what would mislead unsaid.
+
+    ``trials`` are those of the figure, ``used`` factors stand on its axes. The file beside the figure has the rest.
+    """
+    shown = trials[trials["verdict"].isin(["valid", "invalid"]).fillna(False).astype(bool)]
+    places = [lab_words(str(lab)) for lab in levels(shown, "lab")]
+    parts = [" and ".join(places), *(FACTORS["arrangement"].words(v) for v in levels(shown, "arrangement"))]
+    counts = shown.groupby("point_id")["repetition"].nunique() if "repetition" in shown else pd.Series(dtype=int)
+    if not counts.empty:
+        low, high = int(counts.min()), int(counts.max())
+        bars = ", 95 % intervals" if intervals and high > 1 else ""
+        parts.append(f"n = {low if low == high else f'{low} to {high}'}{bars}")
+    first = " · ".join(part for part in parts if part)
+    absent = [words for verdict in ("unsupported", "failed") for words in _absent(trials, verdict)]
+    warned = ["Not the same work in every mode." if _unequal_work(shown) else "", *absent, _one_count(shown)]
+    return tuple(part for part in (first, _held(shown, used, always=True), " ".join(filter(None, warned))) if part)
+
+
+def _absent(trials: pd.DataFrame, verdict: str) -> list[str]:
+    """Name the modes whose points have no trial to show, ``Unsupported: offload.``"""
+    chosen = trials[trials["verdict"].eq(verdict).fillna(False)]
+    modes = [FACTORS["mode"].words(mode) for mode in levels(chosen, "mode")]
+    return [f"{verdict.capitalize()}: {', '.join(modes)}."] if modes else []
 
 
 def _not_shown(trials: pd.DataFrame) -> list[str]:

@@ -176,7 +176,8 @@ CATALOGUE: dict[str, FigureEntry] = {
         hues=("mode", "queues", "program_name"), panels=("counter",),
     ),
     "evenness": FigureEntry(
-        "frames by receive queue", _evenness, views_traffic.evenness, x="queue", hues=("mode",), panels=("queues",),
+        "frames by receive queue", _evenness, views_traffic.evenness, x="queue", hues=("mode",),
+        panels=("queues", "frame_bytes"),
     ),
     "labs": FigureEntry(
         "the labs of one run side by side, over the points that several measured", _labs, views_labs.labs, x="lab",

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import io
 from dataclasses import replace
+from math import ceil, floor, log10
 from typing import Any, TypedDict
 
 import matplotlib as mpl
@@ -105,13 +106,14 @@ def draw(
             own = marks[marks["panel"].fillna("") == panel]
             _panel(ax, own, panel, look, hues, _places(marks if look.share_x else own, look))
             _scale_y(ax, marks if look.share_y else own, look)
+            kinds.settle_values(ax)
             cut |= kinds.mark_cut_intervals(ax)
             if panel:
                 ax.set_title(titles[panel])
         sheet = axes.flat[0].figure
         label_axes(sheet, axes, look.x_label, look.y_label, style)
         place_legend(sheet, kinds.legend_entries(marks, look, hues, cut=cut), look.hue_title, style)
-        place_caption(sheet, look.caption, style)
+        place_caption(sheet, look.shown_caption, style)
         settle(sheet, list(axes.flat)[: len(panels)], categorical=look.x_scale == "category")
     return axes.view(Panels) if axes.size > 1 else axes.flat[0]
 
@@ -175,17 +177,29 @@ def _panel(
     ax: Axes, marks: pd.DataFrame, panel: str, look: Look, hues: dict[str, kinds.Paint], places: dict[object, float]
 ) -> None:
     barred = [hue for hue in hues if (marks["kind"].isin(kinds.SIDE_BY_SIDE) & marks["hue"].fillna("").eq(hue)).any()]
+    slots = {hue: kinds.slot(barred.index(hue) if hue in barred else 0, len(barred)) for hue in hues}
+    spots = _centered(marks, places, {hue: slots[hue][0] for hue in barred})
     for hue, paint in hues.items():
         own = marks[marks["hue"].fillna("") == hue]
-        slot = kinds.slot(barred.index(hue) if hue in barred else 0, len(barred))
+        slot = slots[hue]
         for kind, group in own.groupby("kind", sort=False):
-            x = np.array([places[value] for value in group["x"]])
+            x = np.array([spots[value] for value in group["x"]])
             kinds.KINDS[str(kind)](ax, x, group, paint, slot, look)
     rule = look.rules.get(panel, look.rules.get(""))
     if rule is not None:
         ax.axhline(rule, color="0.35", linewidth=mpl.rcParams["axes.linewidth"], linestyle=(0, (4, 2)), zorder=1)
     _scale_x(ax, look, places)
     _write_notes(ax, look.notes.get(panel, ()), hues)
+
+
+def _centered(marks: pd.DataFrame, places: dict[object, float], offsets: dict[str, float]) -> dict[object, float]:
+    """Return the places such that the hues that a group has stand around its label, where others are absent."""
+    moved = dict(places)
+    beside = marks[marks["kind"].isin(kinds.SIDE_BY_SIDE) & marks["hue"].fillna("").isin(list(offsets))]
+    for x, group in beside.groupby("x", sort=False):
+        there = [offsets[hue] for hue in group["hue"].fillna("").unique()]
+        moved[x] = places[x] - (min(there) + max(there)) / 2
+    return moved
 
 
 def _scale_x(ax: Axes, look: Look, places: dict[object, float]) -> None:
@@ -242,7 +256,8 @@ def _scale_log(ax: Axes, low: float, high: float) -> None:
 
 
 def _tick_log(axis: Axis, low: float, high: float) -> None:
-    axis.set_major_locator(LogLocator(subs=(1.0,) if high / low > 30 else (1.0, 2.0, 5.0), numticks=8))
+    decades = floor(log10(high)) - ceil(log10(low)) + 1
+    axis.set_major_locator(LogLocator(subs=(1.0,) if decades > 1 else (1.0, 2.0, 5.0), numticks=8))
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.10g}"))
 
 
@@ -264,4 +279,5 @@ def _write_notes(ax: Axes, notes: tuple[tuple[str, str], ...], hues: dict[str, k
             words, (0, 1), in_layout=False, xycoords="axes fraction", xytext=offset,
  textcoords="offset points", va="top", ha="left",
             fontsize=size, color=hues[hue].color if hue in hues else "0.2",
+            bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.5},
         )  # fmt: skip

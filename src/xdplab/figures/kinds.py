@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import count, cycle, islice
+from math import floor, log10
 from typing import Any
 
 import matplotlib as mpl
@@ -16,6 +17,7 @@ from matplotlib.container import ErrorbarContainer
 from matplotlib.lines import Line2D
 from matplotlib.markers import CARETDOWNBASE, CARETUPBASE
 from matplotlib.patches import Patch
+from matplotlib.text import Annotation
 from numpy.typing import NDArray
 
 from xdplab.figures.marks import Look
@@ -23,6 +25,8 @@ from xdplab.figures.marks import Look
 Array = NDArray[np.float64]
 Color = Any
 BAR_VALUE = "bar value"
+VALUE_ROOM = 0.12
+"""Share of an axis that values above bars need at its end."""
 CUT = "interval goes on"
 MOST_LISTED = 20  # colours: a longer list is a scale
 SIDE_BY_SIDE = ("bar", "sample", "beside", "below")
@@ -38,12 +42,19 @@ DASHES: tuple[Any, ...] = (
 )
 
 
+SIZES = (1.25, 0.95, 0.65)
+
+
 @dataclass(frozen=True)
 class Paint:
-    """What tells a hue apart: colour, and a dash for those who see no colours."""
+    """What tells a hue apart: colour, a dash for those who see no colours, and a marker's size.
+
+    Markers of later hues are smaller: of two that lie on each other both are seen.
+    """
 
     color: Color
     dash: Any
+    size: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -66,6 +77,7 @@ STATUSES = {
 OF_ALL_FIGURES = {
     **{"interpreter": 0, "JIT": 1, "JIT: bpf_int_jit_compile()": 1, "module": 2, "init_module(2)": 2, "user space": 3},
     **{"BPF": 4, "eBPF": 4, "BPF_PROG_LOAD": 4, "classic": 5},
+    **{"native": 0, "generic": 1, "AF_XDP": 2, "offload": 8},
 }
 """Hues that figures of several studies have, each with its place in the palette: a colour means one of them."""
 
@@ -74,12 +86,23 @@ _PALETTE = 10
 
 
 def paint(hues: list[str], palette: str) -> dict[str, Paint]:
-    """Return each hue's paint from a seaborn palette: its own in all figures, else the next that is free, in order."""
+    """Return each hue's paint from a seaborn palette: its own in all figures, else the next that is free, in order.
+
+    ``name:4`` begins with the fifth colour of the palette ``name``. A scale is given as many colours as there are hues.
+    """
+    palette, _, first = palette.partition(":")
+    if first:
+        colors = _colors(palette, _PALETTE)
+        return {hue: _paint(colors[(int(first) + at) % _PALETTE], at) for at, hue in enumerate(hues)}
     fixed = {hue: OF_ALL_FIGURES[hue] for hue in hues if hue in OF_ALL_FIGURES}
     free = (at for at in count() if at not in fixed.values() and not (fixed and at in OF_ALL_FIGURES.values()))
     places = {hue: fixed[hue] if hue in fixed else next(free) for hue in hues}
     colors = _colors(palette, max(max(places.values(), default=0) + 1, _PALETTE if fixed else 1))
-    return {hue: Paint(colors[at], DASHES[at % len(DASHES)]) for hue, at in places.items()}
+    return {hue: _paint(colors[at], at) for hue, at in places.items()}
+
+
+def _paint(color: Color, at: int) -> Paint:
+    return Paint(color, DASHES[at % len(DASHES)], SIZES[at % len(SIZES)])
 
 
 def _colors(palette: str, most: int) -> list[Color]:
@@ -115,7 +138,7 @@ def _errors(ax: Axes, x: Array, marks: pd.DataFrame, color: Color) -> None:
     ax.errorbar(x[known], value, yerr=reach, fmt="none", ecolor=color, elinewidth=thin, capsize=cap, capthick=thin)
 
 
-def _markers(ax: Axes, x: Array, marks: pd.DataFrame, color: Color, shape: str = "") -> None:
+def _markers(ax: Axes, x: Array, marks: pd.DataFrame, color: Color, shape: str = "", size: float = 1.0) -> None:
     status = statuses(marks)
     for name, look in STATUSES.items():
         mask = (status == name).to_numpy()
@@ -124,7 +147,7 @@ def _markers(ax: Axes, x: Array, marks: pd.DataFrame, color: Color, shape: str =
             marker = shape if shape and name == "valid" else look.marker
             ax.plot(
                 x[mask], marks["value"].to_numpy()[mask], linestyle="none", marker=marker, color=color, zorder=3,
-                markerfacecolor=color if filled else "white",
+                markerfacecolor=color if filled else "white", markersize=size * mpl.rcParams["lines.markersize"],
             )  # fmt: skip
 
 
@@ -165,9 +188,9 @@ def near_interval(marks: pd.DataFrame) -> tuple[pd.Series, pd.Series]:
 
 
 def _write_values(ax: Axes, x: Array, marks: pd.DataFrame) -> None:
-    tops = near_interval(marks)[1].fillna(marks["value"]).clip(lower=0)
+    tops = marks["high"].fillna(marks["value"]).clip(lower=0)
     for place, top, value in zip(x, tops, marks["value"], strict=True):
-        words = f"{value:.3g}" if abs(value) < 1000 else f"{value:.0f}"
+        words = f"{value:.12g}"  # `settle_values` gives all of a panel the same digits
         ax.annotate(
             words, (place, top), xytext=(0, mpl.rcParams["lines.markersize"]), textcoords="offset points",
             ha="center", va="bottom", fontsize=mpl.rcParams["legend.fontsize"], color="0.2", gid=BAR_VALUE,
@@ -181,7 +204,7 @@ def line(ax: Axes, x: Array, marks: pd.DataFrame, paint: Paint, slot: tuple[floa
     joined = (statuses(marks) != "invalid").to_numpy()
     ax.plot(x[joined], marks["value"].to_numpy()[joined], color=paint.color, linestyle=paint.dash, zorder=2)
     _errors(ax, x, marks, paint.color)
-    _markers(ax, x, marks, paint.color)
+    _markers(ax, x, marks, paint.color, size=paint.size)
 
 
 def point(ax: Axes, x: Array, marks: pd.DataFrame, paint: Paint, slot: tuple[float, float], look: Look) -> None:
@@ -277,6 +300,19 @@ KINDS: dict[str, Callable[[Axes, Array, pd.DataFrame, Paint, tuple[float, float]
 }
 
 
+def settle_values(ax: Axes) -> None:
+    """Give the values above a panel's bars equal decimals (three digits for the greatest) and a place on the axis."""
+    texts = [text for text in ax.texts if text.get_gid() == BAR_VALUE]
+    most = max((abs(float(text.get_text())) for text in texts), default=0.0)
+    decimals = max(0, 2 - floor(log10(most))) if most > 0 else 0
+    low, high = ax.get_ylim()
+    for text in texts:
+        assert isinstance(text, Annotation)
+        text.set_text(f"{float(text.get_text()):.{decimals}f}")
+        x, top = text.xy
+        text.xy = (x, min(top, high - VALUE_ROOM * (high - low)))
+
+
 def mark_cut_intervals(ax: Axes) -> bool:
     """Put an arrow head where an interval goes on beyond the axis; return whether any does."""
     low, high = ax.get_ylim()
@@ -319,7 +355,8 @@ def legend_entries(
 def _handle(paint: Paint, barred: bool) -> Artist:
     if barred:
         return Patch(facecolor=paint.color)
-    return Line2D([], [], color=paint.color, linestyle=paint.dash, marker="o")
+    size = paint.size * mpl.rcParams["lines.markersize"]
+    return Line2D([], [], color=paint.color, linestyle=paint.dash, marker="o", markersize=size)
 
 
 def _status_handle(status: Status, barred: bool) -> Artist:

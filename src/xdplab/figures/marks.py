@@ -36,6 +36,7 @@ Middle = Literal["mean", "median"]
 class Look:
     """How marks are drawn: labels in the reader's words, order, scales. Nothing here changes a value.
 
+    ``caption`` is the whole of it, one paragraph each; ``face`` is what stands on the figure in its place, if given.
     ``x_values`` orders a categorical axis (default: as the marks come); ``hues`` and ``panels`` likewise. ``columns``
     is how many panels a row should have (0: as they fit). ``notes`` are lines of text inside a panel, each in the
     colour of its hue; ``rules`` are horizontal lines by panel ("" is every panel). ``point_words`` labels marks of
@@ -52,6 +53,7 @@ class Look:
     x_values: tuple[object, ...] = ()
     palette: str = "colorblind"
     caption: tuple[str, ...] = ()
+    face: tuple[str, ...] = ()
     notes: Mapping[str, tuple[tuple[str, str], ...]] = field(default_factory=dict)
     rules: Mapping[str, float] = field(default_factory=dict)
     point_words: str = ""
@@ -61,6 +63,11 @@ class Look:
     bar_values: bool = False
     from_zero: bool = True
     words: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def shown_caption(self) -> tuple[str, ...]:
+        """The caption as it stands on the figure; none where the caption was taken away."""
+        return self.face if self.face and self.caption else self.caption
 
 
 @dataclass(frozen=True)

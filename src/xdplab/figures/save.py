@@ -46,7 +46,7 @@ def save(
     source: Mapping[str, str] | None = None,
     formats: Sequence[str] = FORMATS,
 ) -> tuple[Path, ...]:
-    """Draw a view and write ``stem`` in each format and its marks as CSV; return the paths.
+    """Draw a view; write ``stem`` in each format, its marks as CSV and a shortened caption as text; return the paths.
 
     Raises ResultsError naming the file if it cannot be written.
     """
@@ -54,6 +54,8 @@ def save(
     sheet = sheet_of(draw(view, style))
     files = {suffix: render(sheet, suffix, style, stem, source or {}) for suffix in formats}
     files["csv"] = view.marks.assign(file=stem).to_csv(index=False, lineterminator="\n").encode()
+    if view.look.face:
+        files["txt"] = "".join(f"{part}\n" for part in view.look.caption).encode()
     return tuple(write_whole(folder / f"{stem}.{suffix}", data) for suffix, data in files.items())
 
 

@@ -10,7 +10,7 @@ import pandas as pd
 
 from xdplab.analysis.series import valid
 from xdplab.errors import NotApplicableError
-from xdplab.figures.caption import caption
+from xdplab.figures.caption import caption, face
 from xdplab.figures.factors import FACTORS, Layout, free_factors, label_column, label_order, levels, title_of
 from xdplab.figures.marks import Look, View, collect, marks_frame
 from xdplab.plan.factors import of_program
@@ -75,15 +75,30 @@ def unlimited(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def orders(request: FigureRequest) -> dict[str, Any]:
-    """Return the orders of hues and panels, panels a row and the legend's title, for the look."""
+    """Return what every look has: orders of hues and panels, panels per row, the legend's title, colours, face."""
     rows = believable(request.trials, request.value)
     panel = request.layout.panel
     return {
+        "palette": palette_of(request.layout.hue),
+        "face": face(request.trials, request.used, intervals=request.figure != "latency"),
         "hue_title": title_of(request.layout.hue),
         "columns": rows[panel[-1]].nunique() if len(panel) > 1 else 0,
         "hues": label_order(rows, request.layout.hue, alone=False),
         "panels": label_order(rows, request.layout.panel, alone=True),
     }
+
+
+PALETTES = {"mode": "colorblind", "program_name": "colorblind:3"}
+
+
+def palette_of(hue: Sequence[str]) -> str:
+    """Return the palette of a factor: a colour means one thing in all figures of a run.
+
+    Modes have the first colours, programs later ones, and levels that are numbers go from dark to light.
+    """
+    first = hue[0] if hue else "mode"
+    numbers = first in FACTORS and FACTORS[first].dtype in ("int", "float")
+    return PALETTES.get(first, "viridis" if numbers else "colorblind:7")
 
 
 def closed_loop(trials: pd.DataFrame) -> str:
@@ -107,6 +122,7 @@ RATES = {
     "offered_pps": ("pps", "offered rate"),
 }
 ACCESSES = "memory accesses per packet (N)"
+LOG_ACCESSES = "accesses per packet (N; log scale from 1)"
 
 
 def _rate_view(request: FigureRequest, kind: str, x_label: str, x: pd.Series | None = None, **look: Any) -> View:
@@ -126,7 +142,7 @@ def _rate_view(request: FigureRequest, kind: str, x_label: str, x: pd.Series | N
 
 def throughput(request: FigureRequest) -> View:
     """Forwarding rate against N."""
-    return _rate_view(request, "line", ACCESSES, x_scale="symlog")
+    return _rate_view(request, "line", LOG_ACCESSES, x_scale="symlog")
 
 
 def baseline(request: FigureRequest) -> View:
@@ -163,7 +179,7 @@ def busy(request: FigureRequest) -> View:
     return View(
         marks,
         Look(
-            ACCESSES, f"busy CPUs ({whose})", x_scale="symlog",
+            LOG_ACCESSES, f"busy CPUs ({whose})", x_scale="symlog",
             caption=caption(request.trials, marks, request.used, note), **orders(request),
         ),
     )  # fmt: skip

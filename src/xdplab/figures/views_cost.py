@@ -11,7 +11,7 @@ from xdplab.analysis.fit import Line, Slope, fit_line, slope
 from xdplab.figures.caption import caption
 from xdplab.figures.factors import label_order
 from xdplab.figures.marks import Look, View, collect, marks_frame
-from xdplab.figures.views import ACCESSES, FigureRequest, labelled, orders, unlimited
+from xdplab.figures.views import ACCESSES, LOG_ACCESSES, FigureRequest, labelled, orders, unlimited
 
 
 def service_time(request: FigureRequest) -> View:
@@ -111,9 +111,16 @@ COUNTERS = (
 
 
 def melted_counters(trials: pd.DataFrame) -> pd.DataFrame:
-    """Return one row per trial and counter that it has, with the columns counter and counter_value."""
-    parts = []
+    """Return one row per trial and counter that it has, with the columns counter and counter_value.
+
+    A counter that is 0 in every trial makes no panel: the column silent names it.
+    """
+    silent = silent_counters(trials)
+    trials = trials.assign(silent=", ".join(counter.words for counter in silent))
+    parts = [trials.iloc[:0].assign(counter="", counter_value=pd.Series(dtype="Float64"))]
     for counter in COUNTERS:
+        if counter in silent:
+            continue
         values = trials[counter.column].astype("Float64")
         if counter.per is not None:
             values = values / trials[counter.per].astype("Float64").where(trials[counter.per].gt(0))
@@ -122,11 +129,17 @@ def melted_counters(trials: pd.DataFrame) -> pd.DataFrame:
     return pd.concat(parts, ignore_index=True)
 
 
+def silent_counters(trials: pd.DataFrame) -> list[Counter]:
+    """Return the counters that were read and are 0 in every trial."""
+    return [c for c in COUNTERS if trials[c.column].notna().any() and not trials[c.column].any()]
+
+
 def counters(request: FigureRequest) -> View:
     """What the counters say, a panel each, against N."""
     table = marks_frame(collect(unlimited(labelled(request)), request.figure, "line"))
-    small = caption(request.trials, table, request.used)
+    silent = request.trials["silent"].iloc[0]
+    small = caption(request.trials, table, request.used, f"0 in every trial: {silent}." if silent else "")
     names = request.trials["counter"].unique()
     words = str(names[0]) if len(names) == 1 else ""  # several name their panels
-    look = Look(ACCESSES, words, "symlog", share_y=False, caption=small, **orders(request))
+    look = Look(LOG_ACCESSES, words, "symlog", share_y=False, caption=small, **orders(request))
     return View(table, look)

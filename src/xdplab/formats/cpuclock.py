@@ -1,4 +1,4 @@
-"""cpuclock: how long so many additions took on each CPU, of which each needed the one before it: one cycle each."""
+"""cpuclock's output: the time of a chain of dependent additions, one cycle each, on each CPU."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ class Rings:
 
 @dataclass(frozen=True)
 class MaxAndCurrent(Generic[T]):
-    """What the device could have and what it has now."""
+    """The device's maximums and its current settings."""
 
     maximum: T
     current: T

@@ -182,7 +182,7 @@ class Failure:
 
 @dataclass(frozen=True)
 class Detached:
-    """It has let go of everything; ``bursts`` were completed."""
+    """It has released everything; ``bursts`` were completed."""
 
     bursts: int
 
@@ -291,7 +291,7 @@ def _finished(
 
 
 class BurstBuilder:
-    """Takes the lines of bursts, one by one, and hands out each burst with its last line."""
+    """Takes the lines of bursts one by one, and returns each burst when its last line has come."""
 
     def __init__(self) -> None:
         self._intervals: list[GeneratorInterval] = []
@@ -342,7 +342,7 @@ def parse_line(line: str, number: int | None = None) -> Record:
 
 
 class _Fields:
-    """One line's fields, by kind; what is missing or of another kind is refused with its line."""
+    """The fields of one line, by type; a missing field or one of another type is refused with its line number."""
 
     def __init__(self, fields: dict[str, object], number: int | None) -> None:
         self.all = fields
@@ -475,7 +475,7 @@ def _pair(line: _Fields, item: object) -> tuple[int, int]:
 
 
 def _contradiction(histogram: Histogram) -> str | None:
-    """Return what is contradictory in a histogram."""
+    """Return what a histogram contradicts itself in, or None."""
     h, lowers = histogram, [lower for lower, _ in histogram.buckets]
     if sum(count for _, count in h.buckets) != h.count:
         return "the buckets hold another number than `count`"

@@ -63,7 +63,7 @@ class PerfCount:
 
 @dataclass(frozen=True)
 class Target:
-    """Whom perf counted, and the words that say so."""
+    """What perf counted, and the words that say so."""
 
     kind: TargetKind
     text: str
@@ -112,7 +112,7 @@ def _value(word: str, line: int) -> tuple[float | None, str | None]:
 
 
 def target_of_argv(argv: Sequence[str]) -> Target:
-    """Return whom `perf stat` with these arguments counts. Raises FormatError if it is no `perf stat`.
+    """Return what `perf stat` with these arguments counts. Raises FormatError if it is no `perf stat`.
 
     A process wins over everything ("PID/TID switch overriding SYSTEM"); without target and command perf counts the
     system.

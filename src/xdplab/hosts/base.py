@@ -1,4 +1,4 @@
-"""What a host can do, whether it is a namespace, a guest or a server in a rack."""
+"""The interface of a host: a namespace, a guest or a server in a rack."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Result:
 
     @property
     def ok(self) -> bool:
-        """True if it ended well, and all that it printed is here."""
+        """True if it exited with 0 and its whole output was kept."""
         return self.exit_code == 0 and self.cut is None
 
     @property
@@ -43,7 +43,7 @@ class Result:
         return self.stderr.decode(errors="replace").strip()
 
     def _error_line(self) -> str:
-        """Return what a C tool of ours says of its failure, on its last line of standard output; empty without one."""
+        """Return the error on the last line of standard output of one of our C tools; empty if it has none."""
         try:
             last = json.loads(self.text.splitlines()[-1])
         except (IndexError, ValueError, RecursionError):
@@ -51,7 +51,7 @@ class Result:
         return told(last) if isinstance(last, dict) and last.get("type") == "error" else ""
 
     def require(self) -> Result:
-        """Return self, or raise HostError naming host, command, exit code and the last words of the command."""
+        """Return self, or raise HostError with host, command, exit code and the end of the command's output."""
         if self.ok:
             return self
         how = "passed its deadline" if self.timed_out else f"exited with {self.exit_code}"
@@ -62,12 +62,12 @@ class Result:
 
 
 def spoken(argv: Sequence[str]) -> str:
-    """Return a command for a message: a script in it is left out."""
+    """Return a command as text for a message, without a script in it."""
     return " ".join("…" if "\n" in word else word for word in argv)
 
 
 class Process(Protocol):
-    """A command that runs on a host while the controller does something else."""
+    """A command that runs on a host while the controller goes on."""
 
     argv: tuple[str, ...]
 

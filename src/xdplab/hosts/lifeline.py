@@ -1,4 +1,4 @@
-"""Two ends of a connection that each notice when the other is gone, also where no packet says so.
+"""Both ends of a connection notice when the other is gone, even if no packet says so.
 
 A process on the host, under the connection's own sshd, is sent a line every few seconds and sends it back. Where none
 comes for `SILENCE_S`, it ends that sshd: every command of the connection then finds its input closed, and lets go of
@@ -16,7 +16,7 @@ import paramiko
 from xdplab.errors import HostError
 
 SILENCE_S = 15.0
-"""Seconds without a sign of life after which either end takes the other for gone."""
+"""Seconds of silence after which either end considers the other gone."""
 BEAT_S = 3.0
 
 # Built-in commands only, once it stands: nothing is started on the host while a window is measured. A machine that
@@ -63,7 +63,7 @@ class Lifeline:
                 self._channel.sendall(b"alive\n")
 
     def _listen(self) -> None:
-        """Wait for each answer, beside the beats: these may hang where nothing is taken any more."""
+        """Wait for each answer in a thread of its own: sending a beat may block once the other end reads no more."""
         with contextlib.suppress(OSError, EOFError, paramiko.SSHException):
             while self._channel.recv(200):
                 pass
@@ -71,5 +71,5 @@ class Lifeline:
             self._channel.get_transport().close()
 
     def close(self) -> None:
-        """Beat no more: the connection is being closed."""
+        """Stop the beats: the connection is being closed."""
         self._closing.set()

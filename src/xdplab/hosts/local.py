@@ -115,7 +115,7 @@ class LocalHost:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Have the disk keep the names in a folder too."""
+    """Sync a folder, so that its names are on the disk too."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)

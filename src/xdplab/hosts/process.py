@@ -1,4 +1,4 @@
-"""A command that runs on a host: both streams drained at all times, ended as a group at its deadline.
+"""A command that runs on a host: both streams are drained at all times; its process group ends at its deadline.
 
 Local and SSH processes differ in four primitives only; reading lines, waiting and ending are the same for both.
 """
@@ -22,7 +22,7 @@ GUARD_S = KILL_AFTER_S + 1.0
 """Seconds after the deadline at which the controller no longer trusts ``timeout`` on the host."""
 
 SEND_S = 30.0
-"""Seconds in which a command must take what it is sent."""
+"""Seconds in which a command must read its input."""
 
 TIMEOUT_CODES = frozenset({124, 137, 143, -1})
 """What ``timeout`` exits with once it had to act (-1: SSH says 'by a signal', not which)."""
@@ -34,17 +34,17 @@ def guarded(argv: Sequence[str], deadline_s: float) -> list[str]:
 
 
 KEPT_BYTES = 1 << 25
-"""Of each stream, what a `Result` holds: more than the longest file that is read from a host."""
+"""Bytes of each stream that a `Result` keeps: more than the longest file that is read from a host."""
 
 STORED_BYTES = 1 << 28
-"""Of each stream, what a file of ours holds for the reader of its lines. What comes after it is counted and dropped."""
+"""Bytes of each stream that are stored for the reader of its lines. The rest is counted and dropped."""
 
 _IN_MEMORY = 1 << 20
 _LOOK = 1 << 16
 
 
 class OutputStream:
-    """What one output stream said, in a file once it is long, and where the reader of its lines stands."""
+    """The output of one stream, in a file once it is long, and the position of the reader of its lines."""
 
     def __init__(self) -> None:
         self._file = tempfile.SpooledTemporaryFile(max_size=_IN_MEMORY)  # noqa: SIM115
@@ -112,7 +112,7 @@ class OutputStream:
             return text
 
     def _newline(self) -> int:
-        """Return where the next line ends, or -1; what was searched is not searched again."""
+        """Return where the next line ends, or -1. No byte is searched twice."""
         while self._searched < self._stored:
             piece = self._read(self._searched, min(self._searched + _LOOK, self._stored))
             if (found := piece.find(b"\n")) >= 0:
@@ -126,7 +126,7 @@ class OutputStream:
         return self._file.read(stop - start)
 
     def copy_to(self, sink: BinaryIO) -> None:
-        """Write everything to ``sink``, as it comes, until the end; what was written is not kept.
+        """Write everything to ``sink`` as it comes, until the end, without keeping it.
 
         A slow sink slows the command, as a pipe does.
         """
@@ -135,7 +135,7 @@ class OutputStream:
             sink.flush()
 
     def _taken(self) -> bytes:
-        """Return what is stored, once there is something, and store it no more; nothing at the end."""
+        """Wait for output, remove it from the store and return it; empty at the end."""
         with self._changed:
             self._passed_on = True
             self._changed.wait_for(lambda: self._ended or self._stored > 0)
@@ -160,7 +160,7 @@ class OutputStream:
 
     @property
     def cut(self) -> str | None:
-        """Return in words what `data` lacks; None if it is whole."""
+        """Return in words what `data` lacks; None if it is complete."""
         with self._changed:
             if self._full is None and self._stored <= KEPT_BYTES:
                 return None
@@ -168,7 +168,7 @@ class OutputStream:
 
 
 class StreamedProcess(ABC):
-    """A `Process` of which a subclass knows only how to write, to close, to end and to ask for the exit code."""
+    """A `Process` whose subclasses add only how to write, close, end and ask for the exit code."""
 
     def __init__(self, host: str, argv: Sequence[str], deadline_s: float) -> None:
         self.host = host
@@ -192,7 +192,7 @@ class StreamedProcess(ABC):
 
     @abstractmethod
     def _release(self) -> None:
-        """Give back pipes and channels, whatever state they are in."""
+        """Close pipes and channels, whatever state they are in."""
 
     def _pump(self, stream: OutputStream, read: Callable[[], bytes]) -> None:
         threading.Thread(target=stream.pump, args=(read,), daemon=True).start()
@@ -219,7 +219,7 @@ class StreamedProcess(ABC):
             raise self._broken("no longer reads its input") from failed[0]
 
     def feed(self, data: bytes) -> None:
-        """Write ``data`` and close standard input, beside the draining of the output."""
+        """Write ``data`` and close standard input, while the output is being drained."""
 
         def write_and_close() -> None:
             try:

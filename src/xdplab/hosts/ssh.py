@@ -1,4 +1,4 @@
-"""A host reached over SSH: one connection, a channel for each command, the host's key known beforehand."""
+"""A host reached over SSH: one connection, a channel for each command, a pinned host key."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ CONNECT_S = 10.0
 """Seconds for each step of connecting: TCP, key exchange, login."""
 
 RETRY_S = 2.0
-"""Seconds between two tries to reach a host that is lost."""
+"""Seconds between two attempts to reach a lost host."""
 
 logging.getLogger("paramiko").addHandler(logging.NullHandler())  # it prints tracebacks of what is raised anyway
 
@@ -59,7 +59,7 @@ _GROUP_LINE = re.compile(rb"xdplab-group (\d+)\n")
 
 @dataclass(frozen=True)
 class SshAddress:
-    """How to reach a host and what proves that it is the right one.
+    """How to reach a host, and the key that proves its identity.
 
     ``host_key`` is the server's public key (``ssh-ed25519 AAAA…``), ``known_hosts`` a file that holds it; one of
     them is needed. ``key`` is the private key, as text or as the file it lies in. ``connect`` makes the socket where
@@ -105,7 +105,7 @@ class SshProcess(StreamedProcess):
         self._pump(self.stderr, lambda: next(errors, b""))
 
     def _without_group(self) -> Iterator[bytes]:
-        """Yield standard error less the line that tells the process group."""
+        """Yield standard error without the line that names the process group."""
         head = b""
         while self._group is None and (chunk := self._channel.recv_stderr(_CHUNK)):
             head += chunk
@@ -148,7 +148,7 @@ class SshProcess(StreamedProcess):
 
 
 class SshHost:
-    """A `Host` behind one SSH connection, which is made at once; key login only, no agent, no password."""
+    """A `Host` behind one SSH connection, which is opened at once; key login only, no agent, no password."""
 
     def __init__(self, name: str, address: SshAddress) -> None:
         self.name = name
@@ -159,7 +159,7 @@ class SshHost:
         self._closed = False
 
     def _connected(self) -> paramiko.SSHClient:
-        """Return a new connection, with its lifeline where one is asked for."""
+        """Return a new connection, with a lifeline if one is asked for."""
         client = _connect(self.name, self._address)
         transport = client.get_transport()
         if self._address.silence_s is not None and transport is not None:
@@ -204,7 +204,7 @@ class SshHost:
         return transport
 
     def await_return(self) -> None:
-        """Have a connection again, as soon as the host answers. Raises HostLostError after ``returns_s``."""
+        """Reconnect as soon as the host answers. Raises HostLostError after ``returns_s``."""
         until = time.monotonic() + self._address.returns_s
         while True:
             try:
@@ -249,7 +249,7 @@ class SshHost:
 
 
 def _patience_s(size: int) -> float:
-    """Return how long so many bytes may take at most, over the slowest line there is (a guest's serial one)."""
+    """Return the longest time in s that so many bytes may take, over the slowest link (a guest's serial line)."""
     return FILE_S + size / SLOWEST_BYTES_S
 
 

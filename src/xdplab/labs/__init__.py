@@ -47,7 +47,7 @@ class LabKind:
 
 KINDS: dict[str, LabKind] = {
     "netns": LabKind("netns, netns:NAME", "xdplab.labs.netns"),
-    "vm": LabKind("vm:KERNEL, vm:KERNEL:kvm|count|functional, each with :tap", "xdplab.labs.vm"),
+    "vm": LabKind("vm:KERNEL, vm:KERNEL:kvm|count|functional, vm:KERNEL:WAY:NAME, each with :tap", "xdplab.labs.vm"),
     "uml": LabKind("uml, uml:NAME", "xdplab.labs.uml"),
     "inventory": LabKind("an inventory FILE.yaml", "xdplab.labs.inventory_lab", listed=False),
 }

@@ -11,6 +11,8 @@ from typing import Any, Literal, Protocol
 from xdplab.hosts import Host
 
 Arrangement = Literal["shared", "split", "hosts"]
+MITIGATED = "+mitigations"
+"""Ends the name of a guest's kernel that is to guard against faults of the CPU, as it does by default."""
 Clock = Literal["time", "instructions"]
 
 SPLIT_FROM = 4

@@ -7,10 +7,31 @@ import fcntl
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Container, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
-from xdplab.errors import LabError
+from xdplab.errors import LabError, PlanError
+
+PARTS = ("kernels", "headers", "sources", "modules", "uml-kernel", "vm/states")
+"""The folders of what is fetched or made again when it is missing; each entry of them goes as a whole."""
+LIMIT_MB = 4000
+"""What these may take, by default; the variable `LIMIT_NAME` sets another limit."""
+LIMIT_NAME = "XDPLAB_CACHE_MB"
+DAY_S = 86400.0
+RESTS_S = 7 * DAY_S
+"""Seconds after its last use in which nothing is removed to keep the limit: a guest may still run from it."""
+_KEPT_ALWAYS = ("apt",)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One thing in the cache: a kernel, its headers, a module. ``used``: when, in seconds since 1970."""
+
+    path: Path
+    size: int
+    used: float
 
 
 def cache_dir() -> Path:
@@ -41,6 +62,8 @@ def locked(name: str) -> Iterator[Path]:
 def make(folder: Path, fill: Callable[[Path], None], *, what: str, space_mb: int) -> Path:
     """Replace ``folder``, which lies in a `locked` one, by what ``fill`` leaves in the folder it is given.
 
+    What was used longest ago goes where the cache is over its limit then.
+
     ``fill`` gets a folder named as the result will be, in a temporary one: it may put temporary files beside it.
     Raises LabError, naming ``what``, where less than ``space_mb`` is free, or where the disk or a file fails.
     """
@@ -55,7 +78,65 @@ def make(folder: Path, fill: Callable[[Path], None], *, what: str, space_mb: int
             made.rename(folder)
     except (OSError, ValueError) as error:
         raise LabError(f"{what} cannot be made: {error}") from error
+    clean(to_bytes=limit_bytes(), unused_s=RESTS_S)
     return folder
+
+
+def mark_used(path: Path) -> None:
+    """Say that a thing in the cache is used now; of one that belongs to another user nothing is said."""
+    with contextlib.suppress(OSError):
+        os.utime(path)
+
+
+def entries() -> list[Entry]:
+    """Return what can be made again, the one used longest ago first."""
+    found = []
+    for part in PARTS:
+        folder = cache_dir() / part
+        for path in folder.iterdir() if folder.is_dir() else ():
+            if not path.name.startswith(".") and path.name not in _KEPT_ALWAYS:
+                with contextlib.suppress(FileNotFoundError):  # another process has just removed it
+                    found.append(Entry(path, size_of(path), path.stat().st_mtime))
+    return sorted(found, key=lambda entry: entry.used)
+
+
+def size_of(path: Path) -> int:
+    """Return the bytes that the files of a folder, or a file, take on the disk."""
+    size = path.lstat().st_blocks * 512
+    if path.is_dir() and not path.is_symlink():
+        for child in path.iterdir():
+            with contextlib.suppress(FileNotFoundError):
+                size += size_of(child)
+    return size
+
+
+def limit_bytes() -> int:
+    """Return what the cache may take. Raises PlanError for a limit that is no number."""
+    said = os.environ.get(LIMIT_NAME, str(LIMIT_MB))
+    if not said.isdecimal():
+        raise PlanError(f"{LIMIT_NAME}={said}: not a number of MB", remedy=f"such as {LIMIT_MB}")
+    return int(said) * 1_000_000
+
+
+def clean(*, to_bytes: int, unused_s: float, in_use: Container[str] = ()) -> list[Entry]:
+    """Remove what was used longest ago until the rest takes ``to_bytes``, and return what went.
+
+    What was used in the last ``unused_s`` seconds stays, and what is named in ``in_use``. Raises LabError.
+    """
+    known = entries()
+    total, before, gone = sum(entry.size for entry in known), time.time() - unused_s, []
+    for entry in known:
+        if total <= to_bytes or entry.used > before:
+            break
+        if entry.path.name in in_use:
+            continue
+        try:
+            shutil.rmtree(entry.path) if entry.path.is_dir() else entry.path.unlink()
+        except OSError as error:
+            raise LabError(f"{entry.path} cannot be removed: {error.strerror}", remedy="remove it by hand") from error
+        gone.append(entry)
+        total -= entry.size
+    return gone
 
 
 def require_space(root: Path, what: str, space_mb: int) -> None:

@@ -16,6 +16,7 @@ from typing import Any, Literal
 from xdplab.errors import HostError, LabError
 from xdplab.formats.procstat import FAST_CLOCKS
 from xdplab.hosts import Host, LocalHost
+from xdplab.labs import cache
 from xdplab.labs.base import Lab, arrangement_for
 from xdplab.labs.packages import Need, distribution, needs
 from xdplab.labs.versions import tried, untried
@@ -228,6 +229,15 @@ def disk_space(patient: Patient, path: str = "/tmp") -> Row:
     return patient.row(f"disk space in {path}", f"{gib:.1f} GiB free", verdict, f"a run may need {DISK_GIB:g} GiB")
 
 
+def cache_size() -> Row:
+    """What kernels, headers and modules of guests take on this machine."""
+    taken, limit = sum(entry.size for entry in cache.entries()), cache.limit_bytes()
+    found = f"{taken / 1e6:,.0f} MB of guests' kernels and modules in {cache.cache_dir()}, limit {limit / 1e6:,.0f} MB"
+    verdict: Verdict = "ok" if taken <= limit else "warn"
+    remedy = f"`xdplab kernels clean`, or another limit: {cache.LIMIT_NAME}"
+    return Row("here", "cache", found, verdict, None if verdict == "ok" else remedy)
+
+
 def tools(patient: Patient) -> Iterator[Row]:
     for need in needs("run"):
         there = _there(patient, need)
@@ -339,7 +349,7 @@ def examine(lab: Lab) -> list[Row]:
 
     A run is not disturbed: while one is going on in the lab its interfaces are left alone, and a row says so.
     """
-    rows = [disk_space(Patient(LocalHost(), "here"), str(Path.cwd()))]
+    rows = [disk_space(Patient(LocalHost(), "here"), str(Path.cwd())), cache_size()]
     with contextlib.ExitStack() as stack:
         try:
             stack.enter_context(lab.lock("xdplab doctor"))
@@ -363,4 +373,4 @@ def examine_here(why_no_lab: str) -> list[Row]:
         privileged = {name for _, name, _, _ in HOST_PROBES}
         rows = [row for row in rows if row.check not in privileged]  # they say nothing when an ordinary user tries
     sudo = "yes" if shutil.which("sudo") else "no"
-    return [Row("here", "a lab", f"none (sudo: {sudo})", "missing", why_no_lab), *rows]
+    return [Row("here", "a lab", f"none (sudo: {sudo})", "missing", why_no_lab), cache_size(), *rows]

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from xdplab import hosts
-from xdplab.errors import LabError
+from xdplab.errors import LabError, LabInUseError
 from xdplab.labs import control, keeper_socket
 
 LOOK_S = 0.05
@@ -135,7 +135,7 @@ class KeptLab:
         holding = self._keeper()
         try:
             if other := holding.ask("lock", who=who or f"process {os.getpid()}").get("locked_by"):
-                raise LabError(
+                raise LabInUseError(
                     f"lab {self.name}: a run is going on in this lab: {other}",
                     remedy=f"wait for it (`xdplab status`), or use another lab: --lab {self.another}",
                 )

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from xdplab.errors import LabError, MissingToolError, ProgramError
-from xdplab.labs.cache import locked, require_space
+from xdplab.labs.cache import locked, mark_used, require_space
 
 BUILD_S = 120.0
 """Seconds a build may take; a small module takes two, on a busy machine ten."""
@@ -83,6 +83,7 @@ def build(tree: BuildTree, name: str, sources: Mapping[str, bytes]) -> Path:
                 _make(tree, name, folder)
                 made.parent.mkdir(exist_ok=True)
                 (folder / made.name).rename(made)
+        mark_used(made.parent)
     return made
 
 

@@ -349,7 +349,8 @@ class Keeper:
             "pid": os.getpid(),
             "uid": self.options.uid,
             "since": self.since,
-            "leases": len(self.leases),
+            # The one it still waits for counts too: who comes before its maker must hold it as well.
+            "leases": len(self.leases) + (self.lease_until is not None),
             "locked_by": self.lock[1] if self.lock else None,
             "cpus": sorted(os.sched_getaffinity(0)),
             "queues": self.options.queues,

@@ -12,7 +12,7 @@ INSTALLERS = {"debian": "apt-get install", "ubuntu": "apt-get install", "fedora"
 
 @dataclass(frozen=True)
 class Need:
-    """One line of the table. ``packages`` is keyed by distribution."""
+    """One line of the table. ``packages`` is keyed by distribution; of A|B a release without package A has B."""
 
     look: str
     name: str
@@ -24,7 +24,8 @@ class Need:
         """Return what to type, or, where the distribution is not known, what to look for."""
         if distribution is None:
             return f"install what has {self.name} (Debian: {self.packages['debian']})"
-        return f"{INSTALLERS[distribution]} {self.packages[distribution]}"
+        here, _, older = self.packages[distribution].partition("|")
+        return f"{INSTALLERS[distribution]} {here}" + (f" (in older releases {older})" if older else "")
 
 
 def needs(use: str | None = None) -> list[Need]:

@@ -1,4 +1,4 @@
-"""From a program to its object: compiled where the controller runs, kept by content.
+"""From a program to its object: compiled on the controller, cached by content.
 
 A directory of the cache bears the first 16 hex digits of a SHA-256 over source, compile command and compiler version.
 It appears by one rename, so that what is there is whole; what is learned later (proof, load report) is added to it.
@@ -78,7 +78,7 @@ class BuiltProgram:
         return path if path.is_file() else None
 
     def add(self, name: str, content: bytes | str) -> Path:
-        """Write one more file beside the others, at once or not at all."""
+        """Add a file to the directory, in one step or not at all."""
         path = self.directory / name
         handle, temporary = tempfile.mkstemp(dir=self.directory, prefix=f".{name}.")
         with os.fdopen(handle, "wb") as file:
@@ -88,7 +88,7 @@ class BuiltProgram:
         return path
 
     def copy_to(self, folder: Path) -> None:
-        """Copy what is whole: a hidden file is still being written, and gone by the time it is read."""
+        """Copy the finished files: a hidden file is still being written, and may vanish before it is read."""
         shutil.copytree(self.directory, folder, ignore=shutil.ignore_patterns(".*"), dirs_exist_ok=True)
 
 
@@ -115,7 +115,7 @@ def compile_command(clang: str, program: ProgramSpec | UserProgram, *extra: str)
 
 
 def bpf_include_flags() -> list[str]:
-    """Return where the kernel's headers of this machine's architecture lie, which `-target bpf` does not know."""
+    """Return the folder of this machine's kernel headers, which `-target bpf` does not search."""
     multiarch = Path(f"/usr/include/{platform.machine()}-linux-gnu")
     return [f"-I{multiarch}"] if multiarch.is_dir() else []
 
@@ -137,7 +137,7 @@ def compiler_version(compiler: str) -> str:
 
 
 def run_tool(command: Sequence[str], directory: Path) -> str:
-    """Run a compiler or its kin and return what it prints. Raises ProgramError with its words."""
+    """Run a compiler or a similar tool and return its output. Raises ProgramError with its message."""
     try:
         done = subprocess.run(
             command, cwd=directory, capture_output=True, text=True, errors="replace", timeout=COMPILE_DEADLINE_S

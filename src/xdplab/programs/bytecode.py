@@ -28,7 +28,7 @@ _WHERE = "bytecode"
 
 
 def count_bytecode(image: Image, spec: ProgramSpec, lengths: Sequence[int] = FRAME_LENGTHS) -> list[AccessCounts]:
-    """Execute one packet a length (without FCS), in a row, and return what each did in the working set.
+    """Execute one packet per length (without FCS), one after another, and return its accesses to the working set.
 
     Raises ProgramError unless each makes exactly the promised accesses and returns the frame with its MACs swapped.
     """

@@ -1,4 +1,4 @@
-"""What a working set holds before the first packet: seeded, the same in the kernel and in user space.
+"""The contents of a working set before the first packet: seeded, the same in the kernel and in user space.
 
 The layouts are those of ``struct workload_state`` and of the tables in xdp_progs.
 """

@@ -1,4 +1,4 @@
-"""How many accesses a packet makes: what is expected, and whether what was seen is exactly that."""
+"""The number of accesses per packet: what is expected, and whether exactly that was counted."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def sample_frame(length: int) -> bytes:
 
 
 def require_reflected(spec: ProgramSpec, before: bytes, after: bytes, where: str) -> None:
-    """Raise ProgramError unless the frame is the same but for its swapped MAC addresses."""
+    """Raise ProgramError unless the frame has changed only by its swapped MAC addresses."""
     if after != before[6:12] + before[:6] + before[12:]:
         raise ProgramError(
             f"{where}: {spec.name} changes more of the frame than its MAC addresses, or does not swap them"

@@ -22,7 +22,7 @@ def disassemble(image: Image) -> str:
 
 
 def disassemble_xlated(insns: Sequence[Insn], names: Mapping[int, str]) -> str:
-    """Return the kernel's image. ``names``: the kernel function a call's immediate stands for, where known."""
+    """Return the kernel's image. ``names``: the kernel function behind a call's immediate, if known."""
     calls = {at: names[i.imm] for at, i in enumerate(insns) if i.code == 0x85 and not i.src and i.imm in names}
     return _listing(insns, calls, {})
 

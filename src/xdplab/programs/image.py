@@ -108,7 +108,7 @@ class _Reader:
 
     @staticmethod
     def _require_one(section: str, names: list[str]) -> None:
-        """Which of several programs were loaded would be a matter of their order; subprograms lie in .text."""
+        """With several programs in one section, their order would decide which is loaded; subprograms are in .text."""
         if len(names) > 1:
             raise ProgramError(
                 f"section {section!r} has {len(names)} programs: {', '.join(names)}",

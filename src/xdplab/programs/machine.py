@@ -1,4 +1,4 @@
-"""Executes BPF bytecode, as the kernel's interpreter would, and lets others watch its memory.
+"""Executes BPF bytecode as the kernel's interpreter would, and records its memory accesses.
 
 It knows what our programs need: 32- and 64-bit arithmetic, jumps, subprograms, array-like maps, two helpers. Anything
 else raises ProgramError instead of guessing. Addresses are a region's number in the upper and an offset in the lower
@@ -40,7 +40,7 @@ class Map:
 
 @dataclass(frozen=True)
 class PacketRun:
-    """What one packet did: the verdict, the frame afterwards, and how many instructions it took."""
+    """The result of one packet: return code, the frame afterwards, and the number of instructions."""
 
     verdict: int
     frame: bytes
@@ -48,7 +48,7 @@ class PacketRun:
 
 
 class Interpreter:
-    """One program, its maps and its data sections, which live on from packet to packet."""
+    """One program with its maps and data sections, which keep their contents from packet to packet."""
 
     def __init__(self, image: Image, maps: dict[str, Map], *, cpu: int = 0) -> None:
         self.maps = {name: maps[name] for name in image.maps}
@@ -72,7 +72,7 @@ class Interpreter:
         return next(region for region in self._regions.values() if region.name == name)
 
     def run(self, frame: bytes) -> PacketRun:
-        """Give the program one frame."""
+        """Run the program on one frame."""
         kept = len(self._regions)
         packet = self._add(Region("frame", bytearray(frame)))
         registers = [0] * 11

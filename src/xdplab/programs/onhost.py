@@ -1,4 +1,4 @@
-"""A program in a host's kernel, loaded without attaching it: what the kernel makes of it, counts, and its cost.
+"""A program loaded into a host's kernel but not attached: the kernel's image of it, counts, and its cost.
 
 xdpload does it; this module puts the files there, asks, and gives the answers types.
 """
@@ -37,7 +37,7 @@ Ask = Callable[[str], Message]
 
 @dataclass(frozen=True)
 class LoadReport:
-    """What the kernel made of a program; ``load_ms`` is BPF_PROG_LOAD alone.
+    """The kernel's image of a program; ``load_ms`` is BPF_PROG_LOAD alone.
 
     ``lookup_inlined``: whether no call for a map lookup is left in the kernel's image; null for other workloads, and
     where the kernel does not show what its calls are. ``calls`` are the kernel functions that the image calls.
@@ -131,7 +131,7 @@ def calibrated_testrun(
 def count_in_kernel(
     host: Host, xdpload: str, built: BuiltProgram, folder: str, frame_bytes: Sequence[int] = (64, 64, 1518)
 ) -> list[int]:
-    """Return the accesses that a counting build of a generated program makes in the kernel, one packet a frame size."""
+    """Return the accesses that a counting build of a generated program makes in the kernel, a packet per frame size."""
     _add_counting_build(built)
     counts = []
     with loaded(host, xdpload, built, folder, name=_COUNTING) as (_, ask):

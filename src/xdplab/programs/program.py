@@ -1,4 +1,4 @@
-"""A program as one holds it in a notebook: ask it for its source, its instructions or its proof, and they are made."""
+"""A program in a notebook: its source, instructions and proof are made when they are first asked for."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Text(str):
 
 
 class Program:
-    """A generated program or a user's own; compiled when it is first asked for something."""
+    """A generated program or a user's own; it is compiled on first use."""
 
     def __init__(self, spec: ProgramSpec | UserProgram, cache_dir: Path | None = None) -> None:
         self.spec = spec
@@ -79,7 +79,7 @@ class Program:
         if self.proof is not None:
             one = self.proof.bytecode[0]
             seen = f"{one.loads} loads, {one.stores} stores" + (f", {one.lookups} lookups" if one.lookups else "")
-            count = f"N = {self.proof.accesses} proved: {seen} a packet"
+            count = f"N = {self.proof.accesses} proved: {seen} per packet"
         return f"{self.name}: {count}; {len(self.built.image.insns)} instructions; {self.built.hash}"
 
     def _repr_html_(self) -> str:

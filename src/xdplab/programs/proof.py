@@ -1,4 +1,4 @@
-"""The proof that a generated program makes exactly N accesses a packet: read, executed, counted, in both worlds."""
+"""The proof of exactly N accesses per packet: executed and counted, in the kernel and in user space."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _NATIVE_PACKETS = 3
 
 @dataclass(frozen=True, repr=False)
 class Proof:
-    """What each way of looking saw, one entry per packet; null if that way was not asked for.
+    """The counts of each method, one entry per packet; null if that method was not asked for.
 
     ``bytecode``: the object's instructions, executed. ``kernel``: a counting build, run by BPF_PROG_TEST_RUN.
     ``user``: the machine code of the user-space twin, executed by an emulator. ``user_native``: a counting build of it,

@@ -15,7 +15,7 @@ else:
     jinja2 = later("jinja2")
 
 USER_FLAGS = ("-O2", "-fPIC", "-shared")
-"""How the twin is compiled: ``cc`` with these, its source, ``-o workload.so``."""
+"""Flags that compile the twin: ``cc`` with these, its source, ``-o workload.so``."""
 
 
 def source(spec: ProgramSpec) -> str:

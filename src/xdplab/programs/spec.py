@@ -1,4 +1,4 @@
-"""What a program is to do: N accesses of a workload, or whatever a user's own file does."""
+"""The specification of a program: N accesses of a workload, or a user's own file."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _MAX_ACCESSES = 1 << 24
 
 @dataclass(frozen=True)
 class ProgramSpec:
-    """A generated program: exactly ``accesses`` accesses a packet, then MACs swapped and XDP_TX.
+    """A generated program: exactly ``accesses`` accesses per packet, then MACs swapped and XDP_TX.
 
     ``working_set_bytes`` and ``map_type`` take their defaults where the workload has them, and are null elsewhere.
     Raises PlanError naming the field.
@@ -95,7 +95,7 @@ class ProgramSpec:
 
     @property
     def has_state(self) -> bool:
-        """Whether it goes on where the last packet stopped."""
+        """Whether it continues where the last packet stopped."""
         return self.kernel in ("array", "chase", "lookup")
 
     def canonical(self) -> dict[str, Any]:

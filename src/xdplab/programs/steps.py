@@ -1,4 +1,4 @@
-"""What each BPF instruction does, as one small function an instruction: registers in, next instruction out.
+"""The meaning of each BPF instruction, as one small function per instruction: registers in, next instruction out.
 
 Encoding and meaning: Documentation/bpf/standardization/instruction-set.rst of the Linux kernel (RFC 9669), cpu v3.
 """

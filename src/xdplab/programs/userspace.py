@@ -47,7 +47,7 @@ _M64 = (1 << 64) - 1
 
 @dataclass(frozen=True)
 class _Cpu:
-    """How the emulator runs one architecture: three arguments, the result, where the return address goes."""
+    """How the emulator runs one architecture: registers of arguments and result, place of the return address."""
 
     arch: int
     mode: int
@@ -91,7 +91,7 @@ def compile_user(spec: ProgramSpec, directory: Path, *flags: str, cc: str = "cc"
 
 
 def count_user(library: bytes, spec: ProgramSpec, lengths: Sequence[int] = FRAME_LENGTHS) -> list[AccessCounts]:
-    """Execute a compiled twin (of any architecture known here), one packet a length, and return what each did.
+    """Execute a compiled twin (of any architecture known here), one packet per length, and return what each did.
 
     Raises ProgramError unless each makes exactly the promised accesses and swaps the MACs.
     """
@@ -122,7 +122,7 @@ def frame_accesses(library: bytes, frame: bytes) -> list[Access]:
 
 
 def user_work(library: bytes, spec: ProgramSpec) -> AccessWork:
-    """Return what one access of a compiled twin is to its machine, from one emulated packet."""
+    """Return the machine work of one access of a compiled twin, from one emulated packet."""
     emulator = _Emulator(library, user_state(spec))
     accesses = emulator.every_access(sample_frame(FRAME_LENGTHS[0]))
     is_x86 = emulator.cpu.arch == unicorn.UC_ARCH_X86

@@ -1,4 +1,4 @@
-"""What one access is to a machine: loads, stores and bytes of the whole walk, and the dependent operations of a chase.
+"""The machine work of one access: loads, stores and bytes of the whole walk, and the dependent operations of a chase.
 
 The proof counts accesses; this says what each of them is in machine instructions, in the kernel and in user space.
 Where the two differ, figures and findings say so.

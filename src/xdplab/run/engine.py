@@ -19,6 +19,7 @@ from xdplab.errors import (
     UnsupportedError,
     XdplabError,
 )
+from xdplab.run.facts import as_json
 from xdplab.run.progress import Observer
 from xdplab.run.rundir import RunDirectory, sizes
 from xdplab.run.state import AnyTrial, Attempt, Ended, RunState, Status, read_state
@@ -31,15 +32,20 @@ CUTS = 3
 
 T = TypeVar("T", bound=AnyTrial)
 OfT = TypeVar("OfT", bound=AnyTrial, contravariant=True)
+F = TypeVar("F")
 
 
-class Study(Protocol[OfT]):
+class Study(Protocol[OfT, F]):
     """Measures points: of XDP traffic, or of any study."""
+
+    @property
+    def facts(self) -> Callable[[], F]:
+        """Makes what a trial fills in as it learns it: a dataclass whose fields are all None at first."""
 
     def enter_block(self, trials: Sequence[OfT]) -> None:
         """Apply the settings that the trials of a block share."""
 
-    def measure(self, trial: OfT, raw: Path, facts: dict[str, Any]) -> None:
+    def measure(self, trial: OfT, raw: Path, facts: F) -> None:
         """Measure one trial: raw files into ``raw``, what was requested and obtained into ``facts`` as it is learnt.
 
         Raises UnsupportedError if the lab cannot, CutOffError where a connection was lost under it (it is measured
@@ -104,7 +110,7 @@ class AllAlike:
 def run_trials(
     run: RunDirectory,
     trials: Sequence[T],
-    study: Study[T],
+    study: Study[T, Any],
     observer: Observer,
     *,
     retries: int,
@@ -159,7 +165,7 @@ def _one_round(
     run: RunDirectory,
     state: RunState,
     trials: Sequence[T],
-    study: Study[T],
+    study: Study[T, Any],
     observer: Observer,
     alike: AllAlike,
     pause_s: float,
@@ -201,7 +207,7 @@ def _release(run: RunDirectory, state: RunState, known: EnoughKnown[T]) -> None:
             state.release(some)
 
 
-def _enter(study: Study[T], block: Sequence[T]) -> XdplabError | None:
+def _enter(study: Study[T, Any], block: Sequence[T]) -> XdplabError | None:
     """Settings that the lab cannot apply make each trial of the block unsupported."""
     try:
         study.enter_block(block)
@@ -216,7 +222,7 @@ def _attempt(
     run: RunDirectory,
     state: RunState,
     trial: T,
-    study: Study[T],
+    study: Study[T, Any],
     observer: Observer,
     broken: XdplabError | None,
     alike: AllAlike,
@@ -228,7 +234,7 @@ def _attempt(
     run.journal.append("started", wait=False, trial_id=trial.trial_id, attempt=number)
     observer.started(state, trial)
     began = time.monotonic()
-    facts: dict[str, Any] = {}
+    facts = study.facts()
     status: Status = "measured"
     reason, cut = None, False
     with run.attempt(trial.trial_id, number) as raw:
@@ -245,7 +251,7 @@ def _attempt(
         files = sizes(raw)
     now = time.monotonic()
     took, wall = round(now - began, 4), round(now - since, 4)
-    attempt = Attempt(trial.trial_id, number, status, reason, took, facts, wall_s=wall, files=files)
+    attempt = Attempt(trial.trial_id, number, status, reason, took, as_json(facts), wall_s=wall, files=files)
     run.journal.append("finished", **vars(attempt))
     state.add(attempt.ended)
     observer.finished(trial, attempt)

@@ -18,7 +18,8 @@ from xdplab.errors import LabError
 from xdplab.run.fleet import NOTHING, BlockResult
 from xdplab.run.state import AnyTrial
 
-START_S = 60.0
+START_S = 180.0
+"""A worker starts in seconds; three on two busy CPUs were seen to need more than a minute."""
 LOOK_S = 5.0
 """How often to check that a silent worker is still there."""
 
@@ -76,11 +77,23 @@ def connected(labs: Sequence[str], scheduler: str | None) -> Iterator[Client]:
             stack.enter_context(dask.config.set(_NO_PAGES))
             cluster = stack.enter_context(_own_cluster(labs, security))
             client = stack.enter_context(Client(cluster, security=security, timeout=START_S))
-            client.wait_for_workers(len(labs), timeout=START_S)
+            _await_workers(client, len(labs))
         else:
             client = stack.enter_context(_of(scheduler))
         _require(client, labs)
         yield client
+
+
+def _await_workers(client: Client, count: int) -> None:
+    """Raise LabError if workers of our own do not start. Dask's own error has numbers where an OSError has a file."""
+    try:
+        client.wait_for_workers(count, timeout=START_S)
+    except TimeoutError:
+        there = len(client.scheduler_info(n_workers=-1)["workers"])
+        raise LabError(
+            f"{there} of {count} workers, one per lab, have started in {START_S:g} s",
+            remedy="name fewer labs, or wait until this machine has less to do",
+        ) from None
 
 
 def _of(scheduler: str) -> Client:

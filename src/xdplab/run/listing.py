@@ -53,11 +53,12 @@ def _known(path: Path) -> KnownRun:
     try:
         state = read_state(RunDirectory.open(path))
     except ResultsError as error:
-        return KnownRun(path.name, written, None, error.message, _note(path))
-    return KnownRun(path.name, written, state.total, progress.ending(state), _note(path))
+        return KnownRun(path.name, written, None, error.message, note_of(path))
+    return KnownRun(path.name, written, state.total, progress.ending(state), note_of(path))
 
 
-def _note(path: Path) -> str | None:
+def note_of(path: Path) -> str | None:
+    """Return what was noted of a run; None where nothing was."""
     note = path / _NOTE
     return note.read_text(errors="replace").strip() if note.is_file() else None
 

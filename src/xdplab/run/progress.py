@@ -26,7 +26,8 @@ def ending(state: RunState) -> str:
     counts = state.counts | {"not needed": len(state.released)}
     words = ", ".join(f"{n} {status}" for status, n in counts.items() if n)
     owed = state.total - len(state.last)
-    return f"{state.total} trials: {words or 'none measured'}" + (f", {owed} still owed" if owed else "")
+    waiting = f", waiting: {state.waiting}" if state.waiting else ""
+    return f"{state.total} trials: {words or 'none measured'}" + (f", {owed} still owed" if owed else "") + waiting
 
 
 def to_go(state: RunState) -> str:

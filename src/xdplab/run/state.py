@@ -48,7 +48,7 @@ class Ended:
 
 @dataclass(frozen=True)
 class Attempt(Ended):
-    """A try with all that is known of it: ``facts`` are what its study recorded.
+    """A try with all that is known of it: ``facts`` are what its study recorded; `xdplab.run.facts.learnt` types them.
 
     ``files`` are the raw files it left, by path, with their bytes; None in runs of earlier versions.
     """
@@ -74,6 +74,8 @@ class RunState:
         self.attempts: list[Ended] = []
         self.last: dict[str, Ended] = {}
         self.ended: str | None = None
+        self.waiting: str | None = None
+        """For whom the run waits before it can go on."""
         self.labs = 1
         self.open_ended = False
         self.released: set[str] = set()
@@ -223,7 +225,9 @@ def record_planned(
 def read_state(run: RunDirectory) -> RunState:
     """Read the journal of ``run``. Raises ResultsError if it is damaged."""
     state = RunState(run_id=run.run_id)
-    for event in run.journal.events("planned", "finished", "released", "ended", "hosts", "shared", "lab_lost"):
+    for event in run.journal.events(
+        "planned", "finished", "released", "ended", "hosts", "shared", "lab_lost", "waiting"
+    ):
         match event["event"]:
             case "planned":
                 state.plan(event["trials"], event.get("blocks", ()), event.get("costs_s", ()))
@@ -233,13 +237,15 @@ def read_state(run: RunDirectory) -> RunState:
             case "released":
                 state.release(event["trials"])
             case "ended":
-                state.ended = event["how"]
+                state.ended, state.waiting = event["how"], None
             case "hosts":
                 state.labs = 1
             case "shared":
                 state.labs = len(event["labs"])
             case "lab_lost":
                 state.labs -= 1
+            case "waiting":
+                state.waiting = event["why"]
     return state
 
 

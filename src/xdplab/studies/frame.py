@@ -28,14 +28,14 @@ from xdplab.figures.marks import View
 from xdplab.figures.save import save, write_whole
 from xdplab.own import require_own_run
 from xdplab.run.derived import Recipe, Tables, all_gone, derive, is_owed, table, warn_gone
-from xdplab.run.engine import OfT, Study, run_trials
+from xdplab.run.engine import F, OfT, Study, run_trials
 from xdplab.run.progress import Observer, ending, silent
 from xdplab.run.rundir import RunDirectory
 from xdplab.run.state import Attempt, RunState, last_attempts, read_state, record_planned
 from xdplab.studies import provenance
 from xdplab.studies.comparing import ComparedRuns, compared_rows, differences
 from xdplab.studies.every import AnyRun, PlainAudit, Where, not_measured, require_same_kind
-from xdplab.studies.places import Place
+from xdplab.studies.places import WAITS, Place, warn
 from xdplab.studies.points import Gathered, P, R, StudyTrial, schedule, study_of
 from xdplab.studies.provenance import Around
 from xdplab.studies.tables import Table, markdown, write_tables
@@ -44,7 +44,7 @@ from xdplab.yaml_file import read_yaml
 MakeView = Callable[[pd.DataFrame], View]
 
 
-class PlacedStudy(Study[OfT], Protocol[OfT]):
+class PlacedStudy(Study[OfT, F], Protocol[OfT, F]):
     """What measures: a block's trials at one place."""
 
     @property
@@ -65,7 +65,7 @@ class StudyKind(Generic[R, P]):
     request: type[R]
     point: type[P]
     gather: Callable[[R], Gathered[P]]
-    measurer: Callable[[StudyRun[R, P]], PlacedStudy[StudyTrial[P]]]
+    measurer: Callable[[StudyRun[R, P]], PlacedStudy[StudyTrial[P], Any]]
     table: Callable[[StudyRun[R, P]], pd.DataFrame]
     tables: Callable[[StudyRun[R, P], pd.DataFrame], dict[str, Table]]
     views: Mapping[str, MakeView]
@@ -138,6 +138,7 @@ class StudyRun(Generic[R, P]):
             around = Around(self.directory, self.kind.tools(self))
             measurer = _Recorded(self.kind.measurer(self), around)
             around.begin()
+            told = WAITS.set(_Waiting(self.directory))
             try:
                 state = run_trials(self.directory, self.trials, measurer, seen, retries=0, pause_s=0.0)
                 around.end()
@@ -145,6 +146,8 @@ class StudyRun(Generic[R, P]):
                 with suppress(XdplabError):  # a full disk must not hide what happened first
                     self.keep_tables()
                 raise
+            finally:
+                WAITS.reset(told)
             self.keep_tables()
         return state
 
@@ -214,8 +217,12 @@ class StudyRun(Generic[R, P]):
             raise FigureError(f"no figure {name!r}", remedy=f"figures are {', '.join(self.kind.views)}")
 
     def failures(self) -> list[str]:
-        """Return one line per trial that did not come to a measurement."""
-        return [f"{trial.point}: {last.reason}" for trial, last, _ in self.attempts() if last.status != "measured"]
+        """Return one line per reason why trials did not come to a measurement, with the first of their points."""
+        points: dict[str, dict[str, None]] = {}
+        for trial, last, _ in self.attempts():
+            if last.status != "measured":
+                points.setdefault(str(last.reason), {})[str(trial.point)] = None
+        return [f"{_first_of(list(of))}: {reason}" for reason, of in points.items()]
 
     @property
     def kind_name(self) -> str:
@@ -272,19 +279,46 @@ class StudyRun(Generic[R, P]):
         return compared_rows(directories, tables, metric or self.metric, words, margin, unlike)
 
 
+_NAMED = 3
+"""Points that a line names; of more it says how many there are."""
+
+
+def _first_of(points: Sequence[str]) -> str:
+    more = len(points) - _NAMED
+    return "; ".join(points) if more <= 1 else f"{'; '.join(points[:_NAMED])} and {more} more points"
+
+
+class _Waiting:
+    """Writes down, and says, for whom a run waits: the journal is all that a notebook sees of it."""
+
+    def __init__(self, directory: RunDirectory) -> None:
+        self._directory = directory
+        self._why: str | None = None
+
+    def __call__(self, why: str | None) -> None:
+        if why != self._why:
+            self._directory.journal.append("waiting", why=why)
+            warn(why)
+        self._why = why
+
+
 @dataclass(frozen=True)
 class _Recorded(Generic[P]):
     """A measurer, whose places are asked what they are as they are entered."""
 
-    inner: PlacedStudy[StudyTrial[P]]
+    inner: PlacedStudy[StudyTrial[P], Any]
     around: Around
+
+    @property
+    def facts(self) -> Callable[[], Any]:
+        return self.inner.facts
 
     def enter_block(self, trials: Sequence[StudyTrial[P]]) -> None:
         self.inner.enter_block(trials)
         if self.inner.place is not None:
             self.around.at(self.inner.place)
 
-    def measure(self, trial: StudyTrial[P], raw: Path, facts: dict[str, Any]) -> None:
+    def measure(self, trial: StudyTrial[P], raw: Path, facts: Any) -> None:
         self.inner.measure(trial, raw, facts)
 
     def leave_block(self) -> None:

@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+import time
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 
-from xdplab.errors import HostError, LabError, PlanError, UnsupportedError
+from xdplab.errors import (
+    HostError,
+    LabError,
+    LabInUseError,
+    MissingToolError,
+    PlanError,
+    ResultsWarning,
+    UnsupportedError,
+)
 from xdplab.hosts import Host
 from xdplab.hosts.local import LocalHost
 from xdplab.labs import Lab, default_arrangement, use_lab
-from xdplab.labs.base import Clock
+from xdplab.labs.base import MITIGATED, Clock
 
 HOST = "host"
 _JIT = "net.core.bpf_jit_enable"
@@ -20,6 +31,18 @@ _PATIENCE = {"time": 1, "instructions": 20}
 _GUEST_DIR = "/tmp/xdplab-study"
 _ANSWER_S = 30.0
 _HOLD_S = 14 * 86400.0
+_LOOK_S = 0.5
+MOST_GUESTS = 4
+"""Guests of one kernel that count side by side; a further study waits for one of them."""
+
+WAITS: ContextVar[Callable[[str | None], None]] = ContextVar("WAITS", default=lambda why: warn(why))
+"""What is told that a study waits, and for whom; None as soon as it goes on. A run sets it to write it down."""
+
+
+def warn(why: str | None) -> None:
+    if why is not None:
+        warnings.warn(f"waiting: {why}", ResultsWarning, stacklevel=2)
+
 
 # The setting is the whole machine's: whoever needs it as it is shares a lock, whoever changes it has the lock alone.
 # It is put back when this command's input ends: that is with us, however we end. A user who is not root changes
@@ -28,10 +51,10 @@ _HOLD_SETTING = """
 lock=$3 patience=$4
 [ -e "$lock" ] || (umask 022; mkdir -p "${lock%/*}" && : >>"$lock") 2>/dev/null
 if [ -e "$lock" ]; then exec 9<"$lock"; else exec 9</dev/null; fi
-flock -s -w "$patience" 9 || { echo busy; exit 4; }
+flock -s -n 9 || { echo waiting; flock -s -w "$patience" 9; } || { echo busy; exit 4; }
 if [ "$(sysctl -n "$1")" != "$2" ]; then
     flock -u 9
-    flock -x -w "$patience" 9 || { echo busy; exit 4; }
+    flock -x -n 9 || { echo waiting; flock -x -w "$patience" 9; } || { echo busy; exit 4; }
     before=$(sysctl -n "$1") || exit 3
     trap 'sysctl -q -w "$1=$before"' EXIT
     trap 'exit 0' TERM HUP INT
@@ -43,6 +66,15 @@ cat >/dev/null
 _LOCK = "/run/xdplab/bpf_jit_enable.lock"
 LOCK_S = 600.0
 """How long another study that holds the setting otherwise is waited for."""
+
+
+@dataclass
+class PlaceFacts:
+    """What every trial of a study knows of its place; a study adds what its trials learn besides."""
+
+    kernel_release: str | None = None
+    clock: Clock | None = None
+    label: str | None = None
 
 
 @dataclass(frozen=True)
@@ -57,6 +89,10 @@ class Place:
     clock: Clock
     release: str
     label: str
+
+    def told(self, facts: PlaceFacts) -> None:
+        """Fill in where a trial is measured."""
+        facts.kernel_release, facts.clock, facts.label = self.release, self.clock, self.label
 
     @property
     def patience(self) -> int:
@@ -86,6 +122,10 @@ class Place:
         holder = self.host.start(argv, deadline_s=_HOLD_S)
         try:
             obtained = holder.read_line(LOCK_S + _ANSWER_S * self.patience)
+            while obtained == "waiting":
+                WAITS.get()(f"another study holds {_JIT} of {self.label}")
+                obtained = holder.read_line(LOCK_S + _ANSWER_S * self.patience)
+            WAITS.get()(None)
             if obtained == "busy":
                 raise HostError(
                     f"{self.label}: another study has held {_JIT} for {LOCK_S:g} s", remedy="one after the other"
@@ -131,18 +171,49 @@ def require_places(names: Iterable[str]) -> None:
 def place_of(name: str) -> Iterator[Place]:
     """Give the place: ``host``, or a lab's name such as ``vm:6.1:count`` or ``uml``, which is up in this block.
 
-    Raises UnsupportedError for a lab whose clock is worth nothing, LabError where one cannot be had or is in use.
+    A guest that counts instructions may have others beside it: where one is in use, the study gets one of its own.
+    What tells time is waited for, and `WAITS` is told. Raises UnsupportedError for a lab whose clock is worth nothing,
+    or that this machine lacks the tool for, LabError where one cannot be had.
     """
     if name == HOST:
         release = platform.release()
         yield Place(name, LocalHost(), "time", release, f"this machine, Linux {release}")
         return
-    with use_lab(name) as lab:
+    _, _, way = name.removeprefix("vm:").partition(":")
+    others = [f"{name}:{number}" for number in range(2, MOST_GUESTS + 1)] if way == "count" else []
+    with free_lab(name, *others) as lab:
         if lab.clock is None:
             raise UnsupportedError(f"{name}: {lab.label}", remedy=f"{name.removesuffix(':functional')}:count counts")
-        # Another study in the same guest would be counted too, and each would switch the other's JIT.
-        with lab.lock():
-            yield _in(name, lab, lab.clock)
+        yield _in(name, lab, lab.clock)
+
+
+@contextmanager
+def free_lab(*names: str) -> Iterator[Lab]:
+    """Give the first of these labs that no other run is in, locked; where there is none, wait, and tell `WAITS`.
+
+    Another study in the same guest would be counted too, and each would switch the other's JIT. Raises
+    UnsupportedError where this machine lacks the tool for such a lab: what other places can, they still measure.
+    """
+    with ExitStack() as stack:
+        while (lab := next(filter(None, (_locked(name, stack) for name in names)), None)) is None:
+            WAITS.get()(f"{names[0]} is in use by another run")
+            time.sleep(_LOOK_S)
+        WAITS.get()(None)
+        yield lab
+
+
+def _locked(name: str, stack: ExitStack) -> Lab | None:
+    """Return the lab, held by the ``stack``; None if another run is in it."""
+    try:
+        with ExitStack() as trying:
+            lab = trying.enter_context(use_lab(name))
+            trying.enter_context(lab.lock())
+            stack.enter_context(trying.pop_all())
+    except LabInUseError:
+        return None
+    except MissingToolError as error:
+        raise UnsupportedError(f"{name}: {error.message}", remedy=error.remedy) from error
+    return lab
 
 
 def _in(name: str, lab: Lab, clock: Clock) -> Place:
@@ -156,4 +227,5 @@ def _in(name: str, lab: Lab, clock: Clock) -> Place:
 def _label(name: str, release: str, clock: Clock) -> str:
     kind = name.partition(":")[0]
     worth = "instructions counted" if clock == "instructions" else "time"
-    return f"{kind}, Linux {release}, {worth}"
+    guarded = ", mitigations on" if MITIGATED in name else ""
+    return f"{kind}, Linux {release}, {worth}{guarded}"

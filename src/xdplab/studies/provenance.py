@@ -7,6 +7,7 @@ are in its journal, and as ``manifest.json`` beside it. Studies of the execution
 from __future__ import annotations
 
 import json
+import shlex
 import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -62,17 +63,13 @@ _ANSWER_S = 30.0
 
 def answers(host: Host, questions: Mapping[str, tuple[str, ...]], *, deadline_s: float = _ANSWER_S) -> Answers:
     """Ask a host everything in one command; each answer is a ``value``, or ``absent`` with the last words."""
-    asked = "".join(f"ask {name} {' '.join(_quoted(word) for word in argv)}\n" for name, argv in questions.items())
+    asked = "".join(f"ask {name} {shlex.join(argv)}\n" for name, argv in questions.items())
     said = host.run(["sh", "-c", _SCRIPT + asked], deadline_s=deadline_s, check=False).text
     found: Answers = {}
     for part in said.split(_SEPARATOR)[:-1]:
         name, how, text = part.split("\n", 2)
         found[name] = {how: text.strip()}
     return {name: found.get(name, {"absent": "the host did not answer"}) for name in questions}
-
-
-def _quoted(word: str) -> str:
-    return "'" + word.replace("'", "'\\''") + "'"
 
 
 def own_version() -> dict[str, str]:

@@ -1,6 +1,7 @@
 """What PID 1 of a user-mode Linux does to become a host: /dev, accounts, mounts, keys. Standard library only."""
 
 import os
+import subprocess
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,6 +15,8 @@ else:
 
 CODE = {str(path) for path in (Path(__file__).parents[1], Path(sys.executable).parents[1], Path(sys.base_prefix))}
 """What the hosts of a link run: these scripts and their Python."""
+AUTOLOADED = ("veth",)
+"""Modules that the kernel would ask for by itself: the modprobe it starts lacks `xstate.ENVIRONMENT`, and dies."""
 STANDARD_STREAMS = {"fd": "fd", "stdin": "fd/0", "stdout": "fd/1", "stderr": "fd/2"}
 
 
@@ -27,6 +30,7 @@ def become_host(hostname: str) -> dict[str, str]:
         _show_again(path, held)
     netns_host.replace_root_account()
     netns_host.settle(hostname)
+    subprocess.run(["modprobe", "-a", *AUTOLOADED], check=False)
     Path(netns_host.WORK_DIR, "native").symlink_to(netns_host.BUILT)
     return netns_host.make_keys(hostname)
 

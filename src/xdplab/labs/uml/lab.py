@@ -11,10 +11,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, NoReturn
 
-from xdplab.errors import LabError, MissingToolError
+from xdplab.errors import LabError, MissingToolError, UnsupportedError
 from xdplab.hosts import Host
 from xdplab.labs.base import Arrangement, Clock, Cpus, GeneratorPlace
 from xdplab.labs.cache import cache_dir
+from xdplab.labs.caches import evicted_bytes
 from xdplab.labs.guests import GuestKeepers, native_dir
 from xdplab.labs.kept import KeptLab
 from xdplab.labs.netns_host import WORK_DIR
@@ -27,7 +28,7 @@ START_S = 60.0
 
 OWN_SPEED = "runs at this machine's own speed"
 WITHOUT_AVX = f"{OWN_SPEED}, without AVX inside: its kernel cannot store the registers of a CPU with AMX"
-MEMORY_MB = 1024  # taken page by page
+MEMORY_MB = 1024  # taken page by page, besides what is walked through to empty this machine's caches
 LINE = "{line}"  # filled in by the keeper, which makes it
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,39}")
 _NEEDED = {
@@ -144,13 +145,21 @@ def up(instance: str, uid: int, *, lease: bool = False) -> bool:
 
 def _argv(kernel: Package, own: Path) -> list[str]:
     return [
-        *(str(kernel.kernel), f"mem={MEMORY_MB}M", f"uml_dir={own}/", "umid=guest"),
+        *(str(kernel.kernel), f"mem={memory_mb()}M", f"uml_dir={own}/", "umid=guest"),
         *("rootfstype=hostfs", "rootflags=/", "ro", "quiet", "panic=-1"),
         *("con=null", "con0=null,fd:1", "ssl=null", f"ssl0=fd:{LINE}"),
         *(f"{name}={value}" for name, value in xstate.ENVIRONMENT.items() if xstate.is_too_long()),
         *("init=/bin/sh", "--", str(_HERE / "init.sh"), str(kernel.modules), str(native_dir())),
         *(sys.executable, "-I", "-S", "-B", str(_HERE / "guest.py")),
     ]
+
+
+def memory_mb() -> int:
+    """Return the guest's memory: a server's caches alone are larger than what it takes otherwise."""
+    try:
+        return MEMORY_MB + (evicted_bytes() >> 20)
+    except UnsupportedError:  # no cache is known, so nothing will be walked through
+        return MEMORY_MB
 
 
 def _own_dir(instance: str) -> Path:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from xdplab.errors import LabError
-from xdplab.labs.cache import locked, make
+from xdplab.labs.cache import locked, make, mark_used
 from xdplab.labs.vm import archive
 
 PACKAGE = "user-mode-linux"
@@ -52,6 +52,7 @@ def package() -> Package:
         folder = root / PACKAGE
         if not folder.exists():
             make(folder, functools.partial(_fill, root / "apt"), what="user-mode Linux", space_mb=_SPACE_MB)
+        mark_used(folder)
     said = json.loads((folder / _DESCRIPTION).read_text())
     return Package(said["release"], said["version"], said["source"], folder)
 

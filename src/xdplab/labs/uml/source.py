@@ -18,7 +18,7 @@ from typing import Any
 from elftools.elf.elffile import ELFFile
 
 from xdplab.errors import LabError, MissingToolError
-from xdplab.labs.cache import locked, make
+from xdplab.labs.cache import locked, make, mark_used
 from xdplab.labs.modules import BuildTree, compiler_for
 from xdplab.labs.uml.package import SUITES, Package, package
 from xdplab.labs.vm import archive
@@ -66,6 +66,7 @@ def tree() -> BuildTree:
         path = root / f"uml-{found.release}_{found.source}"
         if not path.exists():
             make(path, fill, what=f"the source of uml {found.release}", space_mb=_SPACE_MB)
+        mark_used(path)
     return BuildTree(found.release, found.source, path, ARCH, compiler)
 
 

@@ -13,7 +13,7 @@ down, status = KEEPERS.down, KEEPERS.status
 
 def arrangement(instance: str) -> Arrangement:
     """Return the arrangement a guest has. Raises LabError for a name that no guest can have."""
-    kernel, _, way = instance.removesuffix(tap.SUFFIX).partition(":")
+    kernel, way = lab.parted(instance.removesuffix(tap.SUFFIX))
     kernels.require_name(kernel)
     if way and way not in qemu.WAYS:
         raise LabError(f"vm:{instance}: no guest runs {way!r}", remedy=f"write {', '.join(qemu.WAYS)}, or none of them")

@@ -9,7 +9,7 @@ import subprocess
 from pathlib import Path
 
 from xdplab.errors import LabError
-from xdplab.labs.cache import locked, make
+from xdplab.labs.cache import locked, make, mark_used
 from xdplab.labs.modules import BuildTree, compiler_for
 from xdplab.labs.vm import archive, kernels
 
@@ -38,6 +38,7 @@ def tree(kernel: str) -> BuildTree:
         folder = root / f"{found.release}_{found.version}"
         if not folder.exists():
             make(folder, functools.partial(_fill, found), what=f"the headers of {kernel}", space_mb=_SPACE_MB)
+        mark_used(folder)
     path = folder / "usr/src" / f"linux-headers-{found.release}"
     _require_tools_run(kernel, path)
     return BuildTree(found.release, found.version, path, ARCH, compiler)

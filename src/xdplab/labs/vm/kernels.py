@@ -18,7 +18,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from xdplab.errors import LabError, MissingToolError
-from xdplab.labs.cache import cache_dir, locked, make, require_space
+from xdplab.labs.base import MITIGATED
+from xdplab.labs.cache import cache_dir, locked, make, mark_used, require_space
 from xdplab.labs.vm import archive, image, initramfs
 
 KNOWN: dict[str, tuple[str, ...]] = {
@@ -71,11 +72,16 @@ def cached() -> list[Kernel]:
 
 
 def kernel(name: str) -> Kernel:
-    """Return a kernel by name (``6.1``, or more exactly ``6.1.0-56``), fetched if it is not in the cache, checked."""
+    """Return a kernel by name (``6.1``, or more exactly ``6.1.0-56``), fetched if it is not in the cache, checked.
+
+    How it is to boot (`MITIGATED`) makes no other kernel of it.
+    """
+    name = name.removesuffix(MITIGATED)
     require_name(name)
     have = [kernel for kernel in cached() if re.match(re.escape(name) + r"(?![0-9])", kernel.release)]
     found = have[-1] if have else fetch(name)
     found.check()
+    mark_used(found.folder)
     return found
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import os
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,8 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from xdplab import hosts
+from xdplab.errors import LabError
 from xdplab.hosts import Host
-from xdplab.labs.base import Arrangement, Clock
+from xdplab.labs.base import MITIGATED, Arrangement, Clock
 from xdplab.labs.guests import GuestKeepers, native_dir
 from xdplab.labs.netns import NetnsLab
 from xdplab.labs.vm import kernels, link, qemu, tried
@@ -24,6 +26,7 @@ START_S = 120.0
 """Seconds a guest may take to bring its lab up; under TCG it takes five, on a busy machine a minute."""
 
 LOOPBACK = "127.0.0.1"
+_OWN_NAME = re.compile(r"[A-Za-z0-9._-]{1,40}")
 
 
 def full_name(instance: str) -> str:
@@ -92,8 +95,20 @@ def up(instance: str, uid: int, *, lease: bool = False) -> bool:
     """
     if KEEPERS.is_up(uid, instance):
         return False
-    name, _, asked = instance.partition(":")
+    name, asked = parted(instance)
     return boot(uid, instance, Guest.chosen(name, asked), lease=lease)
+
+
+def parted(instance: str) -> tuple[str, str]:
+    """Return kernel and way of ``6.1``, ``6.1:count`` and ``6.1:count:NAME``; the way is empty where none is asked for.
+
+    Guests of different names are different guests. Raises LabError for a name that cannot be used.
+    """
+    kernel, _, rest = instance.partition(":")
+    way, colon, own = rest.partition(":")
+    if colon and not _OWN_NAME.fullmatch(own):
+        raise LabError(f"vm:{instance}: {own!r} cannot name a guest", remedy="letters, digits, . _ - and at most 40")
+    return kernel, way
 
 
 @dataclass(frozen=True)
@@ -127,7 +142,8 @@ def boot(
     """Start a guest's keeper, of which ``scripts`` are itself and what makes the link inside. Returns as `up` does."""
     kernel, way = guest.kernel, guest.choice.way
     own, client = key_pair(), key_pair()
-    argv = [*qemu.argv(way, guest.choice.cpu, kernel, guest.tools, native_dir()), *devices]
+    mitigated = guest.name.endswith(MITIGATED)
+    argv = [*qemu.argv(way, guest.choice.cpu, kernel, guest.tools, native_dir(), mitigated=mitigated), *devices]
     first_root = qemu.first_root(kernel, guest.tools)
     state = qemu.state(way, kernel, argv, first_root)
     host = {"host_key": own.public, "client_key": client.private}  # which the keeper tells to the owner alone

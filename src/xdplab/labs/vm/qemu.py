@@ -25,8 +25,9 @@ MOST_CPUS = 4
 PORTS = {"guest": 2200, "dut": 2201, "tg": 2202}
 """The hosts of a guest, and the port inside at which each answers."""
 
+NO_MITIGATIONS, MITIGATIONS = "mitigations=off", "mitigations=auto"
 COMMAND_LINE = (
-    "console=ttyS0 panic=-1 oops=panic quiet mitigations=off nokaslr no_timer_check tsc=reliable "
+    f"console=ttyS0 panic=-1 oops=panic quiet {NO_MITIGATIONS} nokaslr no_timer_check tsc=reliable "
     "random.trust_cpu=on rcupdate.rcu_expedited=1 cryptomgr.notests nohpet noreplace-smp"
 )
 _SHARE = "trans=virtio,version=9p2000.L,ro,cache=loose,msize=262144"
@@ -124,19 +125,23 @@ def _static_busybox() -> str | None:
     return path if is_static else None
 
 
-def argv(way: Acceleration, cpu: str, kernel: Kernel, tools: dict[str, str], native: Path) -> list[str]:
+def argv(
+    way: Acceleration, cpu: str, kernel: Kernel, tools: dict[str, str], native: Path, *, mitigated: bool = False
+) -> list[str]:
     """Return QEMU's argument vector, with `CONTROL`, `MONITOR` and `INITRD` to be filled in.
 
     ``cpu`` is QEMU's name of the guest's CPU. ``native`` is the folder of compiled tools. The guest reads both it and
-    this machine's root, and writes to neither: what it wrote could be run out here.
+    this machine's root, and writes to neither: what it wrote could be run out here. ``mitigated``: the kernel guards
+    against faults of its CPU as it does by default.
     """
+    words = COMMAND_LINE.replace(NO_MITIGATIONS, MITIGATIONS) if mitigated else COMMAND_LINE
     forwards = ",".join(f"hostfwd=tcp:127.0.0.1:0-:{port}" for port in PORTS.values())
     root = "local,id=host,path=/,mount_tag=host,security_model=none,readonly=on,multidevs=remap"
     built = f"local,id=native,path={native},mount_tag=native,security_model=none,readonly=on,multidevs=remap"
     return [
         *(tools[QEMU], "-M", "q35", "-nodefaults", "-no-user-config", "-no-reboot", "-display", "none"),
         *(*way.accelerator, *way.clock_options, "-cpu", cpu, "-smp", str(cpus(way)), "-m", str(MEMORY_MB)),
-        *("-kernel", str(kernel.file("vmlinux")), "-initrd", INITRD, "-append", COMMAND_LINE),
+        *("-kernel", str(kernel.file("vmlinux")), "-initrd", INITRD, "-append", words),
         *("-chardev", "stdio,id=console,signal=off", "-serial", "chardev:console"),
         *("-chardev", f"socket,id=monitor,fd={MONITOR}", "-mon", "chardev=monitor,mode=control"),
         *("-device", "virtio-serial-pci", "-chardev", f"socket,id=control,fd={CONTROL}"),

@@ -9,7 +9,7 @@ import tarfile
 from pathlib import Path
 
 from xdplab.errors import LabError
-from xdplab.labs.cache import locked, make
+from xdplab.labs.cache import locked, make, mark_used
 from xdplab.labs.vm import archive, kernels
 
 _SPACE_MB = 300
@@ -24,10 +24,11 @@ def folder_of(kernel: str, folder: str) -> dict[str, bytes]:
     """
     found = kernels.kernel(kernel)
     with locked("sources") as root:
-        kept = root / f"{found.release}_{found.version}" / folder
+        # Side by side: a folder that lay in the one it is of would be taken for a file of it, and it for whole.
+        kept = root / f"{found.release}_{found.version}+{folder.replace('/', '+')}"
         if not kept.exists():
-            kept.parent.mkdir(parents=True, exist_ok=True)
             make(kept, functools.partial(_fill, found, folder), what=f"source of {kernel}", space_mb=_SPACE_MB)
+        mark_used(kept)
     return {path.name: path.read_bytes() for path in sorted(kept.iterdir())}
 
 

@@ -66,7 +66,7 @@ def up(instance: str, uid: int, *, lease: bool = False) -> bool:
             f"lab {lab.full_name(instance)}: its namespace and its tap want root",
             remedy=f"ask root to run `xdplab --lab {lab.full_name(instance)} lab up --for-user {os.getuid()}`",
         )
-    name, _, way_asked = instance.removesuffix(SUFFIX).partition(":")
+    name, way_asked = lab.parted(instance.removesuffix(SUFFIX))
     guest = lab.Guest.chosen(name, way_asked)
     pairs = QUEUES + qemu.cpus(guest.choice.way)
     return lab.boot(

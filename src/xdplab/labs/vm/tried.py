@@ -12,7 +12,7 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from xdplab.errors import LabError
+from xdplab.errors import LabError, MissingToolError
 from xdplab.labs.cache import cache_dir
 from xdplab.labs.vm import initramfs, qemu
 from xdplab.labs.vm.kernels import Kernel
@@ -36,7 +36,8 @@ class Choice:
 def choose(asked: str, kernel: Kernel, tools: dict[str, str]) -> Choice:
     """Return the way asked for, or KVM where it works and else functional, and the CPU with which a guest boots.
 
-    Raises LabError for a way that does not exist, KVM if it does not work, or a kernel that boots with no CPU.
+    Raises MissingToolError for KVM where it does not work, LabError for a way that does not exist, or a kernel that
+    boots with no CPU.
     """
     if asked and asked not in WAYS:
         raise LabError(f"a guest cannot be run {asked!r}", remedy=f"the ways are {', '.join(WAYS)}")
@@ -46,7 +47,7 @@ def choose(asked: str, kernel: Kernel, tools: dict[str, str]) -> Choice:
     if cpu is not None:
         return Choice(WAYS["kvm"], cpu, "asked for" if asked else "KVM works here")
     if asked:
-        raise LabError(
+        raise MissingToolError(
             f"KVM does not work here: {refused}", remedy="leave the way away, or ask for functional or count"
         )
     return _emulated(WAYS["functional"], f"KVM does not work here: {refused}", kernel, tools)

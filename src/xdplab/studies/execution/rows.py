@@ -8,11 +8,12 @@ from typing import Any
 
 import pandas as pd
 
+from xdplab.run.facts import learnt
 from xdplab.run.state import Attempt
 from xdplab.studies.execution.benchmarks import all_benchmarks
 from xdplab.studies.execution.microbench import parse_microbench
 from xdplab.studies.execution.points import ExecutionPoint, ExecutionRequest, Trial
-from xdplab.studies.execution.study import CALLS
+from xdplab.studies.execution.study import CALLS, ExecutionFacts
 from xdplab.studies.frame import StudyRun
 from xdplab.studies.tables import Column, typed
 
@@ -73,7 +74,7 @@ _WORK = ("work_steps", "work_instructions")
 
 
 def _factors(request: ExecutionRequest, trial: Trial, attempt: Attempt) -> dict[str, Any]:
-    point = trial.point
+    point, facts = trial.point, learnt(ExecutionFacts, attempt)
     benchmark = None if point.own else all_benchmarks(request.accesses)[point.benchmark]
     known = ("label", "kernel_release", "clock", "jited_bytes", "xlated_bytes", "evicted_bytes", *_WORK)
     return {
@@ -89,5 +90,5 @@ def _factors(request: ExecutionRequest, trial: Trial, attempt: Attempt) -> dict[
         "work": str(benchmark.task) if benchmark else None,
         "cold": point.cold,
         "pause_us": request.pause_us if point.pause_us is None else point.pause_us,
-        **{name: attempt.facts.get(name) for name in known},
+        **{name: getattr(facts, name) for name in known},
     }

@@ -5,34 +5,46 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, ExitStack
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 from xdplab.deploy.native import build_tool
 from xdplab.errors import LabError, MissingToolError, ProgramError, UnsupportedError, XdplabError
 from xdplab.hosts.local import LocalHost
 from xdplab.labs import modules
+from xdplab.labs.caches import evicted_bytes
 from xdplab.programs.program import cache_directory
 from xdplab.studies.execution import own
 from xdplab.studies.execution.benchmarks import MODULE, NATIVE, Benchmark
-from xdplab.studies.execution.caches import largest_cache_bytes
 from xdplab.studies.execution.microbench import Microbench, parse_microbench
 from xdplab.studies.execution.objects import MODULE_NAME, build_module, object_name
 from xdplab.studies.execution.points import BACKENDS, ExecutionPoint, ExecutionRequest, Trial, calls_of, chosen
 from xdplab.studies.execution.proof import examine, require_results
 from xdplab.studies.execution.trees import tree_of
 from xdplab.studies.frame import StudyRun
-from xdplab.studies.places import Place, place_of
+from xdplab.studies.places import Place, PlaceFacts, place_of
 
 CALLS, DISASSEMBLY, PROOF = "calls.jsonl", "disassembly.txt", "proof.json"
 OBJECTS, REFERENCE = "objects", "reference.json"
 DEADLINE_S = 120.0
 
 
+@dataclass
+class ExecutionFacts(PlaceFacts):
+    """What a trial learns: sizes of the program in the kernel, what its proof counted, and the cache it evicted."""
+
+    jited_bytes: int | None = None
+    xlated_bytes: int | None = None
+    work_steps: int | None = None
+    work_instructions: int | None = None
+    evicted_bytes: int | None = None
+
+
 class ExecutionStudy:
     """Measures trials of the execution study; one place is up at a time."""
+
+    facts = ExecutionFacts
 
     def __init__(self, run: StudyRun[ExecutionRequest, ExecutionPoint]) -> None:
         self._run = run
@@ -63,23 +75,23 @@ class ExecutionStudy:
             self._stack.close()
             self.place = None
 
-    def measure(self, trial: Trial, raw: Path, facts: dict[str, Any]) -> None:
+    def measure(self, trial: Trial, raw: Path, facts: ExecutionFacts) -> None:
         place, point = self.place, trial.point
         assert place is not None  # the runner has entered the block
-        facts.update(kernel_release=place.release, clock=place.clock, label=place.label)
+        place.told(facts)
         if point.backend in _JIT:
             self._set_jit(_JIT[point.backend])
         argv = self._own_argv(place, point) if point.own else self._argv(place, point, raw, facts)
         done = place.host.run([self._driver, *argv], deadline_s=DEADLINE_S * place.patience)
         (raw / CALLS).write_bytes(done.stdout)
         found = parse_microbench(done.stdout)
-        facts.update(jited_bytes=found.jited_bytes, xlated_bytes=found.xlated_bytes)
+        facts.jited_bytes, facts.xlated_bytes = found.jited_bytes, found.xlated_bytes
         _require_backend(point, found)
         if not point.own:
             expected = self._reference.get(point.benchmark, [])
             require_results(self._benchmarks[point.benchmark], found.calls, expected, point.cold)
 
-    def _argv(self, place: Place, point: ExecutionPoint, raw: Path, facts: dict[str, Any]) -> list[str]:
+    def _argv(self, place: Place, point: ExecutionPoint, raw: Path, facts: ExecutionFacts) -> list[str]:
         """Prove what is to be loaded, put it there, and return how the driver is to call it."""
         benchmark, wrapper = self._benchmarks[point.benchmark], BACKENDS[point.backend]
         path = self._module(place) if wrapper == MODULE else self._objects / object_name(benchmark, wrapper)
@@ -91,9 +103,8 @@ class ExecutionStudy:
         if found.wrong:
             raise ProgramError(f"{point.benchmark}, {wrapper}: its proof fails: {'; '.join(found.wrong)}")
         if found.executed:
-            facts.update(
-                work_steps=getattr(found.executed, benchmark.task.kind), work_instructions=found.executed.instructions
-            )
+            facts.work_steps = getattr(found.executed, benchmark.task.kind)
+            facts.work_instructions = found.executed.instructions
         state = self._objects / f"{benchmark.kernel}.state"
         argv = ["--backend", wrapper, "--benchmark", benchmark.kernel, "--object", place.put(path)]
         argv += ["--input", str(benchmark.input), "--calls", str(calls_of(self._run.request, point))]
@@ -102,11 +113,10 @@ class ExecutionStudy:
         argv += ["--state", place.put(state)] if state.exists() else []
         return argv + (self._cold(place, facts) if point.cold else [])
 
-    def _cold(self, place: Place, facts: dict[str, Any]) -> list[str]:
+    def _cold(self, place: Place, facts: ExecutionFacts) -> list[str]:
         """A guest that counts instructions has no caches: there cold is only loaded anew."""
-        evicted = 0 if place.clock == "instructions" else 2 * largest_cache_bytes()
-        facts.update(evicted_bytes=evicted)
-        return ["--cold", "--evict-bytes", str(evicted)]
+        facts.evicted_bytes = 0 if place.clock == "instructions" else evicted_bytes()
+        return ["--cold", "--evict-bytes", str(facts.evicted_bytes)]
 
     def _own_argv(self, place: Place, point: ExecutionPoint) -> list[str]:
         pair = own.read(self._objects)

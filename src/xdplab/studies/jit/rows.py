@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
+from xdplab.run.facts import learnt
 from xdplab.run.state import Attempt
 from xdplab.studies.frame import StudyRun
 from xdplab.studies.jit.classes import SIZES
@@ -17,6 +19,7 @@ from xdplab.studies.jit.points import FILTERS, INSN_CLASSES, TEST_BPF, TRAFFIC, 
 from xdplab.studies.jit.study import ASKED, BENCH, LOG, TESTS
 from xdplab.studies.jit.subjects import NONE, OPEN, PAYLOADS, SHORTEST, same
 from xdplab.studies.jit.testbpf_log import TestLine, parse_test_bpf
+from xdplab.studies.places import PlaceFacts
 from xdplab.studies.tables import Column, typed
 
 UNITS = {"time": "ns", "instructions": "instructions"}
@@ -67,8 +70,8 @@ def table_of(run: StudyRun[JitRequest, JitPoint]) -> pd.DataFrame:
 
 
 def _rows(point: JitPoint, attempt: Attempt, raw: Path) -> Iterator[Row]:
-    base = {name: attempt.facts[name] for name in ("kernel_release", "label", "clock")}
-    base |= {"unit": UNITS[base["clock"]], "place": point.place, "mode": point.mode}
+    facts = learnt(PlaceFacts, attempt)
+    base = asdict(facts) | {"unit": UNITS[str(facts.clock)], "place": point.place, "mode": point.mode}
     base |= {"part": point.part, "subject": point.subject}
     for row in _READERS[point.part](raw):
         yield base | row

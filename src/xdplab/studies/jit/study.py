@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 from xdplab.deploy.native import build_tool
 from xdplab.errors import HostError, UnsupportedError
@@ -20,7 +19,7 @@ from xdplab.studies.jit.kerneltests import find_tests, run_suite
 from xdplab.studies.jit.module import KnownTest
 from xdplab.studies.jit.points import FILTERS, INSN_CLASSES, JIT, TEST_BPF, TRAFFIC, JitPoint
 from xdplab.studies.jit.testbpf_log import parse_test_bpf
-from xdplab.studies.places import Place, place_of
+from xdplab.studies.places import Place, PlaceFacts, place_of
 from xdplab.studies.points import StudyTrial
 
 NATIVE = "jitbench"
@@ -55,6 +54,8 @@ EFFORTS: dict[tuple[str, str], Effort] = {
 class JitStudy:
     """Measures trials; one place is up at a time. ``filters`` are the run's own, by name."""
 
+    facts = PlaceFacts
+
     def __init__(self, filters: Mapping[str, Sequence[Op]], cache_dir: Path) -> None:
         self._filters = filters
         self._cache_dir = cache_dir
@@ -73,10 +74,10 @@ class JitStudy:
         self._stack.close()
         self.place = None
 
-    def measure(self, trial: StudyTrial[JitPoint], raw: Path, facts: dict[str, Any]) -> None:
+    def measure(self, trial: StudyTrial[JitPoint], raw: Path, facts: PlaceFacts) -> None:
         point, place = trial.point, self.place
         assert place is not None
-        facts.update(kernel_release=place.release, clock=place.clock, label=place.label)
+        place.told(facts)
         with place.jit(point.mode == JIT):
             _PARTS[point.part](self, place, point, raw)
 

@@ -56,8 +56,8 @@ class LoadRunner:
         return found
 
 
-def measure(bench: LoadRunner, raw: Path) -> dict[str, str | None]:
-    """Measure one program; return ``split_by``, what told its parts, and ``split_reason`` where nothing could."""
+def measure(bench: LoadRunner, raw: Path) -> tuple[str | None, str | None]:
+    """Measure one program; return what told its parts, or None and why nothing could."""
     bench.run(raw, PLAIN)
     if bench.mode == BPF:
         bench.run(raw, LOGGED, "--watch", "log")
@@ -65,9 +65,9 @@ def measure(bench: LoadRunner, raw: Path) -> dict[str, str | None]:
     for name in _ways(bench):
         reason = WAYS[name](bench, raw)
         if reason is None:
-            return {"split_by": name, "split_reason": None}
+            return name, None
         reasons.append(f"{name}: {reason}")
-    return {"split_by": None, "split_reason": "; ".join(reasons)}
+    return None, "; ".join(reasons)
 
 
 def _ways(bench: LoadRunner) -> Sequence[str]:

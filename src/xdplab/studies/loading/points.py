@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from xdplab.errors import PlanError
+from xdplab.labs.base import MITIGATED
 from xdplab.programs.spec import FORMS, WORKLOADS
 from xdplab.studies.places import HOST, require_places
 from xdplab.studies.points import Gathered, StudyPoint, StudyRequest, StudyTrial
@@ -112,7 +113,7 @@ def takes_modules(place: str) -> bool:
 
 def kernel_of(place: str) -> str:
     """Return the kernel's name in ``vm:KERNEL:WAY``."""
-    return place.split(":")[1] if ":" in place else ""
+    return place.split(":")[1].removesuffix(MITIGATED) if ":" in place else ""
 
 
 _LEFT_OUT = {

@@ -11,13 +11,14 @@ from typing import Any
 
 import pandas as pd
 
+from xdplab.run.facts import learnt
 from xdplab.run.state import Attempt
 from xdplab.studies.frame import StudyRun
 from xdplab.studies.loading.ftrace import TracedCall, parse_function_graph
 from xdplab.studies.loading.loadbench import Counts, parse_loadbench
 from xdplab.studies.loading.passes import LOGGED, PLAIN, STACKS, TRACE, TRACED, shares
 from xdplab.studies.loading.points import BPF, MODULE, LoadingPoint, LoadingRequest
-from xdplab.studies.loading.study import COMPILED, SECTIONS
+from xdplab.studies.loading.study import COMPILED, SECTIONS, LoadingFacts
 from xdplab.studies.tables import Column, typed
 
 SYSTEM_CALL, CLOCK, LOG, KERNEL, OBJECT = "system call", "clock", "verifier's log", "kernel", "object file"
@@ -82,25 +83,26 @@ def table_of(run: StudyRun[LoadingRequest, LoadingPoint]) -> pd.DataFrame:
 
 def _trial_rows(point: LoadingPoint, attempt: Attempt, raw: Path) -> Iterator[Row]:
     known = ("label", "clock", "kernel_release")
-    base = asdict(point) | {name: attempt.facts.get(name) for name in known} | {"trial_id": attempt.trial_id}
+    facts = learnt(LoadingFacts, attempt)
+    base = asdict(point) | {name: getattr(facts, name) for name in known} | {"trial_id": attempt.trial_id}
     if attempt.status != "measured":
         yield base | {"step": "load" if point.kind != MODULE else "insert", "reason": attempt.reason}
         return
     unit = "instructions" if base["clock"] == "instructions" else "ns"
-    for step, source, repetition, value in _values(point, attempt, raw):
+    for step, source, repetition, value in _values(point, facts, raw):
         yield base | {"step": step, "source": source, "repetition": repetition, unit: value}
-    if attempt.facts.get("split_by") == SAMPLES:
+    if facts.split_by == SAMPLES:
         yield from (base | row for row in _sampled(_cycles(raw / PLAIN), raw))
     for step, source, size in _sizes(raw):
         yield base | {"step": step, "source": source, "bytes": size}
-    if reason := attempt.facts.get("split_reason"):
+    if reason := facts.split_reason:
         yield base | {"step": "jit" if point.kind == BPF else "init", "reason": reason}
 
 
 Value = tuple[str, str, int, float]
 
 
-def _values(point: LoadingPoint, attempt: Attempt, raw: Path) -> Iterator[Value]:
+def _values(point: LoadingPoint, facts: LoadingFacts, raw: Path) -> Iterator[Value]:
     if point.task == "compile":
         times = json.loads((raw / COMPILED).read_text())["compile_ns"]
         yield from (("compile", CLOCK, rank, ns) for rank, ns in enumerate(times, start=1))
@@ -108,13 +110,13 @@ def _values(point: LoadingPoint, attempt: Attempt, raw: Path) -> Iterator[Value]
     plain = _cycles(raw / PLAIN)
     steps = STEPS
     if point.task == "start":
-        field, source = _START[attempt.facts["clock"]]
+        field, source = _START[str(facts.clock)]
         steps = {field: ("start", source)}
     for rank, cycle in enumerate(plain, start=1):
         yield from ((*steps[key], rank, ns) for key, ns in cycle.items() if key in steps and ns is not None)
     if (raw / LOGGED).exists():
         yield from _logged(_cycles(raw / LOGGED))
-    yield from _parts(attempt.facts.get("split_by"), raw)
+    yield from _parts(facts.split_by, raw)
 
 
 def _cycles(path: Path) -> tuple[Counts, ...]:

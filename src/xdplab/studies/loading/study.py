@@ -6,8 +6,8 @@ import json
 import tempfile
 from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from xdplab.deploy.native import build_tool
 from xdplab.errors import LabError, MissingToolError, UnsupportedError
@@ -19,13 +19,24 @@ from xdplab.studies.frame import StudyRun
 from xdplab.studies.loading import passes, subjects
 from xdplab.studies.loading.passes import PLAIN, LoadRunner
 from xdplab.studies.loading.points import BPF, MODULE, LoadingPoint, LoadingRequest, Trial, kernel_of
-from xdplab.studies.places import Place, place_of
+from xdplab.studies.places import Place, PlaceFacts, place_of
 
 COMPILED, SECTIONS, OBJECT = "compiled.json", "sections.json", "program.bpf.o"
 
 
+@dataclass
+class LoadingFacts(PlaceFacts):
+    """What a trial learns: what told the parts of a load, or why nothing could, and what compiled a program."""
+
+    split_by: str | None = None
+    split_reason: str | None = None
+    compiler: str | None = None
+
+
 class LoadingStudy:
     """Measures trials of the loading study; one place is up at a time."""
+
+    facts = LoadingFacts
 
     def __init__(self, run: StudyRun[LoadingRequest, LoadingPoint]) -> None:
         self._request = run.request
@@ -43,24 +54,23 @@ class LoadingStudy:
         self._stack.close()
         self.place = None
 
-    def measure(self, trial: Trial, raw: Path, facts: dict[str, Any]) -> None:
+    def measure(self, trial: Trial, raw: Path, facts: LoadingFacts) -> None:
         point, place = trial.point, self.place
         if place is None:
             self._compile(point, raw, facts)
             return
-        facts.update(kernel_release=place.release, clock=place.clock, label=place.label)
+        place.told(facts)
         if point.task == "start":
             LoadRunner(place, self._driver, "start", "", self._request).run(raw, PLAIN)
             return
         with tempfile.TemporaryDirectory(prefix="xdplab-loading-") as folder:
             path = _bpf(point, raw) if point.kind == BPF else _module(point, raw, Path(folder))
-            facts.update(
-                passes.measure(LoadRunner(place, self._driver, point.kind, place.put(path), self._request), raw)
-            )
+            runner = LoadRunner(place, self._driver, point.kind, place.put(path), self._request)
+            facts.split_by, facts.split_reason = passes.measure(runner, raw)
 
-    def _compile(self, point: LoadingPoint, raw: Path, facts: dict[str, Any]) -> None:
+    def _compile(self, point: LoadingPoint, raw: Path, facts: LoadingFacts) -> None:
         tree = _tree(point.kernel) if point.kind == MODULE else None
-        facts.update(clock="time", label="this machine", **subjects.compilers(point, tree))
+        facts.clock, facts.label, facts.compiler = "time", "this machine", subjects.compiler_of(point, tree)
         times = [
             subjects.compile_module(point, tree) if tree else subjects.compile_bpf(point)
             for _ in range(self._request.compiles)

@@ -5,9 +5,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 import time
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from elftools.elf.elffile import ELFFile
 
@@ -104,10 +102,10 @@ def compile_module(point: LoadingPoint, tree: BuildTree) -> int:
     return took
 
 
-def compilers(point: LoadingPoint, tree: BuildTree | None) -> Mapping[str, Any]:
-    """Return what compiles the point, for the journal."""
+def compiler_of(point: LoadingPoint, tree: BuildTree | None) -> str:
+    """Return the version of what compiles the point, in its own words, for the journal."""
     compiler = tree.compiler if tree else find_clang()
     try:
-        return {"compiler": run_tool([compiler, "--version"], Path.cwd()).splitlines()[0]}
+        return run_tool([compiler, "--version"], Path.cwd()).splitlines()[0]
     except ProgramError as error:
-        return {"compiler": str(error)}
+        return str(error)

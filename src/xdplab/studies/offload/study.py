@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from xdplab.deploy.native import build_tool
 from xdplab.hosts.local import LocalHost
-from xdplab.labs import Lab, use_lab
+from xdplab.labs import Lab
 from xdplab.studies.offload import netdevsim
 from xdplab.studies.offload.bench import OffloadDevices, write
 from xdplab.studies.offload.points import OffloadPoint, kernel_of
 from xdplab.studies.offload.questions import QUESTIONS
-from xdplab.studies.places import Place
+from xdplab.studies.places import Place, PlaceFacts, free_lab
 from xdplab.studies.points import StudyTrial
 
 ONE, OTHER = 71, 72
@@ -26,24 +26,33 @@ PLAIN = "eth0"
 _FOLDER = "/tmp/xdplab-offload"
 
 
+@dataclass
+class OffloadFacts(PlaceFacts):
+    """What a trial learns: the lab, and whose build of netdevsim was asked."""
+
+    lab: str | None = None
+    module: str | None = None
+
+
 class OffloadStudy:
     """Asks questions; one guest is up at a time."""
+
+    facts = OffloadFacts
 
     def __init__(self) -> None:
         self.place: Place | None = None
         self._stack = ExitStack()
         self._bench: OffloadDevices | None = None
-        self._facts: dict[str, Any] = {}
+        self._module = ""
 
     def enter_block(self, trials: Sequence[StudyTrial[OffloadPoint]]) -> None:
         place = trials[0].point.place
         module = netdevsim.build(kernel_of(place))
-        lab = self._stack.enter_context(use_lab(place))
-        self._stack.enter_context(lab.lock(f"study offload, process {LocalHost().name}"))
+        lab = self._stack.enter_context(free_lab(place))
         self._bench = self._prepared(lab, module)
         release = self._bench.host.run(["uname", "-r"]).text.strip()
         self.place = Place(place, self._bench.host, "time", release, lab.label)
-        self._facts = {"kernel_release": release, "lab": lab.label, "module": module.parent.name}
+        self._module = module.parent.name
 
     def _prepared(self, lab: Lab, module: Path) -> OffloadDevices:
         guest = lab.host("guest")
@@ -56,9 +65,11 @@ class OffloadStudy:
         self._stack.close()
         self._bench = self.place = None
 
-    def measure(self, trial: StudyTrial[OffloadPoint], raw: Path, facts: dict[str, Any]) -> None:
+    def measure(self, trial: StudyTrial[OffloadPoint], raw: Path, facts: OffloadFacts) -> None:
         assert self._bench is not None  # the runner enters the block first
-        facts.update(self._facts)
+        assert self.place is not None
+        self.place.told(facts)
+        facts.lab, facts.module = self.place.label, self._module
         try:
             write(raw / ANSWER, QUESTIONS[trial.point.question].ask(self._bench))
         finally:

@@ -9,8 +9,10 @@ import pandas as pd
 
 from xdplab.plan import Trial
 from xdplab.plan.factors import changed
+from xdplab.run.facts import learnt
 from xdplab.run.rundir import RunDirectory
 from xdplab.run.state import Attempt, attempts_of
+from xdplab.studies.search.study import PointSearch, SearchFacts
 
 COLUMNS = (
     *("ndr_pps", "ndr_upper_pps", "pdr_pps", "pdr_upper_pps"),
@@ -22,30 +24,30 @@ TABLE = "searches.parquet"
 
 def row_of(trial: Trial, attempt: Attempt) -> dict[str, Any]:
     """Return one attempt's row; rates in frames per second, latencies in ns, null if nothing was found."""
-    found: Mapping[str, Any] = attempt.facts.get("search") or {}
-    flat = {
-        **found,
-        **{f"{goal}_pps": found.get(goal, {}).get("lower_pps") for goal in ("ndr", "pdr")},
-        **{f"{goal}_upper_pps": found.get(goal, {}).get("upper_pps") for goal in ("ndr", "pdr")},
-    }
+    facts = learnt(SearchFacts, attempt)
+    found = facts.search
+    flat: dict[str, Any] = {}
+    if found is not None:
+        flat = vars(found) | {"ndr_pps": found.ndr.lower_pps, "ndr_upper_pps": found.ndr.upper_pps}
+        flat |= {"pdr_pps": found.pdr.lower_pps, "pdr_upper_pps": found.pdr.upper_pps}
     return {
         "trial_id": trial.trial_id,
         "pdr_key": trial.point.pdr_key,
         **trial.point.factors(),
         "repetition": trial.repetition,
-        "lab": attempt.facts.get("lab"),
+        "lab": facts.lab,
         **{name: flat.get(name) for name in COLUMNS},
-        **_latencies(found),
-        "accesses_at_share": (found.get("accesses") or {}).get("enough"),
+        **(_latencies(found) if found else {}),
+        "accesses_at_share": found.accesses.enough if found and found.accesses else None,
         "status": attempt.status,
         "reason": attempt.reason,
     }
 
 
-def _latencies(found: Mapping[str, Any]) -> dict[str, Any]:
+def _latencies(found: PointSearch) -> dict[str, Any]:
     return {
-        f"latency_{100 * at['pdr_share']:.0f}pdr_{quantile}": at[quantile]
-        for at in found.get("latency") or []
+        f"latency_{100 * at.pdr_share:.0f}pdr_{quantile}": getattr(at, quantile)
+        for at in found.latency or ()
         for quantile in ("p50_ns", "p99_ns", "max_ns")
     }
 

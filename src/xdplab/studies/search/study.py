@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from statistics import median
 from typing import Any, Protocol
@@ -14,16 +14,67 @@ from xdplab.analysis.verdicts import LINE_FULL, line_pps
 from xdplab.errors import UnsupportedError
 from xdplab.formats.generator import Burst, Histogram
 from xdplab.plan import Trial
-from xdplab.studies.search.bisect import largest_accesses
-from xdplab.studies.search.mlr import Searched, search
+from xdplab.studies.search.bisect import Bisected, largest_accesses
+from xdplab.studies.search.mlr import Bounds, Searched, search
 from xdplab.studies.search.offer import Offer, Offered
 from xdplab.studies.search.profile import Profile
+from xdplab.studies.trial_facts import TrialFacts
 
 LATENCY_SHARES = (0.0, 0.1, 0.5, 0.9)
 """Of the PDR; 0 is the lowest load that the search offers."""
 
 IDLE_SHARE = 1e-3
 Send = Callable[[float | None, float], Burst]
+
+
+@dataclass(frozen=True)
+class LatencyAt:
+    """Latency at a share of the PDR, in ns; None where no frame was timed."""
+
+    pdr_share: float
+    samples: int
+    p50_ns: float | None
+    p90_ns: float | None
+    p99_ns: float | None
+    max_ns: float | None
+
+
+@dataclass(frozen=True)
+class PointSearch:
+    """What one point's search finds; rates in frames per second.
+
+    ``livelock`` is True where more offered load means less forwarded: the MRR lies below the PDR. ``latency`` is None
+    for the reason ``latency_missing``. ``bursts`` and ``histograms`` are in the raw file alone, not in the journal.
+    """
+
+    mrr_pps: float
+    mrr_low_pps: float
+    mrr_high_pps: float
+    mrr_offered_pps: float
+    mrr_loss_ratio: float
+    ndr: Bounds
+    pdr: Bounds
+    livelock: bool | None
+    limited_by: str | None
+    latency: tuple[LatencyAt, ...] | None
+    latency_missing: str | None
+    generator_pps: float | None = None
+    profile: Profile | None = None
+    accesses: Bisected | None = None
+    bursts: tuple[dict[str, Any], ...] | None = None
+    histograms: tuple[dict[str, Any], ...] | None = None
+
+    @property
+    def short(self) -> PointSearch:
+        """Without each burst and each bucket."""
+        return replace(self, bursts=None, histograms=None)
+
+
+@dataclass
+class SearchFacts(TrialFacts):
+    """What a search learns beside what it knows of the trial."""
+
+    search: PointSearch | None = None
 
 
 class SearchLab(Protocol):
@@ -33,7 +84,7 @@ class SearchLab(Protocol):
 
     def leave_block(self) -> None: ...
 
-    def attached(self, trial: Trial, raw: Path, facts: dict[str, Any]) -> AbstractContextManager[Send]:
+    def attached(self, trial: Trial, raw: Path, facts: TrialFacts) -> AbstractContextManager[Send]:
         """Hold the trial's program attached, and give what offers a rate (None: the most) for some seconds."""
 
     def generator_pps(self, trial: Trial) -> float | None:
@@ -42,6 +93,8 @@ class SearchLab(Protocol):
 
 class SearchStudy:
     """One attempt searches one point. ``share`` asks for the largest N that keeps that share of N = 0 as well."""
+
+    facts = SearchFacts
 
     def __init__(self, bench: SearchLab, profile: Profile, *, share: float | None = None) -> None:
         self._bench, self._profile, self._share = bench, profile, share
@@ -52,27 +105,27 @@ class SearchStudy:
     def leave_block(self) -> None:
         self._bench.leave_block()
 
-    def measure(self, trial: Trial, raw: Path, facts: dict[str, Any]) -> None:
+    def measure(self, trial: Trial, raw: Path, facts: SearchFacts) -> None:
         """Search ``trial``'s point. Raises UnsupportedError if TG and DUT share CPUs: there loss says nothing."""
         require_open_loop(trial)
         limit = self._bench.generator_pps(trial)
-        found: dict[str, Any] = {"profile": asdict(self._profile), "generator_pps": limit}
         with self._bench.attached(trial, raw, facts) as send:
-            carried = line_pps(facts.get("link", {}).get("rate"), trial.point.frame_bytes)
-            found |= search_point(_offer(send), self._profile, limit or 0.0, carried)
+            carried = line_pps(facts.link.rate if facts.link else None, trial.point.frame_bytes)
+            found = search_point(_offer(send), self._profile, limit or 0.0, carried)
+        found = replace(found, generator_pps=limit, profile=self._profile)
         if self._share is not None:
-            found["accesses"] = self._bisected(trial, raw, self._share)
-        facts["search"] = {key: value for key, value in found.items() if key not in ("bursts", "histograms")}
-        (raw / "search.json").write_text(json.dumps(found, indent=1) + "\n")
+            found = replace(found, accesses=self._bisected(trial, raw, self._share))
+        facts.search = found.short
+        (raw / "search.json").write_text(json.dumps(asdict(found), indent=1) + "\n")
 
-    def _bisected(self, trial: Trial, raw: Path, share: float) -> dict[str, Any]:
+    def _bisected(self, trial: Trial, raw: Path, share: float) -> Bisected:
         def throughput(accesses: int) -> float:
             program = replace(trial.point.program, accesses=accesses)
             other = replace(trial, point=replace(trial.point, program=program))
-            with self._bench.attached(other, raw, {}) as send:
+            with self._bench.attached(other, raw, TrialFacts()) as send:
                 return Offered.of(send(None, self._profile.mrr_s)).received_pps
 
-        return asdict(largest_accesses(throughput, share))
+        return largest_accesses(throughput, share)
 
 
 def require_open_loop(trial: Trial) -> None:
@@ -87,7 +140,7 @@ def _offer(send: Send) -> Offer:
     return lambda rate, seconds: Offered.of(send(rate, seconds))
 
 
-def search_point(offer: Offer, profile: Profile, limit_pps: float, carried_pps: float | None = None) -> dict[str, Any]:
+def search_point(offer: Offer, profile: Profile, limit_pps: float, carried_pps: float | None = None) -> PointSearch:
     """Return everything one point's search finds, in plain values; rates in frames per second.
 
     ``livelock`` is true where more offered load means less forwarded: the MRR lies below the PDR. ``carried_pps`` is
@@ -97,19 +150,22 @@ def search_point(offer: Offer, profile: Profile, limit_pps: float, carried_pps: 
     limit_pps = max(limit_pps, *(burst.offered_pps for burst in mrr))
     searched = search(offer, profile, max_pps=limit_pps)
     pdr, received = searched.pdr.lower_pps, [burst.received_pps for burst in mrr]
-    return {
-        "mrr_pps": median(received),
-        "mrr_low_pps": min(received),
-        "mrr_high_pps": max(received),
-        "mrr_offered_pps": median(burst.offered_pps for burst in mrr),
-        "mrr_loss_ratio": median(burst.loss_ratio for burst in mrr),
-        "ndr": asdict(searched.ndr),
-        "pdr": asdict(searched.pdr),
-        "livelock": None if pdr is None else median(received) < (1 - profile.width) * pdr,
-        "limited_by": _limited_by(searched, carried_pps),
-        "bursts": list(searched.bursts),
-        **_latencies(offer, profile, pdr, limit_pps),
-    }
+    merged, missing = _latencies(offer, profile, pdr, limit_pps)
+    return PointSearch(
+        mrr_pps=median(received),
+        mrr_low_pps=min(received),
+        mrr_high_pps=max(received),
+        mrr_offered_pps=median(burst.offered_pps for burst in mrr),
+        mrr_loss_ratio=median(burst.loss_ratio for burst in mrr),
+        ndr=searched.ndr,
+        pdr=searched.pdr,
+        livelock=None if pdr is None else median(received) < (1 - profile.width) * pdr,
+        limited_by=_limited_by(searched, carried_pps),
+        latency=None if missing else tuple(_summary(share, histogram) for share, histogram in merged.items()),
+        latency_missing=missing,
+        bursts=searched.bursts,
+        histograms=tuple({"pdr_share": share, **asdict(h)} for share, h in merged.items() if h is not None),
+    )
 
 
 def _limited_by(searched: Searched, carried_pps: float | None) -> str:
@@ -123,20 +179,19 @@ def _limited_by(searched: Searched, carried_pps: float | None) -> str:
     return "link" if full else "generator"
 
 
-def _latencies(offer: Offer, profile: Profile, pdr: float | None, limit_pps: float) -> dict[str, Any]:
-    """Latency belongs to a load that the DUT can carry: at overload it is a queue's length."""
-    missing = "no PDR: even the lowest load lost too much" if pdr is None else "not asked for: --no-latency"
-    if pdr is None or not profile.latency_repeats:
-        return {"latency": None, "latency_missing": missing, "histograms": []}
+def _latencies(
+    offer: Offer, profile: Profile, pdr: float | None, limit_pps: float
+) -> tuple[dict[float, Histogram | None], str | None]:
+    """Latency belongs to a load that the DUT can carry: at overload it is a queue's length. By share of the PDR."""
+    if pdr is None:
+        return {}, "no PDR: even the lowest load lost too much"
+    if not profile.latency_repeats:
+        return {}, "not asked for: --no-latency"
     merged = {}
     for share in LATENCY_SHARES:
         rate = max(share * pdr, IDLE_SHARE * limit_pps)
         merged[share] = _repeated(lambda rate=rate: offer(rate, profile.latency_s).latencies, profile.latency_repeats)  # type: ignore[misc]
-    return {
-        "latency": [{"pdr_share": share, **_summary(h)} for share, h in merged.items()],
-        "latency_missing": None,
-        "histograms": [{"pdr_share": share, **asdict(h)} for share, h in merged.items() if h is not None],
-    }
+    return merged, None
 
 
 def _repeated(once: Callable[[], Histogram | None], times: int) -> Histogram | None:
@@ -149,8 +204,8 @@ def _repeated(once: Callable[[], Histogram | None], times: int) -> Histogram | N
     return whole
 
 
-def _summary(histogram: Histogram | None) -> dict[str, float | int | None]:
+def _summary(share: float, histogram: Histogram | None) -> LatencyAt:
     if histogram is None:
-        return {"samples": 0, **dict.fromkeys(("p50_ns", "p90_ns", "p99_ns", "max_ns"))}
-    quantiles = {f"p{q}_ns": histogram.percentile(q) for q in (50, 90, 99)}
-    return {"samples": histogram.count, **quantiles, "max_ns": histogram.max}
+        return LatencyAt(share, 0, None, None, None, None)
+    p50, p90, p99 = (histogram.percentile(q) for q in (50, 90, 99))
+    return LatencyAt(share, histogram.count, p50, p90, p99, histogram.max)

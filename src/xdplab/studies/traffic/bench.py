@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from xdplab.formats.generator import Burst
 from xdplab.plan import Point, Trial
 from xdplab.studies.traffic.burst import send
 from xdplab.studies.traffic.dut import DutSide
-from xdplab.studies.traffic.life import attach, known_before
+from xdplab.studies.traffic.life import attach, know_before
 from xdplab.studies.traffic.limits import frame_key
 from xdplab.studies.traffic.path import DutCount, keep, require_agreement, require_way_back
 from xdplab.studies.traffic.study import TrialStudy
+from xdplab.studies.trial_facts import TrialFacts
 
 Send = Callable[[float | None, float], Burst]
 """From a rate in frames per second (None: as fast as possible) and seconds to the burst that was sent."""
@@ -24,7 +24,7 @@ class TrialBench(TrialStudy):
     """A session in a lab like a trial's, that offers rates instead of measuring windows."""
 
     @contextmanager
-    def attached(self, trial: Trial, raw: Path, facts: dict[str, Any]) -> Iterator[Send]:
+    def attached(self, trial: Trial, raw: Path, facts: TrialFacts) -> Iterator[Send]:
         """Hold the trial's program attached. A program that was not prepared is, first.
 
         Raises CutOffError if a connection is lost meanwhile.
@@ -33,16 +33,16 @@ class TrialBench(TrialStudy):
             yield send
 
     @contextmanager
-    def _attached(self, trial: Trial, raw: Path, facts: dict[str, Any]) -> Iterator[Send]:
+    def _attached(self, trial: Trial, raw: Path, facts: TrialFacts) -> Iterator[Send]:
         context = self._context
         if trial.point.program not in context.programs:
             context.programs = {**context.programs, **self._prepared([trial])}
         prepared = context.programs[trial.point.program]
-        facts |= known_before(context, trial, prepared)
+        know_before(context, trial, prepared, facts)
         require_way_back(context.lab, trial.point)
         side = attach(context, trial.point, prepared)
         try:
-            facts["deployment"] = side.deployment.to_json()
+            facts.deployment = side.deployment
             yield self._sender(side, trial.point, raw / "bursts")
             side.stop()
         finally:

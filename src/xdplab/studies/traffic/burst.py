@@ -11,7 +11,7 @@ from xdplab.formats.generator import Burst
 from xdplab.generators import Generator
 from xdplab.plan import Point
 from xdplab.studies.traffic.life import TrialContext, generator_settings, sending_cpus
-from xdplab.studies.traffic.limits import Limit
+from xdplab.studies.trial_facts import HarnessPieces, Limit, Missing
 
 SESSION_S = 900.0
 WARMUP_S = 0.05
@@ -40,23 +40,23 @@ def send(
     return burst, tg.raw
 
 
-def pieces_alone(context: TrialContext, point: Point, raw: Path) -> dict[str, Any]:
+def pieces_alone(context: TrialContext, point: Point, raw: Path) -> HarnessPieces | Missing:
     """Return the CPU time per frame of the sender alone, and of sender and receiver without a link between them, in ns.
 
-    What the generator printed goes into ``raw``. ``missing`` says why a generator has no such pieces.
+    What the generator printed goes into ``raw``. `Missing` says why a generator has no such pieces.
     """
-    found: dict[str, Any] = {}
+    found: dict[str, float] = {}
     for piece, receive in (("sender", False), ("receiver", True)):
         try:
             burst, said = send(context, point, None, context.plan.trial.window_s, alone=piece, receive=receive)
         except UnsupportedError as error:
-            return {"missing": error.message}
+            return Missing(error.message)
         (raw / f"alone_{piece}.jsonl").write_text(said)
         s = burst.summary
         if receive and s.rx_packets != s.tx_packets:
-            return {"missing": f"the receiver took {s.rx_packets} of {s.tx_packets} frames that it was handed"}
+            return Missing(f"the receiver took {s.rx_packets} of {s.tx_packets} frames that it was handed")
         found[f"{piece}_ns"] = 1e9 * len(sending_cpus(context.lab, point)) * s.duration_s / s.tx_packets
-    return {"sender_ns": found["sender_ns"], "both_ns": found["receiver_ns"]}
+    return HarnessPieces(found["sender_ns"], found["receiver_ns"])
 
 
 def generator_alone(context: TrialContext, point: Point) -> Limit:

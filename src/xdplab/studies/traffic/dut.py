@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from statistics import fmean
-from typing import Any, Protocol
+from typing import Protocol
 
-from xdplab.deploy.afxdp import AfxdpRequest, forward
+from xdplab.deploy.afxdp import AfxdpRequest, Stats, forward
 from xdplab.deploy.deployment import Deployment
-from xdplab.deploy.xdp import XdpRequest, attach, verify
+from xdplab.deploy.xdp import Decided, RunStats, XdpRequest, attach, verify
 from xdplab.errors import HostError, ProgramError, UnsupportedError
 from xdplab.hosts import Host
 from xdplab.programs.onhost import calibrated_testrun
+from xdplab.studies.trial_facts import Missing, TestRuns
 
 # Many short test runs in each trial: the least of them is free of other work, and together they take 20 ms.
 TESTRUNS, TESTRUN_S = 9, 0.002
@@ -26,19 +27,19 @@ class DutSide(Protocol):
 
     deployment: Deployment
 
-    def counts(self) -> dict[str, Any]:
-        """Return cumulative counts of the side's own, at rest; empty if the driver's counters are all there is."""
+    def counts(self) -> Stats | None:
+        """Return cumulative counts of the side's own, at rest; None if the driver's counters are all there is."""
 
     def bpf_stats(self, enabled: bool) -> None: ...
 
     def stats_cost(self) -> float | None:
         """Return what BPF statistics, switched on, say of a program that does nothing, in ns per run."""
 
-    def runstats(self) -> dict[str, int] | None:
-        """Return run_time_ns and run_cnt of the kernel program."""
+    def runstats(self) -> RunStats | None:
+        """Return how often the kernel program has run, and for how long; None if none does the work."""
 
-    def testrun(self, frames: Sequence[int | bytes]) -> dict[str, Any]:
-        """Measure the attached program itself by BPF_PROG_TEST_RUN, at rest; ``missing`` says why there is no value.
+    def testrun(self, frames: Sequence[int | bytes]) -> TestRuns | Missing:
+        """Measure the attached program itself by BPF_PROG_TEST_RUN, at rest.
 
         Each of ``frames`` is the size of a test frame with FCS, or a frame's bytes; a run is their mean.
         """
@@ -71,8 +72,8 @@ class KernelSide:
     def require(self) -> None:
         self._verify()  # xdpload's link holds the program: where it has ended, nothing is attached
 
-    def counts(self) -> dict[str, Any]:
-        return {}
+    def counts(self) -> Stats | None:
+        return None
 
     def bpf_stats(self, enabled: bool) -> None:
         self._loader.bpf_stats(enabled)
@@ -80,22 +81,22 @@ class KernelSide:
     def stats_cost(self) -> float | None:
         return self._loader.stats_cost()
 
-    def runstats(self) -> dict[str, int] | None:
-        return asdict(self._loader.runstats())
+    def runstats(self) -> RunStats | None:
+        return self._loader.runstats()
 
-    def testrun(self, frames: Sequence[int | bytes]) -> dict[str, Any]:
+    def testrun(self, frames: Sequence[int | bytes]) -> TestRuns | Missing:
         # An attached program is in the kernel's XDP dispatcher already: the calls do not wait for all CPUs.
         seconds = TESTRUN_S / len(frames)
         try:
             done = [calibrated_testrun(self._loader.testrun, f, runs=TESTRUNS, seconds=seconds) for f in frames]
-            runs_ns = [fmean(times) for times in zip(*(one.runs_ns for one in done), strict=True)]
-            return {"frames": [asdict(one) for one in done], "runs_ns": runs_ns}
+            runs_ns = tuple(fmean(times) for times in zip(*(one.runs_ns for one in done), strict=True))
+            return TestRuns(runs_ns, tuple(done))
         except (ProgramError, UnsupportedError) as error:
-            return {"missing": error.message}
+            return Missing(error.message)
 
-    def decided(self) -> dict[str, Any]:
+    def decided(self) -> Decided:
         """Return what the program decided since it was attached; its request asked for it to be counted."""
-        return asdict(self._loader.decided())
+        return self._loader.decided()
 
     def raw_files(self) -> dict[str, bytes]:
         return {"xdpload.jsonl": self._loader.raw.encode()}
@@ -126,8 +127,8 @@ class AfxdpSide:
         self._verify()
         self._forwarder.stats()
 
-    def counts(self) -> dict[str, Any]:
-        return asdict(self._forwarder.stats())
+    def counts(self) -> Stats | None:
+        return self._forwarder.stats()
 
     def bpf_stats(self, enabled: bool) -> None:
         """The kernel's program here only redirects: its run time is not the workload's."""
@@ -135,11 +136,11 @@ class AfxdpSide:
     def stats_cost(self) -> float | None:
         return None
 
-    def runstats(self) -> dict[str, int] | None:
+    def runstats(self) -> RunStats | None:
         return None
 
-    def testrun(self, frames: Sequence[int | bytes]) -> dict[str, Any]:
-        return {"missing": "the work is done in user space, where BPF_PROG_TEST_RUN does not reach"}
+    def testrun(self, frames: Sequence[int | bytes]) -> TestRuns | Missing:
+        return Missing("the work is done in user space, where BPF_PROG_TEST_RUN does not reach")
 
     def raw_files(self) -> dict[str, bytes]:
         return {"afxdp.jsonl": self._forwarder.raw.encode()}

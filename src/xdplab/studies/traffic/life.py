@@ -9,24 +9,27 @@ import json
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 from xdplab.counters import CounterProbe
 from xdplab.deploy.afxdp import AfxdpRequest
-from xdplab.deploy.xdp import XdpRequest
+from xdplab.deploy.device import Applied
+from xdplab.deploy.xdp import Decided, XdpRequest
 from xdplab.errors import ProgramError, UnsupportedError
 from xdplab.generators import Generator, GeneratorSettings
 from xdplab.labs import Lab
 from xdplab.plan import Plan, Point, ProgramFactors, Trial
+from xdplab.programs.work import AccessWork
+from xdplab.run.facts import as_json
 from xdplab.studies.traffic.dut import SESSION_S, AfxdpSide, DutSide, KernelSide
-from xdplab.studies.traffic.limits import FrameKey, Limit, TimingLimits, frame_key
+from xdplab.studies.traffic.limits import FrameKey, frame_key
 from xdplab.studies.traffic.own_frames import frames_of
 from xdplab.studies.traffic.passes import PASSES, RawFiles, Running, warm_up
 from xdplab.studies.traffic.path import DutCount, prove, require_way_back
 from xdplab.studies.traffic.pdr import offered_rate
 from xdplab.studies.traffic.prepare import Prepared, Tools
+from xdplab.studies.trial_facts import Limit, Missing, TimingLimits, TrialCpus, TrialFacts
 
 SENDER_FIFO = 5
 # Above the sender and the DUT's softirq threads, asleep in poll(): it would starve below them, and they if it spun.
@@ -54,7 +57,7 @@ class TrialContext:
     xps: dict[str, str] | None = None
     switched_off: dict[str, str] | None = None
     pdr: Mapping[str, float] = field(default_factory=dict)
-    applied: list[dict[str, Any]] = field(default_factory=list)
+    applied: tuple[Applied, ...] = ()
     alone: dict[FrameKey, Limit] = field(default_factory=dict)
 
 
@@ -95,11 +98,11 @@ def clock_command(context: TrialContext, point: Point) -> tuple[str, ...]:
     return (context.tools.cpuclock, *map(str, working_cpus(context.lab, point)))
 
 
-def measure(context: TrialContext, trial: Trial, raw: Path, facts: dict[str, Any]) -> None:
+def measure(context: TrialContext, trial: Trial, raw: Path, facts: TrialFacts) -> None:
     """Measure ``trial``: raw files into ``raw``, what was requested and obtained into ``facts``."""
     point = trial.point
     prepared = context.programs[point.program]
-    facts |= known_before(context, trial, prepared)
+    know_before(context, trial, prepared, facts)
     require_way_back(context.lab, point)
     with ThreadPoolExecutor(1) as meanwhile, ExitStack() as stack:
         files = RawFiles(raw)
@@ -111,14 +114,12 @@ def measure(context: TrialContext, trial: Trial, raw: Path, facts: dict[str, Any
         side = attach(context, point, prepared)
         stack.callback(lambda: files.add(side.raw_files()))
         stack.callback(side.close)
-        facts["deployment"] = side.deployment.to_json()
+        facts.deployment = side.deployment
         _run_setup(context, point)
-        facts["generator"] = asdict(starting.result())
-        facts["placed"] = context.lab.place(point.arrangement, point.queues)
-        facts["path"] = prove(
-            generator, point, facts["rate_requested_pps"], lambda: DutCount(context.dut_probe, side, point)
-        )
-        facts["warmup"] = warm_up(generator, context.plan.trial.warmup_s)
+        facts.generator = starting.result()
+        facts.placed = context.lab.place(point.arrangement, point.queues)
+        facts.path = prove(generator, point, facts.rate_requested_pps, lambda: DutCount(context.dut_probe, side, point))
+        facts.warmup = warm_up(generator, context.plan.trial.warmup_s)
         probes = context.dut_probe, context.tg_probe
         clock = clock_command(context, point)
         running = Running(context.plan, *probes, side, generator, files, facts, clock)
@@ -126,12 +127,12 @@ def measure(context: TrialContext, trial: Trial, raw: Path, facts: dict[str, Any
             if name in PASSES:
                 PASSES[name](running)
         side.require()
-        facts["testrun"] = side.testrun(_test_frames(context, point))
+        facts.testrun = side.testrun(_test_frames(context, point))
         side.stop()
         if counts_decisions(point):
-            facts["decided"] = _decided(context, point, prepared, generator, files)
+            facts.decided = _decided(context, point, prepared, generator, files)
         generator.stop()
-    (raw / "applied.json").write_text(json.dumps(facts, indent=1, default=str) + "\n")
+    (raw / "applied.json").write_text(json.dumps(as_json(facts), indent=1, default=str) + "\n")
 
 
 def counts_decisions(point: Point) -> bool:
@@ -141,10 +142,10 @@ def counts_decisions(point: Point) -> bool:
 
 def _decided(
     context: TrialContext, point: Point, prepared: Prepared, generator: Generator, files: RawFiles
-) -> dict[str, Any]:
+) -> Decided | Missing:
     """Count what the program decides in a burst of its own: it is loaded anew behind instructions that count.
 
-    ``missing`` says why it cannot be loaded so, as a program with nearly all of the stack for itself.
+    `Missing` says why it cannot be loaded so, as a program with nearly all of the stack for itself.
     """
     try:
         side = KernelSide(
@@ -154,7 +155,7 @@ def _decided(
             queues=point.queues,
         )
     except ProgramError as error:
-        return {"missing": f"the program cannot be loaded with a counter before it: {error.message}"}
+        return Missing(f"the program cannot be loaded with a counter before it: {error.message}")
     try:
         _run_setup(context, point)
         generator.burst("decided", min(DECIDED_S, context.plan.trial.window_s))
@@ -179,36 +180,26 @@ def _request(context: TrialContext, point: Point, prepared: Prepared) -> XdpRequ
     )
 
 
-def known_before(context: TrialContext, trial: Trial, prepared: Prepared) -> dict[str, Any]:
-    """Return what is known of a trial before anything is attached."""
-    cpus = context.lab.cpus(trial.point.arrangement)
-    return {
-        "point": trial.point.factors(),
-        "block": trial.block,
-        "order": trial.order,
-        "repetition": trial.repetition,
-        "lab": context.lab.name,
-        "label": context.lab.label,
-        "times": context.lab.clock == "time",
-        "program_hash": prepared.built.hash,
-        "load": asdict(prepared.load),
-        "work": _work(trial.point, prepared),
-        "settings": context.applied,
-        "kernel": context.kernel,
-        "rx_ring_entries": context.rx_ring_entries,
-        "link": asdict(context.link),
-        "tg_machine": asdict(context.tg_machine),
-        "xps": context.xps,
-        "switched_off": context.switched_off,
-        "generator_alone": asdict(context.alone[frame_key(trial.point)]),
-        "rate_requested_pps": offered_rate(trial.point, context.pdr),
-        "cpus": {"dut": cpus.dut, "tg": cpus.tg, "working": working_cpus(context.lab, trial.point)},
-    }
+def know_before(context: TrialContext, trial: Trial, prepared: Prepared, facts: TrialFacts) -> None:
+    """Fill in what is known of a trial before anything is attached."""
+    point, cpus = trial.point, context.lab.cpus(trial.point.arrangement)
+    facts.point = point.factors()
+    facts.block, facts.order, facts.repetition = trial.block, trial.order, trial.repetition
+    facts.lab, facts.label, facts.times = context.lab.name, context.lab.label, context.lab.clock == "time"
+    facts.program_hash = prepared.built.hash
+    facts.load, facts.work = prepared.load, _work(point, prepared)
+    facts.settings = context.applied
+    facts.kernel = context.kernel
+    facts.rx_ring_entries = context.rx_ring_entries
+    facts.link, facts.generator_alone = context.link, context.alone[frame_key(point)]
+    facts.tg_machine = context.tg_machine
+    facts.xps, facts.switched_off = context.xps, context.switched_off
+    facts.rate_requested_pps = offered_rate(point, context.pdr)
+    facts.cpus = TrialCpus(tuple(cpus.dut), tuple(cpus.tg), working_cpus(context.lab, point))
 
 
-def _work(point: Point, prepared: Prepared) -> dict[str, Any] | None:
-    found = prepared.work.get("user" if point.mode == "af_xdp" else "kernel")
-    return None if found is None else asdict(found)
+def _work(point: Point, prepared: Prepared) -> AccessWork | None:
+    return prepared.work.get("user" if point.mode == "af_xdp" else "kernel")
 
 
 def attach(context: TrialContext, point: Point, prepared: Prepared) -> DutSide:

@@ -2,40 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from xdplab.formats.ethtool import parse_link
 from xdplab.hosts import Host
 from xdplab.labs import Lab
 from xdplab.plan import Point
 from xdplab.plan.factors import in_plan
+from xdplab.studies.trial_facts import Limit, TimingLimits
 
 FrameKey = tuple[object, ...]
-
-
-@dataclass(frozen=True)
-class Limit:
-    """A rate (bits or frames per second), or None and why there is no such number."""
-
-    rate: float | None
-    missing: str | None = None
 
 
 def frame_key(point: Point) -> FrameKey:
     """Return what a generator's own limit depends on."""
     sent = tuple(getattr(point, factor.name) for factor in in_plan("traffic") if factor.name != "load")
     return (point.arrangement, point.queues, point.frame_bytes, point.program.frames_sha256, *sent)
-
-
-@dataclass(frozen=True)
-class TimingLimits:
-    """What the times of a generator rest on: its clock source, and how long of each second real-time tasks may run.
-
-    ``rt_runtime_us`` is -1 for ever. None if the kernel does not say.
-    """
-
-    clocksource: str | None
-    rt_runtime_us: int | None
 
 
 def machine_of(host: Host) -> TimingLimits:

@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from xdplab.counters import CounterProbe
 from xdplab.counters.table import When
@@ -14,6 +13,7 @@ from xdplab.generators import Generator
 from xdplab.plan import Plan
 from xdplab.studies.traffic.dut import DutSide
 from xdplab.studies.traffic.sent import burst_course
+from xdplab.studies.trial_facts import ProgramRuns, TrialFacts, WarmedUp
 
 RECORDER_MARGIN_S = 30.0
 PERF_FOLDER = "counters_perf"
@@ -42,7 +42,7 @@ class Running:
     side: DutSide
     generator: Generator
     files: RawFiles
-    facts: dict[str, Any]
+    facts: TrialFacts
     clock: Sequence[str] = ()
 
     @property
@@ -62,7 +62,7 @@ WARMUPS = 5
 """Bursts of the plan's warm-up that a rate has to become steady in."""
 
 
-def warm_up(generator: Generator, seconds: float) -> dict[str, Any] | None:
+def warm_up(generator: Generator, seconds: float) -> WarmedUp | None:
     """Send bursts of so many seconds until the rate is steady through one, five at most; return how it went."""
     if not seconds:
         return None
@@ -73,16 +73,16 @@ def warm_up(generator: Generator, seconds: float) -> dict[str, Any] | None:
         sent.append(burst.summary.duration_s)
         found = burst_course(burst)
         steady = None if found is None else found.kind == "steady"
-    return {"bursts": len(sent), "seconds": sum(sent), "steady": steady}
+    return WarmedUp(len(sent), sum(sent), steady)
 
 
 def rate(trial: Running) -> None:
     """The headline: counters at rest before and after, CPU time sampled from inside the window."""
     with trial.dut_probe.start(["samples"], deadline_s=trial.window_s + RECORDER_MARGIN_S) as recording:
         before = trial.snapshot("before", clock=trial.clock)
-        trial.facts["dut_before"] = trial.side.counts()
+        trial.facts.dut_before = trial.side.counts()
         trial.generator.burst("rate", trial.window_s)
-        trial.facts["dut_after"] = trial.side.counts()
+        trial.facts.dut_after = trial.side.counts()
         after = trial.snapshot("after", clock=trial.clock)
         trial.files.add(before | after | recording.stop(), "counters")
 
@@ -95,9 +95,8 @@ def bpf_stats(trial: Running) -> None:
     trial.generator.burst("bpf_stats", trial.window_s)
     after = trial.side.runstats()
     trial.side.bpf_stats(False)
-    trial.facts["runstats"] = (
-        None if before is None or after is None else {"before": before, "after": after, "cost_ns": cost_ns}
-    )
+    if before is not None and after is not None:
+        trial.facts.runstats = ProgramRuns(before, after, cost_ns)
 
 
 def perf(trial: Running) -> None:
@@ -107,11 +106,11 @@ def perf(trial: Running) -> None:
     """
     deadline_s = trial.window_s + RECORDER_MARGIN_S
     events = trial.plan.perf_events
-    before, trial.facts["perf_before"] = trial.snapshot("before"), trial.side.counts()
+    before, trial.facts.perf_before = trial.snapshot("before"), trial.side.counts()
     with trial.dut_probe.start(["perf", "sar"], events=events, deadline_s=deadline_s) as recording:
         trial.generator.burst("perf", trial.window_s)
         trial.files.add(recording.stop(), "counters")
-    trial.facts["perf_after"] = trial.side.counts()
+    trial.facts.perf_after = trial.side.counts()
     trial.files.add(before | trial.snapshot("after"), PERF_FOLDER)
 
 

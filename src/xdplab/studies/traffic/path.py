@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from xdplab.counters import CounterProbe, derive
 from xdplab.errors import HostError, UnsupportedError
@@ -51,19 +50,15 @@ class DutCount:
 
     def gained(self) -> tuple[Mapping[str, int | None], Files]:
         """Return the counts, None if the driver has none, and the readings."""
-        files, counts = self._before | self.probe.snapshot("after"), self.side.counts()
-        if self.point.mode == "af_xdp":
+        files, before, counts = self._before | self.probe.snapshot("after"), self._counts, self.side.counts()
+        if before is not None and counts is not None:
             return {
-                "dut_received": _rings(self._counts, counts, "rx"),
-                "dut_sent": _rings(self._counts, counts, "tx"),
+                "dut_received": counts.total("rx") - before.total("rx"),
+                "dut_sent": counts.total("tx") - before.total("tx"),
             }, files
         found = derive(files, mode=self.point.mode, shared=True, queues=self.point.queues)
         values = {"dut_received": found["dut_rx_packets"].value, "dut_sent": found["dut_tx_packets"].value}
         return {name: value if isinstance(value, int) else None for name, value in values.items()}, files
-
-
-def _rings(before: Mapping[str, Any], after: Mapping[str, Any], name: str) -> int:
-    return sum(int(b[name]) - int(a[name]) for a, b in zip(before["queues"], after["queues"], strict=True))
 
 
 def heard(summary: Summary) -> int | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
 from statistics import fmean
@@ -15,15 +15,19 @@ from xdplab.analysis.verdicts import RULES_VERSION, forwarded, judge
 from xdplab.counters import Value, derive, derive_from_directory, unreadable
 from xdplab.counters.derive import intervals
 from xdplab.counters.value import jain_index
+from xdplab.deploy.afxdp import Stats
 from xdplab.errors import FormatError
 from xdplab.formats.generator import Burst, parse_output
 from xdplab.formats.pcap import flow_of, l2_bytes, parse_pcap
 from xdplab.plan import Point, Trial
+from xdplab.programs.work import AccessWork
+from xdplab.run.facts import learnt
 from xdplab.run.metrics import BY_NAME, METRICS
 from xdplab.run.rundir import RunDirectory
 from xdplab.run.state import Attempt
 from xdplab.studies.traffic.passes import PERF_FOLDER
 from xdplab.studies.traffic.sent import in_window, traffic
+from xdplab.studies.trial_facts import Limit, Missing, ProgramRuns, TestRuns, TrialFacts
 
 Row = dict[str, Any]
 
@@ -72,7 +76,7 @@ def attempt_rows(run: RunDirectory, trial: Trial, attempt: Attempt, *, window_s:
 
     ``window_s`` is the window that the run's plan asks for.
     """
-    facts, raw = attempt.facts, run.raw_dir(attempt.trial_id, attempt.attempt)
+    facts, raw = learnt(TrialFacts, attempt), run.raw_dir(attempt.trial_id, attempt.attempt)
     reasons: dict[str, str] = {}
     row: Row = {
         "run_id": run.run_id,
@@ -81,7 +85,7 @@ def attempt_rows(run: RunDirectory, trial: Trial, attempt: Attempt, *, window_s:
         "block": trial.block,
         "order": trial.order,
         "repetition": trial.repetition,
-        "lab": facts.get("lab"),
+        "lab": facts.lab,
         "window_requested_s": window_s,
         **trial.point.factors(),
         **_rate_asked(facts),
@@ -105,27 +109,27 @@ def attempt_rows(run: RunDirectory, trial: Trial, attempt: Attempt, *, window_s:
     row |= _passes(bursts, raw, trial, facts, reasons)
     verdict = judge(row)
     row |= {"verdict": verdict.verdict, "reason": verdict.reason, "limited_by": verdict.limited_by}
-    if not facts.get("times", True):
+    if facts.times is False:
         row = _without_times(row, reasons)
     row["null_reasons"] = json.dumps(dict(sorted(reasons.items()))) if reasons else None
     row["rules_version"] = RULES_VERSION
     return AttemptRows(row, _samples(bursts, raw, attempt))
 
 
-def _rate_asked(facts: dict[str, Any]) -> Row:
+def _rate_asked(facts: TrialFacts) -> Row:
     """The rate that a share of the PDR came to; otherwise the point's own stands."""
-    rate = facts.get("rate_requested_pps")
+    rate = facts.rate_requested_pps
     return {} if rate is None else {"rate_requested_pps": rate}
 
 
-def _limits(facts: Mapping[str, Any], reasons: dict[str, str]) -> Row:
+def _limits(facts: TrialFacts, reasons: dict[str, str]) -> Row:
     """What bounds the trial from outside the DUT; runs of older versions know neither."""
     row: Row = {}
-    for column, fact in (("link_bps", "link"), ("generator_pps", "generator_alone")):
-        found = facts.get(fact) or {"rate": None, "missing": "not recorded"}
-        row[column] = found["rate"]
-        if found["missing"] is not None:
-            reasons[column] = found["missing"]
+    for column, limit in (("link_bps", facts.link), ("generator_pps", facts.generator_alone)):
+        found = limit or Limit(None, "not recorded")
+        row[column] = found.rate
+        if found.missing is not None:
+            reasons[column] = found.missing
     return row
 
 
@@ -162,49 +166,54 @@ def _pcap(path: str) -> Row | str:
     return {"frame_bytes": same, "frame_mean_bytes": fmean(sizes), "flows": len({flow_of(frame) for frame in frames})}
 
 
-def _program(facts: Mapping[str, Any]) -> Row:
-    load = facts.get("load") or {}
-    known = {"program_hash": facts.get("program_hash"), "kernel": facts.get("kernel")}
-    names = {"program_insns": "xlated_insns", "helper_inlined": "lookup_inlined"}
-    names |= {"verified_insns": "verified_insns", "jited_bytes": "jited_bytes"}
-    return known | {column: load.get(name) for column, name in names.items()}
-
-
-def _work(facts: Mapping[str, Any], reasons: dict[str, str]) -> Row:
-    """What one access is to the machine; runs of older versions and users' programs do not tell."""
-    work = facts.get("work") or {"missing": "not recorded"}
-    if work["missing"] is not None:
-        reasons["access_loads"] = work["missing"]
-        return {}
-    return {f"access_{name}": work[name] for name in ("loads", "stores", "bytes", "chain")}
-
-
-def _deployment(facts: Mapping[str, Any]) -> Row:
-    """What the kernel says of the attached program; load times are of the workload's own program."""
-    found = facts.get("deployment")
-    if not found:
-        return {}
-    row = {"mode_obtained": found["mode_obtained"], "program_tag": found["tag"]}
-    generator = facts.get("generator") or {}
-    row["sched_policy"] = generator.get("sched_policy")
-    row["batch"] = (generator.get("settings") or {}).get("batch")
-    row["rx_ring_entries"] = facts.get("rx_ring_entries")
-    row |= _machine(facts)
-    for column, key in (("load_ms", "load_ns"), ("attach_ms", "attach_ns")):
-        row[column] = None if found[key] is None else found[key] / 1e6
-    return row
-
-
-def _machine(facts: Mapping[str, Any]) -> Row:
-    """What of the TG's machine the times rest on, and which CPUs send by which of the DUT's queues."""
-    tg, warmup, xps = facts.get("tg_machine") or {}, facts.get("warmup") or {}, facts.get("xps")
+def _program(facts: TrialFacts) -> Row:
+    load = facts.load
     return {
-        "clocksource": tg.get("clocksource"),
-        "rt_runtime_us": tg.get("rt_runtime_us"),
-        "warmup_s": warmup.get("seconds"),
-        "warmup_steady": warmup.get("steady"),
-        "path": json.dumps(facts["path"]) if facts.get("path") else None,
-        "xps": None if xps is None else json.dumps(xps),
+        "program_hash": facts.program_hash,
+        "kernel": facts.kernel,
+        "program_insns": load and load.xlated_insns,
+        "helper_inlined": load and load.lookup_inlined,
+        "verified_insns": load and load.verified_insns,
+        "jited_bytes": load and load.jited_bytes,
+    }
+
+
+def _work(facts: TrialFacts, reasons: dict[str, str]) -> Row:
+    """What one access is to the machine; runs of older versions and users' programs do not tell."""
+    work = facts.work or AccessWork(missing="not recorded")
+    if work.missing is not None:
+        reasons["access_loads"] = work.missing
+        return {}
+    return {f"access_{name}": getattr(work, name) for name in ("loads", "stores", "bytes", "chain")}
+
+
+def _deployment(facts: TrialFacts) -> Row:
+    """What the kernel says of the attached program; load times are of the workload's own program."""
+    found, generator = facts.deployment, facts.generator
+    if found is None:
+        return {}
+    return {
+        "mode_obtained": found.mode_obtained,
+        "program_tag": found.tag,
+        "sched_policy": generator and generator.sched_policy,
+        "batch": generator and generator.settings.get("batch"),
+        "rx_ring_entries": facts.rx_ring_entries,
+        **_machine(facts),
+        "load_ms": None if found.load_ns is None else found.load_ns / 1e6,
+        "attach_ms": None if found.attach_ns is None else found.attach_ns / 1e6,
+    }
+
+
+def _machine(facts: TrialFacts) -> Row:
+    """What of the TG's machine the times rest on, and which CPUs send by which of the DUT's queues."""
+    tg, warmup = facts.tg_machine, facts.warmup
+    return {
+        "clocksource": tg and tg.clocksource,
+        "rt_runtime_us": tg and tg.rt_runtime_us,
+        "warmup_s": warmup and warmup.seconds,
+        "warmup_steady": warmup and warmup.steady,
+        "path": json.dumps(facts.path) if facts.path else None,
+        "xps": None if facts.xps is None else json.dumps(facts.xps),
     }
 
 
@@ -217,20 +226,21 @@ def _bursts(raw: Path, reasons: dict[str, str]) -> dict[str, Burst]:
     return {burst.name: burst for burst in output.bursts}
 
 
-def _counted(raw: Path, trial: Trial, facts: Mapping[str, Any], reasons: dict[str, str]) -> Row:
-    cpus = facts["cpus"]
+def _counted(raw: Path, trial: Trial, facts: TrialFacts, reasons: dict[str, str]) -> Row:
+    cpus = facts.cpus
+    assert cpus is not None  # known before anything is measured
     shared = trial.point.arrangement == "shared"
     found = derive_from_directory(
         raw / "counters",
         mode=trial.point.mode,
         shared=shared,
-        dut_cpus=None if shared else cpus["dut"],
-        tg_cpus=None if shared else cpus["tg"],
-        working=cpus["working"] if shared else cpus["dut"],
+        dut_cpus=None if shared else cpus.dut,
+        tg_cpus=None if shared else cpus.tg,
+        working=cpus.working if shared else cpus.dut,
         queues=trial.point.queues,
     )
     row: Row = {"counters_missing": unreadable(raw / "counters")}
-    row |= _clock(raw, found, cpus["working"], reasons)
+    row |= _clock(raw, found, cpus.working, reasons)
     for name in _SAME:
         value = found.get(name)
         if value is None:
@@ -238,8 +248,8 @@ def _counted(raw: Path, trial: Trial, facts: Mapping[str, Any], reasons: dict[st
         row[name] = value.value
         if value.reason is not None:
             reasons[name] = value.reason
-    if trial.point.mode == "af_xdp":
-        row |= _rings(facts["dut_before"], facts["dut_after"])
+    if facts.dut_before is not None and facts.dut_after is not None:
+        row |= _rings(facts.dut_before, facts.dut_after)
         for name in ("dut_rx_packets", "dut_tx_packets", "rx_by_queue", "evenness"):
             reasons.pop(name, None)
     if row.get("rx_by_queue") is not None:
@@ -284,16 +294,16 @@ def _port(row: Row, burst: Burst, raw: Path, trial: Trial, reasons: dict[str, st
     return dict(zip(columns, (went, came, max(0, came - sum(count or 0 for count in taken))), strict=True))
 
 
-def _rings(before: Mapping[str, Any], after: Mapping[str, Any]) -> Row:
+def _rings(before: Stats, after: Stats) -> Row:
     """The AF_XDP application's own counts. rx_dropped contains the frames of a full or an empty ring already."""
 
     def gained(name: str) -> list[int]:
-        return [b[name] - a[name] for a, b in zip(before["queues"], after["queues"], strict=True)]
+        return [getattr(b, name) - getattr(a, name) for a, b in zip(before.queues, after.queues, strict=True)]
 
     received, dropped = gained("rx"), gained("rx_dropped")
     arrived = [r + d for r, d in zip(received, dropped, strict=True)]
     return {
-        "dut_rx_packets": sum(arrived) + after["unbound_packets"] - before["unbound_packets"],
+        "dut_rx_packets": sum(arrived) + after.unbound_packets - before.unbound_packets,
         "dut_tx_packets": sum(gained("tx")),
         "xsk_dropped": sum(dropped) + sum(gained("tx_dropped")),
         "rx_by_queue": tuple(arrived),
@@ -320,7 +330,7 @@ def _l2_bps(pps: float, frame_bytes: float | None) -> float | None:
     return None if frame_bytes is None else pps * frame_bytes * 8
 
 
-def _other_work(row: Row, facts: Mapping[str, Any], reasons: dict[str, str]) -> Row:
+def _other_work(row: Row, facts: TrialFacts, reasons: dict[str, str]) -> Row:
     """Busy CPUs of the machine less the trial's own: senders with the softirqs in them, and an AF_XDP application.
 
     Kernels that account softirqs apart leave them out of a thread's time; more than its CPU no sender is busy.
@@ -331,24 +341,24 @@ def _other_work(row: Row, facts: Mapping[str, Any], reasons: dict[str, str]) -> 
     elif busy is None or own is None or softirq is None:
         reasons["other_busy_cores"] = reasons.get("host_busy_cores", "this generator did not measure its CPU time")
     else:
-        most = len(set(facts["cpus"]["working"]))
+        most = len(set(facts.cpus.working)) if facts.cpus else 0
         application = _application_ns(facts) / 1e9 / row["window_s"]
         return {"other_busy_cores": max(0.0, busy - min(own + softirq + application, most))}
     return {}
 
 
-def _application_ns(facts: Mapping[str, Any]) -> int:
-    before, after = ((facts.get(when) or {}).get("cpu_ns", 0) for when in ("dut_before", "dut_after"))
-    return int(after - before)
+def _application_ns(facts: TrialFacts) -> int:
+    """None of it where the kernel forwards; runs of earlier versions do not tell."""
+    before, after = facts.dut_before, facts.dut_after
+    if before is None or after is None or before.cpu_ns is None or after.cpu_ns is None:
+        return 0
+    return after.cpu_ns - before.cpu_ns
 
 
-def _passes(
-    bursts: Mapping[str, Burst], raw: Path, trial: Trial, facts: Mapping[str, Any], reasons: dict[str, str]
-) -> Row:
+def _passes(bursts: Mapping[str, Burst], raw: Path, trial: Trial, facts: TrialFacts, reasons: dict[str, str]) -> Row:
     row = _testrun(facts, reasons) | _decided(facts, reasons) | _pieces(facts, reasons)
-    runs = facts.get("runstats")
-    if runs:
-        row |= _run_time(runs, reasons)
+    if facts.runstats is not None:
+        row |= _run_time(facts.runstats, reasons)
     elif "bpf_stats" in bursts:
         reasons["program_run_ns"] = "no kernel program does this mode's work"
     else:
@@ -360,24 +370,24 @@ def _passes(
     return row
 
 
-def _perf_packets(raw: Path, trial: Trial, facts: Mapping[str, Any], reasons: dict[str, str]) -> Row:
+def _perf_packets(raw: Path, trial: Trial, facts: TrialFacts, reasons: dict[str, str]) -> Row:
     """The frames that the DUT received between the readings before perf began and after it had ended."""
-    if "perf_before" not in facts:
+    if not (raw / PERF_FOLDER).is_dir():
         reasons["perf_packets"] = "the DUT's counters were not read around perf"
         return {}
-    if trial.point.mode == "af_xdp":
-        return {"perf_packets": _rings(facts["perf_before"], facts["perf_after"])["dut_rx_packets"]}
+    if facts.perf_before is not None and facts.perf_after is not None:
+        return {"perf_packets": _rings(facts.perf_before, facts.perf_after)["dut_rx_packets"]}
     found = derive_from_directory(raw / PERF_FOLDER, mode=trial.point.mode, shared=True)["dut_rx_packets"]
     if found.reason is not None:
         reasons["perf_packets"] = found.reason
     return {"perf_packets": found.value}
 
 
-def _run_time(runs: Mapping[str, Any], reasons: dict[str, str]) -> Row:
+def _run_time(runs: ProgramRuns, reasons: dict[str, str]) -> Row:
     """The program's time by BPF statistics, and less what they say of a program that does nothing."""
-    count = runs["after"]["run_cnt"] - runs["before"]["run_cnt"]
-    spent = runs["after"]["run_time_ns"] - runs["before"]["run_time_ns"]
-    cost = runs.get("cost_ns")
+    count = runs.after.run_cnt - runs.before.run_cnt
+    spent = runs.after.run_time_ns - runs.before.run_time_ns
+    cost = runs.cost_ns
     if not count:
         reasons["program_run_ns"] = "the program did not run in the bpf_stats pass"
         return {"stats_cost_ns": cost}
@@ -388,48 +398,48 @@ def _run_time(runs: Mapping[str, Any], reasons: dict[str, str]) -> Row:
     return {"program_run_raw_ns": raw, "stats_cost_ns": cost, "program_run_ns": raw - cost}
 
 
-def _pieces(facts: Mapping[str, Any], reasons: dict[str, str]) -> Row:
+def _pieces(facts: TrialFacts, reasons: dict[str, str]) -> Row:
     """The generator's own share of a frame's time, without a link."""
-    found = facts.get("harness") or {"missing": "the plan asks for no harness pass"}
-    if "missing" in found:
-        reasons |= dict.fromkeys(("sender_ns", "receiver_ns", "harness_ns"), found["missing"])
+    found = facts.harness or Missing("the plan asks for no harness pass")
+    if isinstance(found, Missing):
+        reasons |= dict.fromkeys(("sender_ns", "receiver_ns", "harness_ns"), found.missing)
         return {}
-    row = {"sender_ns": found["sender_ns"], "harness_ns": found["both_ns"]}
-    receiver = found["both_ns"] - found["sender_ns"]
+    row = {"sender_ns": found.sender_ns, "harness_ns": found.both_ns}
+    receiver = found.both_ns - found.sender_ns
     if receiver > 0:
         return row | {"receiver_ns": receiver}
     reasons["receiver_ns"] = (
-        f"with the receiver a frame took {found['both_ns']:.1f} ns and without it {found['sender_ns']:.1f} ns: the two "
+        f"with the receiver a frame took {found.both_ns:.1f} ns and without it {found.sender_ns:.1f} ns: the two "
         "bursts were disturbed by more than a receiver takes"
     )
     return row
 
 
-def _testrun(facts: Mapping[str, Any], reasons: dict[str, str]) -> Row:
+def _testrun(facts: TrialFacts, reasons: dict[str, str]) -> Row:
     """The least disturbed of this trial's own test runs, and all of them."""
-    found = facts.get("testrun") or _older_testrun(facts)
-    if "missing" in found:
-        reasons["testrun_raw_ns"] = found["missing"]
+    found = facts.testrun or _older_testrun(facts)
+    if isinstance(found, Missing):
+        reasons["testrun_raw_ns"] = found.missing
         return {}
-    return {"testrun_raw_ns": min(found["runs_ns"]), "testrun_all_ns": json.dumps(list(found["runs_ns"]))}
+    return {"testrun_raw_ns": min(found.runs_ns), "testrun_all_ns": json.dumps(found.runs_ns)}
 
 
-def _decided(facts: Mapping[str, Any], reasons: dict[str, str]) -> Row:
+def _decided(facts: TrialFacts, reasons: dict[str, str]) -> Row:
     """What a user's program decided in a burst of its own, and where redirected frames ended."""
-    found = facts.get("decided") or {"missing": "decisions are counted of users' programs in native and generic mode"}
-    if "missing" in found:
-        reasons["actions_counted"] = reasons["redirect_targets"] = found["missing"]
+    found = facts.decided or Missing("decisions are counted of users' programs in native and generic mode")
+    if isinstance(found, Missing):
+        reasons["actions_counted"] = reasons["redirect_targets"] = found.missing
         return {}
-    if found["targets"] is None:
-        reasons["redirect_targets"] = found["targets_missing"]
-    targets = None if found["targets"] is None else json.dumps(found["targets"])
-    return {"actions_counted": json.dumps(found["actions"]), "redirect_targets": targets}
+    if found.targets_missing is not None:
+        reasons["redirect_targets"] = found.targets_missing
+    targets = None if found.targets is None else json.dumps([asdict(target) for target in found.targets])
+    return {"actions_counted": json.dumps(found.actions), "redirect_targets": targets}
 
 
-def _older_testrun(facts: Mapping[str, Any]) -> dict[str, Any]:
+def _older_testrun(facts: TrialFacts) -> TestRuns | Missing:
     """Runs of older versions measured once, before the first trial: every repetition carries a copy of that value."""
-    once = facts.get("testrun_ns")
-    return {"runs_ns": once} if once else {"missing": "BPF_PROG_TEST_RUN was not run in this trial"}
+    once = facts.testrun_ns
+    return TestRuns(once) if once else Missing("BPF_PROG_TEST_RUN was not run in this trial")
 
 
 def _samples(bursts: Mapping[str, Burst], raw: Path, attempt: Attempt) -> list[Row]:

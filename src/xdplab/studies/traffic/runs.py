@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 from rich.console import Console
@@ -109,7 +110,7 @@ class TrafficMethod:
     False if a trial is tried once and no pause is made between two, whatever the plan says.
     """
 
-    session: Callable[[Lab, RunDirectory, Plan, Sequence[Trial]], AbstractContextManager[Study[Trial]]]
+    session: Callable[[Lab, RunDirectory, Plan, Sequence[Trial]], AbstractContextManager[Study[Trial, Any]]]
     recipe: Recipe
     patient: bool = True
 

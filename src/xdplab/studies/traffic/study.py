@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 from xdplab import counters
 from xdplab.deploy.device import Applied, apply
@@ -31,6 +31,7 @@ from xdplab.studies.traffic.life import TrialContext, measure, serving_cpus
 from xdplab.studies.traffic.limits import frame_key, link_rate, machine_of
 from xdplab.studies.traffic.pdr import known_pdr
 from xdplab.studies.traffic.prepare import Prepared, build_tools, generator_of, prepare_programs
+from xdplab.studies.trial_facts import Mended, TrialFacts
 
 # GRO keeps every mode on one path into the DUT: by NAPI. Without it the generic path depends on the sender.
 LINK_SETTINGS = {"features.gro": True}
@@ -132,6 +133,8 @@ def _with_port(lab: Lab) -> Iterator[None]:
 class TrialStudy:
     """One session of measuring in a lab: made before the first trial, everything put back after the last."""
 
+    facts = TrialFacts
+
     def __init__(self, lab: Lab, run: RunDirectory, plan: Plan, trials: Sequence[Trial]) -> None:
         self._lab, self._run, self._plan, self._trials = lab, run, plan, trials
         self._stack = ExitStack()
@@ -209,7 +212,7 @@ class TrialStudy:
         dut, *tg = queue_ends(self._lab)
         applied += set_queues(dut, tg[0] if tg else None, trials[0].point.queues)
         applied += self._steer(trials[0].point)
-        self._context.applied = [done.to_json() for done in applied]
+        self._context.applied = tuple(applied)
         self._test_generator(trials)
 
     def _steer(self, point: Point) -> list[Applied]:
@@ -234,11 +237,11 @@ class TrialStudy:
             if frame_key(point) not in self._context.alone:
                 self._context.alone[frame_key(point)] = generator_alone(self._context, point)
 
-    def measure(self, trial: Trial, raw: Path, facts: dict[str, Any]) -> None:
+    def measure(self, trial: Trial, raw: Path, facts: TrialFacts) -> None:
         with self._whole(facts):
             measure(self._context, trial, raw, facts)
             if "harness" in trial.point.passes:  # once the trial's own generator has let go of the device
-                facts["harness"] = pieces_alone(self._context, trial.point, raw)
+                facts.harness = pieces_alone(self._context, trial.point, raw)
 
     def require_watched(self) -> None:
         """Raise HostError where a watchdog is gone: it has put its device back, and nothing is as it was set."""
@@ -246,14 +249,15 @@ class TrialStudy:
             held.require()
 
     @contextmanager
-    def _whole(self, facts: dict[str, Any]) -> Iterator[None]:
+    def _whole(self, facts: TrialFacts) -> Iterator[None]:
         """Have everything as the block needs it, and see afterwards that it still was.
 
         What a lost connection took with it is made again first, and said in ``facts``. Raises CutOffError if one is
         lost meanwhile, HostLostError where the host does not come back.
         """
         if (why := self._lost()) is not None:
-            facts["mended"] = {"lost": why, **self._mend()}
+            booted, took_s = self._mend()
+            facts.mended = Mended(why, booted, took_s)
         try:
             yield
             self.require_watched()
@@ -274,8 +278,10 @@ class TrialStudy:
             return error.message
         return None
 
-    def _mend(self) -> dict[str, Any]:
-        """Reach the hosts again, hold what was held, and set the block anew. Returns what happened.
+    def _mend(self) -> tuple[tuple[str, ...], float]:
+        """Reach the hosts again, hold what was held, and set the block anew.
+
+        Returns the hosts that were started anew, and the seconds it took.
 
         A host that was started anew gets its tools and programs again. Raises HostChangedError if it came back
         with another kernel or other settings.
@@ -285,13 +291,13 @@ class TrialStudy:
             held.host.await_return()
         self._lab.regain()
         self._switch_off()
-        booted = [held.host.name for held in self._held if held.take()]
+        booted = tuple(held.host.name for held in self._held if held.take())
         for end in endpoints(self._lab):
             await_nothing_attached(end.host, end.interface)
         if booted:
             self._context = replace(self._made_context(), alone=self._context.alone)
         self._set_block()
-        return {"booted": booted, "took_s": round(time.monotonic() - began, 3)}
+        return booted, round(time.monotonic() - began, 3)
 
     def leave_block(self) -> None:
         """Nothing: the next block sets everything anew, and the end of the session puts it back."""

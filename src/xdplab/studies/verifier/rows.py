@@ -13,8 +13,10 @@ import pandas as pd
 
 from xdplab.formats.reading import lines_of
 from xdplab.formats.verifier_log import VerifiedProgram, parse_bpfverify
+from xdplab.run.facts import learnt
 from xdplab.run.rundir import RunDirectory
 from xdplab.run.state import Attempt, last_attempts
+from xdplab.studies.places import PlaceFacts
 from xdplab.studies.tables import Column, typed
 from xdplab.studies.verifier.largest import SizeTried, answer
 from xdplab.studies.verifier.points import LINUX, VerifierTrial
@@ -157,9 +159,9 @@ def _programs(path: Path) -> tuple[VerifiedProgram, ...]:
 
 
 def _factors(trial: VerifierTrial, attempt: Attempt) -> dict[str, Any]:
-    point = trial.point
-    known = {"trial_id": trial.trial_id, "repetition": trial.repetition, "clock": attempt.facts.get("clock")}
-    release = attempt.facts.get("kernel_release")
+    point, facts = trial.point, learnt(PlaceFacts, attempt)
+    known = {"trial_id": trial.trial_id, "repetition": trial.repetition, "clock": facts.clock}
+    release = facts.kernel_release
     label = f"Linux {release}" if point.verifier == LINUX else point.verifier
     fields = asdict(point) | {"kernel": point.kernel or None, "kernel_release": release, "label": label}
     return known | {k: v for k, v in fields.items() if k != "task"}

@@ -7,13 +7,12 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
 
 from xdplab.deploy.native import build_tool
 from xdplab.errors import ProgramError
 from xdplab.formats.verifier_log import parse_bpfverify
 from xdplab.hosts.local import LocalHost
-from xdplab.studies.places import Place
+from xdplab.studies.places import Place, PlaceFacts
 from xdplab.studies.verifier.compilers import Compiler, compile_object
 from xdplab.studies.verifier.families import Member, source
 from xdplab.studies.verifier.largest import SizeTried, search
@@ -42,8 +41,17 @@ class Means:
     limits: ResourceLimits = field(default_factory=ResourceLimits)
 
 
+@dataclass
+class VerifierFacts(PlaceFacts):
+    """What a trial learns: the generation of PREVAIL that it asked."""
+
+    generation: str | None = None
+
+
 class VerifierStudy:
     """Measures trials of the verifier study; one machine is up at a time."""
+
+    facts = VerifierFacts
 
     def __init__(self, means: Means) -> None:
         self._means = means
@@ -64,13 +72,13 @@ class VerifierStudy:
         self._stack.close()
         self._machine = None
 
-    def measure(self, trial: VerifierTrial, raw: Path, facts: dict[str, Any]) -> None:
+    def measure(self, trial: VerifierTrial, raw: Path, facts: VerifierFacts) -> None:
         point = trial.point
         if point.verifier != LINUX:
             self._prevail(point, raw, facts)
         elif self._machine is not None:
             place = self._machine.place
-            facts.update(kernel_release=place.release, clock=place.clock)
+            place.told(facts)
             (self._largest if point.task == "largest" else self._verify)(self._machine, point, raw)
 
     def _object(self, point: VerifierPoint) -> Path:
@@ -106,11 +114,11 @@ class VerifierStudy:
             raise ProgramError(f"{point.compiler} is not here any more", remedy="install it and resume")
         return compile_object(source(member), compiler, str(point.mcpu), self._means.cache_dir)
 
-    def _prevail(self, point: VerifierPoint, raw: Path, facts: dict[str, Any]) -> None:
+    def _prevail(self, point: VerifierPoint, raw: Path, facts: VerifierFacts) -> None:
         prevail = self._means.prevails.get(point.verifier)
         if prevail is None:
             raise ProgramError(f"{point.verifier} is not here any more", remedy="name it with --prevail and resume")
-        facts.update(generation=prevail.generation, clock="time")
+        facts.generation, facts.clock = prevail.generation, "time"
         runner = Runner(build_tool(LocalHost(), NATIVE, str(self._means.cache_dir)), self._means.limits)
         path = self._object(point)
         with (raw / PREVAIL_RAW).open("w") as file:

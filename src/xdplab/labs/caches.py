@@ -1,4 +1,4 @@
-"""How large this machine's largest cache is: what a cold call walks through twice."""
+"""How large this machine's largest cache is, and what is walked through to push all out of it."""
 
 from __future__ import annotations
 
@@ -17,6 +17,11 @@ def largest_cache_bytes(folder: Path = CACHES) -> int:
     if not sizes:
         raise UnsupportedError(f"{folder} lists no cache: how much memory to walk through is not known")
     return max(sizes)
+
+
+def evicted_bytes(folder: Path = CACHES) -> int:
+    """Return how much memory a cold call walks through: twice the largest cache. Raises as `largest_cache_bytes`."""
+    return 2 * largest_cache_bytes(folder)
 
 
 def _bytes(text: str) -> int:

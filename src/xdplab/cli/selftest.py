@@ -1,0 +1,55 @@
+"""`selftest`: what is injected on purpose must be found, and what is equal must be called so."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from xdplab.cli.common import show, tell
+from xdplab.cli.run import require_lab
+from xdplab.later import later
+
+if TYPE_CHECKING:
+    from xdplab.cli import screen
+    from xdplab.run import progress
+    from xdplab.studies.traffic import runs
+    from xdplab.studies.traffic import selftest as controls
+else:
+    progress, screen = later("xdplab.run.progress"), later("xdplab.cli.screen")
+    runs, controls = later("xdplab.studies.traffic.runs"), later("xdplab.studies.traffic.selftest")
+
+LAB = "netns:selftest"
+
+
+@click.command()
+@click.option("--out", type=click.Path(path_type=Path), default=Path("results"), show_default=True, help="Parent.")
+@click.option("--markdown", type=click.Path(path_type=Path), metavar="FILE", help="Write the table there too.")
+@click.option("--json", "as_json", is_flag=True, help="For a script.")
+@click.pass_obj
+def selftest(lab_name: str | None, out: Path, markdown: Path | None, as_json: bool) -> None:
+    """Inject delays, loss, duplicates, reordering and a slow-down of 3 %, and see whether each is found; some minutes.
+
+    Two equal programs must be called equivalent, too. The lab is netns:selftest unless --lab names another. Ends with
+    exit code 0 if all controls hold, 1 if one does not.
+    """
+    name = lab_name or LAB
+    require_lab(name)
+    with runs.lab_for(name) as lab:
+        found = controls.selftest(lab, out, progress.silent() if as_json else progress.observer_for(screen.console))
+    if markdown is not None:
+        markdown.write_text(controls.page(found))
+    if as_json:
+        click.echo(json.dumps(found.to_json(), indent=1))
+    else:
+        rows = [
+            {"control": c.control, "injected": c.injected, "found": c.found, "allowed": c.allowed,
+             "holds": "yes" if c.holds else "NO"}
+            for c in found.controls
+        ]  # fmt: skip
+        show(rows, as_json=False, title=f"{found.lab}, {found.date[:10]}")
+        tell("all controls hold" if found.holds else "not all controls hold: do not believe this machine's numbers yet")
+    sys.exit(0 if found.holds else 1)

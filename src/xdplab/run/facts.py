@@ -1,0 +1,52 @@
+"""What a trial learns beside its raw files: a dataclass of its study's, a JSON object in the journal.
+
+Every field has None as its default: a trial that fails has learnt less, and runs of earlier versions lack the fields
+that came later.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from functools import cache
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+from xdplab.errors import ResultsError
+from xdplab.run.state import Attempt
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+    from pydantic import TypeAdapter
+
+F = TypeVar("F")
+
+
+def as_json(facts: DataclassInstance | dict[str, Any]) -> dict[str, Any]:
+    """Return what is known, in plain values, for the journal."""
+    found = facts if isinstance(facts, dict) else asdict(facts)
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def learnt(kind: type[F], attempt: Attempt) -> F:
+    """Return an attempt's facts as ``kind``; what ``kind`` has no field for is left out.
+
+    Raises ResultsError naming the field whose value is none of its type: the journal was edited.
+    """
+    from pydantic import ValidationError  # only here: `status` reads journals too, but no facts
+
+    known = {name: value for name, value in attempt.facts.items() if value not in (None, {})}
+    try:
+        return cast(F, _adapter(cast(Any, kind)).validate_python(known))
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        where = ".".join(map(str, first["loc"]))
+        raise ResultsError(
+            f"{attempt.trial_id}, attempt {attempt.attempt}: facts.{where} in the journal: {first['msg']}",
+            remedy="was the journal edited? a run of a newer version needs that version",
+        ) from error
+
+
+@cache
+def _adapter(kind: Any) -> TypeAdapter[Any]:
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(kind)

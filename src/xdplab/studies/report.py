@@ -1,0 +1,319 @@
+"""One HTML file for a colleague: question, answer, how sure it is, what it does not show, figures, tables, provenance.
+
+It loads nothing from a network: figures are SVG images within it, the only script sorts tables. What a run says may
+come from a stranger: jinja2 escapes all of it, and the page's own policy runs no script but that one. Interactive
+figures (plotly: 4.7 MB per page) are left out.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from xdplab.analysis.findings import Finding
+from xdplab.analysis.summary import points_summary, varying
+from xdplab.analysis.verdicts import RULES_VERSION
+from xdplab.errors import FigureError, NotApplicableError, XdplabError
+from xdplab.figures.comparing import compare_view
+from xdplab.figures.save import save, write_whole
+from xdplab.later import later
+from xdplab.run.listing import note_of
+from xdplab.run.rundir import RunDirectory
+from xdplab.studies import provenance
+from xdplab.studies.comparing import ComparedRuns
+from xdplab.studies.every import AnyRun
+from xdplab.studies.plan_runs import PlanRun
+from xdplab.studies.tables import Table
+from xdplab.studies.traffic import runs
+from xdplab.studies.traffic.comparison import around
+
+if TYPE_CHECKING:
+    import jinja2
+else:
+    jinja2 = later("jinja2")
+
+HERE = Path(__file__).parent
+TEMPLATE, STYLE, SCRIPT = "report.html.j2", "report.css", "report.js"
+MOST_ROWS = 500
+"""Rows of a table in the page; the rest is in the run."""
+FACTS = ("kernel", "machine", "Model name", "s CPU(s)", "Hypervisor vendor", "driver driver", "clang", "commit")
+"""Words in the name of a fact about the hosts that stands in the page; ``manifest.json`` has all."""
+NOT_STATED = "not stated: ask whoever gave you this page"
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A figure as a data URI, and the marks that it was drawn from."""
+
+    name: str
+    uri: str
+    marks: Table
+
+
+@dataclass(frozen=True)
+class Part:
+    """What the page says of one run."""
+
+    name: str
+    kind: str
+    run_id: str
+    question: str
+    answer: list[str]
+    limits: list[str]
+    place: list[tuple[str, str]]
+    verdicts: dict[str, int]
+    findings: list[Finding]
+    pictures: list[Picture]
+    absent: list[str]
+    tables: list[Table]
+    plan: str
+    again: list[str]
+
+
+def write_report(
+    asked: Sequence[AnyRun], path: Path, *, author: str | None = None, licence: str | None = None, margin: float
+) -> Path:
+    """Write the page of one or several runs; two of one kind are compared. Raises ResultsError."""
+    parts = [part_of(run) for run in asked]
+    both = compared(asked, margin)
+    page = html(parts, both, author=author, licence=licence)
+    return write_whole(path, page.encode())
+
+
+def html(parts: Sequence[Part], both: Part | None, *, author: str | None = None, licence: str | None = None) -> str:
+    """Return the page."""
+    script = (HERE / SCRIPT).read_text()
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(HERE), autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True
+    )
+    environment.filters |= {"cell": cell, "number": number}
+    return environment.get_template(TEMPLATE).render(
+        parts=parts,
+        both=both,
+        title=", ".join(part.name for part in parts),
+        style=(HERE / STYLE).read_text(),
+        script=script,
+        script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+        made=datetime.now(UTC).isoformat(timespec="seconds"),
+        versions={"xdplab": version("xdplab"), "rules": RULES_VERSION},
+        bibtex=bibtex(parts, author),
+        licence=licence or NOT_STATED,
+        most_rows=MOST_ROWS,
+    )
+
+
+def part_of(run: AnyRun) -> Part:
+    """Return what the page says of a run."""
+    rows = run.rows()
+    pictures, absent = drawn(run)
+    verdicts = rows["verdict"].value_counts().to_dict() if "verdict" in rows else {}
+    return Part(
+        name=run.directory.name,
+        kind=run.kind_name,
+        run_id=run.directory.run_id,
+        question=question(run, rows),
+        answer=answer(run, rows),
+        limits=limits(rows),
+        place=place(run.directory, rows),
+        verdicts={str(name): int(count) for name, count in verdicts.items()},
+        findings=sorted(run.findings(), key=lambda one: one.severity != "warning"),
+        pictures=pictures,
+        absent=absent,
+        tables=list(run.tables().values()),
+        plan=_text(run.directory.path / "plan.yaml"),
+        again=["xdplab run plan.yaml", f"xdplab compare {run.directory.name} latest"],
+    )
+
+
+def question(run: AnyRun, rows: pd.DataFrame) -> str:
+    """Return what was asked: the run's note where it has one, else what its plan varies."""
+    if note := note_of(run.directory.path):
+        return note
+    if not isinstance(run, PlanRun) or rows.empty:
+        return f"What does study {run.kind_name} measure here?"
+    names = [name.replace("_", " ") for name in varying(rows)]
+    if not names:
+        return "How fast are these frames forwarded?"
+    return f"How does forwarding depend on {', '.join(names)}?"
+
+
+def answer(run: AnyRun, rows: pd.DataFrame) -> list[str]:
+    """Return the answer with its interval, in sentences."""
+    if not isinstance(run, PlanRun):
+        return run.summary()
+    if not run.directory.imported and run_is_race(run.directory):
+        return [f"Race, a is the plan's first block: {runs.standing_of(run.directory).words}."]
+    return ends(rows) or ["No point has a valid rate."]
+
+
+def run_is_race(directory: RunDirectory) -> bool:
+    try:
+        runs.standing_of(directory)
+    except XdplabError:
+        return False
+    return True
+
+
+def ends(rows: pd.DataFrame) -> list[str]:
+    """The fastest and the slowest point at maximum load; of paced loads the longest p99."""
+    if rows.empty:
+        return []
+    names = [name for name in varying(rows) if name != "load"]
+    at_max = rows[rows["rate_requested_pps"].isna()]
+    said = []
+    for part, value, unit, words in (
+        (at_max, "mpps", "Mpps", ("Fastest", "Slowest")),
+        (rows[rows["rate_requested_pps"].notna()], "p99_us", "µs (p99 round trip)", ("Longest", "Shortest")),
+    ):
+        points = points_summary(part) if len(part) else pd.DataFrame()
+        if value not in points or points[value].notna().sum() == 0:
+            continue
+        known = points[points[value].notna()].sort_values(value, ascending=False)
+        chosen = [(words[0], known.iloc[0])] + ([(words[1], known.iloc[-1])] if len(known) > 1 else [])
+        for word, row in chosen:
+            at = ", ".join(f"{name.replace('_', ' ')} {row[name]}" for name in names if name in row)
+            low, high = row.get(f"{value}_low"), row.get(f"{value}_high")
+            known_ends = low is not None and high is not None and not pd.isna(low) and not pd.isna(high)
+            interval = f" [{low:.3g}, {high:.3g}]" if known_ends else " (no interval)"
+            of = f", n = {row['n']}" + (f", of {len(known)} points" if len(known) > 1 else "")
+            said.append(f"{word}: {row[value]:.3g} {unit}{interval} at {at or 'the only point'}{of}.")
+    return said + ["Brackets are 95 % intervals over repetitions."] * bool(said)
+
+
+def limits(rows: pd.DataFrame) -> list[str]:
+    """Return what the run does not show."""
+    said = ["Repetitions of one run on one machine: the intervals say nothing of another machine or another day."]
+    kinds = set(rows["arrangement"].dropna()) if "arrangement" in rows else set()
+    if "shared" in kinds:
+        said.append(
+            "Sender, DUT and receiver share CPUs (a closed loop): rates are costs of work, no NIC's, and loss says "
+            "nothing about a DUT under overload."
+        )
+    if "split" in kinds:
+        said.append("The link is virtual: no NIC, no cable, no DMA took part.")
+    if "verdict" in rows and (count := int((rows["verdict"] != "valid").sum())):
+        said.append(f"{count} of {len(rows)} trials are not valid; figures and intervals leave them out.")
+    return said
+
+
+def place(directory: RunDirectory, rows: pd.DataFrame) -> list[tuple[str, str]]:
+    """Return where it was measured, by name."""
+    found = [("lab", ", ".join(sorted(set(rows["lab"].dropna()))))] if "lab" in rows else []
+    facts = {} if directory.imported else around(directory) if (directory.path / "manifest.json").is_file() else {}
+    known = {name: value for name, value in facts.items() if value and not value.startswith("absent: ")}
+    shown = [(name, value.splitlines()[0]) for name, value in known.items() if name.endswith(FACTS)]
+    if words := provenance.words(directory):
+        shown.append(("measured with", words))
+    return found + shown
+
+
+def drawn(run: AnyRun) -> tuple[list[Picture], list[str]]:
+    """Return the run's figures, and why the others are not there."""
+    with tempfile.TemporaryDirectory(prefix="xdplab-report-") as name:
+        try:
+            said = run.draw_figures(out=Path(name))
+        except FigureError as error:
+            return [], [str(error)]
+        files = sorted(Path(name).rglob("*.svg"), key=lambda path: path.stat().st_mtime_ns)  # as the catalogue has them
+        pictures = [picture(path) for path in files]
+    return pictures, [line.removeprefix("no figure ") for line in said if line.startswith("no figure ")]
+
+
+def picture(path: Path) -> Picture:
+    """Return a figure that was drawn: an SVG, and the CSV of its marks beside it."""
+    marks = path.with_suffix(".csv")
+    frame = pd.read_csv(marks).dropna(axis=1, how="all") if marks.is_file() else pd.DataFrame()
+    frame = frame.drop(columns=[name for name in ("figure", "file", "points") if name in frame])
+    data = base64.b64encode(path.read_bytes()).decode()
+    return Picture(path.stem, f"data:image/svg+xml;base64,{data}", Table(f"Marks of {path.stem}", frame))
+
+
+def compared(asked: Sequence[AnyRun], margin: float) -> Part | None:
+    """Return the comparison of two runs of one kind; None for any other number or for two kinds."""
+    if len(asked) != 2 or asked[0].kind_name != asked[1].kind_name:
+        return None
+    found = asked[0].compare(asked[1], margin=margin)
+    picture, why = _ratios(found)
+    points = found.decision.points.dropna(axis=1, how="all")
+    told = [name for name in points if name not in ("point_id", "mean_a", "mean_b")]
+    return Part(
+        name=f"{found.names[1]} over {found.names[0]}",
+        kind="comparison",
+        run_id="",
+        question=f"Did {found.metric} change from {found.names[0]} to {found.names[1]}?",
+        answer=[line.strip() for line in found.lines()[-3:]],
+        limits=[f"Not the same around the runs: {one.words}" for one in found.unlike]
+        or ["Nothing that was recorded differs around the two runs."],
+        place=[],
+        verdicts={str(k): int(v) for k, v in points["verdict"].value_counts().items()} if "verdict" in points else {},
+        findings=[],
+        pictures=picture,
+        absent=why,
+        tables=[Table("Points that both runs have", points[told])],
+        plan="",
+        again=[],
+    )
+
+
+def _ratios(found: ComparedRuns) -> tuple[list[Picture], list[str]]:
+    if "accesses" not in found.decision.points:
+        return [], ["ratio: studies have no figure of it"]
+    try:
+        view = compare_view(found.decision.points, names=found.names)
+    except (FigureError, NotApplicableError) as error:
+        return [], [f"ratio: {error}"]
+    with tempfile.TemporaryDirectory(prefix="xdplab-report-") as name:
+        save(view, Path(name), "ratio", formats=("svg",))
+        return [picture(Path(name) / "ratio.svg")], []
+
+
+def cell(value: Any) -> str:
+    """Return a cell in words: numbers to four digits, nothing for null."""
+    if value is None or (not isinstance(value, (list, tuple, dict)) and pd.isna(value)):
+        return ""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def number(value: Any) -> str:
+    """Return what a cell is sorted by, as text: its number, alone or before ±; nothing for words."""
+    text = cell(value).partition(" ± ")[0].replace("−", "-")
+    try:
+        return repr(float(text))
+    except ValueError:
+        return ""
+
+
+def bibtex(parts: Sequence[Part], author: str | None) -> str:
+    """Return an entry for the page's runs; characters that BibTeX would read are taken out."""
+
+    def plain(text: str) -> str:
+        return "".join(char for char in text if char not in '{}\\%$#&~^"\n\r')
+
+    titles = plain(", ".join(part.name for part in parts))
+    ids = ", ".join(plain(part.run_id) for part in parts)
+    year = datetime.now(UTC).year
+    lines = [
+        f"@misc{{xdplab-{plain(parts[0].run_id) or 'run'},",
+        f"  title = {{XDP measurements: {titles}}},",
+        f"  author = {{{plain(author or 'author not stated')}}},",
+        f"  year = {{{year}}},",
+        f"  note = {{xdplab {version('xdplab')}, rules {RULES_VERSION}, run {ids}}},",
+        "}",
+    ]
+    return "\n".join(lines)
+
+
+def _text(path: Path) -> str:
+    return path.read_text(errors="replace") if path.is_file() else json.dumps(None)

@@ -1,0 +1,333 @@
+"""Negative controls: what is injected on purpose must be found, and what is equal must be called so.
+
+The injections are made by a BPF program on the frames' path (``xdp_progs/selftest``), and measured by plans like any
+other: the way from the frame to the table is the one that every run takes.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from math import isinf
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from xdplab.analysis.race import Standing
+from xdplab.analysis.verdicts import RULES_VERSION
+from xdplab.labs import Lab
+from xdplab.plan import Plan, parse_plan
+from xdplab.resources import shipped
+from xdplab.run.progress import Observer
+from xdplab.run.rundir import RunDirectory
+from xdplab.studies.tables import markdown
+from xdplab.studies.traffic import runs
+from xdplab.studies.traffic.comparison import around
+
+DELAYS_NS = {10_000: 5000, 100_000: 1000, 1_000_000: 100}
+"""Injected delays, each with a load in frames per second at which no frame waits for the one before."""
+DELAY_ERROR_NS, DELAY_ERROR_SHARE = 1000, 0.01
+
+EVERY = 200
+"""Every so manieth frame is dropped, sent twice, or exchanged with the next; the window has a multiple of it."""
+LOAD, WINDOW_S = "20kpps", 0.5
+
+SLOWDOWN, SLOW_FRAME_NS = 0.03, 2000
+"""The doctored slow-down, by one frame in so many that is held back for so long."""
+REPETITIONS = 3
+MOST_PAIRS = 150
+
+
+@dataclass(frozen=True)
+class NegativeControl:
+    """One thing that was injected: what came of it, what is allowed, and whether it holds."""
+
+    control: str
+    injected: str
+    found: str
+    allowed: str
+    holds: bool
+
+
+@dataclass(frozen=True)
+class Selftest:
+    """``machine``: the kind of machine, by name; ``runs``: the run directories that the controls were read from."""
+
+    date: str
+    rules: str
+    lab: str
+    machine: dict[str, str]
+    controls: tuple[NegativeControl, ...]
+    runs: tuple[str, ...]
+
+    @property
+    def holds(self) -> bool:
+        return all(control.holds for control in self.controls)
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self) | {"holds": self.holds}
+
+
+def selftest(lab: Lab, parent: Path, observer: Observer) -> Selftest:
+    """Measure all controls in ``lab``, into run directories below ``parent``. Raises what a run raises."""
+    made: list[RunDirectory] = []
+
+    def measured(plan: Plan) -> RunDirectory:
+        run = runs.start(plan, lab, parent)
+        made.append(run)
+        with runs.discarded_if_nothing_began(run):
+            runs.execute(run, lab, observer)
+        return run
+
+    held = runs.settled_trials(measured(delay_plan(lab.name)))
+    counted = runs.settled_trials(measured(count_plan(lab)))
+    equal = measured(race_plan(lab.name, "selftest-equal", [{"workload": name, "accesses": 0} for name in EQUAL]))
+    every = frames_between(period_ns(runs.settled_trials(equal)))
+    slow = measured(race_plan(lab.name, "selftest-slow", [slowed(0, every), slowed(SLOW_FRAME_NS, every)]))
+    controls = [
+        *delays_found(held),
+        *events_found(counted),
+        equal_found(runs.standing_of(equal)),
+        slowdown_found(runs.standing_of(slow), period_ns(runs.settled_trials(slow), delay_ns=0), every),
+    ]
+    return Selftest(
+        date=datetime.now(UTC).isoformat(timespec="seconds"),
+        rules=RULES_VERSION,
+        lab=lab.label,
+        machine=machine_of(made[0]),
+        controls=tuple(controls),
+        runs=tuple(str(run.path) for run in made),
+    )
+
+
+def machine_of(run: RunDirectory) -> dict[str, str]:
+    """Return what kind of machine it is, and nothing that names it."""
+    facts = around(run)
+    names = {"CPU": "dut cpus Model name", "CPUs": "dut cpus CPU(s)", "hypervisor": "dut cpus Hypervisor vendor"}
+    names |= {"kernel": "dut kernel", "clang": "dut clang"}
+    return {name: facts[key].splitlines()[0] for name, key in names.items() if key in facts}
+
+
+# --- plans ---
+
+
+def _injected(setup: Sequence[Sequence[str]] = (), **rodata: int) -> dict[str, Any]:
+    file = str(shipped("xdp_progs") / "selftest" / "inject.bpf.c")
+    return {"file": file, "action": "tx", "rodata": rodata, "setup": [list(argv) for argv in setup]}
+
+
+def _plan(lab: str, name: str, blocks: list[dict[str, Any]], *, window_s: float, **other: Any) -> Plan:
+    trial = {"warmup_s": 0.1, "window_s": window_s, "pause_s": 0.02}
+    return parse_plan({"name": name, "lab": lab, "trial": trial, "blocks": blocks} | other)
+
+
+def delay_plan(lab: str) -> Plan:
+    """Each delay beside none, at a load of its own; each frame is stamped and leaves alone."""
+    blocks = [
+        {
+            "points": {"mode": "native", "program": [_injected(delay_ns=ns, delay_every=1) for ns in (0, delay)]},
+            "traffic": {"load": f"{rate}pps", "flows": 1, "batch": 1, "stamp": "all"},
+        }
+        for delay, rate in DELAYS_NS.items()
+    ]
+    return _plan(lab, "selftest-delays", blocks, window_s=1.0, repetitions=REPETITIONS)
+
+
+def count_plan(lab: Lab) -> Plan:
+    """Nothing, a loss, a duplicate, an exchange; each with one flow, in which all frames are in order."""
+    index = int(lab.dut.run(["cat", f"/sys/class/net/{lab.dut_interface}/ifindex"]).text)
+    value = [str(byte) for byte in index.to_bytes(4, "little")]
+    fill = [
+        ["bpftool", "map", "update", "name", "selftest_twice", "key", *key, "value", *value]
+        for key in (["0", "0", "0", "0"], ["1", "0", "0", "0"])
+    ]
+    programs = [
+        _injected(drop_every=0),
+        _injected(drop_every=EVERY),
+        _injected(fill, twice_every=EVERY),
+        _injected(exchange_every=EVERY),
+    ]
+    traffic = {"load": LOAD, "flows": 1, "batch": 1}
+    block = {"points": {"mode": "native", "program": programs}, "traffic": traffic}
+    return _plan(lab.name, "selftest-counts", [block], window_s=WINDOW_S, repetitions=REPETITIONS)
+
+
+EQUAL = ("array", "chase")
+"""Workloads whose N = 0 is the same program."""
+
+
+def race_plan(lab: str, name: str, sides: Sequence[dict[str, Any]]) -> Plan:
+    """Two sides in turns, until it is known."""
+    blocks = [{"points": {"mode": "native"} | side, "traffic": {"load": "max", "flows": 1}} for side in sides]
+    return _plan(lab, name, blocks, window_s=0.2, race={"at_most": MOST_PAIRS})
+
+
+def slowed(delay_ns: int, every: int) -> dict[str, Any]:
+    """One side of the doctored slow-down: one frame in ``every`` is held back."""
+    return {"program": [_injected(delay_ns=delay_ns, delay_every=every)]}
+
+
+def period_ns(trials: pd.DataFrame, *, delay_ns: int | None = None) -> float:
+    """Return the median time of a packet, in ns; ``delay_ns``: of the side that holds frames back for so long."""
+    rows = _valid(trials)
+    if delay_ns is not None:
+        rows = rows[[given["delay_ns"] == delay_ns for given in _rodata(rows)]]
+    return 1e9 / float(rows["forwarded_pps"].median())
+
+
+def frames_between(period: float) -> int:
+    """Return in how many frames one must be held back for the doctored slow-down."""
+    return max(1, round(SLOW_FRAME_NS / (SLOWDOWN * period)))
+
+
+# --- what came of it ---
+
+
+def delays_found(trials: pd.DataFrame) -> list[NegativeControl]:
+    """Each delay less none at the same load: medians of the round trip from sending, over the repetitions."""
+    rows = _valid(trials).assign(delay=lambda t: [given["delay_ns"] for given in _rodata(t)])
+    found = []
+    for delay in DELAYS_NS:
+        allowed = DELAY_ERROR_NS + DELAY_ERROR_SHARE * delay
+        load = f"{DELAYS_NS[delay]}pps"
+        at_load = rows[rows["rate_requested_pps"].eq(DELAYS_NS[delay])]
+        medians = at_load.groupby("delay")["latency_sent_p50_ns"].median()
+        words = f"within {allowed / 1e3:g} µs (1 µs + 1 %)"
+        if not {0, delay} <= set(medians.index):
+            reasons = sorted(set(trials.loc[trials["verdict"] != "valid", "reason"].dropna()))
+            found.append(
+                _control("delay", f"{delay / 1e3:g} µs", f"no valid trial: {'; '.join(reasons)}", words, False)
+            )
+            continue
+        seen = float(medians[delay] - medians[0])
+        said = f"{seen / 1e3:.2f} µs ({(seen - delay) / 1e3:+.2f} µs), n = {REPETITIONS} at {load}"
+        found.append(_control("delay", f"{delay / 1e3:g} µs", said, words, abs(seen - delay) <= allowed))
+    return found
+
+
+_EVENTS: dict[str, tuple[str, str, str | None]] = {
+    "drop_every": ("loss", "lost_packets", "drop"),
+    "twice_every": ("duplicates", "duplicate_packets", "redirect"),
+    "exchange_every": ("reordering", "reordered_packets", None),
+}
+"""By what switches it on: name, the column that must count it, and the driver's own count of what the DUT did."""
+_COLUMNS = tuple(column for _, column, _ in _EVENTS.values())
+
+
+def events_found(trials: pd.DataFrame) -> list[NegativeControl]:
+    """The column of an event counts every one of them, and no other column counts any."""
+    rows = [(given, row) for given, (_, row) in zip(_rodata(trials), trials.iterrows(), strict=True)]
+    found = [_none_found([row for rodata, row in rows if not any(rodata.values())])]
+    for switch, (name, column, action) in _EVENTS.items():
+        own = [row for rodata, row in rows if rodata.get(switch)]
+        sent = [_count(row, "tx_packets") for row in own]
+        injected = [None if count is None else count / EVERY for count in sent]
+        counted = [_count(row, column) for row in own]
+        seen = [json.loads(row["xdp_actions"]).get(action) if _there(row, "xdp_actions") else None for row in own]
+        exact = bool(own) and injected == counted and None not in counted
+        alone = all(_count(row, other) == 0 for row in own for other in _COLUMNS if other != column)
+        agrees = action is None or seen == counted
+        said = f"{_numbers(counted)}" + (f"; by the DUT's driver {_numbers(seen)}" if action else "")
+        said += "" if alone else "; another column counted something too"
+        what = f"{_numbers(injected)} (each {EVERY}th frame of {_numbers(sent)})"
+        found.append(_control(name, what, said, "exactly", exact and alone and agrees))
+    return found
+
+
+def _none_found(rows: list[pd.Series]) -> NegativeControl:
+    counts = [[_count(row, column) for column in _COLUMNS] for row in rows]
+    said = ", ".join("/".join("none" if c is None else f"{c:g}" for c in one) for one in counts)
+    nothing = bool(rows) and all(count == 0 for one in counts for count in one)
+    return _control("no event", "none", f"lost/twice/out of order: {said}", "none", nothing)
+
+
+def equal_found(standing: Standing) -> NegativeControl:
+    """N = 0 against N = 0: the same program."""
+    return _control(
+        "N = 0 against N = 0",
+        "no difference",
+        standing.words,
+        f"equivalent within {standing.margin:.0%}",
+        standing.answer == "equivalent",
+    )
+
+
+def slowdown_found(standing: Standing, period: float, every: int) -> NegativeControl:
+    """``period``: time of a packet of the side that is not slowed, in ns."""
+    ratio = 1 / (1 + SLOW_FRAME_NS / every / period)
+    known = not isinf(standing.ratio.half)
+    holds = standing.answer == "differs" and known and standing.ratio.high < 0
+    what = f"b over a {ratio:.4f}: one frame in {every} held back for {SLOW_FRAME_NS / 1e3:g} µs"
+    return _control("doctored slow-down", what, standing.words, "b is slower", holds)
+
+
+def _control(control: str, injected: str, found: str, allowed: str, holds: bool) -> NegativeControl:
+    return NegativeControl(control, injected, found, allowed, bool(holds))
+
+
+def _valid(settled: pd.DataFrame) -> pd.DataFrame:
+    return settled[settled["verdict"].eq("valid").fillna(False)]
+
+
+def _rodata(rows: pd.DataFrame) -> list[dict[str, int]]:
+    """The constants of each row's program, of the column's words: ``name=value name=value``."""
+    pairs = ([word.partition("=") for word in str(text).split()] for text in rows["rodata"])
+    return [{name: int(value) for name, _, value in one} for one in pairs]
+
+
+def _there(row: pd.Series, column: str) -> bool:
+    return not pd.isna(row[column])
+
+
+def _count(row: pd.Series, column: str) -> float | None:
+    return float(row[column]) if _there(row, column) else None
+
+
+def _numbers(values: Sequence[float | None]) -> str:
+    """Equal ones are said once."""
+    words = ["none" if value is None else f"{value:g}" for value in values]
+    return f"{words[0]} in each of {len(words)}" if len(set(words)) == 1 and len(words) > 1 else ", ".join(words)
+
+
+# --- the page ---
+
+
+def page(found: Selftest) -> str:
+    """Return docs/selftest.md: what was injected and found, when, and on what kind of machine."""
+    rows = [asdict(control) | {"holds": "yes" if control.holds else "**no**"} for control in found.controls]
+    machine = "; ".join(f"{name}: {value}" for name, value in found.machine.items())
+    return _PAGE.format(
+        date=found.date[:10],
+        lab=found.lab,
+        machine=machine,
+        rules=found.rules,
+        table=markdown(pd.DataFrame(rows)),
+        every=EVERY,
+    )
+
+
+_PAGE = """\
+# Negative controls
+
+`xdplab selftest` injects known events, measures them as any run does, and says whether they were found. A BPF program
+on the frames' path (`xdp_progs/selftest/inject.bpf.c`) delays, drops, clones or exchanges frames. The command takes
+some minutes, needs a kernel from 5.17 on, and ends with exit code 1 if a control does not hold. `--json` is for
+scripts.
+
+* **Delay**: the median round trip minus that of the same program without a delay, at the same load.
+* **Loss, duplicates, reordering**: one event for each frame whose number is a multiple of {every}. The event's column
+  counts exactly these, the other columns none. For loss and duplicates the driver's own counts of what the DUT decided
+  are a second witness. A trial that receives more frames than it sent is invalid.
+* **N = 0 against N = 0**: two workloads without accesses are the same program. Their race must end with "equivalent".
+* **Doctored slow-down**: one frame in so many is delayed, so that a packet takes 3 % longer on average. The race must
+  find it.
+
+"Undecided" means that other work made the machine too noisy to tell; it is not a wrong answer, but the control does
+not hold then.
+
+Made by `xdplab selftest --markdown docs/selftest.md` on {date}; {lab} ({machine}); rules {rules}:
+
+{table}"""

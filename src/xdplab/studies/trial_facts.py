@@ -1,0 +1,141 @@
+"""What a trial of XDP traffic or of a search learns, and what each piece of it is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from xdplab.deploy.afxdp import Stats
+from xdplab.deploy.deployment import Deployment
+from xdplab.deploy.device import Applied
+from xdplab.deploy.xdp import Decided, RunStats
+from xdplab.formats.generator import GeneratorReady
+from xdplab.programs.onhost import LoadReport, TestRun
+from xdplab.programs.work import AccessWork
+
+
+@dataclass(frozen=True)
+class Missing:
+    """Why something was not measured."""
+
+    missing: str
+
+
+@dataclass(frozen=True)
+class Limit:
+    """A rate (bits or frames per second), or None and why there is no such number."""
+
+    rate: float | None
+    missing: str | None = None
+
+
+@dataclass(frozen=True)
+class TimingLimits:
+    """What the times of a generator rest on: its clock source, and how long of each second real-time tasks may run.
+
+    ``rt_runtime_us`` is -1 for ever. None if the kernel does not say.
+    """
+
+    clocksource: str | None
+    rt_runtime_us: int | None
+
+
+@dataclass(frozen=True)
+class TrialCpus:
+    """The CPUs of DUT and TG, and those of them that do the DUT's ``working``."""
+
+    dut: tuple[int, ...]
+    tg: tuple[int, ...]
+    working: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class WarmedUp:
+    """Bursts before the measured one, and their seconds; ``steady`` is None if no burst was long enough to tell."""
+
+    bursts: int
+    seconds: float
+    steady: bool | None
+
+
+@dataclass(frozen=True)
+class ProgramRuns:
+    """BPF statistics around a burst; ``cost_ns`` is what they say of a program that does nothing, per run."""
+
+    before: RunStats
+    after: RunStats
+    cost_ns: float | None = None
+
+
+@dataclass(frozen=True)
+class TestRuns:
+    """Test runs of the attached program: of each test frame, and their means over the frames in ns."""
+
+    runs_ns: tuple[float, ...]
+    frames: tuple[TestRun, ...] = ()
+
+    __test__ = False  # no test class, whatever pytest thinks of its name
+
+
+@dataclass(frozen=True)
+class HarnessPieces:
+    """CPU time per frame of the sender alone, and of sender and receiver without a link between them, in ns."""
+
+    sender_ns: float
+    both_ns: float
+
+
+@dataclass(frozen=True)
+class Mended:
+    """What a lost connection took, the hosts that were started anew, and the seconds until all was set again."""
+
+    lost: str
+    booted: tuple[str, ...]
+    took_s: float
+
+
+@dataclass
+class TrialFacts:
+    """What is known of a trial, filled in as it is learnt; None is what was not, or what this trial does not have.
+
+    ``times`` is False in a lab whose clock means nothing. ``path`` counts the frames sent ahead to see that they come
+    back. ``dut_before`` and ``dut_after`` are the AF_XDP application's own counts around the window. ``testrun_ns`` is
+    of earlier versions, which test-ran a program once per session.
+    """
+
+    mended: Mended | None = None
+    point: Mapping[str, Any] | None = None
+    block: int | None = None
+    order: int | None = None
+    repetition: int | None = None
+    lab: str | None = None
+    label: str | None = None
+    times: bool | None = None
+    program_hash: str | None = None
+    load: LoadReport | None = None
+    work: AccessWork | None = None
+    settings: tuple[Applied, ...] | None = None
+    kernel: str | None = None
+    rx_ring_entries: int | None = None
+    link: Limit | None = None
+    tg_machine: TimingLimits | None = None
+    xps: Mapping[str, str] | None = None
+    switched_off: Mapping[str, str] | None = None
+    generator_alone: Limit | None = None
+    rate_requested_pps: float | None = None
+    cpus: TrialCpus | None = None
+    deployment: Deployment | None = None
+    generator: GeneratorReady | None = None
+    placed: Mapping[str, Any] | None = None
+    path: Mapping[str, int | None] | None = None
+    warmup: WarmedUp | None = None
+    dut_before: Stats | None = None
+    dut_after: Stats | None = None
+    runstats: ProgramRuns | None = None
+    perf_before: Stats | None = None
+    perf_after: Stats | None = None
+    testrun: TestRuns | Missing | None = None
+    testrun_ns: tuple[float, ...] | None = None
+    decided: Decided | Missing | None = None
+    harness: HarnessPieces | Missing | None = None

@@ -1,0 +1,90 @@
+"""What --json prints is what its schema in docs says; the schemas are those of the code."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from pydantic import TypeAdapter, ValidationError
+
+from xdplab import labs
+from xdplab.cli import cli
+from xdplab.cli.answers import ANSWERS, schema
+from xdplab.labs.doctor import Row
+
+ROOT = Path(__file__).resolve().parents[2]
+SAMPLE = str(ROOT / "results" / "sample")
+PLAN = str(ROOT / "plans" / "smoke.yaml")
+
+
+def validate(verb: str, answer: str) -> Any:
+    """Return what ``answer`` holds. Raises ValidationError."""
+    TypeAdapter(ANSWERS[verb]).validate_json(answer, strict=True)
+    return json.loads(answer)
+
+
+def published(verb: str) -> Any:
+    return json.loads((ROOT / "docs" / "schemas" / f"{verb}.schema.json").read_text())
+
+
+@pytest.mark.parametrize("verb", ANSWERS)
+def test_the_schema_in_docs_is_the_codes(verb: str) -> None:
+    assert published(verb) == schema(verb), "run: python -m xdplab.cli.answers docs/schemas"
+
+
+def test_docs_has_no_schema_of_a_verb_that_is_gone() -> None:
+    assert {path.name for path in (ROOT / "docs" / "schemas").iterdir()} == {f"{verb}.schema.json" for verb in ANSWERS}
+
+
+@pytest.mark.parametrize(
+    ("verb", "argv"),
+    [
+        ("status", ["status", SAMPLE, "--json"]),
+        ("plan", ["plan", PLAN, "--json"]),
+        ("plan", ["plan", PLAN, "--dry-run", "--json"]),
+        ("compare", ["compare", SAMPLE, SAMPLE, "--json"]),
+        ("audit", ["audit", SAMPLE, "--json"]),
+        ("runs", ["runs", str(ROOT / "results"), "--json"]),
+        ("show", ["show", SAMPLE, "--json"]),
+        ("lab-status", ["lab", "status", "--json"]),
+    ],
+)
+def test_what_is_printed_is_what_the_schema_says(
+    verb: str, argv: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDPLAB_CACHE", str(tmp_path))
+    said = CliRunner().invoke(cli, argv)
+    assert said.exit_code in (0, 1, 2), said.output
+    assert validate(verb, said.stdout) or verb == "lab-status"
+
+
+def test_the_rows_of_labs_and_of_doctor_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    row = {
+        "lab": "netns", "kind": "netns", "label": "virtual lab", "since": 1.0, "queues": 8, "locked_by": None,
+        "why": None, "way": None, "hosts": {"dut": {"interface": "vd0"}, "tg": {"interface": "vg0"}},
+    }  # fmt: skip
+    monkeypatch.setattr(labs, "status", lambda for_user=None: [row])
+    assert validate("lab-status", CliRunner().invoke(cli, ["lab", "status", "--json"]).stdout) == [row]
+    rows = [Row("dut", "kernel", "6.12", "ok"), Row("tg", "clang", "none", "missing", "apt install clang")]
+    monkeypatch.setattr("xdplab.cli.doctor._examined", lambda name: rows)
+    said = CliRunner().invoke(cli, ["doctor", "--json"])
+    assert (said.exit_code, validate("doctor", said.stdout)) == (1, [dataclasses.asdict(row) for row in rows])
+
+
+@pytest.mark.parametrize(
+    ("verb", "wrong"),
+    [("status", [{"run": "one"}]), ("audit", {"run": "one"}), ("compare", {"verdict": "perhaps"}), ("show", [])],
+)
+def test_a_schema_refuses_what_is_not_an_answer(verb: str, wrong: object) -> None:
+    with pytest.raises(ValidationError):
+        validate(verb, json.dumps(wrong))
+
+
+def test_show_has_one_way_for_all_tables() -> None:
+    said = CliRunner().invoke(cli, ["show", SAMPLE, "--json", "--table", "points"])
+    assert re.search("--json prints every table", str(said.exception))

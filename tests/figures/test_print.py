@@ -1,0 +1,100 @@
+"""Figures fit to print: short captions, honest axes, readable values, colours that keep their meaning."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import synthetic
+from matplotlib.colors import to_rgb
+
+from xdplab.figures.album import draw_all
+from xdplab.figures.catalogue import view
+from xdplab.figures.draw import draw
+from xdplab.figures.kinds import BAR_VALUE, paint
+from xdplab.figures.marks import Look, View, marks_frame
+from xdplab.figures.paper import CAPTION
+from xdplab.figures.save import save, sheet_of
+
+SIZES = {"frame_bytes": (64, 512, 1500), "mode": synthetic.MODES}
+
+
+def bars(values: dict[str, list[tuple[str, float, float]]], **look: object) -> View:
+    """Bars by hue: (x, value, half of the interval)."""
+    rows = [
+        {"kind": "bar", "panel": "", "hue": hue, "x": x, "value": value, "low": value - half, "high": value + half}
+        for hue, places in values.items()
+        for x, value, half in places
+    ]
+    return View(marks_frame(rows), Look("x", "y", **look))  # type: ignore[arg-type]
+
+
+def test_the_caption_is_short_on_the_figure_and_whole_beside_it(tmp_path: Path) -> None:
+    reason = "the driver of vd0 (veth) does not take the program for offload: " + "and says so at length " * 6
+    trials = synthetic.run(workload="chase", vary={"mode": synthetic.MODES, "accesses": (0, 100)})
+    last = trials["mode"].eq(synthetic.MODES[-1])
+    trials.loc[last, ["verdict", "reason"]] = ["unsupported", reason]
+    found = view("throughput", trials)
+    sheet = sheet_of(draw(found))
+    (words,) = [text for text in sheet.texts if text.get_gid() == CAPTION]
+    assert words.get_window_extent().height < 0.2 * sheet.bbox.height
+    assert "virtual lab" in words.get_text()
+    assert "Unsupported" in words.get_text()
+    written = save(found, tmp_path, "t", formats=("svg",))
+    (beside,) = [file.read_text() for file in written if file.suffix == ".txt"]
+    assert beside.splitlines() == list(found.look.caption)
+    assert reason.strip() in beside, "a reason is not cut"
+
+
+def test_an_axis_that_is_not_linear_says_so() -> None:
+    found = view("throughput", synthetic.run(workload="chase", vary={"accesses": (0, 1, 100)}))
+    assert found.look.x_scale == "symlog"
+    assert "log scale" in found.look.x_label
+
+
+def test_a_counter_that_stayed_zero_is_said_and_takes_no_panel() -> None:
+    trials = synthetic.run(workload="chase", vary={"accesses": (0, 100)}).assign(softnet_dropped=0, softnet_squeezed=3)
+    found = view("counters", trials)
+    assert not any("backlog drops" in str(panel) for panel in found.marks["panel"].unique())
+    assert "0 in every trial: backlog drops (frames)" in " ".join(found.look.caption)
+
+
+def test_bars_stand_around_their_label_where_a_mode_is_absent() -> None:
+    sizes = synthetic.run(vary=SIZES, accesses=0)
+    absent = sizes["mode"].eq(synthetic.MODES[-1]) & sizes["frame_bytes"].ne(64)
+    ax = sheet_of(draw(view("baseline", sizes[~absent].reset_index(drop=True)))).axes[0]
+    middles = np.array([patch.get_x() + patch.get_width() / 2 for patch in ax.patches])
+    for place in (0, 1, 2):
+        near = middles[np.abs(middles - place) < 0.5]
+        assert abs(near.min() + near.max() - 2 * place) < 1e-9
+
+
+def test_values_over_bars_have_equal_decimals_and_keep_off_the_interval() -> None:
+    found = bars({"a": [("x", 2.85, 0.4), ("z", 0.294, 0.1)], "b": [("x", 1.483, 1.4)]}, bar_values=True)
+    ax = sheet_of(draw(found)).axes[0]
+    words = {text.get_text(): text for text in ax.texts if text.get_gid() == BAR_VALUE}
+    assert set(words) == {"2.85", "0.29", "1.48"}
+    assert words["1.48"].xy[1] >= 1.483 + 1.4, "above the end of its interval"  # type: ignore[attr-defined]
+
+
+def test_a_mode_has_one_colour_and_a_program_another() -> None:
+    alone, all_three = paint(["generic"], "colorblind"), paint(["native", "generic", "AF_XDP"], "colorblind")
+    assert alone["generic"].color == all_three["generic"].color
+    trials = synthetic.run(vary={"accesses": (0, 100), "workload": ("chase", "array")})
+    programs = view("throughput", trials).look
+    used = {to_rgb(one.color) for one in paint(list(programs.hues), programs.palette).values()}
+    assert used.isdisjoint({to_rgb(one.color) for one in all_three.values()})
+
+
+def test_markers_that_lie_on_each_other_are_both_seen() -> None:
+    sizes = [one.size for one in paint(["native", "generic", "AF_XDP"], "colorblind").values()]
+    assert sizes == sorted(sizes, reverse=True)
+    assert len(set(sizes)) == len(sizes)
+
+
+def test_evenness_of_several_frame_sizes_is_one_figure(tmp_path: Path) -> None:
+    rings = synthetic.run(engine="afxdp", accesses=0, queues=2, vary={"frame_bytes": (64, 512, 1500)})
+    done = draw_all(rings, tmp_path, names=["evenness"])
+    assert [item.stem for item in done if item.files] == ["evenness"]
+    assert pd.read_csv(tmp_path / "evenness.csv")["panel"].nunique() == 3

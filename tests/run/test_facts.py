@@ -1,0 +1,74 @@
+"""What a trial learnt goes through the journal and comes back typed; what an old journal lacks is None."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, fields
+
+import pytest
+
+from xdplab.deploy.afxdp import QueueStats, Stats
+from xdplab.deploy.xdp import Decided, RunStats
+from xdplab.errors import ResultsError
+from xdplab.run.facts import as_json, learnt
+from xdplab.run.state import Attempt
+from xdplab.studies.catalogue import STUDIES, study
+from xdplab.studies.execution.study import ExecutionFacts, ExecutionStudy
+from xdplab.studies.jit.study import JitStudy
+from xdplab.studies.loading.study import LoadingStudy
+from xdplab.studies.offload.study import OffloadStudy
+from xdplab.studies.search.study import SearchStudy
+from xdplab.studies.traffic.study import TrialStudy
+from xdplab.studies.trial_facts import Limit, Missing, ProgramRuns, TestRuns, TrialCpus, TrialFacts
+from xdplab.studies.verifier.study import VerifierStudy
+
+EVERY = (TrialStudy, SearchStudy, VerifierStudy, ExecutionStudy, LoadingStudy, JitStudy, OffloadStudy)
+
+
+def attempt(facts: dict[str, object]) -> Attempt:
+    return Attempt("t-r1", 2, "measured", None, 1.0, facts)
+
+
+def through_the_journal(facts: TrialFacts) -> TrialFacts:
+    return learnt(TrialFacts, attempt(json.loads(json.dumps(as_json(facts)))))
+
+
+def test_every_study_says_what_its_trials_learn_and_a_trial_may_have_learnt_nothing() -> None:
+    assert len(EVERY) == len(STUDIES) + 2
+    assert {study(name).name for name in STUDIES} <= {kind.__module__.split(".")[2] for kind in EVERY}
+    for kind in EVERY:
+        assert as_json(kind.facts()) == {}
+        assert learnt(kind.facts, attempt({})) == kind.facts()
+        assert all(field.default is None for field in fields(kind.facts))
+
+
+def test_what_went_in_comes_back_typed() -> None:
+    rings = Stats((QueueStats(0, 7, 6, 1, 0, 0, 0, 0, 0, 3, 4),), 2, 900)
+    facts = TrialFacts(
+        lab="netns",
+        link=Limit(None, "virtual"),
+        cpus=TrialCpus((0,), (1,), (0,)),
+        dut_before=rings,
+        runstats=ProgramRuns(RunStats(10, 1), RunStats(30, 2), 4.5),
+        testrun=TestRuns((8.0, 9.0)),
+        decided=Decided({"tx": 5}, None, "no target"),
+        harness=Missing("the plan asks for no harness pass"),
+    )
+    assert through_the_journal(facts) == facts
+
+
+def test_runs_of_earlier_versions_lack_fields_and_have_others() -> None:
+    rings = asdict(Stats((), 1))
+    del rings["cpu_ns"]
+    found = learnt(
+        TrialFacts, attempt({"lab": "netns", "dut_before": rings, "perf_before": {}, "gone": 1, "xps": None})
+    )
+    assert (found.dut_before, found.perf_before, found.xps) == (Stats((), 1), None, None)
+
+
+def test_a_journal_that_was_edited_is_refused_by_the_fields_name() -> None:
+    with pytest.raises(ResultsError, match=r"t-r1, attempt 2: facts\.cpus\.dut in the journal") as told:
+        learnt(TrialFacts, attempt({"cpus": {"dut": "all", "tg": [1], "working": [0]}}))
+    assert "\n" not in str(told.value)
+    with pytest.raises(ResultsError, match=r"facts\.work_steps"):
+        learnt(ExecutionFacts, attempt({"work_steps": "many"}))

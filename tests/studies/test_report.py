@@ -1,0 +1,201 @@
+"""The page of a run: whole without a network, nothing of a stranger's run is a script in it, readable in a browser."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import chromium
+import pandas as pd
+import pytest
+from click.testing import CliRunner
+
+from xdplab.analysis.findings import Finding
+from xdplab.cli import cli
+from xdplab.studies.report import Part, Picture, html, number
+from xdplab.studies.tables import Table
+
+ROOT = Path(__file__).resolve().parents[2]
+SAMPLE = ROOT / "results" / "sample"
+EVIL = "</pre></style></title><script>alert(1)</script><img src=x onerror=alert(1)>\"'{{7*7}}"
+
+
+class Tags(HTMLParser):
+    """Every tag with its attributes."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDPLAB_CACHE", str(tmp_path_factory.mktemp("cache")))
+        out = tmp_path_factory.mktemp("report") / "sample.html"
+        done = CliRunner().invoke(cli, ["report", str(SAMPLE), "--out", str(out), "--license", "CC-BY-4.0"])
+        assert done.exit_code == 0, done.output
+    return out
+
+
+def test_it_says_what_was_asked_found_and_not_shown(page: Path) -> None:
+    text = page.read_text()
+    assert "How does forwarding depend on accesses, mode, load?" in text
+    assert re.search(r"Fastest: 9\.\d+ Mpps \[[\d.]+, [\d.]+\] at accesses 0, mode native, n = 3, of 6 points\.", text)
+    assert '<span class="valid">21 valid</span>' in text
+    assert "Sender, DUT and receiver share CPUs (a closed loop)" in text
+    assert "sender stood still" in text
+    assert "@misc{xdplab-" in text
+    assert "CC-BY-4.0" in text
+    assert "Linux" in text or "6.18" in text
+
+
+def test_it_needs_no_network(page: Path) -> None:
+    for tag, attributes in Tags(page.read_text()).tags:
+        for name in ("src", "href", "action", "data"):
+            value = attributes.get(name) or ""
+            assert not value or value.startswith(("data:image/svg+xml;base64,", "#")), (tag, value)
+    assert page.stat().st_size < 3_000_000
+
+
+def test_two_runs_are_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDPLAB_CACHE", str(tmp_path / "cache"))
+    other = tmp_path / "other"
+    shutil.copytree(SAMPLE, other, ignore=shutil.ignore_patterns("figures"))
+    done = CliRunner().invoke(cli, ["report", str(SAMPLE), str(other)])
+    assert done.exit_code == 0, done.output
+    written = SAMPLE / "report.html"
+    try:
+        text = written.read_text()
+    finally:
+        written.unlink(missing_ok=True)
+    assert "Did forwarded_pps change from sample to other?" in text
+    assert "Answer: undecided (margin 2.0%)." in text
+    assert "Figure ratio;" in text
+
+
+def part(text: str) -> Part:
+    frame = pd.DataFrame({text: [text, text], "Mpps": ["1.5 ± 0.2", "0.9 ± 0.1"]})
+    return Part(
+        name=text, kind=text, run_id=text, question=text, answer=[text], limits=[text], place=[(text, text)],
+        verdicts={text: 1}, findings=[Finding(text, "warning", text)],
+        pictures=[Picture(text, "data:image/svg+xml;base64,PHN2Zy8+", Table(text, frame))], absent=[text],
+        tables=[Table(text, frame)], plan=text, again=[text],
+    )  # fmt: skip
+
+
+def test_nothing_that_a_run_says_is_a_tag_or_a_script() -> None:
+    """A stranger's run may say anything in names, notes, plans, reasons."""
+    plain, evil = (Tags(html([part(text)], part(text), author=text, licence=text)).tags for text in ("plain", EVIL))
+    assert [tag for tag, _ in evil] == [tag for tag, _ in plain]
+    assert [sorted(attributes) for _, attributes in evil] == [sorted(attributes) for _, attributes in plain]
+    assert "49" not in html([part("{{7*7}}")], None).split("<main>")[1].split('<h2 id="about"')[0]
+    policy = next(a["content"] for tag, a in plain if tag == "meta" and a.get("http-equiv"))
+    assert policy is not None
+    assert policy.startswith("default-src 'none'; img-src data:;")
+    assert "'unsafe-inline'" not in policy.split("script-src")[1]
+
+
+def test_bibtex_takes_nothing_that_it_would_read() -> None:
+    entry = html([part("a}b\\input{x}")], None, author="A, B").split("@misc")[1].split("</pre>")[0]
+    assert entry.count("{") == entry.count("}")
+    assert "\\" not in entry
+
+
+@pytest.mark.parametrize(
+    ("value", "key"),
+    [
+        ("7.52 ± 0.31", "7.52"),
+        ("−3", "-3.0"),
+        (4, "4.0"),
+        ("3 valid", ""),
+        (None, ""),
+        ("af_xdp", ""),
+        (float("nan"), ""),
+    ],
+)
+def test_what_a_cell_is_sorted_by(value: object, key: str) -> None:
+    assert number(value) == key
+
+
+# --- in a real browser ---
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[chromium.Page]:
+    path = chromium.binary()
+    if path is None:
+        pytest.skip("no Chromium in $PATH or $XDPLAB_CHROMIUM: `apt install chromium`")
+    with chromium.Page(path, tmp_path_factory.mktemp("profile")) as opened:
+        yield opened
+
+
+LUMINANCE = """
+(() => {
+  const channel = (c) => (c /= 255) <= 0.03928 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4;
+  const parse = (text) => text.match(/[\\d.]+/g).map(Number);
+  const light = (text) => { const [r, g, b] = parse(text).map(channel); return .2126 * r + .7152 * g + .0722 * b; };
+  const behind = (e) => { for (; e; e = e.parentElement) { const c = getComputedStyle(e).backgroundColor;
+    if (parse(c)[3] !== 0 && c !== 'transparent') return c; } return 'rgb(255,255,255)'; };
+  let worst = 99, where = '';
+  for (const e of document.querySelectorAll('body *')) {
+    if (![...e.childNodes].some((n) => n.nodeType === 3 && n.textContent.trim()) || e.tagName === 'SCRIPT') continue;
+    const [a, b] = [light(getComputedStyle(e).color), light(behind(e))].sort((x, y) => y - x);
+    const ratio = (a + .05) / (b + .05);
+    if (ratio < worst) { worst = ratio; where = e.tagName + ' ' + e.className; }
+  }
+  return [worst, where];
+})()
+"""
+
+
+@pytest.mark.parametrize(("width", "dark"), [(1100, False), (1100, True), (390, False), (390, True)])
+def test_a_browser_draws_it_without_a_word_of_complaint(
+    browser: chromium.Page, page: Path, width: int, dark: bool
+) -> None:
+    browser.open(page, width=width, dark=dark)
+    drawn = browser.run(
+        "Promise.all([...document.images].map((i) => i.decode().then(() => i.naturalWidth > 50 && i.clientWidth > 50)))"
+    )
+    assert drawn == [True] * 7
+    assert browser.logged == []
+    assert {url.partition(":")[0] for url in browser.asked} <= {"file", "data"}
+    assert browser.run("document.documentElement.scrollWidth") <= width  # tables scroll by themselves
+    worst, where = browser.run(LUMINANCE)
+    assert worst >= 4.5, f"WCAG AA asks for 4.5, {where} has {worst:.2f}"
+
+
+def test_tables_are_sorted_by_the_keyboard(browser: chromium.Page, page: Path) -> None:
+    browser.open(page)
+    column = "[...document.querySelectorAll('section > div.wide tbody tr')].map((r) => r.cells[4].dataset.number)"
+    before = [float(value) for value in browser.run(column)]
+    browser.run("document.querySelectorAll('section > div.wide th button')[3].focus()")
+    browser.press("Tab", 9)
+    assert browser.run("document.activeElement.textContent") == "Mpps"
+    for wanted, said in ((sorted(before), "ascending"), (sorted(before, reverse=True), "descending")):
+        browser.press("Enter", 13, "\r")
+        assert [float(value) for value in browser.run(column)] == wanted
+        assert browser.run("document.activeElement.parentNode.getAttribute('aria-sort')") == said
+
+
+def test_it_prints_on_few_pages(browser: chromium.Page, page: Path) -> None:
+    browser.open(page, dark=True)
+    assert 1 <= browser.pdf().count(b"/Type /Page\n") <= 8
+
+
+def test_a_strangers_script_does_not_run(browser: chromium.Page, tmp_path: Path) -> None:
+    """Even where escaping would fail: the page's policy names the one script that runs."""
+    path = tmp_path / "evil.html"
+    path.write_text(html([part(EVIL)], None).replace("</main>", "<script>document.title = 'run'</script></main>"))
+    browser.open(path)
+    assert browser.run("document.title") != "run"
+    complaints: list[Any] = [line for line in browser.logged if "Content Security Policy" in line]
+    assert len(complaints) == 1

@@ -1,0 +1,134 @@
+"""Negative controls: each is found where it is there, and said to be missing where a tool does not see it."""
+
+from __future__ import annotations
+
+import json
+from contextlib import nullcontext
+from math import inf, log
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from click.testing import CliRunner
+
+from xdplab.analysis.race import Standing
+from xdplab.analysis.sequential import Known
+from xdplab.cli import cli
+from xdplab.studies.traffic import selftest
+from xdplab.studies.traffic.selftest import (
+    DELAYS_NS,
+    NegativeControl,
+    Selftest,
+    delays_found,
+    equal_found,
+    events_found,
+    frames_between,
+    page,
+    slowdown_found,
+)  # fmt: skip
+
+
+def delayed(error_ns: float = 0.0, verdict: str = "valid") -> pd.DataFrame:
+    return pd.DataFrame([
+        {"verdict": verdict, "reason": "the TG was deaf", "rodata": f"delay_every=1 delay_ns={ns}",
+         "rate_requested_pps": rate, "latency_sent_p50_ns": 700.0 + ns + (error_ns if ns else 0) + r}
+        for delay, rate in DELAYS_NS.items() for ns in (0, delay) for r in range(3)
+    ])  # fmt: skip
+
+
+def test_a_delay_is_recovered_within_1_us_and_1_percent() -> None:
+    assert [control.holds for control in delays_found(delayed())] == [True] * 3
+    assert [control.holds for control in delays_found(delayed(1500))] == [False, True, True]
+    assert [control.holds for control in delays_found(delayed(-12_000))] == [False] * 3
+    assert delays_found(delayed(1500))[0].found.startswith("11.50 µs (+1.50 µs), n = 3 at 5000pps")
+
+
+def test_a_delay_without_a_valid_trial_does_not_hold() -> None:
+    found = delays_found(delayed(verdict="invalid"))
+    assert [(c.holds, c.found) for c in found] == [(False, "no valid trial: the TG was deaf")] * 3
+
+
+COLUMNS = ("lost_packets", "duplicate_packets", "reordered_packets")
+
+
+def events(**other: Any) -> pd.DataFrame:
+    rows = []
+    for switch, column, action in (
+        ("drop_every=0", None, None),
+        ("drop_every=200", "lost_packets", "drop"),
+        ("twice_every=200", "duplicate_packets", "redirect"),
+        ("exchange_every=200", "reordered_packets", None),
+    ):
+        counts: dict[str, Any] = dict.fromkeys(COLUMNS, 0) | ({column: 50} if column else {})
+        actions = {"tx": 10_000, "drop": 0, "redirect": 0} | ({action: 50} if action else {})
+        rows += [{"rodata": switch, "tx_packets": 10_000, **counts, "xdp_actions": json.dumps(actions)}] * 3
+    table = pd.DataFrame(rows)
+    for name, value in other.items():
+        table.loc[4, name] = value  # the second trial with a loss
+    return table
+
+
+def test_events_are_counted_exactly() -> None:
+    found = events_found(events())
+    assert [(c.control, c.holds) for c in found] == [
+        ("no event", True), ("loss", True), ("duplicates", True), ("reordering", True),
+    ]  # fmt: skip
+    assert found[1].found == "50 in each of 3; by the DUT's driver 50 in each of 3"
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"lost_packets": 49},
+        {"reordered_packets": 1},
+        {"lost_packets": None},
+        {"xdp_actions": json.dumps({"drop": 49})},
+        {"xdp_actions": None},
+    ],
+)
+def test_one_count_that_is_off_or_missing_does_not_hold(wrong: dict[str, Any]) -> None:
+    found = {control.control: control.holds for control in events_found(events(**wrong))}
+    assert found == {"no event": True, "loss": False, "duplicates": True, "reordering": True}
+
+
+def test_without_a_trial_nothing_holds() -> None:
+    assert not any(control.holds for control in events_found(events().iloc[:0]))
+
+
+def standing(ratio: float, half: float) -> Standing:
+    return Standing(Known(20, log(ratio), half), 0.02)
+
+
+def test_races_hold_when_their_answer_is_the_right_one() -> None:
+    assert equal_found(standing(1.001, 0.01)).holds
+    assert not equal_found(standing(1.03, 0.01)).holds
+    assert not equal_found(standing(1.0, inf)).holds
+    assert slowdown_found(standing(0.97, 0.01), 100.0, 667).holds
+    assert not slowdown_found(standing(1.03, 0.01), 100.0, 667).holds
+    assert not slowdown_found(standing(0.97, 0.05), 100.0, 667).holds
+
+
+def test_the_doctored_frames_make_3_percent() -> None:
+    for period in (60.0, 105.0, 400.0):
+        assert selftest.SLOW_FRAME_NS / frames_between(period) / period == pytest.approx(0.03, rel=0.01)
+
+
+CONTROL = NegativeControl("loss", "50", "50 | exact", "exactly", True)
+FOUND = Selftest("2026-11-22T12:00:00+00:00", "8", "a lab", {"CPU": "some"}, (CONTROL,), ("results/one",))
+
+
+def test_the_page_and_the_exit_code_say_what_holds(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    assert "| loss | 50 | 50 \\| exact | exactly | yes |" in page(FOUND)
+    failed = Selftest(**{**vars(FOUND), "controls": (NegativeControl("loss", "50", "49", "exactly", False),)})
+    assert "| loss | 50 | 49 | exactly | **no** |" in page(failed)
+    monkeypatch.setattr("xdplab.cli.selftest.require_lab", lambda name: None)
+    monkeypatch.setattr("xdplab.studies.traffic.runs.lab_for", lambda name: nullcontext())
+    for found, code in ((FOUND, 0), (failed, 1)):
+        monkeypatch.setattr(selftest, "selftest", lambda lab, out, observer, found=found: found)
+        said = CliRunner().invoke(cli, ["selftest", "--json", "--markdown", str(tmp_path / "page.md")])
+        assert (said.exit_code, json.loads(said.output)["holds"]) == (code, not code)
+        assert (tmp_path / "page.md").read_text() == page(found)
+    shown = CliRunner().invoke(cli, ["selftest"]).output
+    assert "NO" in shown
+    assert "not all controls hold" in shown
