@@ -129,6 +129,7 @@ def _draw_onto(ax: Axes, view: View, panels: list[str], style: Style) -> Axes:
         hues = kinds.paint(_order(look.hues, marks["hue"]), look.palette)
         _panel(ax, marks, panels[0], look, hues, _places(marks, look))
         _scale_y(ax, marks, look)
+        kinds.settle_values(ax)
         entries = kinds.legend_entries(marks, look, hues, cut=kinds.mark_cut_intervals(ax))
         ax.set(xlabel=look.x_label, ylabel=look.y_label, title=panels[0])
         if entries:
