@@ -71,7 +71,7 @@ pythons() {
         if [ "$version" = "$own" ]; then
             echo "left to make test, which runs with it"
         elif ! environment_of "$version" "$made/$version" 2>"$made/log"; then
-            echo "skipped: it is not here, and uv cannot fetch it: $(tr -s '\n ' ' ' <"$made/log" | cut -c -300)"
+            echo "skipped: it is not here, and uv cannot fetch it: $(sed '1b;$!d' "$made/log" | tr -s '\n ' ' ')"
         elif packages_of "$made/$version"; then
             fast env --default-signal=INT,QUIT "$made/$version/bin/python" >"$made/$version.log" 2>&1 &
             running[$version]=$!

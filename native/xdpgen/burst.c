@@ -15,7 +15,9 @@
 #define INTERVAL_NS (100 * NS_PER_MS)
 #define INTERVALS 4                /* the least a burst has: whether its rate was steady is asked of them */
 #define SETTLE_INTERRUPTED_S 0.005 /* counters are read at rest even then */
-#define PACED_SHARE 0.999          /* a paced burst that offers less was limited */
+#define LOOK_NS (2 * NS_PER_MS)
+#define LOOKS_AT_REST 3   /* in a row, that see nothing new: what came back is all */
+#define PACED_SHARE 0.999 /* a paced burst that offers less was limited */
 
 struct burst {
     struct session *session;
@@ -201,6 +203,32 @@ static int send_frames(struct burst *burst) {
     return error ?: stop_error ?: print_interval(burst, now_ns());
 }
 
+/* Waits until all that was sent is back and nothing new comes, --settle at most.
+ * Where frames are missing only time tells whether they are late or lost.
+ */
+static int settle(const struct burst *burst, double most_s) {
+    const struct session *session = burst->session;
+    const uint64_t end = now_ns() + most_s * NS_PER_SECOND, all = sent(burst);
+    const bool counts = !session->options.no_receive && session->recognised;
+    static struct receive_counters rx; /* its histogram is large */
+    uint64_t before = UINT64_MAX, now;
+    unsigned same = 0;
+
+    while (counts && same < LOOKS_AT_REST && now_ns() + LOOK_NS < end) {
+        sleep_until_ns(now_ns() + LOOK_NS);
+        int error = receive_read(&rx);
+        if (error)
+            return error;
+        /* a program of the user's may have rewritten what marks them */
+        now = receive_packets(&rx) + rx.foreign;
+        same = now == before && now - rx.duplicates >= all ? same + 1 : 0;
+        before = now;
+    }
+    if (same < LOOKS_AT_REST)
+        sleep_until_ns(end);
+    return 0;
+}
+
 int burst_run(struct session *session, const struct burst_request *request) {
     struct burst burst = {.session = session, .request = request};
     int error = 0;
@@ -211,8 +239,7 @@ int burst_run(struct session *session, const struct burst_request *request) {
     if (error)
         return error;
     const double settle_s = interrupted ? SETTLE_INTERRUPTED_S : session->options.settle_s;
-    sleep_until_ns(now_ns() + settle_s * NS_PER_SECOND);
-    error = print_result(&burst);
+    error = settle(&burst, settle_s) ?: print_result(&burst);
     for (unsigned stream = 0; stream < session->streams; stream++)
         session->sequences[stream] += burst.counts[stream].sent;
     return error;

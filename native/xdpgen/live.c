@@ -2,14 +2,14 @@
 /*
  * Engine `live`: the kernel runs send.bpf.c on frames of its own making and
  * sends what it returns XDP_TX for (BPF_PROG_TEST_RUN with
- * BPF_F_TEST_XDP_LIVE_FRAMES). One call, which takes tens of milliseconds to
- * set up, lasts a whole burst: the program itself waits for the window, keeps
- * the pace and stops.
+ * BPF_F_TEST_XDP_LIVE_FRAMES). One call lasts a whole burst: the program itself
+ * waits for the window, keeps the pace and stops.
  */
 #include "clock.h"
 #include "engine.h"
 #include "fail.h"
 #include "histograms.h"
+#include "hold.h"
 #include "object.h"
 #include "receive.h"
 #include "refused.h"
@@ -94,6 +94,7 @@ static int live_open(struct session *session) {
 
     if (error)
         return error;
+    session->not_held = hold_open(live.program);
     live.refused_missing = refused_open(session);
     live.session = session;
     live.context = (struct xdp_md){.data_end = bytes, .ingress_ifindex = session->ifindex};
@@ -215,6 +216,7 @@ static int live_errors(const struct session *session, uint64_t sent, uint64_t *e
 }
 
 static void live_close(void) {
+    hold_close();
     refused_close();
     bpf_object__close(live.object);
     free(live.values);

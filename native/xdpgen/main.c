@@ -62,17 +62,25 @@ static int read_line(char *line, size_t size) {
     return -1;
 }
 
+/* `released` marks where what belongs together ends: `done` counts the bursts since then. */
 static int run_steps(struct session *session, unsigned *done) {
     static const char command[] = "burst ";
     struct burst_request request;
     char line[256];
     int error = 0;
 
-    for (*done = 0; !error && read_line(line, sizeof(line)) >= 0; ++*done) {
+    for (*done = 0; !error && read_line(line, sizeof(line)) >= 0;) {
+        if (!strcmp(line, "release")) {
+            report_end("released", *done);
+            *done = 0;
+            continue;
+        }
         if (strncmp(line, command, strlen(command)) || !burst_parse(&request, line + strlen(command), ' '))
-            return failed("command", EINVAL, NULL, "expected `burst NAME SECONDS` (at most %d s), got `%s`",
+            return failed("command", EINVAL, NULL,
+                          "expected `burst NAME SECONDS` (at most %d s) or `release`, got `%s`",
                           MAX_BURST_SECONDS, line);
         error = burst_run(session, &request);
+        ++*done;
     }
     return error;
 }
@@ -99,6 +107,6 @@ int main(int argc, char **argv) {
     if (error)
         fail_print();
     else
-        report_detached(done);
+        report_end("detached", done);
     return error ? 1 : 0;
 }

@@ -134,10 +134,10 @@ static const struct option_row ROWS[] = {
      "bursts and their seconds (at most 3600 each)"},
     {"step", NULL, NULL, option_flag, AT(step), 0, 0,
      "take bursts from stdin instead, one `burst NAME SECONDS` per line; its end "
-     "ends the program"},
+     "ends the program, and `release` marks where what belongs together ends"},
     {"max-frames", "N", NULL, option_count, AT(max_frames), 1, 1e15, "send no more than N frames per burst"},
     {"settle", "S", "0.05", option_number, AT(settle_s), 0, 10,
-     "seconds to wait for the last frames of a burst"},
+     "seconds to wait for the last frames of a burst, at most"},
     {"batch", "N", NULL, option_unsigned, AT(batch), 1, 256,
      "frames handed over at once (default: the engine's own choice)"},
     {"frames", "FILE", NULL, option_text, AT(frames), 0, 0,

@@ -84,6 +84,7 @@ void report_ready(const struct session *session) {
     json_count("batch", options->batch);
     json_number("settle_s", options->settle_s);
     json_bool("receives", !options->no_receive);
+    json_string("not_held", session->not_held);
     json_end();
 }
 
@@ -188,8 +189,8 @@ void report_histograms(const struct session *session, const struct burst_report 
     print_histogram(report->name, "from_sent", &report->rx.latency);
 }
 
-void report_detached(unsigned bursts) {
-    json_begin("detached");
+void report_end(const char *type, unsigned bursts) {
+    json_begin(type);
     json_count("bursts", bursts);
     json_end();
 }

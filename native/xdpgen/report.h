@@ -28,4 +28,5 @@ void report_ready(const struct session *session);
 void report_interval(const char *burst, double t_s, uint64_t tx_packets, const __u64 *rx_packets);
 void report_summary(const struct session *session, const struct burst_report *report);
 void report_histograms(const struct session *session, const struct burst_report *report);
-void report_detached(unsigned bursts);
+/* `type` is detached or released. */
+void report_end(const char *type, unsigned bursts);

@@ -20,6 +20,8 @@ struct session {
     bool recognised;  /* frames carry the payload */
     bool fifo;        /* real-time priority was granted */
     char sched_policy[64];
+    /* live: why its program is not held in the kernel's XDP dispatcher; NULL where it is */
+    const char *not_held;
     struct frame_head *heads;        /* one per flow */
     uint64_t sequences[MAX_STREAMS]; /* of each stream's next frame; they go on
                                         from burst to burst */

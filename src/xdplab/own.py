@@ -23,6 +23,9 @@ class StrangersFileError(XdplabError):
 Ask = Callable[[str], bool]
 """From a question to whether the user says yes."""
 
+BUNDLE = "bundle.json"
+"""In a run that came as a bundle: its files belong to whoever imported it, and were written by others."""
+
 _ask: Ask | None = None
 _allowed: set[tuple[Path, str]] = set()
 
@@ -48,7 +51,7 @@ def require_own_run(directory: Path) -> None:
 
     A user who can be asked is asked once for each run directory.
     """
-    parts = (directory, directory / "journal.jsonl", directory / "plan.yaml")
+    parts = (directory, directory / "journal.jsonl", directory / "plan.yaml", directory / BUNDLE)
     _require(directory, parts, "commands, programs and labs that are used")
 
 
@@ -65,9 +68,9 @@ def _require(subject: Path, parts: Sequence[Path], what: str) -> None:
     if _ask is not None and _ask(f"{words}. Have you read it, and may it run?"):
         _allowed.add(key)
         return
-    raise StrangersFileError(
-        words, remedy="read it; then say --trust, or run a copy of your own (`cp -r`), closed to others (`chmod o-w`)"
-    )
+    copied = "run a copy of your own (`cp -r`), closed to others (`chmod o-w`)"
+    remedy = f"remove {BUNDLE}" if {part.name for part in first.values()} == {BUNDLE} else copied
+    raise StrangersFileError(words, remedy=f"read it; then say --trust, or {remedy}")
 
 
 def _problem(path: Path) -> str | None:
@@ -76,6 +79,8 @@ def _problem(path: Path) -> str | None:
         status = path.stat()
     except OSError:
         return None  # its reader gives the better error
+    if path.name == BUNDLE:
+        return "says that the run came in a bundle"
     mine = {0, os.geteuid(), int(os.environ.get("SUDO_UID", "0") if os.geteuid() == 0 else 0)}
     if status.st_uid not in mine:
         return f"belongs to {_name(status.st_uid)}"

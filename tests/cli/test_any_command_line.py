@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import importlib
-import io
 import os
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +12,7 @@ import pytest
 import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.cli.entry import ending
 
 from xdplab import cli
 from xdplab.errors import LabError
@@ -114,25 +112,6 @@ def nothing_is_touched(folder: Path) -> Iterator[None]:
     patch.setattr(cache, "cache_dir", lambda: folder / "kept")  # `kernels clean` is a command line like any other
     yield
     patch.undo()
-
-
-def ending(argv: list[str]) -> tuple[int, str]:
-    """Run the command line as its entry point does; return its exit code and what it said on standard error."""
-    out, err = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True) for _ in range(2))
-    patch = pytest.MonkeyPatch()
-    patch.setattr(sys, "argv", ["xdplab", *argv])
-    patch.setattr(cli.signal, "signal", lambda *_: None)
-    patch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(), encoding="utf-8"))
-    with patch.context(), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-        try:
-            cli.main()
-        except SystemExit as end:
-            code = end.code if isinstance(end.code, int) else int(end.code is not None)
-        else:
-            code = 0
-        finally:
-            patch.undo()
-    return code, err.buffer.getvalue().decode()  # type: ignore[attr-defined]
 
 
 def commands(command: click.Command, words: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], click.Command]]:

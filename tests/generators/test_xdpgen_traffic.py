@@ -9,7 +9,7 @@ import pytest
 from tests.generators.conftest import FIFO, Bench
 
 from xdplab.errors import HostError, UnsupportedError
-from xdplab.formats.generator import Burst, GeneratorInterval, parse_line, parse_output
+from xdplab.formats.generator import Burst, GeneratorInterval, GeneratorReady, parse_line, parse_output
 from xdplab.generators import xdpgen_argv
 
 pytestmark = [pytest.mark.root, pytest.mark.lab]
@@ -144,6 +144,54 @@ def test_what_drains_after_the_window_is_told_apart(traffic_bench: Bench, one_bu
     assert summary.rx_window_packets is not None
     assert summary.rx_window_s == pytest.approx(0.1, abs=0.05)
     assert summary.rx_window_packets < summary.rx_packets
+
+
+def took_s(burst: Callable[[], Burst]) -> tuple[float, Burst]:
+    began = time.monotonic()
+    done = burst()
+    return time.monotonic() - began, done
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_burst_ends_when_all_of_it_is_seen_to_be_back(traffic_bench: Bench, engine: str) -> None:
+    """--settle is the most: it is needed where frames are missing, which may be late or lost."""
+    with traffic_bench.generator(engine, settle_s=4.0, rate_pps=20_000.0) as generator:
+        generator.start()
+        with traffic_bench.dut("reflect"):
+            seconds, burst = took_s(lambda: generator.burst("back", 0.1))
+        assert (burst.summary.lost_packets, burst.summary.tx_packets) == (0, 2000)
+        assert seconds < 4.0
+        with traffic_bench.dut("drop"):
+            seconds, burst = took_s(lambda: generator.burst("missing", 0.1))
+        assert burst.summary.lost_packets == burst.summary.tx_packets
+        assert seconds > 4.0
+
+
+def test_a_late_frame_is_waited_for(traffic_bench: Bench) -> None:
+    """The echo returns the 50th frame with the 150th: 0.1 s after those around it."""
+    with traffic_bench.echo({"late": [50, 150]}), traffic_bench.generator(rate_pps=1000.0, settle_s=1.0) as generator:
+        generator.start()
+        assert generator.burst("late", 0.2).summary.lost_packets == 0
+
+
+def test_the_sender_is_held_where_nothing_of_it_is_seen_or_left(traffic_bench: Bench) -> None:
+    """A burst needs no update of the kernel's XDP dispatcher, and a kill takes the device that spared it along."""
+    lab = traffic_bench.lab
+    links = lab.tg.run(["ip", "-o", "link"]).text
+    argv = [traffic_bench.xdpgen, "--interface", lab.tg_interface, "--step"]
+    process = lab.tg.start(["sh", "-c", 'echo $$; exec "$@"', "sh", *argv], deadline_s=30.0)
+    pid = process.read_line(5.0)
+    ready = parse_line(process.read_line(10.0) or "")
+    assert isinstance(ready, GeneratorReady)
+    assert ready.settings["not_held"] is None
+    assert [line.split(":")[1] for line in lab.tg.run(["ip", "-o", "link"]).text.splitlines()] == [
+        line.split(":")[1] for line in links.splitlines()
+    ]
+    held = f"ls -l /proc/{pid}/fd | grep -c /dev/net/tun"
+    assert lab.tg.run(["sh", "-c", held]).text.strip() == "1"
+    lab.tg.run(["kill", "-KILL", str(pid)])
+    process.wait(10.0)
+    assert "xdp" not in lab.tg.run(["ip", "-o", "-d", "link", "show", lab.tg_interface]).text.split("addrgenmode")[0]
 
 
 @pytest.mark.parametrize("engine", ENGINES)

@@ -104,7 +104,9 @@ def test_bookkeeping_costs_as_much_per_trial_in_a_large_run_as_in_a_small_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(rundir, "sync", lambda path: None)
+    counted(tmp_path, 1)  # Python 3.12 and later count a function's instructions from its second traced call on
     small, large = counted(tmp_path, 1), counted(tmp_path, 5)
+    assert small > 0
     assert large < 1.05 * small, f"{small:.0f} instructions per trial of 120, {large:.0f} of 600"
 
 

@@ -39,6 +39,7 @@ VERBS = {
     "tables": Verb("figures", "tables", "Derive RUN's tables from its journal and raw files."),
     "figures": Verb("figures", "figures", "Draw RUN's figures as SVG, PDF and PNG, each with its marks."),
     "report": Verb("report", "report", "Write one HTML file about RUN for a colleague; two runs are compared."),
+    "export": Verb("report", "export", "Write RUN as one file that another machine imports and checks."),
     "compare": Verb("figures", "compare", "Did it change? Compare OTHER with RUN, point by point and overall."),
     "audit": Verb("figures", "audit", "List what in RUN must not be believed, and how it was found."),
     "import": Verb("imports", "import_", "Turn published raw measurements into a run directory."),

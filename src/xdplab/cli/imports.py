@@ -17,12 +17,14 @@ from xdplab.thesis.words import LANGUAGES, Language
 
 if TYPE_CHECKING:
     from xdplab.figures import save
+    from xdplab.studies import bundle as bundles
     from xdplab.studies import catalogue
     from xdplab.studies.traffic import runs
     from xdplab.thesis import album as thesis_album
     from xdplab.thesis import conclusions, imported, published, published_check, repeated, views
 else:
     save, views = later("xdplab.figures.save"), later("xdplab.thesis.views")
+    bundles = later("xdplab.studies.bundle")
     catalogue, runs = later("xdplab.studies.catalogue"), later("xdplab.studies.traffic.runs")
     conclusions, repeated = later("xdplab.thesis.conclusions"), later("xdplab.thesis.repeated")
     thesis_album, imported = later("xdplab.thesis.album"), later("xdplab.thesis.imported")
@@ -66,6 +68,21 @@ def thesis(paths: tuple[Path, ...], name: str, out: Path) -> None:
     """Import the raw logs of the thesis: a clone of its repository, a folder of it, or archives of it."""
     made = imported.import_thesis(paths, out, name=name, progress=telling("logs read"))
     say([f"imported into {made.run.path}", *made.summary()])
+
+
+@import_.command()
+@click.argument("path", metavar="FILE", type=click.Path(path_type=Path))
+@click.option("--name", help="Name of the run directory; the bundle's by default.")
+@click.option("--out", type=click.Path(path_type=Path), default=Path("results"), show_default=True, help="Its parent.")
+def bundle(path: Path, name: str | None, out: Path) -> int:
+    """Import a run that `xdplab export` wrote: every checksum is checked, its rows are derived anew and compared.
+
+    Ends with exit code 1 if the rows differ from the exported ones.
+    """
+    taken = bundles.import_bundle(path, out, name=name)
+    said = "its rows are byte-equal" if taken.equal else f"its rows differ: {taken.why}"
+    say([f"imported into {taken.path}: {taken.files} files, every checksum holds; {said}"])
+    return 0 if taken.equal else 1
 
 
 @click.command()

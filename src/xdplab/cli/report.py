@@ -1,4 +1,4 @@
-"""`report`: one HTML file of a run, or of several, for a colleague."""
+"""`report` and `export`: one HTML page for a colleague, one file for another machine."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from xdplab.later import later
 from xdplab.studies.catalogue import open_run
 
 if TYPE_CHECKING:
+    from xdplab.studies import bundle as bundles
     from xdplab.studies import report as pages
 else:
-    pages = later("xdplab.studies.report")
+    pages, bundles = later("xdplab.studies.report"), later("xdplab.studies.bundle")
 
 
 @click.command()
@@ -34,3 +35,20 @@ def report(directories: tuple[Path, ...], out: Path | None, author: str | None, 
     path = out or runs[0].directory.outputs / "report.html"
     written = pages.write_report(runs, path, author=author, licence=licence, margin=MARGIN)
     tell(f"report: {written} ({written.stat().st_size / 1e6:.1f} MB)")
+
+
+@click.command()
+@click.argument("directory", metavar="RUN", type=RunPath())
+@click.option("--out", type=click.Path(path_type=Path), metavar="FILE", help="RUN's name and .zip by default.")
+@click.option("--author", help="For the citation.")
+@click.option("--license", "licence", help="Licence of the data, for example CC-BY-4.0.")
+def export(directory: Path, out: Path | None, author: str | None, licence: str | None) -> None:
+    """Write RUN as one zip file (an RO-Crate with checksums) for `xdplab import bundle` on another machine.
+
+    It holds what was recorded, names of hosts and addresses with it, and nothing that is derived but its rows.
+    """
+    run = open_run(directory)
+    run.check_raw()
+    path = out or Path(f"{run.directory.name}.zip")
+    bundles.export(run, path, author=author, licence=licence)
+    tell(f"exported: {path} ({path.stat().st_size / 1e6:.1f} MB)")

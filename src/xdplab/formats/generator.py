@@ -188,6 +188,13 @@ class Detached:
 
 
 @dataclass(frozen=True)
+class Released:
+    """What belongs together ends here, and it goes on running; ``bursts`` were completed since the last such line."""
+
+    bursts: int
+
+
+@dataclass(frozen=True)
 class Burst:
     """One burst with everything that was printed about it.
 
@@ -221,7 +228,7 @@ class Output:
     failure: Failure | None = None
 
 
-Record = GeneratorReady | GeneratorInterval | Summary | Histogram | Failure | Detached
+Record = GeneratorReady | GeneratorInterval | Summary | Histogram | Failure | Detached | Released
 
 _TYPES: dict[type[Record], str] = {
     GeneratorReady: "ready",
@@ -230,6 +237,7 @@ _TYPES: dict[type[Record], str] = {
     Histogram: "histogram",
     Failure: "error",
     Detached: "detached",
+    Released: "released",
 }
 
 
@@ -261,11 +269,11 @@ def assemble(records: Iterable[Record]) -> Output | None:
     ready: GeneratorReady | None = None
     bursts: list[Burst] = []
     pending = BurstBuilder()
-    end: Failure | Detached | None = None
+    end: Failure | Detached | Released | None = None
     for number, record in enumerate(records, 1):
         if end is not None:
             refuse(TOOL, "a line after the last one", line=number)
-        if isinstance(record, Failure | Detached):
+        if isinstance(record, Failure | Detached | Released):
             end = record
         elif isinstance(record, GeneratorReady):
             if number > 1:
@@ -279,7 +287,10 @@ def assemble(records: Iterable[Record]) -> Output | None:
 
 
 def _finished(
-    ready: GeneratorReady | None, bursts: tuple[Burst, ...], end: Failure | Detached | None, pending: BurstBuilder
+    ready: GeneratorReady | None,
+    bursts: tuple[Burst, ...],
+    end: Failure | Detached | Released | None,
+    pending: BurstBuilder,
 ) -> Output | None:
     if isinstance(end, Failure):
         return Output(ready, bursts, end)
@@ -508,6 +519,10 @@ def _detached(line: _Fields) -> Detached:
     return Detached(line.count("bursts"))
 
 
+def _released(line: _Fields) -> Released:
+    return Released(line.count("bursts"))
+
+
 _READERS: dict[str, Callable[[_Fields], Record]] = {
     "ready": _ready,
     "interval": _interval,
@@ -515,4 +530,5 @@ _READERS: dict[str, Callable[[_Fields], Record]] = {
     "histogram": _histogram,
     "error": _failure,
     "detached": _detached,
+    "released": _released,
 }

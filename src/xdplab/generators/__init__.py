@@ -8,5 +8,6 @@ from xdplab.generators.capabilities import Capabilities
 from xdplab.generators.moongen import moongen
 from xdplab.generators.session import Generator
 from xdplab.generators.settings import GeneratorSettings
+from xdplab.generators.staying import Staying
 
-__all__ = ["XDPGEN", "Adapter", "Capabilities", "Generator", "GeneratorSettings", "moongen", "xdpgen_argv"]
+__all__ = ["XDPGEN", "Adapter", "Capabilities", "Generator", "GeneratorSettings", "Staying", "moongen", "xdpgen_argv"]

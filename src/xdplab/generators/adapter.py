@@ -15,14 +15,15 @@ from xdplab.generators.settings import GeneratorSettings
 class Adapter:
     """``argv`` turns settings and the path of the binary into a command that takes bursts from its standard input.
 
-    ``start_s`` is how long it may take to be ready. ``refusals``: what it says where it cannot have what is asked, as
-    patterns, and what to do then.
+    ``start_s`` is how long it may take to be ready. ``stays``: it can live on from trial to trial and mark where each
+    ends. ``refusals``: what it says where it cannot have what is asked, as patterns, and what to do then.
     """
 
     name: str
     argv: Callable[[GeneratorSettings, str], list[str]]
     capabilities: Mapping[str, Capabilities]
     start_s: float = 15.0
+    stays: bool = False
     refusals: tuple[tuple[str, str], ...] = ()
 
     def refusal(self, words: str) -> str | None:
@@ -110,4 +111,4 @@ _AFXDP = Capabilities(
     frames_from_file=True,
 )
 
-XDPGEN = Adapter("xdpgen", xdpgen_argv, {"live": _LIVE, "afxdp": _AFXDP})
+XDPGEN = Adapter("xdpgen", xdpgen_argv, {"live": _LIVE, "afxdp": _AFXDP}, stays=True)

@@ -1,4 +1,4 @@
-"""A generator at work on a host: started once per trial, it sends one burst after another and keeps what it printed."""
+"""A generator at work on a host: it sends bursts, for one trial or for several in a row, and keeps what it printed."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from xdplab.formats.generator import (
     GeneratorReady,
     Histogram,
     Record,
+    Released,
     Summary,
     kind_of_line,
     parse_line,
@@ -54,24 +55,28 @@ class Generator:
         self._deadline_s = deadline_s
         self._process: Process | None = None
         self._lines: list[str] = []
+        self._ready: GeneratorReady | None = None
         self._ended = False
 
     @property
     def raw(self) -> str:
-        """Every line it has printed, untouched."""
+        """Every line it has printed, untouched: of a session that went on, its first line and those since then."""
         return "".join(f"{line}\n" for line in self._lines)
 
     def start(self) -> GeneratorReady:
-        """Start it and return what it obtained.
+        """Start it, unless it went on from an earlier trial, and return what it obtained.
 
         Raises UnsupportedError if the engine cannot do what is asked, HostError with the generator's own reason
         where it fails.
         """
+        if self._ready is not None:
+            return self._ready
         self._capability.require(self.settings)
         self._process = self.host.start(self.argv, deadline_s=self._deadline_s)
         record = self._next(self._start_s)
         if not isinstance(record, GeneratorReady):
             raise self._surprise(record)
+        self._ready = record
         return record
 
     def burst(self, name: str, seconds: float) -> Burst:
@@ -85,6 +90,18 @@ class Generator:
                 raise self._surprise(record)
             if burst := builder.take(record):
                 return burst
+
+    def release(self) -> None:
+        """Have it mark where a trial ends: what it prints from `go_on` on is another's. Raises HostError."""
+        self._running().write_line("release")
+        record = self._next(END_TIMEOUT_S)
+        if not isinstance(record, Released):
+            raise self._surprise(record)
+
+    def go_on(self) -> None:
+        """Begin another trial with a session that was released. Raises HostError where it does not answer."""
+        self.release()
+        del self._lines[1:]
 
     def stop(self) -> None:
         """End it and wait until it has let go of everything. Raises HostError if it does not end well."""

@@ -47,7 +47,7 @@ def schedule(plan: Plan, points: Sequence[Point]) -> list[Trial]:
 
 
 # Measured in the netns lab: what a trial costs beyond its bursts and its pause (bench/trial_overhead.py).
-OVERHEAD_S = 0.3
+OVERHEAD_S = 0.2
 
 
 def trial_s(plan: Plan, trial: Trial) -> float:

@@ -17,7 +17,7 @@ from xdplab.deploy.afxdp import AfxdpRequest
 from xdplab.deploy.device import Applied
 from xdplab.deploy.xdp import Decided, XdpRequest
 from xdplab.errors import ProgramError, UnsupportedError
-from xdplab.generators import Generator, GeneratorSettings
+from xdplab.generators import Generator, GeneratorSettings, Staying
 from xdplab.labs import Lab
 from xdplab.plan import Plan, Point, ProgramFactors, Trial
 from xdplab.programs.work import AccessWork
@@ -59,6 +59,7 @@ class TrialContext:
     pdr: Mapping[str, float] = field(default_factory=dict)
     applied: tuple[Applied, ...] = ()
     alone: dict[FrameKey, Limit] = field(default_factory=dict)
+    staying: Staying = field(default_factory=Staying)
 
 
 def sending_cpus(lab: Lab, point: Point) -> tuple[int, ...]:
@@ -106,9 +107,9 @@ def measure(context: TrialContext, trial: Trial, raw: Path, facts: TrialFacts) -
     require_way_back(context.lab, point)
     with ThreadPoolExecutor(1) as meanwhile, ExitStack() as stack:
         files = RawFiles(raw)
-        generator = _generator(context, point)
+        generator = context.staying.take(_generator(context, point))
         stack.callback(lambda: files.add({"xdpgen.jsonl": generator.raw.encode()}))
-        stack.callback(generator.close)
+        stack.callback(lambda: None if context.staying.has(generator) else generator.close())
         starting = meanwhile.submit(generator.start)
         stack.callback(wait, [starting])  # a generator that is still starting could not be closed
         side = attach(context, point, prepared)
@@ -131,7 +132,10 @@ def measure(context: TrialContext, trial: Trial, raw: Path, facts: TrialFacts) -
         side.stop()
         if counts_decisions(point):
             facts.decided = _decided(context, point, prepared, generator, files)
-        generator.stop()
+        if context.tools.adapter.stays and "harness" not in point.passes:  # its pieces need the device for themselves
+            context.staying.give(generator)
+        else:
+            generator.stop()
     (raw / "applied.json").write_text(json.dumps(as_json(facts), indent=1, default=str) + "\n")
 
 

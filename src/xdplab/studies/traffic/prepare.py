@@ -12,6 +12,7 @@ from typing import TypeVar
 from xdplab.deploy.native import build_tool, build_workload
 from xdplab.errors import HostError, HostLostError
 from xdplab.generators import XDPGEN, Adapter, moongen
+from xdplab.generators.moongen import CAPABILITIES as MOONGEN_ENGINES
 from xdplab.generators.moongen import install
 from xdplab.hosts import Host, LocalHost
 from xdplab.labs import Lab
@@ -100,6 +101,11 @@ def generator_of(lab: Lab) -> tuple[Adapter, str, str]:
     folder = f"{lab.work_dir(lab.tg)}/moongen"
     install(lab.tg, folder, place.path, cores=lab.cpus().tg, dpdk=place.dpdk, pci=place.pci if place.by_dpdk else None)
     return moongen(place.path), folder, str(place.port)
+
+
+def engines_of(lab: Lab) -> tuple[str, ...]:
+    """The engines of the generator that the lab names, its usual one first. Nothing is built or installed."""
+    return tuple(XDPGEN.capabilities if lab.generator.path is None else MOONGEN_ENGINES)
 
 
 def _build_tool(lab: Lab, host: Host, name: str) -> str:

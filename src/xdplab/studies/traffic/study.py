@@ -30,7 +30,7 @@ from xdplab.studies.traffic.burst import NOBODY, generator_alone, pieces_alone
 from xdplab.studies.traffic.life import TrialContext, measure, serving_cpus
 from xdplab.studies.traffic.limits import frame_key, link_rate, machine_of
 from xdplab.studies.traffic.pdr import known_pdr
-from xdplab.studies.traffic.prepare import Prepared, build_tools, generator_of, prepare_programs
+from xdplab.studies.traffic.prepare import Prepared, build_tools, engines_of, generator_of, prepare_programs
 from xdplab.studies.trial_facts import Mended, TrialFacts
 
 # GRO keeps every mode on one path into the DUT: by NAPI. Without it the generic path depends on the sender.
@@ -67,7 +67,9 @@ def check_plan(plan: Plan, lab: Lab) -> None:
         if metric.name in BY_NAME:
             raise PlanError(f"metrics: {metric.name} is a column already", remedy="give it another name")
     most = min(queue_limit(end) for end in queue_ends(lab))
-    for point in points_of(plan, lab.arrangement):
+    points = points_of(plan, lab.arrangement)
+    _check_engines(points, lab)
+    for point in points:
         _check_frames(point)
         if point.queues > most:
             raise PlanError(f"queues: {point.queues} is more than {lab.dut_interface} can have: {most}")
@@ -75,6 +77,18 @@ def check_plan(plan: Plan, lab: Lab) -> None:
             raise PlanError("arrangement: hosts means two machines; this lab is one", remedy="write auto")
         if point.arrangement == "split" and len(lab.cpus().dut) < 2:
             raise PlanError("arrangement: split needs two CPUs at least; this lab has one", remedy="write auto")
+
+
+def _check_engines(points: Sequence[Point], lab: Lab) -> None:
+    """A plan of which this lab's generator can send nothing is refused; one that it can send a part of is measured."""
+    has = engines_of(lab)
+    asked = sorted({point.engine for point in points})
+    if asked and not set(asked) & set(has):
+        raise PlanError(
+            f"traffic.engine: {', '.join(asked)} is not what this lab's generator ({lab.generator.kind}) has: "
+            f"{', '.join(has)}",
+            remedy=f"write `traffic: {{engine: {has[0]}}}` in a copy of the plan",
+        )
 
 
 def _check_frames(point: Point) -> None:
@@ -157,8 +171,16 @@ class TrialStudy:
             stack.callback(self._unthrottled.close)
             self._switch_off()
             self._context = self._made_context()
+            stack.callback(self._await_let_go)
+            stack.callback(lambda: self._context.staying.end())
             self._stack = stack.pop_all()
         return self
+
+    def _await_let_go(self) -> None:
+        """A killed generator is gone before its program is off the link; until then no queue can be set."""
+        for end in endpoints(self._lab):
+            with suppress(HostError):  # what the end of the session cannot put back is said as it tries
+                await_nothing_attached(end.host, end.interface)
 
     def _switch_off(self) -> None:
         """Hold throttling off where the plan asks for it. A holder whose connection is lost has let it go by itself."""
@@ -290,6 +312,7 @@ class TrialStudy:
         for held in self._held:
             held.host.await_return()
         self._lab.regain()
+        self._context.staying.end()
         self._switch_off()
         booted = tuple(held.host.name for held in self._held if held.take())
         for end in endpoints(self._lab):
@@ -300,4 +323,5 @@ class TrialStudy:
         return booted, round(time.monotonic() - began, 3)
 
     def leave_block(self) -> None:
-        """Nothing: the next block sets everything anew, and the end of the session puts it back."""
+        """End the generator. The next block sets everything anew, and the end of the session puts it back."""
+        self._context.staying.end()

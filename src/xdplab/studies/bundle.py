@@ -1,0 +1,239 @@
+"""A run as one file for another machine: an RO-Crate with checksums and the table that must come out of it again.
+
+An export holds the journal, the plan, programs and raw files, never what is derived of them. Whoever imports it trusts
+nothing: names, kinds and sizes of entries are checked before anything is written, checksums before the run appears, and
+what the run names is not run (`xdplab.own`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import shutil
+import stat
+import tempfile
+import zipfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path, PurePosixPath
+from typing import Any
+from urllib.parse import quote
+
+import yaml
+
+from xdplab.analysis.verdicts import RULES_VERSION
+from xdplab.errors import ResultsError
+from xdplab.own import BUNDLE
+from xdplab.run.disk import disk_errors, replacing
+from xdplab.studies.catalogue import open_run
+from xdplab.studies.every import AnyRun
+
+SUMS, CRATE, CITATION, README, ROWS, ABOUT = (
+    "SHA256SUMS", "ro-crate-metadata.json", "CITATION.cff", "README.md", "tables/rows.csv", "tables/about.json",
+)  # fmt: skip
+RUN = "run"
+DERIVED = ("figures", "tables", "report.html", "audit.md", "audit.json", "run.log", BUNDLE)
+MOST_BYTES, MOST_FILES, MOST_RATIO = 8 << 30, 200_000, 1000
+"""Of a bundle that is imported: bytes in all, entries, and bytes of an entry per byte of the archive."""
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+_CHUNK = 1 << 20
+
+
+@dataclass(frozen=True)
+class Taken:
+    """An imported run; ``equal``: its rows are byte for byte those of the export; ``why`` where they are not."""
+
+    path: Path
+    files: int
+    equal: bool
+    why: str
+
+
+def export(run: AnyRun, path: Path, *, author: str | None = None, licence: str | None = None) -> Path:
+    """Write a run of any kind as a zip file. Raises ResultsError for one that holds a link or a special file."""
+    files = {f"{RUN}/{name}": found for name, found in _files(run.directory.path)}
+    texts = _texts(run, author, licence)
+    sums = {name: hashlib.sha256(text).hexdigest() for name, text in texts.items()}
+    sums |= {name: _sha256(found) for name, found in files.items()}
+    crate = _crate(run, {name: (sums[name], size) for name, size in _sizes(files, texts)}, licence)
+    texts[CRATE] = json.dumps(crate, indent=1).encode() + b"\n"
+    sums[CRATE] = hashlib.sha256(texts[CRATE]).hexdigest()
+    texts[SUMS] = "".join(f"{sums[name]}  {name}\n" for name in sorted(sums)).encode()
+    with replacing(path) as scratch, zipfile.ZipFile(scratch, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name in sorted([*files, *texts]):
+            data = texts[name] if name in texts else files[name].read_bytes()
+            archive.writestr(zipfile.ZipInfo(name), data, zipfile.ZIP_DEFLATED)  # undated: equal runs, equal bytes
+    return path
+
+
+def _files(folder: Path) -> Iterator[tuple[str, Path]]:
+    for path in sorted(folder.rglob("*")):
+        name = path.relative_to(folder)
+        if name.parts[0] in DERIVED or path.suffix == ".parquet" or (path.is_dir() and not path.is_symlink()):
+            continue
+        if path.is_symlink() or not path.is_file():
+            raise ResultsError(
+                f"{path} is no plain file: it is not exported", remedy="remove it, or copy what it names"
+            )
+        yield name.as_posix(), path
+
+
+def _sizes(files: dict[str, Path], texts: dict[str, bytes]) -> list[tuple[str, int]]:
+    return [(n, p.stat().st_size) for n, p in files.items()] + [(n, len(text)) for n, text in texts.items()]
+
+
+def _texts(run: AnyRun, author: str | None, licence: str | None) -> dict[str, bytes]:
+    name = run.directory.name
+    citation = {
+        "cff-version": "1.2.0",
+        "message": "If you use these measurements, cite them as below.",
+        "type": "dataset",
+        "title": f"XDP measurements: {name}",
+        "authors": [{"name": author or "author not stated"}],
+        "date-released": datetime.now(UTC).date().isoformat(),
+    } | ({"license": licence} if licence else {})
+    about = {"name": name, "kind": run.kind_name, "rules": RULES_VERSION, "xdplab": version("xdplab")}
+    readme = (
+        f"# {name}\n\nA run of xdplab, kind {run.kind_name}, identity {run.directory.run_id}. `{RUN}/` is the run "
+        f"directory without what is derived of it; `{ROWS}` are its rows by rules {RULES_VERSION}; `{SUMS}` has the "
+        f"SHA-256 of every file (`sha256sum -c {SUMS}`).\n\n    xdplab import bundle THIS.zip\n\nchecks all of it, "
+        f"derives the rows anew and compares them byte by byte. Licence of the data: {licence or 'not stated'}.\n"
+    )
+    return {
+        CITATION: yaml.safe_dump(citation, sort_keys=False, allow_unicode=True).encode(),
+        README: readme.encode(),
+        ROWS: rows_csv(run),
+        ABOUT: json.dumps(about, indent=1).encode() + b"\n",
+    }
+
+
+def rows_csv(run: AnyRun) -> bytes:
+    """Return the rows of a run as CSV: the bytes that an import must come to again."""
+    return run.rows().to_csv(index=False, lineterminator="\n").encode()
+
+
+def _crate(run: AnyRun, files: dict[str, tuple[str, int]], licence: str | None) -> dict[str, Any]:
+    """Return the metadata file of RO-Crate 1.2 (https://w3id.org/ro/crate/1.2)."""
+    parts = [
+        {"@id": quote(name), "@type": "File", "contentSize": str(size), "sha256": digest}
+        for name, (digest, size) in sorted(files.items())
+    ]
+    root = {
+        "@id": "./",
+        "@type": "Dataset",
+        "name": run.directory.name,
+        "description": f"A run of xdplab of kind {run.kind_name}: journal, plan, programs and raw output of each trial",
+        "datePublished": datetime.now(UTC).date().isoformat(),
+        "license": licence or "not stated",
+        "identifier": run.directory.run_id,
+        "hasPart": [{"@id": part["@id"]} for part in parts],
+    }
+    described = {
+        "@id": CRATE,
+        "@type": "CreativeWork",
+        "conformsTo": {"@id": "https://w3id.org/ro/crate/1.2"},
+        "about": {"@id": "./"},
+    }
+    return {"@context": "https://w3id.org/ro/crate/1.2/context", "@graph": [described, root, *parts]}
+
+
+def import_bundle(path: Path, parent: Path, *, name: str | None = None, most_bytes: int = MOST_BYTES) -> Taken:
+    """Take a bundle in as a run of ``parent``. Raises ResultsError for anything that is not as it should be.
+
+    Nothing appears under its name before every checksum holds.
+    """
+    try:
+        with zipfile.ZipFile(path) as archive:
+            entries = _checked(archive, path, most_bytes)
+            with disk_errors(parent):
+                parent.mkdir(parents=True, exist_ok=True)
+                scratch = Path(tempfile.mkdtemp(prefix=".bundle-", dir=parent))
+            try:
+                return _taken(archive, entries, scratch, path, parent, name)
+            finally:
+                shutil.rmtree(scratch, ignore_errors=True)
+    except (zipfile.BadZipFile, EOFError, NotImplementedError, RuntimeError, OSError) as error:
+        raise ResultsError(f"{path} cannot be read as a bundle: {' '.join(str(error).split())}") from error
+
+
+def _checked(archive: zipfile.ZipFile, path: Path, most_bytes: int) -> dict[str, zipfile.ZipInfo]:
+    """Return the entries by name; none of them leaves the folder, is a link, or is larger than it may be."""
+    entries: dict[str, zipfile.ZipInfo] = {}
+    for entry in archive.infolist():
+        parts = PurePosixPath(entry.filename).parts
+        kind = stat.S_IFMT(entry.external_attr >> 16)
+        odd = entry.filename.startswith("/") or "\\" in entry.filename or entry.filename != "/".join(parts)
+        if odd or not parts or any(part in ("..", ".") for part in parts) or entry.is_dir():
+            raise ResultsError(f"{path}: {entry.filename!r} is no name of a file within a bundle")
+        if kind not in (0, stat.S_IFREG):
+            raise ResultsError(f"{path}: {entry.filename!r} is a link or a special file")
+        if entry.filename in entries:
+            raise ResultsError(f"{path}: {entry.filename!r} is there twice")
+        if entry.file_size > MOST_RATIO * max(entry.compress_size, 1 << 10):
+            raise ResultsError(f"{path}: {entry.filename!r} would be {entry.file_size} bytes, of {entry.compress_size}")
+        entries[entry.filename] = entry
+    total = sum(entry.file_size for entry in entries.values())
+    if total > most_bytes or len(entries) > MOST_FILES:
+        raise ResultsError(f"{path}: {len(entries)} files of {total} bytes are more than {MOST_FILES} of {most_bytes}")
+    return entries
+
+
+def _taken(
+    archive: zipfile.ZipFile, entries: dict[str, zipfile.ZipInfo], scratch: Path, path: Path, parent: Path,
+    name: str | None,
+) -> Taken:  # fmt: skip
+    sums = _sums(archive, entries, path)
+    for entry in entries.values():
+        if entry.filename != SUMS and _written(archive, entry, scratch / entry.filename) != sums[entry.filename]:
+            raise ResultsError(f"{path}: {entry.filename} is not what its checksum says")
+    try:
+        about = json.loads((scratch / ABOUT).read_bytes())
+        chosen, rules = name or str(about["name"]), str(about["rules"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ResultsError(f"{path}: {ABOUT} cannot be read: {error}") from error
+    if not _NAME.fullmatch(chosen):
+        raise ResultsError(f"{path}: {chosen!r} is no name of a run", remedy="give one with --name")
+    if (parent / chosen).exists():
+        raise ResultsError(f"{parent / chosen} is there already", remedy="give another name with --name")
+    (scratch / RUN / BUNDLE).write_text(json.dumps({"bundle": path.name, "rules": rules}) + "\n")
+    open_run(scratch / RUN)
+    rows = (scratch / ROWS).read_bytes()
+    (scratch / RUN).rename(parent / chosen)
+    now = rows_csv(open_run(parent / chosen))
+    other = f"it was exported by rules {rules}, and these are {RULES_VERSION}" if rules != RULES_VERSION else ""
+    return Taken(parent / chosen, len(entries), now == rows, other or ("" if now == rows else "its rows are others"))
+
+
+def _sums(archive: zipfile.ZipFile, entries: dict[str, zipfile.ZipInfo], path: Path) -> dict[str, str]:
+    """Return the checksums; they must be of all files and of no other."""
+    missing = [name for name in (SUMS, ABOUT, ROWS, f"{RUN}/journal.jsonl") if name not in entries]
+    if missing:
+        raise ResultsError(f"{path} is no bundle of xdplab: it has no {missing[0]}")
+    lines = archive.read(entries[SUMS]).decode(errors="replace").splitlines()
+    sums = {name: digest for digest, _, name in (line.partition("  ") for line in lines)}
+    if set(sums) != set(entries) - {SUMS}:
+        odd = sorted(set(sums) ^ (set(entries) - {SUMS}))[0]
+        raise ResultsError(f"{path}: {odd} is in {SUMS} or in the bundle, and not in both")
+    return sums
+
+
+def _written(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, path: Path) -> str:
+    """Write an entry, never more than it said it has, and return its SHA-256."""
+    digest, left = hashlib.sha256(), entry.file_size
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with archive.open(entry) as source, path.open("xb") as target:
+        while data := source.read(_CHUNK):
+            left -= len(data)
+            if left < 0:
+                raise ResultsError(f"{entry.filename} is longer than it says")
+            digest.update(data)
+            target.write(data)
+    return digest.hexdigest()
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as source:
+        return hashlib.file_digest(source, "sha256").hexdigest()

@@ -1,0 +1,30 @@
+"""The command line's entry point in this process: for refusals, which need no process each."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import sys
+
+import pytest
+
+from xdplab import cli
+
+
+def ending(argv: list[str]) -> tuple[int, str]:
+    """Run the command line as its entry point does; return its exit code and what it said on standard error."""
+    out, err = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True) for _ in range(2))
+    patch = pytest.MonkeyPatch()
+    patch.setattr(sys, "argv", ["xdplab", *argv])
+    patch.setattr(cli.signal, "signal", lambda *_: None)
+    patch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(), encoding="utf-8"))
+    with patch.context(), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        try:
+            cli.main()
+        except SystemExit as end:
+            code = end.code if isinstance(end.code, int) else int(end.code is not None)
+        else:
+            code = 0
+        finally:
+            patch.undo()
+    return code, err.buffer.getvalue().decode()  # type: ignore[attr-defined]
