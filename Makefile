@@ -6,10 +6,13 @@ PLAN ?= plans/quick.yaml
 RUN ?= $(lastword $(sort $(wildcard results/2*)))
 
 help:
-	@echo "make setup | lab | run [PLAN=…] | figures [RUN=…] | test | test-fast | test-pythons | lint | bench | nightly | distros | faults | clean"
+	@echo "make setup | notebook | lab | run [PLAN=…] | figures [RUN=…] | test | test-fast | test-pythons | lint | bench | nightly | distros | faults | clean"
 
 setup:
 	shell/setup.sh --dev
+
+notebook: setup
+	$(BIN)/jupyter lab --notebook-dir=notebooks $(if $(filter 0,$(shell id -u)),--allow-root) $(JUPYTER)
 
 lab: setup
 	$(BIN)/xdplab lab up
@@ -52,4 +55,4 @@ clean:
 	find . -name __pycache__ -not -path './.venv/*' -prune -exec rm -rf {} +
 	@for tool in $(dir $(wildcard afxdp_user/Makefile native/*/Makefile)); do $(MAKE) -s -C $$tool clean; done
 
-.PHONY: help setup lab run figures test test-fast test-pythons lint bench nightly distros faults clean
+.PHONY: help setup notebook lab run figures test test-fast test-pythons lint bench nightly distros faults clean

@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+import inspect
+import re
 import subprocess
 import sys
+from pathlib import Path
+from typing import Any
 
+import matplotlib.pyplot as plt
 import pytest
+from matplotlib.figure import Figure
+from seaborn.axisgrid import FacetGrid
 
 import xdplab as xl
-from xdplab.errors import PlanError
+from xdplab.errors import FigureError, PlanError
+from xdplab.figures.catalogue import CATALOGUE
+from xdplab.labs.checks import checks
+from xdplab.labs.doctor import Row
+from xdplab.plan import FACTORS
 
 
 @pytest.mark.parametrize(
@@ -31,3 +42,121 @@ def test_an_unknown_factor_is_named() -> None:
         xl.plan(program="array", colour="red")
     with pytest.raises(PlanError, match="acceses"):
         xl.program("array", acceses=3)
+
+
+SAMPLE = Path(__file__).resolve().parents[1] / "results" / "sample"
+
+
+@pytest.fixture(scope="module")
+def sample() -> Any:
+    return xl.open(SAMPLE)
+
+
+def test_completion_offers_the_verbs_and_nothing_else() -> None:
+    assert dir(xl) == sorted(xl.__all__)
+    shell = pytest.importorskip("IPython.core.completer").IPCompleter(namespace={"xl": xl})
+    for jedi in (False, True):
+        shell.use_jedi = jedi
+        with pytest.importorskip("IPython.core.completer").provisionalcompleter():
+            offered = {found.text.lstrip(".") for found in shell.completions("xl.", 3)}
+        assert {name.removeprefix("xl.") for name in offered} == set(xl.__all__), jedi
+
+
+def test_help_on_plan_has_every_factor_with_its_unit_and_default() -> None:
+    text = inspect.getdoc(xl.plan) or ""
+    for factor in FACTORS:
+        if factor.where:
+            (line,) = [line for line in text.splitlines() if line.split()[:1] == [factor.name]]
+            assert "default " in line
+            assert f"({factor.unit})" in line or not factor.unit
+
+
+def test_a_plan_takes_the_names_of_a_plan_file() -> None:
+    made = xl.plan(program="lookup", accesses=[0, 100], map_type="hash")
+    assert set(made.points["map_type"].dropna()) == {"hash"}
+
+
+def test_a_plan_shows_what_varies_as_a_table_and_the_rest_as_a_line() -> None:
+    shown = xl.plan(program="array", accesses=[0, 100], mode=["native", "generic"])._repr_html_()
+    heads = re.findall(r"<th>(\w+)</th>", shown)
+    assert set(heads) == {"mode", "accesses"}
+    assert "all points: " in shown
+    assert "frame_bytes 64" in shown
+
+
+def test_the_names_of_figures_are_in_the_help_and_in_the_run(sample: Any) -> None:
+    text = inspect.getdoc(type(sample).figure) or ""
+    assert all(name in text for name in CATALOGUE)
+    assert sample.figures == list(CATALOGUE)
+
+
+def test_figure_returns_a_figure_of_the_asked_size_with_or_without_its_caption(sample: Any) -> None:
+    drawn = sample.figure("throughput", figsize=(5, 3), caption=False)
+    assert isinstance(drawn, Figure)
+    assert list(drawn.get_size_inches()) == [5, 3]
+    assert len(drawn.texts) < len(sample.figure("throughput").texts)
+
+
+def test_figure_draws_into_axes_of_ones_own_and_says_where_one_panel_is_not_enough(sample: Any) -> None:
+    sheet = Figure()
+    left, right = sheet.subplots(1, 2)
+    assert sample.figure("throughput", ax=left, where={"mode": "native"}) is sheet
+    assert left.lines
+    assert not right.lines
+    with pytest.raises(FigureError, match="cannot hold 3 panels"):
+        sample.figure("throughput", ax=right)
+
+
+def test_trials_show_first_what_varies_and_what_was_found(sample: Any) -> None:
+    first = list(sample.trials.columns[:8])
+    assert set(first[:3]) == {"accesses", "mode", "load"}
+    assert {"repetition", "forwarded_pps"} <= set(first)
+    assert set(sample.trials.columns) == set(sample.kind.rows().columns)
+
+
+def test_state_and_proof_read_as_sentences(sample: Any) -> None:
+    assert repr(sample.state) == "21 trials: 21 measured"
+    proof = xl.program("array", accesses=16).proof
+    assert repr(proof).startswith("16 of 16 accesses, 1 way: bytecode")
+    assert "<details>" in proof._repr_html_()
+
+
+def test_doctors_rows_show_problems_first_with_whole_remedies() -> None:
+    remedy = "install " + "x" * 200
+    found = checks([Row("dut", "clang", "19", "ok"), Row("tg", "perf", "<none>", "missing", remedy)])
+    first, second = repr(found).splitlines()
+    assert first.startswith("missing")
+    assert remedy in first
+    assert second.startswith("ok")
+    assert "&lt;none&gt;" in found._repr_html_()
+    assert remedy in found._repr_html_()
+
+
+def test_plots_are_seaborns_and_never_join_points(sample: Any) -> None:
+    grid = sample.plot("forwarded_pps", "accesses", hue="mode", where={"load": "max"}, height=2, errorbar=None)
+    assert isinstance(grid, FacetGrid)
+    means = sample.kind.rows().query("load == 'max' and accesses == 0").groupby("mode")["forwarded_pps"].mean()
+    drawn = sorted(float(line.get_ydata()[0]) for line in grid.ax.lines if len(line.get_ydata()) == 2)
+    assert drawn == pytest.approx(sorted(float(mean) for mean in means))
+    words = sample.plot("testrun_raw_ns", "mode", hue="accesses", where={"load": "max"})
+    assert isinstance(words, FacetGrid)
+    with pytest.raises(FigureError, match=r"would join .* differ in mode, load"):
+        sample.plot("forwarded_pps", "accesses")
+    with pytest.raises(FigureError, match=r"no column .forwarded.*forwarded_pps"):
+        sample.plot("forwarded")
+    plt.close("all")
+
+
+def test_rates_over_time_and_latencies_come_from_samples_and_histograms(sample: Any) -> None:
+    rates = sample.over_time(hue="mode", panel="accesses", where={"load": "max"})
+    assert len(rates.axes.flat) == 2
+    # The last interval of some trials of this run ends half a second after the sender: as a rate it would be a fall.
+    drawn = [line.get_ydata() for ax in rates.axes.flat for line in ax.lines if len(line.get_ydata())]
+    assert len(drawn) == 18
+    assert all(min(values) > 0.5 * max(values) for values in drawn)
+    trial = sample.kind.rows().query("load == '20kpps'").iloc[0]
+    cdf = sample.latency_cdf(where={"trial_id": trial["trial_id"]})
+    (line,) = cdf.ax.lines
+    below = line.get_xdata()[line.get_ydata() >= 0.5][0]
+    assert below * 1e3 == pytest.approx(float(trial["latency_p50_ns"]), rel=0.02)
+    plt.close("all")

@@ -86,11 +86,15 @@ static __always_inline struct redirect_arrivals *arrivals_of(const struct redire
 // refuses.
 #define ARGUMENT(event, number) (*(const volatile __u64 *)&(event)->args[number])
 
-// Before Linux 5.13 the fifth argument is the map itself; since then there are its type and its id.
+// Before Linux 5.13 the fifth argument is the map itself, and the sixth, the index, is the last; since then
+// the fifth and sixth are the map's type and id. The settings are constants to the verifier: what they
+// exclude is not there.
 static __always_inline struct redirect_target target_of(const struct bpf_raw_tracepoint_args *event) {
-    __u64 fifth = ARGUMENT(event, 4), sixth = ARGUMENT(event, 5), seventh = ARGUMENT(event, 6);
-    if (fifth <= __UINT32_MAX__)
-        return (struct redirect_target){.map_type = fifth, .map_id = sixth, .index = seventh};
+    __u64 fifth = ARGUMENT(event, 4), sixth = ARGUMENT(event, 5);
+    if (!settings.map_is_pointer)
+        return (struct redirect_target){.map_type = fifth, .map_id = sixth, .index = ARGUMENT(event, 6)};
+    if (!fifth) // bpf_redirect: no map, the index is the interface
+        return (struct redirect_target){.index = sixth};
     struct bpf_map___kernel *map = (void *)fifth;
     return (struct redirect_target){
         .map_type = BPF_CORE_READ(map, map_type), .map_id = BPF_CORE_READ(map, id), .index = sixth};

@@ -82,6 +82,19 @@ static bool attach_all(struct bpf_object *object) {
     return true;
 }
 
+// A kernel refuses to attach what reads more arguments than its tracepoint has: which it has is found by
+// trying.
+static bool follow(const struct redirect_settings *settings) {
+    struct bpf_object *object = open_follower(settings);
+    refusal_forget();
+    if (!bpf_object__load(object) && attach_all(object)) {
+        follower = object;
+        return true;
+    }
+    bpf_object__close(object);
+    return false;
+}
+
 void redirects_follow(const struct program *program, const struct options *options, int ifindex) {
     struct redirect_settings settings = {.program_id = program->id, .ifindex = ifindex};
     struct stat netns;
@@ -90,18 +103,15 @@ void redirects_follow(const struct program *program, const struct options *optio
         fail("open", errno, NULL, "/proc is not mounted");
     settings.netns = netns.st_ino;
     read_interfaces();
-    struct bpf_object *object = open_follower(&settings);
-    refusal_forget();
-    if (bpf_object__load(object) || !attach_all(object)) {
-        snprintf(
-            missing, sizeof(missing), "the kernel does not let XDP's tracepoints be read: %s%s: %s",
-            refusal_program("redirects"),
-            refusal_compiler(embedded_redirects_start, embedded_redirects_end - embedded_redirects_start),
-            refusal_reason());
-        bpf_object__close(object);
+    if (follow(&settings))
         return;
-    }
-    follower = object;
+    settings.map_is_pointer = true;
+    if (follow(&settings))
+        return;
+    snprintf(missing, sizeof(missing), "the kernel does not let XDP's tracepoints be read: %s%s: %s",
+             refusal_program("redirects"),
+             refusal_compiler(embedded_redirects_start, embedded_redirects_end - embedded_redirects_start),
+             refusal_reason());
 }
 
 /* ---- what was seen ---- */
@@ -151,13 +161,17 @@ static void print_cpu(const struct redirect_target *target, const struct redirec
     json_integer("busy_ns", thread.last_ns - thread.first_ns);
 }
 
-static void print_socket(const struct redirect_target *target) {
+// The kernel accepts a redirect to a socket once the frame is in the socket's RX ring, and refuses it where
+// that ring is full or the fill ring is empty (xsk_rcv of net/xdp/xsk.c): accepted frames are those that
+// arrived.
+static void print_socket(const struct redirect_target *target, const struct redirect_decisions *decided) {
+    bool is_socket = target->map_type == BPF_MAP_TYPE_XSKMAP;
     char name[16];
     snprintf(name, sizeof(name), "%u", target->index);
-    json_string("kind", target->map_type == BPF_MAP_TYPE_XSKMAP ? "socket" : "other");
+    json_string("kind", is_socket ? "socket" : "other");
     json_string("name", name);
-    json_null("arrived");
-    json_null("dropped");
+    json_known("arrived", is_socket ? (long long)decided->accepted : -1);
+    json_known("dropped", is_socket ? 0 : -1);
     json_null("busy_ns");
 }
 
@@ -177,7 +191,7 @@ static void print_target(const struct redirect_target *target, const struct redi
         print_cpu(target, decided);
         break;
     default:
-        print_socket(target);
+        print_socket(target, decided);
     }
     json_close();
 }

@@ -8,6 +8,8 @@
 #define REDIRECT_TARGETS 256
 
 struct redirect_settings {
+    _Bool
+        map_is_pointer; // what the tracepoints name the map by: a pointer before Linux 5.13, then type and id
     __u32 program_id;
     __u32 ifindex;
     __u32 netns; // inode of the network namespace: an index of an interface is unique in it only

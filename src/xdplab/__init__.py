@@ -23,6 +23,9 @@ __all__ = ["compare", "lab", "open", "plan", "program", "race", "runs"]
 class _Face(ModuleType):
     """The package with its verbs. Importing the package ``plan`` must not hide the verb of the same name."""
 
+    def __dir__(self) -> list[str]:
+        return [*__all__]
+
     def __setattr__(self, name: str, value: Any) -> None:
         if not (name in __all__ and isinstance(value, ModuleType)):
             super().__setattr__(name, value)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import atexit
 import html
 import inspect
+import os
 import subprocess
 import sys
-import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
@@ -16,32 +16,44 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+from matplotlib.figure import Figure
+from seaborn.axisgrid import FacetGrid
 
 from xdplab.analysis import MARGIN
 from xdplab.analysis.findings import to_frame
 from xdplab.analysis.race import Standing
+from xdplab.analysis.summary import varying
 from xdplab.errors import FigureError, PlanError, ResultsError
+from xdplab.figures import explore
+from xdplab.figures.catalogue import CATALOGUE
 from xdplab.figures.comparing import compare_view
 from xdplab.figures.draw import draw
 from xdplab.labs import Lab, use_lab
+from xdplab.labs.checks import Checks, checks
 from xdplab.labs.doctor import examine
 from xdplab.plan import FACTORS, Plan, estimate_s, parse_plan, reference
 from xdplab.plan.factors import PATHS, Where, in_plan, of_program
 from xdplab.programs.program import Program
 from xdplab.programs.program import program as make_program
 from xdplab.programs.spec import WORKLOADS, ProgramSpec
+from xdplab.run import watching
+from xdplab.run.disk import is_locked
 from xdplab.run.listing import RESULTS, KnownRun, known_runs, run_named
-from xdplab.run.progress import ending, to_go
+from xdplab.run.progress import ending
 from xdplab.run.state import RunState
 from xdplab.studies.catalogue import open_run
 from xdplab.studies.comparing import ComparedRuns as TwoRuns
 from xdplab.studies.every import AnyRun
 from xdplab.studies.plan_runs import PlanRun, SearchRequest, start_search
 from xdplab.studies.search.profile import profile as profile_named
+from xdplab.studies.search.views import VIEWS as SEARCH_VIEWS
 from xdplab.studies.traffic import runs as traffic_runs
+from xdplab.studies.traffic.latencies import latencies_of
 from xdplab.studies.traffic.planned import plan_trials
 
-POLL_S = 0.5
+_COLOURS = ("FORCE_COLOR", "CLICOLOR_FORCE", "TTY_COMPATIBLE")
+"""What would have a log filled with a terminal's control sequences."""
+_FIRST = ("repetition", "forwarded_pps", "access_ns", "testrun_ns", "latency_p50_ns", "verdict", "reason", "limited_by")
 _PLAN_KEYS = ("lab", "seed", "repetitions", "trial", "perf_events", "metrics")
 
 Programs = Program | str | Sequence[Program | str]
@@ -202,9 +214,9 @@ class LabInUse:
         self.lab: Lab = self._stack.enter_context(use_lab(name))
         atexit.register(self.close)
 
-    def doctor(self) -> pd.DataFrame:
-        """What the hosts can do, what is missing, and the remedy: one row a check."""
-        return pd.DataFrame([vars(row) for row in examine(self.lab)])
+    def doctor(self) -> Checks:
+        """What the hosts can do, what is missing, and the remedy: one row per check, problems first."""
+        return checks(examine(self.lab))
 
     def run(self, host: str, *argv: str) -> str:
         """Run a command on ``dut`` or ``tg`` and return what it printed. Raises HostError in its own words."""
@@ -278,18 +290,21 @@ class PlanInHand:
         )
 
     def _repr_html_(self) -> str:
-        shown = self.points.dropna(axis=1, how="all").drop(columns="point_id")
-        table: str = shown.to_html(index=False, max_rows=20)
-        return f"<p>{html.escape(repr(self))}</p>{table}"
+        points = self.points.dropna(axis=1, how="all").drop(columns="point_id")
+        names = varying(points)
+        alike = [f"{name} {points[name].iloc[0]}" for name in points if points[name].astype("string").nunique() == 1]
+        table: str = points[names].to_html(index=False, max_rows=20) if names else ""
+        return f"<p>{html.escape(repr(self))}</p><p>all points: {html.escape(', '.join(alike))}</p>{table}"
 
 
 def _started(run: AnyRun, lab: LabInUse) -> Run:
     """Go on with a run in a process of its own; an interrupt of the notebook stops the watching only."""
     path = run.directory.path
     argv = [sys.executable, "-m", "xdplab", "--lab", lab.lab.name, "resume", str(path), "--no-figures"]
+    plain = {name: value for name, value in os.environ.items() if name not in _COLOURS}  # the log is read as text
     with (path / "run.log").open("wb") as log:
         process = subprocess.Popen(
-            argv, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
+            argv, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, start_new_session=True, env=plain
         )
     return Run(run, process)
 
@@ -313,8 +328,15 @@ class Run:
 
     @property
     def trials(self) -> pd.DataFrame:
-        """What was measured and counts: one row per trial; of a study, one per measurement."""
-        return self.kind.rows()
+        """What was measured and counts: one row per trial; of a study, one per measurement.
+
+        Of XDP traffic, what varies and what was found stand first; `docs/columns.md` has every column.
+        """
+        rows = self.kind.rows()
+        if not isinstance(self.kind, PlanRun) or rows.empty:
+            return rows
+        first = [name for name in (*varying(rows), *_FIRST) if name in rows]
+        return rows[[*dict.fromkeys(first), *(name for name in rows if name not in first)]]
 
     @property
     def samples(self) -> pd.DataFrame:
@@ -330,38 +352,84 @@ class Run:
         return next((found.frame for found in self.kind.tables().values()), self.trials)
 
     def watch(self) -> Run:
-        """Print how far it is until it ends. An interrupt stops the watching only: the run goes on.
+        """Show how far it is until it ends, also of a run that another process started: a bar, or lines in a log.
 
-        Raises ResultsError with the last words of a run that did not end well.
+        An interrupt ends the watching only: the run goes on. Raises ResultsError with the last words of a run that did
+        not end well.
         """
-        while self._process is not None and self._process.poll() is None:
-            self._print_state()
-            time.sleep(POLL_S)
-        self._print_state(end="\n")
-        if self._process is not None and self._process.returncode:
+        ended = watching.watch(
+            lambda: self.state, self._under_way, lambda: watching.counted(self.kind.rows()), self.directory.name
+        )
+        if ended and self._process is not None and self._process.returncode:
             words = (self.path / "run.log").read_text(errors="replace").strip().splitlines()[-3:]
             raise ResultsError(f"the run ended with exit code {self._process.returncode}: {' / '.join(words)}")
         return self
 
-    def _print_state(self, end: str = "") -> None:
-        state = self.state
-        eta = f", {to_go(state)}" if state.owed and to_go(state) else ""
-        sys.stdout.write(f"\r{ending(state)}{eta}      {end}")
-        sys.stdout.flush()
+    def _under_way(self) -> bool:
+        if self._process is not None:
+            return self._process.poll() is None
+        return is_locked(self.directory.journal.path)
 
     def findings(self) -> pd.DataFrame:
         """What several points and repetitions say together."""
         return to_frame(self.kind.findings())
 
-    def figure(self, name: str | None = None, **options: Any) -> Any:
-        """Draw one figure, the first of its kind of run by default. Returns matplotlib axes.
+    @property
+    def figures(self) -> list[str]:
+        """The names that `figure` takes for this run."""
+        return self.kind.figure_names
 
-        Options: style; of XDP traffic also hue, panel, where. Raises FigureError naming the figures there are.
+    def figure(self, name: str | None = None, **options: Any) -> Figure:
+        """Draw one figure, the first of its kind of run by default; return the matplotlib Figure.
+
+        Options: ``style`` (notebook, paper-1col, paper-2col, slides), ``figsize`` (inches), ``caption=False``, ``ax``
+        (Axes of your own, for a figure of one panel); of XDP traffic also ``hue`` and ``panel`` (factors; "" for none),
+        ``where`` ({column: value or values}) and ``value`` (another column). Raises FigureError naming the figures.
         """
-        return self.kind.figure(name, **options)
+        return _sheet(self.kind.figure(name, **({"style": "notebook"} | options)))
+
+    def plot(
+        self, y: str, x: str = "accesses", hue: str | None = None, panel: str | None = None, **options: Any
+    ) -> Any:
+        """Draw any column of the valid trials against any other, and return seaborn's FacetGrid.
+
+        Numbers as ``x`` make lines (`seaborn.relplot`), words make points (`seaborn.catplot`); ``panel`` is their
+        ``col``, and other options are theirs (``kind``, ``errorbar``, ``height``, ``row``, …). ``where`` chooses
+        trials: {column: value or values}. A repetition is one value; the interval is seaborn's, over repetitions.
+        Raises FigureError where one mark would join several points.
+        """
+        return explore.plot(self.kind.rows(), y, x, hue, panel, **options)
+
+    def over_time(
+        self, y: str = "rx_pps", hue: str | None = None, panel: str | None = None, **options: Any
+    ) -> FacetGrid:
+        """Draw the TG's rate (``rx_pps`` or ``tx_pps``) over the measured seconds, one line per trial; a FacetGrid."""
+        return explore.over_time(self.samples, self.kind.rows(), y, hue, panel, **options)
+
+    def latency_cdf(self, hue: str | None = None, panel: str | None = None, **options: Any) -> FacetGrid:
+        """Draw the share of frames that came back within a time, one line per trial; a FacetGrid.
+
+        ``where={"load": "20kpps"}`` chooses a paced load: at maximum load a round trip is queueing.
+        """
+        return explore.latency_cdf(latencies_of(self.directory), self.kind.rows(), hue, panel, **options)
 
     def __repr__(self) -> str:
         return f"{self.directory.name}: {ending(self.state)}"
+
+
+def _sheet(axes: Any) -> Figure:
+    found = axes.figure
+    assert isinstance(found, Figure)
+    return found
+
+
+Run.figure.__doc__ = f"""{inspect.cleandoc(Run.figure.__doc__ or "")}
+
+Figures of XDP traffic:
+{chr(10).join(f"    {name:13} {entry.text}" for name, entry in CATALOGUE.items())}
+
+Figures of a search: {", ".join(SEARCH_VIEWS)}. Those of a study: `run.figures`.
+"""
 
 
 @dataclass(frozen=True)
@@ -387,11 +455,11 @@ class Comparison:
     def __repr__(self) -> str:
         return "\n".join(self.found.lines())
 
-    def figure(self, style: str = "paper-1col") -> Any:
-        """Draw the ratios. Returns matplotlib axes."""
+    def figure(self, style: str = "notebook", **drawing: Any) -> Figure:
+        """Draw the ratios; return the matplotlib Figure. Options: figsize, caption, ax."""
         if "accesses" not in self.table:
             raise FigureError("ratios of a study's runs have no figure", remedy="the table has them")
-        return draw(compare_view(self.table), style)
+        return _sheet(draw(compare_view(self.table), style, **drawing))
 
     def _repr_html_(self) -> str:
         shown: str = self.table.to_html(index=False, max_rows=40)

@@ -6,6 +6,7 @@ import json
 import os
 import platform
 import shutil
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -508,12 +509,18 @@ bpftool map update name targets key 0 0 0 0 value $(printf '%d 0 0 0' $(cat /sys
 """
 
 
-def test_redirected_frames_are_followed_to_their_target(lab_name: str, tmp_path: Path) -> None:
-    """A device behind a second veth, another CPU whose queue overflows, no socket, no device; and shares of mixed."""
+def test_redirected_frames_are_followed_to_their_target(lab: Lab, lab_name: str, tmp_path: Path) -> None:
+    """A device behind a second veth, a CPU whose queue overflows, a socket, no socket, no device; shares of mixed."""
     if os.cpu_count() == 1:
         pytest.skip("one CPU: there is no other to redirect to")
     for kind in ("devmap", "cpumap", "xskmap"):
         (tmp_path / f"{kind}.bpf.c").write_text(REDIRECTS % (kind.upper(), kind == "cpumap"))
+    # A map that holds a socket lives as long as the socket: it has a name of its own.
+    (tmp_path / "socket.bpf.c").write_text((REDIRECTS % ("XSKMAP", 0)).replace("targets", "sockets"))
+    sink = tmp_path / "sink"
+    subprocess.run(["gcc", "-O2", "-o", sink, Path(__file__).with_name("sink.c"), "-lxdp", "-lbpf"], check=True)
+    there = lab.work_dir(lab.dut)
+    lab.dut.put(sink, f"{there}/sink", mode=0o755)
     (tmp_path / "nowhere.bpf.c").write_text(NOWHERE)
     (tmp_path / "mixed.bpf.c").write_text(MIXED)
     programs: list[dict[str, Any]] = [
@@ -524,12 +531,16 @@ def test_redirected_frames_are_followed_to_their_target(lab_name: str, tmp_path:
         {"file": "nowhere.bpf.c", "action": "redirect"},
         {"file": "mixed.bpf.c", "action": "mixed"},
     ]
-    plan = {
+    plan: dict[str, Any] = {
         "name": "redirects",
         "repetitions": 1,
         "trial": {"warmup_s": 0.05, "window_s": 0.1, "pause_s": 0.02},
         "blocks": [{"points": {"mode": ["native", "generic"], "program": programs}}],
     }
+    for mode in ("native", "generic"):
+        setup = [[f"{there}/sink", "vd0", "sockets", f"{there}/{mode}.count"]]
+        points = {"mode": mode, "program": [{"file": "socket.bpf.c", "action": "redirect", "setup": setup}]}
+        plan["blocks"].append({"points": points, "traffic": {"load": "20kpps"}})
     (tmp_path / "redirects.yaml").write_text(json.dumps(plan))
     xdplab("--lab", lab_name, "run", "redirects.yaml", "--out", "out", "--no-figures", cwd=tmp_path)
     (run,) = (tmp_path / "out").iterdir()
@@ -550,6 +561,16 @@ def test_redirected_frames_are_followed_to_their_target(lab_name: str, tmp_path:
         assert (target["kind"], target["name"]) == ("cpu", "1")
         assert target["arrived"] + target["dropped"] == target["accepted"]
         assert target["busy_ns"] > 0
+    for row in rows("socket", "redirect"):
+        (target,) = json.loads(row["redirect_targets"])
+        assert row["verdict"] == "valid", row["reason"]
+        assert (target["kind"], target["name"]) == ("socket", "0")
+        assert (
+            0
+            < target["arrived"]
+            == target["accepted"]
+            == int(lab.dut.run(["cat", f"{there}/{row['mode']}.count"]).text)
+        )
     assert {row["verdict"] for row in rows("xskmap", "drop")} == {"valid"}
     assert {row["verdict"] for row in rows("xskmap", "redirect")} == {"invalid"}
     for row in rows("nowhere", "redirect"):

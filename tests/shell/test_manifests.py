@@ -23,7 +23,7 @@ NOT_LOCKED = {"compilers"}  # 80 MB that only one axis of the verifier study wan
 EXTRAS = [lines for extra, lines in PROJECT["optional-dependencies"].items() if extra not in NOT_LOCKED]
 WANTED = [Requirement(line) for line in PROJECT["dependencies"] + [line for lines in EXTRAS for line in lines]]
 LOCK = (ROOT / "requirements.lock").read_text()
-TARGETS = ("setup", "lab", "run", "test", "figures", "lint", "bench", "nightly", "distros")
+TARGETS = ("setup", "notebook", "lab", "run", "test", "figures", "lint", "bench", "nightly", "distros")
 
 
 def test_the_conda_environment_is_in_step_with_pyproject() -> None:

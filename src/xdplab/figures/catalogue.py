@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Unpack
 
 import pandas as pd
 from matplotlib.axes import Axes
@@ -11,10 +12,9 @@ from matplotlib.axes import Axes
 from xdplab.analysis.series import SERIES, key_of, settled, with_baselines
 from xdplab.errors import FigureError, NotApplicableError
 from xdplab.figures import views, views_cost, views_harness, views_labs, views_traffic
-from xdplab.figures.draw import Panels, draw
+from xdplab.figures.draw import Drawing, Panels, draw
 from xdplab.figures.factors import ALIASES, FACTORS, arrange, compound, label_column, levels
 from xdplab.figures.marks import View
-from xdplab.figures.styles import Style
 from xdplab.figures.views import FigureRequest, need, only
 
 COMPARE = "compare"  # needs two runs: xdplab.figures.comparing
@@ -247,14 +247,15 @@ def figure(
     *,
     hue: str | None = None,
     panel: str | None = None,
-    style: str | Style = "paper-1col",
     where: Mapping[str, object] | None = None,
     value: str | None = None,
+    **drawing: Unpack[Drawing],
 ) -> Axes | Panels:
     """Draw one figure of the catalogue from trials; return its Axes, or an array of them.
 
     ``hue`` and ``panel`` name factors (``""`` for none); ``where`` picks trials, for example
     ``{"engine": "live", "frame_bytes": [64, 1500]}``; ``value`` another column, such as ``forwarded_l2_bps``.
+    ``drawing`` is what `draw` takes: style, ax, figsize, caption.
     Raises FigureError with what to choose if the trials do not fit one figure.
     """
-    return draw(view(name, trials, hue=hue, panel=panel, where=where, value=value), style)
+    return draw(view(name, trials, hue=hue, panel=panel, where=where, value=value), **drawing)

@@ -6,8 +6,9 @@ Knows no trial and no unit: what a number means is the look's and the view's bus
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 from math import ceil, floor, log10
-from typing import Any
+from typing import Any, TypedDict
 
 import matplotlib as mpl
 import numpy as np
@@ -27,7 +28,7 @@ from matplotlib.ticker import (
 )
 from numpy.typing import NDArray
 
-from xdplab.errors import NotApplicableError
+from xdplab.errors import FigureError, NotApplicableError
 from xdplab.figures import kinds
 from xdplab.figures.marks import Look, View
 from xdplab.figures.paper import label_axes, place_caption, place_legend, settle, text_width_in, wrap
@@ -62,17 +63,40 @@ class Panels(np.ndarray[Any, Any]):
         return stream.getvalue()
 
 
-def draw(view: View, style: str | Style = "paper-1col") -> Axes | Panels:
+class Drawing(TypedDict, total=False):
+    """How `draw` draws a view, where that is not as usual."""
+
+    style: str | Style
+    ax: Axes | None
+    figsize: tuple[float, float] | None
+    caption: bool
+
+
+def draw(
+    view: View,
+    style: str | Style = "paper-1col",
+    *,
+    ax: Axes | None = None,
+    figsize: tuple[float, float] | None = None,
+    caption: bool = True,
+) -> Axes | Panels:
     """Draw a view; returns one Axes, or the array of them (rows x columns, hidden ones included).
 
-    Both know their ``.figure``.
-    Raises NotApplicableError if the marks table is empty.
+    Both know their ``.figure``. ``figsize``: width and height in inches, in place of the style's. ``ax``: Axes of your
+    own, for a figure of one panel; they keep their size, and the caption is left out.
+    Raises NotApplicableError if the marks table is empty, FigureError if ``ax`` cannot hold all panels.
     """
     style = style_named(style) if isinstance(style, str) else style
+    if figsize is not None:
+        style = replace(style, width_in=figsize[0], height_in=figsize[1])
     marks, look = view.marks, view.look
     if marks.empty:
         raise NotApplicableError("there is no mark to draw")
     panels = _order(look.panels, marks["panel"])
+    if ax is not None:
+        return _draw_onto(ax, view, panels, style)
+    if not caption:
+        look = replace(look, caption=())
     with applied(style):
         axes = _grid(len(panels), style, look)
         titles = {panel: "\n".join(wrap(panel, _panel_width(axes.shape[1], style), style.font_pt)) for panel in panels}
@@ -92,6 +116,25 @@ def draw(view: View, style: str | Style = "paper-1col") -> Axes | Panels:
         place_caption(sheet, look.shown_caption, style)
         settle(sheet, list(axes.flat)[: len(panels)], categorical=look.x_scale == "category")
     return axes.view(Panels) if axes.size > 1 else axes.flat[0]
+
+
+def _draw_onto(ax: Axes, view: View, panels: list[str], style: Style) -> Axes:
+    marks, look = view.marks, view.look
+    if len(panels) > 1:
+        raise FigureError(
+            f"one Axes cannot hold {len(panels)} panels: {', '.join(panels)}",
+            remedy='choose one with where={…}, or panel="" where they fit one figure',
+        )
+    with applied(style):
+        hues = kinds.paint(_order(look.hues, marks["hue"]), look.palette)
+        _panel(ax, marks, panels[0], look, hues, _places(marks, look))
+        _scale_y(ax, marks, look)
+        kinds.settle_values(ax)
+        entries = kinds.legend_entries(marks, look, hues, cut=kinds.mark_cut_intervals(ax))
+        ax.set(xlabel=look.x_label, ylabel=look.y_label, title=panels[0])
+        if entries:
+            ax.legend(*zip(*entries, strict=True), title=look.hue_title or None)
+    return ax
 
 
 def _order(given: tuple[str, ...], labels: pd.Series) -> list[str]:

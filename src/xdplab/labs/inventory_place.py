@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Sequence
 
+from xdplab.errors import UnsupportedError
 from xdplab.hosts import Host, LocalHost
 
 # Kernel threads are seen by the machine's own root only. $1 interface, $2 priority, then the CPUs, used in turn.
@@ -21,9 +22,19 @@ done
 
 
 def receive_in_threads(ends: Iterable[tuple[Host, str]], threaded: bool) -> None:
-    """Have each (host, interface) receive in kernel threads, or where its interrupts arrive."""
+    """Have each (host, interface) receive in kernel threads, or where its interrupts arrive.
+
+    A kernel before 5.12 has no such threads: UnsupportedError where they are asked for.
+    """
     for host, interface in ends:
-        host.run(["tee", f"/sys/class/net/{interface}/threaded"], stdin=b"1\n" if threaded else b"0\n")
+        file = f"/sys/class/net/{interface}/threaded"
+        if host.run(["test", "-e", file], check=False).ok:
+            host.run(["tee", file], stdin=b"1\n" if threaded else b"0\n")
+        elif threaded:
+            raise UnsupportedError(
+                f"{interface} cannot receive in threads: its kernel has no {file}",
+                remedy="arrangement split needs Linux 5.12 or newer; `arrangement: shared` does not",
+            )
 
 
 def pin_threads(host: Host, interface: str, cpus: Sequence[int], fifo: int) -> int:

@@ -15,6 +15,7 @@ from typing import Any
 from xdplab.errors import LabError
 from xdplab.hosts import Host
 from xdplab.labs.base import Arrangement, Clock, Cpus, GeneratorPlace, arrangement_for, share_out
+from xdplab.labs.inventory_place import receive_in_threads
 from xdplab.labs.kept import Keepers, KeptLab
 from xdplab.labs.netns_host import WORK_DIR
 
@@ -108,8 +109,7 @@ class NetnsLab(KeptLab):
         """A veth's softirq runs on the CPU that sent the frame; on a CPU of its own it must be a thread."""
         threaded = arrangement == "split"
         if self._threaded is not threaded:
-            for host, interface in ((self.dut, self.dut_interface), (self.tg, self.tg_interface)):
-                host.run(["tee", f"/sys/class/net/{interface}/threaded"], stdin=b"1\n" if threaded else b"0\n")
+            receive_in_threads(((self.dut, self.dut_interface), (self.tg, self.tg_interface)), threaded)
             self._threaded = threaded
         if not threaded:
             return {"softirq": "on the sender's CPU"}

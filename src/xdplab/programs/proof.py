@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import tempfile
 from collections.abc import Sequence
@@ -20,7 +21,7 @@ from xdplab.programs.userspace import compile_user, count_natively, count_user, 
 _NATIVE_PACKETS = 3
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Proof:
     """The counts of each method, one entry per packet; null if that method was not asked for.
 
@@ -37,6 +38,27 @@ class Proof:
     user: tuple[AccessCounts, ...] | None = None
     user_native: int | None = None
     user_compiler: str | None = None
+
+    @property
+    def ways(self) -> tuple[str, ...]:
+        """What was looked at."""
+        asked = {
+            "bytecode, executed instruction by instruction": self.bytecode,
+            f"kernel of {self.kernel_host}, by a counting build": self.kernel,
+            "machine code of the user-space twin, executed by an emulator": self.user,
+            "counting build of that twin, run here": self.user_native,
+        }
+        return tuple(words for words, seen in asked.items() if seen is not None)
+
+    def __repr__(self) -> str:
+        ways = f"{len(self.ways)} way{'s' * (len(self.ways) > 1)}"
+        return f"{self.accesses} of {self.accesses} accesses, {ways}: {'; '.join(self.ways)}"
+
+    def _repr_html_(self) -> str:
+        ways = "".join(f"<li>{html.escape(way)}</li>" for way in self.ways)
+        packets = html.escape(", ".join(map(str, self.bytecode)))
+        head = f"{self.accesses} of {self.accesses} accesses, {len(self.ways)} way{'s' * (len(self.ways) > 1)}"
+        return f"<details><summary>{head}</summary><ul>{ways}</ul><p>by packet: {packets}</p></details>"
 
 
 def prove(

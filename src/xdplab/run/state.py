@@ -85,6 +85,12 @@ class RunState:
         self._counts: Counter[str] = Counter()
         self._plans = 0
 
+    def __repr__(self) -> str:
+        counts = ", ".join(f"{n} {status}" for status, n in self.counts.items() if n) or "none measured"
+        left = f", {len(self.owed)} owed" if self.owed else ""
+        eta = "" if self.eta_s is None or not self.owed else f", {self.eta_s:.0f} s to go"
+        return f"{self.total} trials: {counts}{left}{eta}"
+
     @property
     def planned(self) -> list[str]:
         """Trial ids, in order."""

@@ -83,6 +83,10 @@ class AnyRun(Protocol):
         """Draw what applies, or ``names``; return where it is, and why the rest is not."""
 
     @property
+    def figure_names(self) -> list[str]:
+        """Return the names of the figures of this kind of run."""
+
+    @property
     def figure(self) -> Callable[..., Any]:
         """Draw one figure for a notebook: its name (the first by default), and options. Raises FigureError."""
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Generic, Protocol
+from typing import Any, Generic, Protocol, Unpack
 
 import pandas as pd
 import yaml
@@ -22,7 +22,7 @@ from xdplab.analysis import MARGIN
 from xdplab.analysis.findings import Finding
 from xdplab.errors import FigureError, LabError, NotApplicableError, ResultsError, XdplabError
 from xdplab.figures.album import Drawn
-from xdplab.figures.draw import Panels
+from xdplab.figures.draw import Drawing, Panels
 from xdplab.figures.draw import draw as draw_view
 from xdplab.figures.marks import View
 from xdplab.figures.save import save, write_whole
@@ -202,11 +202,15 @@ class StudyRun(Generic[R, P]):
     ) -> list[str]:
         return said(self.draw(style, names, out))
 
-    def figure(self, name: str | None = None, style: str = "paper-1col") -> Axes | Panels:
+    @property
+    def figure_names(self) -> list[str]:
+        return list(self.kind.views)
+
+    def figure(self, name: str | None = None, **drawing: Unpack[Drawing]) -> Axes | Panels:
         """Draw one figure for a notebook, the first by default. Raises FigureError."""
         chosen = name or next(iter(self.kind.views), "")
         self._require(chosen)
-        return draw_view(self.kind.views[chosen](self.table()), style)
+        return draw_view(self.kind.views[chosen](self.table()), **drawing)
 
     def _require(self, name: str) -> None:
         if name not in self.kind.views:

@@ -19,6 +19,7 @@ from xdplab.analysis import MARGIN
 from xdplab.analysis.findings import Finding
 from xdplab.analysis.summary import constant_words, for_people, points_summary, varying
 from xdplab.errors import FigureError, PlanError, ResultsError
+from xdplab.figures.catalogue import CATALOGUE
 from xdplab.figures.catalogue import figure as traffic_figure
 from xdplab.figures.draw import draw as draw_view
 from xdplab.labs import Lab, use_lab
@@ -118,8 +119,12 @@ class PlanRun:
     ) -> list[str]:
         return runs.draw_figures(self.directory, names=names, style=style, out=out)
 
+    @property
+    def figure_names(self) -> list[str]:
+        return list(CATALOGUE)
+
     def figure(self, name: str | None = None, **options: Any) -> Any:
-        """Draw one figure; ``options``: hue, panel, style, where."""
+        """Draw one figure; ``options``: hue, panel, where, value, style, ax, figsize, caption."""
         return traffic_figure(name or "throughput", self.rows(), **options)
 
     def findings(self) -> list[Finding]:
@@ -196,10 +201,14 @@ class SearchRun(PlanRun):
         folder = out or self.directory.figures
         return said(draw_views(views, self.rows(), folder, style=style, run=self.directory.run_id))
 
+    @property
+    def figure_names(self) -> list[str]:
+        return list(VIEWS)
+
     def figure(self, name: str | None = None, **options: Any) -> Any:
-        """Draw one figure; ``options``: style."""
+        """Draw one figure; ``options``: style, ax, figsize, caption."""
         _require(name or "rates")
-        return draw_view(VIEWS[name or "rates"](self.rows()), options.get("style", "paper-1col"))
+        return draw_view(VIEWS[name or "rates"](self.rows()), **options)
 
     def findings(self) -> list[Finding]:
         return not_measured(last_attempts(self.directory).values(), self.state)

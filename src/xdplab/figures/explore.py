@@ -1,0 +1,142 @@
+"""Any column against any factor, by seaborn's figure-level functions: what holds for those holds here."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pandas as pd
+import seaborn as sns
+from seaborn.axisgrid import FacetGrid
+
+from xdplab.analysis.series import settled
+from xdplab.analysis.summary import varying
+from xdplab.errors import FigureError
+from xdplab.figures.catalogue import chosen
+from xdplab.figures.factors import ALIASES
+
+_NAMES = ("hue", "col", "row", "style", "size", "units")
+
+
+def plot(trials: pd.DataFrame, y: str, x: str, hue: str | None, panel: str | None, **options: Any) -> FacetGrid:
+    """Draw a column of the valid trials against another one.
+
+    Numbers on the x axis make lines (`seaborn.relplot`), words make points with intervals (`seaborn.catplot`);
+    ``options`` go to that function (``kind``, ``errorbar``, ``height``, ``col_wrap``, …), ``where`` chooses trials.
+    Raises FigureError for a column that is not there, and where one mark would join several points.
+    """
+    last = settled(chosen(trials, options.pop("where", None)))
+    if "verdict" in last:
+        last = last[last["verdict"].eq("valid").fillna(False)]
+    names = {"y": y, "x": x, "hue": hue, "col": panel, **{n: options.pop(n) for n in _NAMES if n in options}}
+    found = {place: column_of(last, name) for place, name in names.items() if name}
+    shown = _plain(last.dropna(subset=[found["y"], found["x"]]))
+    if shown.empty:
+        raise FigureError(f"no valid trial has {y} and {x}", remedy="`run.trials` has the reasons in null_reasons")
+    _require_points(shown, found)
+    numeric = pd.api.types.is_numeric_dtype(shown[found["x"]]) and shown[found["x"]].nunique() > 1
+    made = _lines if numeric else _categories
+    return made(shown, found, options)
+
+
+def _lines(shown: pd.DataFrame, found: dict[str, str], options: dict[str, Any]) -> FacetGrid:
+    kind = options.pop("kind", "line")
+    usual = {"marker": "o"} if kind == "line" else {}
+    return sns.relplot(data=_hue_as_words(shown, found), kind=kind, **found, **(usual | options))
+
+
+def _categories(shown: pd.DataFrame, found: dict[str, str], options: dict[str, Any]) -> FacetGrid:
+    kind = options.pop("kind", "point")
+    usual = {"linestyle": "none", "dodge": 0.3} if kind == "point" and "hue" in found else {}
+    return sns.catplot(data=_hue_as_words(shown, found), kind=kind, **found, **(usual | options))
+
+
+def column_of(table: pd.DataFrame, name: str) -> str:
+    """Return the column of that name, or of a plan's name for it. Raises FigureError naming columns that are alike."""
+    for known in (name, ALIASES.get(name, name)):
+        if known in table:
+            return known
+    near = [column for column in table if name.split("_")[0] in str(column)]
+    raise FigureError(f"no column {name!r}", remedy=f"there is {', '.join(map(str, near or table.columns[:20]))}")
+
+
+def _plain(table: pd.DataFrame) -> pd.DataFrame:
+    """Return columns that seaborn can reckon with: nullable numbers as float64, text as objects."""
+    numbers = [c for c in table if pd.api.types.is_numeric_dtype(table[c]) and table[c].dtype != "boolean"]
+    made = table.astype({name: "object" for name in table if name not in numbers})
+    for name in numbers:
+        made[name] = table[name].astype("Float64").to_numpy(dtype="float64", na_value=float("nan"))
+    return made
+
+
+def _hue_as_words(shown: pd.DataFrame, found: dict[str, str]) -> pd.DataFrame:
+    """A number as a hue is a level, not a shade."""
+    name = found.get("hue")
+    if name is None or name in (found["x"], found["y"]) or not pd.api.types.is_numeric_dtype(shown[name]):
+        return shown
+    return shown.sort_values(name).assign(**{name: shown[name].map("{:g}".format)})
+
+
+def _require_points(shown: pd.DataFrame, found: dict[str, str]) -> None:
+    """No mark joins two points: an average over them would be of nothing."""
+    if "point_id" not in shown:
+        return
+    places = list(dict.fromkeys(name for place, name in found.items() if place != "y"))
+    joined = [group for _, group in shown.groupby(places, dropna=False) if group["point_id"].nunique() > 1]
+    if joined:
+        apart = [name for name in varying(joined[0]) if name not in places]
+        raise FigureError(
+            f"one mark would join {joined[0]['point_id'].nunique()} points that differ in {', '.join(apart)}",
+            remedy=f"give hue or panel, or choose with where={{{apart[0]!r}: …}}" if apart else "choose with where={…}",
+        )
+
+
+def over_time(
+    samples: pd.DataFrame, trials: pd.DataFrame, y: str, hue: str | None, panel: str | None, **options: Any
+) -> FacetGrid:
+    """Draw a rate over the seconds of the measured burst, one line per trial. ``samples`` and ``trials`` are a run's.
+
+    ``y``: ``rx_pps`` or ``tx_pps``, of the TG. The last interval is left out: it ends after the sender has.
+    """
+    frames = {"rx_pps": "rx_packets", "tx_pps": "tx_packets"}.get(y)
+    burst = samples[samples["burst"].eq("rate") & samples["host"].eq("tg")]
+    if burst.empty or frames is None:
+        raise FigureError(f"the samples have no {y}", remedy="rx_pps and tx_pps, of runs that kept their samples")
+    spans = burst.groupby("trial_id")["t_s"].diff().fillna(burst["t_s"])
+    rates = pd.DataFrame({"trial_id": burst["trial_id"], "t_s": burst["t_s"], y: burst[frames] / spans})
+    return _by_trial(rates[rates["trial_id"].duplicated(keep="last")], trials, "t_s", y, hue, panel, options)
+
+
+def latency_cdf(
+    buckets: pd.DataFrame, trials: pd.DataFrame, hue: str | None, panel: str | None, **options: Any
+) -> FacetGrid:
+    """Draw the share of frames that came back within a time, one line per trial.
+
+    ``buckets`` has a row per bucket of a trial's histogram: trial_id, latency_ns, count.
+    """
+    if buckets.empty:
+        raise FigureError(
+            "no latency was recorded, or its raw files are gone", remedy="`stamp` in a plan stamps frames"
+        )
+    counts = buckets.groupby("trial_id")["count"]
+    shares = buckets.assign(
+        latency_us=buckets["latency_ns"] / 1e3, share=counts.cumsum() / counts.transform("sum")
+    ).drop(columns=["latency_ns", "count"])
+    return _by_trial(shares, trials, "latency_us", "share", hue, panel, options).set(xscale="log")
+
+
+def _by_trial(
+    rows: pd.DataFrame,
+    trials: pd.DataFrame,
+    x: str,
+    y: str,
+    hue: str | None,
+    panel: str | None,
+    options: dict[str, Any],
+) -> FacetGrid:
+    """Draw a line per trial: rows with its trial_id, joined with what the trial was."""
+    known = chosen(trials, options.pop("where", None))
+    joined = rows.merge(known.drop(columns=[x, y], errors="ignore"), on="trial_id")
+    found = {place: column_of(joined, name) for place, name in {"hue": hue, "col": panel}.items() if name}
+    names = {"x": x, "y": y, **found}
+    usual = {"units": "trial_id", "estimator": None, "kind": "line"}
+    return sns.relplot(data=_hue_as_words(_plain(joined), names), **names, **(usual | options))

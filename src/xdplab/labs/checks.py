@@ -1,0 +1,44 @@
+"""What doctor found, as a notebook shows it."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any
+
+import pandas as pd
+
+from xdplab.labs.doctor import Row
+
+_ORDER = {"missing": 0, "warn": 1, "ok": 2}
+
+
+class Checks(pd.DataFrame):
+    """One row per check: host, check, found, verdict, remedy. It shows itself in three columns, with whole remedies."""
+
+    def _shown(self) -> list[tuple[str, str, str]]:
+        rows = self.to_dict("records")
+        return [(row["verdict"], f"{row['host']}: {row['check']}", _found(row)) for row in rows]
+
+    def __repr__(self) -> str:
+        rows = self._shown()
+        verdicts, checks = (max((len(row[place]) for row in rows), default=0) for place in (0, 1))
+        return "\n".join(f"{verdict:{verdicts}}  {check:{checks}}  {found}" for verdict, check, found in rows)
+
+    def _repr_html_(self) -> str:
+        head = _row(("verdict", "check", "found"), "th")
+        return f"<table>{head}{''.join(_row(row, 'td') for row in self._shown())}</table>"
+
+
+def checks(rows: Sequence[Row]) -> Checks:
+    """Return doctor's rows as a table, problems first."""
+    return Checks(pd.DataFrame([vars(row) for row in sorted(rows, key=lambda row: _ORDER[row.verdict])]))
+
+
+def _found(row: Mapping[Hashable, Any]) -> str:
+    return f"{row['found']}; to do: {row['remedy']}" if row["remedy"] else str(row["found"])
+
+
+def _row(cells: Sequence[str], kind: str) -> str:
+    left = "style='text-align: left'"
+    return f"<tr>{''.join(f'<{kind} {left}>{html.escape(cell)}</{kind}>' for cell in cells)}</tr>"

@@ -1,0 +1,131 @@
+"""How a run that another process measures is watched: a bar in a notebook or on a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn
+
+from xdplab.run.progress import ending, to_go
+from xdplab.run.state import RunState
+
+POLL_S = 0.5
+LINE_S = 5.0
+"""Seconds between two plain lines: a log is read later."""
+SHARE = 0.1
+"""Part of the time that counting verdicts may take: it derives the table of a run under way."""
+
+INTERRUPTED = "watching ended; the run goes on: run.watch() shows it again, `xdplab status {name}` does on a terminal"
+
+
+class Bar(Protocol):
+    def show(self, done: int, total: int, words: str) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class WidgetBar:
+    """A bar of ipywidgets below the cell; it goes away as it is closed."""
+
+    def __init__(self) -> None:
+        import ipywidgets
+        from IPython.display import display
+
+        self._bar = ipywidgets.IntProgress(layout={"width": "40%"})
+        self._words = ipywidgets.Label()
+        self._box = ipywidgets.HBox([self._bar, self._words])
+        display(self._box)  # type: ignore[no-untyped-call]
+
+    def show(self, done: int, total: int, words: str) -> None:
+        self._bar.max, self._bar.value, self._words.value = max(total, 1), done, words
+
+    def close(self) -> None:
+        self._box.close()
+
+
+class TerminalBar:
+    """A bar of rich; it goes away as it is closed."""
+
+    def __init__(self, console: Console) -> None:
+        self._progress = Progress(BarColumn(), TextColumn("{task.description}"), console=console, transient=True)
+        self._task = self._progress.add_task("", total=None)
+        self._progress.start()
+
+    def show(self, done: int, total: int, words: str) -> None:
+        self._progress.update(self._task, completed=done, total=total, description=words)
+
+    def close(self) -> None:
+        self._progress.stop()
+
+
+class Lines:
+    """A line as something has changed, at most every `LINE_S`."""
+
+    def __init__(self) -> None:
+        self._last, self._next_s = -1, 0.0
+
+    def show(self, done: int, total: int, words: str) -> None:
+        if done != self._last and time.monotonic() >= self._next_s:
+            self._last, self._next_s = done, time.monotonic() + LINE_S
+            print(words, flush=True)  # noqa: T201
+
+    def close(self) -> None:
+        """There is nothing to take away."""
+
+
+def bar() -> Bar:
+    """Return the bar for where this process prints: widgets only where the notebook extra is installed."""
+    shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
+    if shell is not None and getattr(shell, "kernel", None) is not None:
+        try:
+            return WidgetBar()
+        except ImportError:
+            return Lines()
+    console = Console()
+    return TerminalBar(console) if console.is_terminal else Lines()
+
+
+def watch(
+    state: Callable[[], RunState], under_way: Callable[[], bool], verdicts: Callable[[], dict[str, int]], name: str
+) -> bool:
+    """Show how far a run is until it is no longer under way. Return False if an interrupt ended the watching.
+
+    ``verdicts`` counts them; it may be slow: it is asked for so seldom that it takes a tenth of the time.
+    """
+    shown = bar()
+    counts: dict[str, int] = {}
+    tried, next_s = 0, 0.0
+    try:
+        while under_way():
+            now = state()
+            if len(now.attempts) != tried and time.monotonic() >= next_s:
+                began = time.monotonic()
+                tried, counts = len(now.attempts), verdicts()
+                next_s = time.monotonic() + (time.monotonic() - began) / SHARE
+            shown.show(len(now.last), now.total, words(now, counts))
+            time.sleep(POLL_S)
+    except KeyboardInterrupt:
+        shown.close()
+        print(INTERRUPTED.format(name=name))  # noqa: T201
+        return False
+    shown.close()
+    print(words(state(), verdicts()))  # noqa: T201
+    return True
+
+
+def words(state: RunState, verdicts: dict[str, int]) -> str:
+    """Return how many trials have ended, their verdicts, and how long the rest will take."""
+    if not verdicts:
+        told = ending(state)
+    else:
+        told = f"{len(state.last)} of {state.total} trials: " + ", ".join(f"{n} {name}" for name, n in verdicts.items())
+    return ", ".join(filter(None, (told, to_go(state) if state.owed else "")))
+
+
+def counted(rows: Any) -> dict[str, int]:
+    """Return how many rows of a table have each verdict; nothing for a table without."""
+    return {} if "verdict" not in rows else {str(k): int(n) for k, n in rows["verdict"].value_counts().items()}
