@@ -53,11 +53,12 @@ NOT_STATED = "not stated: ask whoever gave you this page"
 
 @dataclass(frozen=True)
 class Picture:
-    """A figure as a data URI, and the marks that it was drawn from."""
+    """A figure as a data URI, the marks that it was drawn from, and its whole caption."""
 
     name: str
     uri: str
     marks: Table
+    caption: list[str]
 
 
 @dataclass(frozen=True)
@@ -230,12 +231,13 @@ def drawn(run: AnyRun) -> tuple[list[Picture], list[str]]:
 
 
 def picture(path: Path) -> Picture:
-    """Return a figure that was drawn: an SVG, and the CSV of its marks beside it."""
-    marks = path.with_suffix(".csv")
+    """Return a figure that was drawn: an SVG, the CSV of its marks and, if its face is short, its caption beside it."""
+    marks, whole = path.with_suffix(".csv"), path.with_suffix(".txt")
     frame = pd.read_csv(marks).dropna(axis=1, how="all") if marks.is_file() else pd.DataFrame()
     frame = frame.drop(columns=[name for name in ("figure", "file", "points") if name in frame])
     data = base64.b64encode(path.read_bytes()).decode()
-    return Picture(path.stem, f"data:image/svg+xml;base64,{data}", Table(f"Marks of {path.stem}", frame))
+    caption = whole.read_text().splitlines() if whole.is_file() else []
+    return Picture(path.stem, f"data:image/svg+xml;base64,{data}", Table(f"Marks of {path.stem}", frame), caption)
 
 
 def compared(asked: Sequence[AnyRun], margin: float) -> Part | None:
