@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -13,6 +14,8 @@ from click.testing import CliRunner
 
 import xdplab as xl
 from xdplab.cli import cli
+from xdplab.errors import FigureError
+from xdplab.figures.styles import STYLES
 from xdplab.run.rundir import RunDirectory
 from xdplab.run.state import last_attempts
 from xdplab.studies.traffic import runs
@@ -65,6 +68,23 @@ def test_figures_are_drawn_from_it(copy: Path, tmp_path: Path) -> None:
     assert drawn.exit_code == 0, drawn.output
     marks = pd.read_csv(tmp_path / "out" / "throughput.csv")
     assert len(marks) >= 6
+
+
+def test_a_page_shows_a_figure_in_every_style(copy: Path, tmp_path: Path) -> None:
+    drawn = CliRunner().invoke(
+        cli, ["figures", str(copy), "--gallery", "--only", "throughput", "--out", str(tmp_path / "out")]
+    )
+    assert drawn.exit_code == 0, drawn.output
+    page = (tmp_path / "out" / "gallery.html").read_text()
+    images = re.findall(r'<img src="([^"]+)"', page)
+    assert images == [f"{style}/throughput.svg" for style in STYLES]
+    assert all((tmp_path / "out" / image).is_file() for image in images)
+
+
+def test_a_figure_asked_for_by_name_that_is_not_there_is_an_error(copy: Path, tmp_path: Path) -> None:
+    drawn = CliRunner().invoke(cli, ["figures", str(copy), "--only", "evenness", "--out", str(tmp_path / "out")])
+    assert isinstance(drawn.exception, FigureError)
+    assert "only one queue was used" in str(drawn.exception)
 
 
 def test_git_keeps_the_sample_and_no_other_run() -> None:

@@ -21,13 +21,14 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from xdplab.analysis import compare as comparison
+    from xdplab.figures import gallery as pages
     from xdplab.studies import every, plan_runs
     from xdplab.studies.comparing import ComparedRuns
     from xdplab.studies.every import AnyRun
     from xdplab.studies.traffic import baseline as baselines
     from xdplab.studies.traffic import explain, runs
 else:
-    plan_runs = later("xdplab.studies.plan_runs")
+    plan_runs, pages = later("xdplab.studies.plan_runs"), later("xdplab.figures.gallery")
     comparison, every = later("xdplab.analysis.compare"), later("xdplab.studies.every")
     baselines = later("xdplab.studies.traffic.baseline")
     explain, runs = later("xdplab.studies.traffic.explain"), later("xdplab.studies.traffic.runs")
@@ -91,6 +92,7 @@ def _numbers(run: AnyRun, frame: pd.DataFrame) -> pd.DataFrame:
 @click.option("--only", "name", help="One figure (default: all that apply).")
 @click.option("--style", type=click.Choice(sorted(STYLES)), default="paper-1col", show_default=True)
 @click.option("--out", type=click.Path(path_type=Path), help="Folder (default: RUN/figures).")
+@click.option("--gallery", is_flag=True, help="Draw every style, and a page that shows them all (OUT/gallery.html).")
 @click.option(
     "--explain", "mark", nargs=2, metavar="FIGURE MARK", help="Show the files and lines behind a mark (PANEL|HUE|X)."
 )
@@ -102,12 +104,14 @@ def figures(
     name: str | None,
     style: str,
     out: Path | None,
+    gallery: bool,
     mark: tuple[str, str] | None,
     data: tuple[Path, ...],
 ) -> None:
     """Draw RUN's figures as SVG, PDF and PNG, each with the table of its marks.
 
-    RUN is of any kind: XDP traffic, a search, a study. --explain is for XDP traffic.
+    RUN is of any kind: XDP traffic, a search, a study. --explain is for XDP traffic. A figure that --only names and
+    that the run has no data for is an error.
     """
     run = open_run(directory)
     if mark is not None:
@@ -116,7 +120,19 @@ def figures(
         for line in explain.explain(run.directory, runs.trials_table(run.directory), *mark, data):
             tell(line)
         return
-    for line in run.draw_figures(names=[name] if name else [], style=style, out=out):
+    names = [name] if name else []
+    if gallery:
+        page = pages.write_gallery(
+            run.directory.name,
+            lambda style, folder: run.draw_figures(names=names, style=style, out=folder),
+            out or run.directory.figures,
+        )
+        tell(f"written: {page}")
+        return
+    lines = run.draw_figures(names=names, style=style, out=out)
+    if name and all(line.startswith("no figure") for line in lines):
+        raise FigureError("; ".join(lines), remedy=f"`xdplab figures {directory}` draws what the run has data for")
+    for line in lines:
         tell(line)
 
 
