@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import seaborn
 import synthetic
 from matplotlib.colors import to_rgb
 
@@ -85,6 +86,12 @@ def test_a_mode_has_one_colour_and_a_program_another() -> None:
     programs = view("throughput", trials).look
     used = {to_rgb(one.color) for one in paint(list(programs.hues), programs.palette).values()}
     assert used.isdisjoint({to_rgb(one.color) for one in all_three.values()})
+
+
+def test_the_colours_are_seaborns() -> None:
+    for palette, count in (("colorblind", 10), ("viridis", 4)):
+        ours = [to_rgb(one.color) for one in paint([str(at) for at in range(count)], palette).values()]
+        assert np.allclose(ours, seaborn.color_palette(palette, count), atol=1e-12)
 
 
 def test_markers_that_lie_on_each_other_are_both_seen() -> None:

@@ -9,12 +9,24 @@ from collections.abc import Sequence
 
 import pandas as pd
 
-from xdplab.analysis.cost_rules import unequal_work
+from xdplab.analysis.cost_rules import OF_WORK, unequal_work
 from xdplab.analysis.series import same_reason
 from xdplab.figures.factors import FACTORS, levels
 
 VIRTUAL = ("netns", "vm")
 MOST_REASONS = 3
+
+
+OF_A_CAPTION = {
+    *FACTORS,
+    *OF_WORK,
+    *("lab", "kernel", "reason", "repetition", "point_id", "dut_cpus", "dut_tx_packets", "rx_packets"),
+}
+
+
+def _narrow(trials: pd.DataFrame) -> pd.DataFrame:
+    """Leave the columns that a caption reads: choosing rows of all hundred nullable columns takes long."""
+    return trials[[name for name in trials if name in OF_A_CAPTION]]
 
 
 def lab_words(lab: str) -> str:
@@ -71,6 +83,7 @@ def face(trials: pd.DataFrame, used: Sequence[str], *, intervals: bool) -> tuple
 
     ``trials`` are those of the figure, ``used`` factors stand on its axes. The file beside the figure has the rest.
     """
+    trials = _narrow(trials)
     shown = trials[trials["verdict"].isin(["valid", "invalid"]).fillna(False).astype(bool)]
     places = [lab_words(str(lab)) for lab in levels(shown, "lab")]
     parts = [" and ".join(places), *(FACTORS["arrangement"].words(v) for v in levels(shown, "arrangement"))]
@@ -131,6 +144,7 @@ def caption(
 
     ``used`` factors stand on its axes; ``more`` is the view's own; ``interval`` names what the error bars are.
     """
+    trials = _narrow(trials)
     shown = trials[trials["verdict"].isin(["valid", "invalid"]).fillna(False).astype(bool)]
     first = "; ".join(part for part in (_lab(shown), _held(shown, used), _repetitions(marks, interval)) if part)
     parts = (f"{first}.", *more, _one_count(shown), _few_cpus(shown), _unequal_work(shown), *_not_shown(trials))

@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
+from matplotlib.colors import to_rgb
 from matplotlib.container import ErrorbarContainer
 from matplotlib.lines import Line2D
 from matplotlib.markers import CARETDOWNBASE, CARETUPBASE
@@ -84,9 +85,15 @@ OF_ALL_FIGURES = {
 _PALETTE = 10
 """Colours of a palette before it begins anew."""
 
+COLORBLIND = (
+    *("#0173b2", "#de8f05", "#029e73", "#d55e00", "#cc78bc"),
+    *("#ca9161", "#fbafe4", "#949494", "#ece133", "#56b4e9"),
+)
+"""seaborn's palette of this name; importing seaborn for it takes as long as drawing three figures."""
+
 
 def paint(hues: list[str], palette: str) -> dict[str, Paint]:
-    """Return each hue's paint from a seaborn palette: its own in all figures, else the next that is free, in order.
+    """Return each hue's paint from a palette: its own in all figures, else the next that is free, in order.
 
     ``name:4`` begins with the fifth colour of the palette ``name``. A scale is given as many colours as there are hues.
     """
@@ -106,13 +113,11 @@ def _paint(color: Color, at: int) -> Paint:
 
 
 def _colors(palette: str, most: int) -> list[Color]:
-    """Return colours of a seaborn palette; those that are matplotlib's own lists need no seaborn."""
-    listed = getattr(mpl.colormaps.get(palette), "colors", ())
+    """Return that many colours: of a list in turn, of a scale evenly from near its one end to near its other."""
+    listed = COLORBLIND if palette == "colorblind" else getattr(mpl.colormaps[palette], "colors", ())
     if 0 < len(listed) <= MOST_LISTED:
-        return [tuple(color) for color in islice(cycle(listed), most)]
-    import seaborn as sns  # only here: it takes a second, and most verbs draw nothing
-
-    return list(sns.color_palette(palette, most))
+        return list(islice(cycle(map(to_rgb, listed)), most))
+    return [to_rgb(color) for color in mpl.colormaps[palette](np.linspace(0, 1, most + 2)[1:-1])]
 
 
 def slot(rank: int, count: int) -> tuple[float, float]:
