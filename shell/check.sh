@@ -52,12 +52,15 @@ environment_of() { # VERSION FOLDER
     PATH=$path "$bin/uv" venv --quiet --system-certs --no-project --python "$1" "$2"
 }
 
-# From uv's cache where they are there.
+# By uv, from its cache where they are there; else by the pip that set this checkout up, with its own settings.
 packages_of() { # FOLDER
-    local index
-    if index=$("$bin/python" -m pip config get global.index-url 2>/dev/null); then export UV_DEFAULT_INDEX=$index; fi
-    "$bin/uv" pip sync --quiet --system-certs --python "$1/bin/python" requirements.lock &&
-        "$bin/uv" pip install --quiet --system-certs --python "$1/bin/python" --no-deps -e .
+    local index=${PIP_INDEX_URL:-}
+    [ -n "$index" ] || index=$("$bin/python" -m pip config get global.index-url 2>/dev/null) || index=
+    if [ -n "$index" ]; then export UV_DEFAULT_INDEX=$index; fi
+    "$bin/uv" pip sync --quiet --system-certs --python "$1/bin/python" requirements.lock ||
+        "$bin/python" -m pip --python "$1/bin/python" install --quiet --no-deps -r requirements.lock || return
+    "$bin/uv" pip install --quiet --system-certs --python "$1/bin/python" --no-deps -e . ||
+        "$bin/python" -m pip --python "$1/bin/python" install --quiet --no-deps -e .
 }
 
 # All at a time: each of them keeps one CPU busy.

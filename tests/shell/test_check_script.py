@@ -41,14 +41,16 @@ venv*) for last; do :; done; mkdir -p "$last/bin"; cp "$DOUBLE" "$last/bin/pytho
 esac
 """
 OWN = """#!/bin/sh
-case "$*" in -c*) echo 3.11 ;; *index-url) exit 1 ;; esac
+case "$*" in -c*) echo 3.11 ;; *index-url) exit 1 ;; *" install "*) exit "${PIP:-1}" ;; esac
 """
 OTHER = """#!/bin/sh
 case "$0" in */3.13/*) echo "1 of 9 failed"; exit "${TESTS:-0}" ;; *) echo "9 passed" ;; esac
 """
 
 
-@pytest.mark.parametrize(("own", "code"), [({}, 0), ({"TESTS": "1"}, 1), ({"SYNC": "2"}, 1)])
+@pytest.mark.parametrize(
+    ("own", "code"), [({}, 0), ({"TESTS": "1"}, 1), ({"SYNC": "2"}, 1), ({"SYNC": "2", "PIP": "0"}, 0)]
+)
 def test_each_python_decides_but_one_that_cannot_be_had(tmp_path: Path, own: dict[str, str], code: int) -> None:
     for path, text in {"shell/setup.sh": SETUP, "venv/bin/uv": UV, "venv/bin/python": OWN, "double": OTHER}.items():
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
