@@ -78,7 +78,7 @@ def _reasons(rows: pd.DataFrame, verdict: str) -> list[str]:
     return phrases[:MOST_REASONS] + ([f"and {more} more in trials.parquet"] if more > 0 else [])
 
 
-def face(trials: pd.DataFrame, used: Sequence[str], *, intervals: bool) -> tuple[str, ...]:
+def face(trials: pd.DataFrame, used: Sequence[str]) -> tuple[str, ...]:
     """Return the words on the figure itself: lab, repetitions, what was held still, and what would mislead unsaid.
 
     ``trials`` are those of the figure, ``used`` factors stand on its axes. The file beside the figure has the rest.
@@ -90,8 +90,7 @@ def face(trials: pd.DataFrame, used: Sequence[str], *, intervals: bool) -> tuple
     counts = shown.groupby("point_id")["repetition"].nunique() if "repetition" in shown else pd.Series(dtype=int)
     if not counts.empty:
         low, high = int(counts.min()), int(counts.max())
-        bars = ", 95 % intervals" if intervals and high > 1 else ""
-        parts.append(f"n = {low if low == high else f'{low} to {high}'}{bars}")
+        parts.append(f"n = {low if low == high else f'{low} to {high}'}")
     first = " · ".join(part for part in parts if part)
     absent = [words for verdict in ("unsupported", "failed") for words in _absent(trials, verdict)]
     warned = ["Not the same work in every mode." if _unequal_work(shown) else "", *absent, _one_count(shown)]

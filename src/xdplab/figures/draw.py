@@ -95,8 +95,6 @@ def draw(
     panels = _order(look.panels, marks["panel"])
     if ax is not None:
         return _draw_onto(ax, view, panels, style)
-    if not caption:
-        look = replace(look, caption=())
     with applied(style):
         axes = _grid(len(panels), style, look)
         titles = {panel: "\n".join(wrap(panel, _panel_width(axes.shape[1], style), style.font_pt)) for panel in panels}
@@ -113,7 +111,7 @@ def draw(
         sheet = axes.flat[0].figure
         label_axes(sheet, axes, look.x_label, look.y_label, style)
         place_legend(sheet, kinds.legend_entries(marks, look, hues, cut=cut), look.hue_title, style)
-        place_caption(sheet, look.shown_caption, style)
+        place_caption(sheet, view.face if caption else (), style)
         settle(sheet, list(axes.flat)[: len(panels)], categorical=look.x_scale == "category")
     return axes.view(Panels) if axes.size > 1 else axes.flat[0]
 

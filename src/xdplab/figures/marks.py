@@ -64,11 +64,6 @@ class Look:
     from_zero: bool = True
     words: Mapping[str, str] = field(default_factory=dict)
 
-    @property
-    def shown_caption(self) -> tuple[str, ...]:
-        """The caption as it stands on the figure; none where the caption was taken away."""
-        return self.face if self.face and self.caption else self.caption
-
 
 @dataclass(frozen=True)
 class View:
@@ -76,6 +71,15 @@ class View:
 
     marks: pd.DataFrame
     look: Look
+
+    @property
+    def face(self) -> tuple[str, ...]:
+        """The caption as it stands on the figure, which says of intervals only if it has some."""
+        if not self.look.face:
+            return self.look.caption
+        first, *more = self.look.face
+        barred = self.marks.loc[self.marks["kind"].ne("stack"), "low"].notna().any()  # a piece's low is where it begins
+        return (f"{first}, 95 % intervals" if barred else first, *more)
 
 
 def marks_frame(rows: Iterable[Mapping[str, object]]) -> pd.DataFrame:

@@ -80,7 +80,7 @@ def orders(request: FigureRequest) -> dict[str, Any]:
     panel = request.layout.panel
     return {
         "palette": palette_of(request.layout.hue),
-        "face": face(request.trials, request.used, intervals=request.figure != "latency"),
+        "face": face(request.trials, request.used),
         "hue_title": title_of(request.layout.hue),
         "columns": rows[panel[-1]].nunique() if len(panel) > 1 else 0,
         "hues": label_order(rows, request.layout.hue, alone=False),
