@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from xdplab.studies.traffic.rows import _pieces
+from xdplab.studies.traffic.rows import _other_work, _pieces
 from xdplab.studies.trial_facts import HarnessPieces, TrialFacts
 
 
@@ -21,3 +21,11 @@ def test_a_receiver_never_takes_less_than_nothing(both_ns: float) -> None:
     row = _pieces(TrialFacts(harness=HarnessPieces(34.0, both_ns)), reasons)
     assert row == {"sender_ns": 34.0, "harness_ns": both_ns}
     assert f"with the receiver a frame took {both_ns} ns and without it 34.0 ns" in reasons["receiver_ns"]
+
+
+def test_other_work_is_unknown_where_the_cpus_at_work_were_not_recorded() -> None:
+    """It was all that was busy: the trial's own work with it."""
+    reasons: dict[str, str] = {}
+    row = {"arrangement": "shared", "host_busy_cores": 1.1, "tx_busy_cores": 0.9, "host_softirq_cores": 0.1}
+    assert _other_work(row, TrialFacts(), reasons) == {}
+    assert "not recorded" in reasons["other_busy_cores"]

@@ -340,8 +340,10 @@ def _other_work(row: Row, facts: TrialFacts, reasons: dict[str, str]) -> Row:
         reasons["other_busy_cores"] = "TG and DUT have CPUs of their own: their softirqs cannot be told from other work"
     elif busy is None or own is None or softirq is None:
         reasons["other_busy_cores"] = reasons.get("host_busy_cores", "this generator did not measure its CPU time")
+    elif facts.cpus is None:
+        reasons["other_busy_cores"] = "which CPUs do the DUT's work was not recorded"
     else:
-        most = len(set(facts.cpus.working)) if facts.cpus else 0
+        most = len(set(facts.cpus.working))
         application = _application_ns(facts) / 1e9 / row["window_s"]
         return {"other_busy_cores": max(0.0, busy - min(own + softirq + application, most))}
     return {}
