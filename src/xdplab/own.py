@@ -24,7 +24,7 @@ Ask = Callable[[str], bool]
 """From a question to whether the user says yes."""
 
 BUNDLE = "bundle.json"
-"""In a run that came as a bundle: its files belong to whoever imported it, and were written by others."""
+"""In a run that came as a bundle: its files belong to the user who imported it, and others wrote them."""
 
 _ask: Ask | None = None
 _allowed: set[tuple[Path, str]] = set()

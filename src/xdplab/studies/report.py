@@ -48,7 +48,7 @@ MOST_ROWS = 500
 """Rows of a table in the page; the rest is in the run."""
 FACTS = ("kernel", "machine", "Model name", "s CPU(s)", "Hypervisor vendor", "driver driver", "clang", "commit")
 """Words in the name of a fact about the hosts that stands in the page; ``manifest.json`` has all."""
-NOT_STATED = "not stated: ask whoever gave you this page"
+NOT_STATED = "not stated: ask the person who gave you this page"
 
 
 @dataclass(frozen=True)
