@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "receive.h"
+#include "clock.h"
 #include "engine.h"
 #include "fail.h"
 #include "frame.h"
@@ -24,12 +25,29 @@ static struct {
     struct histogram *due_values;    /* the same */
 } receive = {.link = -1};
 
+/* Of any mode; 0 where there is none. */
+static uint32_t attached_program(const struct session *session) {
+    uint32_t id = 0;
+
+    return bpf_xdp_query_id(session->ifindex, 0, &id) ? 0 : id;
+}
+
+/* That of a process that was killed goes by itself. */
+static uint32_t program_that_stays(const struct session *session) {
+    const uint64_t limit = now_ns() + LET_GO_LIMIT_NS;
+    uint32_t id;
+
+    while ((id = attached_program(session)) && now_ns() < limit && !interrupted)
+        sleep_until_ns(now_ns() + LET_GO_RETRY_NS);
+    return id;
+}
+
 static int attach(const struct session *session) {
     LIBBPF_OPTS(bpf_link_create_opts, native, .flags = XDP_FLAGS_DRV_MODE);
     const char *interface = session->options.interface;
-    uint32_t attached = 0;
+    const uint32_t attached = program_that_stays(session);
 
-    if (!bpf_xdp_query_id(session->ifindex, 0, &attached) && attached)
+    if (attached)
         return failed("attach", EBUSY, NULL, "%s already has an XDP program (id %u): detach it first",
                       interface, attached);
     receive.link = bpf_link_create(object_program_fd(receive.object, "receive_frame"), session->ifindex,

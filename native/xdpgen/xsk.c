@@ -16,8 +16,6 @@
          Debian 12's headers */
 #endif
 #define SKB_BUDGET 256
-#define BUSY_LIMIT_NS (2 * NS_PER_SECOND)
-#define BUSY_RETRY_NS (5 * NS_PER_MS)
 
 static int make_umem(struct xsk *xsk) {
     const struct xsk_umem_config config = {
@@ -54,11 +52,11 @@ static int try_open(struct xsk *xsk, const char *interface, unsigned queue) {
 
 /* The kernel lets go of a queue some time after its last socket was closed. */
 static int open_when_free(struct xsk *xsk, const char *interface, unsigned queue) {
-    const uint64_t limit = now_ns() + BUSY_LIMIT_NS;
+    const uint64_t limit = now_ns() + LET_GO_LIMIT_NS;
     int error;
 
     while ((error = try_open(xsk, interface, queue)) == -EBUSY && now_ns() < limit && !interrupted)
-        sleep_until_ns(now_ns() + BUSY_RETRY_NS);
+        sleep_until_ns(now_ns() + LET_GO_RETRY_NS);
     return error;
 }
 

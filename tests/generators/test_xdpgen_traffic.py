@@ -388,6 +388,14 @@ def test_what_cannot_be_is_refused_with_its_reason(traffic_bench: Bench) -> None
     assert "--bursts" in result.error_text
 
 
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_generator_starts_where_another_was_just_killed(traffic_bench: Bench, engine: str) -> None:
+    """Its program stays on the interface for some ms, until the kernel has ended it."""
+    for _ in range(12):
+        with traffic_bench.generator(engine) as generator:
+            generator.start()
+
+
 def test_without_receiving_nothing_is_claimed(traffic_bench: Bench, one_burst: Send) -> None:
     with traffic_bench.dut("drop"):
         summary = one_burst("afxdp", receive=False).summary
