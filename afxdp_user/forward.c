@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "forward.h"
 #include "fail.h"
+#include "payload.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
+#include <linux/if_ether.h>
 #include <poll.h>
 #include <sched.h>
 #include <string.h>
@@ -45,8 +48,21 @@ static void recycle(struct queue *queue) {
     queue->recycled += count;
 }
 
+// Whether the generator sent it: by its length, headers, magic and run id.
+static bool is_test_frame(const struct queue *queue, const unsigned char *data, uint32_t bytes) {
+    __u64 words[FRAME_HEAD_WORDS];
+    uint32_t magic;
+    if (bytes != queue->frame_bytes)
+        return false;
+    memcpy(words, data, sizeof(words)); // a zero-copy driver may put it at an odd address
+    memcpy(&magic, data + PAYLOAD_OFFSET, sizeof(magic));
+    return magic == queue->magic && frame_has_shape(words, bytes);
+}
+
 static unsigned long work(struct queue *queue, const struct xdp_desc *frame) {
     unsigned char *data = xsk_umem__get_data(queue->socket.frames, frame->addr);
+    if (queue->frame_bytes && !is_test_frame(queue, data, frame->len))
+        add(&queue->foreign, 1);
     return queue->workload->run(queue->state, data, frame->len);
 }
 
@@ -139,6 +155,8 @@ void queue_open(struct queue *queue, const struct options *options, unsigned int
     queue->cpu = options->cpus.cpus[index % options->cpus.count];
     queue->batch = options->batch;
     queue->busy = options->busy;
+    queue->magic = htonl(PAYLOAD_MAGIC ^ options->run_id);
+    queue->frame_bytes = options->frame_bytes ? options->frame_bytes - ETH_FCS_LEN : 0;
     queue->state = workload_state(queue->workload, index);
     socket_open(&queue->socket, options->interface, index, options->zerocopy);
 }
@@ -166,8 +184,12 @@ int queue_error(const struct queue *queue) {
 
 struct queue_counts queue_count(const struct queue *queue) {
     unsigned int pending = unsent(&queue->socket);
+    uint64_t foreign = load(&queue->foreign); // before those it is a part of
     uint64_t received = load(&queue->received);
     uint64_t dropped = load(&queue->refused) + socket_statistics(&queue->socket).tx_invalid_descs;
-    return (struct queue_counts){
-        .rx = received, .tx = received - pending - dropped, .tx_dropped = dropped, .tx_pending = pending};
+    return (struct queue_counts){.rx = received,
+                                 .foreign = foreign,
+                                 .tx = received - pending - dropped,
+                                 .tx_dropped = dropped,
+                                 .tx_pending = pending};
 }

@@ -14,6 +14,8 @@ struct queue {
     unsigned int cpu;
     unsigned int batch;
     bool busy;
+    uint32_t magic;       // of the test frames, in network byte order
+    uint32_t frame_bytes; // of each of them, without FCS; 0: frames are not looked at
     const struct workload *workload;
     void *state;
     unsigned long sum; // of the workload's results: nothing of it can be optimised away
@@ -21,6 +23,7 @@ struct queue {
     // Written by the queue's thread only.
     uint64_t received;
     uint64_t recycled; // sent and free again
+    uint64_t foreign;  // of the received ones: no test frames, sent back all the same
     uint64_t refused;  // consumed by the kernel, and dropped by the driver
     uint64_t wakeups;  // sendto()
     uint64_t polls;    // poll()
@@ -34,6 +37,7 @@ struct queue {
 
 struct queue_counts {
     uint64_t rx;
+    uint64_t foreign; // those of rx that are no test frames
     uint64_t tx;
     uint64_t tx_dropped;
     uint64_t tx_pending; // on their way; 0 at rest

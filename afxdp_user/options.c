@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "options.h"
+#include "run_id.h"
 #include "socket.h"
 
 #include <sched.h>
@@ -20,6 +21,10 @@ static const struct option_row ROWS[] = {
      "pin queue i to the i-th of these CPUs (all that this process may use)"},
     {"fifo", "PRIO", NULL, option_unsigned, AT(fifo), 1, 99, "run the threads SCHED_FIFO at this priority"},
     {"batch", "N", "64", option_unsigned, AT(batch), 1, FRAMES, "frames taken from the ring at a time"},
+    {"run-id", "HEX", "0", option_run_id, AT(run_id), 0, 0,
+     "run id of the generator's test frames (with --frame-bytes)"},
+    {"frame-bytes", "BYTES", NULL, option_unsigned, AT(frame_bytes), 64, 1518,
+     "size of the test frames, FCS included: count the frames that are none (default: do not look)"},
     {"busy", NULL, NULL, option_flag, AT(busy), 0, 0, "spin instead of sleeping in poll()"},
 };
 

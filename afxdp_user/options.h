@@ -18,6 +18,8 @@ struct options {
     unsigned int fifo;     // real-time priority, 0: none asked
     unsigned int batch;
     bool busy;
+    unsigned int run_id;      // of the test frames
+    unsigned int frame_bytes; // of each of them, with FCS; 0: frames are not looked at
 };
 
 // Fills the options; prints help (exit 0) or what is wrong with them (exit 2) and does not return otherwise.

@@ -39,6 +39,10 @@ static void print_queue_stats(const struct queue *queue) {
     json_open_object(NULL);
     json_count("queue", queue->index);
     json_count("rx", counts.rx);
+    if (queue->frame_bytes)
+        json_count("rx_foreign", counts.foreign);
+    else
+        json_null("rx_foreign");
     json_count("tx", counts.tx);
     json_count("tx_dropped", counts.tx_dropped);
     json_count("tx_pending", counts.tx_pending);

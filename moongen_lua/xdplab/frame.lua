@@ -1,5 +1,5 @@
 -- SPDX-License-Identifier: Apache-2.0
--- A test frame, byte for byte as xdpgen sends it (native/xdpgen/payload.h): Ethernet, IPv4, UDP, 18 bytes of payload.
+-- A test frame, byte for byte as xdpgen sends it (native/common/payload.h): Ethernet, IPv4, UDP, 18 bytes of payload.
 -- All lengths here are without the FCS: a "64-byte frame" has 60 bytes.
 local ffi = require "ffi"
 local bit = require "bit"

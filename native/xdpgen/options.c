@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "options.h"
 #include "payload.h"
+#include "run_id.h"
 
 #include <arpa/inet.h>
 #include <ctype.h>
@@ -34,19 +35,6 @@ static bool parse_alone(const struct option_row *row, void *target, const char *
                           : !strcmp(text, "receiver") ? ALONE_RECEIVER
                                                       : ALONE_NOT;
     return *(unsigned *)target != ALONE_NOT;
-}
-
-/* Up to 16 hex digits, folded to the 16 bits a frame has room for; four digits
- * stay what they are. */
-static bool parse_run_id(const struct option_row *row, void *target, const char *text) {
-    char *end;
-    unsigned long long id = strtoull(text, &end, 16);
-
-    (void)row;
-    if (!isxdigit((unsigned char)*text) || *end || end - text > 16)
-        return false;
-    *(unsigned *)target = (id ^ id >> 16 ^ id >> 32 ^ id >> 48) & PAYLOAD_RUN_ID_MASK;
-    return true;
 }
 
 static bool parse_mac(const struct option_row *row, void *target, const char *text) {
@@ -115,7 +103,7 @@ static const struct option_row ROWS[] = {
     {"flows", "F", "64", option_unsigned, AT(flows), 1, MAX_FLOWS,
      "flows, each with its own addresses and port"},
     {"load", "max|PPS", "max", parse_rate, AT(rate_pps), 0.1, 1e9, "frames per second over all queues"},
-    {"run-id", "HEX", "0", parse_run_id, AT(run_id), 0, 0,
+    {"run-id", "HEX", "0", option_run_id, AT(run_id), 0, 0,
      "16 bits that tell runs apart (longer ids are folded)"},
     {"src-mac", "MAC", "own", parse_mac, AT(src_mac), 0, 0, "source address (own: the interface's)"},
     {"dst-mac", "MAC", "02:78:64:70:00:02", parse_mac, AT(dst_mac), 0, 0, "destination address"},

@@ -117,6 +117,12 @@ static __always_inline int take_other(struct receive_counters *counts, void *dat
     return ours ? XDP_DROP : XDP_PASS;
 }
 
+static __always_inline int refuse_altered(struct receive_counters *counts) {
+    counts->foreign++;
+    counts->altered++;
+    return XDP_DROP;
+}
+
 SEC("xdp")
 int receive_frame(struct xdp_md *ctx) {
     void *data = (void *)(long)ctx->data, *data_end = (void *)(long)ctx->data_end;
@@ -133,6 +139,8 @@ int receive_frame(struct xdp_md *ctx) {
     __u32 magic = word >> 16, flow = word & PAYLOAD_FLOW_MASK;
     if (magic != settings.magic)
         return take_other(counts, data, data_end, magic);
+    if (data_end - data != settings.frame_bytes || !frame_has_shape(words, settings.frame_bytes))
+        return refuse_altered(counts);
     __u64 number = whole_number(&memory.streams[stream_of(flow)], bpf_ntohl(*sequence));
     if (!record_sequence(counts, flow, number)) {
         counts->stale++;

@@ -8,6 +8,7 @@
 #include "object.h"
 
 #include <errno.h>
+#include <linux/if_ether.h>
 #include <linux/if_link.h>
 #include <stddef.h>
 #include <stdlib.h>
@@ -63,6 +64,7 @@ int receive_open(const struct session *session) {
         .magic = frame_magic(&session->options),
         .streams = session->streams,
         .udp_port = session->options.dst_port,
+        .frame_bytes = session->options.frame_bytes - ETH_FCS_LEN,
     };
     int error;
 

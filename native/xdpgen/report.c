@@ -117,9 +117,10 @@ static void summary_rx(const struct session *session, const struct burst_report 
         const char *key;
         __u64 value;
     } fields[] = {
-        {"rx_packets", packets},          {"lost_packets", lost},         {"duplicates", rx->duplicates},
-        {"reordered", rx->reordered},     {"stale_packets", rx->stale},   {"foreign_packets", rx->foreign},
-        {"damaged_packets", rx->damaged}, {"bad_run_id", rx->bad_run_id}, {"bad_stamps", rx->bad_stamps},
+        {"rx_packets", packets},          {"lost_packets", lost},           {"duplicates", rx->duplicates},
+        {"reordered", rx->reordered},     {"stale_packets", rx->stale},     {"foreign_packets", rx->foreign},
+        {"damaged_packets", rx->damaged}, {"altered_packets", rx->altered}, {"bad_run_id", rx->bad_run_id},
+        {"bad_stamps", rx->bad_stamps},
     };
 
     json_string("rx_missing", report->rx_missing);

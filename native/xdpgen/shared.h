@@ -105,6 +105,7 @@ struct receive_settings {
     __u32 magic; /* the run id is in it */
     __u32 streams;
     __u32 udp_port;
+    __u32 frame_bytes; /* without FCS */
 };
 
 /* A frame is a duplicate if its number was seen among the last SEEN_SLOTS
@@ -142,9 +143,11 @@ struct receive_counters {
                          (RFC 4737) */
     __u64 stale;      /* of an earlier burst */
     __u64 bad_run_id; /* the magic of another run */
-    __u64 foreign;    /* without the magic */
-    __u64 damaged;    /* those of them that go to the test's UDP port: dropped, the
+    __u64 foreign;    /* without the magic, or altered */
+    __u64 damaged;    /* those of them without the magic that go to the test's UDP port: dropped, the
                          others are passed on */
+    __u64 altered;    /* those of them with the run's magic, and other headers or another length than were
+                         sent: dropped */
     __u64 bad_stamps; /* stamps from the future or older than a burst can be */
     __u64 by_queue[MAX_QUEUES];
     struct histogram latency; /* from the time the frame was made */

@@ -5,12 +5,15 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 
 import pytest
+from tests.generators.echo_dut import hostile, with_sum
 
 from xdplab.deploy.afxdp import AfxdpForwarder, AfxdpRequest, forward
 from xdplab.deploy.deployment import Deployment
@@ -21,6 +24,7 @@ from xdplab.errors import HostError, ProgramError, UnsupportedError
 from xdplab.programs.contents import user_state
 from xdplab.programs.source import user_source
 from xdplab.programs.spec import ProgramSpec
+from xdplab.resources import shipped
 
 pytestmark = [pytest.mark.root, pytest.mark.lab]
 
@@ -147,6 +151,58 @@ def test_generated_workloads_forward_every_frame(lab, forwarder, xdpgen, cache, 
     summary = offer(lab, xdpgen, 1, "afxdp", "--load", "20000")
     assert summary["tx_packets"] == summary["rx_packets"] == running.stop().total("tx") > 1000
     assert summary["foreign_packets"] == 0
+
+
+SEND_HEX = """
+import socket, sys
+link = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
+link.bind((sys.argv[1], 0))
+for line in sys.stdin:
+    link.send(bytes.fromhex(line))
+"""
+
+
+def a_test_frame(run_id: int) -> bytes:
+    """Return one of 64 bytes as native/common/payload.h has it."""
+    ip = bytes.fromhex("4500002e0000000040110000c6120001c6130001")
+    udp = bytes.fromhex("0400c42c001a0000") + (0x78646C62 ^ run_id).to_bytes(4, "big") + bytes(14)
+    return with_sum(bytearray(bytes.fromhex("0200000000020200000000010800") + ip + udp))
+
+
+@pytest.fixture(scope="session", params=["as built", "with sanitizers"])
+def any_build(request, afxdp_user, tmp_path_factory) -> str:
+    if request.param == "as built":
+        return afxdp_user
+    folder = tmp_path_factory.mktemp("sanitized") / "afxdp_user"
+    shutil.copytree(shipped("afxdp_user"), folder, ignore=shutil.ignore_patterns("*.o", "afxdp_user"))
+    shutil.copytree(shipped("common"), folder / "common")
+    subprocess.run(["make", "-s", "SANITIZE=1"], cwd=folder, check=True, capture_output=True, timeout=300)
+    return str(folder / "afxdp_user")
+
+
+@pytest.mark.parametrize("attach", ["native", "generic"])
+def test_frames_that_are_nearly_ours_are_counted_apart(lab, any_build, swap_workload, attach):
+    """Each is sent back, as the program of another mode would; what is too long for a frame's memory is dropped."""
+    set_queues(lab.dut, lab.tg, 1)
+    ours = a_test_frame(0xBEEF)
+    others = {name: frame for name, frame in hostile(ours).items() if frame != ours}
+    frames = [ours, *others.values()] * 10
+    request = AfxdpRequest("vd0", 1, swap_workload, attach=attach, run_id="beef", frame_bytes=64)
+    with forward(lab.dut.host, any_build, request, deadline_s=60) as running:
+        lines = "".join(f"{frame.hex()}\n" for frame in frames).encode()
+        lab.tg.host.run([sys.executable, "-c", SEND_HEX, "vg0"], stdin=lines)
+        queue = running.stop().queues[0]
+    assert (queue.rx, queue.tx) == (len(frames), len(frames))
+    assert queue.rx_foreign == queue.rx - 10 == 10 * len(others)
+
+
+def test_an_application_that_was_not_told_looks_at_no_frame(lab, forwarder):
+    set_queues(lab.dut, lab.tg, 1)
+    running = forwarder()
+    lab.send(10)
+    stats = running.stop()
+    assert stats.total("rx") == 10
+    assert stats.foreign() is None
 
 
 def test_each_queue_has_its_own_state(lab, forwarder, tmp_path):

@@ -272,6 +272,25 @@ def test_shares_of_a_program_that_decides_one_or_another_are_said() -> None:
     assert "tx for 75.0% of 4000000 frames, drop for 25.0%" in judge(row).reason
 
 
+SAID = "not only test frames were on the link:"
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"foreign_packets": 12}, "12 foreign frames at the TG"),
+        ({"refused_packets": 5}, "5 of other runs or bursts, or altered"),
+        ({"dut_foreign_packets": 7}, "7 foreign frames at the DUT"),
+    ],
+)
+def test_frames_of_others_on_the_link_are_said(change: dict[str, int], words: str) -> None:
+    verdict = judge(GOOD | change)
+    assert verdict.verdict == "valid"
+    assert f"{SAID} {words}" in verdict.reason
+    assert judge(GOOD | dict.fromkeys(change, 0)).reason == judge(GOOD).reason
+    assert judge(GOOD | change | {"dut_rx_packets": 4_040_001}).reason.endswith(f"the TG sent: {SAID} {words}")
+
+
 def test_a_users_program_may_rewrite_the_payload() -> None:
     row = GOOD | USERS | {"rx_packets": 0, "foreign_packets": 3_000_000}
     assert judge(row).verdict == "valid"

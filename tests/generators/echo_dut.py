@@ -2,9 +2,11 @@
 
 Usage: echo_dut.py INTERFACE FAULTS SECONDS; FAULTS is a JSON object from a fault to the remainders of i modulo 10 that
 suffer it; "late": [a, b] returns frame a with frame b; "advance": n adds i times n to frame i's number, as if so many
-frames more had been sent. "print" returns nothing and prints every frame as hex instead.
+frames more had been sent; "hostile" returns it with one of each kind that is nearly a test frame. "print" returns
+nothing and prints every frame as hex instead.
 """
 
+import errno
 import json
 import socket
 import sys
@@ -26,12 +28,73 @@ def returned(frame: bytes, faults: set[str]) -> list[bytes]:
         back[42] ^= 0xFF
     if "drop" in faults:
         return []
+    if "hostile" in faults:
+        return [bytes(back), *hostile(bytes(back)).values()]
     return [bytes(back)] * (2 if "duplicate" in faults else 1)
+
+
+def with_sum(frame: bytearray) -> bytes:
+    """Return the frame with the IP header checksum that belongs to it (RFC 1071), of as many words as it says."""
+    frame[24:26] = b"\0\0"
+    header = frame[14 : 14 + 4 * (frame[14] & 15)]
+    total = sum(int.from_bytes(header[at : at + 2], "big") for at in range(0, len(header), 2))
+    while total >> 16:
+        total = (total & 0xFFFF) + (total >> 16)
+    frame[24:26] = (total ^ 0xFFFF).to_bytes(2, "big")
+    return bytes(frame)
+
+
+def changed(frame: bytes, at: int, new: bytes) -> bytearray:
+    return bytearray(frame[:at] + new + frame[at + len(new) :])
+
+
+def hostile(frame: bytes) -> dict[str, bytes]:
+    """Return frames that are nearly ``frame``, a test frame, by name: its magic, run id and number are in most."""
+    ip_bytes = int.from_bytes(frame[16:18], "big")
+    wrong_sum = int.from_bytes(frame[24:26], "big") ^ 1
+    options = bytearray(frame[:34] + bytes(4) + frame[34:])
+    options[14] = 0x46
+    options[16:18] = (ip_bytes + 4).to_bytes(2, "big")
+    return {
+        "runt": frame[:20],
+        "one byte short": frame[:59],
+        "truncated payload": frame[:60],
+        "one byte long": frame + b"\0",
+        "jumbo": frame + bytes(1514 - len(frame)),
+        "jumbo, lengths say so": with_sum(changed(frame, 16, (1500).to_bytes(2, "big"))) + bytes(1514 - len(frame)),
+        "vlan": frame[:12] + b"\x81\x00\x00\x05" + frame[12:],
+        "first fragment": with_sum(changed(frame, 20, b"\x20\x00")),
+        "later fragment": with_sum(changed(frame, 20, b"\x00\x08")),
+        "options": with_sum(options),
+        "options in the length": with_sum(changed(frame, 14, b"\x46")),
+        "header too short": changed(frame, 14, b"\x44"),
+        "no IPv4": bytes(changed(frame, 12, b"\x86\xdd")),
+        "no UDP": with_sum(changed(frame, 23, b"\x06")),
+        "wrong checksum": bytes(changed(frame, 24, wrong_sum.to_bytes(2, "big"))),
+        "IP length too long": with_sum(changed(frame, 16, (ip_bytes + 1).to_bytes(2, "big"))),
+        "IP length 0": with_sum(changed(frame, 16, b"\0\0")),
+        "UDP length too long": bytes(changed(frame, 38, b"\xff\xff")),
+        "UDP length 0": bytes(changed(frame, 38, b"\0\0")),
+        "foreign magic": bytes(changed(frame, 42, b"\xde\xad")),
+        "other run": bytes(changed(frame, 44, bytes([frame[44] ^ 1]))),
+    }
 
 
 def say(line: str) -> None:
     sys.stdout.write(line + "\n")
     sys.stdout.flush()
+
+
+def send(link: socket.socket, frame: bytes) -> None:
+    """Send a frame; the socket takes it when the link's ring has room again."""
+    while True:
+        try:
+            link.send(frame)
+            return
+        except OSError as error:
+            if error.errno != errno.ENOBUFS:
+                raise
+            time.sleep(0.001)
 
 
 def main() -> None:
@@ -71,8 +134,9 @@ def main() -> None:
             held = back
             continue
         for one in back + held:
-            link.send(one)
+            send(link, one)
         held = []
 
 
-main()
+if __name__ == "__main__":
+    main()

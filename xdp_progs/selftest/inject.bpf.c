@@ -7,7 +7,7 @@
 #include <bpf/bpf_endian.h>
 #include <bpf/bpf_helpers.h>
 
-#define NUMBER_AT 56 // where a test frame has its number: native/xdpgen/payload.h
+#define NUMBER_AT 56 // where a test frame has its number: native/common/payload.h
 #define MOST_TURNS (1 << 22)
 
 const volatile __u64 delay_ns;

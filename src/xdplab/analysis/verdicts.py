@@ -21,7 +21,7 @@ from xdplab.analysis.action_rules import (
 from xdplab.analysis.values import Row, number, records, text
 from xdplab.formats.procstat import FAST_CLOCKS
 
-RULES_VERSION = "8"
+RULES_VERSION = "9"
 
 COUNT_TOLERANCE = 0.01  # two counts of the same frames
 LINE_SLACK = 1.002  # clocks of two NICs
@@ -170,7 +170,9 @@ def received_within_sent(row: Row) -> str | None:
         return f"the TG received {got:.0f} frames, more than the {sent:.0f} it sent"
     arrived = number(row, "dut_rx_packets")
     if arrived is not None and arrived > (sent + (number(row, "probes_sent") or 0.0)) * (1 + COUNT_TOLERANCE):
-        return f"the DUT received {arrived:.0f} frames, more than the {sent:.0f} the TG sent"
+        others = say_foreign(row)
+        why = f": {others}" if others else ""
+        return f"the DUT received {arrived:.0f} frames, more than the {sent:.0f} the TG sent{why}"
     return None
 
 
@@ -267,6 +269,18 @@ def say_probes(row: Row) -> str | None:
 def say_rewritten(row: Row) -> str | None:
     changed = returns_frames(row) and tg_count(row) != number(row, "rx_packets")
     return "the program rewrites the payload: frames without the magic are counted" if changed else None
+
+
+def say_foreign(row: Row) -> str | None:
+    """Frames of others on the link are in no count of test frames; the DUT worked on them all the same."""
+    rewritten = say_rewritten(row)
+    kinds = (
+        ("foreign frames at the TG", None if rewritten else number(row, "foreign_packets")),
+        ("foreign frames at the DUT", number(row, "dut_foreign_packets")),
+        ("of other runs or bursts, or altered", None if rewritten else number(row, "refused_packets")),
+    )
+    told = [f"{count:.0f} {words}" for words, count in kinds if count]
+    return f"not only test frames were on the link: {', '.join(told)}" if told else None
 
 
 def say_duplicates(row: Row) -> str | None:
@@ -405,6 +419,7 @@ REMARKS = (
     say_probes,
     say_nothing_forwarded,
     say_rewritten,
+    say_foreign,
     say_duplicates,
     say_queues,
     say_not_reached,

@@ -22,7 +22,10 @@ _ERRORS = {
 
 @dataclass(frozen=True)
 class AfxdpRequest:
-    """What afxdp_user is to do. Paths are the host's; ``fifo`` is a real-time priority, ``busy`` spins."""
+    """What afxdp_user is to do. Paths are the host's; ``fifo`` is a real-time priority, ``busy`` spins.
+
+    With ``frame_bytes`` (FCS included) it counts the frames that are no test frames of this size and ``run_id``.
+    """
 
     interface: str
     queues: int
@@ -34,6 +37,8 @@ class AfxdpRequest:
     fifo: int | None = None
     batch: int | None = None
     busy: bool = False
+    run_id: str | None = None
+    frame_bytes: int | None = None
 
     def argv(self, binary: str) -> list[str]:
         """Return the command line."""
@@ -47,6 +52,8 @@ class AfxdpRequest:
             "--cpus": ",".join(map(str, self.cpus)) or None,
             "--fifo": self.fifo,
             "--batch": self.batch,
+            "--run-id": self.run_id,
+            "--frame-bytes": self.frame_bytes,
         }
         words = [word for name, value in options.items() if value is not None for word in (name, str(value))]
         return [binary, *words, *(["--busy"] if self.busy else [])]
@@ -79,7 +86,11 @@ class AfxdpReady:
 
 @dataclass(frozen=True)
 class QueueStats:
-    """Frames since the start. ``rx_dropped`` contains those of the empty fill ring; ``tx_dropped`` were received."""
+    """Frames since the start. ``rx_dropped`` contains those of the empty fill ring; ``tx_dropped`` were received.
+
+    ``rx_foreign`` of ``rx`` were no test frames, and were sent back with the others. It is None where the application
+    was not told what a test frame is, and in runs of earlier versions.
+    """
 
     queue: int
     rx: int
@@ -92,6 +103,7 @@ class QueueStats:
     rx_invalid: int
     wakeups: int
     polls: int
+    rx_foreign: int | None = None
 
 
 @dataclass(frozen=True)
@@ -108,6 +120,11 @@ class Stats:
     def total(self, name: str) -> int:
         """Return one counter's sum over the queues."""
         return sum(int(getattr(queue, name)) for queue in self.queues)
+
+    def foreign(self) -> int | None:
+        """Return the frames that were no test frames, or None if one queue did not look."""
+        counts = [queue.rx_foreign for queue in self.queues]
+        return None if None in counts else sum(count for count in counts if count is not None)
 
 
 class AfxdpForwarder(JsonSession):

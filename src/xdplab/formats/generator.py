@@ -85,6 +85,7 @@ class Summary:
     tx_errors_missing: str | None = None
     stale_packets: int | None = None
     damaged_packets: int | None = None
+    altered_packets: int | None = None
     bad_stamps: int | None = None
     rx_window_packets: int | None = None
     rx_window_s: float | None = None
@@ -429,9 +430,9 @@ def _interval(line: _Fields) -> GeneratorInterval:
 
 
 _RECEIVED = ("rx_packets", "lost_packets", "duplicates", "reordered", "foreign_packets", "bad_run_id")
-_EXTRA = ("stale_packets", "damaged_packets", "bad_stamps", "rx_window_packets", "tx_pause_max_ns", "tx_paused_ns",
-          "tx_late_max_ns", "tx_late_packets", "device_tx_packets", "device_rx_packets", "device_rx_missed",
-          "probes_sent", "probes_lost")  # fmt: skip
+_EXTRA = ("stale_packets", "damaged_packets", "altered_packets", "bad_stamps", "rx_window_packets",
+          "tx_pause_max_ns", "tx_paused_ns", "tx_late_max_ns", "tx_late_packets", "device_tx_packets",
+          "device_rx_packets", "device_rx_missed", "probes_sent", "probes_lost")  # fmt: skip
 
 
 def _summary(line: _Fields) -> Summary:

@@ -62,7 +62,9 @@ lost_packets        | int   |      | count   | tx_packets minus the frames that 
 loss_ratio          | float |      | share   | lost_packets / tx_packets
 duplicate_packets   | int   |      | count   | test frames received more than once
 reordered_packets   | int   |      | count   | test frames received behind a later one of their flow (RFC 4737); in runs of older generators, of their stream
-foreign_packets     | int   |      | count   | frames received without the run's magic and id
+foreign_packets     | int   |      | count   | frames received without the run's magic and id, or with altered headers or length
+refused_packets     | int   |      | count   | frames received with the magic of test frames and not counted: of another run or an earlier burst, or altered
+dut_foreign_packets | int   |      | count   | frames that reached the DUT's AF_XDP application and were no test frames of this run: not in dut_rx_packets
 offered_pps         | float | 1/s  | rate    | tx_packets / window
 rate_change         | float |      | share   | change of the rate within the window, as a share of its mean, in one step or one trend; 0 if it was steady
 rate_change_kind    | str   |      | state   | steady, step or trend

@@ -24,7 +24,7 @@ RECORDED = {
         "every frame stamped": 91.0,
         "one frame in 16 stamped": 72.24,
         "numbers only": 67.0,
-        "turn of a frame": 36.82,
+        "turn of a frame": 39.82,
     }
 }
 FRAMES, BATCHES, FRAMES_PER_BATCH = 1000, 100, 64

@@ -225,8 +225,16 @@ def attach(context: TrialContext, point: Point, prepared: Prepared) -> DutSide:
             init=there.workload_init,
             cpus=_spread(lab.cpus(point.arrangement).dut, point.queues),
             fifo=APPLICATION_FIFO,
+            run_id=context.run_id[:RUN_ID_DIGITS],
+            frame_bytes=_recognised_bytes(context, point),
         ),
     )
+
+
+def _recognised_bytes(context: TrialContext, point: Point) -> int | None:
+    """Return the size of the test frames, or None where other frames are sent too: those of a file, a NIC's probes."""
+    own = context.programs[point.program].frames_on_tg is None and point.engine != "moongen-hw"
+    return point.frame_bytes if own else None
 
 
 def _test_frames(context: TrialContext, point: Point) -> Sequence[int | bytes]:

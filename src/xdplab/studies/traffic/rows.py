@@ -250,8 +250,11 @@ def _counted(raw: Path, trial: Trial, facts: TrialFacts, reasons: dict[str, str]
             reasons[name] = value.reason
     if facts.dut_before is not None and facts.dut_after is not None:
         row |= _rings(facts.dut_before, facts.dut_after)
+        row |= _foreign(row, facts.dut_before, facts.dut_after, reasons)
         for name in ("dut_rx_packets", "dut_tx_packets", "rx_by_queue", "evenness"):
             reasons.pop(name, None)
+    else:
+        reasons["dut_foreign_packets"] = "a driver's counters do not tell whose frames they counted"
     if row.get("rx_by_queue") is not None:
         row["queues_reached"] = sum(count > 0 for count in row["rx_by_queue"])
         row["rx_by_queue"] = json.dumps(row["rx_by_queue"])
@@ -309,6 +312,17 @@ def _rings(before: Stats, after: Stats) -> Row:
         "rx_by_queue": tuple(arrived),
         "evenness": jain_index(tuple(arrived)) if any(arrived) else None,
     }
+
+
+def _foreign(row: Row, before: Stats, after: Stats, reasons: dict[str, str]) -> Row:
+    """Frames at the application that are not the generator's, taken out of the DUT's counts."""
+    first, last = before.foreign(), after.foreign()
+    if first is None or last is None:
+        reasons["dut_foreign_packets"] = "the application was not told how to recognise the frames of this trial"
+        return {}
+    foreign = last - first
+    counts = {name: row[name] - foreign for name in ("dut_rx_packets", "dut_tx_packets")}
+    return {"dut_foreign_packets": foreign, **counts}
 
 
 def _rates(row: Row, burst: Burst) -> Row:

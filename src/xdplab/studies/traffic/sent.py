@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from xdplab.analysis.steady import LEAST_INTERVALS, Course, course
-from xdplab.formats.generator import PROBES, Burst, GeneratorInterval, Histogram
+from xdplab.formats.generator import PROBES, Burst, GeneratorInterval, Histogram, Summary
 
 Row = dict[str, Any]
 Reasons = dict[str, str]
@@ -36,6 +36,7 @@ def traffic(burst: Burst, reasons: Reasons) -> Row:
         "duplicate_packets": s.duplicates,
         "reordered_packets": s.reordered,
         "foreign_packets": s.foreign_packets,
+        "refused_packets": _refused(s),
         "tx_errors": s.tx_errors,
         "tx_late_packets": s.tx_late_packets,
         "tx_pause_ms": _pause_ms(burst),
@@ -54,9 +55,17 @@ def traffic(burst: Burst, reasons: Reasons) -> Row:
         row["drained_packets"] = s.rx_packets - s.rx_window_packets
     else:
         reasons["drained_packets"] = s.rx_missing or "this generator did not count the frames as the window ended"
+    if s.bad_run_id is None:
+        reasons["refused_packets"] = s.rx_missing or "this generator did not count them"
     if s.tx_errors is None:
         reasons["tx_errors"] = s.tx_errors_missing or "this generator does not count them"
     return row | _latency(burst, reasons) | _lateness(burst, reasons) | _steadiness(burst, reasons)
+
+
+def _refused(s: Summary) -> int | None:
+    """Frames that bear the generator's magic and were not counted; altered ones are foreign too where that is known."""
+    kinds = (s.bad_run_id, s.stale_packets, s.altered_packets)
+    return None if s.bad_run_id is None else sum(count for count in kinds if count is not None)
 
 
 def _pause_ms(burst: Burst) -> float | None:
