@@ -16,12 +16,11 @@ from typing import Any
 
 import click
 
-import xdplab
 from xdplab.cli import INTERRUPTED, answers, cli
 from xdplab.errors import XdplabError
 from xdplab.labs.inventory import Inventory
 
-SOURCE = Path(xdplab.__file__).parent
+SOURCE = Path(__file__).resolve().parents[1]
 ELSEWHERE = ("xdplab.own", "xdplab.analysis.intervals")
 """Modules besides `xdplab.errors` that have an error of their own."""
 
