@@ -97,7 +97,7 @@ def test_without_a_trial_nothing_holds() -> None:
 
 
 def standing(ratio: float, half: float) -> Standing:
-    return Standing(Known(20, log(ratio), half), 0.02)
+    return Standing(Known(20, log(ratio), log(ratio) - half, log(ratio) + half), 0.02)
 
 
 def test_races_hold_when_their_answer_is_the_right_one() -> None:

@@ -9,14 +9,15 @@ all of them together: Holm (1979) keeps the false alarms of the family. Equivale
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import ceil, exp, inf, log, nan, sqrt
+from math import exp, inf, isinf, log, nan, sqrt
 from typing import Literal
 
 import numpy as np
 import pandas as pd
-from scipy.special import stdtr
+from scipy.special import gammainc, gammaincinv, ndtr, stdtr
 
 from xdplab.analysis import MARGIN
 from xdplab.analysis.calibration import Calibration
@@ -42,8 +43,40 @@ DTYPES |= {"differs": "boolean"}
 
 
 @dataclass(frozen=True)
+class Floor:
+    """The variance of the difference of two equal runs, which no number of repetitions takes away, as it was seen.
+
+    ``seen`` contains ``repetitions``, the part that the repetitions of the equal runs add; ``freedom``: its degrees.
+    """
+
+    seen: float
+    repetitions: float
+    freedom: float
+
+    @property
+    def estimate(self) -> float:
+        return max(self.seen - self.repetitions, 0)
+
+    @property
+    def at_most(self) -> float:
+        """Return what the floor is at most, with 95 %, after what was seen.
+
+        seen x freedom / chi2(freedom), cut off where it would be less than what repetitions add: Box and Tiao 1973,
+        Bayesian Inference in Statistical Analysis, 5.2, for the variance between groups.
+        """
+        if isinf(self.freedom):
+            return self.estimate
+        half, below = self.freedom / 2, self.repetitions  # 2 gammaincinv(freedom / 2, p) is the quantile of chi2
+        cut = float(gammainc(half, half * self.seen / below)) if below else 1.0
+        quantile = float(gammaincinv(half, ALPHA * cut))
+        if not quantile:  # nothing was seen to lie apart: the tail of the posterior alone
+            return below * (float(ALPHA ** (-1 / half)) - 1)
+        return self.seen * half / quantile - below
+
+
+@dataclass(frozen=True)
 class Difference:
-    """b minus a in logarithms, its standard error with degrees of freedom, and the part of its variance between runs.
+    """b minus a in logarithms, its standard error with degrees of freedom, and the floor of its variance.
 
     ``within`` is the variance of a single repetition, from both runs.
     """
@@ -51,7 +84,7 @@ class Difference:
     log_ratio: float
     se: float
     freedom: float
-    between: float
+    floor: Floor
     within: float
 
     def p_differs(self) -> float:
@@ -74,10 +107,25 @@ class Difference:
         return exp(reach * self.se) - 1
 
     def needed(self, family: int, margin: float) -> int | None:
-        """Return the repetitions per run that show equal runs as equivalent with 80 % power; None if no number does."""
-        reach = t_quantile(1 - ALPHA / family, self.freedom) + t_quantile((1 + POWER) / 2, self.freedom)
-        spare = (log1p_of(margin) / reach) ** 2 - self.between
-        return max(2, ceil(2 * self.within / spare)) if spare > 0 else None
+        """Return the repetitions per run that show equal runs as equivalent with 80 % power; None if no number does.
+
+        The test goes by the estimate of the floor, but the runs lie apart by the floor itself. That is known from few
+        equal runs, so the power is that at the highest plausible floor: the number is not too low by chance.
+        """
+        quantile = t_quantile(1 - ALPHA / family, self.freedom)
+
+        def power(repetitions: int) -> float:
+            own = 2 * self.within / repetitions
+            spare = log1p_of(margin) - quantile * sqrt(self.floor.estimate + own)
+            return 1 - 2 * float(ndtr(-spare / sqrt(self.floor.at_most + own))) if spare > 0 else 0.0
+
+        if power(_ENDLESS) < POWER:
+            return None
+        return bisect_left(range(_ENDLESS), POWER, lo=2, key=power)
+
+
+_ENDLESS = 1_000_000_000
+"""So many repetitions leave nothing but the floor."""
 
 
 def log1p_of(margin: float) -> float:
@@ -142,7 +190,8 @@ def _summed(shift: float, own: Sequence[Within], sd: float, known_by: float = in
     variance = between + sum(parts)
     spent = between**2 / known_by + sum(part**2 / (one.n - 1) for part, one in zip(parts, own, strict=True))
     freedom = variance**2 / spent
-    return Difference(shift, sqrt(variance), freedom, between, sum(one.variance for one in own) / 2)
+    floor = Floor(between, 0, known_by)
+    return Difference(shift, sqrt(variance), freedom, floor, sum(one.variance for one in own) / 2)
 
 
 def _calibrated(shift: float, own: Sequence[Within], means: float, equal: Sequence[Within]) -> Difference:
@@ -154,7 +203,8 @@ def _calibrated(shift: float, own: Sequence[Within], means: float, equal: Sequen
     variance = (
         2 * means if {one.n for one in own} == {one.n for one in equal} else max(2 * (means - theirs) + ours, ours)
     )
-    return Difference(shift, sqrt(variance), len(equal) - 1, 2 * max(means - theirs, 0), within)
+    freedom = len(equal) - 1
+    return Difference(shift, sqrt(variance), freedom, Floor(2 * means, 2 * theirs, freedom), within)
 
 
 @dataclass(frozen=True)

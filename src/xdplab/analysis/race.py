@@ -1,19 +1,22 @@
 """Two sides in one run, paired by repetition: faster, slower, equivalent, or not yet known.
 
 Each repetition gives one value, the mean logarithm of b over a of all pairs of points that both measured in it: what a
-repetition shares (drift, the machine's other work) cancels, and repetitions are the independent values. The interval
-holds at every look (`xdplab.analysis.sequential`), so the run may stop as soon as it knows. The three-way decision is
-that of `compare`.
+repetition shares (drift, the machine's other work) cancels, and repetitions are the independent values. The ratio is
+their median: single slow loads do not move it. Its interval holds at every look (`xdplab.analysis.sequential`), so the
+run may stop as soon as it knows. The three-way decision is that of `compare`.
+
+Where the sides' order is drawn anew in each repetition and the noise of both is alike, the logarithms lie
+symmetrically about that of the true ratio, so their median is the true ratio.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import exp, isinf, log
+from math import exp, log
 from typing import Literal
 
-from xdplab.analysis.sequential import Known, known
+from xdplab.analysis.sequential import LEAST, Known, known
 
 Answer = Literal["equivalent", "differs", "undecided"]
 Rates = Mapping[tuple[str, int], float]
@@ -37,8 +40,8 @@ class Standing:
 
     def to_json(self) -> dict[str, object]:
         """Return the answer, the ratio of b to a with its interval (null if there is none), pairs and margin."""
-        bounds = (self.ratio.low, self.ratio.mean, self.ratio.high)
-        low, ratio, high = (None if isinf(self.ratio.half) else exp(value) for value in bounds)
+        bounds = (self.ratio.low, self.ratio.median, self.ratio.high)
+        low, ratio, high = (exp(value) if self.ratio.bounded else None for value in bounds)
         found: dict[str, object] = {"verdict": self.answer, "ratio": ratio, "low": low, "high": high}
         return found | {"pairs": self.ratio.n, "margin": self.margin}
 
@@ -46,17 +49,17 @@ class Standing:
     def words(self) -> str:
         """Return one line: the answer, the ratio with its interval, the number of pairs."""
         n = self.ratio.n
-        if n < 2:
-            return f"undecided: {n} valid pair{'s' * (n != 1)}"
-        faster = "faster" if self.ratio.mean > 0 else "slower"
-        inside = abs(self.ratio.mean) < log(1 + self.margin)
+        if n < LEAST:
+            return f"undecided: {n} valid pair{'s' * (n != 1)}, and an interval needs {LEAST}"
+        faster = "faster" if self.ratio.median > 0 else "slower"
+        inside = abs(self.ratio.median) < log(1 + self.margin)
         said = {
             "equivalent": f"equivalent within {self.margin:.1%}",
             "differs": f"differs: b is {faster}" + (f", by less than {self.margin:.1%} in the middle" * inside),
             "undecided": f"undecided within {self.margin:.1%}",
         }[self.answer]
-        interval = "" if isinf(self.ratio.half) else f" [{exp(self.ratio.low):.4f}, {exp(self.ratio.high):.4f}]"
-        return f"{said}; b over a {exp(self.ratio.mean):.4f}{interval} after {n} pairs"
+        interval = "" if not self.ratio.bounded else f" [{exp(self.ratio.low):.4f}, {exp(self.ratio.high):.4f}]"
+        return f"{said}; b over a {exp(self.ratio.median):.4f}{interval} after {n} pairs"
 
 
 def standing(rates: Rates, pairs: Sequence[tuple[str, str]], margin: float) -> Standing:

@@ -30,11 +30,13 @@ FOLDER = "/var/lib/xdplab/throttling"
 _ANSWER_S = 30.0
 _HOLD_S = 14 * 86400.0
 
-# Locks: `guard` for a change, `holders` shared by all that hold the switches off.
+# Locks: `guard` for a change, `holders` shared by all that hold the switches off. Only root gets at them: whoever can
+# open a lock can hold it for ever.
 _SCRIPT = """
 task=$1 folder=$2; shift 2
 boot=$(cat /proc/sys/kernel/random/boot_id)
-umask 022; mkdir -p "$folder" && exec 8>>"$folder/guard" 9>>"$folder/holders" || exit 3
+umask 022; mkdir -p "${folder%/*}"; umask 077
+mkdir -p "$folder" && chmod 700 "$folder" && exec 8>>"$folder/guard" 9>>"$folder/holders" || exit 3
 put_back() {
     [ -f "$folder/before" ] || return 1
     { read -r then; [ "$then" = "$boot" ] && while read -r file was; do printf %s "$was" >"$file"; done

@@ -25,9 +25,10 @@ from urllib.parse import quote
 import yaml
 
 from xdplab.analysis.verdicts import RULES_VERSION
-from xdplab.errors import ResultsError
+from xdplab.errors import ResultsError, XdplabError
 from xdplab.own import BUNDLE
 from xdplab.run.disk import disk_errors, replacing
+from xdplab.studies.anonymous import TakenOut, anonymous_copy
 from xdplab.studies.catalogue import open_run
 from xdplab.studies.every import AnyRun
 
@@ -67,6 +68,28 @@ def export(run: AnyRun, path: Path, *, author: str | None = None, licence: str |
             data = texts[name] if name in texts else files[name].read_bytes()
             archive.writestr(zipfile.ZipInfo(name), data, zipfile.ZIP_DEFLATED)  # undated: equal runs, equal bytes
     return path
+
+
+def export_anonymous(run: AnyRun, path: Path, *, author: str | None = None, licence: str | None = None) -> TakenOut:
+    """Write a run as a zip file without names of hosts and users, addresses, keys; return what was taken out.
+
+    Raises ResultsError where its rows would not be the same but for these: an address in a plan's factors is part of
+    what was measured.
+    """
+    with tempfile.TemporaryDirectory(prefix="xdplab-anonymous-") as scratch:
+        folder, found = anonymous_copy(run.directory, _files(run.directory.path), Path(scratch))
+        copy = open_run(folder)
+        try:
+            same = rows_csv(copy) == found.without(rows_csv(run))
+        except XdplabError:
+            same = False
+        if not same:
+            raise ResultsError(
+                f"{run.directory.path}: without its names and addresses this would be another run",
+                remedy="its plan's factors hold one: export it without --anonymous, or measure it with other addresses",
+            )
+        export(copy, path, author=author, licence=licence)
+    return found
 
 
 def _files(folder: Path) -> Iterator[tuple[str, Path]]:

@@ -89,7 +89,8 @@ def _joint_lines(d: Decision) -> list[str]:
         words.append(
             f"  to show that they are the same within {d.margin:.1%}: "
             + (
-                "no number of repetitions, for runs spread too much as wholes: put both into one run"
+                "no number of repetitions, for runs lie too far apart as wholes, or too few equal runs were seen to "
+                "exclude it: put both into one run (`xdplab race`)"
                 if pd.isna(needed)
                 else f"{needed} repetitions per run"
             )

@@ -74,6 +74,7 @@ class Enough:
         if not logs:
             return f"none of {len(self._tried[point])} trials of the point was valid"
         found = known(logs)
-        if len(logs) < until.at_least or found.half > log(1 + until.until):
+        half = max(found.high - found.median, found.median - found.low)
+        if len(logs) < until.at_least or half > log(1 + until.until):
             return None
         return f"the rate is known to {until.until:.1%}"

@@ -1,0 +1,292 @@
+"""A copy of a run without what names people and machines, for a bundle that others may have.
+
+Each name, address, key, identity and kernel command line is found by its form or by the field that holds it, in any
+file of the run, and then replaced in every file: the same one by the same pseudonym of the same length, so that sizes,
+columns and binary files stay what they were. Sources of programs stay as they were measured, for points are known by
+their sums; what they hold of the names is told.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import ipaddress
+import os
+import pwd
+import re
+import socket
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from xdplab.errors import ResultsError
+from xdplab.plan import factors
+from xdplab.run.metrics import BY_NAME
+from xdplab.run.rundir import RunDirectory
+
+FIELDS = (".json", ".jsonl", ".yaml")
+"""Files whose fields have names."""
+SOURCES = re.compile(r"files/.*|programs/[^/]+/program\.c")
+"""Of a run: what was measured. A change would make other programs, and so other points, of them."""
+_OWN_IDENTITIES = ("/etc/machine-id", "/proc/sys/kernel/random/boot_id")
+
+
+@dataclass(frozen=True)
+class Form:
+    """One kind of identity: ``found`` has it as its last group that took part; ``fill`` replaces its characters."""
+
+    kind: str
+    found: re.Pattern[bytes]
+    fill: bytes
+    valid: Callable[[str], bool] = lambda _: True
+    fields_only: bool = False
+
+
+def _address(text: str) -> bool:
+    """Loopback, multicast, masks and the networks for benchmarks, which test frames have, name no machine."""
+    if not _is_address(text):
+        return False
+    one = ipaddress.ip_address(text)
+    return not any(one in network for network in _NO_MACHINE if network.version == one.version)
+
+
+_NO_MACHINE = [
+    ipaddress.ip_network(network)
+    for network in ("0.0.0.0/8", "127.0.0.0/8", "198.18.0.0/15", "224.0.0.0/3", "::/127", "2001:2::/48", "ff00::/8")
+]
+"""RFC 6890 and its registries; 198.18.0.0/15: RFC 2544, 2001:2::/48: RFC 5180."""
+
+
+def _station(text: str) -> bool:
+    return text.lower() not in ("ff:ff:ff:ff:ff:ff", "00:00:00:00:00:00")
+
+
+def _is_address(text: str) -> bool:
+    with suppress(ValueError):
+        return bool(ipaddress.ip_address(text))
+    return False
+
+
+def _key(*names: str) -> bytes:
+    r"""Return the pattern of a field's name and colon, in YAML, in JSON, and in JSON within JSON (``\"``)."""
+    return rb'(?<![\w-])\\*"?(?:' + "|".join(names).encode() + rb')\\*"?\s*[:=]\s*\\*["\']?'
+
+
+def _field(*names: str) -> bytes:
+    """Return the pattern of what is a field for sure: quoted, or the first word of a line or of a mapping."""
+    name = "|".join(names).encode()
+    return rb'(?:\\*"(?:' + name + rb')\\*"\s*:\s*\\*"|(?:(?m:^)|[{,])[ -]*(?:' + name + rb""")\s*:[ ]+["']?)"""
+
+
+def _has_digit(text: str) -> bool:
+    return any(character.isdigit() for character in text)
+
+
+_MAC = rb"(?<![0-9A-Za-z:-])(?:[0-9A-Fa-f]{2}:){5}[0-9A-Fa-f]{2}(?![0-9A-Za-z:-])"
+_UUID = rb"(?<![0-9A-Za-z])[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}(?![0-9A-Za-z])"
+_IPV6 = rb"(?<![\w:.])[0-9A-Fa-f]{0,4}(?::[0-9A-Fa-f]{0,4}){2,7}(?![\w:])"
+_IPV4 = rb"(?<![\w.])(?:\d{1,3}\.){3}\d{1,3}(?!\w|\.\d)"
+_WORD = rb"([A-Za-z_][\w.-]*\w)"
+
+FORMS = (
+    Form("kernel command line", re.compile(_key("command_line") + rb'[^"}]*?"value\\*": ?\\*"((?:[^"\\]|\\.)+)'), b"."),
+    Form("kernel command line", re.compile(rb"(BOOT_IMAGE=[^\n\"\\]+)"), b"."),
+    Form("private key", re.compile(rb"-----BEGIN [A-Z ]*PRIVATE KEY-----(.+?)-----END", re.DOTALL), b"A"),
+    Form("SSH key", re.compile(rb"(?<![A-Za-z0-9+/])(AAAA[A-Za-z0-9+/]{40,}={0,2})"), b"A"),
+    Form("key fingerprint", re.compile(rb"SHA256:([A-Za-z0-9+/]{43})|MD5:((?:[0-9a-f]{2}:){15}[0-9a-f]{2})"), b"a"),
+    Form("MAC address", re.compile(b"(" + _MAC + b")"), b"a", _station),
+    Form("UUID", re.compile(b"(" + _UUID + b")"), b"a"),
+    Form("IPv6 address", re.compile(b"(" + _IPV6 + b")"), b"d", _address),
+    Form("IPv4 address", re.compile(b"(" + _IPV4 + b")"), b"1", _address),
+    Form(
+        "serial number",
+        re.compile(
+            rb"(?i:" + _key("serial(?:[ _-]?(?:number|no))?", "machine[ _-]?id", "boot[ _-]?id", "asset[ _-]?tag")
+            + rb")([A-Za-z0-9][\w.-]{5,})"
+        ),
+        b"a",
+        _has_digit,
+    ),
+    Form("user", re.compile(rb"/(?:home|Users)/([\w.-]*\w)"), b"u"),
+    Form("user", re.compile(_field("user", "username") + _WORD), b"u", fields_only=True),
+    Form("host", re.compile(_key("nodename", "hostname", "host_name") + _WORD), b"h"),
+    Form("host", re.compile(_field("host") + _WORD), b"h", fields_only=True),
+    Form("host", re.compile(rb"(?m)^# hostname\s*:\s*" + _WORD), b"h"),
+    Form("host", re.compile(rb"(?m)^Linux \S+ \(" + _WORD + rb"\)"), b"h"),
+)  # fmt: skip
+NAMES = ("user", "host")
+
+COMMON = {
+    "admin", "archlinux", "client", "controller", "debian", "default", "dut", "fedora", "guest", "home",
+    "host", "kernel", "lab", "linux", "local", "localdomain", "localhost", "machine", "netns", "none", "null", "root",
+    "runner", "server", "shared", "test", "tg", "ubuntu", "user", "vagrant", "virtual", "vm", "xdplab",
+}  # fmt: skip
+"""Names that tell nobody's, and words of the formats."""
+
+
+def _words() -> set[str]:
+    """Return the words that cannot be replaced in a run without changing what it says."""
+    columns = {word for name in BY_NAME for word in name.split("_")}
+    return COMMON | columns | {word for factor in factors.FACTORS for word in factor.name.split("_")}
+
+
+@dataclass
+class TakenOut:
+    """``names``: each identity, its kind and its pseudonym; ``kept``: common words that are also names, and stay.
+
+    ``sources``: how many identities each source of a program still holds.
+    """
+
+    names: dict[bytes, tuple[str, bytes]] = field(default_factory=dict)
+    kept: set[str] = field(default_factory=set)
+    sources: dict[str, int] = field(default_factory=dict)
+
+    def lines(self) -> list[str]:
+        """Return in words what was taken out, and what was not."""
+        counts = Counter(kind for kind, _ in self.names.values())
+        said = ", ".join(f"{kind}: {number}" for kind, number in sorted(counts.items()))
+        lines = [f"taken out: {said or 'nothing, for nothing was found'}"]
+        if self.kept:
+            lines.append(f"names that are common words stay: {', '.join(sorted(self.kept))}")
+        for name, number in self.sources.items():
+            lines.append(f"{name} is a program as it was measured, and holds {number} of these: look at it")
+        return lines
+
+    def add(self, kind: str, value: bytes, fill: bytes) -> None:
+        """Give it a pseudonym: that of the same word in capitals, else a new one."""
+        if value in self.names:
+            return
+        alike = [made for known, (_, made) in self.names.items() if known.lower() == value.lower()]
+        number = len({made for known, made in self.names.values() if known == kind}) + 1
+        while not alike:
+            made = pseudonym(value, number, fill)
+            alike = [made] if made not in self.names else []
+            number += 1
+        self.names[value] = kind, alike[0]
+
+    def pattern(self) -> re.Pattern[bytes]:
+        """Return what finds each of them again as a whole word, the longest first."""
+        longest = sorted(self.names, key=len, reverse=True)
+        return re.compile(b"|".join(self._one(value) for value in longest) or rb"(?!)")
+
+    def _one(self, value: bytes) -> bytes:
+        before = rb"(?<![A-Za-z0-9])" if value[:1].isalnum() else b""
+        after = rb"(?![A-Za-z0-9])" if value[-1:].isalnum() else b""
+        return before + re.escape(value) + after
+
+    def without(self, data: bytes) -> bytes:
+        """Return the data with the pseudonyms in place of what they stand for."""
+        return self.pattern().sub(lambda found: self.names[found[0]][1], data)
+
+
+def pseudonym(value: bytes, number: int, fill: bytes) -> bytes:
+    """Return a word of the same length and form: the fill in place of letters and digits, then the number.
+
+    A kernel's command line keeps the one switch that captions tell of, ``mitigations=off``.
+    """
+    if fill == b".":
+        return b" ".join(part if part == b"mitigations=off" else fill * len(part) for part in value.split(b" "))
+    letters = [place for place, byte in enumerate(value) if chr(byte).isalnum()]
+    made = bytearray(value)
+    for place in letters:
+        made[place] = fill[0]
+    for place, digit in zip(reversed(letters), reversed(f"{number}"), strict=False):
+        made[place] = ord(digit)
+    return bytes(made)
+
+
+def anonymous_copy(run: RunDirectory, chosen: Iterable[tuple[str, Path]], parent: Path) -> tuple[Path, TakenOut]:
+    """Write the ``chosen`` files of a run into ``parent`` without what names people and machines.
+
+    Raises ResultsError if any of it is still there then.
+    """
+    files = {name: _data(path) for name, path in chosen}
+    found = identities(run.name, files)
+    sources = {name for name in files if SOURCES.fullmatch(name)}
+    pattern = found.pattern()
+    found.sources = {name: n for name in sorted(sources) if (n := len(set(pattern.findall(files[name]))))}
+    changed = {name: data if name in sources else found.without(data) for name, data in files.items()}
+    changed = _with_sums(files, changed, sources)
+    left = [name for name, data in changed.items() if name not in sources and pattern.search(data)]
+    if left:
+        raise ResultsError(f"{run.path}: {left[0]} still holds a name or an address", remedy="do not hand it on")
+    folder = parent / found.without(run.name.encode()).decode()
+    for name, data in changed.items():
+        path = folder / found.without(name.encode()).decode()
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(gzip.compress(data, mtime=0) if name.endswith(".gz") else data)
+    return folder, found
+
+
+def identities(name: str, files: dict[str, bytes]) -> TakenOut:
+    """Return what names people and machines in the files of a run, and those of this user and machine."""
+    found, common = TakenOut(), _words()
+    for form in FORMS:
+        seen: dict[bytes, None] = {}
+        for file, data in files.items():
+            if not form.fields_only or file.endswith(FIELDS):
+                seen |= dict.fromkeys(match[match.lastindex or 0] for match in form.found.finditer(data))
+        for value in seen:
+            _learn(found, common, form, value)
+    everything = b"\n".join([name.encode(), *(file.encode() for file in files), *files.values()])
+    for form, word in _own():
+        value = word.encode()
+        if re.search(rb"(?<![A-Za-z0-9])" + re.escape(value) + rb"(?![A-Za-z0-9])", everything):
+            _learn(found, common, form, value)
+    return found
+
+
+def _learn(found: TakenOut, common: set[str], form: Form, value: bytes) -> None:
+    text = value.decode(errors="replace")
+    if not form.valid(text):
+        return
+    if form.kind not in NAMES:
+        found.add(form.kind, value, form.fill)
+        return
+    for part in dict.fromkeys((text, text.partition(".")[0])):  # a full name and its first label
+        if _is_address(part):
+            continue
+        if part.lower() in common or len(part) < 3:
+            found.kept.add(part)
+        else:
+            found.add(form.kind, part.encode(), form.fill)
+
+
+def _own() -> Iterator[tuple[Form, str]]:
+    """Names of this user and machine, which a run may hold anywhere; root is nobody's."""
+    by_kind = {form.kind: form for form in FORMS}
+    yield by_kind["host"], socket.gethostname()
+    with suppress(KeyError):
+        yield by_kind["user"], pwd.getpwuid(os.getuid()).pw_name
+    if sudo := os.environ.get("SUDO_USER"):
+        yield by_kind["user"], sudo
+    for path in _OWN_IDENTITIES:
+        with suppress(OSError):
+            yield by_kind["serial number"], Path(path).read_text().strip()
+
+
+def _data(path: Path) -> bytes:
+    data = path.read_bytes()
+    return gzip.decompress(data) if path.suffix == ".gz" else data
+
+
+def _with_sums(before: dict[str, bytes], after: dict[str, bytes], sources: set[str]) -> dict[str, bytes]:
+    """Return the files, with the SHA-256 of each changed file in place of its old one wherever one is written."""
+    now = dict(after)
+    while True:
+        pairs = {_sum(before[name]): _sum(now[name]) for name in now if now[name] != before[name]}
+        made = {name: data if name in sources else _with(pairs, after[name]) for name, data in now.items()}
+        if made == now:
+            return now
+        now = made
+
+
+def _with(pairs: dict[bytes, bytes], data: bytes) -> bytes:
+    old = re.compile(b"|".join(map(re.escape, pairs)) or rb"(?!)")
+    return old.sub(lambda found: pairs[found[0]], data)
+
+
+def _sum(data: bytes) -> bytes:
+    return hashlib.sha256(data).hexdigest().encode()
