@@ -154,7 +154,7 @@ def generated(
 
 
 def testbed(accesses: Iterable[int], cache_dir: Path) -> Iterator[CorpusObject]:
-    """Yield the XDP lab's own programs with N accesses a packet, of each workload, as loops."""
+    """Yield the XDP lab's own programs with N accesses per packet, one per workload, as loops."""
     for workload in ("array", "packet", "chase", "lookup"):
         for n in accesses:
             spec = ProgramSpec(workload, n)
