@@ -169,7 +169,8 @@ LUMINANCE = """
     if (parse(c)[3] !== 0 && c !== 'transparent') return c; } return 'rgb(255,255,255)'; };
   let worst = 99, where = '';
   for (const e of document.querySelectorAll('body *')) {
-    if (![...e.childNodes].some((n) => n.nodeType === 3 && n.textContent.trim()) || ['SCRIPT', 'title'].includes(e.tagName)) continue;
+    if (![...e.childNodes].some((n) => n.nodeType === 3 && n.textContent.trim())) continue;
+    if (['SCRIPT', 'title'].includes(e.tagName)) continue;
     const [a, b] = [light(getComputedStyle(e).color), light(behind(e))].sort((x, y) => y - x);
     const ratio = (a + .05) / (b + .05);
     if (ratio < worst) { worst = ratio; where = e.tagName + ' ' + e.className; }

@@ -1,10 +1,10 @@
 """Real-time throttling and the fair server, switched off for a run and put back however it ends.
 
 A sender of SCHED_FIFO may run 950 of each 1,000 ms (`sched_rt_runtime_us`), and from Linux 6.12 on each CPU's fair
-server takes as much for other tasks. Both are the whole machine's: they are put back by the last of the runs that
-switched them off. A process on the host holds them off; it puts them back when its input ends, that is with us, however
-we end. Where it is killed itself, what was before lies in a file with the boot it belongs to: the next run, or `xdplab
-restore`, puts it back first.
+server takes as much for other tasks. Both affect the whole machine: the last of the runs that switched them off puts
+them back. A process on the host keeps them off and puts them back when its input ends, which it does however this
+program ends. If that process is killed, a file holds the former values and the boot they belong to: the next run, or
+`xdplab restore`, puts them back first.
 """
 
 from __future__ import annotations
@@ -30,11 +30,13 @@ FOLDER = "/var/lib/xdplab/throttling"
 _ANSWER_S = 30.0
 _HOLD_S = 14 * 86400.0
 
-# Locks: `guard` for a change, `holders` shared by all that hold the switches off.
+# Locks: `guard` for a change, `holders` shared by all that hold the switches off. Only root gets at them: whoever can
+# open a lock can hold it for ever.
 _SCRIPT = """
 task=$1 folder=$2; shift 2
 boot=$(cat /proc/sys/kernel/random/boot_id)
-umask 022; mkdir -p "$folder" && exec 8>>"$folder/guard" 9>>"$folder/holders" || exit 3
+umask 022; mkdir -p "${folder%/*}"; umask 077
+mkdir -p "$folder" && chmod 700 "$folder" && exec 8>>"$folder/guard" 9>>"$folder/holders" || exit 3
 put_back() {
     [ -f "$folder/before" ] || return 1
     { read -r then; [ "$then" = "$boot" ] && while read -r file was; do printf %s "$was" >"$file"; done

@@ -50,6 +50,7 @@ backward
 # Ends quietly when told; otherwise acts, unless a later one has taken over. It says that it lives when asked.
 # A later one waits for a deed that has begun: what it sets afterwards stays set.
 _WATCHDOG = """
+umask 077; : >>"$3.lock" && chmod 600 "$3.lock"  # whoever can open a lock can hold it for ever
 { flock 9 && echo "$1" >"$3"; } 9>"$3.lock" && echo watching
 while read -r -t "$4" word; do [ "$word" = done ] && exit 0; echo watching; done
 sleep "$5"

@@ -49,7 +49,8 @@ def locked(name: str) -> Iterator[Path]:
     root = cache_dir() / name
     try:
         root.mkdir(parents=True, exist_ok=True)
-        lock = (root / ".lock").open("w")
+        lock = os.fdopen(os.open(root / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600), "w")
+        os.fchmod(lock.fileno(), 0o600)  # whoever can open a lock can hold it for ever
     except OSError as error:
         raise LabError(f"nothing can be kept in {root}: {error.strerror}", remedy="set XDG_CACHE_HOME") from error
     with lock:

@@ -26,8 +26,9 @@ LOOK_S = 1.0
 
 # $1 the lock, $2 who, $3 seconds of silence after which it is stolen, or never. Built-in commands only, once it is
 # held: nothing is started on the host while a window is measured. Only a process that has the lock open is killed.
+# Whoever can open a lock can hold it for ever: no other user can.
 _LOCK = """
-exec 9>>"$1" || exit 1
+umask 077; exec 9>>"$1" && chmod 600 "$1" || exit 1
 if ! flock -n 9; then
     silent=$(($(date +%s) - $(stat -c %Y "$1.beat" 2>/dev/null || echo 0)))
     read -r holder <"$1.pid"

@@ -14,7 +14,7 @@ TOOL = "objdump"
 Kind = Literal["call", "jump", "branch", "return", "divide", "other"]
 
 _FUNCTION = re.compile(r"^(?P<at>[0-9a-f]+) <(?P<name>[^>]+)>:$")
-_INSTRUCTION = re.compile(r"^\s*(?P<at>[0-9a-f]+):\t(?P<text>.*\S)\s*$")
+_INSTRUCTION = re.compile(r"^\s*(?P<at>[0-9a-f]+):\t\s*(?P<text>[^#\s](?:.*\S)?)\s*$")
 _RELOCATION = re.compile(r"^\s*(?P<at>[0-9a-f]+): R_\w+\s+(?P<symbol>[^\s+-]+)(?P<offset>[+-]0x[0-9a-f]+)?")
 _TARGET = re.compile(r"\s(?P<at>[0-9a-f]+) <(?P<symbol>[^>+]+)(?P<offset>\+0x[0-9a-f]+)?>")
 _ADDRESS_TO = re.compile(r"^movabs \$0x0,(?P<register>%\w+)$")
@@ -99,8 +99,8 @@ class _Reader:
         return self.named.get(offset) or self.named.get(offset + 4, "?")
 
     def _remember(self, text: str, symbol: str | None) -> None:
-        written = text.split("#")[0].split(",")[-1].split()[-1]
-        self.registers.pop(written, None)
+        written = text.split("#")[0].split(",")[-1].split()
+        self.registers.pop(written[-1] if written else "", None)
         found = _ADDRESS_TO.match(" ".join(text.split()))
         if found and symbol:
             self.registers[found["register"]] = symbol

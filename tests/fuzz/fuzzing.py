@@ -1,0 +1,174 @@
+"""`make fuzz`: libFuzzer under ASan and UBSan on the C tools' parsers, atheris on those in Python, and their table.
+
+What coverage found worth keeping stays in `build/fuzz/corpus` from night to night. An input that broke a parser lies in
+`build/fuzz/broken`; once its cause is mended it belongs into `tests/fuzz/found`, which is fed first each time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import importlib.util
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+HERE = Path(__file__).parent
+FOUND = HERE / "found"
+BUILD = ROOT / "build" / "fuzz"
+ATHERIS = "atheris==3.0.0"
+RUNS, SEED = 1_000_000, 20261123
+SANITIZERS = {"ASAN_OPTIONS": "detect_leaks=0", "UBSAN_OPTIONS": "halt_on_error=1:print_stacktrace=1"}
+HEAD = "| parser | tool | inputs | edges covered | corpus | broken |"
+
+C_TARGETS = {
+    "pcap of --frames": ("xdpgen", "fuzz_pcap.c", ("pcap.c", "fail.c", "json.c"), ()),
+    "options and bursts": ("xdpgen", "fuzz_options.c", ("options.c", "command_line.c"), ()),
+    "subjects": ("jitbench", "fuzz_subjects.c", ("input.c", "command_line.c"), ()),
+    "BPF objects": (
+        "bpfverify", "", ("fuzz.c", "elf_file.c", "raw_object.c", "raw_maps.c", "program_types.c"), ("-lbpf",)
+    ),
+}  # fmt: skip
+PCAP_HEADER = bytes.fromhex("d4c3b2a1020004000000000000000000ffff000001000000")
+C_SEEDS = {
+    "pcap of --frames": [PCAP_HEADER + bytes(8) + b"\x0e\0\0\0" * 2 + bytes(14)],
+    "options and bursts": [b"--interface\0vg0\0--load\x0010e3\0--bursts\0a:0.1,b:2\0", b"rate 0.5\0--run-id\0beef\0"],
+    "subjects": [b"return 95000000000000000b - 7\n", b"a - 00ff 1\nb - - -1\n"],
+    "BPF objects": [],
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Fuzzed:
+    """What came of one parser. ``broken`` is the first thing that broke it; ``missing`` says why it was not run."""
+
+    name: str
+    tool: str
+    inputs: int = 0
+    edges: int = 0
+    corpus: int = 0
+    broken: str | None = None
+    missing: str | None = None
+
+    def row(self) -> str:
+        if self.missing is not None:
+            return f"| {self.name} | {self.tool} | not run: {self.missing} | | | |"
+        return f"| {self.name} | {self.tool} | {self.inputs} | {self.edges} | {self.corpus} | {self.broken or 0} |"
+
+
+def built(name: str) -> Path:
+    """Build a C target. Raises CalledProcessError where clang has no libFuzzer (Debian: libclang-rt-NN-dev)."""
+    tool, harness, files, libraries = C_TARGETS[name]
+    folder, common = ROOT / "native" / tool, ROOT / "native" / "common"
+    sources = [HERE / harness] * bool(harness) + [(folder if (folder / f).exists() else common) / f for f in files]
+    target = BUILD / "targets" / f"{tool}-{re.sub('[^a-z]+', '-', name.lower())}"
+    target.parent.mkdir(parents=True, exist_ok=True)
+    argv = ["clang", "-std=gnu11", "-D_GNU_SOURCE", f"-I{folder}", f"-I{common}", f"-I{HERE}", "-g", "-O1"]
+    argv += ["-fsanitize=fuzzer,address,undefined", "-fno-sanitize-recover=undefined", "-Dexit=refuse"]
+    subprocess.run([*argv, "-o", target, *sources, *libraries], check=True, capture_output=True, text=True)
+    return target
+
+
+def fuzzed(name: str, tool: str, argv: Sequence[str | Path], seeds: Sequence[bytes], runs: int, most_s: int) -> Fuzzed:
+    """Feed one parser ``runs`` inputs, within ``most_s`` seconds (0: as long as it takes)."""
+    slug = _slug(tool, name)
+    corpus, broken, first = BUILD / "corpus" / slug, BUILD / "broken" / slug, BUILD / "seeds" / slug
+    for folder in (corpus, broken, first):
+        folder.mkdir(parents=True, exist_ok=True)
+    for seed in (*seeds, *(path.read_bytes() for path in found_of(tool, name))):
+        (first / hashlib.sha256(seed).hexdigest()[:16]).write_bytes(seed)
+    options = [f"-runs={runs}", f"-max_total_time={most_s}", f"-seed={SEED}", "-max_len=8192", "-timeout=20"]
+    options += ["-close_fd_mask=1", "-print_final_stats=1", f"-artifact_prefix={broken}/"]
+    environment = {**os.environ, **SANITIZERS, "PYTHONPATH": f"{BUILD / 'atheris'}:{ROOT}:{ROOT / 'src'}"}
+    done = subprocess.run(
+        [*argv, *options, corpus, first],
+        cwd=ROOT, env=environment, capture_output=True, text=True, errors="replace",
+    )  # fmt: skip
+    return Fuzzed(
+        name,
+        tool,
+        _last(r"stat::number_of_executed_units:\s*(\d+)", done.stderr) or _last(r"Done (\d+) runs", done.stderr),
+        _last(r"cov: (\d+)", done.stderr),
+        sum(1 for _ in corpus.iterdir()),
+        _why(done.stderr) if done.returncode else None,
+    )
+
+
+def found_of(tool: str, name: str) -> list[Path]:
+    """Return the inputs that once broke a parser."""
+    return sorted((FOUND / _slug(tool, name)).glob("*"))
+
+
+def _slug(tool: str, name: str) -> str:
+    return re.sub("[^a-z0-9]+", "-", f"{tool} {name}".lower())
+
+
+def _last(pattern: str, text: str) -> int:
+    found = re.findall(pattern, text)
+    return int(found[-1]) if found else 0
+
+
+def _why(text: str) -> str:
+    lines = [line for line in text.splitlines() if re.search(r"ERROR:|runtime error|Error|Exception", line)]
+    return (lines or text.splitlines()[-1:] or ["no word"])[0].strip()[:200]
+
+
+def with_atheris() -> str | None:
+    """Put atheris into build/fuzz; returns why there is none."""
+    if importlib.util.find_spec("atheris") or (BUILD / "atheris" / "atheris").is_dir():
+        return None
+    uv = [Path(sys.executable).parent / "uv", "pip", "install", "-q", "--python", sys.executable]
+    done = subprocess.run(
+        [*uv, "--only-binary", ":all:", "--target", BUILD / "atheris", ATHERIS], capture_output=True, text=True
+    )
+    return None if not done.returncode else f"{ATHERIS} cannot be had: {done.stderr.strip().splitlines()[-1]}"
+
+
+def campaign(wanted: str, runs: int, most_s: int) -> Iterator[Fuzzed]:
+    """Yield what came of each parser whose name or tool is asked for."""
+    from tests.fuzz.parsers import every
+
+    for name, (tool, *_) in C_TARGETS.items():
+        if re.search(wanted, f"{tool} {name}"):
+            try:
+                target = built(name)
+            except subprocess.CalledProcessError as error:
+                yield Fuzzed(name, tool, missing=str(error.stderr).strip().splitlines()[-1])
+                continue
+            yield fuzzed(name, tool, [target], C_SEEDS[name] or _objects(), runs, most_s)
+    missing = with_atheris()
+    for name, (_, seeds, _) in every().items():
+        if re.search(wanted, f"python {name}"):
+            argv = [sys.executable, "-m", "tests.fuzz.parsers", name]
+            yield (
+                Fuzzed(name, "python", missing=missing)
+                if missing
+                else fuzzed(name, "python", argv, seeds, runs, most_s)
+            )
+
+
+def _objects() -> list[bytes]:
+    return [path.read_bytes() for path in sorted((ROOT / "results" / "sample" / "programs").glob("*/program.bpf.o"))]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--runs", type=int, default=RUNS, help="inputs per parser")
+    parser.add_argument("--most-s", type=int, default=0, help="seconds per parser at most (0: no limit)")
+    parser.add_argument("--only", default="", help="regular expression of tool and name")
+    asked = parser.parse_args()
+    print(HEAD + "\n|" + " --- |" * HEAD.count(" |"), flush=True)  # noqa: T201
+    outcomes = []
+    for outcome in campaign(asked.only, asked.runs, asked.most_s):
+        outcomes.append(outcome)
+        print(outcome.row(), flush=True)  # noqa: T201
+    return int(any(outcome.broken or outcome.missing for outcome in outcomes))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

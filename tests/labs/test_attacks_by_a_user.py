@@ -1,0 +1,199 @@
+"""An ordinary user's account attacks a lab that root made, and another user's lab on the same machine.
+
+Each attack says what it got, which is nothing; the lab then does what it did before.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from strangers import Stranger, as_user, find_stranger, outcome
+
+from xdplab import labs
+from xdplab.deploy.throttling import unthrottled
+from xdplab.deploy.watchdog import Watchdog
+from xdplab.hosts import LocalHost
+from xdplab.labs import cache
+from xdplab.labs.inventory_lock import PortLock
+
+pytestmark = [
+    pytest.mark.root,
+    pytest.mark.skipif(os.geteuid() != 0, reason="needs root: makes a lab, and drops rights"),
+]
+
+OTHER = 54399
+
+# What a user can try with a shell, against processes and files that belong to a lab. Prints what worked.
+ATTACK = """
+import ctypes, fcntl, json, os, signal, socket, sys
+name, pids, places = json.loads(sys.argv[1])
+worked, libc = [], ctypes.CDLL(None, use_errno=True)
+def attempt(what, deed):
+    try:
+        deed()
+    except (OSError, ValueError):
+        return
+    worked.append(what)
+def enter(pid, kind):
+    with open(f"/proc/{pid}/ns/{kind}") as there:
+        if libc.setns(there.fileno(), 0):
+            raise OSError(ctypes.get_errno(), "setns")
+def trace(pid):
+    if libc.ptrace(16, pid, 0, 0):
+        raise OSError(ctypes.get_errno(), "ptrace")
+def connect(path):
+    link = socket.socket(socket.AF_UNIX)
+    link.settimeout(2)
+    link.connect(path)
+def hold(path):
+    fcntl.flock(os.open(path, os.O_RDONLY), fcntl.LOCK_EX | fcntl.LOCK_NB)
+for pid in pids:
+    for number in (signal.SIGSTOP, signal.SIGKILL):
+        attempt(f"signal {number} to {pid}", lambda: os.kill(pid, number))
+    for kind in ("net", "mnt", "pid", "user"):
+        attempt(f"namespace {kind} of {pid}", lambda: enter(pid, kind))
+    for secret in ("environ", "mem", "maps", "root/etc/passwd", "cwd/x", "fd/0"):
+        attempt(f"{secret} of {pid}", lambda: open(f"/proc/{pid}/{secret}", "rb").read(1))
+    attempt(f"trace {pid}", lambda: trace(pid))
+    attempt(f"more urgent {pid}", lambda: os.setpriority(os.PRIO_PROCESS, pid, 19))
+    attempt(f"pinned {pid}", lambda: os.sched_setaffinity(pid, {0}))
+for place in places:
+    attempt(f"connect {place}", lambda: connect(place))
+    attempt(f"read {place}", lambda: os.listdir(place) if os.path.isdir(place) else open(place, "rb").read(1))
+    attempt(f"write {place}", lambda: open(place + "/x" if os.path.isdir(place) else place, "ab"))
+    attempt(f"remove {place}", lambda: os.rename(place, place + ".gone"))
+    attempt(f"lock {place}", lambda: hold(place))
+attempt("a folder of root's sockets", lambda: os.mkdir("/run/xdplab/0/x"))
+attempt("bpf", lambda: None if libc.syscall(321, 0, 0, 0) >= 0 else (_ for _ in ()).throw(OSError()))
+print(json.dumps(worked))
+"""
+
+COMMANDS = """
+from xdplab import labs
+from xdplab.errors import XdplabError
+name, worked = {name!r}, []
+for what, deed in (
+    ("opened", lambda: labs.open_lab(name)),
+    ("locked", lambda: labs.open_lab(name).lock("me").__enter__()),
+    ("taken down", lambda: labs.down(name) or (_ for _ in ()).throw(XdplabError("nothing there"))),
+    ("seen", lambda: [row for row in labs.status() if row["lab"] == name][0]),
+):
+    try:
+        deed()
+    except (XdplabError, IndexError, OSError):
+        continue
+    worked.append(what)
+print(worked)
+"""
+
+
+@pytest.fixture(scope="module")
+def attacker() -> Stranger:
+    return find_stranger()
+
+
+@pytest.fixture(params=["root's", "another user's"])
+def victim(request: pytest.FixtureRequest) -> Iterator[tuple[str, int]]:
+    """A lab and its owner."""
+    uid = 0 if request.param == "root's" else OTHER
+    name = f"netns:attacked-{uid}-{os.getpid()}"
+    labs.up(name, for_user=str(uid))
+    try:
+        yield name, uid
+    finally:
+        labs.down(name, for_user=str(uid))
+
+
+def processes_of(name: str) -> list[int]:
+    """Return the keeper and its children: the hosts of the lab."""
+    keepers = [
+        int(p.parts[2]) for p in Path("/proc").glob("[0-9]*/cmdline") if f"/{name.replace(':', '-')}\0" in _text(p)
+    ]
+    found = list(keepers)
+    for parent in found:
+        found += [
+            int(pid) for path in Path(f"/proc/{parent}/task").glob("*/children") for pid in path.read_text().split()
+        ]
+    return found
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text()
+    except OSError:
+        return ""
+
+
+def places_of(name: str, uid: int) -> list[str]:
+    folder = Path(f"/run/xdplab/{uid}")
+    return [str(folder), *(str(path) for path in folder.rglob("*") if name.partition(":")[2] in path.name)]
+
+
+def answers(name: str, uid: int, attacker: Stranger) -> str:
+    """Ask a lab's host something, as the lab's owner."""
+    code = f"from xdplab import labs; lab = labs.open_lab({name!r}); print(lab.dut.run(['hostname']).text.strip())"
+    return outcome(as_user(uid, code, python=attacker.python)).stdout.strip()
+
+
+def test_nothing_comes_of_what_a_user_can_try(victim: tuple[str, int], attacker: Stranger) -> None:
+    name, uid = victim
+    pids, places = processes_of(name), places_of(name, uid)
+    assert len(pids) >= 3
+    assert len(places) >= 2
+    asked = json.dumps([name, pids, places])
+    done = outcome([*attacker.argv(ATTACK), asked])
+    assert (done.stdout.strip(), done.returncode) == ("[]", 0), done.stderr
+    assert attacker.run(COMMANDS.format(name=name)).stdout.strip() == "[]"
+    assert set(pids) <= set(processes_of(name))
+    assert places_of(name, uid) == places
+    assert answers(name, uid, attacker) == "dut"
+
+
+def test_a_lab_of_the_same_name_is_the_attackers_own_affair(victim: tuple[str, int], attacker: Stranger) -> None:
+    """Names are per user: making one, even by root for the attacker, gives and takes nothing of the other."""
+    name, uid = victim
+    pids = processes_of(name)
+    labs.up(name, for_user=str(attacker.uid))
+    try:
+        assert answers(name, attacker.uid, attacker) == "dut"
+        assert set(pids) < set(processes_of(name))
+    finally:
+        labs.down(name, for_user=str(attacker.uid))
+    assert set(pids) <= set(processes_of(name))
+    assert answers(name, uid, attacker) == "dut"
+
+
+@pytest.fixture
+def open_folder() -> Iterator[Path]:
+    """A folder that each user can look into, as /var/lib/xdplab on a server."""
+    with tempfile.TemporaryDirectory(prefix="xdplab-open-") as name:
+        Path(name).chmod(0o755)
+        yield Path(name)
+
+
+def test_no_lock_can_be_held_by_another_user(
+    open_folder: Path, monkeypatch: pytest.MonkeyPatch, attacker: Stranger
+) -> None:
+    """Whoever can open a file can hold its lock for ever, and the next run waits as long."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(open_folder / "cache"))
+    (open_folder / "device-vd0.owner.lock").touch(0o644)  # of an earlier version
+    (open_folder / "device-vd0.sh").write_text("exit 0\n")
+    (open_folder / "switch").write_text("1")
+    host, switches = LocalHost(), {str(open_folder / "switch"): "0"}
+    with unthrottled(host, folder=str(open_folder / "throttling"), switches=switches), cache.locked("kernels"):
+        port = PortLock(host, str(open_folder / "vd0.lock"), "me")
+        watchdog = Watchdog(host, "vd0", str(open_folder))
+        try:
+            names = ("guard", "holders", "vd0.lock", "device-vd0.owner.lock", ".lock")
+            locks = [str(path) for path in open_folder.rglob("*") if path.name in names]
+            assert len(locks) == len(names)
+            done = outcome([*attacker.argv(ATTACK), json.dumps(["", [], locks])])
+            assert done.stdout.strip() == "[]", done.stderr
+        finally:
+            watchdog.dismiss()
+            port.close()
