@@ -6,7 +6,7 @@ PLAN ?= plans/quick.yaml
 RUN ?= $(lastword $(sort $(wildcard results/2*)))
 
 help:
-	@echo "make setup | notebook | lab | run [PLAN=…] | figures [RUN=…] | test | test-fast | test-pythons | lint | bench | nightly | distros | faults | soak | fuzz | clean"
+	@echo "make setup | notebook | lab | run [PLAN=…] | figures [RUN=…] | docs | test | test-fast | test-pythons | lint | bench | nightly | distros | faults | soak | fuzz | clean"
 
 setup:
 	shell/setup.sh --dev
@@ -22,6 +22,10 @@ run:
 
 figures: setup
 	$(BIN)/xdplab figures $(RUN)
+
+docs: setup
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+	@echo "build/site/index.html"
 
 test: setup
 	shell/check.sh
@@ -63,4 +67,4 @@ clean:
 	find . -name __pycache__ -not -path './.venv/*' -prune -exec rm -rf {} +
 	@for tool in $(dir $(wildcard afxdp_user/Makefile native/*/Makefile)); do $(MAKE) -s -C $$tool clean; done
 
-.PHONY: help setup notebook lab run figures test test-fast test-pythons lint bench nightly distros faults soak fuzz clean
+.PHONY: help setup notebook lab run figures docs test test-fast test-pythons lint bench nightly distros faults soak fuzz clean

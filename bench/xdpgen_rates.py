@@ -1,7 +1,7 @@
 """xdpgen's live engine against bare live frames, and against dpdk-testpmd and trafgen: interleaved rounds, medians.
 
 Run as root. xdpgen sends, a DUT reflects by native XDP_TX,
-and every frame is checked when it comes back. So do the bare live frames, but that nobody looks at them: in batches of
+and every frame is checked when it comes back. The bare live frames do the same without the check: in batches of
 the kernel's default size, which the goals refer to, and of xdpgen's own, which is faster for both. The peers only send,
 to a DUT that drops, and what arrives there counts: the easier task. All send 64-byte frames from one CPU at the same
 real-time priority. Nothing is installed: a missing peer is named. One line is a JSON object with medians and ratios.

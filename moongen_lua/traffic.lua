@@ -73,7 +73,7 @@ local function plan_of(given, session, seconds)
 	}
 end
 
--- What cannot be had is said before MoonGen looks for it: it ends by a signal there.
+-- A port or queue that is missing is an error here: MoonGen itself would end by a signal.
 local function require_port(given, queues)
 	local ports = device.numDevices()
 	if given.port >= ports then

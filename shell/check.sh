@@ -26,7 +26,8 @@ c_layout() {
 }
 
 # Real traffic runs alone, in a network namespace of its own where no other test's labs are: beside tests that keep the
-# CPUs busy, a sender is late now and then, and its verdict says so. Both parts always run; either decides.
+# CPUs busy, a sender is late now and then, and its verdict says so. The others share all CPUs (tests/conftest.py says
+# which of them may run side by side). Both parts always run; either decides.
 tests() {
     local apart=() failed=0
     if [ "$(id -u)" = 0 ] && unshare --net true 2>/dev/null; then
@@ -35,12 +36,12 @@ tests() {
     say "pytest, real traffic"
     "${apart[@]}" "$bin/pytest" --durations=25 -m 'lab and not nightly' || failed=$?
     say "pytest, all other tests"
-    "$bin/pytest" --durations=25 -m 'not lab and not nightly' || failed=$?
+    "$bin/pytest" -n "$(nproc)" --durations=25 -m 'not lab and not nightly' || failed=$?
     return $failed
 }
 
-fast() { # PYTHON…
-    "$@" -m pytest --durations=25 -m 'not nightly and not root and not lab' \
+fast() { # PROCESSES PYTHON…
+    "${@:2}" -m pytest -n "$1" --durations=25 -m 'not nightly and not root and not lab' \
         tests/{analysis,cli,figures,formats,plan,thesis} tests/run/test_{store,runner,sample_run,derived_tables}.py \
         tests/studies/test_{golden_attempts,planned,search,load_shares}.py tests/test_*.py
 }
@@ -76,7 +77,7 @@ pythons() {
         elif ! environment_of "$version" "$made/$version" 2>"$made/log"; then
             echo "skipped: it is not here, and uv cannot fetch it: $(sed '1b;$!d' "$made/log" | tr -s '\n ' ' ')"
         elif packages_of "$made/$version"; then
-            fast env --default-signal=INT,QUIT "$made/$version/bin/python" >"$made/$version.log" 2>&1 &
+            fast 0 env --default-signal=INT,QUIT "$made/$version/bin/python" >"$made/$version.log" 2>&1 &
             running[$version]=$!
         else
             failed=1
@@ -92,7 +93,7 @@ pythons() {
 
 case ${1:-} in
 fast)
-    fast "$bin/python"
+    fast "$(nproc)" "$bin/python"
     exit
     ;;
 pythons)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The limit xdpgen is measured against: live frames that nobody writes to, dropped when they come back.
+ * The limit xdpgen is measured against: live frames that are never written to, dropped when they come back.
  * Usage: bare OBJECT INTERFACE CPU PRIORITY BATCH; sends until it is killed.
  */
 #include <err.h>

@@ -103,7 +103,7 @@ function frame.sequence(bytes)
 	return read32(bytes, SEQUENCE_AT)
 end
 
--- Flow and, where the frame is stamped, its stamp.
+-- The flow and, if the frame is stamped, its stamp.
 function frame.flow(bytes)
 	local field = bytes[FLOW_AT] * 256 + bytes[FLOW_AT + 1]
 	local stamp = field >= frame.STAMPED and ffi.cast(u64p, bytes + STAMP_AT)[0] or nil

@@ -18,7 +18,7 @@ local function ended()
 	return ffi.C.poll(look, 1, 0) > 0 and look[0].revents == POLLHUP
 end
 
--- A function of the time that says whether to go on; it looks ten times a second.
+-- Returns a function of the time that says whether to go on; it looks ten times per second.
 function orders.watch(begin)
 	local next_look, gone = begin, false
 	return function(now)

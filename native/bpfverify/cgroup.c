@@ -130,8 +130,8 @@ static long long leave(void) {
     return peak < 0 || before < 0 ? -1 : peak - before;
 }
 
-// Until 6.17 a program is charged, and what the verifier needs for its work is not. Distributions may carry
-// that change in older kernels, so a load that needs much finds it out.
+// Until 6.17 the memory of a program is charged, and that of the verifier's work is not. Distributions may
+// carry that change in older kernels, so it is found out by a load that needs much memory.
 static void try_charging(void) {
     cgroup_enter();
     if (!own[0])

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A worker process goes through the objects; where one of them breaks it (a fault in libbpf, a deadline), its
-// parent says so and starts another worker behind that object. Nobody's object ends the list.
+// A worker process goes through the objects. If one of them breaks it (a fault in libbpf, a deadline), its
+// parent says so and starts another worker behind that object. No object ends the list.
 #include "elf_file.h"
 #include "fail.h"
 #include "libbpf_load.h"

@@ -2,8 +2,8 @@
 // The error line, the same in every tool:
 // {"type":"error","step":…,"errno":…,"error":"ENOENT","message":…,"log":…}
 //
-// `error` is an errno, of either sign; 0 where there is none, and both fields are null then. `log` is what
-// the kernel or a library said; NULL or "" is null, and of a long one the end is kept.
+// `error` is an errno, of either sign; if it is 0, there is none, and both fields are null. `log` is what
+// the kernel or a library said; NULL or "" becomes null, and only the end of a long one is kept.
 #pragma once
 
 // What an errno means, also the one that drivers answer with though no program should ever see it.

@@ -18,7 +18,7 @@
 static char words[KEPT_BYTES];
 static char program[64];
 
-/* A verifier's log may be megabytes, and its end says why: the beginning makes room. */
+/* A verifier's log may be megabytes, and its end gives the reason: the beginning is dropped. */
 static void append(const char *text) {
     size_t used = strlen(words), more = strlen(text);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The verifier's and the JIT's time by fentry and fexit, where a kernel has them.
+// The verifier's and the JIT's time by fentry and fexit, if the kernel has them.
 #pragma once
 
 #include "calls.h"

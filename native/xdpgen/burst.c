@@ -204,7 +204,7 @@ static int send_frames(struct burst *burst) {
 }
 
 /* Waits until all that was sent is back and nothing new comes, --settle at most.
- * Where frames are missing only time tells whether they are late or lost.
+ * If frames are missing, only time tells whether they are late or lost.
  */
 static int settle(const struct burst *burst, double most_s) {
     const struct session *session = burst->session;

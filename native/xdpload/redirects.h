@@ -45,7 +45,7 @@ struct redirect_arrivals {
 #include "options.h"
 #include "program.h"
 
-// Follows the program's redirects from now on. Where the kernel does not let them be read, the answers say
+// Follows the program's redirects from now on. If the kernel does not let them be read, the answers say
 // why.
 void redirects_follow(const struct program *program, const struct options *options, int ifindex);
 

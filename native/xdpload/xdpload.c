@@ -18,7 +18,7 @@ static void say_detached(void) {
     static const char line[] = "{\"type\":\"detached\"}\n";
     detach_program();
     if (write(STDOUT_FILENO, line, sizeof(line) - 1) < 0)
-        return; // nobody listens any more
+        return; // the reader is gone
 }
 
 // Ends from within the handler, so that a signal is obeyed at once wherever the program stands.

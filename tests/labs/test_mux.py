@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from xdplab.labs.mux import FULL, Mux
+from xdplab.labs.mux import FULL, HEAD, Mux
 
 
 class End(threading.Thread):
@@ -124,3 +124,20 @@ def test_a_stream_ends_at_both_ends_after_its_last_byte(ends: tuple[End, End]) -
     end.close()
     assert read(other, FULL + 1) == b"y" * FULL
     assert other.recv(1) == b""
+
+
+def test_a_stream_that_the_line_ends_may_be_ready_in_the_same_round() -> None:
+    line, far_line = socket.socketpair()
+    end, inner = socket.socketpair()
+    selector = selectors.DefaultSelector()
+    mux = Mux(line.fileno(), selector)
+    mux.attach(3, inner)
+    end.send(b"x")
+    far_line.send(HEAD.pack(3, 0))
+    ready = sorted((key for key, _ in selector.select(1.0)), key=lambda key: key.fd != line.fileno())
+    assert len(ready) == 2
+    for key in ready:
+        key.data(key.fileobj)
+    assert not mux.streams
+    for each in (line, far_line, end):
+        each.close()

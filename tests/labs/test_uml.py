@@ -18,6 +18,7 @@ from xdplab.labs.uml import KEEPERS, UmlLab, source, xstate
 from xdplab.labs.uml import lab as uml_lab
 from xdplab.labs.uml.package import package
 
+pytestmark = pytest.mark.machine
 INSTANCE = f"test-{os.getpid()}"
 NAME = f"uml:{INSTANCE}"
 MODULE = b"""

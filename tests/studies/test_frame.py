@@ -158,6 +158,7 @@ def test_null_is_an_empty_cell() -> None:
 
 
 @pytest.mark.root
+@pytest.mark.machine
 def test_this_machine_as_a_place_interprets_only_where_its_kernel_can() -> None:
     with place_of(HOST) as place:
         assert place.clock == "time"

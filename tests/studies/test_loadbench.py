@@ -6,6 +6,7 @@ import os
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
+from statistics import median
 
 import pytest
 
@@ -59,8 +60,9 @@ def test_the_log_is_no_more_than_its_load(bench: Bench):
     point = LoadingPoint("load", "host", BPF, "array", "unrolled", 1600)
     found = bench("bpf", str(subjects.bpf_object(point).object), "--repetitions", "5", "--watch", "log")
     assert len(found.cycles) == 5
-    for cycle in found.cycles:
-        assert 0.3 * cycle["load_ns"] < cycle["logged_us"] * 1000 <= cycle["load_ns"]  # in whole µs, rounded down
+    shares = [cycle["logged_us"] * 1000 / cycle["load_ns"] for cycle in found.cycles]  # in whole µs, rounded down
+    assert max(shares) <= 1
+    assert median(shares) > 0.3  # one load may have waited for a CPU, which its log does not see
 
 
 def test_the_budget_ends_the_repetitions(bench: Bench, simple: Path):

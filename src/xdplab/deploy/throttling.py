@@ -1,10 +1,10 @@
 """Real-time throttling and the fair server, switched off for a run and put back however it ends.
 
 A sender of SCHED_FIFO may run 950 of each 1,000 ms (`sched_rt_runtime_us`), and from Linux 6.12 on each CPU's fair
-server takes as much for other tasks. Both are the whole machine's: they are put back by the last of the runs that
-switched them off. A process on the host holds them off; it puts them back when its input ends, that is with us, however
-we end. Where it is killed itself, what was before lies in a file with the boot it belongs to: the next run, or `xdplab
-restore`, puts it back first.
+server takes as much for other tasks. Both affect the whole machine: the last of the runs that switched them off puts
+them back. A process on the host keeps them off and puts them back when its input ends, which it does however this
+program ends. If that process is killed, a file holds the former values and the boot they belong to: the next run, or
+`xdplab restore`, puts them back first.
 """
 
 from __future__ import annotations

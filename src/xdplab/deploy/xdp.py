@@ -45,7 +45,7 @@ class Loaded:
 
 @dataclass(frozen=True)
 class AttachedProgram:
-    """Where the program sits; ``mode_obtained`` is the kernel's word."""
+    """Where the program sits; ``mode_obtained`` is what the kernel reports."""
 
     interface: str
     mode: str
@@ -70,9 +70,9 @@ ACTIONS = ("aborted", "drop", "pass", "tx", "redirect", "other")
 class RedirectTarget:
     """Where a program redirected frames to: a ``device``, a ``cpu``, a ``socket`` or ``other``, and its name there.
 
-    Of the frames for it the kernel ``accepted`` or ``refused`` each; ``arrived`` are those that the device sent or the
-    CPU's thread read, ``dropped`` those lost on the way there; ``busy_ns`` is that thread's CPU time from the first
-    to the last batch. None is what the kernel does not tell.
+    The kernel ``accepted`` or ``refused`` each frame for it. ``arrived`` counts those that the device sent or the
+    CPU's thread read, ``dropped`` those lost on the way there. ``busy_ns`` is that thread's CPU time from the first
+    to the last batch. None means that the kernel does not tell.
     """
 
     kind: str

@@ -207,7 +207,7 @@ def _fair_server(patient: Patient) -> str:
 
 
 def clock_source(patient: Patient) -> Row:
-    """Stamps are read from it, one or two a frame."""
+    """Time stamps are read from it, one or two per frame."""
     source = patient.read("/sys/devices/system/clocksource/clocksource0/current_clocksource")
     remedy = "each time stamp takes long to read: boot with clocksource=tsc, or have the hypervisor give a stable TSC"
     good = source is None or source in FAST_CLOCKS

@@ -5,8 +5,8 @@ runtime folder, else in the owner's cache (``XDPLAB_RUNTIME_DIR`` names another 
 the abstract namespace of sockets would be open to each container that shares the network namespace, and to each user.
 
 Labs of one user in different network namespaces do not meet: below the owner's folder each namespace has its own.
-Beside a socket lies the lock of its keeper; the kernel lets it go when the keeper ends, so a socket without a locked
-lock is a dead keeper's, and the next keeper removes both.
+Beside a socket lies the lock of its keeper; the kernel releases it when the keeper ends. So a socket whose lock
+is free belongs to a dead keeper, and the next keeper removes both.
 """
 
 import contextlib

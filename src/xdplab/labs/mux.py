@@ -97,7 +97,9 @@ class Mux:
             self._hand_on(number, stream)
 
     def _on_stream(self, number: int) -> None:
-        stream = self.streams[number]
+        stream = self.streams.get(number)
+        if stream is None:
+            return  # the line ended it in this same round
         self._hand_on(number, stream)
         if number not in self.streams or self.full:
             return

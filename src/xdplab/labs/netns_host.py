@@ -17,7 +17,7 @@ from pathlib import Path
 RUN = Path("/run/sshd")
 WORK_DIR = "/tmp/xdplab"
 BUILT = "/mnt/xdplab-native"
-"""Where a guest sees the folder outside in which compiled tools are kept; hosts show it as ``native`` in their own."""
+"""Where a guest sees the outside folder of compiled tools; each host links ``native`` in its work folder to it."""
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 ENVIRONMENT = {"PATH": PATH}
 """Of every process of a host, whatever its owner's own is; a host that needs more of it adds it first."""

@@ -21,7 +21,7 @@ class Need:
     why: str
 
     def remedy(self, distribution: str | None) -> str:
-        """Return what to type, or, where the distribution is not known, what to look for."""
+        """Return what to type or, if the distribution is not known, what to look for."""
         if distribution is None:
             return f"install what has {self.name} (Debian: {self.packages['debian']})"
         here, _, older = self.packages[distribution].partition("|")

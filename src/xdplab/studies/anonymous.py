@@ -123,7 +123,7 @@ COMMON = {
     "host", "kernel", "lab", "linux", "local", "localdomain", "localhost", "machine", "netns", "none", "null", "root",
     "runner", "server", "shared", "test", "tg", "ubuntu", "user", "vagrant", "virtual", "vm", "xdplab",
 }  # fmt: skip
-"""Names that tell nobody's, and words of the formats."""
+"""Names that identify no person, and words of the formats."""
 
 
 def _words() -> set[str]:
@@ -255,7 +255,7 @@ def _learn(found: TakenOut, common: set[str], form: Form, value: bytes) -> None:
 
 
 def _own() -> Iterator[tuple[Form, str]]:
-    """Names of this user and machine, which a run may hold anywhere; root is nobody's."""
+    """Names of this user and machine, which a run may hold anywhere; root identifies no person."""
     by_kind = {form.kind: form for form in FORMS}
     yield by_kind["host"], socket.gethostname()
     with suppress(KeyError):

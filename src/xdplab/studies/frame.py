@@ -156,7 +156,7 @@ class StudyRun(Generic[R, P]):
         return Recipe((f"{self.kind.name}.parquet",), self.kind.version, self._derived)
 
     def _derived(self, directory: RunDirectory, before: Tables) -> Tables:
-        """Where raw files are gone, the table that the run has stays as it is."""
+        """If raw files are gone, the run's existing table stays as it is."""
         gone = all_gone(directory)
         warn_gone(directory, gone)
         if gone and before:

@@ -110,10 +110,10 @@ class Place:
 
     @contextmanager
     def jit(self, enabled: bool) -> Iterator[None]:
-        """Have BPF compiled or interpreted in this block, read back. Another study that holds it is waited for.
+        """Compile or interpret BPF within this block; the setting is read back. Waits for another study that holds it.
 
-        Raises UnsupportedError if the kernel has no interpreter, or none but it, HiddenSettingError, which ends a
-        run, where the setting cannot be seen, HostError where another study holds it for too long.
+        Raises UnsupportedError if the kernel has no interpreter or no JIT; HiddenSettingError, which ends a run, if
+        the setting cannot be seen; HostError if another study holds it for too long.
         """
         wanted = "1" if enabled else "0"
         if self._jit_setting() is None and not enabled:

@@ -1,7 +1,7 @@
 """Which repetitions are like for like: those of one program, and of one ring depth.
 
-Nothing in the logs names the program or the ring. The time a packet takes names the first where it differs by more
-than program loads differ anyway; latency x rate, the frames in flight, the second (Little's law).
+Nothing in the logs names the program or the ring. The time per packet identifies the program if it differs by more
+than program loads differ anyway; latency x rate, the frames in flight, identifies the ring (Little's law).
 """
 
 from __future__ import annotations
@@ -102,10 +102,10 @@ def rings_of(mode: object) -> str:
 
 @dataclass(frozen=True)
 class Ring:
-    """A ring by Little's law: ``entries``; the frames in flight of the trials that tell it, least, median and most.
+    """A ring by Little's law: ``entries``, and the least, median and most frames in flight of the trials that show it.
 
-    ``full`` of ``trials`` hold within 8 % of the ring. Where that is not most of them, the ring is what fits once the
-    accesses make the time: the largest power of two that the median of these trials fills.
+    ``full`` of ``trials`` hold within 8 % of the ring. If that is not most of them, the ring is taken from the trials
+    whose time the accesses determine: the largest power of two that their median fills.
     """
 
     entries: int

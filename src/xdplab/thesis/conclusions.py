@@ -34,7 +34,7 @@ class UntoldError(Exception):
 
 @dataclass(frozen=True, eq=False)
 class Reading:
-    """Means over repetitions by point: ``rate`` in frames a second, ``latency`` in s, ``instructions`` as perf counted.
+    """Means over repetitions by point: ``rate`` in frames per second, ``latency`` in s, ``instructions`` by perf.
 
     ``wired``: its link has a rate. ``cpus``: those the DUT had, None if they were enough; ``shared``: with the TG.
     ``apart``: points whose repetitions are too far apart to have a rate, by their standard deviation over the mean.

@@ -36,7 +36,7 @@ class LineLayout:
     """Where a line's numbers stand. ``decimals`` has the digits behind each one's point.
 
     A column may hold a ``blank``, a ``minus``, a ``digit``, or the character of ``literal`` (0: none). ``inside``:
-    it and the next are of the same whole number.
+    it and the next column belong to the same whole number.
     """
 
     fields: tuple[_NumberColumns, ...]

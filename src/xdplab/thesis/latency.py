@@ -5,11 +5,11 @@ The sum behind the mean after n frames is n * mean; between two rows the frames 
 seconds, also below zero: such frames in the first second stay in every later running mean, so that no printed mean is
 taken as it stands.
 
-Where many digits were printed, each second is undone, and the median leaves out the seconds that hold a foreign frame.
-With few digits a long stretch is undone. If frames took b seconds each and foreign frames added a seconds before the
+If many digits were printed, each second is undone, and the median leaves out the seconds that hold a foreign frame.
+With few digits, a long stretch is undone. If frames took b seconds each and foreign frames added a seconds before the
 stretch, row k printed b + a / n within half of its last digit: the least and the most b that all rows allow are the
-interval (a line through vertical segments, solved exactly). Where no such b exists, the latency moved: then the sums
-at both ends of the run give the mean, as long as no second shows a jump.
+interval (a line through vertical segments, solved exactly). If no such b exists, the latency changed: then the sums
+at both ends of the run give the mean, provided that no second shows a jump.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def _seconds(packets: Array, mean: Array, half_digit: float) -> tuple[Array, Arr
 
 
 def latency(run: GeneratorRun) -> Latency:
-    """Return what the running mean says of the time a frame took."""
+    """Return what the running mean says about the time per frame."""
     if run.latency_decimals is None:
         return Latency(None, "the log has no latency column")
     known = run.rows[~np.isnan(run.rows[:, [_PACKETS, _MEAN]]).any(axis=1)]

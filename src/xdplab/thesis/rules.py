@@ -1,7 +1,7 @@
 """Rules for runs measured elsewhere: two independent counts of the same frames, and a generator with a ceiling.
 
-Imported trials have what our own lack, a second, independent counter: a difference of 1 to 5 % is said,
-more is not believed. Where the generator cannot be believed and the DUT counted, the DUT's count is.
+Imported trials have a second, independent counter. A difference of 1 to 5 % is reported; with a larger one the trial is
+not believed. If the generator cannot be believed and the DUT counted, the DUT's count is used.
 """
 
 from __future__ import annotations

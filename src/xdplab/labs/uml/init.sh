@@ -11,8 +11,8 @@ die() {
     exit 1
 }
 
-# Where an ordinary user runs this kernel, files of the outside's root belong to nobody here: a set-user-ID mount would
-# run as nobody, so that the bit must not count.
+# If an ordinary user runs this kernel, files of the outside's root belong to the user `nobody` here. A set-user-ID mount
+# would run as that user, so the bit must not count.
 busybox mount -t proc proc /proc || die "no /proc"
 busybox mount -o remount,ro,nosuid / || die "the root cannot be mounted anew"
 insmod "$modules/kernel/fs/overlayfs/overlay.ko" || die "no overlay module"

@@ -16,12 +16,12 @@ else:
 CODE = {str(path) for path in (Path(__file__).parents[1], Path(sys.executable).parents[1], Path(sys.base_prefix))}
 """What the hosts of a link run: these scripts and their Python."""
 AUTOLOADED = ("veth",)
-"""Modules that the kernel would ask for by itself: the modprobe it starts lacks `xstate.ENVIRONMENT`, and dies."""
+"""Modules loaded here, because the modprobe that the kernel itself starts lacks `xstate.ENVIRONMENT` and dies."""
 STANDARD_STREAMS = {"fd": "fd", "stdin": "fd/0", "stdout": "fd/1", "stderr": "fd/2"}
 
 
 def become_host(hostname: str) -> dict[str, str]:
-    """Turn this machine's initial namespaces into a host; return its public key and the private key that opens it."""
+    """Turn this machine's initial namespaces into a host; return its public key and the private key for login."""
     os.environ["PATH"] = netns_host.PATH
     netns_host.ENVIRONMENT |= {name: os.environ[name] for name in xstate.ENVIRONMENT if name in os.environ}
     code = {path: os.open(path, os.O_PATH) for path in CODE}

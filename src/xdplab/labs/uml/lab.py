@@ -155,7 +155,7 @@ def _argv(kernel: Package, own: Path) -> list[str]:
 
 
 def memory_mb() -> int:
-    """Return the guest's memory: a server's caches alone are larger than what it takes otherwise."""
+    """Return the guest's memory: what it needs, plus the size of this machine's caches, which cold calls evict."""
     try:
         return MEMORY_MB + (evicted_bytes() >> 20)
     except UnsupportedError:  # no cache is known, so nothing will be walked through

@@ -14,7 +14,7 @@ from xdplab.labs.vm import archive
 
 PACKAGE = "user-mode-linux"
 SUITES = ("bookworm",)
-"""Where it is 6.1, which the studies' figures say."""
+"""The suite whose package is 6.1, the version that the studies' figures name."""
 
 _SPACE_MB = 200
 _DESCRIPTION = "uml.json"

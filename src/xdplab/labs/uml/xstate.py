@@ -1,10 +1,10 @@
 """Keeps a user-mode Linux from a state of the CPU that does not fit its buffer. Standard library only.
 
 A UML of 6.1 reads and writes the FPU's state of its processes by ptrace, as one XSAVE area of 2,696 bytes. With AMX
-that area has 11,008; the host's kernel refuses to take less than the whole, and PID 1 dies of its first page fault.
-Where it cannot read the area at all, UML turns to the older FXSAVE, x87 and SSE: so that is refused here, by a seccomp
-filter. What is lost are the upper halves of AVX registers, at every page fault; so the C library and OpenSSL inside,
-the only ones that would use them unasked, are told by their environment that there is no AVX.
+that area has 11,008; the host's kernel refuses to take less than the whole, and PID 1 dies at its first page fault.
+If UML cannot read the area at all, it uses the older FXSAVE (x87 and SSE). So a seccomp filter refuses that request
+here. The upper halves of the AVX registers are then lost at every page fault. The C library and OpenSSL inside are the
+only ones that would use them unasked, and their environment tells them that there is no AVX.
 Sources: arch/x86/um/os-Linux/registers.c (arch_init_registers) of 6.1, arch/x86/kernel/fpu/regset.c (xstateregs_set) of
 the host; struct seccomp_data of linux/seccomp.h.
 """

@@ -27,7 +27,7 @@ ADDRESS = "10.0.2.15"
 """The guest's, the one that QEMU's user network forwards to."""
 INTERFACE = "eth0"
 SOCKET = "/run/xdplab/0/guest/netns-guest"
-"""The keeper's own; in the guest no one asks for it."""
+"""The keeper's own socket, which is not used in the guest."""
 QUEUES = 8
 SOFTIRQ_FIFO = 10
 """Priority of the kernel's softirq threads, above the sender's (5) and the AF_XDP application's (6)."""

@@ -1,7 +1,7 @@
 """The state of a guest, saved by QEMU before the guest had an identity; later guests start from it.
 
-Standard library only: read and written by a guest's keeper. A file holds what QEMU wrote and the SHA-256 of that. Its
-name is made of all that the state depends on, so that a state that no longer fits is never found; it holds no key.
+Standard library only: read and written by a guest's keeper. A file holds what QEMU wrote, and its SHA-256. The
+file's name is a hash of everything the state depends on, so an outdated state is never found. The state holds no key.
 """
 
 import contextlib

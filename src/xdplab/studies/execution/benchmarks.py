@@ -150,7 +150,7 @@ def chain(links: int) -> Benchmark:
 
 
 def accesses(workload: str, count: int) -> Benchmark:
-    """Return the testbed's own workload with so many accesses a call. Raises PlanError if it cannot be."""
+    """Return the testbed's own workload with ``count`` accesses per call. Raises PlanError if it is unknown."""
     looks_up = workload == "lookup"
     # Blocks of lookups are subprograms that take a pointer, which kernels before 5.13 refuse.
     spec = ProgramSpec(workload=workload, accesses=count, form="loop" if looks_up else "bounded")

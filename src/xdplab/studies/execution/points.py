@@ -33,10 +33,10 @@ SMALLEST = ("empty", "clock sum", "matrix", "primes", "chain 1", "chain 32", "ar
 
 @dataclass(frozen=True)
 class ExecutionRequest(StudyRequest):
-    """What is asked for. ``benchmarks`` by name, none of them: all; ``accesses``: N of the testbed's workloads.
+    """What is asked for. ``benchmarks``: by name; if empty, all. ``accesses``: N of the testbed's workloads.
 
-    ``calls``: of a trial, warm; a tenth of them cold. Where instructions are counted they are few, since they repeat.
-    ``pauses_us``: asleep before each call, in µs; 0 is back to back, which is what warm means. ``pause_us``: that of
+    ``calls``: warm calls per trial; a tenth as many are cold. If instructions are counted, few calls do: counts repeat.
+    ``pauses_us``: sleep before each call, in µs; 0 means back to back, that is, warm. ``pause_us``: that of
     runs made when a pause was no factor. ``host_module``: insert the module into this machine's own kernel too.
     """
 

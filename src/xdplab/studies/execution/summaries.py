@@ -137,9 +137,9 @@ def _row(factors: dict[str, object], group: pd.DataFrame, wide: pd.DataFrame) ->
 
 
 def _with_interval(repetitions: pd.Series) -> dict[str, float | None]:
-    """Return mean and interval of a time, on the scale of its logarithm, where a time is never below 0.
+    """Return mean and interval of a time, on the scale of its logarithm, because a time is never below 0.
 
-    Where a repetition was not seen by its clock there is no logarithm: then it is the plain mean, without interval.
+    If the clock did not see one of the repetitions, there is no logarithm: returns the plain mean, without interval.
     """
     if repetitions.le(0).any():
         return {"value": float(repetitions.mean()), "low": None, "high": None}

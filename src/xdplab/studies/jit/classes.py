@@ -13,7 +13,7 @@ from xdplab.programs.machine import LOOKUP_ELEM, SMP_PROCESSOR_ID, Interpreter, 
 from xdplab.studies.jit import ebpf as e
 
 A_AT, B_AT, LOADED_AT, STORED_AT = 6, 14, 22, 30
-"""Where in the packet bodies find A and B, load and store: aligned where frames begin two bytes off, as in UML."""
+"""Packet offsets at which bodies find A and B, load and store; aligned if frames begin two bytes off, as in UML."""
 
 FRAME = bytes(A_AT) + bytes.fromhex("efcdab896745230115cd5b0700000000") + bytes(range(42))
 """The packet: A and B, 64 bytes in all; a kernel's test run takes no shorter one of every program type."""

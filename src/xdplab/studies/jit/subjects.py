@@ -87,10 +87,10 @@ def of_traffic(code: Sequence[Op]) -> list[JitLoad]:
 
 
 def of_seccomp(code: Sequence[Op], place: str, release: str) -> list[JitLoad]:
-    """Return the filter on a call that it grants and on one that it refuses, and the shortest that is run.
+    """Return the filter on a call that it grants and on one that it refuses, and the shortest filter that is run.
 
-    What is refused has no cost of its own: the call is not made. Where the kernel keeps what a filter lets through
-    always, a filter that it does not run comes with them.
+    A refused call is not made, so it has no cost of its own. If the kernel remembers which calls a filter always lets
+    through, a filter that it therefore does not run is added.
     """
     granted, refused = f.seccomp_data(f.GRANTED), f.seccomp_data(f.REFUSED)
     asked = [

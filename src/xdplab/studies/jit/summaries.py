@@ -170,7 +170,7 @@ TABLES: dict[str, tuple[str, Callable[[pd.DataFrame], pd.DataFrame]]] = {
 
 
 def tables_of(table: pd.DataFrame) -> dict[str, Table]:
-    """Return title and content of every table. Where there is one place, the title names it, and the rows do not."""
+    """Return title and content of every table. If there is one place, the title names it instead of the rows."""
     if table.empty:
         return {}
     labels = table["label"].unique()

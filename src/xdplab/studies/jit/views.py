@@ -32,7 +32,7 @@ def _mark(kind: str, panel: str, hue: str, x: object, value: float) -> dict[str,
 
 
 def _both(rows: pd.DataFrame, kind: str, x: str, panel: str, scale: float = 1.0) -> Marks:
-    """Return one mark per row and mode, where the mode has a value."""
+    """Return one mark per row and mode that has a value."""
     return [
         _mark(kind, str(row[panel]), WORDS[mode], row[x], float(row[mode]) * scale)
         for mode in MODES
@@ -82,7 +82,7 @@ def _tests(name: str, title: str, choose: Callable[[pd.DataFrame], pd.Series]) -
 
 
 def _means(rows: pd.DataFrame) -> tuple[str, ...]:
-    """Return the mean speed-up in words, where one place has both modes."""
+    """Return the mean speed-up as text if one place has both modes."""
     ratios = rows[SPEED_UP].dropna().astype(float)
     if ratios.empty or rows["label"].nunique() > 1:
         return ()

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
-
-from MLRsearch import AbstractMeasurer, Config, MeasurementResult, MultipleLossRatioSearch, SearchGoal
+from typing import TYPE_CHECKING, Any
 
 from xdplab.errors import HostError
+from xdplab.later import later
 from xdplab.studies.search.offer import Offer, Offered
 from xdplab.studies.search.profile import Profile
+
+if TYPE_CHECKING:
+    import MLRsearch
+else:
+    MLRsearch = later("MLRsearch")  # to load it takes 0.2 to 1 s, and every run that is read comes by here
 
 MIN_SHARE = 1e-3
 """Of the highest load: the lowest that is offered. A DUT that loses there has no throughput to speak of."""
@@ -29,14 +33,16 @@ class Bounds:
 
 
 @dataclass
-class _Measurer(AbstractMeasurer):  # type: ignore[misc]  # the package has no types
+class _Measurer:
+    """An AbstractMeasurer of the package, in all but the base class."""
+
     offer: Offer
     bursts: list[dict[str, Any]] = field(default_factory=list)
 
-    def measure(self, intended_duration: float, intended_load: float) -> MeasurementResult:
+    def measure(self, intended_duration: float, intended_load: float) -> MLRsearch.MeasurementResult:
         found = self.offer(intended_load, intended_duration)
         self.bursts.append(_burst(intended_load, found))
-        return MeasurementResult(
+        return MLRsearch.MeasurementResult(
             intended_duration=intended_duration,
             intended_load=intended_load,
             offered_count=found.sent,
@@ -70,21 +76,21 @@ def search(offer: Offer, profile: Profile, *, max_pps: float) -> Searched:
     Raises HostError if the search did not end in the profile's time: then nothing is known of either.
     """
     goals = [_goal(loss, profile) for loss in (profile.ndr_loss, profile.pdr_loss)]
-    config = Config()
+    config = MLRsearch.Config()
     config.goals = goals
     config.max_load, config.min_load = max_pps, max_pps * MIN_SHARE
     config.search_duration_max, config.warmup_duration = profile.search_max_s, profile.initial_s
     measurer = _Measurer(offer)
     try:
-        results = MultipleLossRatioSearch(config=config).search(measurer=measurer, debug=lambda text: None)
+        results = MLRsearch.MultipleLossRatioSearch(config=config).search(measurer=measurer, debug=lambda text: None)
     except RuntimeError as error:
         raise HostError(f"MLRsearch gave up after {len(measurer.bursts)} bursts: {error}") from error
     ndr, pdr = (_bounds(goal, results[goal]) for goal in goals)
     return Searched(ndr, pdr, tuple(measurer.bursts))
 
 
-def _goal(loss_ratio: float, profile: Profile) -> SearchGoal:
-    return SearchGoal(
+def _goal(loss_ratio: float, profile: Profile) -> MLRsearch.SearchGoal:
+    return MLRsearch.SearchGoal(
         loss_ratio=loss_ratio,
         exceed_ratio=profile.exceed,
         relative_width=profile.width,
@@ -95,7 +101,7 @@ def _goal(loss_ratio: float, profile: Profile) -> SearchGoal:
     )
 
 
-def _bounds(goal: SearchGoal, result: Any) -> Bounds:
+def _bounds(goal: MLRsearch.SearchGoal, result: Any) -> Bounds:
     loads = (result.relevant_lower_bound, result.relevant_upper_bound, result.conditional_throughput)
     return Bounds(goal.loss_ratio, *(None if load is None else float(load) for load in loads))
 

@@ -19,7 +19,7 @@ from xdplab.studies.traffic.rows import attempt_rows
 
 
 class Enough:
-    """Sees each attempt of a run as it ends; ``rates`` are those of valid trials, in frames a second."""
+    """Sees each attempt of a run as it ends; ``rates`` are those of valid trials, in frames per second."""
 
     def __init__(self, run: RunDirectory, plan: Plan, trials: Sequence[Trial]) -> None:
         self._run, self._plan, self._trials = run, plan, trials

@@ -63,12 +63,12 @@ class TrialContext:
 
 
 def sending_cpus(lab: Lab, point: Point) -> tuple[int, ...]:
-    """The CPUs the generator sends on: one a queue, as far as the TG has them."""
+    """The CPUs the generator sends on: one per queue, as far as the TG has them."""
     return lab.cpus(point.arrangement).tg[: point.queues]
 
 
 def working_cpus(lab: Lab, point: Point) -> tuple[int, ...]:
-    """The CPUs that do the DUT's work. Where they are shared, a frame's softirq runs on the CPU that sent it."""
+    """The CPUs that do the DUT's work. If they are shared, a frame's softirq runs on the CPU that sent it."""
     if point.arrangement == "shared":
         return sending_cpus(lab, point)
     return lab.cpus(point.arrangement).dut[: point.queues]

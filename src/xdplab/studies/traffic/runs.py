@@ -170,7 +170,7 @@ def _manifest_is_old(run: RunDirectory) -> bool:
 def _derive(run: RunDirectory, before: Tables) -> Tables:
     """Make the rows of every attempt from the journal and the raw files.
 
-    Where raw files are gone, the rows that the run has stay as they are, and their reason says so.
+    If raw files are gone, the run's existing rows stay as they are, and their reason says so.
     """
     trials = {t.trial_id: t for t in run_trials_of(run)}
     window_s = run_plan(run).trial.window_s

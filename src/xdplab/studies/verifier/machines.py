@@ -39,7 +39,7 @@ def machine_of(kernel: str, cache_dir: Path, types: Path) -> Iterator[LoaderPlac
     command = build_tool(LocalHost(), NATIVE, str(cache_dir))
     with place_of(kernel if kernel == HOST else f"vm:{kernel}:count") as place:
         if kernel != HOST:
-            # Where it cannot be mounted, the charged peak stays unknown, and says so.
+            # If it cannot be mounted, the charged peak is null with that reason.
             place.host.run(["mount", "-t", "cgroup2", "none", "/sys/fs/cgroup"], check=False)
         yield LoaderPlace(place, place.put(Path(command), mode=0o755), place.put(types))
 

@@ -105,10 +105,10 @@ def table_of(run: RunDirectory, trials: Iterable[VerifierTrial]) -> pd.DataFrame
 
 
 def joined(table: pd.DataFrame) -> pd.DataFrame:
-    """Return the table with `PROGRAM_ID`, and with the kernel's instruction count for PREVAIL, which tells none.
+    """Return the table with `PROGRAM_ID`, and with the kernel's instruction count for PREVAIL, which gives none.
 
-    The kernel knows a program by its function; PREVAIL calls old programs after their section. Where the kernel sees
-    one program in the section of an object, that is the one.
+    The kernel names a program by its function; PREVAIL names old programs by their section. If the kernel sees one
+    program in that section of the object, it is the same one.
     """
     names = ["sha256", "section", "program"]
     linux = table[table["verifier"] == LINUX].drop_duplicates(names)

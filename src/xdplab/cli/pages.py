@@ -1,0 +1,188 @@
+"""The reference that is made from the code: commands, errors, keys of an inventory, JSON answers, as Markdown pages.
+
+``python -m xdplab.cli.pages FOLDER`` writes them; `make docs` (mkdocs.yml names this file) puts them into the site, so
+that no copy of them grows old.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+
+from xdplab.cli import INTERRUPTED, answers, cli
+from xdplab.errors import XdplabError
+from xdplab.labs.inventory import Inventory
+
+SOURCE = Path(__file__).resolve().parents[1]
+ELSEWHERE = ("xdplab.own", "xdplab.analysis.intervals")
+"""Modules besides `xdplab.errors` that have an error of their own."""
+
+
+def commands() -> str:
+    """Every command with its help, and the exit codes that are alike for all."""
+    parts = [
+        "# Commands",
+        "What `--help` prints, of every command. `--lab` and `--trust` are written before the verb or after it.",
+        "Exit code 0: done. 1 to 8: [errors](errors.md). "
+        f"{INTERRUPTED}: Ctrl-C or SIGTERM; what was measured is kept, and the last line says how to go on. "
+        "`compare` and `race`: 0 equivalent, 1 differs, 2 undecided.",
+    ]
+    for path, command in _tree(cli, click.Context(cli, info_name="xdplab")):
+        parts += [
+            f"{'#' * (2 + path.command_path.count(' '))} {path.command_path}",
+            _block(command.get_help(path)),
+        ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _tree(command: click.Command, context: click.Context) -> Iterator[tuple[click.Context, click.Command]]:
+    yield context, command
+    if isinstance(command, click.Group):
+        for name in command.list_commands(context):
+            inner = command.get_command(context, name)
+            if inner is not None and not inner.hidden:
+                yield from _tree(inner, click.Context(inner, info_name=name, parent=context, max_content_width=100))
+
+
+def _block(text: str) -> str:
+    return f"```text\n{text}\n```"
+
+
+def errors() -> str:
+    """Every kind of error with its exit code and meaning, then every message with its remedy, by kind."""
+    kinds = _kinds()
+    parts = [
+        "# Errors and exit codes",
+        "An expected failure is one line: what happened, where, and in brackets the remedy.",
+    ]
+    rows = [(f"[`{kind.__name__}`](#{kind.__name__.lower()})", str(kind.exit_code), _first(kind)) for kind in kinds]
+    parts.append(_table(("error", "exit code", "meaning"), rows))
+    parts.append("`…` stands for what the message names: a file, a host, a value.")
+    raised = _raised({kind.__name__ for kind in kinds})
+    for kind in kinds:
+        parts += [f"## {kind.__name__}", f"{_first(kind)} Exit code {kind.exit_code}."]
+        found = [row for name, *row in raised if name == kind.__name__]
+        if found:
+            parts.append(_table(("message", "remedy", "raised in"), found))
+    return "\n\n".join(parts) + "\n"
+
+
+def _kinds() -> list[type[XdplabError]]:
+    for module in ELSEWHERE:
+        importlib.import_module(module)
+    found = [XdplabError]
+    for kind in found:
+        found += [under for under in kind.__subclasses__() if under not in found]
+    return sorted(found, key=lambda kind: (kind.exit_code, kind.__name__))
+
+
+def _raised(names: set[str]) -> list[tuple[str, str, str, str]]:
+    """Return error, message, remedy and file of every place in the source that makes one of the errors named."""
+    found = set()
+    for path in sorted(SOURCE.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in names and node.args:
+                remedy = next((_words(word.value) for word in node.keywords if word.arg == "remedy"), "")
+                message = _words(node.args[0])
+                if message.strip("… "):
+                    found.add((node.func.id, message, remedy, f"`{path.relative_to(SOURCE)}`"))
+    return sorted(found)
+
+
+def _words(node: ast.expr) -> str:
+    """A message as the source has it, with ``…`` for what is put in when it is raised."""
+    if isinstance(node, ast.Constant):
+        return str(node.value) if isinstance(node.value, str) else ""
+    if isinstance(node, ast.JoinedStr):
+        return "".join(_words(part) if isinstance(part, ast.Constant) else "…" for part in node.values)
+    if isinstance(node, ast.IfExp):
+        return " / ".join(filter(None, (_words(node.body), _words(node.orelse))))
+    return "…"
+
+
+def inventory() -> str:
+    """Every key of an inventory file."""
+    text = "Keys of an inventory file ([real servers](hardware.md)); [the JSON schema](inventory.schema.json)."
+    return f"# Inventory\n\n{text}\n\n{_schema(Inventory.model_json_schema())}"
+
+
+def json_answers() -> str:
+    """What ``--json`` prints, by verb."""
+    parts = ["# JSON answers", "What a script may rely on."]
+    for verb in answers.ANSWERS:
+        parts += [f"## xdplab {verb.replace('-', ' ')} --json", f"[JSON schema](schemas/{verb}.schema.json)"]
+        parts.append(_schema(answers.schema(verb), level=3))
+    return "\n\n".join(parts) + "\n"
+
+
+def _schema(schema: Mapping[str, Any], *, level: int = 2) -> str:
+    """Return a table of keys for each object of a JSON schema."""
+    parts = []
+    for name, part in [(schema.get("title", ""), schema), *schema.get("$defs", {}).items()]:
+        rows = [
+            (f"`{key}`", _type(value), _default(key, value, part), value.get("description", ""))
+            for key, value in part.get("properties", {}).items()
+        ]
+        if rows:
+            parts += [f"{'#' * level} {name.strip('_')}", part.get("description", "").replace("``", "`")]
+            parts.append(_table(("key", "type", "default", "meaning"), rows))
+    return "\n\n".join(filter(None, parts)) + "\n"
+
+
+def _type(value: Mapping[str, Any]) -> str:
+    if "$ref" in value:
+        return str(value["$ref"].rpartition("/")[2].strip("_"))
+    if "anyOf" in value or "oneOf" in value:
+        return " or ".join(dict.fromkeys(map(_type, value.get("anyOf") or value["oneOf"])))
+    if "enum" in value or "const" in value:
+        return ", ".join(f"`{one}`" for one in value.get("enum", [value.get("const")]))
+    if value.get("type") == "array":
+        return f"list of {_type(value.get('items', {}))}"
+    return str(value.get("type", "any"))
+
+
+def _default(key: str, value: Mapping[str, Any], part: Mapping[str, Any]) -> str:
+    if key in part.get("required", []):
+        return "required"
+    return f"`{value['default']}`" if value.get("default") is not None else ""
+
+
+def _table(header: tuple[str, ...], rows: Any) -> str:
+    lines = [header, ("---",) * len(header), *rows]
+    return "\n".join(
+        "| " + " | ".join(" ".join(c.replace("|", "\\|").replace("<", "&lt;").split()) for c in row) + " |"
+        for row in lines
+    )
+
+
+def _first(kind: type) -> str:
+    return " ".join((inspect.getdoc(kind) or "").split("\n\n")[0].replace("``", "`").split())
+
+
+PAGES: dict[str, Callable[[], str]] = {
+    "commands.md": commands,
+    "errors.md": errors,
+    "inventory.md": inventory,
+    "answers.md": json_answers,
+}
+
+
+def on_files(files: Any, config: Any) -> Any:
+    """MkDocs calls this with the files of the site: the made pages join them."""
+    from mkdocs.structure.files import File
+
+    for name, made in PAGES.items():
+        files.append(File.generated(config, name, content=made()))
+    return files
+
+
+if __name__ == "__main__":
+    for page, text in PAGES.items():
+        (Path(sys.argv[1]) / page).write_text(text())
