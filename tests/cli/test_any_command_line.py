@@ -10,6 +10,7 @@ from pathlib import Path
 import click
 import pytest
 import yaml
+from click.testing import CliRunner
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.cli.entry import ending
@@ -193,3 +194,27 @@ SEEN = [
 @pytest.mark.parametrize("line", SEEN, ids=" ".join)
 def test_a_command_line_that_was_wrong_once(line: list[str]) -> None:
     check(line)
+
+
+@pytest.mark.parametrize(
+    "verb", ["run", "resume", "search", "race", "plan", "selftest", "calibrate", "restore", "doctor"]
+)
+def test_the_lab_is_taken_after_a_verb_that_uses_one(verb: str) -> None:
+    with click.Context(cli.cli) as context:
+        command = cli.cli.get_command(context, verb)
+    assert command is not None
+    assert "--lab" in [option for parameter in command.params for option in parameter.opts]
+
+
+def test_the_lab_after_the_verb_is_the_one_that_is_used() -> None:
+    after = invoked("plan", "smoke", "--lab", "nosuch")
+    assert (
+        after
+        == invoked("--lab", "nosuch", "plan", "smoke")
+        == invoked("--lab", "uml", "plan", "smoke", "--lab", "nosuch")
+    )
+    assert "lab 'nosuch': no such kind of lab" in after
+
+
+def invoked(*line: str) -> str:
+    return str(CliRunner().invoke(cli.cli, line).exception)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from xdplab.cli.common import tell
+from xdplab.cli.common import in_lab, tell
 from xdplab.cli.plan import find_plan
 from xdplab.cli.run import own_plan, require_lab
 from xdplab.later import later
@@ -26,7 +26,7 @@ else:
 @click.argument("plan", metavar="PLAN", default="calibrate")
 @click.option("--runs", "count", default=5, show_default=True, type=int, help="Equal runs, each in a lab of its own.")
 @click.option("--json", "as_json", is_flag=True, help="For a script.")
-@click.pass_obj
+@in_lab
 def calibrate(lab_name: str | None, plan: str, count: int, as_json: bool) -> None:
     """Measure PLAN several times and store how far equal runs lie apart: `compare` uses it as the spread of runs.
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -55,6 +56,18 @@ class Verbs(click.Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl([(name, verb.help) for name, verb in self.verbs.items()])
+
+
+def in_lab(verb: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a verb the lab's name as its first argument: its own --lab, else the one before the verb, else None."""
+
+    @click.option("--lab", "own_lab", metavar="NAME", help="Lab to use; it may stand before the verb as well.")
+    @click.pass_obj
+    @functools.wraps(verb)
+    def in_it(before: str | None, /, own_lab: str | None, **options: Any) -> Any:
+        return verb(own_lab or before, **options)
+
+    return in_it
 
 
 def fail(error: XdplabError) -> int:

@@ -29,7 +29,8 @@ def commands() -> str:
     """Every command with its help, and the exit codes that are alike for all."""
     parts = [
         "# Commands",
-        "What `--help` prints, of every command. `--lab` and `--trust` are written before the verb or after it.",
+        "What `--help` prints, of every command. `--lab` may stand before every verb, and after those that use a lab; "
+        "`--trust` stands before the verb.",
         "Exit code 0: done. 1 to 8: [errors](errors.md). "
         f"{INTERRUPTED}: Ctrl-C or SIGTERM; what was measured is kept, and the last line says how to go on. "
         "`compare` and `race`: 0 equivalent, 1 differs, 2 undecided.",

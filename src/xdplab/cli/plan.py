@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from xdplab.cli.common import parse_only, show, tell
+from xdplab.cli.common import in_lab, parse_only, show, tell
 from xdplab.errors import PlanError
 from xdplab.labs import default_arrangement
 from xdplab.later import later
@@ -46,7 +46,7 @@ def find_plan(name: str) -> Path:
 @click.option("--schema", is_flag=True, help="Print the JSON schema of a plan file.")
 @click.option("--factors", is_flag=True, help="Print every factor: values, default, unit, meaning (Markdown).")
 @click.option("--json", "as_json", is_flag=True, help="For a script.")
-@click.pass_obj
+@in_lab
 def plan(
     lab_name: str | None, plan: str, dry_run: bool, only: str | None, schema: bool, factors: bool, as_json: bool
 ) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from xdplab.cli.common import tell
+from xdplab.cli.common import in_lab, tell
 from xdplab.later import later
 from xdplab.programs.spec import FORMS, MAP_TYPES, OPS, ProgramSpec
 
@@ -67,7 +67,7 @@ def show(what: str, disassembly: bool, **fields: Any) -> None:
 @programs.command("prove")
 @_program_options
 @click.option("--json", "as_json", is_flag=True, help="For a script.")
-@click.pass_obj
+@in_lab
 def prove_command(lab_name: str | None, /, what: str, as_json: bool, **fields: Any) -> None:
     """Prove WORKLOAD's N: by bytecode, by machine code, and, with --lab, by a run that counts in that lab's kernel."""
     made = _chosen(what, **fields)

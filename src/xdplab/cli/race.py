@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from xdplab.cli.common import tell
+from xdplab.cli.common import in_lab, tell
 from xdplab.cli.conduct import go_on
 from xdplab.cli.run import require_lab
 from xdplab.errors import PlanError
@@ -60,7 +60,7 @@ PLANS = (".yaml", ".yml")
 @click.option("--name", default="race", show_default=True)
 @click.option("--out", type=click.Path(path_type=Path), default=Path("results"), show_default=True)
 @click.option("--json", "as_json", is_flag=True, help="For a script.")
-@click.pass_obj
+@in_lab
 def race(lab_name: str | None, /, first: str, second: str, out: Path, as_json: bool, **given: Any) -> None:
     """Which is faster, A or B (C files of yours, workloads, plans)? They take turns in one run, paired by repetition.
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from xdplab.cli.common import tell
+from xdplab.cli.common import in_lab, tell
 from xdplab.cli.run import STEAL
 from xdplab.labs import open_lab
 from xdplab.later import later
@@ -23,7 +23,7 @@ else:
 
 @click.command()
 @STEAL
-@click.pass_obj
+@in_lab
 def restore(lab_name: str | None, steal: bool) -> None:
     """Restore the settings that both ends of the lab's link had before a run that died."""
     lab = open_lab(lab_name or "netns")

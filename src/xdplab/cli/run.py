@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from xdplab.cli.common import RunPath, parse_only, show, tell
+from xdplab.cli.common import RunPath, in_lab, parse_only, show, tell
 from xdplab.cli.conduct import conduct, go_on
 from xdplab.cli.plan import PLAN_OR_NAME, find_plan
 from xdplab.errors import LabError, PlanError
@@ -63,7 +63,7 @@ def _has_setup(block: Block) -> bool:
 @LABS
 @SCHEDULER
 @STEAL
-@click.pass_obj
+@in_lab
 def run(
     lab_name: str | None,
     plan: str,
@@ -112,7 +112,7 @@ def run(
 @LABS
 @SCHEDULER
 @STEAL
-@click.pass_obj
+@in_lab
 def resume(
     lab_name: str | None, directory: Path, draw: bool, labs: str | None, scheduler: str | None, steal: bool
 ) -> int:

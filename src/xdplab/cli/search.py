@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from xdplab.cli.common import parse_only, tell
+from xdplab.cli.common import in_lab, parse_only, tell
 from xdplab.cli.conduct import Execute, go_on
 from xdplab.cli.plan import PLAN_OR_NAME, find_plan
 from xdplab.cli.run import LABS, SCHEDULER, STEAL, labs_named, own_plan, require_lab
@@ -40,7 +40,7 @@ else:
 @LABS
 @SCHEDULER
 @STEAL
-@click.pass_obj
+@in_lab
 def search(
     lab_name: str | None,
     plan: str,

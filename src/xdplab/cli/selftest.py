@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from xdplab.cli.common import show, tell
+from xdplab.cli.common import in_lab, show, tell
 from xdplab.cli.run import require_lab
 from xdplab.later import later
 
@@ -29,7 +29,7 @@ LAB = "netns:selftest"
 @click.option("--out", type=click.Path(path_type=Path), default=Path("results"), show_default=True, help="Parent.")
 @click.option("--markdown", type=click.Path(path_type=Path), metavar="FILE", help="Write the table there too.")
 @click.option("--json", "as_json", is_flag=True, help="For a script.")
-@click.pass_obj
+@in_lab
 def selftest(lab_name: str | None, out: Path, markdown: Path | None, as_json: bool) -> None:
     """Inject delays, loss, duplicates, reordering and a slow-down of 3 %, and see whether each is found; some minutes.
 
