@@ -6,7 +6,7 @@ PLAN ?= plans/quick.yaml
 RUN ?= $(lastword $(sort $(wildcard results/2*)))
 
 help:
-	@echo "make setup | notebook | lab | run [PLAN=…] | figures [RUN=…] | docs | test | test-fast | test-pythons | lint | bench | nightly | distros | faults | fuzz | clean"
+	@echo "make setup | notebook | lab | run [PLAN=…] | figures [RUN=…] | docs | test | test-fast | test-pythons | lint | bench | nightly | distros | faults | soak | fuzz | clean"
 
 setup:
 	shell/setup.sh --dev
@@ -46,6 +46,7 @@ bench: setup
 nightly: setup
 	$(BIN)/pytest -m nightly
 	$(BIN)/python -m tests.faults.campaign
+	$(BIN)/python -m tests.faults.soak
 	$(BIN)/python -m tests.fuzz.fuzzing
 	shell/distros.sh
 
@@ -55,6 +56,9 @@ distros:
 faults: setup
 	$(BIN)/python -m tests.faults.campaign --page
 
+soak: setup
+	$(BIN)/python -m tests.faults.soak
+
 fuzz: setup
 	$(BIN)/python -m tests.fuzz.fuzzing $(FUZZ)
 
@@ -63,4 +67,4 @@ clean:
 	find . -name __pycache__ -not -path './.venv/*' -prune -exec rm -rf {} +
 	@for tool in $(dir $(wildcard afxdp_user/Makefile native/*/Makefile)); do $(MAKE) -s -C $$tool clean; done
 
-.PHONY: help setup notebook lab run figures docs test test-fast test-pythons lint bench nightly distros faults fuzz clean
+.PHONY: help setup notebook lab run figures docs test test-fast test-pythons lint bench nightly distros faults soak fuzz clean

@@ -178,6 +178,14 @@ def test_a_missing_interface_is_an_error_naming_it(lab):
         snapshot(lab.dut.host, "nosuch0")
 
 
+def test_a_device_that_goes_during_a_run_is_the_hosts_failure_and_no_lack_of_its_driver(lab):
+    """As `unsupported` none of its trials would ever be repeated."""
+    lab.dut.host.run(["ip", "link", "del", "vd0"])
+    for deed in (lambda: set_queues(lab.dut, lab.tg, 1), lambda: apply(lab.dut.host, "vd0", {"channels.rx": 1})):
+        with pytest.raises(HostError, match=r"vd0.*(No such device|no device matches)"):
+            deed()
+
+
 def test_feature_groups_are_left_to_their_members(lab):
     names = Features().read(lab.dut.host, "vd0")
     assert "tx-tcp-segmentation" in names

@@ -200,10 +200,23 @@ def table(outcomes: Iterable[Point]) -> list[str]:
 
 
 def write_page(lines: Sequence[str]) -> None:
-    """Put the table between its marks in docs/reliability.md."""
+    """Put the table between its marks in docs/reliability.md; rows of faults that were not tried now stay."""
     text = PAGE.read_text()
     before, _, rest = text.partition(BEGIN)
-    PAGE.write_text("\n".join([before + BEGIN, *lines, END]) + rest.partition(END)[2])
+    table_, _, after = rest.partition(END)
+    rows = {line.split(" | ")[0]: line for line in (*table_.strip().splitlines()[2:], *lines[2:])}
+    PAGE.write_text("\n".join([before + BEGIN, *lines[:2], *rows.values(), END]) + after)
+
+
+def real_runs() -> list[Point]:
+    """Return the outcomes of `real.py`, or none with the reason where this machine cannot make them."""
+    missing = [tool for tool in ("strace", "bpftool", "nsenter") if shutil.which(tool) is None]
+    if os.geteuid() or missing:
+        print(f"no real runs: {', '.join(missing) or 'they need root'}")  # noqa: T201
+        return []
+    from tests.faults import real
+
+    return real.struck(real.kills() + real.stops() + real.others())
 
 
 def main() -> int:
@@ -212,8 +225,10 @@ def main() -> int:
     parser.add_argument("--cuts", type=int, default=4, help="repetitions of the run whose power is cut: 6 cuts each")
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--page", action="store_true", help="write the table into docs/reliability.md")
+    parser.add_argument("--only", choices=("replay", "real"), help="a part; --page leaves the rows of the other")
     asked = parser.parse_args()
-    outcomes = replayed(asked.points, asked.workers) + power_cuts(asked.cuts)
+    outcomes = [] if asked.only == "real" else replayed(asked.points, asked.workers) + power_cuts(asked.cuts)
+    outcomes += [] if asked.only == "replay" else real_runs()
     lines = table(outcomes)
     print("\n".join(lines))  # noqa: T201
     if asked.page:

@@ -16,7 +16,7 @@ from click.testing import CliRunner
 
 from xdplab.analysis.findings import Finding
 from xdplab.cli import cli
-from xdplab.studies.report import Part, Picture, html, number
+from xdplab.studies.report import Part, Picture, html, inlined, number
 from xdplab.studies.tables import Table
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -62,8 +62,33 @@ def test_it_needs_no_network(page: Path) -> None:
     for tag, attributes in Tags(page.read_text()).tags:
         for name in ("src", "href", "action", "data"):
             value = attributes.get(name) or ""
-            assert not value or value.startswith(("data:image/svg+xml;base64,", "#")), (tag, value)
+            assert not value or value.startswith("#"), (tag, value)
     assert page.stat().st_size < 3_000_000
+
+
+def test_a_mark_says_its_value_interval_and_trials_without_a_script(page: Path) -> None:
+    discs = re.findall(r'<circle [^>]*data-series="\d+"[^>]*><title>(.*?)</title>', page.read_text(), re.DOTALL)
+    assert len(discs) > 20
+    said = next(words for words in discs if words.startswith("native") and "n = 3" in words)
+    assert re.search(r": [\d.]+ \[[\d.]+, [\d.]+\], n = 3\ntrials [0-9a-f]{12}-r…", said), said
+
+
+def test_a_figure_keeps_its_shapes_and_nothing_else() -> None:
+    svg = (
+        '<svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink" width="9pt" onload="a()">'
+        '<metadata/><style>*{}</style><script>a()</script><image href="x"/><a href="javascript:a()"><g/></a>'
+        '<defs><path id="m" onclick="a()"/></defs><use xlink:href="#m" style="fill: url(#h)"/>'
+        '<use xlink:href="file:x"/><g id="series-1-7"/><g id="legend-1-8"/></svg>'
+    )
+    shown = inlined(svg.encode())
+    tags = Tags(shown).tags
+    assert [tag for tag, _ in tags] == ["svg", "defs", "path", "use", "use", "g", "g"]
+    assert not [name for _, attributes in tags for name in attributes if name.startswith("on") or name == "width"]
+    ((_, path), (_, use), (_, other), (_, series), (_, legend)) = tags[2:]
+    assert use["href"] == f"#{path['id']}"
+    assert path["id"] != "m", "two figures on a page have ids of their own"
+    assert use["style"] == f"fill: url(#{(path['id'] or '').removesuffix('m')}h)"
+    assert (other, series, legend) == ({}, {"data-series": "1"}, {"data-legend": "1"})
 
 
 def test_two_runs_are_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -84,7 +109,7 @@ def part(text: str) -> Part:
     return Part(
         name=text, kind=text, run_id=text, question=text, answer=[text], limits=[text], place=[(text, text)],
         verdicts={text: 1}, findings=[Finding(text, "warning", text)],
-        pictures=[Picture(text, "data:image/svg+xml;base64,PHN2Zy8+", Table(text, frame), [text])], absent=[text],
+        pictures=[Picture(text, "<svg/>", Table(text, frame), [text])], absent=[text],
         tables=[Table(text, frame)], plan=text, again=[text],
     )  # fmt: skip
 
@@ -144,7 +169,8 @@ LUMINANCE = """
     if (parse(c)[3] !== 0 && c !== 'transparent') return c; } return 'rgb(255,255,255)'; };
   let worst = 99, where = '';
   for (const e of document.querySelectorAll('body *')) {
-    if (![...e.childNodes].some((n) => n.nodeType === 3 && n.textContent.trim()) || e.tagName === 'SCRIPT') continue;
+    if (![...e.childNodes].some((n) => n.nodeType === 3 && n.textContent.trim())) continue;
+    if (['SCRIPT', 'title'].includes(e.tagName)) continue;
     const [a, b] = [light(getComputedStyle(e).color), light(behind(e))].sort((x, y) => y - x);
     const ratio = (a + .05) / (b + .05);
     if (ratio < worst) { worst = ratio; where = e.tagName + ' ' + e.className; }
@@ -160,9 +186,10 @@ def test_a_browser_draws_it_without_a_word_of_complaint(
 ) -> None:
     browser.open(page, width=width, dark=dark)
     drawn = browser.run(
-        "Promise.all([...document.images].map((i) => i.decode().then(() => i.naturalWidth > 50 && i.clientWidth > 50)))"
+        "[...document.querySelectorAll('figure svg')].map((s) => s.getBBox().width > 50 && s.clientWidth > 50)"
     )
-    assert drawn == [True] * 7
+    assert drawn == [True] * page.read_text().count("<figure>")
+    assert len(drawn) >= 6
     assert browser.logged == []
     assert {url.partition(":")[0] for url in browser.asked} <= {"file", "data"}
     assert browser.run("document.documentElement.scrollWidth") <= width  # tables scroll by themselves
@@ -181,6 +208,37 @@ def test_tables_are_sorted_by_the_keyboard(browser: chromium.Page, page: Path) -
         browser.press("Enter", 13, "\r")
         assert [float(value) for value in browser.run(column)] == wanted
         assert browser.run("document.activeElement.parentNode.getAttribute('aria-sort')") == said
+
+
+ENTRY = "document.querySelector('figure svg [data-legend=\"0\"]')"
+SEEN = (
+    f"[...{ENTRY}.closest('svg').querySelectorAll('[data-series=\"0\"]')]"
+    ".filter((shape) => shape.getBoundingClientRect().width > 0).length"
+)
+
+
+def test_a_series_is_hidden_by_the_keyboard_and_by_a_click(browser: chromium.Page, page: Path) -> None:
+    browser.open(page)
+    shown = browser.run(SEEN)
+    assert shown > 1
+    browser.run(f"{ENTRY}.focus()")
+    browser.press("Enter", 13, "\r")
+    assert (browser.run(SEEN), browser.run(f"{ENTRY}.getAttribute('aria-pressed')")) == (0, "false")
+    browser.run(f"{ENTRY}.dispatchEvent(new MouseEvent('click'))")
+    assert (browser.run(SEEN), browser.run(f"{ENTRY}.getAttribute('aria-pressed')")) == (shown, "true")
+
+
+def test_what_lies_under_the_pointer_on_a_mark_has_its_words(browser: chromium.Page, page: Path) -> None:
+    """The disc lies where the browser draws the mark's own shape, and above everything else."""
+    browser.open(page)
+    found = browser.run(
+        "[...document.querySelectorAll('figure svg')].map((svg) => {"
+        " const disc = svg.querySelector('circle[data-series]'); if (!disc) return null; disc.scrollIntoView();"
+        " const box = disc.getBoundingClientRect();"
+        " return document.elementFromPoint(box.x + box.width / 2, box.y + box.height / 2)?.textContent ?? ''; })"
+    )
+    assert sum(words is not None for words in found) >= 5
+    assert all("trials " in words for words in found if words is not None)
 
 
 def test_it_prints_on_few_pages(browser: chromium.Page, page: Path) -> None:

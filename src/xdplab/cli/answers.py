@@ -75,6 +75,18 @@ class Compared(BaseModel):
     points: list[Cells]
 
 
+class ProgramsCompared(BaseModel):
+    """The answer of `compare --programs`. ``programs`` have the verdict and each metric of both sides."""
+
+    model_config = EXACT
+    sides: list[str]
+    compared: int
+    beyond: list[str]
+    open: list[str]
+    notes: list[str]
+    programs: list[Cells]
+
+
 class Audited(BaseModel):
     """What in a run is not to be believed. ``fits`` and ``labs`` are there for XDP traffic."""
 
@@ -122,7 +134,7 @@ class Tested(BaseModel):
 ANSWERS: dict[str, Any] = {
     "status": list[RunStatus],
     "plan": list[PlannedBlock] | list[PlannedTrial],
-    "compare": Compared,
+    "compare": Compared | ProgramsCompared,
     "audit": Audited,
     "doctor": list[Row],
     "lab-status": list[LabUp],

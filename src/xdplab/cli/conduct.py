@@ -59,12 +59,17 @@ def conduct(
     resume: Path | None,
     as_json: bool,
     figures: bool = True,
+    after: Callable[[AnyRun], int] | None = None,
 ) -> int:
-    """Start what was asked, or go on with ``resume``; return the exit code: 1 where a trial failed or is owed."""
+    """Start what was asked, or go on with ``resume``; return the exit code: 1 where a trial failed or is owed.
+
+    ``after`` is what is shown of a run without failures besides; the exit code is then its own.
+    """
     run = kind.open(resume) if resume else kind.start(asked(), out, name)
     if not as_json:
         tell(f"measuring into {run.directory.path}")
-    return go_on(run, lambda _, seen: run.measure(seen, every.Where()), figures=figures, as_json=as_json)
+    code = go_on(run, lambda _, seen: run.measure(seen, every.Where()), figures=figures, as_json=as_json)
+    return after(run) if after and not code else code
 
 
 Execute = Callable[["RunDirectory", "Observer"], "RunState"]

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from xdplab.analysis import MARGIN
 from xdplab.cli.common import FORMAT, RunPath, show_frame, tell
 from xdplab.cli.common import show as show_rows
+from xdplab.cli.versus import asked_of, show_programs, sides, versus_options
 from xdplab.errors import FigureError, PlanError, ResultsError
 from xdplab.figures.styles import STYLES
 from xdplab.later import later
@@ -139,6 +140,7 @@ def figures(
 @click.command()
 @RUN
 @click.argument("other", required=False, type=RunPath())
+@versus_options
 @click.option(
     "--baseline",
     type=click.Path(path_type=Path),
@@ -179,12 +181,21 @@ def compare(
     margin: float,
     equal: tuple[Path, ...],
     as_json: bool,
+    **programs: Any,
 ) -> None:
     """Did it change? Compare OTHER with RUN, point by point and overall: faster, slower, equivalent or undecided.
 
     Exit codes: 0 equivalent, 1 differs, 2 undecided. With --baseline, RUN is compared with a file that
     --save-baseline wrote.
+
+    --programs compares runs of study verifier, or CSVs that veristat wrote, per program; of one run alone its two
+    kernels or two corpora. Exit codes: 0 within the thresholds, 1 beyond one or accepted no longer, 2 not judged.
     """
+    asked = asked_of(programs)
+    if asked is not None:
+        if baseline or save or metric or equal:
+            raise PlanError("--programs compares what --show names", remedy="leave --metric, --equal and baselines out")
+        sys.exit(show_programs(*sides(directory, other, programs["kernels"]), asked, as_json=as_json))
     if sum(given is not None for given in (other, baseline, save)) != 1:
         raise PlanError("compare RUN with one of OTHER, --baseline FILE and --save-baseline FILE")
     run, *same = (open_run(path) for path in (directory, *equal))

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from xdplab.cli.conduct import conduct, run_options
+from xdplab.cli.versus import asked, judging_options, show_programs, taken
+from xdplab.errors import PlanError
 from xdplab.later import later
 from xdplab.studies.catalogue import study
 from xdplab.studies.verifier.families import FAMILIES
 
 if TYPE_CHECKING:
-    from xdplab.studies.verifier import runs
+    from xdplab.studies.verifier import runs, versus
     from xdplab.studies.verifier.runs import VerifierRequest
 else:
-    runs = later("xdplab.studies.verifier.runs")
+    runs, versus = later("xdplab.studies.verifier.runs"), later("xdplab.studies.verifier.versus")
 
 
 @click.command()
@@ -33,34 +35,62 @@ else:
 @click.option("--loads", type=click.IntRange(1, 1000), default=20, show_default=True, help="Of a program, at most.")
 @click.option("--limit-s", type=click.FloatRange(1, 3600), default=60.0, show_default=True, help="Of one PREVAIL run.")
 @click.option("--types", type=click.Path(exists=True, dir_okay=False), help="OBJECT SECTION TYPE lines (see the docs).")
+@click.option(
+    "--compare",
+    "compare",
+    is_flag=True,
+    help="Then compare two --kernel, or two OBJECTS, per program; exit code as of `compare`. No generated programs.",
+)
+@judging_options
 @run_options
 def verifier(
     objects: tuple[str, ...],
     smallest: bool,
+    compare: bool,
     out: Path,
     name: str | None,
     resume: Path | None,
     as_json: bool,
-    **chosen: object,
+    **chosen: Any,
 ) -> int:
     """How long the kernel's verifier takes and how much memory it needs, by program size.
 
     OBJECTS are BPF objects, directories or archives of them, or the word system. Generated families are added.
     """
+    judged = taken(chosen)
+    if as_json and compare:
+        raise PlanError("--json prints the rows", remedy="`xdplab compare RUN --programs --json` prints the comparison")
+    if any(judged.values()) and not compare:
+        raise PlanError("--show, --filter, --sort, --top and --threshold are of a comparison", remedy="add --compare")
     return conduct(
         study("verifier"),
-        lambda: _request(objects, smallest, chosen),
+        lambda: _request(objects, smallest, compare, chosen),
         out=out,
         name=name,
         resume=resume,
         as_json=as_json,
+        after=(lambda run: show_programs(*versus.sides_within(run), asked(judged))) if compare else None,
     )
 
 
-def _request(objects: tuple[str, ...], smallest: bool, chosen: dict[str, object]) -> VerifierRequest:
+def _request(objects: tuple[str, ...], smallest: bool, compare: bool, chosen: dict[str, Any]) -> VerifierRequest:
     """What was not said stays at the request's own default."""
+    if compare:
+        chosen = _two_sided(objects, chosen)
     said = {key: value for key, value in chosen.items() if value != ()}
     if said.get("families") == ("none",):
         said["families"] = ()
-    request = runs.VerifierRequest(objects=objects, **said)  # type: ignore[arg-type]
+    request = runs.VerifierRequest(objects=objects, **said)
     return runs.smallest(request) if smallest else request
+
+
+def _two_sided(objects: tuple[str, ...], chosen: dict[str, Any]) -> dict[str, Any]:
+    """What is compared is what was named; two OBJECTS on one kernel are the two sides."""
+    kernels = len(set(chosen["kernels"])) or 1
+    if kernels > 2 or (kernels == 1 and len(objects) != 2):
+        raise PlanError(
+            f"--compare with {kernels} kernels and {len(objects)} OBJECTS: two sides are two kernels, or two OBJECTS",
+            remedy="such as --kernel host --kernel 7.2, or OLD NEW",
+        )
+    generated = {"families": chosen["families"] or ("none",), "testbed": False, "largest": False} if objects else {}
+    return chosen | generated | {"apart": kernels == 1}

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from xdplab.errors import UnsupportedError
+from xdplab.errors import HostError, UnsupportedError
 from xdplab.hosts.base import Host
 
 Value = int | bool | str
@@ -21,6 +21,7 @@ Counted = dict[str, int]
 
 # The kernel releases the queues of closed AF_XDP sockets some milliseconds after their owner has ended.
 SOCKET_RELEASE_S = 2.0
+_GONE = re.compile(r"No such device|no device matches|[Cc]annot find device", re.IGNORECASE)
 _SOCKETS_REMAIN = "AF_XDP sockets"
 
 _SHORT_NAMES = {
@@ -83,12 +84,20 @@ def to_file(path: str, text: str) -> Command:
 
 
 def tool(host: Host, argv: Sequence[str], *, stdin: bytes = b"") -> str:
-    """Run a device tool and return what it printed. Raises UnsupportedError with its words if it refuses."""
+    """Run a device tool and return what it printed.
+
+    Raises UnsupportedError with its words if it refuses, HostError if the device is not there: that is no answer of its
+    driver's, and a trial that met it is owed.
+    """
     result = host.run(argv, stdin=stdin, check=False)
     if result.exit_code in (127, None):
         result.require()
     if not result.ok:
         words = "; ".join((result.error_text or result.text).split("\n")[:2])
+        if _GONE.search(words):
+            raise HostError(
+                f"{host.name}: `{' '.join(argv)}`: {words}", remedy="bring the lab up again, or load the port's driver"
+            )
         raise UnsupportedError(f"{host.name}: `{' '.join(argv)}`: {words or f'exit code {result.exit_code}'}")
     return result.text
 

@@ -32,6 +32,7 @@ from xdplab.errors import FigureError, NotApplicableError
 from xdplab.figures import kinds
 from xdplab.figures.marks import Look, View
 from xdplab.figures.paper import label_axes, place_caption, place_legend, settle, text_width_in, wrap
+from xdplab.figures.pointer import Drawn, Shown
 from xdplab.figures.styles import Style, applied, style_named
 
 MOST_COLUMNS = 3
@@ -40,7 +41,9 @@ MOST_TICKS = 8
 
 
 class Sheet(Figure):
-    """A figure without pyplot, which shows itself where a notebook cell ends with it."""
+    """A figure without pyplot, which shows itself where a notebook cell ends with it, and knows what it shows."""
+
+    shown: Shown | None = None
 
     def _repr_png_(self) -> bytes:
         stream = io.BytesIO()
@@ -99,16 +102,17 @@ def draw(
         axes = _grid(len(panels), style, look)
         titles = {panel: "\n".join(wrap(panel, _panel_width(axes.shape[1], style), style.font_pt)) for panel in panels}
         hues = kinds.paint(_order(look.hues, marks["hue"]), look.palette)
-        cut = False
+        cut, drawn = False, list[Drawn]()
         for ax, panel in zip(axes.flat, panels, strict=False):
             own = marks[marks["panel"].fillna("") == panel]
-            _panel(ax, own, panel, look, hues, _places(marks if look.share_x else own, look))
+            drawn += _panel(ax, own, panel, look, hues, _places(marks if look.share_x else own, look))
             _scale_y(ax, marks if look.share_y else own, look)
             kinds.settle_values(ax)
             cut |= kinds.mark_cut_intervals(ax)
             if panel:
                 ax.set_title(titles[panel])
         sheet = axes.flat[0].figure
+        sheet.shown = Shown(look, tuple(drawn), tuple(hues))
         label_axes(sheet, axes, look.x_label, look.y_label, style)
         place_legend(sheet, kinds.legend_entries(marks, look, hues, cut=cut), look.hue_title, style)
         place_caption(sheet, view.face if caption else (), style)
@@ -174,7 +178,8 @@ def _places(marks: pd.DataFrame, look: Look) -> dict[object, float]:
 
 def _panel(
     ax: Axes, marks: pd.DataFrame, panel: str, look: Look, hues: dict[str, kinds.Paint], places: dict[object, float]
-) -> None:
+) -> list[Drawn]:
+    drawn = []
     barred = [hue for hue in hues if (marks["kind"].isin(kinds.SIDE_BY_SIDE) & marks["hue"].fillna("").eq(hue)).any()]
     slots = {hue: kinds.slot(barred.index(hue) if hue in barred else 0, len(barred)) for hue in hues}
     spots = _centered(marks, places, {hue: slots[hue][0] for hue in barred})
@@ -183,12 +188,17 @@ def _panel(
         slot = slots[hue]
         for kind, group in own.groupby("kind", sort=False):
             x = np.array([spots[value] for value in group["x"]])
+            before = set(ax.get_children())
             kinds.KINDS[str(kind)](ax, x, group, paint, slot, look)
+            shapes = tuple(shape for shape in ax.get_children() if shape not in before)
+            shift = 0.0 if kind in kinds.UNSHIFTED else slot[0]
+            drawn.append(Drawn(ax, hue, str(kind), group, x + shift, shapes))
     rule = look.rules.get(panel, look.rules.get(""))
     if rule is not None:
         ax.axhline(rule, color="0.35", linewidth=mpl.rcParams["axes.linewidth"], linestyle=(0, (4, 2)), zorder=1)
     _scale_x(ax, look, places)
     _write_notes(ax, look.notes.get(panel, ()), hues)
+    return drawn
 
 
 def _centered(marks: pd.DataFrame, places: dict[object, float], offsets: dict[str, float]) -> dict[object, float]:

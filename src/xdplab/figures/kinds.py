@@ -33,6 +33,9 @@ MOST_LISTED = 20  # colours: a longer list is a scale
 SIDE_BY_SIDE = ("bar", "sample", "beside", "below")
 """Kinds whose hues share a place on the axis, each with a width of its own."""
 
+UNSHIFTED = ("line", "dot", "fit", "stack")
+"""Kinds whose hues stand on their x value, whatever stands beside it."""
+
 DASHES: tuple[Any, ...] = (
     "-",
     (0, (5, 1.5)),

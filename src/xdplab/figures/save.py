@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from xdplab.errors import ResultsError
-from xdplab.figures.draw import Panels, draw
+from xdplab.figures.draw import Panels, Sheet, draw
 from xdplab.figures.marks import View
+from xdplab.figures.pointer import named, with_words
 from xdplab.figures.styles import FORMATS, Style, applied, style_named
 
 # A date in the file would make equal figures differ.
@@ -32,9 +34,10 @@ def render(sheet: Figure, suffix: str, style: Style, title: str, source: Mapping
     note = "; ".join(f"{word} {value}" for word, value in source.items() if value)
     metadata = UNDATED[suffix] | {"Title": title, NOTE_KEY[suffix]: f"xdplab; {note}"}
     stream = io.BytesIO()
-    with applied(style):
+    shown = sheet.shown if isinstance(sheet, Sheet) and suffix == "svg" else None
+    with applied(style), named(sheet, shown) if shown else nullcontext():
         sheet.savefig(stream, format=suffix, metadata=metadata)
-    return stream.getvalue()
+    return with_words(stream.getvalue().decode(), sheet, shown).encode() if shown else stream.getvalue()
 
 
 def save(

@@ -20,3 +20,26 @@ for (const button of document.querySelectorAll("th button")) {
     body.append(...rows);
   });
 }
+/* Hides or shows the series whose entry in a figure's legend is pressed. */
+for (const svg of document.querySelectorAll("figure svg")) {
+  for (const entry of svg.querySelectorAll("g[data-legend]")) {
+    const all = (kind) => svg.querySelectorAll(`[data-${kind}="${entry.dataset.legend}"]`);
+    const [first] = all("legend");
+    const press = () => {
+      const off = first.getAttribute("aria-pressed") === "true";
+      for (const shape of all("series")) shape.classList.toggle("hidden", off);
+      for (const one of all("legend")) one.classList.toggle("off", off);
+      first.setAttribute("aria-pressed", String(!off));
+    };
+    entry.addEventListener("click", press);
+    entry.setAttribute("role", "button");
+    if (entry !== first) continue;
+    entry.setAttribute("aria-pressed", "true");
+    entry.setAttribute("tabindex", "0");
+    entry.addEventListener("keydown", (event) => {
+      if (event.key !== "Enter" && event.key !== " ") return;
+      event.preventDefault();
+      press();
+    });
+  }
+}

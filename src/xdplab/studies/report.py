@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import re
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from xml.etree import ElementTree
 
 import pandas as pd
 
@@ -53,10 +55,10 @@ NOT_STATED = "not stated: ask the person who gave you this page"
 
 @dataclass(frozen=True)
 class Picture:
-    """A figure as a data URI, the marks that it was drawn from, and its whole caption."""
+    """A figure as SVG, the marks that it was drawn from, and its whole caption."""
 
     name: str
-    uri: str
+    svg: str
     marks: Table
     caption: list[str]
 
@@ -235,9 +237,43 @@ def picture(path: Path) -> Picture:
     marks, whole = path.with_suffix(".csv"), path.with_suffix(".txt")
     frame = pd.read_csv(marks).dropna(axis=1, how="all") if marks.is_file() else pd.DataFrame()
     frame = frame.drop(columns=[name for name in ("figure", "file", "points") if name in frame])
-    data = base64.b64encode(path.read_bytes()).decode()
     caption = whole.read_text().splitlines() if whole.is_file() else []
-    return Picture(path.stem, f"data:image/svg+xml;base64,{data}", Table(f"Marks of {path.stem}", frame), caption)
+    return Picture(path.stem, inlined(path.read_bytes()), Table(f"Marks of {path.stem}", frame), caption)
+
+
+_SVG, _LINK = "http://www.w3.org/2000/svg", "{http://www.w3.org/1999/xlink}href"
+_DRAWN = {"svg", "g", "defs", "clipPath", "path", "use", "rect", "circle", "line", "polyline", "polygon", "pattern"}
+_DRAWN |= {"title"}
+_NAMED = re.compile(r"(series|legend)-(\d+)(?:-\d+)?")
+
+
+def inlined(svg: bytes) -> str:
+    """Return an SVG of ours for a page with others: shapes only, ids of its own, ``data-series`` and ``data-legend``.
+
+    Ids begin with a sum of the figure, as two figures have shapes of the same name.
+    """
+    root, own = ElementTree.fromstring(svg), hashlib.sha256(svg).hexdigest()[:8]
+    for parent in list(root.iter()):
+        for child in list(parent):
+            if not isinstance(child.tag, str) or child.tag.removeprefix(f"{{{_SVG}}}") not in _DRAWN:
+                parent.remove(child)
+    for element in root.iter():
+        for name, value in list(element.items()):
+            if name == _LINK or name.startswith("on") or name in ("href", "class", "id"):
+                del element.attrib[name]
+            if name in ("id", "class") and (found := _NAMED.fullmatch(value)):
+                element.set(f"data-{found[1]}", found[2])
+            elif name == "id":
+                element.set("id", f"{own}-{value}")
+            elif name in (_LINK, "href") and value.startswith("#"):
+                element.set("href", f"#{own}-{value[1:]}")
+            elif "url(#" in value:
+                element.set(name, value.replace("url(#", f"url(#{own}-"))
+    for name in ("width", "height"):
+        root.attrib.pop(name, None)
+    root.set("style", "stroke-linejoin: round; stroke-linecap: butt")  # matplotlib's style for all elements
+    ElementTree.register_namespace("", _SVG)
+    return ElementTree.tostring(root, encoding="unicode")
 
 
 def compared(asked: Sequence[AnyRun], margin: float) -> Part | None:

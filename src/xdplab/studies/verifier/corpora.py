@@ -7,8 +7,9 @@ import io
 import tarfile
 import zipfile
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
+from string import ascii_uppercase
 
 from xdplab.errors import PlanError
 from xdplab.programs.build import build
@@ -45,18 +46,20 @@ class CorpusObject:
         return hashlib.sha256(self.content).hexdigest()
 
 
-def collect(names: Sequence[str]) -> list[CorpusObject]:
+def collect(names: Sequence[str], *, apart: bool = False) -> list[CorpusObject]:
     """Return the BPF objects of files, directories, archives (tar, zip) and ``system``, each content once.
 
+    ``apart``: each name is a corpus of its own (``A: old.o``), with all its contents, to be compared with the others.
     Raises PlanError for a name that is none of them, or holds no BPF object.
     """
-    subjects: dict[str, CorpusObject] = {}
-    for name in names:
+    subjects: dict[tuple[str, str], CorpusObject] = {}
+    for rank, name in enumerate(names):
         found = list(_system() if name == SYSTEM else _of_path(Path(name)))
         if not found:
             raise PlanError(f"{name} holds no BPF object", remedy="name an object, a directory, an archive, or system")
         for subject in found:
-            subjects.setdefault(subject.sha256, subject)
+            corpus = f"{ascii_uppercase[rank]}: {Path(name).name}" if apart else ""
+            subjects.setdefault((corpus, subject.sha256), replace(subject, corpus=corpus or subject.corpus))
     return list(subjects.values())
 
 

@@ -39,7 +39,10 @@ TESTBED_ACCESSES = (0, 10, 100, 1000)
 
 @dataclass(frozen=True)
 class VerifierRequest(StudyRequest):
-    """What is asked for. Empty ``compilers`` or ``mcpus`` are all that are here; ``prevails`` those on PATH."""
+    """What is asked for. Empty ``compilers`` or ``mcpus`` are all that are here; ``prevails`` those on PATH.
+
+    ``apart``: each of ``objects`` is a corpus of its own, to be compared with the other.
+    """
 
     objects: tuple[str, ...] = ()
     kernels: tuple[str, ...] = (HOST,)
@@ -53,6 +56,7 @@ class VerifierRequest(StudyRequest):
     budget_ms: int = 500
     limit_s: float = 60.0
     types: str | None = None
+    apart: bool = False
 
 
 VerifierRun = StudyRun[VerifierRequest, VerifierPoint]
@@ -147,7 +151,7 @@ def _subjects(request: VerifierRequest, compilers: Sequence[Compiler]) -> list[c
     unknown = set(request.families) - set(FAMILIES)
     if unknown:
         raise PlanError(f"--family: no {', '.join(sorted(unknown))}", remedy=f"families are {', '.join(FAMILIES)}")
-    subjects = corpora.collect(request.objects)
+    subjects = corpora.collect(request.objects, apart=request.apart)
     subjects += corpora.generated(_members(request), compilers, request.mcpus, cache)
     if request.testbed and compilers:
         subjects += corpora.testbed(TESTBED_ACCESSES, cache_directory())

@@ -1,0 +1,108 @@
+"""What `compare --programs` and `study verifier --compare` share: options, sides, and how both are shown."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from xdplab.cli.common import show_frame, tell
+from xdplab.errors import PlanError
+from xdplab.later import later
+from xdplab.studies.catalogue import open_run
+
+if TYPE_CHECKING:
+    from xdplab.studies.verifier import versus
+    from xdplab.studies.verifier.versus import Asked, Side
+else:
+    versus = later("xdplab.studies.verifier.versus")
+
+F = TypeVar("F", bound=Callable[..., Any])
+CSV = ".csv"
+
+_JUDGING = (
+    click.option(
+        "--show", "metrics", metavar="METRIC,…", help="Columns to show, such as processed_insns,memory_bytes."
+    ),
+    click.option(
+        "--filter", "filters", multiple=True, metavar="CONDITION", help="processed_insns_b>1000, program=xdp_*"
+    ),
+    click.option(
+        "--sort", metavar="COLUMN", help="Largest first; -COLUMN: smallest first. Default: what changed most."
+    ),
+    click.option("--top", type=click.IntRange(min=1), metavar="N", help="Show the first N programs; all are judged."),
+    click.option(
+        "--threshold", "thresholds", multiple=True, metavar="METRIC=PERCENT", help="Most growth; exit code 1 beyond it."
+    ),
+)
+_WHICH = (
+    click.option(
+        "--programs", is_flag=True, help="Study verifier: compare per program. Any option below means it too."
+    ),
+    click.option("--kernels", metavar="A,B", help="Study verifier: the kernel of each side, such as host,7.2."),
+)
+_NAMES = ("metrics", "filters", "sort", "top", "thresholds")
+
+
+def judging_options(command: F) -> F:
+    """Add what is shown and judged of a comparison per program."""
+    for option in reversed(_JUDGING):
+        command = option(command)
+    return command
+
+
+def versus_options(command: F) -> F:
+    """Add all options of a comparison per program, of two sides that are named."""
+    for option in reversed((*_WHICH, *_JUDGING)):
+        command = option(command)
+    return command
+
+
+def taken(options: dict[str, Any]) -> dict[str, Any]:
+    """Take what `judging_options` added out of a command's options, and return it."""
+    return {name: options.pop(name) for name in _NAMES}
+
+
+def asked(options: Mapping[str, Any]) -> Asked:
+    """Return what is to be shown and judged."""
+    metrics = tuple(name.strip() for name in (options["metrics"] or "").split(",") if name.strip())
+    return versus.Asked(metrics, options["filters"], options["sort"], options["top"], options["thresholds"])
+
+
+def asked_of(options: dict[str, Any]) -> Asked | None:
+    """Return what is asked of a comparison per program; None where none of its options is given."""
+    return asked(options) if any(options.values()) else None
+
+
+def sides(first: Path, other: Path | None, kernels: str | None) -> tuple[Side, Side]:
+    """Return the two sides: runs, or CSVs that veristat wrote; of one run alone, what it has two of."""
+    names = [word.strip() for word in kernels.split(",")] if kernels else [None, None]
+    if len(names) != 2 or not all(name is None or name for name in names):
+        raise PlanError(f"--kernels {kernels} is not A,B", remedy="such as --kernels host,7.2")
+    if other is None and first.suffix == CSV:
+        raise PlanError(f"{first} alone has nothing to be compared with", remedy="name a second CSV, or a run")
+    if other is None and not kernels:
+        return versus.sides_within(open_run(first))
+    a, b = (_side(path, name) for path, name in zip((first, other or first), names, strict=True))
+    return a, b
+
+
+def _side(path: Path, kernel: str | None) -> Side:
+    if path.suffix == CSV:
+        return versus.side_of_csv(path)
+    return versus.side_of_run(open_run(path), kernel)
+
+
+def show_programs(a: Side, b: Side, what: Asked, *, as_json: bool = False) -> int:
+    """Show a comparison, and return its exit code."""
+    found = versus.compared(a, b, what)
+    if as_json:
+        click.echo(json.dumps(found.to_json(), indent=1))
+        return found.exit_code
+    show_frame(found.words)
+    for line in found.lines():
+        tell(line)
+    return found.exit_code

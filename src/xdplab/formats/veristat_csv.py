@@ -1,0 +1,59 @@
+"""What the kernel's veristat writes with ``-o csv``: one row per program, one column per statistic.
+
+Source of names and units: ``stat_defs`` in tools/testing/selftests/bpf/veristat.c. A statistic that veristat could not
+obtain is ``N/A``, or negative.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from typing import Any
+
+from xdplab.formats.reading import count_of, refuse
+
+TOOL = "veristat"
+VERDICTS = {"success": "accepted", "failure": "failure"}
+"""veristat tells no causes: a failure may be the verifier's finding, its limit, or the environment."""
+
+_COUNTS: dict[str, tuple[str, int]] = {
+    "total_insns": ("processed_insns", 1),
+    "total_states": ("total_states", 1),
+    "peak_states": ("peak_states", 1),
+    "max_states_per_insn": ("max_states_per_insn", 1),
+    "prog_size": ("insns", 1),
+    "prog_size_jited": ("jited_bytes", 1),
+    "duration": ("verify_ns", 1000),
+    "mem_peak": ("cgroup_peak_bytes", 1 << 20),
+}
+"""A column of veristat, ours, and how many of our units one of its own is (µs and MiB against ns and bytes)."""
+
+_NAMES = ("file_name", "prog_name", "verdict")
+
+
+def parse_veristat(text: str) -> list[dict[str, Any]]:
+    """Return one row per program: ``object``, ``program``, ``verdict``, and the study's columns, null where not told.
+
+    Raises FormatError for a file that is no such table, or a comparison that veristat wrote.
+    """
+    reader = csv.DictReader(io.StringIO(text))
+    missing = [name for name in _NAMES if name not in (reader.fieldnames or ())]
+    if missing:
+        refuse(TOOL, f"no column {', '.join(missing)}", line=1, text=text.partition("\n")[0])
+    return [_row(row, number) for number, row in enumerate(reader, 2)]
+
+
+def _row(row: dict[str, str], number: int) -> dict[str, Any]:
+    verdict = VERDICTS.get(row["verdict"])
+    if verdict is None:
+        refuse(TOOL, f"verdict {row['verdict']!r} is neither success nor failure", line=number)
+    found: dict[str, Any] = {"object": row["file_name"], "program": row["prog_name"], "verdict": verdict}
+    for theirs, (ours, unit) in _COUNTS.items():
+        found[ours] = _number(row.get(theirs), unit, number)
+    return found
+
+
+def _number(word: str | None, unit: int, line: int) -> int | None:
+    if not word or word == "N/A" or word.startswith("-"):
+        return None
+    return count_of(word, TOOL, line=line) * unit
