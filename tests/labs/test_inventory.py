@@ -97,6 +97,7 @@ def test_what_ssh_keyscan_prints_is_read(pasted: str, tmp_path: Path) -> None:
         (changed("dut", "interface", "name", to="eth0"), "dut.interface: give `pci`"),
         (changed("dut", "interface", "pci", to="3b:00.0"), "dut.interface.pci: "),
         (changed("dut", "colour", to="red"), "dut.colour is not a key of an inventory"),
+        (changed("dut", to={"hots": "10.0.0.1"}), "dut.hots is not a key of an inventory: did you mean host?"),
         (changed("tg", "generator", "path", to="MoonGen"), "tg.generator: MoonGen needs its `path`"),
         (changed("tg", to=None), "tg is missing"),
         ("just words", "it: "),

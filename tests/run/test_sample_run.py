@@ -14,7 +14,7 @@ from click.testing import CliRunner
 
 import xdplab as xl
 from xdplab.cli import cli
-from xdplab.errors import FigureError
+from xdplab.errors import FigureError, ResultsError
 from xdplab.figures.styles import STYLES
 from xdplab.run.rundir import RunDirectory
 from xdplab.run.state import last_attempts
@@ -85,6 +85,25 @@ def test_a_figure_asked_for_by_name_that_is_not_there_is_an_error(copy: Path, tm
     drawn = CliRunner().invoke(cli, ["figures", str(copy), "--only", "evenness", "--out", str(tmp_path / "out")])
     assert isinstance(drawn.exception, FigureError)
     assert "only one queue was used" in str(drawn.exception)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--gallery", "--style", "slides"), "--gallery draws every style"),
+        (("--explain", "throughput", "x", "--gallery"), "--explain prints lines"),
+    ],
+)
+def test_options_that_exclude_each_other_are_refused(copy: Path, options: tuple[str, ...], words: str) -> None:
+    assert words in str(CliRunner().invoke(cli, ["figures", str(copy), *options]).exception)
+
+
+@pytest.mark.parametrize("verb", ["figures", "show", "audit"])
+def test_a_run_that_lost_its_plan_says_so(copy: Path, verb: str) -> None:
+    (copy / "plan.yaml").unlink()
+    error = CliRunner().invoke(cli, [verb, str(copy)]).exception
+    assert isinstance(error, ResultsError)
+    assert f"{copy} has lost its plan.yaml" in str(error)
 
 
 def test_git_keeps_the_sample_and_no_other_run() -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
+import os
 import shutil
 import stat
 import zipfile
@@ -140,6 +142,17 @@ def test_too_much_is_refused_before_it_is_written(sent: Path, tmp_path: Path) ->
     (tmp_path / "no.zip").write_bytes(b"PK\x03\x04 no archive")
     with pytest.raises(ResultsError, match="cannot be read as a bundle"):
         import_bundle(tmp_path / "no.zip", tmp_path / "results")
+
+
+def test_a_full_disk_is_told_with_what_helps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(zipfile.ZipFile, "writestr", full)
+    with pytest.raises(ResultsError, match=r"sample.zip cannot be written: No space left on device") as caught:
+        export(open_run(SAMPLE), tmp_path / "sample.zip")
+    assert "--out" in (caught.value.remedy or "")
+    assert not list(tmp_path.glob("*.zip*"))
 
 
 def test_a_run_with_a_link_is_not_exported(tmp_path: Path) -> None:

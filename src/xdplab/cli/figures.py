@@ -91,7 +91,7 @@ def _numbers(run: AnyRun, frame: pd.DataFrame) -> pd.DataFrame:
 @click.command()
 @RUN
 @click.option("--only", "name", help="One figure (default: all that apply).")
-@click.option("--style", type=click.Choice(sorted(STYLES)), default="paper-1col", show_default=True)
+@click.option("--style", type=click.Choice(sorted(STYLES)), show_default="paper-1col")
 @click.option("--out", type=click.Path(path_type=Path), help="Folder (default: RUN/figures).")
 @click.option("--gallery", is_flag=True, help="Draw every style, and a page that shows them all (OUT/gallery.html).")
 @click.option(
@@ -103,7 +103,7 @@ def _numbers(run: AnyRun, frame: pd.DataFrame) -> pd.DataFrame:
 def figures(
     directory: Path,
     name: str | None,
-    style: str,
+    style: str | None,
     out: Path | None,
     gallery: bool,
     mark: tuple[str, str] | None,
@@ -114,6 +114,10 @@ def figures(
     RUN is of any kind: XDP traffic, a search, a study. --explain is for XDP traffic. A figure that --only names and
     that the run has no data for is an error.
     """
+    if mark is not None and (gallery or style or out or name):
+        raise PlanError("--explain prints lines", remedy="leave --gallery, --style, --out and --only out")
+    if gallery and style:
+        raise PlanError("--gallery draws every style", remedy="leave --style out, or --gallery")
     run = open_run(directory)
     if mark is not None:
         if run.kind_name != "traffic":
@@ -130,7 +134,7 @@ def figures(
         )
         tell(f"written: {page}")
         return
-    lines = run.draw_figures(names=names, style=style, out=out)
+    lines = run.draw_figures(names=names, style=style or "paper-1col", out=out)
     if name and all(line.startswith("no figure") for line in lines):
         raise FigureError("; ".join(lines), remedy=f"`xdplab figures {directory}` draws what the run has data for")
     for line in lines:

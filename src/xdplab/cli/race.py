@@ -1,4 +1,4 @@
-"""`race`: two programs in one run, in turns, until it is known which is faster."""
+"""`race`: two programs or plans in one run, in turns, until it is known which is faster."""
 
 from __future__ import annotations
 
@@ -25,6 +25,9 @@ else:
     model, progress = later("xdplab.plan.model"), later("xdplab.run.progress")
     comparing, plan_runs = later("xdplab.studies.comparing"), later("xdplab.studies.plan_runs")
     runs = later("xdplab.studies.traffic.runs")
+
+
+PLANS = (".yaml", ".yml")
 
 
 @click.command()
@@ -59,7 +62,9 @@ else:
 @click.option("--json", "as_json", is_flag=True, help="For a script.")
 @click.pass_obj
 def race(lab_name: str | None, /, first: str, second: str, out: Path, as_json: bool, **given: Any) -> None:
-    """Which is faster, A or B (your own C files, or workloads)? They take turns in one run, paired by repetition.
+    """Which is faster, A or B (C files of yours, workloads, plans)? They take turns in one run, paired by repetition.
+
+    A plan (.yaml) has one block; what it says holds for its side, in place of the options. Two plans have equal trials.
 
     The run stops by itself when B over A is known to differ from 1, or to lie within the margin. `resume` goes on after
     an interruption. Exit codes: 0 equivalent, 1 differs, 2 undecided. A plan with `race:` races any two blocks.
@@ -95,18 +100,34 @@ def race_plan(
     at_most: int | None,
     name: str,
 ) -> Plan:
-    """Return the plan of a race between two programs. Raises PlanError."""
-    sides = [_side(word, accesses, action) for word in (first, second)]
+    """Return the plan of a race between two programs or plans. Raises PlanError."""
+    given = {"mode": mode, "frame_bytes": frame_bytes}
+    plans = {word: _one_block(Path(word)) for word in (first, second) if Path(word).suffix in PLANS}
+    blocks = [
+        plans[word]["blocks"][0]
+        if word in plans
+        else {"points": given | _side(word, accesses, action), "traffic": {"load": load}}
+        for word in (first, second)
+    ]
+    trials = [plan["trial"] for plan in plans.values()] or [{"warmup_s": 0.1, "window_s": window_s, "pause_s": 0.05}]
+    if any(trial != trials[0] for trial in trials):
+        raise PlanError(f"{first} and {second} have other `trial:` settings: their rates would differ by these")
     limits = {"margin": margin, "at_least": at_least, "at_most": at_most}
-    setting = {"mode": mode, "frame_bytes": frame_bytes}
     return model.parse_plan(
         {
             "name": name,
-            "trial": {"warmup_s": 0.1, "window_s": window_s, "pause_s": 0.05},
+            "trial": trials[0],
             "race": {name: limit for name, limit in limits.items() if limit is not None},
-            "blocks": [{"points": setting | side, "traffic": {"load": load}} for side in sides],
+            "blocks": blocks,
         }
     )
+
+
+def _one_block(path: Path) -> dict[str, Any]:
+    plan = model.load_plan(path)
+    if len(plan.blocks) != 1:
+        raise PlanError(f"{path} has {len(plan.blocks)} blocks, and a side of a race is one", remedy="split the plan")
+    return plan.model_dump(mode="json")
 
 
 def _side(word: str, accesses: int, action: str) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -126,6 +127,9 @@ class Inventory(_Strict):
     work_dir: Annotated[str, Field(pattern=r"^/[\w./-]+$")] = WORK_DIR
 
 
+_KEYS = [key for part in (Inventory, TrafficMachine, GeneratorKeys) for key in part.model_fields]
+
+
 def load_inventory(path: Path) -> Inventory:
     """Read an inventory; keys that it names are relative to it. Raises LabError naming the field, before any login."""
     try:
@@ -177,11 +181,13 @@ def _keys(data: Any) -> list[str]:
 
 
 def _first_words(error: ValidationError) -> str:
-    first = error.errors()[0]
+    """Name a key that is unknown before one that is missing: it may be that one, misspelt."""
+    first = min(error.errors(), key=lambda one: one["type"] != "extra_forbidden")
     field = ".".join(str(part) for part in first["loc"]) or "it"
     match first["type"]:
         case "extra_forbidden":
-            return f"{field} is not a key of an inventory"
+            similar = get_close_matches(str(first["loc"][-1]), _KEYS, n=1)
+            return f"{field} is not a key of an inventory" + (f": did you mean {similar[0]}?" if similar else "")
         case "missing":
             return f"{field} is missing"
     return f"{field}: {first['msg'].removeprefix('Value error, ')}"

@@ -59,7 +59,7 @@ def sync(path: Path) -> None:
 
 
 @contextmanager
-def replacing(target: Path) -> Iterator[Path]:
+def replacing(target: Path, remedy: str = REMEDY) -> Iterator[Path]:
     """Give a scratch path whose file replaces ``target`` in one step when the block ends. Raises ResultsError.
 
     The file is on the disk before it takes its name, so that a power cut leaves the old one or the new one, whole.
@@ -72,7 +72,7 @@ def replacing(target: Path) -> Iterator[Path]:
             os.fsync(file.fileno())
         scratch.replace(target)
     except OSError as error:
-        raise ResultsError(f"{target} cannot be written: {reason(error)}", remedy=REMEDY) from error
+        raise ResultsError(f"{target} cannot be written: {reason(error)}", remedy=remedy) from error
     finally:
         scratch.unlink(missing_ok=True)
 

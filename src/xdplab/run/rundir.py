@@ -96,6 +96,17 @@ class RunDirectory:
         return self.path.name
 
     @property
+    def plan_text(self) -> str:
+        """What plan.yaml says. Raises ResultsError if the run has lost it."""
+        try:
+            return (self.path / "plan.yaml").read_text()
+        except FileNotFoundError:
+            raise ResultsError(
+                f"{self.path} has lost its plan.yaml, which says what was measured",
+                remedy="put that file back, or `xdplab import bundle` the run's bundle again",
+            ) from None
+
+    @property
     def run_id(self) -> str:
         return str(self._first()["run_id"])
 

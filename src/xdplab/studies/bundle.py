@@ -63,7 +63,8 @@ def export(run: AnyRun, path: Path, *, author: str | None = None, licence: str |
     texts[CRATE] = json.dumps(crate, indent=1).encode() + b"\n"
     sums[CRATE] = hashlib.sha256(texts[CRATE]).hexdigest()
     texts[SUMS] = "".join(f"{sums[name]}  {name}\n" for name in sorted(sums)).encode()
-    with replacing(path) as scratch, zipfile.ZipFile(scratch, "w", zipfile.ZIP_DEFLATED) as archive:
+    elsewhere = "free some space, or name another place with `--out`; the run is as it was"
+    with replacing(path, elsewhere) as scratch, zipfile.ZipFile(scratch, "w", zipfile.ZIP_DEFLATED) as archive:
         for name in sorted([*files, *texts]):
             data = texts[name] if name in texts else files[name].read_bytes()
             archive.writestr(zipfile.ZipInfo(name), data, zipfile.ZIP_DEFLATED)  # undated: equal runs, equal bytes

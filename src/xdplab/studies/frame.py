@@ -100,7 +100,7 @@ class StudyKind(Generic[R, P]):
         directory = RunDirectory.open(path)
         if study_of(directory) != self.name:
             raise ResultsError(f"{path} is no run of study {self.name}", remedy="its plan.yaml says what it is")
-        plan = read_yaml((path / "plan.yaml").read_text())
+        plan = read_yaml(directory.plan_text)
         asked: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in plan.items() if k != "study"}
         known = json.loads((path / "points.json").read_text())
         points = tuple(self.point(**fields) for fields in known["points"])

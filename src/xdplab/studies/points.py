@@ -83,5 +83,5 @@ def schedule(points: Sequence[P], repetitions: int, seed: int) -> list[StudyTria
 
 def study_of(directory: RunDirectory) -> str | None:
     """Return the study that a run's plan names; None for XDP traffic and searches."""
-    plan = read_yaml((directory.path / "plan.yaml").read_text())
+    plan = read_yaml(directory.plan_text)
     return plan.get("study") if isinstance(plan, dict) else None
