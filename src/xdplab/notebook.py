@@ -188,12 +188,12 @@ def _program_points(program: Program | str | None, given: Mapping[str, Any]) -> 
     if isinstance(program, Program):
         both = of_workload | _written("program", given)
         if both:
-            raise PlanError(f"{', '.join(both)}: this program is made already", remedy="say it where it is made")
+            raise PlanError(f"{', '.join(both)}: this program is made already", remedy="give it to xl.program(…)")
         return _made(program)
     if program in WORKLOADS:
         return {"workload": program} | of_workload
     if of_workload:
-        raise PlanError(f"{', '.join(of_workload)}: a program of one's own has none", remedy="leave it out")
+        raise PlanError(f"{', '.join(of_workload)}: a user's own program has no such factor", remedy="leave it out")
     return _made(make_program(program, **_written("program", given)))
 
 

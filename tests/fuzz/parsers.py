@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -70,16 +71,13 @@ def _journal(journal: Callable[[Path], object]) -> Callable[[Path], object]:
 
 
 def _file(reader: Callable[[Path], object]) -> Parser:
-    import tempfile
-
-    path = (
-        Path(tempfile.mkdtemp(prefix="xdplab-fuzz-", dir="/dev/shm" if Path("/dev/shm").is_dir() else None))
-        / "input.yaml"
-    )
+    """Return a parser of a file that has no name: nothing of it is left, however the process ends."""
+    file = os.memfd_create("input")
 
     def read(data: bytes) -> object:
-        path.write_bytes(data)
-        return reader(path)
+        os.ftruncate(file, 0)
+        os.pwrite(file, data, 0)
+        return reader(Path(f"/proc/self/fd/{file}"))
 
     return read
 

@@ -31,7 +31,7 @@ def test_a_lab_that_is_not_up_says_how_to_get_it() -> None:
 
 def test_missing_tools_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(netns, "TOOLS", ("mount", "no-such-tool"))
-    with pytest.raises(LabError, match=r"no lab without no-such-tool .*shell/setup\.sh"):
+    with pytest.raises(LabError, match=r"a lab needs no-such-tool .*shell/setup\.sh"):
         labs.up("netns:never")
 
 

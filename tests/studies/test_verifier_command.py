@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import pandas as pd
@@ -10,7 +13,8 @@ import pytest
 from click.testing import CliRunner
 
 from xdplab.cli import cli
-from xdplab.errors import ResultsError
+from xdplab.errors import LabError, ResultsError
+from xdplab.labs.vm import kernels
 from xdplab.run.rundir import RunDirectory
 from xdplab.run.state import read_state
 from xdplab.studies.verifier.compilers import find_compilers
@@ -140,3 +144,39 @@ def test_the_notebook_runs_from_its_first_cell_to_its_last(verify, tmp_path: Pat
     nbclient.NotebookClient(notebook, timeout=240, kernel_name="python3", resources=resources).execute()
     shown = [o for c in notebook.cells for o in c.get("outputs", ()) if "image/png" in o.get("data", {})]
     assert len(shown) == 3
+
+
+@pytest.fixture
+def _own_kernels_go() -> Iterator[None]:
+    before = {kernel.folder for kernel in kernels.cached()}
+    yield
+    for kernel in kernels.cached():
+        if kernel.name.startswith(kernels.OWN) and kernel.folder not in before:
+            shutil.rmtree(kernel.folder)
+
+
+@pytest.mark.guest
+@pytest.mark.nightly
+@pytest.mark.usefixtures("_own_kernels_go")
+def test_a_kernel_of_ones_own_boots_beside_a_distributions(objects: Path, tmp_path: Path):
+    """Debian's own image under another name: equal verdicts and counts. Without its modules it is refused."""
+    debians = kernels.kernel("6.12")
+    image = tmp_path / "my-vmlinux"
+    image.write_bytes(debians.file("vmlinux").read_bytes())
+    modules = str(debians.file("lib/modules") / debians.release)
+    argv = ["study", "verifier", str(objects / "loop3.o"), *NOTHING_ELSE, "--out", str(tmp_path / "results")]
+    with pytest.raises(LabError, match="no share of the host's root"):
+        command_of(*argv, "--kernel", str(image))
+    assert not (tmp_path / "results").exists()
+    command_of(*argv, "--kernel", "6.12", "--kernel", str(image), "--modules", modules)
+    (path,) = (tmp_path / "results").iterdir()
+    table = pd.read_parquet(path / "verifier.parquet")
+    assert table["kernel"].nunique() == table["label"].nunique() == 2
+    assert table["processed_insns"].nunique() == 1
+    assert set(table["verdict"]) == {"accepted"}
+    assert f"sha256:{hashlib.sha256(image.read_bytes()).hexdigest()}" in (path / "manifest.json").read_text()
+
+
+def command_of(*arguments: str) -> None:
+    done = CliRunner().invoke(cli, list(arguments), catch_exceptions=False, standalone_mode=False)
+    assert done.return_value == 0, done.output

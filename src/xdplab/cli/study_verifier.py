@@ -15,16 +15,24 @@ from xdplab.studies.catalogue import study
 from xdplab.studies.verifier.families import FAMILIES
 
 if TYPE_CHECKING:
-    from xdplab.studies.verifier import runs, versus
+    from xdplab.studies.verifier import machines, runs, versus
     from xdplab.studies.verifier.runs import VerifierRequest
 else:
     runs, versus = later("xdplab.studies.verifier.runs"), later("xdplab.studies.verifier.versus")
+    machines = later("xdplab.studies.verifier.machines")
 
 
 @click.command()
 @click.argument("objects", nargs=-1)
 @click.option("--smallest", is_flag=True, help="Few sizes, one repetition: a minute, and every figure has points.")
-@click.option("--kernel", "kernels", multiple=True, metavar="host|VERSION", help="host (the default), 5.10, 6.1 …")
+@click.option(
+    "--kernel",
+    "kernels",
+    multiple=True,
+    metavar="host|VERSION|FILE",
+    help="host (the default), 5.10, …, or a bzImage of yours.",
+)
+@click.option("--modules", type=click.Path(exists=True, file_okay=False, path_type=Path), help="Of a bzImage of yours.")
 @click.option("--prevail", "prevails", multiple=True, metavar="[NAME=]PATH", help="PREVAIL commands; else PATH's own.")
 @click.option("--compiler", "compilers", multiple=True, metavar="NAME", help='Such as "clang 14"; all that are here.')
 @click.option("--mcpu", "mcpus", multiple=True, type=click.Choice(["v1", "v2", "v3", "v4"]), help="v2, v3 and v4.")
@@ -75,13 +83,23 @@ def verifier(
 
 def _request(objects: tuple[str, ...], smallest: bool, compare: bool, chosen: dict[str, Any]) -> VerifierRequest:
     """What was not said stays at the request's own default."""
+    modules = chosen.pop("modules")
+    if modules and not any(map(_is_file, chosen["kernels"])):
+        raise PlanError("--modules is of a kernel's image", remedy="name it as a path: --kernel ./bzImage")
     if compare:
         chosen = _two_sided(objects, chosen)
+    own = (machines.own_kernel(Path(kernel), modules) if _is_file(kernel) else kernel for kernel in chosen["kernels"])
+    chosen = chosen | {"kernels": tuple(own)}
     said = {key: value for key, value in chosen.items() if value != ()}
     if said.get("families") == ("none",):
         said["families"] = ()
     request = runs.VerifierRequest(objects=objects, **said)
     return runs.smallest(request) if smallest else request
+
+
+def _is_file(kernel: str) -> bool:
+    """A kernel that is named by a path is a file; a version and ``host`` have no slash."""
+    return "/" in kernel
 
 
 def _two_sided(objects: tuple[str, ...], chosen: dict[str, Any]) -> dict[str, Any]:

@@ -64,7 +64,7 @@ class HeldDevice:
         if differing:
             raise HostChangedError(
                 f"{self.host.name}: it came back as another one: {self.interface}: {'; '.join(differing)}",
-                remedy="have it as it was, then `xdplab resume`; or begin a new run",
+                remedy="restore its former state, then `xdplab resume`; or begin a new run",
             )
 
     def require(self) -> None:

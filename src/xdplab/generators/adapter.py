@@ -27,7 +27,7 @@ class Adapter:
     refusals: tuple[tuple[str, str], ...] = ()
 
     def refusal(self, words: str) -> str | None:
-        """Return the remedy where its words say that what is asked cannot be had here: trying again would not help."""
+        """Return the remedy if its output says that this lab cannot do what was asked; trying again would not help."""
         return next((remedy for pattern, remedy in self.refusals if re.search(pattern, words, re.IGNORECASE)), None)
 
     def capability(self, engine: str) -> Capabilities:

@@ -115,7 +115,7 @@ class Lab(Protocol):
     def place(self, arrangement: Arrangement, queues: int) -> dict[str, Any]:
         """Bring the link's softirq work onto the CPUs of the arrangement, once programs are attached to both ends.
 
-        Returns what was obtained. Raises LabError if it cannot be had.
+        Returns what was obtained. Raises LabError if that is not possible.
         """
 
     def host(self, name: str) -> Host:

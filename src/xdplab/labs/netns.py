@@ -158,7 +158,7 @@ def _require_tools() -> None:
     missing = [tool for tool in TOOLS if shutil.which(tool, path=_ROOT_PATH) is None]
     if missing:
         raise LabError(
-            f"no lab without {', '.join(missing)}",
+            f"a lab needs {', '.join(missing)}",
             remedy="install what is missing: `shell/setup.sh`, or see `xdplab doctor`",
         )
 
@@ -179,5 +179,7 @@ def _run_by_sudo(keeper: list[str]) -> subprocess.CompletedProcess[str]:
     if _run(["sudo", "-n", "true"]).returncode == 0:
         return _run(["sudo", "-n", "--", *keeper])
     if not sys.stdin.isatty():
-        raise LabError("making a lab needs root, and sudo wants a password", remedy=f"`sudo -v` first, or {ask_root}")
+        raise LabError(
+            "making a lab needs root, and sudo asks for a password", remedy=f"`sudo -v` first, or {ask_root}"
+        )
     return subprocess.run(["sudo", "-p", _PROMPT, "--", *keeper], stdout=subprocess.PIPE, text=True, check=False)

@@ -129,7 +129,8 @@ class Place:
             WAITS.get()(None)
             if obtained == "busy":
                 raise HostError(
-                    f"{self.label}: another study has held {_JIT} for {LOCK_S:g} s", remedy="one after the other"
+                    f"{self.label}: another study has held {_JIT} for {LOCK_S:g} s",
+                    remedy="run the studies one after the other",
                 )
             if obtained != wanted:
                 raise UnsupportedError(f"{self.label}: {_JIT} stays {obtained}: {_NO_CHOICE[enabled]}")
@@ -174,7 +175,7 @@ def place_of(name: str) -> Iterator[Place]:
 
     A guest that counts instructions may have others beside it: where one is in use, the study gets one of its own.
     What tells time is waited for, and `WAITS` is told. Raises UnsupportedError for a lab whose clock is worth nothing,
-    or that this machine lacks the tool for, LabError where one cannot be had.
+    or that this machine lacks the tool for, LabError if none can be brought up.
     """
     if name == HOST:
         release = platform.release()
@@ -221,7 +222,7 @@ def _in(name: str, lab: Lab, clock: Clock) -> Place:
     guest = lab.host("guest")
     release = guest.run(["uname", "-r"]).text.strip()
     if not release:
-        raise HostError(f"{name}: its kernel does not tell its release")
+        raise HostError(f"{name}: its kernel does not report its release")
     return Place(name, guest, clock, release, _label(name, release, clock))
 
 

@@ -174,7 +174,7 @@ def _require_tools() -> None:
     path = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
     missing = sorted({package for tool, package in _NEEDED.items() if shutil.which(tool, path=path) is None})
     if missing:
-        raise MissingToolError(f"no lab uml without {', '.join(missing)}", remedy=f"apt install {' '.join(missing)}")
+        raise MissingToolError(f"a uml lab needs {', '.join(missing)}", remedy=f"apt install {' '.join(missing)}")
 
 
 def _require_namespaces() -> None:

@@ -16,7 +16,7 @@ def arrangement(instance: str) -> Arrangement:
     kernel, way = lab.parted(instance.removesuffix(tap.SUFFIX))
     kernels.require_name(kernel)
     if way and way not in qemu.WAYS:
-        raise LabError(f"vm:{instance}: no guest runs {way!r}", remedy=f"write {', '.join(qemu.WAYS)}, or none of them")
+        raise LabError(f"vm:{instance}: no guest runs {way!r}", remedy=f"write {', '.join(qemu.WAYS)}, or leave it out")
     return guests.arrangement(instance)
 
 

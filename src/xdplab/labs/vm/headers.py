@@ -76,5 +76,5 @@ def _require_tools_run(kernel: str, path: Path) -> None:
     if "version `" in done.stderr or "shared libraries" in done.stderr:
         raise LabError(
             f"kernel {kernel}: its modules cannot be built here: {done.stderr.strip().rpartition(': ')[2]}",
-            remedy="its headers want the C library of its Debian release",
+            remedy="its headers need the C library of its Debian release",
         )

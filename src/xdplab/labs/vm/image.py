@@ -6,13 +6,15 @@ Source of the layout: the kernel's Documentation/arch/x86/boot.rst, "The Real-Mo
 from __future__ import annotations
 
 import lzma
+import re
 import struct
 import zlib
 from collections.abc import Callable
 
 _MAGIC = (0x202, b"HdrS")
-_SETUP_SECTORS, _PAYLOAD = 0x1F1, 0x248
+_SETUP_SECTORS, _PAYLOAD, _VERSION = 0x1F1, 0x248, 0x20E
 _ELF = b"\x7fELF"
+_BANNER = re.compile(rb"Linux version (\d+\.\d+[^\n\0]*)")
 
 
 def vmlinux(vmlinuz: bytes) -> bytes:
@@ -27,6 +29,24 @@ def vmlinux(vmlinuz: bytes) -> bytes:
     if not image.startswith(_ELF):
         raise ValueError("what its vmlinuz holds is no ELF image")
     return image
+
+
+def version(content: bytes) -> str:
+    """Return what a kernel's image says of its own version: of a bzImage in its header, of a vmlinux in its banner.
+
+    Raises ValueError for a file that is neither.
+    """
+    offset, magic = _MAGIC
+    if content[offset : offset + len(magic)] == magic:
+        start = struct.unpack_from("<H", content, _VERSION)[0] + 512
+        said = content[start : content.find(b"\0", start)]
+    else:
+        found = _BANNER.search(content) if content.startswith(_ELF) else None
+        said = found[1] if found else b""
+    words = said.decode("ascii", errors="replace").strip()
+    if not re.match(r"\d+\.\d+", words):
+        raise ValueError("it is no x86 kernel image (bzImage or vmlinux) that names its version")
+    return words
 
 
 def _decompressed(payload: bytes) -> bytes:

@@ -24,6 +24,7 @@ mount -t proc proc /proc
 mount -t sysfs sysfs /sys
 mount -t devtmpfs dev /dev
 for module in /modules/*.ko; do
+    [ -e "$module" ] || continue # all of it is built in
     insmod "$module" || die "cannot load $module"
 done
 

@@ -52,6 +52,8 @@ def modules(tree: Path) -> bytes:
     files = _closure(tree, BOOT)
     entries = [("modules", _FOLDER, b"")]
     for number, path in enumerate(files):
+        if path.suffix not in _DECOMPRESSORS:
+            raise LabError(f"{path}: modules compressed as {path.suffix} are not read", remedy="as .ko or .ko.xz")
         plain = _DECOMPRESSORS[path.suffix](path.read_bytes())
         entries.append((f"modules/{number:02}-{_stem(path)}.ko", _FILE, unsigned(plain)))
     return _cpio(entries)

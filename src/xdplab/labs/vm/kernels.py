@@ -13,7 +13,9 @@ import json
 import os
 import re
 import shutil
+import struct
 import subprocess
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -32,14 +34,19 @@ KNOWN: dict[str, tuple[str, ...]] = {
 
 CHECKED = ("vmlinux", "boot.cpio", "config")
 _DESCRIPTION = "kernel.json"
-_NAME = re.compile(r"\d+\.\d+[A-Za-z0-9.+~-]*")
+OWN = "own-"
+"""What the name of a user's own kernel begins with; the rest is of the SHA-256 of its files."""
+_NAME = re.compile(rf"\d+\.\d+[A-Za-z0-9.+~-]*|{OWN}[0-9a-f]{{12}}")
 _SPACE_MB = 1000
 """What packages and unpacked files of one kernel need at most, while it is being fetched."""
 
 
 @dataclass(frozen=True)
 class Kernel:
-    """One kernel in the cache. ``sha256`` holds the hex digest of each file in `CHECKED`."""
+    """One kernel in the cache. ``sha256`` holds the hex digest of each file in `CHECKED`.
+
+    ``packages``: of a user's own kernel, the words of its version with the hash of its image.
+    """
 
     name: str
     release: str
@@ -78,7 +85,13 @@ def kernel(name: str) -> Kernel:
     """
     name = name.removesuffix(MITIGATED)
     require_name(name)
-    have = [kernel for kernel in cached() if re.match(re.escape(name) + r"(?![0-9])", kernel.release)]
+    own = name.startswith(OWN)
+    pattern = re.escape(name) + r"(?![0-9])"
+    have = [
+        kernel
+        for kernel in cached()
+        if (kernel.name == name if own else not kernel.name.startswith(OWN) and re.match(pattern, kernel.release))
+    ]
     found = have[-1] if have else fetch(name)
     found.check()
     mark_used(found.folder)
@@ -91,6 +104,8 @@ def fetch(name: str, *, again: bool = False) -> Kernel:
     Raises LabError naming what is missing: the package, apt, space.
     """
     require_name(name)
+    if name.startswith(OWN):
+        raise LabError(f"kernel {name} is a user's own and not in the cache", remedy="name its image again")
     with locked("kernels") as root:
         require_space(root, f"kernel {name}", _SPACE_MB)  # before apt is asked: that takes seconds
         offer = archive.find(root / "apt", name, suites(name))
@@ -98,6 +113,48 @@ def fetch(name: str, *, again: bool = False) -> Kernel:
         if again or not folder.exists():
             make(folder, functools.partial(_fill, offer, name), what=f"kernel {name}", space_mb=_SPACE_MB)
         return _read(folder)
+
+
+def adopt(path: Path, modules: Path | None = None) -> Kernel:
+    """Take a kernel that the user built, a bzImage or a vmlinux, into the cache, and return it under a name of its own.
+
+    ``modules`` is its module tree (the folder with modules.dep, or one that holds lib/modules/RELEASE), which stays
+    where it is; without one, what a guest needs must be built in. Raises LabError for what is no kernel, or lacks that.
+    """
+    try:
+        content = path.read_bytes()
+        version = image.version(content)
+    except (OSError, ValueError, struct.error) as error:
+        raise LabError(f"{path} cannot be a guest's kernel: {error}", remedy="name a bzImage or a vmlinux") from error
+    release = version.split()[0]
+    tree = _module_tree(modules, release) if modules else None
+    boot = initramfs.modules(tree) if tree else b""
+    digest = hashlib.sha256(content + boot + str(tree or "").encode()).hexdigest()
+    name = f"{OWN}{digest[:12]}"
+
+    def fill(folder: Path) -> None:
+        (folder / "vmlinux").write_bytes(content)
+        (folder / "boot.cpio").write_bytes(boot)
+        (folder / "lib/modules").mkdir(parents=True)
+        own = folder / "lib/modules" / release
+        own.symlink_to(tree) if tree else own.mkdir()
+        _describe(folder, name, release, name, [f"{version} sha256:{hashlib.sha256(content).hexdigest()}"])
+
+    with locked("kernels") as root:
+        folder = root / f"{release}_{name}"
+        if not folder.exists():
+            make(folder, fill, what=f"kernel {path}", space_mb=_SPACE_MB)
+        return _read(folder)
+
+
+def _module_tree(modules: Path, release: str) -> Path:
+    trees = [tree for tree in (modules, modules / "lib/modules" / release) if (tree / "modules.dep").exists()]
+    if not trees:
+        raise LabError(
+            f"{modules} holds no modules.dep, nor does lib/modules/{release} in it",
+            remedy="make modules_install INSTALL_MOD_PATH=DIR, and name DIR",
+        )
+    return trees[0].resolve()
 
 
 def suites(name: str) -> tuple[str, ...]:
@@ -114,12 +171,18 @@ def _fill(offer: archive.Offer, name: str, folder: Path) -> None:
     (folder / "vmlinux").write_bytes(image.vmlinux((folder / "vmlinuz").read_bytes()))
     (folder / "vmlinuz").unlink()
     (folder / "boot.cpio").write_bytes(initramfs.modules(folder / "lib/modules" / offer.release))
+    said = [f"{package.name} sha256:{_sha256(package)}" for package in packages]
+    _describe(folder, name, offer.release, offer.version, said)
+
+
+def _describe(folder: Path, name: str, release: str, version: str, packages: Sequence[str]) -> None:
+    checked = {file: _sha256(folder / file) for file in CHECKED if (folder / file).exists()}
     description = {
         "name": name,
-        "release": offer.release,
-        "version": offer.version,
-        "packages": [f"{package.name} sha256:{_sha256(package)}" for package in packages],
-        "sha256": {file: _sha256(folder / file) for file in CHECKED},
+        "release": release,
+        "version": version,
+        "packages": list(packages),
+        "sha256": checked,
     }
     (folder / _DESCRIPTION).write_text(json.dumps(description, indent=2) + "\n")
 

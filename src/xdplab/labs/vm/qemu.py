@@ -109,9 +109,7 @@ def require_tools() -> dict[str, str]:
     packages |= _INSIDE
     missing = sorted({packages[tool] for tool, path in found.items() if path is None})
     if missing:
-        raise MissingToolError(
-            f"no virtual lab without {', '.join(missing)}", remedy=f"apt install {' '.join(missing)}"
-        )
+        raise MissingToolError(f"a virtual lab needs {', '.join(missing)}", remedy=f"apt install {' '.join(missing)}")
     return {tool: path for tool, path in found.items() if path is not None}
 
 

@@ -63,7 +63,7 @@ def up(instance: str, uid: int, *, lease: bool = False) -> bool:
         return False
     if os.geteuid() != 0:
         raise LabError(
-            f"lab {lab.full_name(instance)}: its namespace and its tap want root",
+            f"lab {lab.full_name(instance)}: its namespace and its tap need root",
             remedy=f"ask root to run `xdplab --lab {lab.full_name(instance)} lab up --for-user {os.getuid()}`",
         )
     name, way_asked = lab.parted(instance.removesuffix(SUFFIX))

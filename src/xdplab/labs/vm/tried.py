@@ -48,7 +48,7 @@ def choose(asked: str, kernel: Kernel, tools: dict[str, str]) -> Choice:
         return Choice(WAYS["kvm"], cpu, "asked for" if asked else "KVM works here")
     if asked:
         raise MissingToolError(
-            f"KVM does not work here: {refused}", remedy="leave the way away, or ask for functional or count"
+            f"KVM does not work here: {refused}", remedy="leave kvm out of the lab's name, or write functional or count"
         )
     return _emulated(WAYS["functional"], f"KVM does not work here: {refused}", kernel, tools)
 

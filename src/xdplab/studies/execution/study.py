@@ -129,7 +129,7 @@ class ExecutionStudy:
         return ["--backend", "own-module", "--object", place.put(built), "--file", pair.module.file, "--", event]
 
     def _module(self, place: Place) -> Path:
-        """Return the module for a place's kernel, kept in the run; one that cannot be had is not tried again."""
+        """Return the module for a place's kernel, kept in the run; one that could not be built is not tried again."""
         if place.name in self._no_module:
             raise self._no_module[place.name]
         try:

@@ -15,7 +15,7 @@ from xdplab.studies.places import HOST, Place
 def tree_of(place: Place) -> BuildTree:
     """Return the build tree of a place's kernel, fetched where it is a lab's.
 
-    Raises UnsupportedError if this machine has none of its own kernel, LabError where one cannot be had.
+    Raises UnsupportedError if this machine has none of its own kernel, LabError if it cannot be fetched.
     """
     kind, _, rest = place.name.partition(":")
     if kind == HOST:

@@ -132,7 +132,9 @@ def _require(request: LoadingRequest) -> None:
             raise PlanError(f"--form: {form!r} is none of {', '.join(FORMS)}")
     for n in request.accesses:
         if n < 1:
-            raise PlanError(f"--accesses: {n} is not from 1 on", remedy="the smallest program is in every run")
+            raise PlanError(f"--accesses: {n} is below 1", remedy="the smallest program is in every run")
     for place in request.places:
         if kind_of(place) not in (HOST, "uml", "vm") or (kind_of(place) == "vm" and not kernel_of(place)):
-            raise PlanError(f"--place: {place!r} is none", remedy="places are host, uml and vm:KERNEL:count (or :kvm)")
+            raise PlanError(
+                f"--place: {place!r} is no place", remedy="places are host, uml and vm:KERNEL:count (or :kvm)"
+            )

@@ -34,7 +34,7 @@ def measure_block(
 ) -> BlockResult:
     """Measure one block in a lab, in a run directory of the moment, and return what came of it.
 
-    A lab that cannot be had, or is lost meanwhile, is said in ``lost``; what it measured before is kept.
+    A lab that cannot be reached, or is lost meanwhile, is named in ``lost``; what it measured before is kept.
     """
     with tempfile.TemporaryDirectory(prefix="xdplab-block-") as folder:
         run = RunDirectory.create(Path(folder), "block", run_id=run_id, plan_yaml="")

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from xdplab.deploy.native import build_tool
-from xdplab.errors import HostError
+from xdplab.errors import HostError, UnsupportedError
 from xdplab.hosts.local import LocalHost
+from xdplab.labs.vm import kernels
 from xdplab.studies.places import HOST, Place, place_of
 from xdplab.studies.verifier.families import PROGRAMS
 
 NATIVE = "bpfverify"
+_BPF_SETTING = "/proc/sys/kernel/unprivileged_bpf_disabled"
+"""There with every kernel from 4.4 on that has bpf(2), which CONFIG_BPF_SYSCALL builds."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +45,24 @@ def machine_of(kernel: str, cache_dir: Path, types: Path) -> Iterator[LoaderPlac
             # If it cannot be mounted, the charged peak is null with that reason.
             place.host.run(["mount", "-t", "cgroup2", "none", "/sys/fs/cgroup"], check=False)
         yield LoaderPlace(place, place.put(Path(command), mode=0o755), place.put(types))
+
+
+def own_kernel(path: Path, modules: Path | None) -> str:
+    """Return the name of a kernel that the user built, taken into the cache; a guest of it has shown bpf(2).
+
+    Raises LabError for one that does not boot, UnsupportedError for one without bpf(2).
+    """
+    kernel = kernels.adopt(path, modules)
+    with place_of(f"vm:{kernel.name}:count") as place:
+        if not place.host.run(["test", "-e", _BPF_SETTING], check=False).ok:
+            raise UnsupportedError(f"{path}: this kernel has no bpf(2)", remedy="build it with CONFIG_BPF_SYSCALL=y")
+    return kernel.name
+
+
+def own_kernels(names: Iterable[str]) -> dict[str, str]:
+    """Return what is kept of each user's own kernel among ``names``: the words of its version, and its SHA-256."""
+    own = [kernels.kernel(name) for name in names if name.startswith(kernels.OWN)]
+    return {f"kernel {kernel.name}": kernel.packages[0] for kernel in own}
 
 
 def known_types() -> str:

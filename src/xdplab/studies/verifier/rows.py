@@ -13,6 +13,7 @@ import pandas as pd
 
 from xdplab.formats.reading import lines_of
 from xdplab.formats.verifier_log import VerifiedProgram, parse_bpfverify
+from xdplab.labs.vm.kernels import OWN
 from xdplab.run.facts import learnt
 from xdplab.run.rundir import RunDirectory
 from xdplab.run.state import Attempt, last_attempts
@@ -162,7 +163,8 @@ def _factors(trial: VerifierTrial, attempt: Attempt) -> dict[str, Any]:
     point, facts = trial.point, learnt(PlaceFacts, attempt)
     known = {"trial_id": trial.trial_id, "repetition": trial.repetition, "clock": facts.clock}
     release = facts.kernel_release
-    label = f"Linux {release}" if point.verifier == LINUX else point.verifier
+    own = f" ({point.kernel})" if point.kernel.startswith(OWN) else ""
+    label = f"Linux {release}{own}" if point.verifier == LINUX else point.verifier
     fields = asdict(point) | {"kernel": point.kernel or None, "kernel_release": release, "label": label}
     return known | {k: v for k, v in fields.items() if k != "task"}
 

@@ -17,7 +17,7 @@ from xdplab.studies.tables import Table
 from xdplab.studies.verifier import corpora
 from xdplab.studies.verifier.compilers import Compiler, find_compilers
 from xdplab.studies.verifier.families import FAMILIES, Member
-from xdplab.studies.verifier.machines import known_types
+from xdplab.studies.verifier.machines import known_types, own_kernels
 from xdplab.studies.verifier.points import LINUX, VerifierPoint, member_columns, point_of
 from xdplab.studies.verifier.prevail import Prevail, ResourceLimits, find_prevails, version_of
 from xdplab.studies.verifier.rows import largest_of, table_of
@@ -88,8 +88,9 @@ def gather(request: VerifierRequest) -> Gathered[VerifierPoint]:
 
 
 def tools(run: VerifierRun) -> dict[str, str]:
-    """Return the full version of each compiler and verifier that is here."""
+    """Return the full version of each compiler and verifier that is here, and of users' own kernels."""
     found = {compiler.name: compiler.version for compiler in find_compilers()}
+    found |= own_kernels(run.request.kernels)
     return found | {prevail.name: version_of(prevail) for prevail in find_prevails(run.request.prevails)}
 
 
