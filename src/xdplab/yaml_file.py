@@ -1,11 +1,19 @@
-"""YAML that people wrote: read with a bound, since a few lines of aliases can stand for billions of values."""
+"""YAML that people wrote: read with a bound, since a few lines of aliases can stand for billions of values.
+
+What a model refuses of it is told by its field, in words that need no knowledge of pydantic.
+"""
 
 from __future__ import annotations
 
 import re
-from typing import Any
+from collections.abc import Collection
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any
 
 import yaml
+
+if TYPE_CHECKING:
+    from pydantic import ValidationError
 
 MOST_VALUES = 100_000
 """More than any plan or inventory holds, once each alias stands for what it means."""
@@ -50,3 +58,47 @@ def _values(node: yaml.Node, known: dict[int, int]) -> int:
     parts = [part for item in inner for part in (item if isinstance(item, tuple) else (item,))]
     known[id(node)] = 1 + sum(_values(part, known) for part in parts)
     return known[id(node)]
+
+
+_MUST_BE = {
+    "int": "a whole number",
+    "float": "a number",
+    "finite": "a number",
+    "bool": "true or false",
+    "string": "text (write it in quotes)",
+    "list": "a list",
+    "tuple": "a list",
+    "dict": "a mapping of keys to values",
+    "model": "a mapping of keys to values",
+    "literal": "{expected}",
+    "greater_than_equal": "at least {ge}",
+    "greater_than": "more than {gt}",
+    "less_than_equal": "at most {le}",
+    "less_than": "less than {lt}",
+    "too_short": "a list of at least {min_length}",
+    "too_long": "a list of at most {max_length}",
+    "string_too_short": "at least {min_length} characters long",
+    "string_too_long": "at most {max_length} characters long",
+    "string_pattern_mismatch": "of the form {pattern}",
+}
+"""By pydantic's type of error, or by its first word."""
+
+
+def complaint(error: ValidationError, what: str, keys: Collection[str] = ()) -> str:
+    """Return the field that is wrong, and how. ``keys`` are those that ``what`` may have.
+
+    A key that is unknown comes before one that is missing: it may be that one, misspelt.
+    """
+    first = min(error.errors(), key=lambda one: one["type"] != "extra_forbidden")
+    kind, field = first["type"], ".".join(map(str, first["loc"])) or "it"
+    if kind == "missing":
+        return f"{field} is missing"
+    if kind == "extra_forbidden":
+        key = str(first["loc"][-1])
+        if key in keys:
+            return f"{field}: {key} is a key of another part of {what}"
+        similar = get_close_matches(key, keys, n=1, cutoff=0.75)
+        return f"{field} is not a key of {what}" + (f": did you mean {similar[0]}?" if similar else "")
+    must = _MUST_BE.get(kind) or _MUST_BE.get(kind.partition("_")[0])
+    words = f"must be {must.format(**first.get('ctx', {}))}" if must else first["msg"].removeprefix("Value error, ")
+    return f"{field}: {words} (got {first['input']!r})"

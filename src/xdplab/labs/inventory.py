@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -13,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from xdplab.errors import LabError
 from xdplab.labs.base import Arrangement, GeneratorPlace
 from xdplab.own import require_own
-from xdplab.yaml_file import read_yaml
+from xdplab.yaml_file import complaint, read_yaml
 
 WORK_DIR = "/var/lib/xdplab"
 """Where root keeps a lab's files on a server: not in /tmp, where any user could lay a trap."""
@@ -146,7 +145,7 @@ def load_inventory(path: Path) -> Inventory:
         found = Inventory.model_validate(data)
     except ValidationError as error:
         raise LabError(
-            f"lab {path}: {_first_words(error)}", remedy="docs/inventory.schema.json has every key"
+            f"lab {path}: {complaint(error, 'an inventory', _KEYS)}", remedy="docs/inventory.schema.json has every key"
         ) from None
     if found.dut.proxy or found.tg.proxy:
         require_own(path, "`proxy`, a command that runs here")
@@ -178,16 +177,3 @@ def _keys(data: Any) -> list[str]:
     if isinstance(data, dict):
         return [str(key) for key in data] + [name for value in data.values() for name in _keys(value)]
     return [name for value in data for name in _keys(value)] if isinstance(data, list) else []
-
-
-def _first_words(error: ValidationError) -> str:
-    """Name a key that is unknown before one that is missing: it may be that one, misspelt."""
-    first = min(error.errors(), key=lambda one: one["type"] != "extra_forbidden")
-    field = ".".join(str(part) for part in first["loc"]) or "it"
-    match first["type"]:
-        case "extra_forbidden":
-            similar = get_close_matches(str(first["loc"][-1]), _KEYS, n=1)
-            return f"{field} is not a key of an inventory" + (f": did you mean {similar[0]}?" if similar else "")
-        case "missing":
-            return f"{field} is missing"
-    return f"{field}: {first['msg'].removeprefix('Value error, ')}"

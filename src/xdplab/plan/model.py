@@ -24,7 +24,7 @@ from pydantic import (
 
 from xdplab.errors import PlanError
 from xdplab.plan.factors import PATHS, Factor, Where, in_plan, of_program
-from xdplab.yaml_file import read_yaml
+from xdplab.yaml_file import complaint, read_yaml
 
 Pass = Literal["rate", "bpf_stats", "perf", "harness"]
 
@@ -233,6 +233,13 @@ class Plan(_Strict):
         return yaml.safe_dump(self.model_dump(mode="json"), sort_keys=False, allow_unicode=True, width=120)
 
 
+_KEYS = [
+    key
+    for part in (Plan, Block, Points, Traffic, TrialSettings, UserProgramFile, UserMetric, Until, Race)
+    for key in part.model_fields
+]
+
+
 def parse_plan(data: Any, *, where: str = "plan") -> Plan:
     """Check ``data`` (what YAML gave). Raises PlanError naming the first field that cannot be used."""
     if not isinstance(data, dict):
@@ -240,7 +247,9 @@ def parse_plan(data: Any, *, where: str = "plan") -> Plan:
     try:
         return Plan.model_validate(data)
     except ValidationError as error:
-        raise PlanError(f"{where}: {_first_words(error)}") from None
+        raise PlanError(
+            f"{where}: {complaint(error, 'a plan', _KEYS)}", remedy="`xdplab plan --schema` lists every key"
+        ) from None
 
 
 def load_plan(path: Path) -> Plan:
@@ -262,12 +271,3 @@ def _relative_files(plan: Plan, folder: Path) -> Plan:
                 if program[key] is not None:
                     program[key] = str((folder / program[key]).resolve())
     return parse_plan(data)
-
-
-def _first_words(error: ValidationError) -> str:
-    first = error.errors()[0]
-    field = ".".join(str(part) for part in first["loc"]) or "it"
-    if first["type"] == "extra_forbidden":
-        return f"{field} is not a key of a plan; `xdplab plan --schema` lists them"
-    words = first["msg"].removeprefix("Value error, ")
-    return f"{field}: {words} (got {first['input']!r})" if first["type"] != "missing" else f"{field} is missing"

@@ -16,7 +16,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
 from xdplab.errors import MissingToolError, PlanError, ProgramError
 from xdplab.own import require_own
 from xdplab.programs.build import find_clang
-from xdplab.yaml_file import read_yaml
+from xdplab.yaml_file import complaint, read_yaml
 
 PAIR, EVENT, BPF_OBJECT, MODULE_FOLDER = "own.json", "event", "own.bpf.o", "own-module"
 MAKE_S = 120.0
@@ -70,8 +70,7 @@ def load(path: Path) -> tuple[Pair, dict[str, bytes]]:
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise PlanError(f"{path} cannot be read: {error}") from None
     except ValidationError as error:
-        first = error.errors()[0]
-        raise PlanError(f"{path}: {'.'.join(map(str, first['loc'])) or 'the file'}: {first['msg']}") from None
+        raise PlanError(f"{path}: {complaint(error, 'a pair', tuple(Pair.model_fields))}") from None
     folder = path.resolve().parent
     for part in (
         path,
