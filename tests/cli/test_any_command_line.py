@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from hypothesis import strategies as st
 from tests.cli.entry import ending
 
 from xdplab import cli
-from xdplab.errors import LabError
+from xdplab.errors import LabError, XdplabError
 from xdplab.labs import cache, netns, uml, vm
 from xdplab.labs.vm import kernels
 from xdplab.plan import load_plan
@@ -218,3 +219,10 @@ def test_the_lab_after_the_verb_is_the_one_that_is_used() -> None:
 
 def invoked(*line: str) -> str:
     return str(CliRunner().invoke(cli.cli, line).exception)
+
+
+def test_the_help_names_every_exit_code() -> None:
+    known, told = {XdplabError}, re.findall(r"(?<=[:;] )\d+|^\d+", cli.EXIT_CODES.replace("\n", " "))
+    while more := {below for error in known for below in error.__subclasses__()} - known:
+        known |= more
+    assert {str(error.exit_code) for error in known} | {"0", str(cli.INTERRUPTED)} == set(told[: len(set(told))])

@@ -44,6 +44,18 @@ def test_up_status_down() -> None:
 
 @pytest.mark.root
 @root
+def test_down_ends_no_measurement_unasked(lab: str) -> None:
+    with labs.open_lab(lab).lock("run 8f3a"):
+        refused = xdplab("lab", "down", lab)
+        assert refused.returncode == 3
+        assert refused.stderr.startswith(f"xdplab: lab {lab} is in use by run 8f3a (")
+        assert f"`xdplab lab down {lab} --force`" in refused.stderr
+        assert lab in xdplab("lab", "status").stdout
+        assert xdplab("lab", "down", lab, "--force").stdout == f"lab {lab} is down\n"
+
+
+@pytest.mark.root
+@root
 def test_run_hands_input_output_and_exit_code_through(lab: str) -> None:
     script = "cat; hostname; echo words >&2; exit 7"
     done = xdplab("lab", "run", "--lab", lab, "tg", "--", "sh", "-c", script, stdin="in\n")

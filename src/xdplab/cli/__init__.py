@@ -12,7 +12,7 @@ from typing import TextIO
 import click
 
 from xdplab import own
-from xdplab.cli.common import Verb, Verbs, fail
+from xdplab.cli.common import Verb, Verbs, ask_on_terminal, fail
 from xdplab.errors import PlanError, ResultsError, ResultsWarning, XdplabError
 from xdplab.run.disk import is_of_the_disk, reason
 
@@ -48,8 +48,16 @@ VERBS = {
 }
 
 
+EXIT_CODES = f"""Exit codes: 0 done; 1 a problem was found, or a run was stopped; 2 command line, plan or figure;
+3 lab or host; 4 program; 5 not supported here; 6 unknown format; 7 run directory; 8 commands in another user's file;
+{INTERRUPTED} Ctrl-C or SIGTERM. Of compare and race: 0 equivalent, 1 differs, 2 undecided."""
+
+
 @click.command(
-    cls=Verbs, verbs=VERBS, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110}
+    cls=Verbs,
+    verbs=VERBS,
+    epilog=EXIT_CODES,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
 )
 @click.option(
     "--lab", "lab_name", metavar="NAME", help="Lab to use: netns, netns:NAME, vm:6.1, FILE.yaml; overrides the plan's."
@@ -65,14 +73,7 @@ def cli(context: click.Context, lab_name: str | None, trust: bool) -> None:
     Begin with `xdplab doctor`, then `xdplab run smoke`.
     """
     context.obj = lab_name
-    own.ask_by((lambda _: True) if trust else _ask_on_terminal)
-
-
-def _ask_on_terminal(question: str) -> bool:
-    """Ask on the terminal; without one the answer is no."""
-    if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        return False
-    return click.confirm(question, default=False, err=True)
+    own.ask_by((lambda _: True) if trust else ask_on_terminal)
 
 
 def _misused(error: click.ClickException) -> PlanError:

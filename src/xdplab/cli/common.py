@@ -6,6 +6,7 @@ import functools
 import importlib
 import json
 import os
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -75,6 +76,13 @@ def fail(error: XdplabError) -> int:
     line = f"xdplab: {' '.join(str(error).split())}"
     click.secho(line, err=True, fg=None if os.environ.get("NO_COLOR") else "red")
     return error.exit_code
+
+
+def ask_on_terminal(question: str) -> bool:
+    """Ask on the terminal; without one the answer is no."""
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        return False
+    return click.confirm(question, default=False, err=True)
 
 
 def tell(line: str) -> None:

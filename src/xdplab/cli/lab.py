@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import click
 
 from xdplab import labs
+from xdplab.cli.common import ask_on_terminal
 from xdplab.cli.kernels import kernels
-from xdplab.errors import HostError
+from xdplab.errors import HostError, LabInUseError
 from xdplab.hosts import Process
 from xdplab.later import later
 
@@ -56,9 +57,16 @@ def up(name: str | None, for_user: str | None) -> None:
 @lab.command()
 @_name
 @_for_user
-def down(name: str | None, for_user: str | None) -> None:
-    """Take a lab down, with everything that runs in it."""
+@click.option("--force", is_flag=True, help="Do not ask.")
+def down(name: str | None, for_user: str | None, force: bool) -> None:
+    """Take a lab down, with everything that runs in it. If it is in use, this is asked first."""
     name = _chosen(name)
+    user = None if force else labs.used_by(name, for_user=for_user)
+    if user and not ask_on_terminal(f"lab {name} is in use by {user}. End it?"):
+        raise LabInUseError(
+            f"lab {name} is in use by {user}",
+            remedy=f"wait until it ends, or `xdplab lab down {name} --force`; `xdplab resume` goes on with a run",
+        )
     was_up = labs.down(name, for_user=for_user)
     click.echo(f"lab {name} is down" if was_up else f"lab {name} was not up")
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import click
 
-from xdplab.cli import INTERRUPTED, answers, cli
+from xdplab.cli import EXIT_CODES, answers, cli
 from xdplab.errors import XdplabError
 from xdplab.labs.inventory import Inventory
 
@@ -31,9 +31,8 @@ def commands() -> str:
         "# Commands",
         "What `--help` prints, of every command. `--lab` may stand before every verb, and after those that use a lab; "
         "`--trust` stands before the verb.",
-        "Exit code 0: done. 1 to 8: [errors](errors.md). "
-        f"{INTERRUPTED}: Ctrl-C or SIGTERM; what was measured is kept, and the last line says how to go on. "
-        "`compare` and `race`: 0 equivalent, 1 differs, 2 undecided.",
+        f"{' '.join(EXIT_CODES.split())} What was measured before Ctrl-C is kept, and the last line says how to go on; "
+        "[errors](errors.md) has each message.",
     ]
     for path, command in _tree(cli, click.Context(cli, info_name="xdplab")):
         parts += [

@@ -12,7 +12,18 @@ from xdplab.errors import LabError
 from xdplab.labs.base import Arrangement, Cpus, Lab
 from xdplab.labs.control import owner
 
-__all__ = ["Arrangement", "Cpus", "Lab", "default_arrangement", "down", "open_lab", "status", "up", "use_lab"]
+__all__ = [
+    "Arrangement",
+    "Cpus",
+    "Lab",
+    "default_arrangement",
+    "down",
+    "open_lab",
+    "status",
+    "up",
+    "use_lab",
+    "used_by",
+]
 
 
 class Labs(Protocol):
@@ -80,6 +91,13 @@ def down(name: str, *, for_user: str | None = None) -> bool:
     """Take a lab down, also one that another process made. Returns whether it was up."""
     kind, instance = _find(name)
     return kind.labs.down(instance, owner(for_user))
+
+
+def used_by(name: str, *, for_user: str | None = None) -> str | None:
+    """Return who measures in a lab: a run, or a process; None if it is free, or not up."""
+    found = kind, _ = _find(name)
+    rows = kind.labs.status(owner(for_user)) if kind.listed else []
+    return next((row["locked_by"] for row in rows if _find(row["lab"]) == found), None)
 
 
 def status(*, for_user: str | None = None) -> list[dict[str, Any]]:
