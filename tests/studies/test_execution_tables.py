@@ -28,6 +28,7 @@ from xdplab.studies.execution.summaries import (
     work,
 )
 from xdplab.studies.execution.views import VIEWS
+from xdplab.studies.frame import draw_views
 
 LABELS = {"uml": "uml, Linux 6.1, time", "vm:6.1:count": "vm, Linux 6.1, instructions counted"}
 COSTS = {"interpreter": 400, "jit": 110, "module": 100, "user": 130}
@@ -208,6 +209,22 @@ def test_counts_are_never_drawn_as_times(measured: pd.DataFrame) -> None:
     assert "instructions" in counted.look.y_label
     assert set(VIEWS["chains-times"](measured).marks["panel"]) == {LABELS["uml"]}
     assert sorted(set(VIEWS["chains-counts"](measured).marks["x"])) == [1, 32]
+
+
+def test_a_chain_beside_nothing_else_is_named_on_its_axis(measured: pd.DataFrame) -> None:
+    look = VIEWS["counts"](measured[measured["benchmark"].eq("chain 32")]).look
+    assert (look.x_scale, look.x_values) == ("category", ("chain 32",))
+
+
+def test_what_it_was_measured_with_stands_beside_the_figure(measured: pd.DataFrame, tmp_path: Path) -> None:
+    around = "kernel 6.18; " * 30
+    (drawn,) = draw_views({"counts": VIEWS["counts"]}, measured, tmp_path, style="paper-1col", run="r", around=around)
+    whole = (tmp_path / "counts.txt").read_text()
+    assert f"Measured with {around}." in whole
+    assert "Counted by the emulator" in whole
+    (picture,) = [file.read_text() for file in drawn.files if file.suffix == ".svg"]
+    assert "Counted by the emulator" in picture
+    assert "kernel 6.18" not in picture
 
 
 @pytest.mark.parametrize("name", VIEWS)

@@ -36,7 +36,8 @@ Middle = Literal["mean", "median"]
 class Look:
     """How marks are drawn: labels in the reader's words, order, scales. Nothing here changes a value.
 
-    ``caption`` is the whole of it, one paragraph each; ``face`` is what stands on the figure in its place, if given.
+    ``caption`` is the whole of it, one paragraph each; ``face`` is what stands on the figure in its place, if given;
+    ``bars`` is what the marks' intervals are called there.
     ``x_values`` orders a categorical axis (default: as the marks come); ``hues`` and ``panels`` likewise. ``columns``
     is how many panels a row should have (0: as they fit). ``notes`` are lines of text inside a panel, each in the
     colour of its hue; ``rules`` are horizontal lines by panel ("" is every panel). ``point_words`` labels marks of
@@ -54,6 +55,7 @@ class Look:
     palette: str = "colorblind"
     caption: tuple[str, ...] = ()
     face: tuple[str, ...] = ()
+    bars: str = ""
     notes: Mapping[str, tuple[tuple[str, str], ...]] = field(default_factory=dict)
     rules: Mapping[str, float] = field(default_factory=dict)
     point_words: str = ""
@@ -79,7 +81,7 @@ class View:
             return self.look.caption
         first, *more = self.look.face
         barred = self.marks.loc[self.marks["kind"].ne("stack"), "low"].notna().any()  # a piece's low is where it begins
-        return (f"{first}, 95 % intervals" if barred else first, *more)
+        return (f"{first}, {self.look.bars}" if barred and self.look.bars else first, *more)
 
 
 def marks_frame(rows: Iterable[Mapping[str, object]]) -> pd.DataFrame:

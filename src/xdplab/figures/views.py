@@ -81,6 +81,7 @@ def orders(request: FigureRequest) -> dict[str, Any]:
     return {
         "palette": palette_of(request.layout.hue),
         "face": face(request.trials, request.used),
+        "bars": "95 % intervals",
         "hue_title": title_of(request.layout.hue),
         "columns": rows[panel[-1]].nunique() if len(panel) > 1 else 0,
         "hues": label_order(rows, request.layout.hue, alone=False),

@@ -339,7 +339,8 @@ def draw_views(
 ) -> list[Drawn]:
     """Draw every figure the table holds something for, its marks as CSV and Markdown; for the rest, the reason.
 
-    ``around`` is the last line of each caption: what the run was measured with.
+    ``around``, what the run was measured with, is the last line of each caption; it is not on the figure, where it
+    would take half of the height.
     """
     drawn = []
     for name, make in views.items():
@@ -349,7 +350,8 @@ def draw_views(
             drawn.append(Drawn(name, name, (), str(error)))
             continue
         if around:
-            view = replace(view, look=replace(view.look, caption=(*view.look.caption, f"Measured with {around}.")))
+            look, whole = view.look, (*view.look.caption, f"Measured with {around}.")
+            view = replace(view, look=replace(look, caption=whole, face=look.face or look.caption))
         files = save(view, folder, name, style=style, source={"run": run})
         shown = view.marks.drop(columns=["file", "limited_by"]).dropna(axis=1, how="all")
         caption = "\n".join(view.look.caption)

@@ -81,7 +81,7 @@ def chains(clock: str, table: pd.DataFrame) -> View:
     found = medians(shown)
     marks = [_mark("chains", "line", row, int(links[row["benchmark"]])) for row in found.to_dict("records")]
     look = _look(shown, _NS if clock == "time" else _INSTRUCTIONS, False)
-    return View(marks_frame(marks), look)
+    return View(marks_frame(marks), replace(look, x_label="links", x_scale="log", x_values=()))
 
 
 def pauses(table: pd.DataFrame) -> View:
@@ -108,17 +108,15 @@ def _mark(figure: str, kind: str, row: Row, x: object) -> dict[str, object]:
 
 
 def _look(shown: pd.DataFrame, y_label: str, cold: bool, share_y: bool = True) -> Look:
-    chained = shown["links"].notna().all()
     order = tuple(sorted(shown["benchmark"].unique(), key=rank))
     how = "before each call loaded anew and caches evicted" if cold else "warm"
     return Look(
-        x_label="links" if chained else "",
+        x_label="",
         y_label=y_label,
-        x_scale="log" if chained else "category",
         y_scale="log",
         hues=tuple(BACKEND_WORDS.values()),
         panels=order,
-        x_values=() if chained else order,
+        x_values=order,
         share_y=share_y,
         caption=(f"{'; '.join(dict.fromkeys(shown['label']))}; {how}.", *_notes(shown)),
     )
