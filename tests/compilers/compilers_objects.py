@@ -40,7 +40,7 @@ SETTINGS = {
         "sender alone": (0, 0, 1, 1, 1),
         "receiver alone": (0, 1, 4, 64, 2),
     },
-    "receive.bpf.o": {"one stream": (0x58445000, 1, 9), "streams": (0x58445000, 4, 9)},
+    "receive.bpf.o": {"one stream": (0x58445000, 1, 9, 60), "streams": (0x58445000, 4, 9, 1514)},
 }
 PROBES = (
     {},

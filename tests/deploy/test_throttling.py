@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import AbstractContextManager, ExitStack, suppress
 from pathlib import Path
 
 import pytest
@@ -64,11 +64,12 @@ def test_the_last_of_two_runs_puts_it_back(machine: Machine) -> None:
 
 
 def holders(folder: str) -> list[int]:
-    return [
-        int(process.name)
-        for process in Path("/proc").glob("[0-9]*")
-        if folder.encode() in (process / "cmdline").read_bytes().split(b"\0")
-    ]
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):  # it may end while it is looked at
+            if folder.encode() in (process / "cmdline").read_bytes().split(b"\0"):
+                found.append(int(process.name))
+    return found
 
 
 @pytest.mark.parametrize("again", [False, True])

@@ -77,7 +77,8 @@ def test_what_is_no_table_of_veristat_is_refused(text):
         parse_veristat(text)
 
 
-def test_two_tables_of_veristat_in_one_line():
+def test_two_tables_of_veristat_in_one_line(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.delenv("COLUMNS", raising=False)  # as wide as it needs to be
     argv = ["compare", str(OLD), str(NEW), "--programs"]
     said = CliRunner().invoke(cli, [*argv, "--json", "--threshold", "processed_insns=25"])
     found = json.loads(said.stdout)

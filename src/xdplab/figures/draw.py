@@ -32,7 +32,7 @@ from xdplab.errors import FigureError, NotApplicableError
 from xdplab.figures import kinds
 from xdplab.figures.marks import Look, View
 from xdplab.figures.paper import label_axes, place_caption, place_legend, settle, text_width_in, wrap
-from xdplab.figures.pointer import Drawn, Shown
+from xdplab.figures.pointer import Group, OnSheet
 from xdplab.figures.styles import Style, applied, style_named
 
 MOST_COLUMNS = 3
@@ -43,7 +43,7 @@ MOST_TICKS = 8
 class Sheet(Figure):
     """A figure without pyplot, which shows itself where a notebook cell ends with it, and knows what it shows."""
 
-    shown: Shown | None = None
+    shown: OnSheet | None = None
 
     def _repr_png_(self) -> bytes:
         stream = io.BytesIO()
@@ -102,7 +102,7 @@ def draw(
         axes = _grid(len(panels), style, look)
         titles = {panel: "\n".join(wrap(panel, _panel_width(axes.shape[1], style), style.font_pt)) for panel in panels}
         hues = kinds.paint(_order(look.hues, marks["hue"]), look.palette)
-        cut, drawn = False, list[Drawn]()
+        cut, drawn = False, list[Group]()
         for ax, panel in zip(axes.flat, panels, strict=False):
             own = marks[marks["panel"].fillna("") == panel]
             drawn += _panel(ax, own, panel, look, hues, _places(marks if look.share_x else own, look))
@@ -112,7 +112,7 @@ def draw(
             if panel:
                 ax.set_title(titles[panel])
         sheet = axes.flat[0].figure
-        sheet.shown = Shown(look, tuple(drawn), tuple(hues))
+        sheet.shown = OnSheet(look, tuple(drawn), tuple(hues))
         label_axes(sheet, axes, look.x_label, look.y_label, style)
         place_legend(sheet, kinds.legend_entries(marks, look, hues, cut=cut), look.hue_title, style)
         place_caption(sheet, view.face if caption else (), style)
@@ -178,7 +178,7 @@ def _places(marks: pd.DataFrame, look: Look) -> dict[object, float]:
 
 def _panel(
     ax: Axes, marks: pd.DataFrame, panel: str, look: Look, hues: dict[str, kinds.Paint], places: dict[object, float]
-) -> list[Drawn]:
+) -> list[Group]:
     drawn = []
     barred = [hue for hue in hues if (marks["kind"].isin(kinds.SIDE_BY_SIDE) & marks["hue"].fillna("").eq(hue)).any()]
     slots = {hue: kinds.slot(barred.index(hue) if hue in barred else 0, len(barred)) for hue in hues}
@@ -192,7 +192,7 @@ def _panel(
             kinds.KINDS[str(kind)](ax, x, group, paint, slot, look)
             shapes = tuple(shape for shape in ax.get_children() if shape not in before)
             shift = 0.0 if kind in kinds.UNSHIFTED else slot[0]
-            drawn.append(Drawn(ax, hue, str(kind), group, x + shift, shapes))
+            drawn.append(Group(ax, hue, str(kind), group, x + shift, shapes))
     rule = look.rules.get(panel, look.rules.get(""))
     if rule is not None:
         ax.axhline(rule, color="0.35", linewidth=mpl.rcParams["axes.linewidth"], linestyle=(0, (4, 2)), zorder=1)

@@ -27,7 +27,7 @@ REACH_PT = 4.0
 
 
 @dataclass(frozen=True)
-class Drawn:
+class Group:
     """The marks of one hue and kind in one panel, the shapes they became, and where along the axis they stand."""
 
     ax: Axes
@@ -39,16 +39,16 @@ class Drawn:
 
 
 @dataclass(frozen=True)
-class Shown:
+class OnSheet:
     """What a figure shows."""
 
     look: Look
-    drawn: tuple[Drawn, ...]
+    drawn: tuple[Group, ...]
     hues: tuple[str, ...]
 
 
 @contextmanager
-def named(sheet: Figure, shown: Shown) -> Iterator[None]:
+def named(sheet: Figure, shown: OnSheet) -> Iterator[None]:
     """Give the shapes of each hue and its entry in the legend their ids, for the time of writing the SVG."""
     hues = shown.hues
     shapes = [(SERIES, hues.index(one.hue), shape) for one in shown.drawn for shape in one.shapes]
@@ -66,7 +66,7 @@ def named(sheet: Figure, shown: Shown) -> Iterator[None]:
             shape.set_gid(gid)
 
 
-def with_words(svg: str, sheet: Figure, shown: Shown) -> str:
+def with_words(svg: str, sheet: Figure, shown: OnSheet) -> str:
     """Return the SVG with an invisible disc over each mark, which has its words as title; the legend has labels."""
     for number, hue in enumerate(shown.hues):
         svg = svg.replace(f'<g id="{LEGEND}-{number}-', f'<g aria-label={quoteattr(hue)} id="{LEGEND}-{number}-')
@@ -76,7 +76,7 @@ def with_words(svg: str, sheet: Figure, shown: Shown) -> str:
     return f'{svg[:end]}<g id="marks" fill="#ffffff" fill-opacity="0">\n{discs}</g>\n{svg[end:]}'
 
 
-def _discs(sheet: Figure, drawn: Drawn, hue: int, look: Look) -> str:
+def _discs(sheet: Figure, drawn: Group, hue: int, look: Look) -> str:
     marks = drawn.marks
     y = marks["value"].to_numpy(dtype=float)
     if drawn.kind == "stack":

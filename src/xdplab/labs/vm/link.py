@@ -6,6 +6,7 @@ answers; QEMU forwards a port of the outside's loopback to it.
 """
 
 import argparse
+import contextlib
 import functools
 import json
 import os
@@ -86,8 +87,9 @@ def raise_softirqs() -> None:
     SCHED_FIFO 5 starves it, and 99 % of the frames are lost at a full ring (6.1, one CPU).
     """
     for comm in Path("/proc").glob("[0-9]*/comm"):
-        if comm.read_text().startswith("ksoftirqd/"):
-            os.sched_setscheduler(int(comm.parent.name), os.SCHED_FIFO, os.sched_param(SOFTIRQ_FIFO))
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # others end while they are looked at
+            if comm.read_text().startswith("ksoftirqd/"):
+                os.sched_setscheduler(int(comm.parent.name), os.SCHED_FIFO, os.sched_param(SOFTIRQ_FIFO))
 
 
 def main(ports: dict[str, int]) -> None:
