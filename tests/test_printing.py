@@ -21,10 +21,10 @@ ROWS = [
 
 
 @pytest.fixture
-def printed(monkeypatch: pytest.MonkeyPatch) -> io.StringIO:
-    said = io.StringIO()
-    monkeypatch.setattr(screen, "console", Console(file=said, width=screen.WIDE))
-    return said
+def printed(monkeypatch: pytest.MonkeyPatch) -> Console:
+    out = Console(file=io.StringIO(), width=screen.WIDE)
+    monkeypatch.setattr(screen, "console", lambda: out)
+    return out
 
 
 def test_a_file_gets_every_row_on_a_line_of_its_own() -> None:
@@ -37,10 +37,10 @@ def test_a_file_gets_every_row_on_a_line_of_its_own() -> None:
     assert all(row["place"] in line and row["jit"] in line for row, line in zip(ROWS, lines, strict=True))
 
 
-def test_on_a_narrow_terminal_what_rows_share_is_their_heading(printed: io.StringIO) -> None:
-    screen.console.width = 60
+def test_on_a_narrow_terminal_what_rows_share_is_their_heading(printed: Console) -> None:
+    printed.width = 60
     common.show(ROWS, as_json=False, title="Medians")
-    lines = [line.rstrip() for line in printed.getvalue().splitlines()]
+    lines = [line.rstrip() for line in printed.file.getvalue().splitlines()]
     assert lines[:4] == [
         "Medians",
         "place: a machine with a long name, Linux 6.18, unit: ns",
@@ -51,7 +51,14 @@ def test_on_a_narrow_terminal_what_rows_share_is_their_heading(printed: io.Strin
     assert sum(row["jit"] in line for row in ROWS[:1] for line in lines) == len(ROWS)
 
 
-def test_rows_that_share_nothing_stay_one_table(printed: io.StringIO) -> None:
-    screen.console.width = 20
+def test_rows_that_share_nothing_stay_one_table(printed: Console) -> None:
+    printed.width = 20
     common.show([{"lab": "one", "label": "x" * 30}, {"lab": "two", "label": "y" * 30}], as_json=False)
-    assert printed.getvalue().splitlines()[0].split() == ["lab", "label"]
+    assert printed.file.getvalue().splitlines()[0].split() == ["lab", "label"]
+
+
+def test_the_width_is_that_of_the_moment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "77")
+    assert screen.console().width == 77
+    monkeypatch.delenv("COLUMNS")
+    assert screen.console().width == screen.WIDE, "what pytest captures is no terminal"

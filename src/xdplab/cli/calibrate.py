@@ -36,7 +36,7 @@ def calibrate(lab_name: str | None, plan: str, count: int, as_json: bool) -> Non
     chosen = own_plan(find_plan(plan))
     where = lab_name or chosen.lab
     require_lab(where)
-    observer = progress.silent() if as_json else progress.observer_for(screen.console)
+    observer = progress.silent() if as_json else progress.observer_for(screen.console())
     found = calibrating.calibrate(chosen, where, count, observer)
     if as_json:
         click.echo(json.dumps(found.to_json(), indent=1))

@@ -78,7 +78,7 @@ Execute = Callable[["RunDirectory", "Observer"], "RunState"]
 def go_on(run: AnyRun, execute: Execute, *, figures: bool = True, as_json: bool = False) -> int:
     """Measure the trials that a run of any kind still owes and show its results; return the exit code."""
     if run.state.owed:
-        execute(run.directory, progress.silent() if as_json else progress.observer_for(screen.console))
+        execute(run.directory, progress.silent() if as_json else progress.observer_for(screen.console()))
     else:
         run.complete()
     if as_json:

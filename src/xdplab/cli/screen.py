@@ -17,29 +17,27 @@ WIDE = 10_000
 """Columns of what is no terminal: a file or a pipe takes a line as it is."""
 
 
-def _console() -> Console:
+def console() -> Console:
+    """Return standard output as it is now: as wide as the terminal or COLUMNS say, else as wide as a line needs."""
     told = sys.stdout.isatty() or "COLUMNS" in os.environ
     return Console(emoji=False, width=None if told else WIDE)
 
 
-console = _console()
-
-
 def print_table(rows: Sequence[Mapping[str, Any]], title: str | None = None) -> None:
     """Print rows as a table, or, where it is too wide, under headings of what they share."""
-    table = _table(rows, title)
+    out, table = console(), _table(rows, title)
     shared = next(iter(rows[0])) if rows else ""
     values = list(dict.fromkeys(row[shared] for row in rows))
-    if _fits(table) or len(values) > len(rows) // 2:
-        console.print(table)
+    if _fits(table, out) or len(values) > len(rows) // 2:
+        out.print(table)
         return
     if title:
-        console.print(title, style="italic", markup=False)
+        out.print(title, style="italic", markup=False)
     for value in values:  # what many rows share becomes their heading, which leaves the others more room
         same = [row for row in rows if row[shared] == value]
         heading = _leading(same)
-        console.print(", ".join(f"{n}: {same[0][n]}" for n in heading), style="bold", markup=False, highlight=False)
-        console.print(_table([{name: row[name] for name in row if name not in heading} for row in same]))
+        out.print(", ".join(f"{n}: {same[0][n]}" for n in heading), style="bold", markup=False, highlight=False)
+        out.print(_table([{name: row[name] for name in row if name not in heading} for row in same]))
 
 
 def _leading(rows: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -58,5 +56,5 @@ def _table(rows: Sequence[Mapping[str, Any]], title: str | None = None) -> Table
     return table
 
 
-def _fits(table: Table) -> bool:
-    return Measurement.get(console, console.options.update(max_width=WIDE), table).maximum <= console.width
+def _fits(table: Table, out: Console) -> bool:
+    return Measurement.get(out, out.options.update(max_width=WIDE), table).maximum <= out.width

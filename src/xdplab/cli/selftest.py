@@ -39,7 +39,7 @@ def selftest(lab_name: str | None, out: Path, markdown: Path | None, as_json: bo
     name = lab_name or LAB
     require_lab(name)
     with runs.lab_for(name) as lab:
-        found = controls.selftest(lab, out, progress.silent() if as_json else progress.observer_for(screen.console))
+        found = controls.selftest(lab, out, progress.silent() if as_json else progress.observer_for(screen.console()))
     if markdown is not None:
         markdown.write_text(controls.page(found))
     if as_json:
