@@ -97,7 +97,7 @@ PILOTS = (
     Case(1, 10, 10, 0.014, 0, 0, 0.035),
 )
 SELDOM = 0.005
-"""Where at most so many pilots name a number, these few underestimate the spread, and what counts is how few they are."""
+"""Where at most so many pilots name a number, these underestimate the spread, and what counts is how few they are."""
 
 
 def promised(rng: np.random.Generator, case: Case) -> tuple[bool, bool | None]:

@@ -31,9 +31,9 @@ Logs = Mapping[str, pd.Series]
 
 ALPHA, POWER = 1 - CONFIDENCE, 0.8
 SURE = 0.999
-"""How sure the bound of the floor is. Where runs spread too far for any number of repetitions, a number is named only by
-pilots whose equal runs lay close together by chance, so these must be rare. With 95 %, 3 % of the pilots named one at a
-spread of 0.7 %, and 69 % of these numbers did what was promised of 80 %.
+"""How sure the bound of the floor is. Where runs spread too far for any number of repetitions, a number is named only
+by pilots whose equal runs lay close together by chance, so these must be rare. With 95 %, 3 % of the pilots named one
+at a spread of 0.7 %, and 69 % of these numbers did what was promised of 80 %.
 """
 ASSUMED_SPREAD = 0.04
 """Relative SD of equal runs where none are given: the most that ten equal runs of a netns lab showed was 3.8 %."""
