@@ -27,6 +27,7 @@
 #define PACED_BATCH 8
 #define FULL_BATCH 60 /* fewer than a NAPI poll takes (64), which then ends at once: 3 % faster than 64 */
 #define ARM_LIMIT_NS (5 * NS_PER_SECOND)
+#define LARGEST_BATCH 256 /* TEST_XDP_MAX_BATCH of net/bpf/test_run.c */
 
 static struct {
     const struct session *session;
@@ -49,6 +50,18 @@ static unsigned live_queue_of(const struct session *session, unsigned stream) {
 /* A frame leaves when its batch ends: a small batch keeps the pace, a large one reaches the rate. */
 static unsigned live_batch(const struct session *session) {
     return session->options.rate_pps ? PACED_BATCH : FULL_BATCH;
+}
+
+/* A kernel that has live frames refuses this batch as too large; an older one does not know the flag. Nothing
+ * is sent. */
+static int require_live_frames(void) {
+    LIBBPF_OPTS(bpf_test_run_opts, run, .data_in = live.frame, .data_size_in = ETH_ZLEN, .repeat = 1,
+                .flags = BPF_F_TEST_XDP_LIVE_FRAMES, .batch_size = LARGEST_BATCH + 1);
+
+    if (bpf_prog_test_run_opts(live.program, &run) != -EINVAL)
+        return 0;
+    return failed("support", EOPNOTSUPP, NULL,
+                  "this kernel has no live frames, which engine live sends: Linux 5.18 and newer have them");
 }
 
 static int lead_to_receiver(void) {
@@ -78,6 +91,9 @@ static int load_sender(const struct session *session) {
     if (error)
         return error;
     live.program = object_program_fd(live.object, "send_frame");
+    error = require_live_frames();
+    if (error)
+        return error;
     live.senders = object_map_fd(live.object, "senders");
     live.lateness = object_map_fd(live.object, "lateness");
     live.memory = object_memory(live.object, sizeof(*live.memory));

@@ -120,6 +120,7 @@ def race(
     b: Program | str,
     *,
     lab: LabInUse | str = "netns",
+    other_lab: str | None = None,
     name: str = "race",
     margin: float = 0.02,
     at_least: int = 5,
@@ -130,9 +131,12 @@ def race(
 
     They take turns; each repetition gives one ratio of their forwarding rates. The run stops when the interval of the
     ratio, which holds at every look (`xdplab.analysis.sequential`), excludes 1 or lies within ``margin``, at the latest
-    after ``at_most`` repetitions. ``factors`` are those of `plan`, and are the same for both. Raises PlanError.
+    after ``at_most`` repetitions. ``factors`` are those of `plan`, and are the same for both. ``other_lab`` is the lab
+    of b, so that two kernels or machines race; a and b may then be the same program. Raises PlanError.
     """
     sides = [_plan(name, [one], factors).model_dump(mode="json") for one in (a, b)]
+    for block in sides[1]["blocks"] if other_lab is not None else ():
+        block["lab"] = other_lab
     race = {"margin": margin, "at_least": at_least, "at_most": at_most}
     made = parse_plan({**sides[0], "blocks": [*sides[0]["blocks"], *sides[1]["blocks"]], "race": race})
     used = LabInUse(lab) if isinstance(lab, str) else lab

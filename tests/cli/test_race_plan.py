@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import yaml
+from click.testing import CliRunner
 
+from xdplab.cli import cli
 from xdplab.cli.race import race_plan
-from xdplab.errors import PlanError
+from xdplab.errors import LabError, PlanError
 from xdplab.plan import Plan
+from xdplab.studies.traffic import study
 from xdplab.studies.traffic.planned import race_pairs
+from xdplab.studies.traffic.turns import labs_of
 
 
-def raced(first: str | Path, second: str | Path) -> Plan:
+def raced(first: str | Path, second: str | Path, labs: tuple[str, str] | None = None) -> Plan:
     return race_plan(
         str(first), str(second), mode="generic", action="tx", accesses=7, frame_bytes=128, load="max", window_s=0.5,
-        margin=None, at_least=None, at_most=30, name="r",
+        margin=None, at_least=None, at_most=30, name="r", labs=labs,
     )  # fmt: skip
 
 
@@ -50,3 +56,37 @@ def test_sides_that_would_not_be_fair_are_refused(tmp_path: Path) -> None:
     two = plan(tmp_path, "two", blocks=[{"points": {"mode": mode}} for mode in ("native", "generic")])
     with pytest.raises(PlanError, match="has 2 blocks, and a side of a race is one"):
         raced(two, "array")
+
+
+def test_one_program_races_itself_in_two_labs() -> None:
+    made = raced("array", "array", labs=("vm:6.1", "vm:6.12"))
+    ((a, b),) = race_pairs(made, "shared")
+    assert (made.lab, a.lab, b.lab) == ("vm:6.1", "auto", "vm:6.12")
+    assert a.program == b.program
+    assert a.point_id == race_pairs(raced("array", "chase"), "shared")[0][0].point_id, "the plan's lab is in no id"
+
+
+@pytest.mark.parametrize("options", ["--labs netns:a", "--labs netns:a,", "--lab netns:c --labs netns:a,netns:b"])
+def test_other_than_two_labs_are_refused(options: str) -> None:
+    done = CliRunner().invoke(cli, ["race", "array", "array", *options.split()])
+    assert "a race has two labs, A's and B's" in str(done.exception)
+
+
+def _lab(name: str, **own: Any) -> Any:
+    return SimpleNamespace(name=name, arrangement="shared", virtual=True, clock="time", **own)
+
+
+def test_labs_that_would_not_be_fair_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    known = {"split": SimpleNamespace(name="split", arrangement="split"), "netns:default": _lab("netns")}
+    monkeypatch.setattr("xdplab.studies.traffic.turns.use_lab", lambda name: nullcontext(known[name]))
+    refused = {"split": "arrangement shared, split of split", "netns:default": "the lab of the plan itself"}
+    for other, words in refused.items():
+        blocks = raced("array", "array", labs=("netns", other)).blocks
+        with pytest.raises(LabError, match=words), labs_of(blocks, _lab("netns")):
+            pass
+
+
+def test_a_guest_without_real_time_is_in_no_race() -> None:
+    guest = SimpleNamespace(name="vm:6.1", virtual=True, clock=None)
+    with pytest.raises(PlanError, match=r"a race goes by rates, and lab vm:6\.1 has none"):
+        study.check_plan(raced("array", "chase"), guest)  # type: ignore[arg-type]

@@ -37,6 +37,15 @@ blocks: [{points: {mode: native, workload: array, accesses: [0, 100], working_se
 TRIALS = 10
 
 
+TURNS = """
+name: turns
+lab: {0}
+repetitions: 2
+trial: {{warmup_s: 0.05, window_s: 0.1, pause_s: 0.0}}
+blocks: [{{points: {{mode: native}}}}, {{points: {{mode: native}}, lab: {1}}}, {{points: {{mode: generic}}, lab: {1}}}]
+"""
+
+
 @pytest.fixture
 def three() -> Iterator[list[str]]:
     names = [f"netns:at-once-{secrets.token_hex(3)}-{letter}" for letter in "abc"]
@@ -143,3 +152,19 @@ def test_a_cluster_that_runs_already_measures_and_resumes(cluster: str, three: l
     xdplab("resume", str(path), "--no-figures", "--labs", ",".join(three[:2]), *there)
     assert read_state(run).owed == []
     assert list(run.journal.events())[-1]["how"] == "complete"
+
+
+def test_blocks_of_one_run_are_measured_in_the_labs_that_they_name(three: list[str], tmp_path: Path) -> None:
+    (tmp_path / "turns.yaml").write_text(TURNS.format(*three))
+    xdplab("run", "turns.yaml", "--out", "out", "--no-figures", cwd=tmp_path)
+    (path,) = (tmp_path / "out").iterdir()
+    trials = pd.read_parquet(path / "trials.parquet")
+    assert trials["verdict"].eq("valid").all(), trials["reason"].tolist()
+    assert trials.groupby(["lab", "mode"]).size().to_dict() == {
+        (three[0], "native"): 2, (three[1], "native"): 2, (three[1], "generic"): 2
+    }  # fmt: skip
+    assert trials["point_id"].nunique() == 3
+    sessions = json.loads((path / "manifest.json").read_text())["sessions"]
+    assert [(one["when"], one["session"], one["state"]["lab"]) for one in sessions] == [
+        (when, 0, lab) for when in ("before", "after") for lab in sorted(three[:2], key=[*trials["lab"]].index)
+    ]

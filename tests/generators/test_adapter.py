@@ -80,3 +80,12 @@ def test_an_unknown_engine_names_the_known_ones() -> None:
 def test_the_batch_is_the_same_at_every_paced_rate(engine: Capabilities, paced: int, full: int) -> None:
     """It followed the rate (1, 4, 8, 16, 60) and put steps into latency against load."""
     assert (engine.batch(paced=True), engine.batch(paced=False)) == (paced, full)
+
+
+def test_a_kernel_without_live_frames_is_unsupported() -> None:
+    """What a guest of 5.10 answered; xdpgen asks its kernel before anything is sent."""
+    said = (
+        "support: this kernel has no live frames, which engine live sends: Linux 5.18 and newer have them (EOPNOTSUPP)"
+    )
+    assert XDPGEN.refusal(said) == "write `traffic: {engine: afxdp}`"
+    assert XDPGEN.refusal("send: the sender on CPU 0 cannot send live frames") is None

@@ -32,8 +32,8 @@ class Sender:
         return SimpleNamespace(summary=SimpleNamespace(tx_packets=300, rx_packets=back, foreign_packets=0))
 
 
-def counting() -> Any:
-    return SimpleNamespace(gained=lambda: ({"dut_received": 300, "dut_sent": 0}, {}))
+def counting(received: int = 0, sent: int = 0) -> Any:
+    return SimpleNamespace(gained=lambda: ({"dut_received": received, "dut_sent": sent}, {}))
 
 
 @pytest.fixture(autouse=True)
@@ -54,7 +54,18 @@ def test_a_link_that_comes_up_late_is_waited_for_and_one_that_does_not_is_told_w
     late: Any = Sender(3)
     assert prove(late, point(), None, counting)["back"] == 300
     never: Any = Sender(10**9)
-    assert prove(never, point(), None, counting) == {"sent": 300, "back": 0, "dut_received": 300, "dut_sent": 0}
+    assert prove(never, point(), None, counting) == {"sent": 300, "back": 0, "dut_received": 0, "dut_sent": 0}
+
+
+def test_a_dut_that_keeps_what_it_receives_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(path, "CARRIER_S", 600.0)
+    sender: Any = Sender(10**9)
+    found = prove(sender, point(), None, lambda: counting(received=300))
+    assert found == {"sent": 300, "back": 0, "dut_received": 300, "dut_sent": 0}
+    assert len(sender.bursts) == 3, "one, and two with the DUT's counts"
+    slow, late = (Sender(6) for _ in range(2))
+    assert prove(slow, point(), None, lambda: counting(300, 300))["back"] == 300, "the TG's end is slow"  # type: ignore[arg-type]
+    assert prove(late, point(), None, lambda: counting(40))["back"] == 300, "its link came up just then"  # type: ignore[arg-type]
 
 
 def test_of_a_program_that_drops_nothing_is_awaited() -> None:

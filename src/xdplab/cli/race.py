@@ -11,7 +11,7 @@ import click
 
 from xdplab.cli.common import in_lab, tell
 from xdplab.cli.conduct import go_on
-from xdplab.cli.run import require_lab
+from xdplab.cli.run import require_labs
 from xdplab.errors import PlanError
 from xdplab.later import later
 from xdplab.programs.spec import WORKLOADS
@@ -57,21 +57,25 @@ PLANS = (".yaml", ".yml")
     help="Least number of pairs. Defaults of --margin, --at-least and --at-most are those of a plan.",
 )
 @click.option("--at-most", type=int, help="Pairs.")
+@click.option("--labs", metavar="LAB,LAB", help="The lab of A and the lab of B: kernels, or machines, race.")
 @click.option("--name", default="race", show_default=True)
 @click.option("--out", type=click.Path(path_type=Path), default=Path("results"), show_default=True)
 @click.option("--json", "as_json", is_flag=True, help="For a script.")
 @in_lab
-def race(lab_name: str | None, /, first: str, second: str, out: Path, as_json: bool, **given: Any) -> None:
+def race(
+    lab_name: str | None, /, first: str, second: str, labs: str | None, out: Path, as_json: bool, **given: Any
+) -> None:
     """Which is faster, A or B (C files of yours, workloads, plans)? They take turns in one run, paired by repetition.
 
     A plan (.yaml) has one block; what it says holds for its side, in place of the options. Two plans have equal trials.
+    With --labs vm:6.1,vm:6.12 each side has its own lab; A and B may then be the same program.
 
     The run stops by itself when B over A is known to differ from 1, or to lie within the margin. `resume` goes on after
     an interruption. Exit codes: 0 equivalent, 1 differs, 2 undecided. A plan with `race:` races any two blocks.
     """
-    plan = race_plan(first, second, **given)
-    require_lab(lab_name or plan.lab)
-    with runs.lab_for(lab_name or plan.lab) as lab:
+    plan = race_plan(first, second, labs=_two(labs, lab_name), **given)
+    require_labs(lab_name, plan)
+    with runs.lab_for(lab_name or plan.lab, plan) as lab:
         directory = runs.start(plan, lab, out)
         with runs.discarded_if_nothing_began(directory):
             if not as_json:
@@ -85,10 +89,21 @@ def race(lab_name: str | None, /, first: str, second: str, out: Path, as_json: b
     sys.exit(comparing.EXIT_CODES[found.answer])
 
 
+def _two(labs: str | None, lab_name: str | None) -> tuple[str, str] | None:
+    """Return the labs of --labs, A's first. Raises PlanError unless they are two, and no --lab is given beside them."""
+    if labs is None:
+        return None
+    names = labs.split(",")
+    if len(names) != 2 or not all(names) or lab_name is not None:
+        raise PlanError(f"--labs {labs}: a race has two labs, A's and B's", remedy="`--labs vm:6.1,vm:6.12`, no --lab")
+    return names[0], names[1]
+
+
 def race_plan(
     first: str,
     second: str,
     *,
+    labs: tuple[str, str] | None = None,
     mode: str,
     action: str,
     accesses: int,
@@ -100,7 +115,7 @@ def race_plan(
     at_most: int | None,
     name: str,
 ) -> Plan:
-    """Return the plan of a race between two programs or plans. Raises PlanError."""
+    """Return the plan of a race between two programs or plans, in the labs of A and of B. Raises PlanError."""
     given = {"mode": mode, "frame_bytes": frame_bytes}
     plans = {word: _one_block(Path(word)) for word in (first, second) if Path(word).suffix in PLANS}
     blocks = [
@@ -112,10 +127,14 @@ def race_plan(
     trials = [plan["trial"] for plan in plans.values()] or [{"warmup_s": 0.1, "window_s": window_s, "pause_s": 0.05}]
     if any(trial != trials[0] for trial in trials):
         raise PlanError(f"{first} and {second} have other `trial:` settings: their rates would differ by these")
+    where = {}
+    if labs is not None:
+        where["lab"], blocks = labs[0], [blocks[0] | {"lab": "auto"}, blocks[1] | {"lab": labs[1]}]
     limits = {"margin": margin, "at_least": at_least, "at_most": at_most}
     return model.parse_plan(
         {
             "name": name,
+            **where,
             "trial": trials[0],
             "race": {name: limit for name, limit in limits.items() if limit is not None},
             "blocks": blocks,

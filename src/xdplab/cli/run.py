@@ -97,8 +97,8 @@ def run(
             with runs.discarded_if_nothing_began(directory):
                 tell(f"measuring into {directory.path}")
                 return go_on(plan_runs.PlanRun(directory), joined.execute, figures=draw)
-    require_lab(lab_name or chosen.lab)
-    with runs.lab_for(lab_name or chosen.lab) as lab:
+    require_labs(lab_name, chosen)
+    with runs.lab_for(lab_name or chosen.lab, chosen) as lab:
         directory = runs.start(chosen, lab, out, only=wanted, extend=old, files=files)
         with runs.discarded_if_nothing_began(directory):
             tell(f"measuring into {directory.path}")
@@ -133,6 +133,12 @@ def resume(
 def require_lab(name: str) -> None:
     """Raise LabError for a name that no lab can have, before anything else is loaded."""
     default_arrangement(name)
+
+
+def require_labs(name: str | None, plan: Plan) -> None:
+    """Raise LabError for a name of ``plan``, or the one given instead of the plan's own, that no lab can have."""
+    for one in (name or plan.lab, *(block.lab for block in plan.blocks if block.lab != "auto")):
+        require_lab(one)
 
 
 def labs_named(labs: str | None, scheduler: str | None) -> tuple[str, ...]:

@@ -111,4 +111,10 @@ _AFXDP = Capabilities(
     frames_from_file=True,
 )
 
-XDPGEN = Adapter("xdpgen", xdpgen_argv, {"live": _LIVE, "afxdp": _AFXDP}, stays=True)
+XDPGEN = Adapter(
+    "xdpgen",
+    xdpgen_argv,
+    {"live": _LIVE, "afxdp": _AFXDP},
+    stays=True,
+    refusals=(("this kernel has no live frames", "write `traffic: {engine: afxdp}`"),),
+)

@@ -100,9 +100,9 @@ class Lab(Protocol):
 
     @property
     def native_dir(self) -> Path | None:
-        """The folder of this machine that both hosts see as ``native`` in their work directory, where there is one.
+        """The folder of this machine for what is compiled for both hosts, where their compilers are this machine's.
 
-        What they write there stays with them.
+        A guest sees it as ``native`` in its work directory; what it writes there stays with it.
         """
 
     @property

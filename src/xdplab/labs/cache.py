@@ -40,6 +40,16 @@ def cache_dir() -> Path:
     return Path(home).absolute() / "xdplab"
 
 
+def native_dir() -> Path:
+    """Return the folder of what this machine's compilers made for labs on this machine. Raises LabError."""
+    folder = cache_dir() / "native"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise LabError(f"{folder} cannot be made: {error.strerror}", remedy="set XDG_CACHE_HOME") from error
+    return folder
+
+
 @contextlib.contextmanager
 def locked(name: str) -> Iterator[Path]:
     """Give the cache's folder of that name to one maker at a time, rid of what an interrupted one has left.

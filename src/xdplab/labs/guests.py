@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from xdplab.errors import LabError
 from xdplab.labs.base import Arrangement
 from xdplab.labs.cache import cache_dir
 from xdplab.labs.kept import Keepers
@@ -70,16 +69,6 @@ class GuestKeepers(Keepers):
                 pass_fds=descriptors,
             )
         return self.made(uid, instance, done)
-
-
-def native_dir() -> Path:
-    """Return the folder of this machine's compiled tools, which guests read, and put a memory of their own over."""
-    folder = cache_dir() / "native"
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise LabError(f"{folder} cannot be made: {error.strerror}", remedy="set XDG_CACHE_HOME") from error
-    return folder
 
 
 def arrangement(_instance: str) -> Arrangement:

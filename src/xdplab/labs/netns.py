@@ -15,6 +15,7 @@ from typing import Any
 from xdplab.errors import LabError
 from xdplab.hosts import Host
 from xdplab.labs.base import Arrangement, Clock, Cpus, GeneratorPlace, arrangement_for, share_out
+from xdplab.labs.cache import native_dir
 from xdplab.labs.inventory_place import receive_in_threads
 from xdplab.labs.kept import Keepers, KeptLab
 from xdplab.labs.netns_host import WORK_DIR
@@ -53,7 +54,6 @@ class NetnsLab(KeptLab):
     kind = "netns"
     virtual = True
     clock: Clock | None = "time"
-    native_dir: Path | None = None
     generator = GeneratorPlace()
     another = "netns:NAME"
     keepers = KEEPERS
@@ -63,6 +63,10 @@ class NetnsLab(KeptLab):
         self._threaded: bool | None = None
         self.queues: int = known["queues"]
         self.arrangement: Arrangement = arrangement_for(len(known["cpus"]))
+
+    @property
+    def native_dir(self) -> Path:
+        return native_dir()
 
     @property
     def _ends(self) -> dict[str, Any]:

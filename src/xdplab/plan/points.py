@@ -82,7 +82,7 @@ class Point(
 
     @cached_property
     def point_id(self) -> str:
-        """Hash of the factors, without the lab, the passes, and the folder of a user's file."""
+        """Hash of the factors, without the plan's lab, the passes, and the folder of a user's file."""
         program = self.program.values
         own = {name: value for name, value in self.values.items() if name not in program}
         hashed = {"program": factors.identity(program), **factors.identity(own)}
@@ -97,9 +97,10 @@ class Point(
         n = "" if self.program.accesses is None else f" N={self.program.accesses}"
         size = f"{self.frame_bytes} B, {self.queues} queue{'s' if self.queues > 1 else ''}"
         row = {name: value for name, value in self.factors().items() if value is not None}
+        place = [] if self.lab == "auto" else [f"in {self.lab}"]
         more = factors.changed(row, "mode", "program_name", "queues", "frame_bytes", "accesses", "load")
         return ", ".join(
-            [f"{self.program.name}{n}", self.mode, size, f"{self.engine} {self.load}", self.arrangement, *more]
+            [f"{self.program.name}{n}", self.mode, size, f"{self.engine} {self.load}", self.arrangement, *place, *more]
         )
 
 

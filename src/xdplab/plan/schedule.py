@@ -27,14 +27,14 @@ class Trial:
 def schedule(plan: Plan, points: Sequence[Point]) -> list[Trial]:
     """Return every trial of the run in the order it is measured.
 
-    A block is one queue count in one mode and arrangement: changing one means ethtool and a new attachment. Each
+    A block is one queue count in one mode, arrangement and lab: changing one means ethtool and a new attachment. Each
     repetition visits every block once, blocks and the trials in them shuffled anew from the plan's seed (randomised
     complete blocks), so that slow drift of the machine is spread over all points and a baseline is never far from the
     points it serves.
     """
-    groups: dict[tuple[int, str, str], list[Point]] = {}
+    groups: dict[tuple[int, str, str, str], list[Point]] = {}
     for point in points:
-        groups.setdefault((point.queues, point.mode, point.arrangement), []).append(point)
+        groups.setdefault((point.queues, point.mode, point.arrangement, point.lab), []).append(point)
     numbered = dict(enumerate(groups.values()))
     trials: list[Trial] = []
     for repetition in range(1, plan.most_repetitions + 1):

@@ -14,9 +14,9 @@ from typing import Any, NoReturn
 from xdplab.errors import LabError, MissingToolError, UnsupportedError
 from xdplab.hosts import Host
 from xdplab.labs.base import Arrangement, Clock, Cpus, GeneratorPlace
-from xdplab.labs.cache import cache_dir
+from xdplab.labs.cache import cache_dir, native_dir
 from xdplab.labs.caches import evicted_bytes
-from xdplab.labs.guests import GuestKeepers, native_dir
+from xdplab.labs.guests import GuestKeepers
 from xdplab.labs.kept import KeptLab
 from xdplab.labs.netns_host import WORK_DIR
 from xdplab.labs.uml import xstate

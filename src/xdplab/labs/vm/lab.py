@@ -16,7 +16,8 @@ from xdplab import hosts
 from xdplab.errors import LabError
 from xdplab.hosts import Host
 from xdplab.labs.base import MITIGATED, Arrangement, Clock
-from xdplab.labs.guests import GuestKeepers, native_dir
+from xdplab.labs.cache import native_dir
+from xdplab.labs.guests import GuestKeepers
 from xdplab.labs.netns import NetnsLab
 from xdplab.labs.vm import kernels, link, qemu, tried
 from xdplab.labs.vm.keys import key_pair
@@ -53,7 +54,6 @@ class VmLab(NetnsLab):
     def __init__(self, instance: str, uid: int, known: dict[str, Any]) -> None:
         super().__init__(instance, uid, known)
         self.arrangement: Arrangement = "shared"
-        self.native_dir = native_dir()
         self.clock: Clock | None = qemu.WAYS[self.way].clock
 
     @property

@@ -76,20 +76,26 @@ def _unlike(first: RunDirectory, second: RunDirectory, a: pd.DataFrame, b: pd.Da
 
 
 def around(run: RunDirectory) -> dict[str, str]:
-    """Return the hosts' state before the last session, line by line, and the plan's times."""
+    """Return the hosts' state before the last session, line by line, and the plan's times.
+
+    Where that session had several labs, each line of a lab's hosts is under the lab's name.
+    """
     facts = {} if run.imported else {f"trial.{k}": str(v) for k, v in run_plan(run).trial.model_dump().items()}
     path = run.path / "manifest.json"
     sessions = json.loads(path.read_text())["sessions"] if path.is_file() else []
-    before = [event["state"] for event in sessions if event["when"] == "before"]
-    if not before:
+    before = [event for event in sessions if event["when"] == "before"]
+    states = [event["state"] for event in before if event["session"] == before[-1]["session"]]
+    if not states:
         return facts
-    state = before[-1]
-    facts["lab"] = str(state["lab"])
-    facts |= {f"xdplab.{name}": str(value) for name, value in state["xdplab"].items()}
-    for host in ("dut", "tg"):
-        for name, answer in state[host].items():
-            if name not in _COUNTERS:
-                facts |= flat(f"{host} {name}", str(answer.get("value", f"absent: {answer.get('absent')}")))
+    facts["lab"] = ", ".join(str(state["lab"]) for state in states)
+    facts |= {f"xdplab.{name}": str(value) for name, value in states[0]["xdplab"].items()}
+    for state in states:
+        under = f"{state['lab']}: " if len(states) > 1 else ""
+        for host in ("dut", "tg"):
+            for name, answer in state[host].items():
+                if name not in _COUNTERS:
+                    words = str(answer.get("value", f"absent: {answer.get('absent')}"))
+                    facts |= flat(f"{under}{host} {name}", words)
     return facts
 
 

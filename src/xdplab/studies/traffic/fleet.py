@@ -27,6 +27,7 @@ from xdplab.studies.traffic.pdr import FILE, known_pdr
 from xdplab.studies.traffic.planned import Files, create_run, extend_run, run_plan, run_trials_of
 from xdplab.studies.traffic.runs import MEASURED, TrafficMethod, keep_tables
 from xdplab.studies.traffic.study import check_plan
+from xdplab.studies.traffic.turns import THE_PLANS
 
 
 def measure_block(
@@ -105,6 +106,8 @@ class JoinedLabs:
                 "--labs: a run that decides by itself how long it goes on is measured in one lab",
                 remedy="give `repetitions` a number, or leave --labs out",
             )
+        if any(block.lab != THE_PLANS for block in plan.blocks):
+            raise PlanError("--labs: blocks of this plan name their lab", remedy="leave --labs out, or `lab:`")
         found = self._look(plan)
         if extend is None:
             lab, arrangement = found[0].lab, found[0].arrangement

@@ -18,6 +18,7 @@ from xdplab.studies.traffic.dut import DutSide
 PROOF_FRAMES = 300
 PROOF_S = (0.02, 0.5)  # however fast or slow the load
 CARRIER_S, PAUSE_S = 10.0, 0.5  # a card that is reset as a program is attached has no link for seconds
+KEPT_TWICE = 2
 TOLERANCE = 0.01  # two counts of the same frames, as verdicts have it
 LEAST_APART = 50  # frames of a short burst that may be strays
 
@@ -71,22 +72,30 @@ def prove(
 ) -> dict[str, int | None]:
     """Send a few hundred frames before the trial and return what became of them.
 
-    Where none comes back of a program that returns them it is tried again, for as long as a link may take to come up,
-    with the DUT's counts around it: these tell on which way the frames end.
+    If none comes back of a program that returns them, it is tried again for as long as a link may take to come up, with
+    the DUT's counts around each try: these tell on which way the frames end. A DUT that twice received the frames and
+    sent none has a link, and a program that does not return them: no more is tried.
     """
     least, most = PROOF_S
     seconds = least if rate_pps is None else min(max(PROOF_FRAMES / rate_pps, least), most)
     deadline = time.monotonic() + CARRIER_S
     summary = generator.burst("path", seconds).summary
     found = {"sent": summary.tx_packets, "back": heard(summary)}
-    while found["back"] == 0 and point.program.action in (None, "tx"):
+    kept = 0
+    while found["back"] == 0 and point.program.action in (None, "tx") and kept < KEPT_TWICE:
         time.sleep(PAUSE_S)
         count = counting()
         summary = generator.burst("path", seconds).summary
         found = {"sent": summary.tx_packets, "back": heard(summary), **count.gained()[0]}
+        kept += _kept_by_the_dut(found)
         if time.monotonic() > deadline:
             break
     return found
+
+
+def _kept_by_the_dut(found: Mapping[str, int | None]) -> bool:
+    received, sent = found["dut_received"], found["sent"]
+    return received is not None and found["dut_sent"] == 0 and received >= (1 - TOLERANCE) * (sent or 0)
 
 
 def require_agreement(point: Point, raw: str, counts: Mapping[str, int | None]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -35,6 +35,7 @@ from xdplab.studies.traffic.manifest import host_states
 from xdplab.studies.traffic.planned import Files, create_run, extend_run, race_pairs, run_plan, run_trials_of
 from xdplab.studies.traffic.rows import Row, attempt_rows
 from xdplab.studies.traffic.study import TrialStudy, check_plan
+from xdplab.studies.traffic.turns import THE_PLANS, InTurns, Labs, labs_of
 from xdplab.thesis.imported import imported_trials
 
 MANIFEST = "manifest.json"
@@ -46,9 +47,12 @@ def quiet() -> Observer:
 
 
 @contextmanager
-def lab_for(name: str) -> Iterator[Lab]:
-    """The lab of that name; brought up if it is not, and then taken down at the end."""
-    with use_lab(name) as lab:
+def lab_for(name: str, plan: Plan | None = None) -> Iterator[Lab]:
+    """The lab of that name; brought up if it is not, and then taken down at the end.
+
+    So are the labs that blocks of ``plan`` name.
+    """
+    with use_lab(name) as lab, labs_of(() if plan is None else plan.blocks, lab):
         yield lab
 
 
@@ -84,7 +88,9 @@ def start(
 
     ``files`` are kept in the run, as JSON. Raises PlanError naming the field that this lab cannot have.
     """
-    check_plan(plan, lab)
+    with labs_of(plan.blocks, lab) as labs:
+        for own_name, one in labs.items():
+            check_plan(plan, one, own_name)
     if extend is not None:
         extend_run(extend, plan, only=only, files=files)
         return extend
@@ -130,15 +136,19 @@ def execute(
     """
     way = way or MEASURED
     plan, trials = run_plan(run), run_trials_of(run)
-    with run.writer(), lab.lock(steal=steal):
-        owed = set(read_state(run).owed)
+    with run.writer(), ExitStack() as held:
+        ids = set(read_state(run).owed)
+        owed = [trial for trial in trials if trial.trial_id in ids]
+        labs = held.enter_context(labs_of([trial.point for trial in owed], lab)) or {THE_PLANS: lab}
+        for one in labs.values():
+            held.enter_context(one.lock(steal=steal))
         try:
-            with way.session(lab, run, plan, [t for t in trials if t.trial_id in owed]) as study:
-                _write_manifest(run, lab, "before")
+            with InTurns(lambda one, own: way.session(one, run, plan, own), labs, owed) as study:
+                _write_manifest(run, labs, "before")
                 retries, pause_s = way.retries(plan), way.pause_s(plan)
                 known = Enough(run, plan, trials) if plan.open_ended else None
                 state = run_trials(run, trials, study, observer, retries=retries, pause_s=pause_s, known=known)
-                _write_manifest(run, lab, "after")
+                _write_manifest(run, labs, "after")
         except BaseException:
             with suppress(XdplabError):  # a full disk must not hide what happened first
                 keep_tables(run, way.recipe)
@@ -147,10 +157,12 @@ def execute(
     return state
 
 
-def _write_manifest(run: RunDirectory, lab: Lab, when: str) -> None:
-    """``manifest.json``: the state of both hosts before the first and after the last trial of each session."""
-    session = sum(event["when"] == "before" for event in run.journal.events("hosts"))
-    run.journal.append("hosts", when=when, session=session, state=host_states(lab))
+def _write_manifest(run: RunDirectory, labs: Labs, when: str) -> None:
+    """``manifest.json``: the state of each lab's hosts before the first and after the last trial of each session."""
+    before = [event["session"] for event in run.journal.events("hosts") if event["when"] == "before"]
+    session = max(before, default=-1) + (when == "before")
+    for lab in labs.values():
+        run.journal.append("hosts", when=when, session=session, state=host_states(lab))
     _save_manifest(run)
 
 

@@ -31,6 +31,7 @@ from xdplab.studies.traffic.life import TrialContext, measure, serving_cpus
 from xdplab.studies.traffic.limits import frame_key, link_rate, machine_of
 from xdplab.studies.traffic.pdr import known_pdr
 from xdplab.studies.traffic.prepare import Prepared, build_tools, engines_of, generator_of, prepare_programs
+from xdplab.studies.traffic.turns import THE_PLANS
 from xdplab.studies.trial_facts import Mended, TrialFacts
 
 # GRO keeps every mode on one path into the DUT: by NAPI. Without it the generic path depends on the sender.
@@ -56,18 +57,26 @@ def state_dir(lab: Lab, host: Host) -> str:
     return f"{lab.work_dir(host)}/state"
 
 
-def check_plan(plan: Plan, lab: Lab) -> None:
-    """Raise PlanError naming the field of ``plan`` that this lab cannot have; nothing is changed."""
+def check_plan(plan: Plan, lab: Lab, name: str = THE_PLANS) -> None:
+    """Raise PlanError naming the field of ``plan`` that this lab cannot have; nothing is changed.
+
+    ``name`` is the lab's name in the plan's blocks; the points of other labs are not looked at.
+    """
     if plan.trial.throttling == "off" and not lab.virtual:
         raise PlanError(
             "trial.throttling: off is for virtual labs, where all of the lab is on one machine",
             remedy="on a server: `sysctl kernel.sched_rt_runtime_us=-1`",
         )
+    if plan.race is not None and lab.clock != "time":
+        raise PlanError(
+            f"a race goes by rates, and lab {lab.name} has none: its guest's clock is no real time",
+            remedy="race on a machine with KVM, on servers, or in netns",
+        )
     for metric in plan.metrics:
         if metric.name in BY_NAME:
             raise PlanError(f"metrics: {metric.name} is a column already", remedy="give it another name")
     most = min(queue_limit(end) for end in queue_ends(lab))
-    points = points_of(plan, lab.arrangement)
+    points = [point for point in points_of(plan, lab.arrangement) if point.lab == name]
     _check_engines(points, lab)
     for point in points:
         _check_frames(point)
