@@ -14,7 +14,7 @@ import pytest
 import synthetic
 from scipy import stats
 
-from xdplab.analysis.compare import ASSUMED_SPREAD, Floor, Spread, decide, drift, holm
+from xdplab.analysis.compare import ASSUMED_SPREAD, SURE, Floor, Spread, decide, drift, holm
 
 BENCH = Path(__file__).resolve().parents[2] / "bench" / "compare_simulated.py"
 
@@ -68,21 +68,22 @@ def test_what_is_said_to_be_detectable_is_detected(bench: ModuleType, seed: int)
 def test_what_a_pilot_promises_is_kept_by_new_runs(bench: ModuleType, seed: int) -> None:
     """80 % are promised of both numbers; here runs as wholes spread by far less than the margin."""
     rng = np.random.default_rng(seed)
-    answers = [bench.promised(rng, bench.Case(1, 5, 10, 0.002, 0, 0, 0.01)) for _ in range(200)]
+    answers = [bench.promised(rng, bench.Case(1, 10, 10, 0.002, 0, 0, 0.01)) for _ in range(200)]
     told = [same for _, same in answers if same is not None]
-    assert len(told) >= 100  # the other pilots have seen equal runs lie so far apart that no number may do
+    assert len(told) >= 50  # the other pilots have seen equal runs lie so far apart that no number may do
     assert sum(found for found, _ in answers) / len(answers) >= 0.71  # 80 % less what 200 draws take away by chance
     assert sum(told) / len(told) >= 0.71
 
 
-@pytest.mark.parametrize("seed", [20261122])
-def test_a_pilot_names_no_number_of_repetitions_where_none_would_do(bench: ModuleType, seed: int) -> None:
-    """Runs as wholes spread by 1.4 %: even if that were known exactly, equal ones lie within 2 % too rarely."""
-    case = bench.Case(1, 10, 10, 0.014, 0, 0, 0.035)
-    assert bench.in_vain(case)
-    rng = np.random.default_rng(seed)
-    told = [same for _, same in (bench.promised(rng, case) for _ in range(200)) if same is not None]
-    assert len(told) <= 10, f"{len(told)} of 200 pilots name one; {sum(told)} of these held"
+@pytest.mark.parametrize(("run", "trial"), [(0.007, 0.01), (0.014, 0.035)])
+def test_hardly_a_pilot_names_a_number_of_repetitions_where_none_would_do(
+    bench: ModuleType, run: float, trial: float
+) -> None:
+    """Where runs as wholes spread so far, only pilots that underestimate the spread name one: 0.4 and 0 % of them."""
+    rng = np.random.default_rng(20261122)
+    case = bench.Case(1, 10, 10, run, 0, 0, trial)
+    told = [same for _, same in (bench.promised(rng, case) for _ in range(300)) if same is not None]
+    assert len(told) <= 5, f"{len(told)} of 300 pilots name one; {sum(told)} of these held"
 
 
 def test_repetitions_are_needed_for_the_floor_that_may_be_and_not_for_its_estimate() -> None:
@@ -102,7 +103,7 @@ def test_the_highest_plausible_floor_is_that_of_a_simulated_posterior() -> None:
     for floor in (Floor(3.0, 1.0, 9), Floor(1.0, 1.5, 4), Floor(1e-4, 1.0, 9)):
         variance = floor.repetitions * np.exp(np.linspace(0, 25, 400_001))
         weight = stats.chi2.pdf(floor.freedom * floor.seen / variance, floor.freedom) * floor.seen / variance
-        limit = variance[np.searchsorted(np.cumsum(weight), 0.95 * weight.sum())]
+        limit = variance[np.searchsorted(np.cumsum(weight), SURE * weight.sum())]
         assert floor.at_most == pytest.approx(limit - floor.repetitions, rel=1e-3)
     assert Floor(0.0, 1.0, 9).at_most == pytest.approx(Floor(1e-9, 1.0, 9).at_most)
     assert Floor(0.0, 0.0, 9).at_most == 0

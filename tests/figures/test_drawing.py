@@ -18,7 +18,7 @@ from matplotlib.text import Text
 from xdplab.analysis.verdicts import RULES_VERSION
 from xdplab.errors import FigureError, NotApplicableError, ResultsError
 from xdplab.figures.catalogue import figure, view
-from xdplab.figures.draw import draw
+from xdplab.figures.draw import Panels, draw
 from xdplab.figures.kinds import CUT, OF_ALL_FIGURES, paint
 from xdplab.figures.marks import Look, View, marks_frame
 from xdplab.figures.save import provenance, save, sheet_of
@@ -279,6 +279,33 @@ def test_a_backend_has_one_colour_whatever_stands_beside_it() -> None:
     assert [one.color for one in paint(["a", "b"], "colorblind").values()] == [
         one.color for one in list(paint(["a", "b", "c"], "colorblind").values())[:2]
     ]
+
+
+def test_hues_beside_one_of_all_figures_have_colours_of_their_own() -> None:
+    """Six parts of a load, of which one is the JIT: two of them were orange."""
+    parts = ["open", "prepare", "verify", "JIT: bpf_int_jit_compile()", "rest", "attach"]
+    assert len({paint.color for paint in paint(parts, "colorblind").values()}) == 6
+
+
+def test_forms_of_one_thing_have_its_colour_and_their_own_dashes() -> None:
+    things = {"BPF, bounded": "BPF", "BPF, unrolled": "BPF", "module, bounded": "module"}
+    found = paint(list(things), "colorblind", things)
+    alone = paint(["BPF", "module"], "colorblind")
+    assert {hue: found[hue].color for hue in things} == {hue: alone[thing].color for hue, thing in things.items()}
+    assert found["BPF, bounded"].dash != found["BPF, unrolled"].dash
+
+
+def test_words_beside_marks_do_not_lie_on_each_other() -> None:
+    """Of two backends, all calls were shorter than a step of the clock: "18 calls" and "17 calls" at one height."""
+    place = {"figure": "f", "file": "f", "kind": "below", "verdict": "valid", "x": "", "value": 256.0}
+    rows = [place | {"hue": hue, "label": f"{n} calls", "panel": panel}
+            for panel in "abc" for n, hue in enumerate(("interpreter", "JIT", "module"), start=110)]  # fmt: skip
+    panels = draw(View(marks_frame(rows), Look("", "ns", y_scale="log", from_zero=False)))
+    assert isinstance(panels, Panels)
+    for ax in panels.flat[:3]:
+        boxes = [text.get_window_extent() for text in ax.texts]
+        assert len(boxes) == 3
+        assert not any(a.overlaps(b) for a, b in combinations(boxes, 2))
 
 
 def test_what_is_below_a_value_is_a_triangle_at_it_with_words_in_the_legend() -> None:

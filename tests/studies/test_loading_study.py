@@ -275,6 +275,45 @@ def test_pieces_of_a_bar_end_at_a_hundred(table: pd.DataFrame):
     assert (marks["low"] <= marks["value"]).all()
 
 
+def repeated(table: pd.DataFrame, times: int) -> pd.DataFrame:
+    """The same values with a spread of 2 %, as from so many times the repetitions."""
+    each = [
+        table.assign(
+            repetition=table["repetition"] + 100 * turn,
+            **{name: table[name] * (1 + 0.02 * turn / times) for name in ("ns", "instructions")},
+        )
+        for turn in range(times)
+    ]
+    return pd.concat(each, ignore_index=True)
+
+
+def test_figures_of_what_was_repeated_have_intervals(table: pd.DataFrame):
+    more = repeated(table.loc[table["source"].ne("perf samples") & table["step"].notna()], 4)
+    for name in ("total-counts", "total-times", "compile", "parts-bpf-counts", "parts-module-counts"):
+        marks = VIEWS[name](more).marks
+        shown = marks.loc[marks["kind"].isin(("line", "edge"))]
+        assert len(shown), name
+        assert (shown["low"] < shown["high"]).all(), name
+        assert shown["value"].between(shown["low"], shown["high"]).all(), name
+
+
+def test_few_compilations_are_drawn_one_by_one(table: pd.DataFrame):
+    marks = VIEWS["compile"](table).marks
+    assert marks.loc[marks["kind"].eq("line"), "low"].isna().all()
+    assert set(marks.loc[marks["kind"].eq("raw"), "value"]) == {2.0, 4.0}
+
+
+def test_a_whole_is_the_median_of_whole_loads_and_not_the_sum_of_medians(table: pd.DataFrame):
+    guest = table.loc[table["place"].eq(GUEST) & table["kind"].eq(BPF) & table["accesses"].eq(1)].copy()
+    plain = guest["source"].isin(("clock", "system call"))
+    slow = {(1, "open"): 90_000, (2, "attach"): 95_000}
+    for (repetition, step), instructions in slow.items():
+        guest.loc[plain & guest["repetition"].eq(repetition) & guest["step"].eq(step), "instructions"] = instructions
+    found = parts.wholes(guest).iloc[0]
+    assert (found["median"], found["n"]) == (215_000, 3)
+    assert parts.parts(guest)["whole"].iloc[0] == 135_000
+
+
 def test_a_figure_without_data_says_so(table: pd.DataFrame):
     with pytest.raises(NotApplicableError):
         VIEWS["total-counts"](table.loc[table["clock"].eq("time")])

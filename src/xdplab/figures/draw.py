@@ -101,7 +101,7 @@ def draw(
     with applied(style):
         axes = _grid(len(panels), style, look)
         titles = {panel: "\n".join(wrap(panel, _panel_width(axes.shape[1], style), style.font_pt)) for panel in panels}
-        hues = kinds.paint(_order(look.hues, marks["hue"]), look.palette)
+        hues = kinds.paint(_order(look.hues, marks["hue"]), look.palette, look.things)
         cut, drawn = False, list[Group]()
         for ax, panel in zip(axes.flat, panels, strict=False):
             own = marks[marks["panel"].fillna("") == panel]
@@ -128,7 +128,7 @@ def _draw_onto(ax: Axes, view: View, panels: list[str], style: Style) -> Axes:
             remedy='choose one with where={…}, or panel="" where they fit one figure',
         )
     with applied(style):
-        hues = kinds.paint(_order(look.hues, marks["hue"]), look.palette)
+        hues = kinds.paint(_order(look.hues, marks["hue"]), look.palette, look.things)
         _panel(ax, marks, panels[0], look, hues, _places(marks, look))
         _scale_y(ax, marks, look)
         kinds.settle_values(ax)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import count, cycle, islice
 from math import floor, log10
+from types import MappingProxyType
 from typing import Any
 
 import matplotlib as mpl
@@ -26,6 +27,7 @@ from xdplab.figures.marks import Look
 Array = NDArray[np.float64]
 Color = Any
 BAR_VALUE = "bar value"
+MARK_WORDS = "words beside a mark"
 VALUE_ROOM = 0.12
 """Share of an axis that values above bars need at its end."""
 CUT = "interval goes on"
@@ -33,7 +35,7 @@ MOST_LISTED = 20  # colours: a longer list is a scale
 SIDE_BY_SIDE = ("bar", "sample", "beside", "below")
 """Kinds whose hues share a place on the axis, each with a width of its own."""
 
-UNSHIFTED = ("line", "dot", "fit", "stack")
+UNSHIFTED = ("line", "dot", "fit", "stack", "edge")
 """Kinds whose hues stand on their x value, whatever stands beside it."""
 
 DASHES: tuple[Any, ...] = (
@@ -95,20 +97,33 @@ COLORBLIND = (
 """seaborn's palette of this name; importing seaborn for it takes as long as drawing three figures."""
 
 
-def paint(hues: list[str], palette: str) -> dict[str, Paint]:
+def paint(hues: list[str], palette: str, things: Mapping[str, str] = MappingProxyType({})) -> dict[str, Paint]:
     """Return each hue's paint from a palette: its own in all figures, else the next that is free, in order.
 
+    ``things`` names the hue of all figures whose colour a hue has; hues of one thing differ in dash and size.
     ``name:4`` begins with the fifth colour of the palette ``name``. A scale is given as many colours as there are hues.
     """
     palette, _, first = palette.partition(":")
     if first:
         colors = _colors(palette, _PALETTE)
         return {hue: _paint(colors[(int(first) + at) % _PALETTE], at) for at, hue in enumerate(hues)}
-    fixed = {hue: OF_ALL_FIGURES[hue] for hue in hues if hue in OF_ALL_FIGURES}
-    free = (at for at in count() if at not in fixed.values() and not (fixed and at in OF_ALL_FIGURES.values()))
+    named = {hue: things.get(hue, hue) for hue in hues}
+    fixed = {hue: OF_ALL_FIGURES[thing] for hue, thing in named.items() if thing in OF_ALL_FIGURES}
+    free = _free(set(fixed.values()))
     places = {hue: fixed[hue] if hue in fixed else next(free) for hue in hues}
     colors = _colors(palette, max(max(places.values(), default=0) + 1, _PALETTE if fixed else 1))
-    return {hue: _paint(colors[at], at) for hue, at in places.items()}
+    earlier = {hue: [places[other] for other in hues[:at]].count(places[hue]) for at, hue in enumerate(hues)}
+    return {hue: _paint(colors[at], at + earlier[hue]) for hue, at in places.items()}
+
+
+def _free(taken: set[int]) -> Iterator[int]:
+    """Yield places of the palette: beside hues of all figures those that none has, then those that are not shown."""
+    if not taken:
+        yield from count()
+    shared = set(OF_ALL_FIGURES.values())
+    yield from (at for at in range(_PALETTE) if at not in shared)
+    yield from sorted(shared - taken, reverse=True)
+    yield from count(_PALETTE)
 
 
 def _paint(color: Color, at: int) -> Paint:
@@ -187,6 +202,11 @@ def stack(ax: Axes, x: Array, marks: pd.DataFrame, paint: Paint, slot: tuple[flo
     """A piece of a bar, from ``low`` up to ``value``: hues pile up to the whole."""
     low, value = marks["low"].to_numpy(), marks["value"].to_numpy()
     ax.bar(x, value - low, 0.75, bottom=low, color=paint.color, edgecolor="white", linewidth=0.3)
+
+
+def edge(ax: Axes, x: Array, marks: pd.DataFrame, paint: Paint, slot: tuple[float, float], look: Look) -> None:
+    """The interval of a piece of a bar, at its end."""
+    _errors(ax, x, marks, "0.15")
 
 
 def near_interval(marks: pd.DataFrame) -> tuple[pd.Series, pd.Series]:
@@ -281,7 +301,7 @@ def _write_labels(ax: Axes, x: Array, marks: pd.DataFrame, *, above: bool = True
         if pd.notna(words):
             ax.annotate(
                 str(words), (place, value), xytext=(0, away), textcoords="offset points", ha="center", va=side,
-                fontsize=mpl.rcParams["legend.fontsize"], color="0.2",
+                fontsize=mpl.rcParams["legend.fontsize"], color="0.2", gid=MARK_WORDS,
             )  # fmt: skip
 
 
@@ -301,6 +321,7 @@ KINDS: dict[str, Callable[[Axes, Array, pd.DataFrame, Paint, tuple[float, float]
     "dot": dots,
     "fit": fit,
     "stack": stack,
+    "edge": edge,
     "sample": samples,
     "beside": beside,
     "below": below,

@@ -14,8 +14,8 @@ COLUMNS = (
     "figure",
     "file",
     "kind",  # bar; line: connected; point, dot: by itself; fit: a model's line; sample: one of those a box is drawn of;
-    # stack: a piece of a bar, from low to value; raw: one repetition; beside: markers side by side by hue; below: less
-    # than value
+    # stack: a piece of a bar, from low to value; edge: the interval at its end; raw: one repetition; beside: markers
+    # side by side by hue; below: less than value
     "panel",
     "hue",
     "x",
@@ -42,6 +42,7 @@ class Look:
     is how many panels a row should have (0: as they fit). ``notes`` are lines of text inside a panel, each in the
     colour of its hue; ``rules`` are horizontal lines by panel ("" is every panel). ``point_words`` labels marks of
     kind ``point`` that mean something else than the rest; ``words`` replaces the legend's own, such as ``invalid``.
+    ``things``: hues that have the colour of a hue that figures of several studies have.
     """
 
     x_label: str
@@ -65,6 +66,7 @@ class Look:
     bar_values: bool = False
     from_zero: bool = True
     words: Mapping[str, str] = field(default_factory=dict)
+    things: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -12,10 +12,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties, findfont, get_font
 from matplotlib.lines import Line2D
+from matplotlib.text import Annotation
 from matplotlib.ticker import FixedFormatter
+from matplotlib.transforms import Bbox
 from numpy.typing import NDArray
 
-from xdplab.figures.kinds import BAR_VALUE
+from xdplab.figures.kinds import BAR_VALUE, MARK_WORDS
 from xdplab.figures.styles import Style
 
 LEADING = 1.3  # line height over type size
@@ -165,6 +167,25 @@ def settle(sheet: Figure, shown: list[Axes], *, categorical: bool) -> None:
             _thin(ax)
     _freeze(sheet)
     _center_labels(sheet, shown)
+    for ax in shown:
+        _separate_words(ax)
+
+
+def _separate_words(ax: Axes) -> None:
+    """Move words beside a mark that lie on earlier ones a line further away from the mark, as often as they do."""
+    placed: list[Bbox] = []
+    for text in (text for text in ax.texts if text.get_gid() == MARK_WORDS):
+        assert isinstance(text, Annotation)
+        line = 1.1 * float(text.get_fontsize()) * (1 if text.get_verticalalignment() == "bottom" else -1)
+        for _ in range(_MOST_LINES):
+            if not any(text.get_window_extent().overlaps(box) for box in placed):
+                break
+            right, up = text.xyann
+            text.xyann = (right, up + line)
+        placed.append(text.get_window_extent())
+
+
+_MOST_LINES = 4
 
 
 def _freeze(sheet: Figure) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pandas as pd
 
-from xdplab.studies.loading.rows import FENTRY, GRAPH, LOG, SAMPLES, SYSTEM_CALL
+from xdplab.analysis.intervals import median_interval
+from xdplab.studies.loading.rows import CLOCK, FENTRY, GRAPH, LOG, SAMPLES, SYSTEM_CALL
 
 SUBJECT = ["place", "label", "clock", "kind", "program", "form", "accesses"]
 BPF_PARTS = ("open", "prepare", "verify", "jit", "rest of load", "attach")
@@ -13,7 +14,9 @@ PREFERRED = (GRAPH, FENTRY, LOG, SAMPLES)
 """Whose word on a part is taken where several have one: a trace before a log in whole µs before a share of samples."""
 
 WHOLES = ("load", "insert")
-_TOLD = (
+_BPF_WHOLE, _MODULE_WHOLE = ("open", "prepare", "load", "attach"), ("read", "insert")
+_UNTRACED = _BPF_WHOLE + _MODULE_WHOLE
+_STEPS = (
     "open",
     "prepare",
     "load",
@@ -54,12 +57,35 @@ def scaled(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def medians(table: pd.DataFrame) -> pd.DataFrame:
-    """Return one row per subject, step and source: ``median``, quartiles ``low`` and ``high``, ``n`` repetitions."""
-    groups = scaled(table).groupby([*SUBJECT, "task", "kernel", "step", "source"], dropna=False, sort=False)["value"]
-    found = pd.DataFrame(
-        {"median": groups.median(), "low": groups.quantile(0.25), "high": groups.quantile(0.75), "n": groups.size()}
-    )
+    """Return one row per subject, step and source: ``median``, its 95 % interval ``low`` to ``high``, ``n``.
+
+    ``n`` is the number of repetitions. Fewer than six repetitions have no such interval: it is null.
+    """
+    return _middle(scaled(table), [*SUBJECT, "task", "kernel", "step", "source"])
+
+
+def _middle(rows: pd.DataFrame, by: list[str]) -> pd.DataFrame:
+    groups = rows.groupby(by, dropna=False, sort=False)["value"]
+    ends = groups.apply(median_interval)
+    found = pd.DataFrame({"median": groups.median(), "low": ends.str[0], "high": ends.str[1], "n": groups.size()})
     return found.astype(float).reset_index()
+
+
+def wholes(table: pd.DataFrame) -> pd.DataFrame:
+    """Return `medians` of whole loads, one row per loaded program: each repetition's steps summed, untraced.
+
+    The median of such sums differs from the sum of the steps' medians, which is ``whole`` of `parts`, where the
+    repetitions spread.
+    """
+    found = values(table)
+    rows = found.loc[
+        found["task"].eq("load") & found["step"].isin(_UNTRACED) & found["source"].isin((CLOCK, SYSTEM_CALL))
+    ]
+    each = rows.pivot_table(index=[*SUBJECT, "repetition"], columns="step", values="value", dropna=False)
+    each = each.reindex(columns=list(_UNTRACED)).dropna(how="all")
+    bpf, module = (each[list(steps)].sum(axis=1, skipna=False) for steps in (_BPF_WHOLE, _MODULE_WHOLE))
+    summed = bpf.fillna(module).dropna().rename("value").reset_index()
+    return _middle(summed, SUBJECT)
 
 
 def parts(table: pd.DataFrame) -> pd.DataFrame:
@@ -68,14 +94,30 @@ def parts(table: pd.DataFrame) -> pd.DataFrame:
     ``load``, ``insert`` and ``whole`` are the untraced pass's; "rest of load" (``copy`` for a module) is what the
     watched parts leave of the system call.
     """
+    own, first = _told(table)
+    wide = _wide(first).reindex(columns=list(_STEPS))
+    _divide_by_samples(wide, _wide(own.loc[own["source"].eq(SAMPLES)]).reindex(wide.index, columns=["verify", "jit"]))
+    return _completed(wide, _compiled(table)).reset_index().sort_values(SUBJECT, na_position="first", ignore_index=True)
+
+
+def part_intervals(table: pd.DataFrame) -> pd.DataFrame:
+    """Return one row per subject and part with the 95 % interval of its median, ``low`` to ``high``.
+
+    Only parts that were timed themselves have one: what remains of a whole was not timed, and a profiler has no
+    repetitions.
+    """
+    _, first = _told(table)
+    timed = first.loc[first["step"].isin((*BPF_PARTS, *MODULE_PARTS)) & first["low"].notna()]
+    return timed[[*SUBJECT, "step", "low", "high"]]
+
+
+def _told(table: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Return the `medians` of loads, and of these the one per step that is preferred."""
     found = medians(table)
     loads = found.loc[found["task"].eq("load")]
     own = loads.loc[~(loads["step"].isin(WHOLES) & loads["source"].ne(SYSTEM_CALL))]
     ranked = own.assign(rank=own["source"].map({name: at for at, name in enumerate(PREFERRED)}).fillna(-1))
-    first = ranked.sort_values("rank", kind="stable").drop_duplicates([*SUBJECT, "step"])
-    wide = _wide(first).reindex(columns=list(_TOLD))
-    _divide_by_samples(wide, _wide(own.loc[own["source"].eq(SAMPLES)]).reindex(wide.index, columns=["verify", "jit"]))
-    return _completed(wide, _compiled(table)).reset_index().sort_values(SUBJECT, na_position="first", ignore_index=True)
+    return own, ranked.sort_values("rank", kind="stable").drop_duplicates([*SUBJECT, "step"])
 
 
 def _wide(rows: pd.DataFrame) -> pd.DataFrame:
@@ -102,6 +144,6 @@ def _completed(wide: pd.DataFrame, compiled: pd.Index) -> pd.DataFrame:
     wide["copy"] = wide["insert"] - wide["load_module"]
     wide["layout"] = wide["load_module"] - wide["do_init_module"]
     wide["finish"] = wide["do_init_module"] - wide["init"]
-    loaded = wide["open"] + wide["prepare"] + wide["load"] + wide["attach"]
-    wide["whole"] = loaded.fillna(wide["read"] + wide["insert"])
+    loaded, inserted = (wide[list(steps)].sum(axis=1, skipna=False) for steps in (_BPF_WHOLE, _MODULE_WHOLE))
+    wide["whole"] = loaded.fillna(inserted)
     return wide

@@ -9,8 +9,8 @@ from typing import Any
 import pandas as pd
 
 from xdplab.errors import NotApplicableError
-from xdplab.figures.marks import Look, View, marks_frame
-from xdplab.studies.loading.parts import BPF_PARTS, MODULE_PARTS, medians, parts, scaled
+from xdplab.figures.marks import Look, View, collect, marks_frame
+from xdplab.studies.loading.parts import BPF_PARTS, MODULE_PARTS, SUBJECT, part_intervals, parts, scaled, values, wholes
 from xdplab.studies.loading.points import BPF, CLOCK, MODULE
 from xdplab.studies.loading.rows import FENTRY, GRAPH, LOG, SAMPLES, SYSTEM_CALL
 
@@ -35,6 +35,10 @@ _WHOLES = {
     MODULE: "Whole of a module: its file read, init_module(2).",
 }
 _FORMS = "A bounded program is a loop of blocks; an unrolled one grows with N."
+
+_BARS = "with their 95 % intervals (from six repetitions on)"
+_PIECES = "Pieces are medians; a bar at an end is the 95 % interval of that piece (timed itself, six times or more)."
+_PROGRAM = [name for name in SUBJECT if name not in ("label", "clock")]
 
 _HUES = ("BPF_PROG_LOAD", "init_module(2)")
 
@@ -110,7 +114,11 @@ def shares(kind: str, clock: str, table: pd.DataFrame) -> View:
         found["kind"].eq(kind) & found["clock"].eq(clock) & found["accesses"].notna() & found["whole"].gt(0)
     ]
     names = BPF_PARTS if kind == BPF else MODULE_PARTS
-    marks = [mark for row in rows.sort_values("accesses").to_dict("records") for mark in _pile(row, names)]
+    ends = {
+        (*key, step): (low, high)
+        for *key, step, low, high in part_intervals(table)[[*_PROGRAM, "step", "low", "high"]].itertuples(index=False)
+    }
+    marks = [mark for row in rows.sort_values("accesses").to_dict("records") for mark in _pile(row, names, ends)]
     if not marks:
         raise NotApplicableError(f"no {KIND_WORDS[kind]} was loaded where the clock is {clock}")
     look = Look(
@@ -119,12 +127,14 @@ def shares(kind: str, clock: str, table: pd.DataFrame) -> View:
         hues=tuple(PART_WORDS[name] for name in names),
         share_x=False,
         columns=1,
-        caption=("; ".join(dict.fromkeys(rows["label"])) + ".", _WHOLES[kind], _FORMS, *_clock_note(clock)),
+        caption=("; ".join(dict.fromkeys(rows["label"])) + ".", _WHOLES[kind], _FORMS, _PIECES, *_clock_note(clock)),
     )
     return View(marks_frame(marks), look)
 
 
-def _pile(row: Row, names: Sequence[str]) -> list[dict[str, object]]:
+def _pile(
+    row: Row, names: Sequence[str], ends: Mapping[tuple[object, ...], tuple[float, float]]
+) -> list[dict[str, object]]:
     """Return the pieces of one bar. A part that was not measured is missing, and the bar is shorter by it."""
     whole, at = row["whole"], 0.0
     x = f"{row['accesses']}\n{_short(whole, str(row['clock']))}"
@@ -135,7 +145,11 @@ def _pile(row: Row, names: Sequence[str]) -> list[dict[str, object]]:
         if size is None or pd.isna(size):
             continue
         top = at + max(size, 0.0) / whole * 100
-        marks.append(place | {"hue": PART_WORDS[name], "low": at, "value": top, "verdict": "valid"})
+        piece = place | {"hue": PART_WORDS[name], "value": top, "verdict": "valid"}
+        marks.append(piece | {"low": at})
+        if own := ends.get((*(row[column] for column in _PROGRAM), name)):
+            low, high = (at + end / whole * 100 for end in own)
+            marks.append(piece | {"kind": "edge", "low": low, "high": high})
         at = top
     return marks
 
@@ -149,17 +163,19 @@ def _short(value: float, clock: str) -> str:
 
 def total(clock: str, table: pd.DataFrame) -> View:
     """Return the whole of loading by N, both kinds and forms, one panel per place."""
-    found = parts(table)
-    rows = found.loc[found["clock"].eq(clock) & found["accesses"].notna() & found["whole"].notna()]
+    found = wholes(table)
+    rows = found.loc[found["clock"].eq(clock) & found["accesses"].notna()]
     if rows.empty:
         raise NotApplicableError(f"nothing was loaded where the clock is {clock}")
     marks = [
         {"figure": "total", "file": "total", "kind": "line", "panel": row["label"], "x": float(row["accesses"]),
-         "hue": f"{KIND_WORDS[row['kind']]}, {row['form']}", "value": row["whole"] / 1000, "verdict": "valid"}
+         "hue": f"{KIND_WORDS[row['kind']]}, {row['form']}", "n": row["n"], "verdict": "valid",
+         **{name: row[column] / 1000 for name, column in (("value", "median"), ("low", "low"), ("high", "high"))}}
         for row in rows.to_dict("records")
     ]  # fmt: skip
-    caption = (*_WHOLES.values(), _FORMS, *_clock_note(clock))
-    return View(marks_frame(marks), _by_n(CLOCK_WORDS[clock], caption, ()))
+    caption = (*_WHOLES.values(), _FORMS, f"Medians of whole loads, {_BARS}.", *_clock_note(clock))
+    things = {mark["hue"]: KIND_WORDS[kind] for mark, kind in zip(marks, rows["kind"], strict=True)}
+    return View(marks_frame(marks), _by_n(CLOCK_WORDS[clock], caption, things))
 
 
 MEMORY_WORDS = {
@@ -186,38 +202,41 @@ def memory(table: pd.DataFrame) -> View:
             marks.append(mark | {"x": float(row["accesses"]), "value": row["bytes"] / 1024, "verdict": "valid"})
     if not marks:
         raise NotApplicableError("no size is known")
-    caption = (f"{place}. {_FORMS}",)
-    return View(marks_frame(marks), _by_n("KiB", caption, tuple(MEMORY_WORDS.values())))
+    caption = (
+        f"{place}. {_FORMS} Each size is read once, from the loaded program: the same object has the same size.",
+    )
+    things = {words: KIND_WORDS[kind] for (kind, _), words in MEMORY_WORDS.items()}
+    return View(marks_frame(marks), _by_n("KiB", caption, things, tuple(MEMORY_WORDS.values())))
 
 
 def compiling(table: pd.DataFrame) -> View:
     """Return the time to compile by N, BPF and module."""
-    found = medians(table)
-    rows = found.loc[found["task"].eq("compile") & found["accesses"].notna()]
+    rows = values(table)
+    rows = rows.loc[rows["task"].eq("compile") & rows["accesses"].notna()]
     if rows.empty:
         raise NotApplicableError("nothing was compiled")
-    what = rows["kind"].map(KIND_WORDS) + rows["kernel"].map(lambda k: f" for {k}" if k else "") + ", " + rows["form"]
-    marks = [
-        {
-            "figure": "compile",
-            "file": "compile",
-            "kind": "line",
-            "x": float(n),
-            "value": ms,
-            "hue": hue,
-            "verdict": "valid",
-        }
-        for n, ms, hue in zip(rows["accesses"], rows["median"] / 1e6, what, strict=True)
-    ]
-    repetitions = int(rows["n"].min())
-    caption = (
-        f"This machine's time; clang for BPF, make of the kernel's headers for a module; median of {repetitions}.",
+    headers = rows["kernel"].map(lambda kernel: f" for {kernel}" if kernel else "")
+    hues, sizes = rows["kind"].map(KIND_WORDS) + headers + ", " + rows["form"], rows["accesses"].astype(float)
+    each = rows.assign(panel="", hue=hues, x=sizes, verdict="valid", limited_by=None, point_id=rows["trial_id"])
+    fewest = each.groupby(["hue", "x"]).size().min()
+    marks = collect(each, "compile", "line", 1e6, middle="median")
+    times = "Compiled once each" if fewest == 1 else f"Medians of {fewest} or more, {_BARS}"
+    caption = ("This machine's time; clang for BPF, make of the kernel's headers for a module.", f"{times}.")
+    return View(
+        marks_frame(marks), _by_n("compiling, ms", caption, dict(zip(hues, rows["kind"].map(KIND_WORDS), strict=True)))
     )
-    return View(marks_frame(marks), _by_n("compiling, ms", caption, ()))
 
 
-def _by_n(y_label: str, caption: tuple[str, ...], hues: tuple[str, ...]) -> Look:
-    return Look(x_label="accesses N", y_label=y_label, x_scale="log", y_scale="log", hues=hues, caption=caption)
+def _by_n(y_label: str, caption: tuple[str, ...], things: Mapping[str, str], hues: tuple[str, ...] = ()) -> Look:
+    return Look(
+        x_label="accesses N",
+        y_label=y_label,
+        x_scale="log",
+        y_scale="log",
+        hues=hues,
+        things=things,
+        caption=caption,
+    )
 
 
 def _clock_note(clock: str) -> tuple[str, ...]:
