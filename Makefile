@@ -9,7 +9,7 @@ help:
 	@echo "make setup | notebook | lab | run [PLAN=…] | figures [RUN=…] | docs | test | test-fast | test-pythons | lint | bench | nightly | distros | faults | soak | fuzz | clean"
 
 setup:
-	shell/setup.sh --dev
+	shell/setup.sh --dev >/dev/null
 
 notebook: setup
 	$(BIN)/jupyter lab --notebook-dir=notebooks $(if $(filter 0,$(shell id -u)),--allow-root) $(JUPYTER)

@@ -17,6 +17,6 @@ case ${1:-} in
 esac
 
 cd "$home"
-shell/setup.sh
+shell/setup.sh >/dev/null # its hints: they are the next line
 trap 'shell/setup.sh --give-back' EXIT
 "$(shell/setup.sh --where)/bin/xdplab" run "$plan" "$@"

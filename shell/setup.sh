@@ -189,3 +189,10 @@ PYTHON=$(python)
 install_packages "$uses"
 [ -n "$PYTHON" ] || PYTHON=$(python)
 make_environment
+bin=${ENVIRONMENT#"$PWD/"}/bin
+cat <<EOF
+Ready. For example:
+  $bin/xdplab doctor       what this machine can do, and what is missing
+  $bin/xdplab run smoke    a first measurement, in seconds
+  make notebook            the same in JupyterLab, with explanations
+EOF

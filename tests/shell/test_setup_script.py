@@ -225,14 +225,17 @@ def test_an_interrupted_installation_is_done_again(machine: Machine) -> None:
     assert len(machine.calls) == 3
 
 
-def test_nothing_to_do_takes_a_moment_and_says_nothing(machine: Machine) -> None:
+def test_nothing_to_do_takes_a_moment_and_says_what_comes_next(machine: Machine) -> None:
     shutil.copy(ROOT / "src/xdplab/labs/packages.tsv", machine.folder / "packages.tsv")
     first = machine.run()
     if first.returncode or "installing" in first.stderr:
         pytest.skip(f"this machine lacks something: {first.stderr}")
     started = time.monotonic()
     again = machine.run()
-    assert (again.returncode, again.stdout, again.stderr) == (0, "", "")
+    assert (again.returncode, again.stderr) == (0, "")
+    ready, *commands = again.stdout.splitlines()
+    assert (ready, len(commands)) == ("Ready. For example:", 3)
+    assert f"{machine.conda}/bin/xdplab doctor" in commands[0]
     assert time.monotonic() - started < 2.0  # 0.2 s on a quiet machine
 
 

@@ -85,9 +85,9 @@ def ask_on_terminal(question: str) -> bool:
     return click.confirm(question, default=False, err=True)
 
 
-def tell(line: str) -> None:
-    """Print a line as it is."""
-    click.echo(line)
+def tell(line: str, *, err: bool = False) -> None:
+    """Print a line as it is; with ``err`` to standard error."""
+    click.echo(line, err=err)
 
 
 def show(rows: Sequence[Mapping[str, Any]], *, as_json: bool, title: str | None = None) -> None:

@@ -78,7 +78,11 @@ Execute = Callable[["RunDirectory", "Observer"], "RunState"]
 def go_on(run: AnyRun, execute: Execute, *, figures: bool = True, as_json: bool = False) -> int:
     """Measure the trials that a run of any kind still owes and show its results; return the exit code."""
     if run.state.owed:
-        execute(run.directory, progress.silent() if as_json else progress.observer_for(screen.console()))
+        try:
+            execute(run.directory, progress.silent() if as_json else progress.observer_for(screen.console()))
+        except KeyboardInterrupt:
+            tell(_interrupted(run), err=as_json)
+            raise
     else:
         run.complete()
     if as_json:
@@ -95,6 +99,12 @@ def go_on(run: AnyRun, execute: Execute, *, figures: bool = True, as_json: bool 
         tell(f"one page for a colleague: `xdplab report {run.directory.path}`")
     state = run.state
     return 1 if state.failed or state.owed else 0
+
+
+def _interrupted(run: AnyRun) -> str:
+    state = run.state
+    kept = f"{len(state.last)} of {state.total} trials are kept" if state.last else "no trial had ended"
+    return f"interrupted; {kept}: `xdplab resume {run.directory.path}` goes on"
 
 
 def _show_tables(run: AnyRun) -> None:

@@ -70,7 +70,4 @@ def plan(
         rows = [{"mode": m, "queues": q, "trials": n} for (m, q), n in sorted(points.items())]
     show(rows, as_json=as_json)
     if not as_json:
-        n_points = len({t.point.point_id for t in trials})
-        minutes = plans.estimate_s(chosen, trials) / 60
-        most = "at most " if chosen.open_ended else ""
-        tell(f"{n_points} points, {most}{len(trials)} trials, {most or 'about '}{minutes:.1f} minutes")
+        tell(plans.extent(chosen, trials))

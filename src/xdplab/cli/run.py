@@ -10,7 +10,7 @@ import click
 from xdplab.cli.common import RunPath, in_lab, parse_only, show, tell
 from xdplab.cli.conduct import conduct, go_on
 from xdplab.cli.plan import PLAN_OR_NAME, find_plan
-from xdplab.errors import LabError, PlanError
+from xdplab.errors import LabError, PlanError, XdplabError
 from xdplab.labs import default_arrangement
 from xdplab.later import later
 from xdplab.own import require_own
@@ -21,14 +21,21 @@ from xdplab.studies import provenance
 from xdplab.studies.catalogue import open_run, request_in
 
 if TYPE_CHECKING:
+    import xdplab.plan as plans
     from xdplab.plan import Block, Plan, model
     from xdplab.run import progress
+    from xdplab.run.progress import Observer
+    from xdplab.run.state import AnyTrial, Attempt
     from xdplab.studies import every, plan_runs
-    from xdplab.studies.traffic import fleet, runs
+    from xdplab.studies.traffic import fleet, planned, runs
 else:
+    plans, planned = later("xdplab.plan"), later("xdplab.studies.traffic.planned")
     model, progress = later("xdplab.plan.model"), later("xdplab.run.progress")
     every, plan_runs = later("xdplab.studies.every"), later("xdplab.studies.plan_runs")
     fleet, runs = later("xdplab.studies.traffic.fleet"), later("xdplab.studies.traffic.runs")
+
+FIRST, LEFT_S = "throughput", 30.0
+"""The figure of a run's first repetition, and the least time left for which it is worth the pause."""
 
 LABS = click.option(
     "--labs", metavar="A,B,…", help="Share the blocks among equal labs, which measure at the same time."
@@ -101,9 +108,53 @@ def run(
     with runs.lab_for(lab_name or chosen.lab, chosen) as lab:
         directory = runs.start(chosen, lab, out, only=wanted, extend=old, files=files)
         with runs.discarded_if_nothing_began(directory):
-            tell(f"measuring into {directory.path}")
-            made = plan_runs.PlanRun(directory)
-            return go_on(made, lambda run, seen: runs.execute(run, lab, seen, steal=steal), figures=draw)
+            tell(f"measuring into {directory.path}\n{_extent(chosen, directory)}")
+            made, early = plan_runs.PlanRun(directory), draw and old is None
+
+            def execute(run: RunDirectory, seen: Observer) -> RunState:
+                return runs.execute(run, lab, FirstFigure(seen, run) if early else seen, steal=steal)
+
+            return go_on(made, execute, figures=draw)
+
+
+def _extent(plan: Plan, run: RunDirectory) -> str:
+    owed = set(read_state(run).owed)
+    return plans.extent(plan, [trial for trial in planned.run_trials_of(run) if trial.trial_id in owed])
+
+
+class FirstFigure:
+    """An observer that draws one figure once each point was measured once, if the rest takes `LEFT_S` or more.
+
+    Nothing is measured while it is drawn.
+    """
+
+    def __init__(self, seen: Observer, run: RunDirectory) -> None:
+        self._seen, self._run = seen, run
+        self._drawn = False
+
+    def started(self, state: RunState, trial: AnyTrial) -> None:
+        if trial.repetition == 2 and not self._drawn:
+            self._drawn = True
+            if (state.eta_s or 0) >= LEFT_S:
+                self._draw()
+        self._seen.started(state, trial)
+
+    def _draw(self) -> None:
+        try:
+            drawn = runs.draw_figures(self._run, names=(FIRST,))
+        except XdplabError as error:  # the measurement is worth more than a figure of its beginning
+            drawn = [f"no figure {FIRST} yet: {error.message}"]
+        for line in drawn:
+            tell(f"after one repetition: {line}")
+
+    def finished(self, trial: AnyTrial, attempt: Attempt) -> None:
+        self._seen.finished(trial, attempt)
+
+    def interrupted(self, how: str) -> None:
+        self._seen.interrupted(how)
+
+    def ended(self, state: RunState) -> None:
+        self._seen.ended(state)
 
 
 @click.command()

@@ -3,7 +3,7 @@
 from xdplab.plan.factors import FACTORS, Arrangement, Factor
 from xdplab.plan.model import Block, Plan, Traffic, TrialSettings, UserMetric, load_plan, parse_plan
 from xdplab.plan.points import Point, ProgramFactors, points_of
-from xdplab.plan.schedule import Trial, estimate_s, schedule, trial_s
+from xdplab.plan.schedule import Trial, estimate_s, extent, schedule, trial_s
 
 __all__ = [
     "FACTORS",
@@ -18,6 +18,7 @@ __all__ = [
     "TrialSettings",
     "UserMetric",
     "estimate_s",
+    "extent",
     "load_plan",
     "parse_plan",
     "points_of",

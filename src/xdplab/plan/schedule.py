@@ -56,6 +56,14 @@ def trial_s(plan: Plan, trial: Trial) -> float:
     return times.warmup_s + times.pause_s + OVERHEAD_S + passes * (times.window_s + times.settle_s)
 
 
+def extent(plan: Plan, trials: Sequence[Trial]) -> str:
+    """Return in words how much these trials of ``plan`` are: points, trials, minutes."""
+    points = len({trial.point.point_id for trial in trials})
+    most = "at most " if plan.open_ended else ""
+    minutes = estimate_s(plan, trials) / 60
+    return f"{points} points, {most}{len(trials)} trials, {most or 'about '}{minutes:.1f} minutes"
+
+
 def estimate_s(plan: Plan, trials: Sequence[Trial]) -> float:
     """Seconds the trials will take."""
     return sum(trial_s(plan, trial) for trial in trials)

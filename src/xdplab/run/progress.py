@@ -70,8 +70,7 @@ class PlainObserver:
         return "as the one before" if again else reason
 
     def interrupted(self, how: str) -> None:
-        if how == "interrupted":  # where it was stopped the error says why, and that nothing was measured
-            self._print("interrupted; what was measured is kept: `xdplab resume` goes on")
+        """Say nothing: the command that measures knows the run, and says how it goes on."""
 
     def ended(self, state: RunState) -> None:
         self._print(ending(state))

@@ -1,0 +1,75 @@
+"""What a person is told while a run goes on: how much there is, a first figure, and how to go on after Ctrl-C."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from xdplab.cli import conduct
+from xdplab.cli.run import FirstFigure
+from xdplab.errors import FigureError
+from xdplab.plan import load_plan, points_of, schedule
+from xdplab.plan.schedule import extent
+from xdplab.run.progress import silent
+from xdplab.studies.traffic import runs
+
+
+def shown(monkeypatch: pytest.MonkeyPatch, *seen: tuple[int, float | None]) -> list[str]:
+    """Start trials of these repetitions with this time to go; return what was drawn."""
+    drawn: list[str] = []
+    monkeypatch.setattr(runs, "draw_figures", lambda run, names: drawn.extend(names) or [])
+    first: Any = FirstFigure(silent(), SimpleNamespace())  # type: ignore[arg-type]
+    for repetition, left_s in seen:
+        state = SimpleNamespace(eta_s=left_s, last={}, total=9, open_ended=False, waiting=None)
+        first.started(state, SimpleNamespace(repetition=repetition, trial_id="t", point="p"))
+    return drawn
+
+
+def test_one_figure_once_each_point_was_measured_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert shown(monkeypatch, (1, None), (1, 300.0), (2, 200.0), (2, 199.0), (3, 100.0)) == ["throughput"]
+
+
+def test_the_last_seconds_are_not_paused_for_a_figure(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert shown(monkeypatch, (1, 20.0), (2, 10.0), (3, 200.0)) == []
+
+
+def test_a_figure_that_fails_ends_no_run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def fails(run: Any, names: Any) -> list[str]:
+        raise FigureError("no valid trial")
+
+    monkeypatch.setattr(runs, "draw_figures", fails)
+    state: Any = SimpleNamespace(eta_s=99.0, last={}, total=9, open_ended=False, waiting=None)
+    trial: Any = SimpleNamespace(repetition=2, trial_id="t", point="p")
+    FirstFigure(silent(), SimpleNamespace()).started(state, trial)  # type: ignore[arg-type]
+    assert capsys.readouterr().out == "after one repetition: no figure throughput yet: no valid trial\n"
+
+
+@pytest.mark.parametrize(
+    ("ended", "words"),
+    [
+        ({}, "interrupted; no trial had ended: `xdplab resume results/r` goes on\n"),
+        ({"t": 1}, "interrupted; 1 of 9 trials are kept: `xdplab resume results/r` goes on\n"),
+    ],
+)
+def test_ctrl_c_says_what_is_kept_and_the_whole_command(
+    ended: dict[str, int], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(run: Any, seen: Any) -> Any:
+        raise KeyboardInterrupt
+
+    run: Any = SimpleNamespace(
+        state=SimpleNamespace(owed=["t"], last=ended, total=9), directory=SimpleNamespace(path=Path("results/r"))
+    )
+    with pytest.raises(KeyboardInterrupt):
+        conduct.go_on(run, interrupted)
+    assert capsys.readouterr().out == words
+
+
+def test_how_much_a_plan_is() -> None:
+    plan = load_plan(Path(__file__).resolve().parents[2] / "plans" / "smoke.yaml")
+    trials = schedule(plan, points_of(plan, "shared"))
+    points = len({trial.point.point_id for trial in trials})
+    assert extent(plan, trials).startswith(f"{points} points, {len(trials)} trials, about 0.")
