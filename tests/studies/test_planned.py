@@ -9,7 +9,9 @@ import pytest
 from xdplab.errors import PlanError
 from xdplab.plan import parse_plan
 from xdplab.plan.model import Plan
+from xdplab.run.progress import silent
 from xdplab.run.state import read_state
+from xdplab.studies.traffic.fleet import JoinedLabs
 from xdplab.studies.traffic.planned import create_run, extend_run, plan_trials, run_trials_of
 
 PLAN = parse_plan({"name": "t", "blocks": [{"points": {"accesses": [0, 100]}}]})
@@ -60,3 +62,14 @@ def test_an_extension_adds_only_what_is_new(tmp_path: Path) -> None:
 def test_only_is_remembered(tmp_path: Path) -> None:
     run = create_run(PLAN, tmp_path, lab="netns", arrangement="shared", only={"accesses": "0"})
     assert {t.point.program.accesses for t in run_trials_of(run)} == {0}
+
+
+def test_blocks_with_labs_of_their_own_are_not_shared_among_others(tmp_path: Path) -> None:
+    """`resume --labs` would measure them in whichever lab is free."""
+    plan = parse_plan({"name": "two", "blocks": [{}, {"lab": "netns:b"}]})
+    run = create_run(plan, tmp_path, lab="netns:a", arrangement="shared")
+    shared = JoinedLabs(("netns:c", "netns:d"), None, None)  # type: ignore[arg-type]
+    with pytest.raises(PlanError, match="blocks of this plan name their own lab: netns:b"):
+        shared.execute(run, silent())
+    with pytest.raises(PlanError, match="netns:b"):
+        shared.start(plan, tmp_path)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -15,7 +15,7 @@ from rich.console import Console
 
 from xdplab.errors import HostLostError, LabError, PlanError, XdplabError
 from xdplab.labs import Arrangement, use_lab
-from xdplab.plan import Plan, Trial
+from xdplab.plan import Block, Plan, Point, Trial
 from xdplab.run.engine import run_trials
 from xdplab.run.fleet import BlockResult, pack, run_on_fleet
 from xdplab.run.fleet_dask import DaskFleet, connected, submit
@@ -106,8 +106,7 @@ class JoinedLabs:
                 "--labs: a run that decides by itself how long it goes on is measured in one lab",
                 remedy="give `repetitions` a number, or leave --labs out",
             )
-        if any(block.lab != THE_PLANS for block in plan.blocks):
-            raise PlanError("--labs: blocks of this plan name their lab", remedy="leave --labs out, or `lab:`")
+        _require_no_lab_of_their_own(plan.blocks)
         found = self._look(plan)
         if extend is None:
             lab, arrangement = found[0].lab, found[0].arrangement
@@ -118,6 +117,7 @@ class JoinedLabs:
     def execute(self, run: RunDirectory, observer: Observer, way: TrafficMethod = MEASURED) -> RunState:
         """Measure what ``run`` owes, then derive its tables: also after an interrupt, from what there is."""
         plan, trials = run_plan(run), run_trials_of(run)
+        _require_no_lab_of_their_own(trial.point for trial in trials)
         self._look(plan)
         with run.writer():
             run.journal.append("shared", labs=self._labs, scheduler=self._scheduler)
@@ -145,6 +145,15 @@ class JoinedLabs:
                     remedy="labs that share a run are equal: give each kind a run of its own, and compare them",
                 )
         return found
+
+
+def _require_no_lab_of_their_own(places: Iterable[Block | Point]) -> None:
+    """Raise PlanError if blocks or points name a lab: each is measured there, and cannot be any lab's."""
+    named = dict.fromkeys(place.lab for place in places if place.lab != THE_PLANS)
+    if named:
+        raise PlanError(
+            f"--labs: blocks of this plan name their own lab: {', '.join(named)}", remedy="leave --labs out"
+        )
 
 
 @contextmanager
