@@ -207,6 +207,16 @@ def test_the_lab_is_taken_after_a_verb_that_uses_one(verb: str) -> None:
     assert "--lab" in [option for parameter in command.params for option in parameter.opts]
 
 
+@pytest.mark.parametrize("verb", ["up", "down", "status", "run"])
+def test_so_it_is_after_the_verbs_of_lab(verb: str) -> None:
+    with click.Context(cli.cli) as context:
+        group = cli.cli.get_command(context, "lab")
+        assert isinstance(group, click.Group)
+        command = group.get_command(context, verb)
+    assert command is not None
+    assert "--lab" in [option for parameter in command.params for option in parameter.opts]
+
+
 def test_the_lab_after_the_verb_is_the_one_that_is_used() -> None:
     after = invoked("plan", "smoke", "--lab", "nosuch")
     assert (

@@ -21,8 +21,8 @@ from xdplab.figures.catalogue import figure, view
 from xdplab.figures.draw import Panels, draw
 from xdplab.figures.kinds import CUT, OF_ALL_FIGURES, paint
 from xdplab.figures.marks import Look, View, marks_frame
-from xdplab.figures.save import provenance, save, sheet_of
-from xdplab.figures.styles import STYLES
+from xdplab.figures.save import provenance, render, save, sheet_of
+from xdplab.figures.styles import FORMATS, STYLES
 
 BUSY = {"mode": synthetic.MODES, "queues": (1, 2), "accesses": (0, 1, 100, 400, 1600, 12800)}
 
@@ -181,6 +181,18 @@ def test_equal_marks_give_equal_bytes_with_their_provenance(tmp_path: Path) -> N
     marks = pd.read_csv(files[0][3])
     assert np.allclose(marks["value"], view("throughput", trials).marks["value"], rtol=1e-15)
     assert not list(tmp_path.rglob("*.partial"))
+
+
+@pytest.mark.parametrize("reader", [{}, {"figure.constrained_layout.use": True}, {"figure.autolayout": True}])
+def test_a_file_is_drawn_once(monkeypatch: pytest.MonkeyPatch, reader: dict[str, bool]) -> None:
+    with mpl.rc_context(reader):
+        axes = draw(VIEWS["alone"])
+    sheet, drawn, draw_sheet = sheet_of(axes), list[str](), Figure.draw
+    monkeypatch.setattr(Figure, "draw", lambda self, renderer: drawn.append("once") or draw_sheet(self, renderer))
+    for suffix in FORMATS:
+        drawn.clear()
+        assert render(sheet, suffix, STYLES["paper-1col"], "t", {})
+        assert drawn == ["once"], suffix
 
 
 def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:

@@ -291,6 +291,14 @@ def test_a_name_that_is_no_kernels_is_refused(name: str) -> None:
         labs.up(name)
 
 
+@pytest.mark.parametrize("name", ["6.1@arm64", "6.1@riscv64", "6.12@vax", "6.1@amd64", "6.1@"])
+def test_an_architecture_cannot_be_chosen_and_the_refusal_says_so(name: str) -> None:
+    """`'6.1@arm64' is not a kernel's name` sent the reader to look for another spelling."""
+    with pytest.raises(LabError, match=rf"kernel {name}: guests are amd64 only") as refused:
+        kernels.require_name(name)
+    assert refused.value.remedy == f"write {name.partition('@')[0]}"
+
+
 def test_a_way_that_does_not_exist_is_refused(kernel: kernels.Kernel) -> None:
     with pytest.raises(LabError, match=r"'warp'.*kvm, count, functional"):
         labs.up("vm:6.1:warp")

@@ -289,8 +289,12 @@ def _always_compiled() -> bool:
     return False
 
 
+PLACES = ["vm:6.1@arm64", "vm:6.1:cuont", "vm:6.1:count:a/b", "vm:six", "rack", "rack.yaml", "netns", "netns:stu"]
+"""Names that are no lab's, and labs of two hosts: a study needs this machine or a guest."""
+
+
 @pytest.mark.parametrize("study", ["execution", "loading", "jit"])
-@pytest.mark.parametrize("place", ["vm:6.1@arm64", "vm:6.1:cuont", "vm:6.1:count:a/b", "vm:six", "rack"])
+@pytest.mark.parametrize("place", PLACES)
 def test_a_place_that_cannot_exist_is_refused_before_anything_runs(study: str, place: str, tmp_path) -> None:
     done = CliRunner().invoke(cli, ["study", study, "--place", place, "--out", str(tmp_path / "runs")])
     assert isinstance(done.exception, PlanError)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import click
 
 from xdplab import labs
-from xdplab.cli.common import ask_on_terminal
+from xdplab.cli.common import ask_on_terminal, in_lab
 from xdplab.cli.kernels import kernels
 from xdplab.errors import HostError, LabInUseError
 from xdplab.hosts import Process
@@ -47,9 +47,10 @@ lab.add_command(kernels)
 @lab.command()
 @_name
 @_for_user
-def up(name: str | None, for_user: str | None) -> None:
+@in_lab
+def up(lab_name: str | None, name: str | None, for_user: str | None) -> None:
     """Bring a lab up; one that is up stays as it is."""
-    name = _chosen(name)
+    name = _chosen(name or lab_name)
     made = labs.up(name, for_user=for_user)
     click.echo(f"lab {name} is up" if made else f"lab {name} was up already")
 
@@ -58,9 +59,10 @@ def up(name: str | None, for_user: str | None) -> None:
 @_name
 @_for_user
 @click.option("--force", is_flag=True, help="Do not ask.")
-def down(name: str | None, for_user: str | None, force: bool) -> None:
+@in_lab
+def down(lab_name: str | None, name: str | None, for_user: str | None, force: bool) -> None:
     """Take a lab down, with everything that runs in it. If it is in use, this is asked first."""
-    name = _chosen(name)
+    name = _chosen(name or lab_name)
     user = None if force else labs.used_by(name, for_user=for_user)
     if user and not ask_on_terminal(f"lab {name} is in use by {user}. End it?"):
         raise LabInUseError(
@@ -74,13 +76,15 @@ def down(name: str | None, for_user: str | None, force: bool) -> None:
 @lab.command()
 @_for_user
 @_as_json
-def status(for_user: str | None, as_json: bool) -> None:
-    """Show the labs that are up."""
-    rows = labs.status(for_user=for_user)
+@in_lab
+def status(lab_name: str | None, for_user: str | None, as_json: bool) -> None:
+    """Show the labs that are up; with --lab, that one."""
+    rows = [row for row in labs.status(for_user=for_user) if lab_name in (None, row["lab"])]
     if as_json:
         click.echo(json.dumps(rows, indent=2))
     elif not rows:
-        click.echo("no lab is up (xdplab lab up)")
+        none, name = ("no lab is up", "") if lab_name is None else (f"lab {lab_name} is not up", f" {lab_name}")
+        click.echo(f"{none} (xdplab lab up{name})")
     for row in [] if as_json else rows:
         click.echo(_line(row))
 

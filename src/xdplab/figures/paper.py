@@ -189,8 +189,11 @@ _MOST_LINES = 4
 
 
 def _freeze(sheet: Figure) -> None:
-    """End the layout here: the solver leaves noise in the last digits, and equal figures must have equal bytes."""
-    sheet.set_layout_engine("none")
+    """End the layout here: the solver leaves noise in the last digits, and equal figures must have equal bytes.
+
+    With any engine left, even the one that does nothing, matplotlib draws each file twice.
+    """
+    sheet.set_layout_engine(None)
     for ax in sheet.axes:
         x, y, width, height = (round(share, 6) for share in ax.get_position().bounds)
         ax.set_position((x, y, width, height))

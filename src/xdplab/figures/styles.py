@@ -86,6 +86,8 @@ def applied(style: Style) -> Iterator[None]:
         "lines.markersize": style.marker_pt,
         "hatch.linewidth": thin,
         "figure.dpi": style.dpi,
+        "figure.autolayout": False,  # a sheet is laid out once, by `settle`
+        "figure.constrained_layout.use": False,
         "svg.hashsalt": "xdplab",  # element ids, and so the bytes, depend on the content alone
         "svg.fonttype": "path",
         "pdf.fonttype": 42,

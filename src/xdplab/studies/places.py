@@ -156,17 +156,23 @@ class Place:
         return None
 
 
+_WITH_GUEST = ("vm", "uml")
 _NO_CHOICE = {False: "its kernel has no interpreter (CONFIG_BPF_JIT_ALWAYS_ON)", True: "its kernel has no JIT"}
 
 
 def require_places(names: Iterable[str]) -> None:
-    """Raise PlanError for a place that cannot exist: before anything runs, not once per trial."""
+    """Raise PlanError for a place that cannot exist, or has no guest: before anything runs, not once per trial."""
     for name in names:
+        if name == HOST:
+            continue
         try:
-            if name != HOST:
-                default_arrangement(name)
+            default_arrangement(name)
         except LabError as error:
             raise PlanError(f"--place {name}: {error.message}", remedy=error.remedy) from error
+        if name.partition(":")[0] not in _WITH_GUEST:
+            raise PlanError(
+                f"--place {name}: a study measures this machine, or in a guest", remedy=f"{HOST}, vm:KERNEL:count, uml"
+            )
 
 
 @contextmanager

@@ -123,7 +123,6 @@ def _drawn(
         page = printed_sheet(shown, spec, shown.look.caption)
         return [(suffix, render(page, suffix, style, spec.stem, notes)) for suffix in formats]
     sheet = sheet_of(draw(shown, style)) if len(shown.marks) else empty_sheet(shown.look, style, language)
-    sheet.set_layout_engine(None)  # it is laid out: with an engine each file would be drawn twice
     return [(suffix, render(sheet, suffix, style, spec.stem, notes)) for suffix in formats]
 
 

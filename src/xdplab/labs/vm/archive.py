@@ -27,13 +27,15 @@ SUITES: dict[str, str] = {
     "experimental": MAIN,
 }
 ALL = tuple(SUITES)
+ARCHITECTURE = "amd64"
+"""Debian's name of the architecture whose packages are fetched: that of all guests."""
 KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 DEADLINE_S = 600.0
 
 # From 6.19 on what one package held lies in three; the old name is left as an empty one.
 _PARTS = ("linux-binary-{}", "linux-modules-{}", "linux-base-{}")
 _WHOLE = "linux-image-{}"
-_OFFERED = re.compile(r"^linux-(image|binary)-(\S+-amd64) - (?!.*meta-package)", re.MULTILINE)
+_OFFERED = re.compile(rf"^linux-(image|binary)-(\S+-{ARCHITECTURE}) - (?!.*meta-package)", re.MULTILINE)
 _OTHER_FLAVOURS = re.compile(r"-(cloud|rt)-")
 
 # Of a kernel's modules those a guest can have a use for, relative to its module tree; a tenth of the whole.
@@ -214,7 +216,7 @@ def _update(root: Path, suite: str) -> tuple[str, ...]:
     for folder in ("state/lists/partial", "cache/archives/partial"):
         (root / folder).mkdir(parents=True, exist_ok=True)
     sources = root / "sources.list"
-    sources.write_text(f"deb [arch=amd64 signed-by={KEYRING}] {mirror()}/{SUITES[suite]} {suite} main\n")
+    sources.write_text(f"deb [arch={ARCHITECTURE} signed-by={KEYRING}] {mirror()}/{SUITES[suite]} {suite} main\n")
     settings = {
         "Dir::Etc::sourcelist": sources,
         "Dir::Etc::sourceparts": "/dev/null",
@@ -223,7 +225,7 @@ def _update(root: Path, suite: str) -> tuple[str, ...]:
         "Dir::State": root / "state",
         "Dir::State::status": "/dev/null",
         "Dir::Cache": root / "cache",
-        "APT::Architecture": "amd64",
+        "APT::Architecture": ARCHITECTURE,
         "APT::Sandbox::User": "",  # else root's download goes to a user who may not write here
         "Acquire::Languages": "none",
         "Acquire::Retries": "2",

@@ -202,7 +202,16 @@ def _read(folder: Path) -> Kernel:
 
 
 def require_name(name: str) -> None:
-    """Raise LabError for a name that no kernel has."""
+    """Raise LabError for a name that no kernel has, and for one that asks for an architecture (``6.1@arm64``).
+
+    A guest's root is this machine's file tree, whose programs run on no other architecture.
+    """
+    plain, asks, _ = name.partition("@")
+    if asks and _NAME.fullmatch(plain):
+        raise LabError(
+            f"kernel {name}: guests are {archive.ARCHITECTURE} only; their architecture cannot be chosen",
+            remedy=f"write {plain}",
+        )
     if not _NAME.fullmatch(name):
         raise LabError(f"{name!r} is not a kernel's name", remedy=f"such as {', '.join(KNOWN)}")
 

@@ -66,8 +66,9 @@ def medians(table: pd.DataFrame) -> pd.DataFrame:
 
 def _middle(rows: pd.DataFrame, by: list[str]) -> pd.DataFrame:
     groups = rows.groupby(by, dropna=False, sort=False)["value"]
-    ends = groups.apply(median_interval)
-    found = pd.DataFrame({"median": groups.median(), "low": ends.str[0], "high": ends.str[1], "n": groups.size()})
+    found = pd.DataFrame({"median": groups.median(), "n": groups.size()})
+    ends = [median_interval(values) for _, values in groups]  # no row at all where no load was measured
+    found[["low", "high"]] = pd.DataFrame(ends, columns=["low", "high"], index=found.index)
     return found.astype(float).reset_index()
 
 

@@ -1,0 +1,21 @@
+"""A study of which nothing was measured has figures that say so."""
+
+from __future__ import annotations
+
+import importlib
+
+import pytest
+
+from xdplab.errors import NotApplicableError
+from xdplab.studies.catalogue import STUDIES, study
+from xdplab.studies.tables import typed
+
+
+@pytest.mark.parametrize("name", [name for name in STUDIES if study(name).views])
+def test_each_figure_of_no_rows_says_why_it_is_not_drawn(name: str) -> None:
+    rows = importlib.import_module(f"xdplab.studies.{name}.rows")
+    table = typed([], rows.COLUMNS)
+    table = rows.joined(table) if name == "verifier" else table
+    for make in study(name).views.values():
+        with pytest.raises(NotApplicableError):
+            make(table)
