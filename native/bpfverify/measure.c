@@ -6,11 +6,17 @@
 #include "watch_load.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
+#define WHOLE_LOG_BYTES                                                                                      \
+    (UINT_MAX >> 2) // the most that a kernel from 5.2 on takes; only what is written is there
+#define STEPS_AND_STATISTICS 6
 #define MOST_RETRIES 5 // a signal interrupts the verifier with EAGAIN
 
 struct effort effort;
@@ -85,6 +91,38 @@ static void read_info(struct record *record, int fd) {
     record->verified_insns = info.verified_insns ? (long long)info.verified_insns : UNKNOWN;
 }
 
+static void write_log(const struct record *record, const char *log) {
+    char path[PATH_MAX];
+    const char *name = record->name ? record->name : record->section ? record->section : "unnamed";
+    int base = snprintf(path, sizeof(path), "%s/", effort.logs);
+    if (base < 0 || snprintf(path + base, sizeof(path) - base, "%s.log", name) >= (int)sizeof(path) - base)
+        return;
+    for (char *at = path + base; *at; at++)
+        if (*at == '/')
+            *at = '-';
+    FILE *file = fopen(path, "w");
+    if (!file)
+        return;
+    fwrite(log, 1, strlen(log), file);
+    fclose(file);
+}
+
+// One more load with a log of each step. A log that finds no place is missing, which its reader sees.
+static void load_logged(const struct record *record, union bpf_attr attributes, unsigned int size) {
+    char *log = mmap(NULL, WHOLE_LOG_BYTES, PROT_READ | PROT_WRITE,
+                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (log == MAP_FAILED)
+        return;
+    attributes.log_buf = (uintptr_t)log;
+    attributes.log_size = WHOLE_LOG_BYTES;
+    attributes.log_level = STEPS_AND_STATISTICS;
+    long fd = bpf_call(BPF_PROG_LOAD, &attributes, size);
+    if (fd >= 0)
+        close((int)fd);
+    write_log(record, log);
+    munmap(log, WHOLE_LOG_BYTES);
+}
+
 int measure_load(struct record *record, const union bpf_attr *given, unsigned int size) {
     union bpf_attr attributes;
     memset(&attributes, 0, sizeof(attributes));
@@ -99,6 +137,8 @@ int measure_load(struct record *record, const union bpf_attr *given, unsigned in
     record->insns = attributes.insn_cnt;
     record->hash = hash_of((const struct bpf_insn *)(uintptr_t)attributes.insns, attributes.insn_cnt);
     int fd = effort.watch ? load_watched(record, &attributes, size) : load_timed(record, &attributes, size);
+    if (effort.logs)
+        load_logged(record, attributes, size);
     if (fd >= 0)
         read_info(record, fd);
     judge_load(record);

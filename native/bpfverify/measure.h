@@ -13,6 +13,7 @@ struct effort {
     unsigned int log_level;
     unsigned int kernel_version; // for kprobe programs on kernels that compare it
     bool watch;                  // count memory and branches: such loads are not timed
+    const char *logs;            // directory for whole logs, one more load each; NULL for none
 };
 
 extern struct effort effort;

@@ -13,6 +13,7 @@ struct options {
     unsigned long long budget_ms;
     unsigned int loads, log_level, deadline_s, kernel_version;
     bool watch;
+    const char *logs;
 };
 
 static bool read_version(const struct option_row *row, void *target, const char *text) {
@@ -44,6 +45,8 @@ static const struct option_row ROWS[] = {
      "one load each, counting memory and branches; such loads are not timed"},
     {"types", "FILE", NULL, read_types, 0, 0, 0,
      "lines of OBJECT-PATTERN SECTION-PATTERN TYPE, for sections that tell no program type"},
+    {"logs", "DIRECTORY", NULL, option_text, AT(logs), 0, 0,
+     "one more load of each program, whose whole log, of each step, goes to NAME.log in it"},
     {"log-level", "N", "4", option_unsigned, AT(log_level), 0, 15, "of the verifier; 4: statistics"},
     {"kern-version", "VERSION", NULL, read_version, AT(kernel_version), 0, 0,
      "such as 5.10.3, for kprobe programs on kernels that compare it (the running one)"},
@@ -75,6 +78,7 @@ int options_read(int count, char **arguments) {
         .log_level = options.log_level,
         .kernel_version = options.kernel_version,
         .watch = options.watch,
+        .logs = options.logs,
     };
     object_deadline_s = options.deadline_s;
     return first;

@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from xdplab.cli.common import show
 from xdplab.cli.conduct import conduct, run_options
 from xdplab.cli.versus import asked, judging_options, show_programs, taken
 from xdplab.errors import PlanError
 from xdplab.later import later
 from xdplab.studies.catalogue import study
+from xdplab.studies.places import HOST
 from xdplab.studies.verifier.families import FAMILIES
 
 if TYPE_CHECKING:
-    from xdplab.studies.verifier import machines, runs, versus
+    from xdplab.studies.verifier import hotspots, machines, runs, versus
     from xdplab.studies.verifier.runs import VerifierRequest
 else:
     runs, versus = later("xdplab.studies.verifier.runs"), later("xdplab.studies.verifier.versus")
     machines = later("xdplab.studies.verifier.machines")
+    hotspots = later("xdplab.studies.verifier.hotspots")
 
 
 @click.command()
@@ -49,12 +53,22 @@ else:
     is_flag=True,
     help="Then compare two --kernel, or two OBJECTS, per program; exit code as of `compare`. No generated programs.",
 )
+@click.option(
+    "--lines", is_flag=True, help="Only print which source lines of OBJECTS the verifier's work comes from; no run."
+)
+@click.option(
+    "--logs",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="With --lines: keep the verifier's whole logs there.",
+)
 @judging_options
 @run_options
 def verifier(
     objects: tuple[str, ...],
     smallest: bool,
     compare: bool,
+    lines: bool,
+    logs: Path | None,
     out: Path,
     name: str | None,
     resume: Path | None,
@@ -66,6 +80,10 @@ def verifier(
     OBJECTS are BPF objects, directories or archives of them, or the word system. Generated families are added.
     """
     judged = taken(chosen)
+    if lines:
+        return _show_lines(objects, chosen["kernels"] or (HOST,), logs, judged["top"], as_json=as_json)
+    if logs:
+        raise PlanError("--logs keeps what --lines reads", remedy="add --lines")
     if as_json and compare:
         raise PlanError("--json prints the rows", remedy="`xdplab compare RUN --programs --json` prints the comparison")
     if any(judged.values()) and not compare:
@@ -79,6 +97,21 @@ def verifier(
         as_json=as_json,
         after=(lambda run: show_programs(*versus.sides_within(run), asked(judged))) if compare else None,
     )
+
+
+def _show_lines(
+    objects: tuple[str, ...], kernels: tuple[str, ...], logs: Path | None, top: int | None, *, as_json: bool
+) -> int:
+    if not objects:
+        raise PlanError("--lines is of OBJECTS", remedy="name a BPF object file")
+    rows: list[dict[str, Any]] = []
+    for path, kernel in product(map(Path, objects), kernels):
+        name = machines.own_kernel(Path(kernel), None) if _is_file(kernel) else kernel
+        for found in hotspots.hotspots(path, name, logs):
+            first = found.head(top or len(found)).itertuples(index=False)
+            rows += [dict(zip(hotspots.COLUMNS, row, strict=True)) for row in first]
+    show(rows, as_json=as_json)
+    return 0
 
 
 def _request(objects: tuple[str, ...], smallest: bool, compare: bool, chosen: dict[str, Any]) -> VerifierRequest:
