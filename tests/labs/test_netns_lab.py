@@ -334,7 +334,7 @@ def test_who_comes_before_its_maker_has_the_lease_does_not_take_a_lab_away(name:
 
 def test_without_root_and_sudo_it_says_whom_to_ask(stranger: Stranger) -> None:
     done = stranger.run("import os; os.environ['PATH'] = '/nowhere'; from xdplab import labs; labs.up('netns:unmade')")
-    assert f"ask root to run `xdplab lab up --for-user {stranger.uid}`" in done.stderr
+    assert f"ask root to run `xdplab lab up netns:unmade --for-user {stranger.uid}`" in done.stderr
 
 
 def test_a_leased_lab_stays_until_its_last_user_leaves(name: str) -> None:

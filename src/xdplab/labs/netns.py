@@ -155,7 +155,7 @@ def up(instance: str, uid: int, *, lease: bool = False) -> bool:
     _require_tools()
     script = Path(__file__).with_name("netns_keeper.py")
     keeper = [sys.executable, "-I", "-B", str(script), "--socket", str(KEEPERS.address(uid, instance)), f"--uid={uid}"]
-    return KEEPERS.made(uid, instance, _start(keeper + ["--lease"] * lease))
+    return KEEPERS.made(uid, instance, _start(keeper + ["--lease"] * lease, KEEPERS.title(instance)))
 
 
 def _require_tools() -> None:
@@ -167,17 +167,17 @@ def _require_tools() -> None:
         )
 
 
-def _start(keeper: list[str]) -> subprocess.CompletedProcess[str]:
-    """Run the keeper as root until it has said its one line."""
-    return _run(keeper) if os.geteuid() == 0 else _run_by_sudo(keeper)
+def _start(keeper: list[str], lab: str) -> subprocess.CompletedProcess[str]:
+    """Run the keeper of ``lab`` as root until it has said its one line."""
+    return _run(keeper) if os.geteuid() == 0 else _run_by_sudo(keeper, lab)
 
 
 def _run(argv: list[str]) -> subprocess.CompletedProcess[str]:
     return subprocess.run(argv, capture_output=True, text=True, check=False)
 
 
-def _run_by_sudo(keeper: list[str]) -> subprocess.CompletedProcess[str]:
-    ask_root = f"ask root to run `xdplab lab up --for-user {os.getuid()}`"
+def _run_by_sudo(keeper: list[str], lab: str) -> subprocess.CompletedProcess[str]:
+    ask_root = f"ask root to run `xdplab lab up {lab} --for-user {os.getuid()}`"
     if shutil.which("sudo") is None:
         raise LabError("making a lab needs root, and there is no sudo here", remedy=ask_root)
     if _run(["sudo", "-n", "true"]).returncode == 0:
