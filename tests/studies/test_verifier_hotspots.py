@@ -74,3 +74,16 @@ def test_a_listing_of_nothing_is_refused() -> None:
     done = CliRunner().invoke(cli, ["study", "verifier", "--lines"])
     assert done.exit_code != 0
     assert "--lines is of OBJECTS" in str(done.exception) + done.output
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--repetitions", "3"], "--lines makes no run: it takes no --repetitions"),
+        (["--compare", "--filter", "a"], "it takes no --compare, --filter"),
+        (["--modules", "."], "--modules is of a kernel's image"),
+    ],
+)
+def test_an_option_that_it_would_not_heed_is_refused(options: list[str], words: str) -> None:
+    done = CliRunner().invoke(cli, ["study", "verifier", "x.bpf.o", "--lines", *options])
+    assert words in str(done.exception)

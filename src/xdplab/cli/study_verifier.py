@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -81,7 +82,10 @@ def verifier(
     """
     judged = taken(chosen)
     if lines:
-        return _show_lines(objects, chosen["kernels"] or (HOST,), logs, judged["top"], as_json=as_json)
+        _require_of_lines(click.get_current_context())
+        _require_image(chosen["modules"], chosen["kernels"])
+        kernels = [_kernel(kernel, chosen["modules"]) for kernel in chosen["kernels"] or (HOST,)]
+        return _show_lines(objects, kernels, logs, judged["top"], as_json=as_json)
     if logs:
         raise PlanError("--logs keeps what --lines reads", remedy="add --lines")
     if as_json and compare:
@@ -99,15 +103,28 @@ def verifier(
     )
 
 
+_OF_LINES = ("objects", "kernels", "modules", "lines", "logs", "top", "as_json")
+
+
+def _require_of_lines(context: click.Context) -> None:
+    """Raise PlanError for an option that --lines would not heed."""
+    said = [option for option in context.command.params if option.name not in _OF_LINES]
+    given = [option.opts[0] for option in said if context.get_parameter_source(option.name or "") is _GIVEN]
+    if given:
+        raise PlanError(f"--lines makes no run: it takes no {', '.join(given)}", remedy="leave it out")
+
+
+_GIVEN = click.core.ParameterSource.COMMANDLINE
+
+
 def _show_lines(
-    objects: tuple[str, ...], kernels: tuple[str, ...], logs: Path | None, top: int | None, *, as_json: bool
+    objects: tuple[str, ...], kernels: Sequence[str], logs: Path | None, top: int | None, *, as_json: bool
 ) -> int:
     if not objects:
         raise PlanError("--lines is of OBJECTS", remedy="name a BPF object file")
     rows: list[dict[str, Any]] = []
     for path, kernel in product(map(Path, objects), kernels):
-        name = machines.own_kernel(Path(kernel), None) if _is_file(kernel) else kernel
-        for found in hotspots.hotspots(path, name, logs):
+        for found in hotspots.hotspots(path, kernel, logs):
             first = found.head(top or len(found)).itertuples(index=False)
             rows += [dict(zip(hotspots.COLUMNS, row, strict=True)) for row in first]
     show(rows, as_json=as_json)
@@ -117,17 +134,25 @@ def _show_lines(
 def _request(objects: tuple[str, ...], smallest: bool, compare: bool, chosen: dict[str, Any]) -> VerifierRequest:
     """What was not said stays at the request's own default."""
     modules = chosen.pop("modules")
-    if modules and not any(map(_is_file, chosen["kernels"])):
-        raise PlanError("--modules is of a kernel's image", remedy="name it as a path: --kernel ./bzImage")
+    _require_image(modules, chosen["kernels"])
     if compare:
         chosen = _two_sided(objects, chosen)
-    own = (machines.own_kernel(Path(kernel), modules) if _is_file(kernel) else kernel for kernel in chosen["kernels"])
-    chosen = chosen | {"kernels": tuple(own)}
+    chosen = chosen | {"kernels": tuple(_kernel(kernel, modules) for kernel in chosen["kernels"])}
     said = {key: value for key, value in chosen.items() if value != ()}
     if said.get("families") == ("none",):
         said["families"] = ()
     request = runs.VerifierRequest(objects=objects, **said)
     return runs.smallest(request) if smallest else request
+
+
+def _require_image(modules: Path | None, kernels: Sequence[str]) -> None:
+    if modules and not any(map(_is_file, kernels)):
+        raise PlanError("--modules is of a kernel's image", remedy="name it as a path: --kernel ./bzImage")
+
+
+def _kernel(kernel: str, modules: Path | None) -> str:
+    """Return a kernel's name; a file of the user's is taken into the cache first, with its modules."""
+    return machines.own_kernel(Path(kernel), modules) if _is_file(kernel) else kernel
 
 
 def _is_file(kernel: str) -> bool:
