@@ -21,15 +21,16 @@ def point(**factors: Any) -> Any:
 class Sender:
     """A generator of which nothing comes back until the burst called ``link_up``."""
 
-    def __init__(self, link_up: int) -> None:
+    def __init__(self, link_up: int, taken: int = 300) -> None:
         self.bursts: list[float] = []
-        self._link_up = link_up
+        self._link_up, self._taken = link_up, taken
 
     def burst(self, name: str, seconds: float) -> Any:
         assert name == "path"
         self.bursts.append(seconds)
         back = 300 if len(self.bursts) >= self._link_up else 0
-        return SimpleNamespace(summary=SimpleNamespace(tx_packets=300, rx_packets=back, foreign_packets=0))
+        sent = back or self._taken  # a card without a link may take none
+        return SimpleNamespace(summary=SimpleNamespace(tx_packets=sent, rx_packets=back, foreign_packets=0))
 
 
 def counting(received: int = 0, sent: int = 0) -> Any:
@@ -66,6 +67,8 @@ def test_a_dut_that_keeps_what_it_receives_is_not_waited_for(monkeypatch: pytest
     slow, late = (Sender(6) for _ in range(2))
     assert prove(slow, point(), None, lambda: counting(300, 300))["back"] == 300, "the TG's end is slow"  # type: ignore[arg-type]
     assert prove(late, point(), None, lambda: counting(40))["back"] == 300, "its link came up just then"  # type: ignore[arg-type]
+    down: Any = Sender(6, taken=0)
+    assert prove(down, point(), None, lambda: counting())["back"] == 300, "the TG's link was down"
 
 
 def test_of_a_program_that_drops_nothing_is_awaited() -> None:
