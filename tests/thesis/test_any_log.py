@@ -12,7 +12,7 @@ from collections.abc import Callable
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from made_logs import generator, names, perf, sar
+from xdplab.thesis.made_logs import generator, names, perf, sar
 
 from xdplab.errors import ResultsError
 from xdplab.run.metrics import frame

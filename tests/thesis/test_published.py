@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from made_logs import generator, names, perf, rate_pps, sar, tree, write
+from xdplab.thesis.made_logs import generator, names, perf, rate_pps, sar, tree, write
 
 from xdplab.errors import FigureError
 from xdplab.run.metrics import frame

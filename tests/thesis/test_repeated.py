@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from made_logs import tree, write
+from xdplab.thesis.made_logs import tree, write
 
 from xdplab.analysis.verdicts import RULES_VERSION
 from xdplab.errors import FigureError

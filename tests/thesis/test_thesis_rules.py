@@ -10,7 +10,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 from click.testing import CliRunner
-from made_logs import generator, names, perf, rate_pps, sar, tree, write
+from xdplab.thesis.made_logs import generator, names, perf, rate_pps, sar, tree, write
 
 from xdplab.analysis.findings import Finding
 from xdplab.cli import cli

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from tests.thesis.made_logs import generator, names, rate_pps, sar, write
+from xdplab.thesis.made_logs import generator, names, rate_pps, sar, write
 from tests.thesis.test_published import DATA, needs_data
 
 from xdplab.analysis.intervals import interval_on
