@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Union
 
 import pandas as pd
 from matplotlib.figure import Figure
@@ -31,7 +31,7 @@ from xdplab.figures.draw import draw
 from xdplab.labs import Lab, use_lab
 from xdplab.labs.checks import Checks, checks
 from xdplab.labs.doctor import examine
-from xdplab.plan import FACTORS, Plan, estimate_s, parse_plan, reference
+from xdplab.plan import FACTORS, Plan, estimate_s, load_plan, parse_plan, race_of, reference
 from xdplab.plan.factors import PATHS, Where, in_plan, of_program
 from xdplab.programs.program import Program
 from xdplab.programs.program import program as make_program
@@ -57,6 +57,7 @@ _FIRST = ("repetition", "forwarded_pps", "access_ns", "testrun_ns", "latency_p50
 _PLAN_KEYS = ("lab", "seed", "repetitions", "trial", "perf_events", "metrics")
 
 Programs = Program | str | Sequence[Program | str]
+Side = Union[Program, "PlanInHand", str]
 
 
 def lab(name: str = "netns") -> LabInUse:
@@ -116,8 +117,8 @@ def compare(
 
 
 def race(
-    a: Program | str,
-    b: Program | str,
+    a: Side,
+    b: Side,
     *,
     lab: LabInUse | str = "netns",
     other_lab: str | None = None,
@@ -127,20 +128,42 @@ def race(
     at_most: int = 200,
     **factors: Any,
 ) -> Raced:
-    """Measure two programs against each other in one run until it is known which is faster, or that they are the same.
+    """Measure two programs or plans in one run until it is known which is faster, or that they are the same.
 
     They take turns; each repetition gives one ratio of their forwarding rates. The run stops when the interval of the
     ratio, which holds at every look (`xdplab.analysis.sequential`), excludes 1 or lies within ``margin``, at the latest
-    after ``at_most`` repetitions. ``factors`` are those of `plan`, and are the same for both. ``other_lab`` is the lab
-    of b, so that two kernels or machines race; a and b may then be the same program. Raises PlanError.
+    after ``at_most`` repetitions. ``factors`` are those of `plan`, and are the same for both programs; a plan
+    (``xl.plan(…)``, or a plan file) has one block and its own factors. ``other_lab`` is the lab of b, so that two
+    kernels or machines race; a and b may then be the same. Raises PlanError.
     """
-    sides = [_plan(name, [one], factors).model_dump(mode="json") for one in (a, b)]
-    for block in sides[1]["blocks"] if other_lab is not None else ():
-        block["lab"] = other_lab
-    race = {"margin": margin, "at_least": at_least, "at_most": at_most}
-    made = parse_plan({**sides[0], "blocks": [*sides[0]["blocks"], *sides[1]["blocks"]], "race": race})
+    made = _race(a, b, name, factors, {"margin": margin, "at_least": at_least, "at_most": at_most}, other_lab)
     used = LabInUse(lab) if isinstance(lab, str) else lab
     return Raced(PlanInHand(made).start(used).watch())
+
+
+def _race(
+    a: Side, b: Side, name: str, factors: dict[str, Any], limits: Mapping[str, float | None], other_lab: str | None
+) -> Plan:
+    plans = [side for side in (_plan_of(a), _plan_of(b)) if side is not None]
+    if factors and len(plans) == 2:
+        raise PlanError(f"{', '.join(factors)}: both sides are plans, which have their own factors")
+    given = ({"trial": plans[0].trial.model_dump()} if plans else {}) | factors
+    made = race_of(name, [_plan_of(side) or _plan(name, [_program_of(side)], given) for side in (a, b)], limits)
+    if other_lab is None:
+        return made
+    first, second = made.blocks
+    return made.model_copy(update={"blocks": [first, second.model_copy(update={"lab": other_lab})]})
+
+
+def _plan_of(side: Side) -> Plan | None:
+    if isinstance(side, PlanInHand):
+        return side.plan
+    return load_plan(Path(side)) if isinstance(side, str) and Path(side).suffix in (".yaml", ".yml") else None
+
+
+def _program_of(side: Side) -> Program | str:
+    assert not isinstance(side, PlanInHand)
+    return side
 
 
 @dataclass(frozen=True)

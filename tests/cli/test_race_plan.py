@@ -11,6 +11,8 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
+import xdplab as xl
+from xdplab import notebook
 from xdplab.cli import cli
 from xdplab.cli.race import race_plan
 from xdplab.errors import LabError, PlanError
@@ -48,6 +50,28 @@ def test_a_plan_races_a_workload_by_the_options_of_that_side_alone(tmp_path: Pat
     one = {"points": {"mode": "native", "accesses": [100]}}
     ((a, b),) = race_pairs(raced(plan(tmp_path, "a", blocks=[one]), "array"), "shared")
     assert (a.mode, a.program.accesses, b.mode, b.program.accesses, b.frame_bytes) == ("native", 100, "generic", 7, 128)
+
+
+def test_a_notebook_races_plans_by_file_and_in_hand(tmp_path: Path) -> None:
+    file = plan(tmp_path, "a", blocks=[{"points": {"mode": "native", "accesses": [100]}}])
+    in_hand = xl.plan("b", "array", mode="generic", accesses=100, trial={"window_s": 0.2})
+    made = notebook._race(str(file), in_hand, "r", {}, {"margin": 0.05, "at_least": 5, "at_most": 9}, "vm:6.1")
+    ((a, b),) = race_pairs(made, "shared")
+    assert (a.mode, a.program.accesses, b.mode, b.program.accesses, b.lab) == ("native", 100, "generic", 100, "vm:6.1")
+    assert (made.trial.window_s, made.race and made.race.margin) == (0.2, 0.05)
+    ((_, workload),) = race_pairs(
+        notebook._race(in_hand, "chase", "r", {"accesses": 7, "flows": 8}, {}, None), "shared"
+    )
+    assert (workload.program.workload, workload.flows) == ("chase", 8)
+    with pytest.raises(PlanError, match="flows: both sides are plans, which have their own factors"):
+        xl.race(str(file), in_hand, flows=8)
+
+
+@pytest.mark.parametrize(("written", "code"), [("2%", 1), ("0.02", 1), ("0", 2), ("150%", 2), ("much", 2)])
+def test_a_margin_is_a_share_as_in_a_plan(tmp_path: Path, written: str, code: int) -> None:
+    """Code 1 is the next complaint: there is no such run."""
+    done = CliRunner().invoke(cli, ["compare", str(tmp_path), str(tmp_path), "--margin", written])
+    assert (2 if isinstance(done.exception, SystemExit) and done.exit_code == 2 else 1) == code, done.output
 
 
 def test_sides_that_would_not_be_fair_are_refused(tmp_path: Path) -> None:

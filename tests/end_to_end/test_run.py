@@ -15,6 +15,8 @@ import pytest
 
 from tests.cli.entry import ending
 from tests.end_to_end.conftest import needs_root, xdplab
+from tests.run import recomputed
+from tests.run.nulls import unexplained
 from xdplab.labs import Lab
 from xdplab.run.rundir import RunDirectory
 from xdplab.run.state import attempts_of
@@ -60,6 +62,14 @@ def test_every_point_has_a_verdict(trials: pd.DataFrame) -> None:
     sockets = trials[trials["mode"] == "af_xdp"]
     assert set(sockets[sockets["xsk_bind"] == "copy"]["verdict"]) == {"valid"}
     assert set(sockets[sockets["xsk_bind"] == "zerocopy"]["verdict"]) == {"unsupported"}
+
+
+def test_an_independent_recomputation_agrees_in_each_column(measured: Path) -> None:
+    assert [line for lines in recomputed.differences(measured).values() for line in lines] == []
+
+
+def test_each_null_has_its_reason(trials: pd.DataFrame) -> None:
+    assert unexplained(trials, today=True) == []
 
 
 def test_what_the_driver_lacks_is_said_in_its_words(trials: pd.DataFrame) -> None:

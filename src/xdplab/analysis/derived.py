@@ -67,6 +67,8 @@ def testrun_ns(row: Row, baselines: Sequence[Row]) -> Answer:
     own = number(row, "testrun_raw_ns")
     if own is None:
         return "BPF_PROG_TEST_RUN was not run on this program"
+    if number(row, "accesses") is None:
+        return "N of a user's program is not known: see testrun_raw_ns"
     if number(row, "accesses") == 0:
         return "N = 0 is the baseline itself"
     zeros = [zero for base in baselines if (zero := number(base, "testrun_raw_ns")) is not None]

@@ -21,7 +21,7 @@ from xdplab.analysis.action_rules import (
 from xdplab.analysis.values import Row, number, records, text
 from xdplab.formats.procstat import FAST_CLOCKS
 
-RULES_VERSION = "9"
+RULES_VERSION = "10"
 
 COUNT_TOLERANCE = 0.01  # two counts of the same frames
 LINE_SLACK = 1.002  # clocks of two NICs

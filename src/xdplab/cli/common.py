@@ -21,11 +21,12 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from xdplab.cli import screen
+    from xdplab.plan import model
     from xdplab.run import listing
     from xdplab.studies import tables
 else:
     screen, listing = later("xdplab.cli.screen"), later("xdplab.run.listing")
-    tables = later("xdplab.studies.tables")
+    model, tables = later("xdplab.plan.model"), later("xdplab.studies.tables")
 
 
 @dataclass(frozen=True)
@@ -57,6 +58,22 @@ class Verbs(click.Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl([(name, verb.help) for name, verb in self.verbs.items()])
+
+
+class Share(click.FloatRange):
+    """A share above 0 and up to 1, written as one (0.02) or in per cent (2%), as in a plan."""
+
+    name = "share"
+
+    def __init__(self) -> None:
+        super().__init__(0, 1, min_open=True)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        number: Any = model.share(value) if isinstance(value, str) else value
+        return super().convert(number, param, ctx)
+
+
+SHARE = Share()
 
 
 def in_lab(verb: Callable[..., Any]) -> Callable[..., Any]:

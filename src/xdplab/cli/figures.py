@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from xdplab.analysis import MARGIN
-from xdplab.cli.common import FORMAT, RunPath, show_frame, tell
+from xdplab.cli.common import FORMAT, SHARE, RunPath, show_frame, tell
 from xdplab.cli.common import show as show_rows
 from xdplab.cli.versus import asked_of, show_programs, sides, versus_options
 from xdplab.errors import FigureError, PlanError, ResultsError
@@ -165,8 +165,8 @@ def figures(
     "--margin",
     default=MARGIN,
     show_default=True,
-    type=click.FloatRange(0, 1, min_open=True),
-    help="Two runs whose ratio differs from 1 by less than this share are equivalent.",
+    type=SHARE,
+    help="Two runs whose ratio differs from 1 by less than this share (0.02 or 2%) are equivalent.",
 )
 @click.option(
     "--equal",

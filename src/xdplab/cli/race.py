@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from xdplab.cli.common import in_lab, tell
+from xdplab.cli.common import SHARE, in_lab, tell
 from xdplab.cli.conduct import go_on
 from xdplab.cli.run import require_labs
 from xdplab.errors import PlanError
@@ -48,8 +48,8 @@ PLANS = (".yaml", ".yml")
 )
 @click.option(
     "--margin",
-    type=click.FloatRange(0, 1, min_open=True),
-    help="Two programs whose ratio differs from 1 by less than this share are equivalent.",
+    type=SHARE,
+    help="Two programs whose ratio differs from 1 by less than this share (0.02 or 2%) are equivalent.",
 )
 @click.option(
     "--at-least",
@@ -116,37 +116,18 @@ def race_plan(
     name: str,
 ) -> Plan:
     """Return the plan of a race between two programs or plans, in the labs of A and of B. Raises PlanError."""
-    given = {"mode": mode, "frame_bytes": frame_bytes}
-    plans = {word: _one_block(Path(word)) for word in (first, second) if Path(word).suffix in PLANS}
-    blocks = [
-        plans[word]["blocks"][0]
-        if word in plans
-        else {"points": given | _side(word, accesses, action), "traffic": {"load": load}}
-        for word in (first, second)
-    ]
-    trials = [plan["trial"] for plan in plans.values()] or [{"warmup_s": 0.1, "window_s": window_s, "pause_s": 0.05}]
-    if any(trial != trials[0] for trial in trials):
-        raise PlanError(f"{first} and {second} have other `trial:` settings: their rates would differ by these")
-    where = {}
-    if labs is not None:
-        where["lab"], blocks = labs[0], [blocks[0] | {"lab": "auto"}, blocks[1] | {"lab": labs[1]}]
-    limits = {"margin": margin, "at_least": at_least, "at_most": at_most}
-    return model.parse_plan(
-        {
-            "name": name,
-            **where,
-            "trial": trials[0],
-            "race": {name: limit for name, limit in limits.items() if limit is not None},
-            "blocks": blocks,
-        }
-    )
+    plans = {word: model.load_plan(Path(word)) for word in (first, second) if Path(word).suffix in PLANS}
+    trials = [plan.trial.model_dump() for plan in plans.values()]
+    trial = trials[0] if trials else {"warmup_s": 0.1, "window_s": window_s, "pause_s": 0.05}
 
+    def side(word: str) -> Plan:
+        points = {"mode": mode, "frame_bytes": frame_bytes} | _side(word, accesses, action)
+        return model.parse_plan(
+            {"name": name, "trial": trial, "blocks": [{"points": points, "traffic": {"load": load}}]}
+        )
 
-def _one_block(path: Path) -> dict[str, Any]:
-    plan = model.load_plan(path)
-    if len(plan.blocks) != 1:
-        raise PlanError(f"{path} has {len(plan.blocks)} blocks, and a side of a race is one", remedy="split the plan")
-    return plan.model_dump(mode="json")
+    sides = [plans.get(word) or side(word) for word in (first, second)]
+    return model.race_of(name, sides, {"margin": margin, "at_least": at_least, "at_most": at_most}, labs or ())
 
 
 def _side(word: str, accesses: int, action: str) -> dict[str, Any]:

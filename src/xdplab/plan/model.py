@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -128,8 +128,8 @@ class UserMetric(_Strict):
     when: Literal["before", "after"] = "after"
 
 
-def _share(value: object) -> object:
-    """A share may be written as one (0.02) or in per cent (2%)."""
+def share(value: object) -> object:
+    """Return the number of a share, which may be written as one (0.02) or in per cent (2%); anything else as it is."""
     if not isinstance(value, str) or not value.strip().endswith("%"):
         return value
     try:
@@ -138,7 +138,7 @@ def _share(value: object) -> object:
         return value
 
 
-Share = Annotated[float, BeforeValidator(_share), Field(gt=0, lt=1)]
+Share = Annotated[float, BeforeValidator(share), Field(gt=0, lt=1)]
 
 
 class Until(_Strict):
@@ -261,6 +261,31 @@ def load_plan(path: Path) -> Plan:
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise PlanError(f"{path} is not YAML: {' '.join(str(error).split())}") from None
     return _relative_files(parse_plan(data, where=str(path)), path.parent)
+
+
+def race_of(name: str, sides: Sequence[Plan], limits: Mapping[str, float | None], labs: Sequence[str] = ()) -> Plan:
+    """Return the plan in which two plans of one block each race, the first as A and the second as B.
+
+    ``labs``: A's and B's, for kernels or machines that race. ``limits`` are those of `Race`; None: its default. Raises
+    PlanError where a plan has several blocks, or where the two have other trials.
+    """
+    for side in sides:
+        if len(side.blocks) != 1:
+            raise PlanError(
+                f"{side.name} has {len(side.blocks)} blocks, and a side of a race is one", remedy="split the plan"
+            )
+    first, second = sides
+    if first.trial != second.trial:
+        raise PlanError(
+            f"{first.name} and {second.name} have other `trial:` settings: their rates would differ by these",
+            remedy="give both plans the same ones",
+        )
+    made = first.model_dump(mode="json", exclude={"repetitions", "race"})
+    blocks = [side.blocks[0].model_dump(mode="json") for side in sides]
+    if labs:
+        made["lab"], blocks = labs[0], [blocks[0] | {"lab": "auto"}, blocks[1] | {"lab": labs[1]}]
+    given = {key: limit for key, limit in limits.items() if limit is not None}
+    return parse_plan(made | {"name": name, "blocks": blocks, "race": given})
 
 
 def _relative_files(plan: Plan, folder: Path) -> Plan:

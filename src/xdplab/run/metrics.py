@@ -91,13 +91,13 @@ access_bytes        | float | B    | state   | bytes that these loads and stores
 access_chain        | str   |      | state   | chase on x86-64 only: the operations from one load to the next, which needs it, in the machine code
 testrun_raw_ns      | float | ns   | time    | BPF_PROG_TEST_RUN of the program that this trial loaded: the minimum of testrun_all_ns; null for af_xdp
 testrun_all_ns      | json  | ns   | time    | results of all test runs in this trial, a JSON list
-testrun_ns          | float | ns   | time    | testrun_raw_ns minus that of N = 0
+testrun_ns          | float | ns   | time    | testrun_raw_ns minus that of N = 0; null for a user's program
 program_run_raw_ns  | float | ns   | time    | mean run time by BPF statistics, in a pass of its own
 program_run_ns      | float | ns   | time    | program_run_raw_ns minus stats_cost_ns
 stats_cost_ns       | float | ns   | time    | mean run time that BPF statistics report for an empty program: their own cost, measured in the same trial
-sender_ns           | float | ns   | time    | CPU time per frame that the generator makes and drops without a link, in a pass of its own
-receiver_ns         | float | ns   | time    | CPU time per frame that is handed to the generator's receiver without a link: harness_ns minus sender_ns; null if a disturbance makes that 0 or less
-harness_ns          | float | ns   | time    | CPU time per frame of sender and receiver together, without a link, in a pass of its own
+sender_ns           | float | ns   | time    | time per frame that the generator makes and drops without a link, on all its CPUs together, in a pass of its own
+receiver_ns         | float | ns   | time    | time per frame that is handed to the generator's receiver without a link: harness_ns minus sender_ns; null if a disturbance makes that 0 or less
+harness_ns          | float | ns   | time    | time per frame of sender and receiver together, without a link, on all its CPUs together, in a pass of its own
 latency_min_ns      | float | ns   | time    | minimum round trip of the stamped frames: from the time the frame was due at a paced load, from sending at max (latency_from)
 latency_mean_ns     | float | ns   | time    | mean of the round trips
 latency_p50_ns      | float | ns   | time    | median
@@ -146,10 +146,10 @@ softnet_dropped     | int   |      | count   | frames the DUT's backlog dropped;
 softnet_squeezed    | int   |      | count   | times the DUT's NAPI ran out of budget; null if TG and DUT share CPUs
 xsk_dropped         | int   |      | count   | af_xdp only: frames dropped for a full or empty ring
 program_hash        | str   |      | id      | content hash of source, options and compiler: programs/<hash>
-program_tag         | str   |      | state   | the kernel's tag of the loaded program
-program_insns       | int   |      | count   | xlated instructions
-verified_insns      | int   |      | count   | instructions the verifier processed
-jited_bytes         | int   | B    | count   | bytes of the JIT image; null without JIT
+program_tag         | str   |      | state   | the kernel's tag of the attached program; in af_xdp of the one that redirects
+program_insns       | int   |      | count   | xlated instructions; null in af_xdp, whose work is done in user space
+verified_insns      | int   |      | count   | instructions the verifier processed; null in af_xdp
+jited_bytes         | int   | B    | count   | bytes of the JIT image; null without JIT and in af_xdp
 helper_inlined      | bool  |      | state   | lookup only: the kernel inlined the map lookup
 load_ms             | float | ms   | time    | BPF_PROG_LOAD alone
 attach_ms           | float | ms   | time    | attaching alone

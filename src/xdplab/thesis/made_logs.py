@@ -1,7 +1,7 @@
 """Made-up logs in the thesis' formats: the published ones have no licence to travel along.
 
-The numbers follow t = t0 + c N, with what went wrong there placed on purpose. Tests read `tree`; notebook 05 reads `study`
-where the thesis' own logs are not at hand.
+The numbers follow t = t0 + c N, with what went wrong there placed on purpose. Tests read `tree`; notebook 05 reads
+`study` where the thesis' own logs are not at hand.
 """
 
 from __future__ import annotations

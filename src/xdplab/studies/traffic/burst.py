@@ -41,7 +41,9 @@ def send(
 
 
 def pieces_alone(context: TrialContext, point: Point, raw: Path) -> HarnessPieces | Missing:
-    """Return the CPU time per frame of the sender alone, and of sender and receiver without a link between them, in ns.
+    """Return the time per frame of the sender alone, and of sender and receiver without a link between them, in ns.
+
+    Like ns_per_packet it is the window's length times the CPUs that send, over the frames: pauses are in it.
 
     What the generator printed goes into ``raw``. `Missing` says why a generator has no such pieces.
     """

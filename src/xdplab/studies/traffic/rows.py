@@ -25,6 +25,7 @@ from xdplab.run.facts import learnt
 from xdplab.run.metrics import BY_NAME, METRICS
 from xdplab.run.rundir import RunDirectory
 from xdplab.run.state import Attempt
+from xdplab.studies.traffic.nulls import with_reasons
 from xdplab.studies.traffic.passes import PERF_FOLDER
 from xdplab.studies.traffic.sent import in_window, traffic
 from xdplab.studies.trial_facts import Limit, Missing, ProgramRuns, TestRuns, TrialFacts
@@ -90,7 +91,7 @@ def attempt_rows(run: RunDirectory, trial: Trial, attempt: Attempt, *, window_s:
         **({} if facts.lab is None else {"lab": facts.lab}),
         **_rate_asked(facts),
         **_frames(trial.point, reasons),
-        **_program(facts),
+        **_program(facts, trial.point),
         **_work(facts, reasons),
         **_deployment(facts),
         **_limits(facts, reasons),
@@ -111,7 +112,7 @@ def attempt_rows(run: RunDirectory, trial: Trial, attempt: Attempt, *, window_s:
     row |= {"verdict": verdict.verdict, "reason": verdict.reason, "limited_by": verdict.limited_by}
     if facts.times is False:
         row = _without_times(row, reasons)
-    row["null_reasons"] = json.dumps(dict(sorted(reasons.items()))) if reasons else None
+    row["null_reasons"] = json.dumps(dict(sorted(with_reasons(row, reasons).items())))
     row["rules_version"] = RULES_VERSION
     return AttemptRows(row, _samples(bursts, raw, attempt))
 
@@ -166,15 +167,16 @@ def _pcap(path: str) -> Row | str:
     return {"frame_bytes": same, "frame_mean_bytes": fmean(sizes), "flows": len({flow_of(frame) for frame in frames})}
 
 
-def _program(facts: TrialFacts) -> Row:
-    load = facts.load
+def _program(facts: TrialFacts, point: Point) -> Row:
+    """What the kernel says of the program that does the accesses; the sockets of af_xdp do them in user space."""
+    load = None if point.mode == "af_xdp" else facts.load
     return {
         "program_hash": facts.program_hash,
         "kernel": facts.kernel,
         "program_insns": load and load.xlated_insns,
         "helper_inlined": load and load.lookup_inlined,
         "verified_insns": load and load.verified_insns,
-        "jited_bytes": load and load.jited_bytes,
+        "jited_bytes": (load and load.jited_bytes) or None,
     }
 
 
@@ -188,7 +190,7 @@ def _work(facts: TrialFacts, reasons: dict[str, str]) -> Row:
 
 
 def _deployment(facts: TrialFacts) -> Row:
-    """What the kernel says of the attached program; load times are of the workload's own program."""
+    """What the kernel says of the attached program."""
     found, generator = facts.deployment, facts.generator
     if found is None:
         return {}

@@ -1,0 +1,69 @@
+"""A run's tables against an independent recomputation from its raw files, and a reason for each null."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from tests.run import recomputed
+from tests.run.nulls import unexplained
+
+from xdplab.run.rundir import RunDirectory
+from xdplab.studies.traffic import runs
+
+SAMPLE = Path(__file__).resolve().parents[2] / "results" / "sample"
+
+
+@pytest.fixture(scope="module")
+def sample(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The sample with tables derived by today's code."""
+    folder = Path(shutil.copytree(SAMPLE, tmp_path_factory.mktemp("sample") / "sample"))
+    for table in folder.glob("*.parquet"):
+        table.unlink()
+    runs.keep_tables(RunDirectory.open(folder))
+    return folder
+
+
+def test_each_column_of_the_sample_is_what_its_raw_files_say(sample: Path) -> None:
+    found = recomputed.differences(sample)
+    assert len(found) > 80
+    assert [line for lines in found.values() for line in lines] == []
+
+
+@pytest.mark.parametrize(
+    ("file", "told", "instead", "columns"),
+    [
+        ("xdpgen.jsonl", r'("burst":"rate","duration_s":0).5', r"\1.6", {"window_s", "offered_pps"}),
+        ("counters/dut.iplink.after.json", r'("rx":{"bytes":\d+,"packets":)\d+', r"\g<1>7", {"dut_rx_packets"}),
+        ("counters/dut.ethtool.after.txt", r"(rx_queue_0_xdp_packets: )\d+", r"\g<1>7", {"rx_by_queue"}),
+        ("xdpload.jsonl", r'("verified_insns":)\d+', r"\g<1>7", {"verified_insns"}),
+    ],
+)
+def test_what_a_raw_file_tells_otherwise_is_found(
+    sample: Path, tmp_path: Path, file: str, told: str, instead: str, columns: set[str]
+) -> None:
+    copy = Path(shutil.copytree(sample, tmp_path / "copy"))
+    attempt = sorted(copy.glob("raw/*/1/xdpload.jsonl"))[0].parent
+    text, changed = re.subn(told, instead, (attempt / file).read_text())
+    assert changed
+    (attempt / file).write_text(text)
+    assert columns <= {column for column, lines in recomputed.differences(copy).items() if lines}
+
+
+def test_each_null_of_a_measured_trial_has_its_reason(sample: Path) -> None:
+    trials = pd.read_parquet(sample / "trials.parquet")
+    assert unexplained(trials) == []
+    reasons = [json.loads(text) for text in trials["null_reasons"]]
+    assert {said["late_p99_ns"] for said in reasons if "late_p99_ns" in said} == {"at maximum load no frame is due"}
+
+
+def test_a_socket_s_row_does_not_describe_a_kernel_program(sample: Path) -> None:
+    """The accesses of af_xdp are made in user space: the twin for the kernel is never loaded in such a trial."""
+    trials = pd.read_parquet(sample / "trials.parquet")
+    sockets = trials[trials["mode"] == "af_xdp"]
+    assert sockets[["program_insns", "verified_insns", "jited_bytes"]].isna().all(axis=None)
+    assert trials.loc[trials["mode"] != "af_xdp", ["program_insns", "jited_bytes"]].notna().all(axis=None)
