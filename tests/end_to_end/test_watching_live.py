@@ -35,10 +35,9 @@ run.watch()
 def python(code: str, *argv: str, cwd: Path, **more: str) -> subprocess.Popen[str]:
     """A fresh Python, as a notebook's kernel after a restart; its standard output is a pipe."""
     plain = {name: value for name, value in os.environ.items() if name not in ("FORCE_COLOR", "CLICOLOR_FORCE")}
-    return subprocess.Popen(
-        ["env", "--default-signal=INT", sys.executable, "-c", code, *argv], cwd=cwd, env=plain | more, text=True, stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-    )  # fmt: skip
+    command = ["env", "--default-signal=INT", sys.executable, "-c", code, *argv]
+    pipe = subprocess.PIPE
+    return subprocess.Popen(command, cwd=cwd, env=plain | more, text=True, stdout=pipe, stderr=subprocess.STDOUT)
 
 
 def test_a_run_outlives_its_kernel_and_is_watched_from_another(lab_name: str, tmp_path: Path) -> None:

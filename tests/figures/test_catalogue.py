@@ -131,9 +131,34 @@ def test_generator_limited_points_say_so() -> None:
     trials = synthetic.run(arrangement="split", workload="chase", vary={"accesses": [0, 1600]})
     assert means(view("throughput", trials)).set_index("x")["limited_by"].to_dict() == {0: "generator", 1600: "dut"}
     assert view("service_time", trials).marks.query("kind == 'point'")["x"].tolist() == [1600]
-    assert "Not shown: 1 point whose rate is not the DUT's (limited by generator)" in caption(
-        view("service_time", trials)
+    words = "3 of 6 trials have no ns_per_packet: limited by generator: the rate is not the DUT's (3)."
+    assert words in caption(view("service_time", trials))
+
+
+def test_points_without_a_value_are_told_of_and_hold_nothing_still() -> None:
+    """Two queues keep every CPU busy, the recorder too: no note lies inside the window, and no point is drawn."""
+    trials = synthetic.run(workload="chase", vary={"queues": [1, 2], "accesses": [0, 100]})
+    two = trials["queues"].eq(2)
+    why = pd.Series('{"host_busy_cores": "no note lies inside the window"}', index=trials.index)
+    trials = trials.assign(
+        host_busy_cores=trials["host_busy_cores"].mask(two), null_reasons=trials["null_reasons"].where(~two, why)
     )
+    found = view("busy", trials)
+    assert "1 queue" in caption(found)
+    assert "6 of 12 trials have no host_busy_cores: no note lies inside the window (6)." in caption(found)
+    assert "6 of 12 trials have no host_busy_cores." in " ".join(found.look.face)
+
+
+def test_a_series_without_any_access_cost_is_told_of() -> None:
+    trials = synthetic.run(workload="chase", vary={"mode": ["native", "generic"], "accesses": [0, 1600]})
+    lost = trials["mode"].eq("generic") & trials["accesses"].eq(1600)
+    why = pd.Series('{"access_ns": "no valid N = 0"}', index=trials.index)
+    trials = trials.assign(
+        access_ns=trials["access_ns"].mask(lost), null_reasons=trials["null_reasons"].where(~lost, why)
+    )
+    found = view("access_cost", trials)
+    assert len(found.marks.query("kind == 'bar'")) == 1
+    assert "3 of 6 trials have no access_ns: no valid N = 0 (3)." in caption(found)
 
 
 def test_the_caption_says_which_trials_one_side_alone_counted() -> None:

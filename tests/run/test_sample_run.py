@@ -87,6 +87,16 @@ def test_a_figure_asked_for_by_name_that_is_not_there_is_an_error(copy: Path, tm
     assert "only one queue was used" in str(drawn.exception)
 
 
+def test_several_figures_are_asked_for_by_name(copy: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    names = ("throughput", "evenness", "baseline")
+    asked = [word for name in names for word in ("--only", name)]
+    drawn = CliRunner().invoke(cli, ["figures", str(copy), *asked, "--out", str(out)])
+    assert {path.stem for path in out.glob("*.png")} == {"throughput", "baseline"}
+    assert all(f"figure {name}," in drawn.output for name in ("throughput", "baseline"))
+    assert "only one queue was used" in str(drawn.exception)
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [

@@ -90,7 +90,9 @@ def _numbers(run: AnyRun, frame: pd.DataFrame) -> pd.DataFrame:
 
 @click.command()
 @RUN
-@click.option("--only", "name", help="One figure (default: all that apply).")
+@click.option(
+    "--only", "names", multiple=True, metavar="FIGURE", help="This figure; repeatable (default: all that apply)."
+)
 @click.option("--style", type=click.Choice(sorted(STYLES)), show_default="paper-1col")
 @click.option("--out", type=click.Path(path_type=Path), help="Folder (default: RUN/figures).")
 @click.option("--gallery", is_flag=True, help="Draw every style, and a page that shows them all (OUT/gallery.html).")
@@ -102,7 +104,7 @@ def _numbers(run: AnyRun, frame: pd.DataFrame) -> pd.DataFrame:
 )
 def figures(
     directory: Path,
-    name: str | None,
+    names: tuple[str, ...],
     style: str | None,
     out: Path | None,
     gallery: bool,
@@ -114,7 +116,7 @@ def figures(
     RUN is of any kind: XDP traffic, a search, a study. --explain is for XDP traffic. A figure that --only names and
     that the run has no data for is an error.
     """
-    if mark is not None and (gallery or style or out or name):
+    if mark is not None and (gallery or style or out or names):
         raise PlanError("--explain prints lines", remedy="leave --gallery, --style, --out and --only out")
     if gallery and style:
         raise PlanError("--gallery draws every style", remedy="leave --style out, or --gallery")
@@ -125,7 +127,6 @@ def figures(
         for line in explain.explain(run.directory, runs.trials_table(run.directory), *mark, data):
             tell(line)
         return
-    names = [name] if name else []
     if gallery:
         page = pages.write_gallery(
             run.directory.name,
@@ -135,10 +136,12 @@ def figures(
         tell(f"written: {page}")
         return
     lines = run.draw_figures(names=names, style=style or "paper-1col", out=out)
-    if name and all(line.startswith("no figure") for line in lines):
-        raise FigureError("; ".join(lines), remedy=f"`xdplab figures {directory}` draws what the run has data for")
+    absent = [line for line in lines if names and line.startswith("no figure")]
     for line in lines:
-        tell(line)
+        if line not in absent:
+            tell(line)
+    if absent:
+        raise FigureError("; ".join(absent), remedy=f"`xdplab figures {directory}` draws what the run has data for")
 
 
 @click.command()

@@ -5,6 +5,8 @@ The whole caption goes into a text file beside the figure; its face has the few 
 
 from __future__ import annotations
 
+import json
+from collections import Counter
 from collections.abc import Sequence
 
 import pandas as pd
@@ -20,13 +22,24 @@ MOST_REASONS = 3
 OF_A_CAPTION = {
     *FACTORS,
     *OF_WORK,
-    *("lab", "kernel", "reason", "repetition", "point_id", "dut_cpus", "dut_tx_packets", "rx_packets"),
+    *("lab", "kernel", "reason", "repetition", "point_id", "dut_cpus", "dut_tx_packets", "rx_packets", "null_reasons"),
 }
 
 
-def _narrow(trials: pd.DataFrame) -> pd.DataFrame:
+def _narrow(trials: pd.DataFrame, value: str) -> pd.DataFrame:
     """Leave the columns that a caption reads: choosing rows of all hundred nullable columns takes long."""
-    return trials[[name for name in trials if name in OF_A_CAPTION]]
+    return trials[[name for name in trials if name in OF_A_CAPTION or name == value]]
+
+
+def _judged(trials: pd.DataFrame) -> pd.DataFrame:
+    return trials[trials["verdict"].isin(["valid", "invalid"]).fillna(False).astype(bool)]
+
+
+def _drawn(trials: pd.DataFrame, value: str) -> pd.DataFrame:
+    """Return the trials that were measured and have the value; all that were measured if none has it."""
+    judged = _judged(trials)
+    known = judged[value].notna().astype(bool) if value in judged else pd.Series(True, index=judged.index)
+    return judged[known] if known.any() else judged
 
 
 def lab_words(lab: str) -> str:
@@ -78,13 +91,14 @@ def _reasons(rows: pd.DataFrame, verdict: str) -> list[str]:
     return phrases[:MOST_REASONS] + ([f"and {more} more in trials.parquet"] if more > 0 else [])
 
 
-def face(trials: pd.DataFrame, used: Sequence[str]) -> tuple[str, ...]:
+def face(trials: pd.DataFrame, used: Sequence[str], value: str) -> tuple[str, ...]:
     """Return the words on the figure itself: lab, repetitions, what was held still, and what would mislead unsaid.
 
-    ``trials`` are those of the figure, ``used`` factors stand on its axes. The file beside the figure has the rest.
+    ``trials`` are those of the figure, ``used`` factors stand on its axes, ``value`` is the column it draws. The file
+    beside the figure has the rest.
     """
-    trials = _narrow(trials)
-    shown = trials[trials["verdict"].isin(["valid", "invalid"]).fillna(False).astype(bool)]
+    trials = _narrow(trials, value)
+    shown = _drawn(trials, value)
     places = [lab_words(str(lab)) for lab in levels(shown, "lab")]
     parts = [" and ".join(places), *(FACTORS["arrangement"].words(v) for v in levels(shown, "arrangement"))]
     counts = shown.groupby("point_id")["repetition"].nunique() if "repetition" in shown else pd.Series(dtype=int)
@@ -93,7 +107,8 @@ def face(trials: pd.DataFrame, used: Sequence[str]) -> tuple[str, ...]:
         parts.append(f"n = {low if low == high else f'{low} to {high}'}")
     first = " · ".join(part for part in parts if part)
     absent = [words for verdict in ("unsupported", "failed") for words in _absent(trials, verdict)]
-    warned = ["Not the same work in every mode." if _unequal_work(shown) else "", *absent, _one_count(shown)]
+    unequal = "Not the same work in every mode." if _unequal_work(shown) else ""
+    warned = [unequal, *absent, _one_count(shown), _stop(without_value(trials, value).partition(":")[0])]
     return tuple(part for part in (first, _held(shown, used, always=True), " ".join(filter(None, warned))) if part)
 
 
@@ -136,15 +151,53 @@ def _one_count(shown: pd.DataFrame) -> str:
     return f"One count only ({'; '.join(words)})." if words else ""
 
 
+def _stop(words: str) -> str:
+    return f"{words}." if words else ""
+
+
+MADE_OF = {"an_access_ns": "access_ns"}
+"""Values that a figure makes of a column, whose reasons are theirs."""
+
+
+def without_value(trials: pd.DataFrame, value: str) -> str:
+    """Say which measured trials have no value, and why: a point that is not there looks like one never asked for."""
+    judged = _judged(trials)
+    if value not in judged or "null_reasons" not in judged:
+        return ""
+    missing = judged[judged[value].isna()]
+    name = MADE_OF.get(value, value)
+    told = [json.loads(text).get(name) for text in missing["null_reasons"].dropna()]
+    reasons = Counter(words for words in told if words)
+    if not reasons:
+        return ""
+    first = [f"{words} ({count})" for words, count in reasons.most_common(MOST_REASONS)]
+    more = [f"and {len(reasons) - MOST_REASONS} more reasons"] if len(reasons) > MOST_REASONS else []
+    return f"{reasons.total()} of {len(judged)} trials have no {name}: {'; '.join([*first, *more])}."
+
+
 def caption(
-    trials: pd.DataFrame, marks: pd.DataFrame, used: Sequence[str], *more: str, interval: str = "95 % t interval"
+    trials: pd.DataFrame,
+    marks: pd.DataFrame,
+    used: Sequence[str],
+    value: str,
+    *more: str,
+    interval: str = "95 % t interval",
 ) -> tuple[str, ...]:
     """Return the caption's paragraphs for the ``trials`` of a figure.
 
-    ``used`` factors stand on its axes; ``more`` is the view's own; ``interval`` names what the error bars are.
+    ``used`` factors stand on its axes, ``value`` is the column that it draws; ``more`` is the view's own; ``interval``
+    names what the error bars are.
     """
-    trials = _narrow(trials)
-    shown = trials[trials["verdict"].isin(["valid", "invalid"]).fillna(False).astype(bool)]
+    trials = _narrow(trials, value)
+    shown = _drawn(trials, value)
     first = "; ".join(part for part in (_lab(shown), _held(shown, used), _repetitions(marks, interval)) if part)
-    parts = (f"{first}.", *more, _one_count(shown), _few_cpus(shown), _unequal_work(shown), *_not_shown(trials))
+    parts = (
+        f"{first}.",
+        *more,
+        _one_count(shown),
+        _few_cpus(shown),
+        _unequal_work(shown),
+        without_value(trials, value),
+        *_not_shown(trials),
+    )
     return tuple(part for part in parts if part)

@@ -95,14 +95,16 @@ def _service_time(trials: pd.DataFrame, value: str | None) -> tuple[pd.DataFrame
 def _access_cost(trials: pd.DataFrame, value: str | None) -> tuple[pd.DataFrame, str]:
     """An access costs access_ns / N, best seen at the series' largest N."""
     trials = _at_max(trials)
-    rows = only(
-        trials, trials["accesses"].gt(0) & trials["access_ns"].notna(), "no trial has access_ns (see null_reasons)"
-    )
-    held = key_of(rows, SERIES)
-    last = rows[rows["accesses"].eq(rows["accesses"].groupby(held).transform("max"))]
+    counted = only(trials, trials["accesses"].gt(0), "no trial has accesses")
+    need(counted, "access_ns", "no trial has access_ns (see null_reasons)")
+    held = key_of(counted, SERIES)
+    largest = counted["accesses"].where(counted["access_ns"].notna()).groupby(held).transform("max")
+    largest = largest.fillna(counted["accesses"].groupby(held).transform("max"))  # a series without any is told of
+    last = counted[counted["accesses"].eq(largest)]
     names = label_column(last, ("program_name",), alone=True)
     per = last["accesses"].astype("Float64")
-    columns = {"an_access_ns": last["access_ns"] / per, "testrun_an_access_ns": last["testrun_ns"] / per}
+    beside = last["testrun_ns"].where(last["access_ns"].notna())
+    columns = {"an_access_ns": last["access_ns"] / per, "testrun_an_access_ns": beside / per}
     return last.assign(program=names, **columns), "an_access_ns"
 
 

@@ -38,7 +38,7 @@ def compare_view(
     request = FigureRequest(COMPARE, judged, compound(known, layout), "ratio")
     table = _marks(labelled(request), known)
     note = f"{names[1]} over {names[0]}: ratio of geometric means, 95 % interval with the spread of runs as its floor."
-    small = caption(judged, table, request.used, note, *_without(rows), interval="")
+    small = caption(judged, table, request.used, "ratio", note, *_without(rows), interval="")
     look = Look(
         ACCESSES if counted else "program", f"rate of {names[1]} / {names[0]}", "symlog" if counted else "category",
         from_zero=False, rules={"": 1.0}, caption=small, **orders(request),

@@ -80,7 +80,7 @@ def orders(request: FigureRequest) -> dict[str, Any]:
     panel = request.layout.panel
     return {
         "palette": palette_of(request.layout.hue),
-        "face": face(request.trials, request.used),
+        "face": face(request.trials, request.used, request.value),
         "bars": "95 % intervals",
         "hue_title": title_of(request.layout.hue),
         "columns": rows[panel[-1]].nunique() if len(panel) > 1 else 0,
@@ -131,7 +131,7 @@ def _rate_view(request: FigureRequest, kind: str, x_label: str, x: pd.Series | N
     family, words = RATES[request.value]
     size, unit = unit_of(rows["value"], family)
     marks = marks_frame(collect(rows, request.figure, kind, size))
-    small = caption(request.trials, marks, request.used, closed_loop(request.trials))
+    small = caption(request.trials, marks, request.used, request.value, closed_loop(request.trials))
     return View(
         marks,
         Look(
@@ -181,7 +181,7 @@ def busy(request: FigureRequest) -> View:
         marks,
         Look(
             LOG_ACCESSES, f"busy CPUs ({whose})", x_scale="symlog",
-            caption=caption(request.trials, marks, request.used, note), **orders(request),
+            caption=caption(request.trials, marks, request.used, request.value, note), **orders(request),
         ),
     )  # fmt: skip
 

@@ -29,7 +29,7 @@ def service_time(request: FigureRequest) -> View:
         notes.setdefault(str(panel), []).append((str(hue), cost_words(cost)))
     table = marks_frame(marks)
     model = "Lines: t = t0 + c·N, least squares weighted by 1/t²; c with its 95 % interval over repetitions."
-    small = caption(request.trials, table, request.used, model, *_left_out(request))
+    small = caption(request.trials, table, request.used, request.value, model)
     ordered = {panel: _by_order(lines, request) for panel, lines in notes.items()}
     return View(
         table, Look(ACCESSES, "CPU time per packet (ns)", "linear", notes=ordered, caption=small, **orders(request))
@@ -54,16 +54,6 @@ def _line_marks(figure: str, panel: str, hue: str, line: Line, last: float) -> l
     return [base | {"x": x, "value": line.at(x)} for x in (0.0, last)]
 
 
-def _left_out(request: FigureRequest) -> list[str]:
-    rows = request.trials
-    no_time = rows[rows["verdict"].eq("valid").fillna(False) & rows[request.value].isna()]
-    count = no_time["point_id"].nunique()
-    if not count:
-        return []
-    limits = ", ".join(sorted(no_time["limited_by"].dropna().unique())) or "unknown"
-    return [f"Not shown: {count} point{'s' if count > 1 else ''} whose rate is not the DUT's (limited by {limits})."]
-
-
 def access_cost(request: FigureRequest) -> View:
     """CPU time of one access by program, with BPF_PROG_TEST_RUN of the same program beside it."""
     rows = labelled(request, request.trials["program"])
@@ -74,7 +64,7 @@ def access_cost(request: FigureRequest) -> View:
     table = marks_frame(marks)
     counts = sorted(request.trials["accesses"].dropna().unique())
     note = f"(1/rate(N) − 1/rate(0)) × CPUs / N at the largest N of each program ({', '.join(map(str, counts))})."
-    small = caption(request.trials, table, (*request.used, "accesses"), note)
+    small = caption(request.trials, table, (*request.used, "accesses"), request.value, note)
     names = tuple(label_order(request.trials, ("program_name",), alone=True))
     look = Look(
         "program", "CPU time per access (ns)", x_values=names, point_words="BPF_PROG_TEST_RUN", bar_values=True,
@@ -138,7 +128,9 @@ def counters(request: FigureRequest) -> View:
     """What the counters say, a panel each, against N."""
     table = marks_frame(collect(unlimited(labelled(request)), request.figure, "line"))
     silent = request.trials["silent"].iloc[0]
-    small = caption(request.trials, table, request.used, f"0 in every trial: {silent}." if silent else "")
+    small = caption(
+        request.trials, table, request.used, request.value, f"0 in every trial: {silent}." if silent else ""
+    )
     names = request.trials["counter"].unique()
     words = str(names[0]) if len(names) == 1 else ""  # several name their panels
     look = Look(LOG_ACCESSES, words, "symlog", share_y=False, caption=small, **orders(request))
