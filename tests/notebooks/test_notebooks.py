@@ -75,7 +75,7 @@ def test_a_notebook_runs_as_an_ordinary_user(tmp_path: Path, python: list[str], 
 
 
 READERS = ("00_tour", "02_what_limits_a_rate", "04_latency", "08_hardware")
-"""Notebooks that measure nothing. 06 and 07 run in the tests of their studies, 05 where the thesis' logs are."""
+"""Notebooks that measure nothing. 06 and 07 run in the tests of their studies."""
 
 
 @pytest.mark.parametrize("name", READERS)
@@ -85,6 +85,20 @@ def test_a_notebook_without_a_lab_runs(name: str) -> None:
     NotebookClient(notebook, timeout=240, kernel_name="python3", resources=place).execute()
     shown = [output for cell in notebook.cells for output in cell.get("outputs", [])]
     assert name == "08_hardware" or any("image/png" in output.get("data", {}) for output in shown)
+
+
+def test_the_thesis_notebook_runs_on_made_up_logs_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("XDPLAB_THESIS_DATA", raising=False)
+    monkeypatch.delenv("XDPLAB_THESIS_RUN", raising=False)
+    monkeypatch.setenv("XDPLAB_RESULTS", str(tmp_path))
+    notebook = nbformat.read(NOTEBOOKS / "05_thesis_figures.ipynb", as_version=4)
+    place = {"metadata": {"path": str(tmp_path)}}
+    NotebookClient(notebook, timeout=240, kernel_name="python3", resources=place).execute()
+    shown = [output for cell in notebook.cells for output in cell.get("outputs", [])]
+    text = "\n".join(output.get("text", "") for output in shown)
+    assert "the logs below are made up, and their numbers are not the thesis'" in text
+    assert "in 2 trials the generator counted 0 frames" in text  # one per frame size
+    assert sum("image/png" in output.get("data", {}) for output in shown) == 3
 
 
 @pytest.mark.parametrize("path", sorted(NOTEBOOKS.glob("*.ipynb")), ids=lambda path: path.stem)

@@ -45,7 +45,20 @@ def test_lines_have_the_verdicts_and_the_time_that_is_left(soon: None, capsys: p
     assert lines[0] == "4 trials: none measured, 4 still owed"
     assert lines[1] == "1 of 4 trials: 1 valid, 6 s to go"
     assert lines[-1] == "4 of 4 trials: 1 valid"
-    assert len(lines) == 4
+    assert len(lines) == 3
+
+
+def test_a_trial_that_ends_while_verdicts_are_counted_is_not_left_out(
+    soon: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ended, steps = [1], iter([True, False])
+
+    def verdicts() -> dict[str, int]:
+        ended[0] = 2
+        return {"valid": 2}
+
+    assert watching.watch(lambda: state_of(ended[0], 4), lambda: next(steps), verdicts, "r")
+    assert capsys.readouterr().out.splitlines()[0] == "2 of 4 trials: 2 valid, 4 s to go"
 
 
 def test_an_interrupt_ends_the_watching_in_a_sentence(soon: None, capsys: pytest.CaptureFixture[str]) -> None:

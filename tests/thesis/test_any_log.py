@@ -12,12 +12,12 @@ from collections.abc import Callable
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from made_logs import generator, names, perf, sar
 
 from xdplab.errors import ResultsError
 from xdplab.run.metrics import frame
 from xdplab.thesis.columns import TRIAL_COLUMNS
 from xdplab.thesis.digest import digest_logs
+from xdplab.thesis.made_logs import generator, names, perf, sar
 from xdplab.thesis.names import below_folder, parse_name
 from xdplab.thesis.rows import TrialLogs, trial_rows
 from xdplab.thesis.rules import corrected, judged_import

@@ -9,9 +9,9 @@ import tarfile
 from pathlib import Path
 
 import pytest
-from made_logs import names, sar
 
 from xdplab.thesis.digest import SarDigest, digest_logs
+from xdplab.thesis.made_logs import names, sar
 from xdplab.thesis.names import parse_name
 from xdplab.thesis.source import MOST_BYTES, Found, RawLog, raw_logs
 

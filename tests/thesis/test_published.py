@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from made_logs import generator, names, perf, rate_pps, sar, tree, write
 
 from xdplab.errors import FigureError
 from xdplab.run.metrics import frame
 from xdplab.thesis.album import regenerate
 from xdplab.thesis.columns import TRIAL_COLUMNS
 from xdplab.thesis.logs import read_thesis
+from xdplab.thesis.made_logs import generator, names, perf, rate_pps, sar, tree, write
 from xdplab.thesis.published import (
     MARK_COLUMNS,
     axis_power,

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from made_logs import tree, write
 
 from xdplab.analysis.verdicts import RULES_VERSION
 from xdplab.errors import FigureError
@@ -23,6 +22,7 @@ from xdplab.thesis.conclusions import (
     published_reading,
 )
 from xdplab.thesis.logs import read_thesis
+from xdplab.thesis.made_logs import tree, write
 from xdplab.thesis.published import figure_named, published_figures, published_marks
 from xdplab.thesis.repeated import OwnRun, behind, own_run, own_view, repeat
 from xdplab.thesis.rules import judged_import

@@ -10,12 +10,12 @@ from pathlib import Path
 import pandas as pd
 import pyarrow as pa
 import pytest
-from made_logs import SAR_LEADS_S, generator, names, perf, rate_pps, sar, tree, write
 
 from xdplab.errors import ResultsError
 from xdplab.run.metrics import frame
 from xdplab.thesis.columns import TRIAL_COLUMNS
 from xdplab.thesis.logs import Imported, read_thesis
+from xdplab.thesis.made_logs import SAR_LEADS_S, generator, names, perf, rate_pps, sar, tree, write
 from xdplab.thesis.names import parse_name
 
 

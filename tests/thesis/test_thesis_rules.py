@@ -10,7 +10,6 @@ from pathlib import Path
 import pandas as pd
 import pytest
 from click.testing import CliRunner
-from made_logs import generator, names, perf, rate_pps, sar, tree, write
 
 from xdplab.analysis.findings import Finding
 from xdplab.cli import cli
@@ -25,6 +24,7 @@ from xdplab.thesis.columns import TRIAL_COLUMNS
 from xdplab.thesis.findings import find_import
 from xdplab.thesis.imported import import_or_open, import_thesis
 from xdplab.thesis.logs import read_thesis
+from xdplab.thesis.made_logs import generator, names, perf, rate_pps, sar, tree, write
 from xdplab.thesis.rules import corrected, generator_ceiling_pps, judged_import
 
 BESIDE = Path(__file__).resolve().parents[3] / "shared" / "data"

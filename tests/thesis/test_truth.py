@@ -9,7 +9,6 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from tests.thesis.made_logs import generator, names, rate_pps, sar, write
 from tests.thesis.test_published import DATA, needs_data
 
 from xdplab.analysis.intervals import interval_on
@@ -23,6 +22,7 @@ from xdplab.thesis.generator_log import parse_generator_log
 from xdplab.thesis.imported import import_thesis, imported_trials
 from xdplab.thesis.latency import Latency, latency, two_levels
 from xdplab.thesis.logs import read_thesis
+from xdplab.thesis.made_logs import generator, names, rate_pps, sar, write
 from xdplab.thesis.printed import page_of, printed_sheet
 from xdplab.thesis.programs import count
 from xdplab.thesis.published import figure_named, published_figures

@@ -63,13 +63,13 @@ class TerminalBar:
 
 
 class Lines:
-    """A line as something has changed, at most every `LINE_S`."""
+    """A line as something has changed, at most every `LINE_S`; the last one is the caller's, once the run has ended."""
 
     def __init__(self) -> None:
         self._last, self._next_s = -1, 0.0
 
     def show(self, done: int, total: int, words: str) -> None:
-        if done != self._last and time.monotonic() >= self._next_s:
+        if self._last != done < total and time.monotonic() >= self._next_s:
             self._last, self._next_s = done, time.monotonic() + LINE_S
             print(words, flush=True)  # noqa: T201
 
@@ -104,8 +104,10 @@ def watch(
             now = state()
             if len(now.attempts) != tried and time.monotonic() >= next_s:
                 began = time.monotonic()
-                tried, counts = len(now.attempts), verdicts()
+                counts = verdicts()
                 next_s = time.monotonic() + (time.monotonic() - began) / SHARE
+                now = state()  # later than the verdicts: there are never more of them than trials
+                tried = len(now.attempts)
             shown.show(len(now.last), now.total, words(now, counts))
             time.sleep(POLL_S)
     except KeyboardInterrupt:

@@ -1,11 +1,13 @@
-"""A small tree of logs in the thesis' formats, made here: the published ones have no licence to travel along.
+"""Made-up logs in the thesis' formats: the published ones have no licence to travel along.
 
-The numbers follow t = t0 + c N, with what went wrong there placed on purpose.
+The numbers follow t = t0 + c N, with what went wrong there placed on purpose. Tests read `tree`; notebook 05 reads
+`study` where the thesis' own logs are not at hand.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import product
 from pathlib import Path
 
 TITLE = "  Time    TX Packets     TX Packet Rate Avg TX Packet Rate    RX Packets     RX Packet Rate Avg RX Packet Rate"
@@ -143,6 +145,38 @@ def tree() -> dict[str, str]:
             place = names(f"resultados_af_xdp{repetition}", "xdpgeneric", 1, accesses, 64)
             files[place["generator"]] = generator(rate, latency_s=0.5, decimals=2)
             files[place["sar"]] = sar(2 * rate, rate, {0: 90.0, 1: 10.0})
+    return files
+
+
+SERVICE_NS = {"xdpdrv": (140.0, 2.8), "xdpgeneric": (940.0, 2.8), "af_xdp": (1150.0, 4.0)}
+"""t0 and c of `study` by mode, in ns."""
+LINK_BPS, BESIDE_BYTES, RING = 10e9, 20, 4096
+
+
+def study() -> dict[str, str]:
+    """Return path → text of a study with the factors of the thesis' figures 19 and 23.
+
+    Native, generic and AF_XDP, 1 and 8 queues, 64 and 1500 bytes, six N, repetitions 3 and 4. The generator is deaf at
+    native, 1 queue, N = 12,800 in repetition 3, one log holds two runs, and perf counted `sleep`.
+    """
+    files: dict[str, str] = {}
+    for mode, queues, size, accesses, repetition in product(
+        SERVICE_NS, (1, 8), (64, 1500), (0, 1, 100, 800, 3200, 12800), (3, 4)
+    ):
+        folder = f"resultados_af_xdp{repetition}" if mode == "af_xdp" else f"resultados{repetition}"
+        place = names(folder, "xdpgeneric" if mode == "af_xdp" else mode, queues, accesses, size)
+        serving = 1 if mode == "af_xdp" else queues  # one socket serves one queue
+        t0_ns, c_ns = SERVICE_NS[mode]
+        own_pps = serving * 1e9 / (t0_ns + c_ns * accesses) * (1.0 if repetition == 3 else 1.01)
+        link_pps = LINK_BPS / 8 / (size + BESIDE_BYTES)
+        rate = min(own_pps, link_pps)
+        latency_s = RING * serving / rate if own_pps < link_pps else 0.0005
+        deaf = (mode, queues, accesses, repetition) == ("xdpdrv", 1, 12800, 3)
+        files[place["generator"]] = generator(0.0 if deaf else rate, tx_pps=link_pps, latency_s=latency_s)
+        files[place["sar"]] = sar(rate, rate, dict.fromkeys(range(serving), min(100.0, 100 * rate / own_pps)))
+        files[place["perf"]] = perf(1_000_000 + accesses)
+    twice = names("resultados4", "xdpgeneric", 1, 0, 64)["generator"]
+    files[twice] = generator(5.0) + files[twice]
     return files
 
 

@@ -1,0 +1,68 @@
+"""A run whose notebook's kernel has gone: watched from fresh processes, interrupted, and without escapes in its log."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.end_to_end.conftest import needs_root
+from xdplab.run.disk import is_locked
+
+pytestmark = [pytest.mark.root, pytest.mark.lab, needs_root]
+
+START = """
+import sys, xdplab as xl
+trial = {"warmup_s": 0.05, "window_s": 0.3, "pause_s": 0.02, "retries": 0}
+xl.plan("watched", program="array", accesses=0, repetitions=10, trial=trial).start(xl.lab(sys.argv[1]))
+"""
+WATCH = """
+import xdplab as xl
+from xdplab.run import watching
+watching.LINE_S = 0.0
+run = xl.open("latest")
+print(xl.runs()["run"].to_list(), run.state.total, flush=True)
+run.watch()
+"""
+
+
+def python(code: str, *argv: str, cwd: Path, **more: str) -> subprocess.Popen[str]:
+    """A fresh Python, as a notebook's kernel after a restart; its standard output is a pipe."""
+    plain = {name: value for name, value in os.environ.items() if name not in ("FORCE_COLOR", "CLICOLOR_FORCE")}
+    command = ["env", "--default-signal=INT", sys.executable, "-c", code, *argv]
+    pipe = subprocess.PIPE
+    return subprocess.Popen(command, cwd=cwd, env=plain | more, text=True, stdout=pipe, stderr=subprocess.STDOUT)
+
+
+def test_a_run_outlives_its_kernel_and_is_watched_from_another(lab_name: str, tmp_path: Path) -> None:
+    started = python(START, lab_name, cwd=tmp_path, FORCE_COLOR="1", CLICOLOR_FORCE="1")
+    assert started.wait(60) == 0, started.communicate()[0]
+    (run,) = (tmp_path / "results").iterdir()
+    deadline_s = time.monotonic() + 60
+    while not is_locked(run / "journal.jsonl"):
+        assert time.monotonic() < deadline_s, (run / "run.log").read_text()
+        time.sleep(0.05)
+
+    left, stays = python(WATCH, cwd=tmp_path), python(WATCH, cwd=tmp_path)
+    assert left.stdout is not None
+    assert left.stdout.readline() == f"['{run.name}'] 10\n"
+    assert "10 trials" in left.stdout.readline()  # it watches
+    left.send_signal(signal.SIGINT)
+    *_, last = left.communicate(timeout=60)[0].splitlines()
+    assert last == (
+        f"watching ended; the run goes on: run.watch() shows it again, `xdplab status {run.name}` does on a terminal"
+    )
+    assert left.returncode == 0
+
+    lines = stays.communicate(timeout=120)[0].splitlines()
+    assert stays.returncode == 0, lines
+    counted = [re.fullmatch(r"(\d+) of 10 trials: (\d+) \w+.*, \d+ s to go", line) for line in lines]
+    assert any(counted), lines
+    assert re.fullmatch(r"10 of 10 trials: \d+ \w+(, \d+ \w+)*", lines[-1]), lines
+    assert "\x1b" not in (run / "run.log").read_text()
