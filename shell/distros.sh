@@ -5,11 +5,11 @@
 # slirp4netns.
 #
 #   shell/distros.sh                    all of it, from the beginning
-#   shell/distros.sh 13 user trials     a part of it: 12, 13 or sid; root or user; trials or tests; the table has the
-#                                       parts that ran before, too
+#   shell/distros.sh 13 user trials     a part of it: 12, 13 or sid; root or user; trials, tests, or fast (the tests
+#                                       that need neither root nor traffic); the table has the parts that ran before, too
 #   shell/distros.sh table              only the table of the parts that ran
 #   shell/distros.sh -w FOLDER …        roots stay in FOLDER; a root that is there is used again
-#   shell/distros.sh -m MINUTES …       so many at most for each part (else 30 for the trials, 180 for the tests)
+#   shell/distros.sh -m MINUTES …       so many at most for each part (else 30 for the trials, 45 for fast, 180 for the tests)
 #
 # Results and logs of the parts are in build/distros. The superuser and the user have a root each, or sudo would find
 # everything installed. Each root has mount and network namespaces of its own with a way out (slirp4netns), so that no lab
@@ -20,12 +20,13 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 SUITES=(bookworm trixie sid)
 USERS=(root user)
-COMMANDS=(trials tests)
+COMMANDS=(trials fast tests)
 declare -A SUITE_OF=([12]=bookworm [13]=trixie)
-declare -A AS_WRITTEN=([trials]="shell/run_matrix.sh" [tests]="make test")
+declare -A AS_WRITTEN=([trials]="shell/run_matrix.sh" [fast]="make test-fast" [tests]="make test")
 # A root has no make before the first command has set it up; who asks for the tests alone has not called that.
-declare -A TO_RUN=([trials]="shell/run_matrix.sh" [tests]="{ command -v make >/dev/null || shell/setup.sh --dev; } && make test")
-declare -A MOST_MINUTES=([trials]=30 [tests]=180)
+MAKE="{ command -v make >/dev/null || shell/setup.sh --dev; } && make"
+declare -A TO_RUN=([trials]="shell/run_matrix.sh" [fast]="$MAKE test-fast" [tests]="$MAKE test")
+declare -A MOST_MINUTES=([trials]=30 [fast]=45 [tests]=180)
 PARTS=build/distros
 
 # Where this machine's own packages come from: the archive (-v), and its security updates (-e).
@@ -214,7 +215,7 @@ measure() {
         in_root "$1" "$2" 5 "cd xdplab && .venv/bin/python -c '$VERDICTS' results/2*-quick" >"$4.verdicts" 2>>"$4.log" || true
         trials_of "$4.verdicts"
         ;;
-    tests) tests_of "$4.log" ;;
+    *) tests_of "$4.log" ;;
     esac >"$4.said"
     return "$status"
 }
@@ -281,7 +282,7 @@ main() { # in one piece: bash reads a script as it goes, and this one runs for h
     while getopts w:m: option; do
         case $option in
         w) WORK=$OPTARG ;;
-        m) MOST_MINUTES=([trials]=$OPTARG [tests]=$OPTARG) ;;
+        m) MOST_MINUTES=([trials]=$OPTARG [fast]=$OPTARG [tests]=$OPTARG) ;;
         *) die "see the head of shell/distros.sh" ;;
         esac
     done
@@ -291,9 +292,9 @@ main() { # in one piece: bash reads a script as it goes, and this one runs for h
         case $word in
         bookworm | trixie | sid) suites+=("$word") ;;
         root | user) users+=("$word") ;;
-        trials | tests) commands+=("$word") ;;
+        trials | fast | tests) commands+=("$word") ;;
         table) only_table=yes ;;
-        *) die "$word is not known: 12, 13, sid; root, user; trials, tests; table" ;;
+        *) die "$word is not known: 12, 13, sid; root, user; trials, fast, tests; table" ;;
         esac
     done
     [ -n "$only_table" ] || require
@@ -310,7 +311,7 @@ main() { # in one piece: bash reads a script as it goes, and this one runs for h
         [ $# != 0 ] || rm -f "$PARTS"/*
         [ ${#suites[@]} != 0 ] || suites=("${SUITES[@]}")
         [ ${#users[@]} != 0 ] || users=("${USERS[@]}")
-        [ ${#commands[@]} != 0 ] || commands=("${COMMANDS[@]}")
+        [ ${#commands[@]} != 0 ] || commands=(trials tests)
         for suite in "${suites[@]}"; do
             for user in "${users[@]}"; do
                 for what in "${commands[@]}"; do ask "$suite" "$user" "$what"; done

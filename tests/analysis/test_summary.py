@@ -7,6 +7,7 @@ import pytest
 
 from xdplab.analysis.intervals import interval
 from xdplab.analysis.summary import for_people, points_summary, varying
+from xdplab.analysis.values import three_digits
 from xdplab.run.metrics import frame
 
 RATES = {0: (7.0e6, 7.2e6, 7.4e6), 100: (2.00e6, 2.01e6, 2.02e6), 1600: (0.20e6,)}
@@ -50,3 +51,18 @@ def test_the_digits_are_those_that_the_interval_leaves() -> None:
 
 def test_a_run_without_a_trial_has_no_points() -> None:
     assert points_summary(trials().iloc[:0]).empty
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        (0.03124, "0.0312"),
+        (2.4, "2.4"),
+        (999.6, "1,000"),
+        (6760.4, "6,760"),
+        (-59321.0, "-59,300"),
+        (1.234e7, "12,300,000"),
+    ],
+)
+def test_a_number_in_a_sentence_has_three_digits_and_no_exponent(value: float, words: str) -> None:
+    assert three_digits(value) == words

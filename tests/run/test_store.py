@@ -27,6 +27,11 @@ def run(tmp_path: Path) -> RunDirectory:
     return RunDirectory.create(tmp_path, "t", run_id="ab12", plan_yaml="name: t\n")
 
 
+def test_a_run_has_its_name_in_its_own_folder_too(run: RunDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(run.path)
+    assert RunDirectory.open(Path()).name == run.path.name
+
+
 def test_names_do_not_collide(tmp_path: Path, run: RunDirectory) -> None:
     again = RunDirectory.create(tmp_path, "t", run_id="cd34", plan_yaml="")
     assert again.path.name == run.path.name + "-2"

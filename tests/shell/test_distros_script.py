@@ -18,6 +18,7 @@ ENTER = r"""#!/bin/sh
 case "$*" in
 *value_counts*) echo "138 valid, 6 unsupported" ;;
 *run_matrix.sh*) eval "$TRIALS" ;;
+*"make test-fast"*) echo "================ 1500 passed, 2 skipped in 90.15s ================" ;;
 *"make test"*)
     echo "================ 2 failed, 17 passed, 40 deselected in 8.15s ================"
     echo "SKIPPED [3] tests/labs/test_vm.py:47: needs root"
@@ -130,6 +131,11 @@ def test_parts_are_joined_and_a_part_that_runs_again_replaces_its_own_row(checko
     assert (code, [row[:2] for row in rows]) == (0, [["bookworm", "root"], ["trixie", "user"]]), said
 
 
+def test_the_fast_tests_are_a_part_of_their_own(checkout: Checkout) -> None:
+    _, rows, _ = checkout.run("sid", "user", "fast")
+    assert [row[:4] for row in rows] == [["sid", "user", "`make test-fast`", "1500 passed, 2 skipped"]]
+
+
 def test_each_part_is_bounded(checkout: Checkout) -> None:
     code, (row,), said = checkout.run("-m", "0.02", "sid", "user", "trials", TRIALS="sleep 600")
     assert code == 1, said
@@ -151,4 +157,4 @@ def test_ctrl_c_leaves_nothing(checkout: Checkout, tmp_path: Path) -> None:
 def test_a_word_that_is_no_part_is_refused(checkout: Checkout) -> None:
     code, rows, said = checkout.run("14")
     assert (code, rows) == (1, [])
-    assert "14 is not known: 12, 13, sid; root, user; trials, tests; table" in said
+    assert "14 is not known: 12, 13, sid; root, user; trials, fast, tests; table" in said

@@ -13,7 +13,7 @@ import pandas as pd
 from xdplab.analysis.findings import Finding, files_of, points_of
 from xdplab.analysis.intervals import CONFIDENCE, t_quantile
 from xdplab.analysis.series import by_series, valid
-from xdplab.analysis.values import Row, is_null, number, records, text
+from xdplab.analysis.values import Row, is_null, number, records, text, three_digits
 
 TESTRUN_TOLERANCE = 0.15
 """Largest distance of access_ns from testrun_ns, as a share of it: traffic meets other caches than a test run."""
@@ -80,9 +80,9 @@ def testrun_disagrees(trials: pd.DataFrame) -> Iterator[Finding]:
         one = max(those, key=lambda point: abs(point.apart) / point.tolerance)
         shown = pd.concat([point.rows for point in those])
         what = (
-            f"{label}: the rates say that {one.accesses} accesses cost {one.testrun_ns + one.apart:.3g} ns, "
-            f"BPF_PROG_TEST_RUN of the same programs {one.testrun_ns:.3g} ns; {len(those)} N differ by more than "
-            f"{TESTRUN_TOLERANCE:.0%}"
+            f"{label}: the rates say that {one.accesses} accesses cost {three_digits(one.testrun_ns + one.apart)} ns, "
+            f"BPF_PROG_TEST_RUN of the same programs {three_digits(one.testrun_ns)} ns; {len(those)} N differ by "
+            f"more than {TESTRUN_TOLERANCE:.0%}"
         )
         yield Finding("test run disagrees", "warning", what, points_of(shown), one.evidence(), files_of(shown))
 
@@ -95,12 +95,12 @@ def cost_not_resolved(trials: pd.DataFrame) -> Iterator[Finding]:
         return
     one = max(wide, key=lambda point: point.half() / point.tolerance)
     shown = pd.concat([point.rows for point in wide])
-    width = f"is known to ±{one.half():.3g} ns" if one.freedom else "was measured once"
+    width = f"is known to ±{three_digits(one.half())} ns" if one.freedom else "was measured once"
     counts = ", ".join(f"{n}" for n in sorted({point.accesses for point in wide}))
     what = (
         f"access_ns cannot be checked at {len(wide)} of {len(every)} points (N = {counts}): {one.label}, "
-        f"N = {one.accesses}: it {width}, and BPF_PROG_TEST_RUN says {one.testrun_ns:.3g} ns; more repetitions or more "
-        "accesses would show it"
+        f"N = {one.accesses}: it {width}, and BPF_PROG_TEST_RUN says {three_digits(one.testrun_ns)} ns; more "
+        "repetitions or more accesses would show it"
     )
     yield Finding("cost not resolved", "info", what, points_of(shown), one.evidence(), files_of(shown))
 

@@ -26,6 +26,7 @@ from xdplab.analysis.load_rules import (
     paced_loss,
 )
 from xdplab.analysis.series import SERIES, by_series, first_label, key_of, plain, same_reason, settled, valid
+from xdplab.analysis.values import three_digits
 
 SIGMAS = 3.0
 CHANGE = 0.05  # of a rate or a time that matters
@@ -124,7 +125,9 @@ def repetition_classes(trials: pd.DataFrame) -> Iterator[Finding]:
         classes = _split(slopes)
         if len(classes) < 2:
             continue
-        words = "; ".join(f"{_names(members)}: {median(slopes[m][0] for m in members):.3g} ns" for members in classes)
+        words = "; ".join(
+            f"{_names(members)}: {three_digits(median(slopes[m][0] for m in members))} ns" for members in classes
+        )
         what = f"{label}: repetitions form classes by the cost of an access ({words})"
         numbers = {f"c_ns_repetition_{repetition:g}": slope for repetition, (slope, _) in slopes.items()}
         yield Finding("repetitions form classes", "warning", what, points_of(rows), numbers, files_of(rows))

@@ -9,6 +9,7 @@ import pandas as pd
 
 from xdplab.analysis.intervals import interval
 from xdplab.analysis.series import settled
+from xdplab.analysis.values import three_digits
 from xdplab.plan.factors import FACTORS
 
 _FIRST = ("program_name", "workload", "accesses", "mode", "frame_bytes", "queues", "load", "flows")
@@ -97,7 +98,7 @@ def _with_interval(mean: float | None, low: float | None, high: float | None) ->
         return None
     half = math.nan if low is None or high is None else (high - low) / 2
     if math.isnan(half) or not half:
-        return f"{mean:.3g}"
+        return f"{three_digits(mean)}"
     digits = max(0, 1 - math.floor(math.log10(half)))
     return f"{mean:.{digits}f} ± {half:.{digits}f}"
 

@@ -32,3 +32,9 @@ def text(row: Row, name: str) -> str | None:
 def records(trials: pd.DataFrame) -> list[Row]:
     """Return the rows as mappings, in order."""
     return cast(list[Row], trials.to_dict("records"))
+
+
+def three_digits(value: float) -> str:
+    """Return ``value`` to three significant digits for a sentence, a large one without an exponent: 2.42, 6,760."""
+    rounded = float(f"{value:.3g}")
+    return f"{rounded:.3g}" if abs(rounded) < 1000 else f"{rounded:,.15g}"

@@ -18,7 +18,7 @@ from xdplab.analysis.action_rules import (
     say_decided,
     tg_count,
 )
-from xdplab.analysis.values import Row, number, records, text
+from xdplab.analysis.values import Row, number, records, text, three_digits
 from xdplab.formats.procstat import FAST_CLOCKS
 
 RULES_VERSION = "10"
@@ -214,7 +214,7 @@ def offered_as_asked(row: Row) -> str | None:
     share, alone = offered_share(row), number(row, "generator_pps")
     if share is None or share >= OFFERED_SHARE or text(row, "arrangement") not in OPEN_LOOPS:
         return None
-    limit = f" (alone it reaches {alone:.3g} frames per second)" if alone is not None else ""
+    limit = f" (alone it reaches {three_digits(alone)} frames per second)" if alone is not None else ""
     return f"the sender had its own core and offered {share:.2%} of the rate asked for{limit}"
 
 

@@ -93,7 +93,8 @@ class RunDirectory:
 
     @property
     def name(self) -> str:
-        return self.path.name
+        """The directory's name, also of `.`."""
+        return self.path.resolve().name
 
     @property
     def plan_text(self) -> str:

@@ -24,6 +24,7 @@ import pandas as pd
 
 from xdplab.analysis.findings import Finding
 from xdplab.analysis.summary import points_summary, varying
+from xdplab.analysis.values import three_digits
 from xdplab.analysis.verdicts import RULES_VERSION
 from xdplab.errors import FigureError, NotApplicableError, XdplabError
 from xdplab.figures.comparing import compare_view
@@ -186,10 +187,10 @@ def ends(rows: pd.DataFrame) -> list[str]:
         for word, row in chosen:
             at = ", ".join(f"{name.replace('_', ' ')} {row[name]}" for name in names if name in row)
             low, high = row.get(f"{value}_low"), row.get(f"{value}_high")
-            known_ends = low is not None and high is not None and not pd.isna(low) and not pd.isna(high)
-            interval = f" [{low:.3g}, {high:.3g}]" if known_ends else " (no interval)"
+            ends = [three_digits(end) for end in (low, high) if end is not None and not pd.isna(end)]
+            interval = f" [{', '.join(ends)}]" if len(ends) == 2 else " (no interval)"
             of = f", n = {row['n']}" + (f", of {len(known)} points" if len(known) > 1 else "")
-            said.append(f"{word}: {row[value]:.3g} {unit}{interval} at {at or 'the only point'}{of}.")
+            said.append(f"{word}: {three_digits(row[value])} {unit}{interval} at {at or 'the only point'}{of}.")
     return said + ["Brackets are 95 % intervals over repetitions."] * bool(said)
 
 
