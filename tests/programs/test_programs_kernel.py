@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from types import SimpleNamespace
 
 import pytest
 
@@ -10,8 +12,10 @@ from xdplab.errors import ProgramError
 from xdplab.programs.build import build
 from xdplab.programs.onhost import calibrated_testrun, load_report
 from xdplab.programs.onhost import testrun as measure
+from xdplab.programs.program import cache_directory
 from xdplab.programs.proof import prove
 from xdplab.programs.spec import MAP_TYPES, OPS, WORKLOADS, ProgramSpec, UserProgram
+from xdplab.studies.traffic.prepare import _load_and_prove
 
 pytestmark = pytest.mark.root
 KINDS = [(w, m) for w in WORKLOADS for m in (MAP_TYPES if w == "lookup" else (None,))]
@@ -89,3 +93,15 @@ def test_a_run_takes_20_ms(probe_ns, repeat):
     result = calibrated_testrun(run, 64)
     assert asked[-1] == (64, repeat, 5)
     assert result.testrun_ns == probe_ns
+
+
+def test_an_n_too_large_for_the_verifier_is_told_with_the_largest_that_is_not(dut):
+    """The largest N is measured there: the verifier's instructions per access, by two smaller programs."""
+    spec = ProgramSpec("array", 250_000)
+    lab, tools = SimpleNamespace(dut=dut.host), SimpleNamespace(xdpload=dut.xdpload)
+    with pytest.raises(ProgramError) as caught:
+        _load_and_prove(lab, tools, build(spec, cache_directory()), dut.folder)
+    assert caught.value.message.startswith(f"accesses: 250000 of {spec.name} are too many: ")
+    assert "BPF program is too large" in caught.value.message
+    (largest,) = re.findall(r"N up to about ([0-9,]+) in this form", caught.value.remedy)
+    assert 20_000 < int(largest.replace(",", "")) < 250_000

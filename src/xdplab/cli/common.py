@@ -60,7 +60,7 @@ class Verbs(click.Group):
             formatter.write_dl([(name, verb.help) for name, verb in self.verbs.items()])
 
 
-class Share(click.FloatRange):
+class ShareType(click.FloatRange):
     """A share above 0 and up to 1, written as one (0.02) or in per cent (2%), as in a plan."""
 
     name = "share"
@@ -73,7 +73,7 @@ class Share(click.FloatRange):
         return super().convert(number, param, ctx)
 
 
-SHARE = Share()
+SHARE = ShareType()
 
 
 def in_lab(verb: Callable[..., Any]) -> Callable[..., Any]:

@@ -142,6 +142,14 @@ def count_in_kernel(
     return counts
 
 
+def verified_to_count(host: Host, xdpload: str, built: BuiltProgram, folder: str) -> int | None:
+    """Return how many instructions the verifier processes of the counting build, the largest of a program's builds."""
+    _add_counting_build(built)
+    with loaded(host, xdpload, built, folder, name=_COUNTING) as (report, _):
+        verified: int | None = report["verified_insns"]
+        return verified
+
+
 def _add_counting_build(built: BuiltProgram) -> None:
     """Compile elsewhere: beside its output a compiler makes files of its own, and other runs read this directory."""
     command = compile_command(find_clang(), built.program, "-DXDPLAB_COUNT")

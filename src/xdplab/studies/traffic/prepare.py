@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from xdplab.deploy.native import build_tool, build_workload
-from xdplab.errors import HostError, HostLostError
+from xdplab.errors import HostError, HostLostError, ProgramError
 from xdplab.generators import XDPGEN, Adapter, moongen
 from xdplab.generators.moongen import CAPABILITIES as MOONGEN_ENGINES
 from xdplab.generators.moongen import install
@@ -18,7 +18,7 @@ from xdplab.hosts import Host, LocalHost
 from xdplab.labs import Lab
 from xdplab.plan import Point, ProgramFactors, Trial
 from xdplab.programs.build import BuiltProgram, build
-from xdplab.programs.onhost import LoadReport, load_report
+from xdplab.programs.onhost import LoadReport, load_report, verified_to_count
 from xdplab.programs.program import cache_directory
 from xdplab.programs.proof import prove, prove_user
 from xdplab.programs.source import USER_FLAGS
@@ -156,13 +156,41 @@ def tried_again(retries: int, work: Callable[[], T]) -> T:
     return work()
 
 
+VERIFIED_AT_MOST = 1_000_000
+"""Instructions that the kernel's verifier processes of one program (BPF_COMPLEXITY_LIMIT_INSNS in linux/bpf.h)."""
+PROBES = (1024, 2048)
+
+
+def _load_and_prove(lab: Lab, tools: Tools, built: BuiltProgram, folder: str) -> LoadReport:
+    """Load on the DUT and prove N there. Where the verifier does not finish with a program, say how far N may go."""
+    try:
+        load = load_report(lab.dut, tools.xdpload, built, folder)
+        if isinstance(built.program, ProgramSpec):
+            prove(built, lab.dut, xdpload=tools.xdpload, folder=folder)
+        return load
+    except ProgramError as error:
+        spec = built.program
+        if not isinstance(spec, ProgramSpec) or spec.accesses <= max(PROBES) or "too large" not in error.message:
+            raise
+        smaller = [build(replace(spec, accesses=n), cache_directory()) for n in PROBES]
+        first, second = (verified_to_count(lab.dut, tools.xdpload, one, f"{folder}-probe") for one in smaller)
+        if first is None or second is None:
+            raise
+        an_access = (second - first) / (PROBES[1] - PROBES[0])
+        most = PROBES[0] + (VERIFIED_AT_MOST - first) / an_access
+        raise ProgramError(
+            f"accesses: {spec.accesses} of {spec.name} are too many: {error.message}",
+            remedy=f"the proof of an access takes this verifier {an_access:.3g} of {VERIFIED_AT_MOST:,} instructions: "
+            f"N up to about {int(most) // 1000 * 1000:,} in this form",
+        ) from None
+
+
 def _prepare(lab: Lab, run: RunDirectory, tools: Tools, factors: ProgramFactors, points: Sequence[Point]) -> Prepared:
     built = build(program_of(factors), cache_directory())
     folder = f"{lab.work_dir(lab.dut)}/programs/{built.hash}"
-    load = load_report(lab.dut, tools.xdpload, built, folder)
+    load = _load_and_prove(lab, tools, built, folder)
     work: dict[str, AccessWork] = {}
     if isinstance(built.program, ProgramSpec):
-        prove(built, lab.dut, xdpload=tools.xdpload, folder=folder)
         work["kernel"] = kernel_work(built, jit=load.jit, machine=lab.dut.run(["uname", "-m"]).text.strip())
     on_dut = _ship(lab, built, folder)
     if isinstance(built.program, ProgramSpec) and any(point.mode == "af_xdp" for point in points):
