@@ -84,6 +84,17 @@ def test_a_plan_shows_what_varies_as_a_table_and_the_rest_as_a_line() -> None:
     assert "frame_bytes 64" in shown
 
 
+def test_a_plan_says_of_all_points_only_what_each_of_them_has(tmp_path: Path) -> None:
+    (tmp_path / "mine.bpf.c").write_text('SEC("xdp") int mine(void *ctx) { return 3; }')
+    own = xl.program(str(tmp_path / "mine.bpf.c"), action="tx")
+    shown = xl.plan(program=[own, xl.program("array", accesses=0)])._repr_html_()
+    alike = re.search(r"all points: (.*?)</p>", shown)
+    assert alike is not None
+    assert "frame_bytes 64" in alike[1]
+    assert "nan" not in alike[1]
+    assert "mine" not in alike[1]
+
+
 def test_the_names_of_figures_are_in_the_help_and_in_the_run(sample: Any) -> None:
     text = inspect.getdoc(type(sample).figure) or ""
     assert all(name in text for name in CATALOGUE)
@@ -127,7 +138,8 @@ def test_doctors_rows_show_problems_first_with_whole_remedies() -> None:
     first, second = repr(found).splitlines()
     assert first.startswith("missing")
     assert remedy in first
-    assert second.startswith("ok")
+    assert second.split() == ["ok", "dut:", "clang", "19"]
+    assert "nan" not in found._repr_html_()
     assert "&lt;none&gt;" in found._repr_html_()
     assert remedy in found._repr_html_()
 

@@ -37,3 +37,39 @@ def test_aliases_that_people_use_are_read() -> None:
 @pytest.mark.parametrize("plan", sorted(shipped("plans").glob("*.yaml")), ids=lambda path: path.name)
 def test_it_reads_what_yaml_reads(plan: Path) -> None:
     assert read_yaml(plan.read_text()) == yaml.safe_load(plan.read_text())
+
+
+@pytest.mark.parametrize("load", [load_plan, load_inventory])
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("a: 1\nb: 2\na: 3\n", "a stands twice in one mapping, in lines 1 and 3"),
+        ("blocks:\n  - points: {mode: native, mode: generic}\n", "mode stands twice in one mapping, in lines 2 and 2"),
+    ],
+)
+def test_a_key_that_stands_twice_is_refused(tmp_path: Path, load: object, text: str, words: str) -> None:
+    """PyYAML takes the last one: what is measured would not be what a reader of the file sees first."""
+    file = tmp_path / "x.yaml"
+    file.write_text(text)
+    with pytest.raises((PlanError, LabError), match=words):
+        load(file)  # type: ignore[operator]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("repetitions: x", "repetitions: must be a whole number (got 'x')"),
+        ("repetitions: {until: 2}", "repetitions.until: must be less than 1 (got 2)"),
+        (
+            "blocks: [{}, {points: {mode: yes}}]",
+            "block 2, points.mode: must be 'native', 'generic', 'offload' or 'af_xdp' "
+            "(got true, as which YAML reads yes and on, too)",
+        ),
+    ],
+)
+def test_a_field_is_named_as_a_person_counts(tmp_path: Path, text: str, words: str) -> None:
+    file = tmp_path / "x.yaml"
+    file.write_text(f"name: x\n{text}\n" + ("" if "blocks" in text else "blocks: [{}]\n"))
+    with pytest.raises(PlanError) as caught:
+        load_plan(file)
+    assert words in str(caught.value)

@@ -319,7 +319,8 @@ class PlanInHand:
     def _repr_html_(self) -> str:
         points = self.points.dropna(axis=1, how="all").drop(columns="point_id")
         names = varying(points)
-        alike = [f"{name} {points[name].iloc[0]}" for name in points if points[name].astype("string").nunique() == 1]
+        known = points.dropna(axis=1)  # a factor that some points do not have is not alike at all of them
+        alike = [f"{name} {known[name].iloc[0]}" for name in known if known[name].astype("string").nunique() == 1]
         table: str = points[names].to_html(index=False, max_rows=20) if names else ""
         return f"<p>{html.escape(repr(self))}</p><p>all points: {html.escape(', '.join(alike))}</p>{table}"
 

@@ -38,6 +38,7 @@ def read_yaml(text: str) -> Any:
         node = loader.get_single_node()
         if node is None:
             return None
+        _require_single_keys(node, set())
         if _values(node, {}) > MOST_VALUES:
             raise yaml.YAMLError(f"it stands for more than {MOST_VALUES:,} values, by its aliases")
         return loader.construct_document(node)
@@ -45,6 +46,24 @@ def read_yaml(text: str) -> Any:
         raise yaml.YAMLError("it is nested too deeply") from None
     finally:
         loader.dispose()
+
+
+def _require_single_keys(node: yaml.Node, seen: set[int]) -> None:
+    """Refuse a key that a mapping has twice: PyYAML would take the last one and not say so."""
+    if not isinstance(node, yaml.CollectionNode) or id(node) in seen:
+        return
+    seen.add(id(node))
+    lines: dict[str, int] = {}
+    for item in node.value:
+        for part in item if isinstance(item, tuple) else (item,):
+            _require_single_keys(part, seen)
+        key = item[0] if isinstance(item, tuple) else None
+        if not isinstance(key, yaml.ScalarNode):
+            continue
+        line = key.start_mark.line + 1
+        if key.value in lines:
+            raise yaml.YAMLError(f"{key.value} stands twice in one mapping, in lines {lines[key.value]} and {line}")
+        lines[key.value] = line
 
 
 def _values(node: yaml.Node, known: dict[int, int]) -> int:
@@ -90,7 +109,7 @@ def complaint(error: ValidationError, what: str, keys: Collection[str] = ()) -> 
     A key that is unknown comes before one that is missing: it may be that one, misspelt.
     """
     first = min(error.errors(), key=lambda one: one["type"] != "extra_forbidden")
-    kind, field = first["type"], ".".join(map(str, first["loc"])) or "it"
+    kind, field = first["type"], _field(first["loc"])
     if kind == "missing":
         return f"{field} is missing"
     if kind == "extra_forbidden":
@@ -101,4 +120,24 @@ def complaint(error: ValidationError, what: str, keys: Collection[str] = ()) -> 
         return f"{field} is not a key of {what}" + (f": did you mean {similar[0]}?" if similar else "")
     must = _MUST_BE.get(kind) or _MUST_BE.get(kind.partition("_")[0])
     words = f"must be {must.format(**first.get('ctx', {}))}" if must else first["msg"].removeprefix("Value error, ")
-    return f"{field}: {words} (got {first['input']!r})"
+    return f"{field}: {words} (got {_got(first['input'])})"
+
+
+_TAGS = ("number", "open")
+"""Names of the forms of one field, which pydantic puts behind the field."""
+
+
+def _field(place: tuple[int | str, ...]) -> str:
+    """Return ``block 2, traffic.load`` for blocks, 1, traffic, load, 0: a person counts from 1, and sees the value."""
+    counted = {"blocks": "block", "metrics": "metric", "hosts": "host"}
+    if len(place) > 1 and isinstance(place[1], int) and place[0] in counted:
+        return ", ".join(
+            filter(None, (f"{counted[str(place[0])]} {place[1] + 1}", _field(place[2:]) if place[2:] else ""))
+        )
+    return ".".join(str(part) for part in place if not isinstance(part, int) and part not in _TAGS) or "it"
+
+
+def _got(value: object) -> str:
+    if isinstance(value, bool):
+        return f"{str(value).lower()}, as which YAML reads {'yes and on' if value else 'no and off'}, too"
+    return repr(value)

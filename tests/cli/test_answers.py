@@ -73,7 +73,10 @@ def test_the_rows_of_labs_and_of_doctor_too(monkeypatch: pytest.MonkeyPatch) -> 
     rows = [Row("dut", "kernel", "6.12", "ok"), Row("tg", "clang", "none", "missing", "apt install clang")]
     monkeypatch.setattr("xdplab.cli.doctor._examined", lambda name: rows)
     said = CliRunner().invoke(cli, ["doctor", "--json"])
-    assert (said.exit_code, validate("doctor", said.stdout)) == (1, [dataclasses.asdict(row) for row in rows])
+    assert (said.exit_code, validate("doctor", said.stdout)) == (
+        1,
+        [dataclasses.asdict(row) for row in reversed(rows)],
+    )  # problems first
 
 
 @pytest.mark.parametrize(

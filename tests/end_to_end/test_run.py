@@ -426,7 +426,7 @@ def test_a_run_brings_its_lab_up_and_takes_it_down(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("plan", "options", "words"),
     [
-        ("name: x\nblocks: [{points: {queus: 1}}]", [], "blocks.0.points.queus"),
+        ("name: x\nblocks: [{points: {queus: 1}}]", [], "block 1, points.queus"),
         ("name: x\nblocks: [{points: {queues: 64}}]", [], "queues: 64"),
         ("name: x\nblocks: [{points: {frame_bytes: 9000}}]", [], "frame_bytes"),
         ("name: x\nblocks: [{points: {workload: packet, form: loop, accesses: 12800}}]", [], "too complex"),

@@ -155,13 +155,13 @@ def test_a_command_of_setup_keeps_its_numbers_as_they_are_written(tmp_path: Path
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"mode": "nativ"}, "points.mode.0: must be 'native', 'generic', 'offload' or 'af_xdp' (got 'nativ')"),
-        ({"queues": "two"}, "points.queues.0: must be a whole number (got 'two')"),
-        ({"queues": 1.5}, "points.queues.0: must be a whole number (got 1.5)"),
-        ({"queues": 99}, "points.queues.0: must be at most 64 (got 99)"),
-        ({"accesses": -1}, "points.accesses.0: must be at least 0 (got -1)"),
-        ({"program": "x"}, "points.program.0: must be a mapping of keys to values (got 'x')"),
-        ({"program": {"fil": "x"}}, "points.program.0.fil is not a key of a plan: did you mean file?"),
+        ({"mode": "nativ"}, "points.mode: must be 'native', 'generic', 'offload' or 'af_xdp' (got 'nativ')"),
+        ({"queues": "two"}, "points.queues: must be a whole number (got 'two')"),
+        ({"queues": 1.5}, "points.queues: must be a whole number (got 1.5)"),
+        ({"queues": 99}, "points.queues: must be at most 64 (got 99)"),
+        ({"accesses": -1}, "points.accesses: must be at least 0 (got -1)"),
+        ({"program": "x"}, "points.program: must be a mapping of keys to values (got 'x')"),
+        ({"program": {"fil": "x"}}, "points.program.fil is not a key of a plan: did you mean file?"),
         ({"load": "max"}, "points.load: load is a key of another part of a plan"),
         ({"colour": 1}, "points.colour is not a key of a plan"),
     ],
@@ -170,6 +170,6 @@ def test_what_cannot_be_used_is_told_in_plain_words(change: dict[str, object], w
     points = {"mode": "native", "workload": "array", "accesses": 0} | change
     with pytest.raises(PlanError) as caught:
         parse_plan({"name": "p", "blocks": [{"points": points}]})
-    assert f"plan: blocks.0.{words}" in caught.value.message
+    assert f"plan: block 1, {words}" in caught.value.message
     assert "pydantic" not in caught.value.message
     assert "Input should" not in caught.value.message

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 import xdplab as xl
 from xdplab.cli import cli
-from xdplab.errors import ResultsError
+from xdplab.errors import PlanError, ResultsError
 from xdplab.plan import parse_plan
 from xdplab.run.listing import known_runs, run_named
 from xdplab.studies.traffic.planned import create_run
@@ -65,3 +65,24 @@ def test_without_a_run_there_is_no_latest(tmp_path: Path, monkeypatch: pytest.Mo
     with pytest.raises(ResultsError, match="holds no run"):
         run_named(Path("latest"))
     assert CliRunner().invoke(cli, ["runs"], catch_exceptions=False).exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "first"),
+    [
+        (("--format", "csv"), "run,"),
+        (("--format", "markdown"), "| run"),
+        (("--format", "json"), "["),
+        (("--json",), "["),
+    ],
+)
+def test_the_list_is_for_programs_too(folder: Path, options: tuple[str, ...], first: str) -> None:
+    done = CliRunner().invoke(cli, ["runs", str(folder), *options])
+    assert done.exit_code == 0, done.output
+    assert done.output.startswith(first)
+    assert all(run.run in done.output for run in known_runs(folder))
+
+
+def test_two_forms_at_once_are_refused(folder: Path) -> None:
+    done = CliRunner().invoke(cli, ["runs", str(folder), "--json", "--format", "csv"])
+    assert isinstance(done.exception, PlanError)

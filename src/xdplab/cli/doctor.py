@@ -11,7 +11,7 @@ import click
 from xdplab.cli.common import show
 from xdplab.errors import HostError, LabError, UnsupportedError
 from xdplab.labs import Lab, require_name, use_lab
-from xdplab.labs.doctor import Patient, Row, examine, examine_here, examine_kernel
+from xdplab.labs.doctor import Patient, Row, examine, examine_here, examine_kernel, problems_first
 from xdplab.labs.doctor_tune import tune as apply_tunings
 from xdplab.later import later
 
@@ -40,11 +40,11 @@ GUESTS = ("vm", "uml")
 @click.option("--json", "as_json", is_flag=True, help="For scripts.")
 @click.pass_obj
 def doctor(everywhere: str | None, lab_name: str | None, tune: bool, as_json: bool) -> None:
-    """Check what works, what is missing, and the remedy. Exit code 1 if something needed is missing."""
+    """Check what works, what is missing, and the remedy: problems first. Exit code 1 if something needed is missing."""
     name = lab_name or everywhere or "netns"
     if tune:
         _tune(name)
-    rows = _examined(name)
+    rows = problems_first(_examined(name))
     show([dataclasses.asdict(row) for row in rows], as_json=as_json)
     if any(row.verdict == "missing" for row in rows):
         sys.exit(PROBLEM)

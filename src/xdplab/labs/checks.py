@@ -8,9 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from xdplab.labs.doctor import Row
-
-_ORDER = {"missing": 0, "warn": 1, "ok": 2}
+from xdplab.labs.doctor import Row, problems_first
 
 
 class Checks(pd.DataFrame):
@@ -32,11 +30,11 @@ class Checks(pd.DataFrame):
 
 def checks(rows: Sequence[Row]) -> Checks:
     """Return doctor's rows as a table, problems first."""
-    return Checks(pd.DataFrame([vars(row) for row in sorted(rows, key=lambda row: _ORDER[row.verdict])]))
+    return Checks(pd.DataFrame([vars(row) for row in problems_first(rows)]))
 
 
 def _found(row: Mapping[Hashable, Any]) -> str:
-    return f"{row['found']}; to do: {row['remedy']}" if row["remedy"] else str(row["found"])
+    return str(row["found"]) if pd.isna(row["remedy"]) else f"{row['found']}; to do: {row['remedy']}"
 
 
 def _row(cells: Sequence[str], kind: str) -> str:

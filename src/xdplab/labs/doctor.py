@@ -7,7 +7,7 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -41,6 +41,14 @@ class Row:
     found: str
     verdict: Verdict
     remedy: str | None = None
+
+
+_ORDER: dict[Verdict, int] = {"missing": 0, "warn": 1, "ok": 2}
+
+
+def problems_first(rows: Iterable[Row]) -> list[Row]:
+    """Return the rows in the order in which a reader has to do something about them."""
+    return sorted(rows, key=lambda row: _ORDER[row.verdict])
 
 
 class Patient:

@@ -137,12 +137,12 @@ def files_by_trial(trials: pd.DataFrame) -> dict[str, list[str]]:
 
 
 def point_words(trials: pd.DataFrame) -> dict[str, str]:
-    """Return each point in words: ``native, 8 queues, 64 B, N = 100``."""
+    """Return each point in words: ``native, 8 queues, 64 B, N = 100``; of a program without an N, its name."""
     rows = trials.drop_duplicates("point_id")
-    columns = zip(*(rows[name] for name in ("point_id", "mode", "queues", "frame_bytes", "accesses")), strict=True)
+    names = ("point_id", "mode", "queues", "frame_bytes", "accesses", "program_name")
     return {
-        str(point): f"{mode}, {q} queue{'' if q == 1 else 's'}, {size} B, N = {n}"
-        for point, mode, q, size, n in columns
+        str(point): f"{mode}, {q} queue{'' if q == 1 else 's'}, {size} B, {program if pd.isna(n) else f'N = {n}'}"
+        for point, mode, q, size, n, program in zip(*(rows[name] for name in names), strict=True)
     }
 
 
