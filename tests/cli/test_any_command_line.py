@@ -107,6 +107,7 @@ def nothing_is_touched(folder: Path) -> Iterator[None]:
         for name in ("up", "down", "open_lab"):
             patch.setattr(module, name, refuse)
     patch.setattr(kernels, "fetch", refuse)
+    patch.setattr(kernels, "_not_offered", lambda _: "the archive is not asked here")
     for module_name in ("conduct", "run", "search"):
         patch.setattr(importlib.import_module(f"xdplab.cli.{module_name}"), "go_on", lambda *_, **__: 0)
     patch.chdir(folder)

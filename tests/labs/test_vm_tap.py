@@ -119,8 +119,8 @@ def test_a_split_of_its_cpus_is_refused(lab: tap.TapLab) -> None:
 def test_whoever_is_not_root_is_told_what_to_ask_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     with pytest.raises(LabError, match="need root") as refused:
-        labs.up("vm:6.1.0:tap")
-    assert "xdplab --lab vm:6.1.0:tap lab up --for-user" in str(refused.value.remedy)
+        labs.up("vm:6.1:count:asked:tap")
+    assert "xdplab --lab vm:6.1:count:asked:tap lab up --for-user" in str(refused.value.remedy)
 
 
 def test_nothing_is_left_when_the_keeper_is_killed(lab: tap.TapLab) -> None:

@@ -20,6 +20,7 @@ from rich.console import Console
 from xdplab.cli import cli
 from xdplab.errors import (
     FigureError,
+    LabError,
     LabInUseError,
     MissingToolError,
     NotApplicableError,
@@ -297,7 +298,7 @@ PLACES = ["vm:6.1@arm64", "vm:6.1:cuont", "vm:6.1:count:a/b", "vm:six", "rack", 
 @pytest.mark.parametrize("place", PLACES)
 def test_a_place_that_cannot_exist_is_refused_before_anything_runs(study: str, place: str, tmp_path) -> None:
     done = CliRunner().invoke(cli, ["study", study, "--place", place, "--out", str(tmp_path / "runs")])
-    assert isinstance(done.exception, PlanError)
+    assert isinstance(done.exception, LabError)
     assert "--place" in str(done.exception)
     assert place in str(done.exception)
     assert not (tmp_path / "runs").exists()

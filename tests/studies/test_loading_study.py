@@ -143,7 +143,6 @@ def test_points_of_a_request():
         ({"workload": "riddle"}, "--workload"),
         ({"forms": ("curled",)}, "--form"),
         ({"accesses": (0,)}, "--accesses"),
-        ({"places": ("moon",)}, "--place"),
         ({"places": ("vm",)}, "--place"),
     ],
 )

@@ -10,7 +10,8 @@ import click
 
 from xdplab.cli.common import in_lab, tell
 from xdplab.cli.plan import find_plan
-from xdplab.cli.run import own_plan, require_lab
+from xdplab.cli.run import own_plan
+from xdplab.labs import require_name
 from xdplab.later import later
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ def calibrate(lab_name: str | None, plan: str, count: int, as_json: bool) -> Non
     """
     chosen = own_plan(find_plan(plan))
     where = lab_name or chosen.lab
-    require_lab(where)
+    require_name(where)
     observer = progress.silent() if as_json else progress.observer_for(screen.console())
     found = calibrating.calibrate(chosen, where, count, observer)
     if as_json:

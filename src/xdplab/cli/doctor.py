@@ -10,7 +10,7 @@ import click
 
 from xdplab.cli.common import show
 from xdplab.errors import HostError, LabError, UnsupportedError
-from xdplab.labs import Lab, default_arrangement, use_lab
+from xdplab.labs import Lab, require_name, use_lab
 from xdplab.labs.doctor import Patient, Row, examine, examine_here, examine_kernel, problems_first
 from xdplab.labs.doctor_tune import tune as apply_tunings
 from xdplab.later import later
@@ -51,7 +51,7 @@ def doctor(everywhere: str | None, lab_name: str | None, tune: bool, as_json: bo
 
 
 def _examined(lab_name: str) -> list[Row]:
-    default_arrangement(lab_name)  # a name that no lab can have is an error, not a finding
+    require_name(lab_name)  # a name that no lab can have is an error, not a finding
     try:
         with use_lab(lab_name) as lab:
             return [*([] if lab.kind == "uml" else examine(lab)), *_kernel(lab), *_hardware(lab)]

@@ -79,6 +79,8 @@ def down(lab_name: str | None, name: str | None, for_user: str | None, force: bo
 @in_lab
 def status(lab_name: str | None, for_user: str | None, as_json: bool) -> None:
     """Show the labs that are up; with --lab, that one."""
+    if lab_name is not None:
+        labs.require_name(lab_name)
     rows = [row for row in labs.status(for_user=for_user) if lab_name in (None, row["lab"])]
     if as_json:
         click.echo(json.dumps(rows, indent=2))

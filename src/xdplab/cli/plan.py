@@ -13,7 +13,7 @@ import click
 
 from xdplab.cli.common import in_lab, parse_only, show, tell
 from xdplab.errors import PlanError
-from xdplab.labs import default_arrangement
+from xdplab.labs import default_arrangement, require_name
 from xdplab.later import later
 from xdplab.resources import shipped
 
@@ -59,6 +59,7 @@ def plan(
         return
     file = find_plan(plan)
     chosen = plans.load_plan(file)
+    require_labs(lab_name, chosen)
     trials = planned.plan_trials(chosen, default_arrangement(lab_name or chosen.lab), parse_only(only))
     if dry_run:
         rows = [
@@ -71,3 +72,9 @@ def plan(
     show(rows, as_json=as_json)
     if not as_json:
         tell(plans.extent(chosen, trials))
+
+
+def require_labs(name: str | None, plan: plans.Plan) -> None:
+    """Raise LabError for a name of ``plan``, or the one given instead of the plan's own, that no lab can have."""
+    for one in (name or plan.lab, *(block.lab for block in plan.blocks if block.lab != "auto")):
+        require_name(one)

@@ -11,7 +11,7 @@ import click
 
 from xdplab.cli.common import SHARE, in_lab, tell
 from xdplab.cli.conduct import go_on
-from xdplab.cli.run import require_labs
+from xdplab.cli.plan import require_labs
 from xdplab.errors import PlanError
 from xdplab.later import later
 from xdplab.programs.spec import WORKLOADS

@@ -9,9 +9,8 @@ import click
 
 from xdplab.cli.common import RunPath, in_lab, parse_only, show, tell
 from xdplab.cli.conduct import conduct, go_on
-from xdplab.cli.plan import PLAN_OR_NAME, find_plan
+from xdplab.cli.plan import PLAN_OR_NAME, find_plan, require_labs
 from xdplab.errors import LabError, PlanError, XdplabError
-from xdplab.labs import default_arrangement
 from xdplab.later import later
 from xdplab.own import require_own
 from xdplab.run.disk import is_locked
@@ -179,17 +178,6 @@ def resume(
         return 0
     tell(f"measuring into {run.directory.path}")
     return go_on(run, lambda _, seen: run.measure(seen, where), figures=draw)
-
-
-def require_lab(name: str) -> None:
-    """Raise LabError for a name that no lab can have, before anything else is loaded."""
-    default_arrangement(name)
-
-
-def require_labs(name: str | None, plan: Plan) -> None:
-    """Raise LabError for a name of ``plan``, or the one given instead of the plan's own, that no lab can have."""
-    for one in (name or plan.lab, *(block.lab for block in plan.blocks if block.lab != "auto")):
-        require_lab(one)
 
 
 def labs_named(labs: str | None, scheduler: str | None) -> tuple[str, ...]:

@@ -11,8 +11,9 @@ import click
 from xdplab.cli.common import in_lab, parse_only, tell
 from xdplab.cli.conduct import Execute, go_on
 from xdplab.cli.plan import PLAN_OR_NAME, find_plan
-from xdplab.cli.run import LABS, SCHEDULER, STEAL, labs_named, own_plan, require_lab
+from xdplab.cli.run import LABS, SCHEDULER, STEAL, labs_named, own_plan
 from xdplab.errors import ResultsError
+from xdplab.labs import require_name
 from xdplab.later import later
 from xdplab.studies.catalogue import open_run
 from xdplab.studies.search.profile import PROFILES, profile
@@ -66,7 +67,7 @@ def search(
         return _search(run, lambda _, seen: run.measure(seen, every.Where(lab_name, steal=steal)), as_json)
     chosen = profile(name) if latency else replace(profile(name), latency_repeats=0)
     wanted, several = own_plan(find_plan(plan)), labs_named(labs, scheduler)
-    require_lab(several[0] if several else lab_name or wanted.lab)
+    require_name(several[0] if several else lab_name or wanted.lab)
     asked = plan_runs.SearchRequest(chosen, share)
     with runs.lab_for(several[0] if several else lab_name or wanted.lab) as lab:
         run = plan_runs.start_search(wanted, asked, lab, out, only=parse_only(only))

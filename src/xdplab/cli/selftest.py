@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from xdplab.cli.common import in_lab, show, tell
-from xdplab.cli.run import require_lab
+from xdplab.labs import require_name
 from xdplab.later import later
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def selftest(lab_name: str | None, out: Path, markdown: Path | None, as_json: bo
     exit code 0 if all controls hold, 1 if one does not.
     """
     name = lab_name or LAB
-    require_lab(name)
+    require_name(name)
     with runs.lab_for(name) as lab:
         found = controls.selftest(lab, out, progress.silent() if as_json else progress.observer_for(screen.console()))
     if markdown is not None:

@@ -19,6 +19,7 @@ __all__ = [
     "default_arrangement",
     "down",
     "open_lab",
+    "require_name",
     "status",
     "up",
     "use_lab",
@@ -30,6 +31,9 @@ class Labs(Protocol):
     """What the module of a kind of lab offers; ``instance`` is what follows the colon of a name, or `DEFAULT`."""
 
     DEFAULT: str
+
+    def require_name(self, instance: str, /) -> None:
+        """Raise LabError for a name that no lab of this kind can have."""
 
     def open_lab(self, instance: str, uid: int, /) -> Lab: ...
     def up(self, instance: str, uid: int, /, *, lease: bool = False) -> bool: ...
@@ -65,7 +69,7 @@ KINDS: dict[str, LabKind] = {
 """A new kind of lab is a line here."""
 
 
-def _find(name: str) -> tuple[LabKind, str]:
+def _parted(name: str) -> tuple[LabKind, str]:
     if name.endswith((".yaml", ".yml")):
         return KINDS["inventory"], name
     kind, _, instance = name.partition(":")
@@ -73,6 +77,18 @@ def _find(name: str) -> tuple[LabKind, str]:
         supported = ", ".join(kind.names for kind in KINDS.values())
         raise LabError(f"lab {name!r}: no such kind of lab", remedy=f"supported are: {supported}")
     return KINDS[kind], instance or KINDS[kind].labs.DEFAULT
+
+
+def _find(name: str) -> tuple[LabKind, str]:
+    """Return kind and instance of a name that a lab can have. Every function that takes a name asks this one."""
+    kind, instance = _parted(name)
+    kind.labs.require_name(instance)
+    return kind, instance
+
+
+def require_name(name: str) -> None:
+    """Raise LabError for a name that no lab can have, whether by its kind, its form or its kernel."""
+    _find(name)
 
 
 def open_lab(name: str, *, for_user: str | None = None) -> Lab:
@@ -97,7 +113,7 @@ def used_by(name: str, *, for_user: str | None = None) -> str | None:
     """Return who measures in a lab: a run, or a process; None if it is free, or not up."""
     found = kind, _ = _find(name)
     rows = kind.labs.status(owner(for_user)) if kind.listed else []
-    return next((row["locked_by"] for row in rows if _find(row["lab"]) == found), None)
+    return next((row["locked_by"] for row in rows if _parted(row["lab"]) == found), None)
 
 
 def status(*, for_user: str | None = None) -> list[dict[str, Any]]:

@@ -170,6 +170,11 @@ class InventoryLab:
             raise LabError(f"lab {self.name}: arrangement {self.arrangement}, but dut and tg are {said}", remedy=remedy)
 
 
+def require_name(instance: str) -> None:
+    """Raise LabError for a file that is no inventory."""
+    load_inventory(Path(instance))
+
+
 def open_lab(instance: str, _uid: int) -> InventoryLab:
     """Return the lab of an inventory file. Raises LabError naming what is wrong with the file."""
     return InventoryLab(instance, load_inventory(Path(instance)))

@@ -141,6 +141,12 @@ def arrangement(_instance: str) -> Arrangement:
     return arrangement_for(len(os.sched_getaffinity(0)))
 
 
+def require_name(instance: str) -> None:
+    """Raise LabError for a name that no namespaces' lab can have."""
+    if not _NAME.fullmatch(instance):
+        raise LabError(f"lab name {instance!r} cannot be used", remedy="letters, digits, . _ - and at most 40")
+
+
 def open_lab(instance: str, uid: int) -> NetnsLab:
     """Return the lab that is up. Raises LabError with the remedy if it is not."""
     return NetnsLab(instance, uid, KEEPERS.hello(uid, instance))
@@ -148,8 +154,6 @@ def open_lab(instance: str, uid: int) -> NetnsLab:
 
 def up(instance: str, uid: int, *, lease: bool = False) -> bool:
     """Bring a lab up, with sudo where needed. Returns whether it was made now; one that is up is left as it is."""
-    if not _NAME.fullmatch(instance):
-        raise LabError(f"lab name {instance!r} cannot be used", remedy="letters, digits, . _ - and at most 40")
     if KEEPERS.is_up(uid, instance):
         return False
     _require_tools()

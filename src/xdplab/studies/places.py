@@ -17,13 +17,12 @@ from xdplab.errors import (
     LabError,
     LabInUseError,
     MissingToolError,
-    PlanError,
     ResultsWarning,
     UnsupportedError,
 )
 from xdplab.hosts import Host
 from xdplab.hosts.local import LocalHost
-from xdplab.labs import Lab, default_arrangement, use_lab
+from xdplab.labs import Lab, require_name, use_lab
 from xdplab.labs.base import MITIGATED, Clock
 
 HOST = "host"
@@ -161,16 +160,16 @@ _NO_CHOICE = {False: "its kernel has no interpreter (CONFIG_BPF_JIT_ALWAYS_ON)",
 
 
 def require_places(names: Iterable[str]) -> None:
-    """Raise PlanError for a place that cannot exist, or has no guest: before anything runs, not once per trial."""
+    """Raise LabError for a place that cannot exist, or has no guest: before anything runs, not once per trial."""
     for name in names:
         if name == HOST:
             continue
         try:
-            default_arrangement(name)
+            require_name(name)
         except LabError as error:
-            raise PlanError(f"--place {name}: {error.message}", remedy=error.remedy) from error
+            raise LabError(f"--place {name}: {error.message}", remedy=error.remedy) from error
         if name.partition(":")[0] not in _WITH_GUEST:
-            raise PlanError(
+            raise LabError(
                 f"--place {name}: a study measures this machine, or in a guest", remedy=f"{HOST}, vm:KERNEL:count, uml"
             )
 

@@ -114,6 +114,12 @@ class UmlLab(KeptLab):
         raise LabError(f"lab {self.name} has {what}: it has one host, guest", remedy="for XDP use netns or vm:KERNEL")
 
 
+def require_name(instance: str) -> None:
+    """Raise LabError for a name that no user-mode Linux can have."""
+    if not _NAME.fullmatch(instance):
+        raise LabError(f"lab name {instance!r} cannot be used", remedy="letters, digits, . _ - and at most 40")
+
+
 def open_lab(instance: str, uid: int) -> UmlLab:
     """Return the lab that is up. Raises LabError with the remedy if it is not, and why if it was."""
     return UmlLab(instance, uid, KEEPERS.hello(uid, instance))
@@ -124,8 +130,6 @@ def up(instance: str, uid: int, *, lease: bool = False) -> bool:
 
     It is fetched if it is not in the cache. Raises LabError naming what is missing, or with the console's last words.
     """
-    if not _NAME.fullmatch(instance):
-        raise LabError(f"lab name {instance!r} cannot be used", remedy="letters, digits, . _ - and at most 40")
     if KEEPERS.is_up(uid, instance):
         return False
     _require_tools()

@@ -2,22 +2,24 @@
 
 from xdplab.errors import LabError
 from xdplab.labs import guests
-from xdplab.labs.base import Arrangement
 from xdplab.labs.vm import kernels, lab, qemu, tap
 from xdplab.labs.vm.lab import DEFAULT, KEEPERS, VmLab
 
-__all__ = ["DEFAULT", "KEEPERS", "VmLab", "arrangement", "down", "open_lab", "status", "up"]
+__all__ = ["DEFAULT", "KEEPERS", "VmLab", "arrangement", "down", "open_lab", "require_name", "status", "up"]
 
 down, status = KEEPERS.down, KEEPERS.status
 
 
-def arrangement(instance: str) -> Arrangement:
-    """Return the arrangement a guest has. Raises LabError for a name that no guest can have."""
+arrangement = guests.arrangement
+
+
+def require_name(instance: str) -> None:
+    """Raise LabError for a name that no guest can have: its form, its way to run, or a kernel that is not to be had."""
     kernel, way = lab.parted(instance.removesuffix(tap.SUFFIX))
     kernels.require_name(kernel)
     if way and way not in qemu.WAYS:
         raise LabError(f"vm:{instance}: no guest runs {way!r}", remedy=f"write {', '.join(qemu.WAYS)}, or leave it out")
-    return guests.arrangement(instance)
+    kernels.require_available(kernel)
 
 
 def open_lab(instance: str, uid: int) -> VmLab:

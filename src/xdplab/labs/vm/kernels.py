@@ -85,6 +85,14 @@ def kernel(name: str) -> Kernel:
     """
     name = name.removesuffix(MITIGATED)
     require_name(name)
+    found = _in_cache(name) or fetch(name)
+    found.check()
+    mark_used(found.folder)
+    return found
+
+
+def _in_cache(name: str) -> Kernel | None:
+    """Return the newest kernel of that name in the cache."""
     own = name.startswith(OWN)
     pattern = re.escape(name) + r"(?![0-9])"
     have = [
@@ -92,10 +100,35 @@ def kernel(name: str) -> Kernel:
         for kernel in cached()
         if (kernel.name == name if own else not kernel.name.startswith(OWN) and re.match(pattern, kernel.release))
     ]
-    found = have[-1] if have else fetch(name)
-    found.check()
-    mark_used(found.folder)
-    return found
+    return have[-1] if have else None
+
+
+def require_available(name: str) -> None:
+    """Raise LabError for a kernel that is neither known nor in the cache nor in Debian's archive.
+
+    Only for a name that is neither known nor in the cache the archive is asked, which takes some seconds, once.
+    """
+    plain = name.removesuffix(MITIGATED)
+    if plain in KNOWN or _in_cache(plain) or (why := _not_offered(plain)) is None:
+        return
+    there = sorted({kernel.name for kernel in cached()})
+    raise LabError(
+        f"kernel {plain}: {why}",
+        remedy=f"there are {', '.join(KNOWN)}; in the cache: {', '.join(there) or 'none'}",
+    )
+
+
+@functools.cache
+def _not_offered(name: str) -> str | None:
+    """Return why a kernel cannot be fetched; None if it can."""
+    if name.startswith(OWN):
+        return "it is a user's own, and not in the cache"
+    try:
+        with locked("kernels") as root:
+            archive.find(root / "apt", name, suites(name))
+    except LabError as error:
+        return error.message.removeprefix(f"kernel {name}: ")
+    return None
 
 
 def fetch(name: str, *, again: bool = False) -> Kernel:

@@ -82,9 +82,9 @@ class LoadingPoint(StudyPoint):
 
 
 def gather(request: LoadingRequest) -> Gathered[LoadingPoint]:
-    """Return the points of a request. Raises PlanError."""
-    _require(request)
+    """Return the points of a request. Raises PlanError, and LabError for a place that cannot exist."""
     require_places(request.places)
+    _require(request)
     programs: list[tuple[str, str | None, int | None]] = [(CLOCK, None, None)]
     programs += [(request.workload, form, n) for form in request.forms for n in request.accesses]
     points = [point for place in request.places for point in _loads(place, programs)]

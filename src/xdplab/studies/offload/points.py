@@ -47,9 +47,9 @@ class OffloadPoint(StudyPoint):
 
 def gather(request: OffloadRequest) -> Gathered[OffloadPoint]:
     """Return every question for every place. Raises PlanError for a place that is no guest."""
+    require_places(request.places)
     for place in request.places:
         kernel_of(place)
-    require_places(request.places)
     asked = [question.name for question in questions.QUESTIONS.values() if question.smallest or not request.smallest]
     return Gathered([OffloadPoint(place, name) for place in request.places for name in asked])
 
