@@ -9,7 +9,8 @@ import pytest
 from click.testing import CliRunner
 
 from xdplab.cli import cli
-from xdplab.errors import FormatError
+from xdplab.errors import FormatError, ProgramError
+from xdplab.studies.verifier import hotspots
 from xdplab.studies.verifier.hotspots import NO_LINE, by_line
 
 LOG = """func#0 @0
@@ -87,3 +88,16 @@ def test_a_listing_of_nothing_is_refused() -> None:
 def test_an_option_that_it_would_not_heed_is_refused(options: list[str], words: str) -> None:
     done = CliRunner().invoke(cli, ["study", "verifier", "x.bpf.o", "--lines", *options])
     assert words in str(done.exception)
+
+
+def test_a_program_without_a_log_costs_no_other_its_rows(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    counted = by_line(LOG)
+    counted.insert(0, "program", "first")
+    counted.insert(0, "kernel", "host")
+    found = [counted, ProgramError("second: there is no log of a verifier"), counted.assign(program="third")]
+    monkeypatch.setattr(hotspots, "hotspots", lambda *asked: iter(found))
+    done = CliRunner().invoke(cli, ["study", "verifier", str(tmp_path / "x.bpf.o"), "--lines", "--json"])
+    rows = json.loads(done.stdout)
+    assert {row["program"] for row in rows} == {"first", "third"}
+    assert isinstance(done.exception, ProgramError)
+    assert "second" in str(done.exception)

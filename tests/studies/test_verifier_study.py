@@ -268,6 +268,15 @@ def test_a_time_is_never_drawn_without_its_verdict_nor_a_guests_at_all():
     assert trend["value"].tolist() == pytest.approx([0.1, 1.1])
 
 
+def test_no_interval_of_a_logarithmic_axis_ends_below_0():
+    """Three times that lie far apart: their t interval in ms is -0.3 to 0.9, and hid the other points."""
+    times = (1e5, 2e5, 6e5)
+    rows = [row(sha256="1", trial_id=f"1-r{i}", repetition=i, verify_ns=time) for i, time in enumerate(times, 1)]
+    (mark,) = view_of(next(f for f in FIGURES if f.name == "time"), table(*rows)).marks.to_dict("records")
+    assert 0 < mark["low"] < mark["value"] < mark["high"]
+    assert mark["value"] == pytest.approx(0.3)
+
+
 def test_figures_are_drawn_or_say_why_not(tmp_path):
     rows = [row(sha256=str(i), trial_id=f"{i}-r1", insns=10 * i, verify_ns=1e5 * i) for i in range(1, 12)]
     drawn = {d.name: d for d in draw_views(VIEWS, table(*rows), tmp_path, style="paper-1col", run="r")}

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from xdplab.cli.common import show
+from xdplab.cli.common import fail, show
 from xdplab.cli.conduct import conduct, run_options
 from xdplab.cli.versus import asked, judging_options, show_programs, taken
-from xdplab.errors import PlanError
+from xdplab.errors import PlanError, XdplabError
 from xdplab.later import later
 from xdplab.studies.catalogue import study
 from xdplab.studies.places import HOST
@@ -123,11 +123,20 @@ def _show_lines(
     if not objects:
         raise PlanError("--lines is of OBJECTS", remedy="name a BPF object file")
     rows: list[dict[str, Any]] = []
+    missing: list[XdplabError] = []
     for path, kernel in product(map(Path, objects), kernels):
         for found in hotspots.hotspots(path, kernel, logs):
+            if isinstance(found, XdplabError):
+                missing.append(found)
+                continue
             first = found.head(top or len(found)).itertuples(index=False)
             rows += [dict(zip(hotspots.COLUMNS, row, strict=True)) for row in first]
-    show(rows, as_json=as_json)
+    if rows or not missing:
+        show(rows, as_json=as_json)
+    for error in missing[:-1]:
+        fail(error)
+    if missing:
+        raise missing[-1]
     return 0
 
 

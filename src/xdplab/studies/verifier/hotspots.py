@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from xdplab.errors import FormatError, ProgramError
+from xdplab.errors import FormatError, ProgramError, XdplabError
 from xdplab.formats.verifier_log import VerifiedProgram, parse_bpfverify, parse_stats
 from xdplab.programs.program import cache_directory
 from xdplab.studies.verifier.machines import known_types, machine_of
@@ -52,11 +52,11 @@ def by_line(log: str) -> pd.DataFrame:
     return found.sort_values("processed_insns", ascending=False, kind="stable").reset_index()
 
 
-def hotspots(path: Path, kernel: str, logs: Path | None = None) -> Iterator[pd.DataFrame]:
+def hotspots(path: Path, kernel: str, logs: Path | None = None) -> Iterator[pd.DataFrame | XdplabError]:
     """Yield `by_line` of each program of an object on a kernel (host, or a guest's version), with `COLUMNS`.
 
-    ``logs``: a directory that keeps the whole logs. Raises ProgramError for a program without a log, such as one that
-    came to no verifier, FormatError for a log that does not add up, such as one that was cut.
+    ``logs``: a directory that keeps the whole logs. A program without a log, such as one that came to no verifier,
+    gives a ProgramError in its place, a log that does not add up, such as one that was cut, a FormatError.
     """
     if not path.is_file():
         raise ProgramError(f"{path}: no such object")
@@ -69,13 +69,10 @@ def hotspots(path: Path, kernel: str, logs: Path | None = None) -> Iterator[pd.D
             place.host.run(["mkdir", there])
             try:
                 for program in parse_bpfverify(machine.verify(object_, "--logs", there, deadline_s=DEADLINE_S)):
-                    log = _log_of(program, place.host.run(["cat", f"{there}/{_file(program)}"], check=False).stdout)
-                    if logs is not None:
-                        (logs / f"{path.stem}-{kernel}-{_file(program)}").write_text(log)
-                    found = by_line(log)
-                    found.insert(0, "program", program.name)
-                    found.insert(0, "kernel", kernel)
-                    yield found
+                    data = place.host.run(["cat", f"{there}/{_file(program)}"], check=False).stdout
+                    if logs is not None and data:
+                        (logs / f"{path.stem}-{kernel}-{_file(program)}").write_bytes(data)
+                    yield _counted(program, kernel, data)
             finally:
                 place.host.run(["rm", "-r", there], check=False)
 
@@ -84,9 +81,15 @@ def _file(program: VerifiedProgram) -> str:
     return f"{program.name or program.section or 'unnamed'}.log".replace("/", "-")
 
 
-def _log_of(program: VerifiedProgram, data: bytes) -> str:
-    if not data:
-        raise ProgramError(
+def _counted(program: VerifiedProgram, kernel: str, log: bytes) -> pd.DataFrame | XdplabError:
+    if not log:
+        return ProgramError(
             f"{program.name or program.object}: there is no log of a verifier ({program.verdict}): {program.complaint}"
         )
-    return data.decode(errors="replace")
+    try:
+        found = by_line(log.decode(errors="replace"))
+    except FormatError as error:
+        return FormatError(f"{program.name}: {error.message}", remedy=error.remedy)
+    found.insert(0, "program", program.name)
+    found.insert(0, "kernel", kernel)
+    return found

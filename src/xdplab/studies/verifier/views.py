@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 import pandas as pd
 
-from xdplab.analysis.intervals import interval
+from xdplab.analysis.intervals import interval_on
 from xdplab.errors import NotApplicableError
 from xdplab.figures.marks import Look, View, marks_frame
 from xdplab.studies.frame import MakeView
@@ -185,7 +185,7 @@ def _marks(figure: Figure, rows: pd.DataFrame) -> list[dict[str, object]]:
     keys = ["panel", "hue", figure.x, "mark"] + (["point", "section", "program"] if figure.kind == "point" else [])
     marks: list[dict[str, object]] = []
     for key, group in points.groupby(keys, sort=True, dropna=False):
-        found = interval(group[figure.y].astype(float) / figure.scale)
+        found = interval_on("log", group[figure.y].astype(float) / figure.scale)  # the axis is one: no end below 0
         place = {"figure": figure.name, "file": figure.name, "kind": figure.kind, "panel": key[0], "hue": key[1]}
         size = {"x": float(str(key[2])), "value": found.mean, "low": found.low, "high": found.high, "n": found.n}
         marks.append(place | size | {"verdict": key[3], "points": ",".join(sorted(set(group["point"])))})
