@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+from click.core import ParameterSource
 
 from xdplab.cli.common import show_frame, tell
 from xdplab.later import later
 from xdplab.studies.points import P, R
 
 if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
     from xdplab.cli import screen
     from xdplab.run import progress
     from xdplab.run.progress import Observer
@@ -26,9 +30,22 @@ else:
     every = later("xdplab.studies.every")
 
 F = TypeVar("F", bound=Callable[..., Any])
+D = TypeVar("D", bound="DataclassInstance")
 
 MOST_ROWS = 100
 """Longer tables are not shown on a terminal; they are files of the run."""
+
+
+def made_small(request: D, smallest: Callable[[D], D]) -> D:
+    """Return a study's request made small, but for what the command line says: that stands beside --smallest."""
+    context = click.get_current_context()
+    said = [
+        field.name
+        for field in fields(request)
+        if field.name != "smallest" and context.get_parameter_source(field.name) is ParameterSource.COMMANDLINE
+    ]
+    return replace(smallest(request), **{name: getattr(request, name) for name in said})
+
 
 _OPTIONS = (
     click.option("--out", type=click.Path(path_type=Path), default=Path("results"), show_default=True, help="Parent."),

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import click
 
-from xdplab.cli.conduct import conduct, run_options
+from xdplab.cli.conduct import conduct, made_small, run_options
 from xdplab.studies.catalogue import study
 from xdplab.studies.execution.points import BACKENDS, FEWEST_CALLS, PLACES, ExecutionRequest
-from xdplab.studies.execution.points import smallest as made_smallest
+from xdplab.studies.execution.points import smallest as smaller
 
 
 @click.command()
@@ -35,4 +35,4 @@ def execution(smallest: bool, out: Path, name: str | None, resume: Path | None, 
 def _request(smallest: bool, chosen: dict[str, object]) -> ExecutionRequest:
     """What was not said stays at the request's own default."""
     request = ExecutionRequest(**{key: value for key, value in chosen.items() if value not in ((), None)})  # type: ignore[arg-type]
-    return made_smallest(request) if smallest else request
+    return made_small(request, smaller) if smallest else request

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import click
 
-from xdplab.cli.conduct import conduct, run_options
+from xdplab.cli.conduct import conduct, made_small, run_options
 from xdplab.studies.catalogue import study
 from xdplab.studies.jit.classes import CLASSES
 from xdplab.studies.jit.filters import PACKET_FILTERS, SECCOMP_FILTERS
 from xdplab.studies.jit.points import DEFAULT_PLACE, MODES, PARTS, SUITES, JitRequest
-from xdplab.studies.jit.points import smallest as made_smallest
+from xdplab.studies.jit.points import smallest as smaller
 
 
 @click.command()
@@ -35,4 +35,4 @@ def _request(smallest: bool, chosen: dict[str, object]) -> JitRequest:
     """What was not said stays at the request's own default."""
     said = {key: value for key, value in chosen.items() if value != ()}
     request = JitRequest(**said)  # type: ignore[arg-type]
-    return made_smallest(request) if smallest else request
+    return made_small(request, smaller) if smallest else request

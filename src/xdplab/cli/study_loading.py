@@ -6,11 +6,11 @@ from pathlib import Path
 
 import click
 
-from xdplab.cli.conduct import conduct, run_options
+from xdplab.cli.conduct import conduct, made_small, run_options
 from xdplab.programs.spec import FORMS, WORKLOADS
 from xdplab.studies.catalogue import study
 from xdplab.studies.loading.points import ACCESSES, DEFAULT_PLACES, LoadingRequest
-from xdplab.studies.loading.points import smallest as made_smallest
+from xdplab.studies.loading.points import smallest as smaller
 
 
 def _numbers(context: click.Context, parameter: click.Parameter, text: str) -> tuple[int, ...]:
@@ -41,4 +41,4 @@ def _request(smallest: bool, chosen: dict[str, object]) -> LoadingRequest:
     """What was not said stays at the request's own default."""
     said = {key: value for key, value in chosen.items() if value != ()}
     request = LoadingRequest(**said)  # type: ignore[arg-type]
-    return made_smallest(request) if smallest else request
+    return made_small(request, smaller) if smallest else request

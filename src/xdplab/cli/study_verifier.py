@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from xdplab.cli.common import fail, show
-from xdplab.cli.conduct import conduct, run_options
+from xdplab.cli.conduct import conduct, made_small, run_options
 from xdplab.cli.versus import asked, judging_options, show_programs, taken
 from xdplab.errors import PlanError, XdplabError
 from xdplab.later import later
@@ -151,7 +151,7 @@ def _request(objects: tuple[str, ...], smallest: bool, compare: bool, chosen: di
     if said.get("families") == ("none",):
         said["families"] = ()
     request = runs.VerifierRequest(objects=objects, **said)
-    return runs.smallest(request) if smallest else request
+    return made_small(request, runs.smallest) if smallest else request
 
 
 def _require_image(modules: Path | None, kernels: Sequence[str]) -> None:

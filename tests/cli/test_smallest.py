@@ -1,0 +1,40 @@
+"""`--smallest` of the studies makes small what was not said; an option of the same command line stands."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from xdplab.cli import cli, study_execution, study_loading, study_verifier
+
+
+@pytest.mark.parametrize(
+    ("module", "words", "expected"),
+    [
+        (
+            study_verifier,
+            ["verifier", "--repetitions", "2", "--testbed"],
+            {"repetitions": 2, "testbed": True, "loads": 5},
+        ),
+        (study_verifier, ["verifier"], {"repetitions": 1, "testbed": False, "loads": 5}),
+        (study_execution, ["execution", "--repetitions", "4"], {"repetitions": 4, "calls": 20, "smallest": True}),
+        (study_loading, ["loading", "--repetitions", "30"], {"loads": 30, "compiles": 1, "smallest": True}),
+    ],
+)
+def test_what_was_said_stands_beside_smallest(
+    monkeypatch: pytest.MonkeyPatch, module: Any, words: list[str], expected: dict[str, object]
+) -> None:
+    asked: list[Any] = []
+
+    def conduct(kind: object, request: Any, **options: object) -> int:
+        asked.append(request())
+        return 0
+
+    monkeypatch.setattr(module, "conduct", conduct)
+    done = CliRunner().invoke(cli, ["study", *words, "--smallest"])
+    assert done.exception is None or isinstance(done.exception, SystemExit | click.exceptions.Exit), done.output
+    (request,) = asked
+    assert {name: getattr(request, name) for name in expected} == expected
