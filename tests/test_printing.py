@@ -62,3 +62,12 @@ def test_the_width_is_that_of_the_moment(monkeypatch: pytest.MonkeyPatch) -> Non
     assert screen.console().width == 77
     monkeypatch.delenv("COLUMNS")
     assert screen.console().width == screen.WIDE, "what pytest captures is no terminal"
+
+
+@pytest.mark.parametrize(("wanted", "plain"), [("1", True), ("", False)])
+def test_no_color_leaves_bold_and_italic_out_too(wanted: str, plain: bool) -> None:
+    """FORCE_COLOR makes the pipe a terminal that has colours."""
+    code = f"from xdplab.cli.common import show; show({ROWS!r}, as_json=False, title='Medians')"
+    environment = os.environ | {"NO_COLOR": wanted, "FORCE_COLOR": "1", "TERM": "xterm-256color"}
+    piped = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
+    assert ("\x1b" not in piped.stdout) is plain

@@ -122,9 +122,15 @@ def test_compare_joins_by_point_and_says_what_is_without() -> None:
     table = compare(a, b).set_index("accesses")
     assert table["ratio"][0] == pytest.approx(1.3, rel=0.05)
     assert bool(table["differs"][100]) is True
-    assert table["reason"][1600] == "no valid trial in the second run"
-    assert table["reason"][400] == "no valid trial in the first run"
+    assert table["reason"][1600] == "no such point in the second run"
+    assert table["reason"][400] == "no such point in the first run"
     assert table["ratio"].isna().sum() == 2
+
+
+def test_a_point_that_is_there_without_a_valid_trial_is_told_apart_from_one_that_is_not() -> None:
+    a, b = synthetic.run(vary={"accesses": [0, 100]}, seed=1), synthetic.run(vary={"accesses": [0, 100]}, seed=2)
+    b.loc[b["accesses"].eq(100), "verdict"] = "invalid"
+    assert compare(a, b).set_index("accesses")["reason"][100] == "no valid trial in the second run"
 
 
 def test_copies_of_one_measurement_have_no_interval() -> None:

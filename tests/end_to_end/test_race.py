@@ -52,9 +52,9 @@ def test_a_program_that_does_more_loses_the_race_and_the_rest_is_not_measured(la
     assert 0 < found["low"] < found["ratio"] < found["high"] < 0.9
     run = RunDirectory.open(tmp_path / found["run"])
     assert run.journal.count("finished") == 2 * found["pairs"] < 60
-    assert "race, a is the plan's first block: differs: b is slower" in xdplab("resume", str(run.path)).stdout + str(
-        xl.open(run.path).kind.summary()
-    )
+    assert "race of a (quick.bpf.c) and b (slow.bpf.c): differs: b is slower" in xdplab(
+        "resume", str(run.path)
+    ).stdout + str(xl.open(run.path).kind.summary())
 
 
 def test_a_race_is_one_call_in_the_notebook(lab_name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -149,6 +149,15 @@ def test_points_without_a_value_are_told_of_and_hold_nothing_still() -> None:
     assert "6 of 12 trials have no host_busy_cores." in " ".join(found.look.face)
 
 
+def test_what_a_users_program_does_not_have_is_not_said_of_it() -> None:
+    """A working set is of the workload beside it; said of the figure it is said of the program, too."""
+    workload = synthetic.run(workload="chase", vary={"accesses": [0, 100]})
+    own = synthetic.run(vary={"program_name": ["mine.bpf.c"]}, workload=None, accesses=None)
+    both = pd.concat([workload, own.assign(working_set_bytes=pd.NA)], ignore_index=True)
+    assert "32 KiB working set" in caption(view("throughput", workload))
+    assert "working set" not in caption(view("programs", both))
+
+
 def test_a_series_without_any_access_cost_is_told_of() -> None:
     trials = synthetic.run(workload="chase", vary={"mode": ["native", "generic"], "accesses": [0, 1600]})
     lost = trials["mode"].eq("generic") & trials["accesses"].eq(1600)
@@ -297,7 +306,7 @@ def test_comparison_of_two_runs() -> None:
     assert found.marks["value"].tolist() == pytest.approx([1, 1], rel=0.05)
     assert found.look.rules == {"": 1.0}
     assert "6.18 over 6.12" in caption(found)
-    assert "No ratio for 1 of 3 points: no valid trial in the second run." in caption(found)
+    assert "No ratio for 1 of 3 points: no such point in the second run." in caption(found)
     assert compare_view(compare(users(), users())).look.x_scale == "category"
 
 

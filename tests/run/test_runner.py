@@ -20,6 +20,7 @@ from rich.console import Console
 from xdplab.errors import (
     CutOffError,
     HostError,
+    HostLostError,
     MissingToolError,
     ProgramError,
     ResultsError,
@@ -138,13 +139,25 @@ def test_what_the_lab_cannot_is_a_verdict_not_a_failure(run: RunDirectory) -> No
 def test_what_fails_alike_before_anything_is_measured_stops_the_run_with_the_reason_once(run: RunDirectory) -> None:
     """With clang 19 the generator could not be loaded: 144 trials failed one after the other, for one reason."""
     study, printed = Recorder(block=HostError("tg: the kernel refused 'receive'")), io.StringIO()
-    with pytest.raises(StoppedError, match=r"each of 6 trials failed alike: tg: the kernel refused 'receive' \(mend"):
+    with pytest.raises(StoppedError) as stopped:
         run_trials(run, TRIALS, study, PlainObserver(Console(file=printed)), retries=1, pause_s=0)
+    assert "each of 6 trials failed alike: tg: the kernel refused 'receive' (mend" in str(stopped.value)
+    assert stopped.value.remedy == f"mend that, then `xdplab resume {run.path}`"
     assert printed.getvalue().count("the kernel refused") == 1
     assert sorted(study.log) == ["enter 0", "enter 1", "leave", "leave"]
     state = read_state(run)
     assert (state.ended, len(state.attempts), len(state.owed)) == ("stopped", 6, len(TRIALS))
     assert go(run, Recorder()).owed == []
+
+
+def test_a_hint_names_the_run_and_its_lab(run: RunDirectory) -> None:
+    """What finds a host lost knows neither; a command that is pasted has to work."""
+    run.journal.append("planned", trials=[t.trial_id for t in TRIALS], lab="netns")
+    lost = HostLostError("dut: gone", remedy="see `xdplab lab status` and `xdplab doctor`, then `xdplab resume`")
+    with pytest.raises(HostLostError) as told:
+        go(run, Recorder(block=lost))
+    commands = f"see `xdplab lab status --lab netns` and `xdplab doctor --lab netns`, then `xdplab resume {run.path}`"
+    assert told.value.remedy == commands
 
 
 def test_a_few_trials_of_every_block_are_asked_before_a_run_is_stopped(tmp_path: Path) -> None:

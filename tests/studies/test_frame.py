@@ -321,7 +321,8 @@ def test_a_run_with_failed_trials_is_not_called_complete(tmp_path: Path) -> None
     run = STUDY.start(Request(words=("a", "bad"), repetitions=1), tmp_path)
     run.execute()
     shown = CliRunner().invoke(cli, ["status", str(run.directory.path), "--json"])
-    assert '"state": "ended, 1 of 2 trials failed (`xdplab resume` tries them again)"' in shown.output
+    again = f"`xdplab resume {run.directory.path}` tries them again"
+    assert f'"state": "ended, 1 of 2 trials failed ({again})"' in shown.output
 
 
 class LabOfTest:

@@ -22,7 +22,7 @@ from scipy.special import gammainc, gammaincinv, ndtr, stdtr
 from xdplab.analysis import MARGIN
 from xdplab.analysis.calibration import Calibration
 from xdplab.analysis.intervals import CONFIDENCE, t_quantile
-from xdplab.analysis.series import PROGRAM, SETTING, valid
+from xdplab.analysis.series import PROGRAM, SETTING, settled, valid
 from xdplab.run.metrics import BY_NAME
 
 Verdict = Literal["faster", "slower", "higher", "lower", "equivalent", "undecided"]
@@ -326,7 +326,11 @@ def _logs(trials: pd.DataFrame, value: str) -> tuple[dict[str, pd.Series], dict[
             reasons[str(point)] = f"{value} at or below 0 has no ratio: it is not resolved"
         else:
             logs[str(point)] = pd.Series(np.log(values)).groupby(group["repetition"].to_numpy()).mean()
-    return logs, reasons
+    absent = set(settled(trials)["point_id"].dropna().map(str)) - set(logs) - set(reasons)
+    return logs, reasons | dict.fromkeys(absent, NO_VALID_TRIAL)
+
+
+NO_VALID_TRIAL = "no valid trial"
 
 
 def _problem(
@@ -334,7 +338,8 @@ def _problem(
 ) -> str | None:
     for side, why, name in zip(sides, reasons, ("first", "second"), strict=True):
         if point not in side:
-            return why.get(point, f"no valid trial in the {name} run")
+            problem = why.get(point, "no such point")
+            return f"{problem} in the {name} run" if problem in (NO_VALID_TRIAL, "no such point") else problem
     if min(len(side[point]) for side in sides) < 2:
         return "one repetition has no interval"
     if min(np.ptp(side[point]) for side in sides) == 0:

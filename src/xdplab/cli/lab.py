@@ -67,7 +67,7 @@ def down(lab_name: str | None, name: str | None, for_user: str | None, force: bo
     if user and not ask_on_terminal(f"lab {name} is in use by {user}. End it?"):
         raise LabInUseError(
             f"lab {name} is in use by {user}",
-            remedy=f"wait until it ends, or `xdplab lab down {name} --force`; `xdplab resume` goes on with a run",
+            remedy=f"wait until it ends, or `xdplab lab down {name} --force`; a run goes on by `xdplab resume RUN`",
         )
     was_up = labs.down(name, for_user=for_user)
     click.echo(f"lab {name} is down" if was_up else f"lab {name} was not up")

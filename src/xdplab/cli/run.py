@@ -220,9 +220,11 @@ def _standing(run: RunDirectory, state: RunState) -> str:
     if is_locked(run.journal.path):
         return "under way"
     if state.ended == "complete" and state.failed:
-        return f"ended, {len(state.failed)} of {state.total} trials failed (`xdplab resume` tries them again)"
+        return (
+            f"ended, {len(state.failed)} of {state.total} trials failed (`xdplab resume {run.path}` tries them again)"
+        )
     if state.ended is not None:
         return state.ended
     if not state.owed:
-        return "complete (killed after its last trial: `xdplab resume` writes what is missing)"
+        return f"complete (killed after its last trial: `xdplab resume {run.path}` writes what is missing)"
     return "killed" if state.attempts else "killed, or not begun"

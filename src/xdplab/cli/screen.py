@@ -6,7 +6,7 @@ import itertools
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from rich.console import Console
 from rich.markup import escape
@@ -17,10 +17,15 @@ WIDE = 10_000
 """Columns of what is no terminal: a file or a pipe takes a line as it is."""
 
 
+def colour_system() -> Literal["auto"] | None:
+    """Return None, which leaves bold and italic out as well, where NO_COLOR asks for it (no-color.org)."""
+    return None if os.environ.get("NO_COLOR") else "auto"
+
+
 def console() -> Console:
     """Return standard output as it is now: as wide as the terminal or COLUMNS say, else as wide as a line needs."""
     told = sys.stdout.isatty() or "COLUMNS" in os.environ
-    return Console(emoji=False, width=None if told else WIDE)
+    return Console(emoji=False, width=None if told else WIDE, color_system=colour_system())
 
 
 def print_table(rows: Sequence[Mapping[str, Any]], title: str | None = None) -> None:

@@ -63,7 +63,7 @@ def search(
     if old is not None:
         run = open_run(old)
         if run.kind_name != "search":
-            raise ResultsError(f"{run.directory.path} is no search", remedy="`xdplab resume` goes on with a run")
+            raise ResultsError(f"{run.directory.path} is no search", remedy=f"`xdplab resume {run.directory.path}`")
         return _search(run, lambda _, seen: run.measure(seen, every.Where(lab_name, steal=steal)), as_json)
     chosen = profile(name) if latency else replace(profile(name), latency_repeats=0)
     wanted, several = own_plan(find_plan(plan)), labs_named(labs, scheduler)

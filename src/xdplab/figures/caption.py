@@ -14,6 +14,7 @@ import pandas as pd
 from xdplab.analysis.cost_rules import OF_WORK, unequal_work
 from xdplab.analysis.series import same_reason
 from xdplab.figures.factors import FACTORS, levels
+from xdplab.plan.factors import of_program
 
 VIRTUAL = ("netns", "vm")
 MOST_REASONS = 3
@@ -69,10 +70,15 @@ def _repetitions(marks: pd.DataFrame, interval: str) -> str:
 
 
 def _held(shown: pd.DataFrame, used: Sequence[str], *, always: bool = False) -> str:
-    """Name what was held still: what is not the default, or only what each caption tells (``always``)."""
+    """Name what was held still: what is not the default, or only what each caption tells (``always``).
+
+    What a program among those shown does not have, such as a working set, is not said of the figure.
+    """
     words = []
     for name, factor in FACTORS.items():
-        found = levels(shown, name) if name in shown and name not in used and factor.caption != "own" else []
+        told = name in shown and name not in used and factor.caption != "own"
+        told = told and not (of_program(factor) and shown[name].isna().any())
+        found = levels(shown, name) if told else []
         if len(found) == 1 and (factor.caption == "always" or (not always and str(found[0]) != factor.level)):
             words.append(factor.words(found[0]))
     return ", ".join(words)

@@ -113,5 +113,9 @@ class _Taken(LabError):
     def __init__(self, who: str, silent_s: int) -> None:
         self.who = who
         silent = f", silent for {silent_s} s" if silent_s >= SILENT_S else ""
-        way = "it is dead or stands still: --steal takes the lab from it" if silent else "wait for it (`xdplab status`)"
+        way = (
+            "it is dead or stands still: --steal takes the lab from it"
+            if silent
+            else "wait for it (`xdplab runs` lists all)"
+        )
         super().__init__(f"a run is going on in this lab: {who}{silent}", remedy=f"{way}, or use another lab")

@@ -137,7 +137,7 @@ class KeptLab:
             if other := holding.ask("lock", who=who or f"process {os.getpid()}").get("locked_by"):
                 raise LabInUseError(
                     f"lab {self.name}: a run is going on in this lab: {other}",
-                    remedy=f"wait for it (`xdplab status`), or use another lab: --lab {self.another}",
+                    remedy=f"wait for it (`xdplab runs` lists all), or use another lab: --lab {self.another}",
                 )
             yield
         finally:

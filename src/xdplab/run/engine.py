@@ -130,6 +130,17 @@ def run_trials(
     return in_rounds(run, trials, one_round, observer, retries=retries)
 
 
+def name_what_runs(error: XdplabError, run: RunDirectory) -> None:
+    """Put the run and its lab into the commands that an error tells: what raised it knew neither."""
+    if error.remedy is None:
+        return
+    commands = {"resume": f"resume {run.path}"}
+    for lab in (event["lab"] for event in run.journal.events("planned") if "lab" in event):
+        commands |= {"doctor": f"doctor --lab {lab}", "lab status": f"lab status --lab {lab}"}
+    for short, whole in commands.items():
+        error.remedy = error.remedy.replace(f"`xdplab {short}`", f"`xdplab {whole}`")
+
+
 def in_rounds(
     run: RunDirectory,
     trials: Sequence[T],
@@ -151,6 +162,8 @@ def in_rounds(
             owed = set(state.owed)
             one_round(state, [t for t in trials if t.trial_id in owed], alike)
     except BaseException as error:
+        if isinstance(error, XdplabError):
+            name_what_runs(error, run)
         how = "stopped" if isinstance(error, StoppedError) else "interrupted"
         observer.interrupted(how)
         with suppress(ResultsError):  # a full disk must not hide what happened first

@@ -156,7 +156,8 @@ def answer(run: AnyRun, rows: pd.DataFrame) -> list[str]:
     if not isinstance(run, PlanRun):
         return run.summary()
     if not run.directory.imported and run_is_race(run.directory):
-        return [f"Race, a is the plan's first block: {runs.standing_of(run.directory).words}."]
+        line = runs.race_line(run.directory)
+        return [f"{line[0].upper()}{line[1:]}."]
     return ends(rows) or ["No point has a valid rate."]
 
 

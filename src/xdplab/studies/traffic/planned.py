@@ -49,6 +49,23 @@ def race_pairs(plan: Plan, arrangement: Arrangement) -> list[tuple[Point, Point]
     return list(zip(first, second, strict=True))
 
 
+_TOLD_BY_OTHERS = ("point_id", "file", "program_sha256", "frames_sha256", "rate_requested_pps")
+
+
+def race_sides(plan: Plan, arrangement: Arrangement) -> tuple[str, str]:
+    """Return what A and what B of a race are, in words: the factors in which their first points differ."""
+    first, second = race_pairs(plan, arrangement)[0]
+    cells = first.factors() | {"lab": first.lab}, second.factors() | {"lab": second.lab}
+    names = [name for name in cells[0] if cells[0][name] != cells[1][name] and name not in _TOLD_BY_OTHERS]
+
+    def words(side: Mapping[str, object]) -> str:
+        values = {name: plan.lab if (name, side[name]) == ("lab", "auto") else side[name] for name in names}
+        own = ("program_name", "mode", "lab")
+        return ", ".join(f"{value}" if name in own else f"{name} {value}" for name, value in values.items())
+
+    return words(cells[0]), words(cells[1])
+
+
 def create_run(
     plan: Plan,
     parent: Path,

@@ -32,7 +32,15 @@ from xdplab.studies.traffic import audits
 from xdplab.studies.traffic.audits import Audit
 from xdplab.studies.traffic.enough import Enough
 from xdplab.studies.traffic.manifest import host_states
-from xdplab.studies.traffic.planned import Files, create_run, extend_run, race_pairs, run_plan, run_trials_of
+from xdplab.studies.traffic.planned import (
+    Files,
+    create_run,
+    extend_run,
+    race_pairs,
+    race_sides,
+    run_plan,
+    run_trials_of,
+)
 from xdplab.studies.traffic.rows import Row, attempt_rows
 from xdplab.studies.traffic.study import TrialStudy, check_plan
 from xdplab.studies.traffic.turns import THE_PLANS, InTurns, Labs, labs_of
@@ -309,12 +317,19 @@ def standing_of(run: RunDirectory) -> Standing:
     return standing(rates, pairs, plan.race.margin)
 
 
+def race_line(run: RunDirectory) -> str:
+    """Return what raced and how it stands, in one line. Raises ResultsError for a run that is no race."""
+    found = standing_of(run)
+    a, b = race_sides(run_plan(run), next(run.journal.events("planned"))["arrangement"])
+    return f"race of a ({a}) and b ({b}): {found.words}"
+
+
 def summary(run: RunDirectory) -> list[str]:
     """What came out, in a few lines: verdicts, then the reasons of what is not valid."""
     settled = settled_trials(run)
     counts = settled["verdict"].value_counts()
     racing = not run.imported and run_plan(run).race is not None
-    lines = [f"race, a is the plan's first block: {standing_of(run).words}"] if racing else []
+    lines = [race_line(run)] if racing else []
     lines += ["verdicts: " + ", ".join(f"{n} {verdict}" for verdict, n in counts.items())]
     others = settled[settled["verdict"] != "valid"]
     for (verdict, reason), rows in others.groupby(["verdict", "reason"], dropna=False):
