@@ -14,6 +14,7 @@ import pandas as pd
 import pytest
 
 from xdplab.errors import NotApplicableError, PlanError
+from xdplab.figures.marks import View
 from xdplab.studies.frame import draw_views
 from xdplab.studies.points import schedule
 from xdplab.studies.verifier import summaries
@@ -275,6 +276,41 @@ def test_no_interval_of_a_logarithmic_axis_ends_below_0():
     (mark,) = view_of(next(f for f in FIGURES if f.name == "time"), table(*rows)).marks.to_dict("records")
     assert 0 < mark["low"] < mark["value"] < mark["high"]
     assert mark["value"] == pytest.approx(0.3)
+
+
+def sized(**fields: object) -> list[dict[str, object]]:
+    """Eleven programs whose time grows with their size."""
+    rows = [row(sha256=str(i), trial_id=f"{i}-r1", insns=10 * i, verify_ns=1e5 * i, loads=20) for i in range(1, 12)]
+    return [one | fields for one in rows]
+
+
+def drawn(name: str, rows: list[dict[str, object]]) -> View:
+    return view_of(next(figure for figure in FIGURES if figure.name == name), table(*rows))
+
+
+def test_a_power_law_that_one_program_is_far_from_is_not_drawn():
+    rows = sized()
+    assert "fit" in set(drawn("time", rows).marks["kind"])
+    rows[5] |= {"verify_ns": 6e6}  # ten times its own: nine of ten others are still on the line
+    assert "fit" not in set(drawn("time", rows).marks["kind"])
+    assert "fit" not in set(drawn("loads", sized()).marks["kind"]), "how many loads were made is a setting"
+
+
+def test_what_a_logarithmic_axis_leaves_out_is_told():
+    rows = [one | {"total_states": states} for states, one in enumerate(sized())]
+    assert "1 program with 0 not drawn: the axes are logarithmic." in drawn("states", rows).look.caption
+    assert not any("not drawn" in part for part in drawn("time", rows).look.caption)
+
+
+def test_each_corpus_has_its_panel_and_its_rows():
+    rows = [*sized(corpus="A"), *(one | {"sha256": f"b{n}", "corpus": "B"} for n, one in enumerate(sized()))]
+    rows[0]["verdict"] = "rejected"
+    assert set(drawn("time", rows).marks["panel"]) == {"A", "B"}
+    accepted = summaries._by_corpus(summaries.acceptance, table(*rows))
+    counts = accepted[accepted["programs"].isin(["accepted", "programs"])].set_index(["corpus", "programs"])
+    assert counts.iloc[:, 0].to_dict() == {
+        ("A", "accepted"): 10, ("A", "programs"): 11, ("B", "accepted"): 11, ("B", "programs"): 11,
+    }  # fmt: skip
 
 
 def test_figures_are_drawn_or_say_why_not(tmp_path):

@@ -170,10 +170,22 @@ TABLES: dict[str, tuple[str, Callable[[pd.DataFrame], pd.DataFrame]]] = {
 APART = ("acceptance", "confusion", "judged")
 
 
+def _by_corpus(build: Callable[[pd.DataFrame], pd.DataFrame], table: pd.DataFrame) -> pd.DataFrame:
+    """Return the table of each corpus, under a column that names it where there are several."""
+    parts = {str(name): rows for name, rows in table.groupby("corpus", sort=False, dropna=False)}
+    if len(parts) < 2:
+        return build(table)
+    made = {name: build(rows) for name, rows in parts.items()}
+    for name, frame in made.items():
+        frame.insert(0, "corpus", name)
+    return pd.concat(made.values(), ignore_index=True)
+
+
 def tables_of(table: pd.DataFrame, largest: pd.DataFrame) -> dict[str, Table]:
     """Return every table; one without content is empty.
 
-    What was accepted is told of corpora and of generated programs apart: sizes are chosen to reach the limits.
+    What was accepted is told of corpora and of generated programs apart: sizes are chosen to reach the limits. Of
+    several corpora, or families, each has its own rows.
     """
     own = is_generated(table)
     made = {}
@@ -182,9 +194,9 @@ def tables_of(table: pd.DataFrame, largest: pd.DataFrame) -> dict[str, Table]:
             made[name] = Table(title, build(table))
             continue
         if not own.all():
-            made[name] = Table(title, build(table[~own]))
+            made[name] = Table(title, _by_corpus(build, table[~own]))
         if own.any():
-            made[f"{name}-generated"] = Table(f"{title}: generated programs", build(table[own]))
+            made[f"{name}-generated"] = Table(f"{title}: generated programs", _by_corpus(build, table[own]))
     return made | {
         "largest": Table(
             "Largest N of double_strcmp that is accepted (limit of processed instructions)", headline(largest)

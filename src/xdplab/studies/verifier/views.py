@@ -18,6 +18,7 @@ from xdplab.studies.verifier.summaries import ENVIRONMENT, is_generated
 
 FEWEST_FOR_TREND = 8
 MOST_OFF = 2.0
+"""Within this factor of a power law nine of ten programs must lie, and all of them within its square."""
 """A trend is drawn where nine of ten programs are within this factor of it."""
 
 REASONS = {"memory_bytes": "memory_reason", "cgroup_peak_bytes": "cgroup_reason", "branches": "branches_reason"}
@@ -43,6 +44,7 @@ class Figure:
     kind: str = "point"
     choose: Choose = _linux
     note: str = ""
+    trend: bool = True
 
 
 def _loops(table: pd.DataFrame) -> pd.DataFrame:
@@ -127,7 +129,7 @@ FIGURES = (
     Figure("states", "insns", "total_states", INSNS, "states made", choose=_sized),
     Figure("branches", "insns", "branches", INSNS, BRANCHES, choose=_sized),
     Figure("counted", "insns", "verify_instructions", INSNS, COUNTED_INSNS, MILLION, choose=_sized, note=COUNTED),
-    Figure("loads", "insns", "loads", INSNS, "loads behind a time", choose=_native_sized),
+    Figure("loads", "insns", "loads", INSNS, "loads behind a time", choose=_native_sized, trend=False),
     Figure("loops-time", "n", "verify_ns", ITERATIONS, TIME, MS, COMPILER, FORM_SET, "line", _native_loops, TIMED),
     Figure("loops-memory", "n", "memory_bytes", ITERATIONS, MEMORY, KB, COMPILER, FORM_SET, "line", _native_loops),
     Figure("compilers", "n", "processed_insns", ITERATIONS, PROCESSED, 1, COMPILER, FORM_SET, "line", _native_loops),
@@ -145,14 +147,20 @@ def view_of(figure: Figure, table: pd.DataFrame) -> View:
     chosen = figure.choose(table)
     needed = [figure.x, figure.y, *figure.hue, *figure.panel]
     shown = chosen.dropna(subset=[name for name in needed if name in chosen])
-    shown = shown[~shown["verdict"].isin(ENVIRONMENT) & (shown[figure.y] > 0) & (shown[figure.x] > 0)]
+    shown = shown[~shown["verdict"].isin(ENVIRONMENT)]
+    above = (shown[figure.y] > 0) & (shown[figure.x] > 0)
+    off_axis, shown = shown[~above], shown[above]
     if shown.empty:
         raise NotApplicableError(f"no program has both {figure.x} and {figure.y}{_because(figure, chosen)}")
     labelled = shown.assign(
         panel=_panels(figure, shown), hue=_joined(shown, figure.hue), mark=_verdicts(shown["verdict"])
     )
-    marks = [*_marks(figure, labelled), *(_trends(figure, labelled) if figure.kind == "point" else [])]
-    return View(marks_frame(marks), _look(figure, shown))
+    marks = [*_marks(figure, labelled), *(_trends(figure, labelled) if _has_trends(figure) else [])]
+    return View(marks_frame(marks), _look(figure, shown, off_axis))
+
+
+def _has_trends(figure: Figure) -> bool:
+    return figure.trend and figure.kind == "point"
 
 
 def _because(figure: Figure, chosen: pd.DataFrame) -> str:
@@ -163,11 +171,12 @@ def _because(figure: Figure, chosen: pd.DataFrame) -> str:
 
 
 def _panels(figure: Figure, rows: pd.DataFrame) -> pd.Series:
-    """Points of corpora and of generated programs stand in panels of their own: their sizes were chosen, not found."""
+    """Each corpus has a panel, and so have generated programs, whose sizes were chosen and not found."""
     if figure.kind != "point":
         return _joined(rows, figure.panel)
-    own = is_generated(rows)
-    return own.map({True: "generated programs", False: "corpora"}) if own.nunique() > 1 else _joined(rows, figure.panel)
+    own, corpora = is_generated(rows), rows["corpus"].astype(str)
+    several = own.any() or corpora.nunique() > 1
+    return corpora.mask(own, "generated programs") if several else _joined(rows, figure.panel)
 
 
 def _joined(rows: pd.DataFrame, names: Sequence[str]) -> pd.Series:
@@ -200,7 +209,8 @@ def _trends(figure: Figure, rows: pd.DataFrame) -> list[dict[str, object]]:
         if x.nunique() < FEWEST_FOR_TREND:
             continue
         slope, offset = np.polyfit(np.log(x), np.log(y), 1)
-        if np.quantile(np.abs(np.log(y) - offset - slope * np.log(x)), 0.9) > np.log(MOST_OFF):
+        off = np.abs(np.log(y) - offset - slope * np.log(x))
+        if np.quantile(off, 0.9) > np.log(MOST_OFF) or off.max() > 2 * np.log(MOST_OFF):
             continue  # one power of the size does not describe these programs
         place = {"figure": figure.name, "file": figure.name, "kind": "fit", "panel": panel, "hue": hue}
         for end in (x.min(), x.max()):
@@ -208,28 +218,32 @@ def _trends(figure: Figure, rows: pd.DataFrame) -> list[dict[str, object]]:
     return marks
 
 
-def _look(figure: Figure, shown: pd.DataFrame) -> Look:
+def _look(figure: Figure, shown: pd.DataFrame, off_axis: pd.DataFrame) -> Look:
     return Look(
         x_label=figure.x_label,
         y_label=figure.y_label,
         x_scale="log",
         y_scale="log",
         words={"invalid": "not accepted (finding or limit)"},
-        caption=_caption(figure, shown),
+        caption=_caption(figure, shown, off_axis),
     )
 
 
-def _caption(figure: Figure, shown: pd.DataFrame) -> tuple[str, ...]:
-    programs = shown.drop_duplicates(["sha256", "section", "program"])
+def _caption(figure: Figure, shown: pd.DataFrame, off_axis: pd.DataFrame) -> tuple[str, ...]:
+    programs, none = (rows.drop_duplicates(["sha256", "section", "program"]) for rows in (shown, off_axis))
+    without = f"{len(none)} program{'s' * (len(none) > 1)} with 0 not drawn: the axes are logarithmic." * bool(
+        len(none)
+    )
     repetitions = int(shown["repetition"].nunique())
     words = f"{repetitions} repetition" + ("s" if repetitions > 1 else "")
     first = f"{len(programs)} programs, {' and '.join(dict.fromkeys(shown['label']))}; n = {words}."
     trend = (
-        f"Lines: power laws, where nine of ten accepted programs are within a factor of {MOST_OFF:g}. No rolled loops."
-        if figure.kind == "point"
+        f"Lines: power laws, where nine of ten accepted programs are within a factor of {MOST_OFF:g} and all of them "
+        f"within {MOST_OFF**2:g}. No rolled loops."
+        if _has_trends(figure)
         else ""
     )
-    return tuple(part for part in (first, figure.note, trend) if part)
+    return tuple(part for part in (first, figure.note, trend, without) if part)
 
 
 VIEWS: dict[str, MakeView] = {figure.name: partial(view_of, figure) for figure in FIGURES}
