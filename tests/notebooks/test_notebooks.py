@@ -7,6 +7,8 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import nbformat
@@ -47,22 +49,27 @@ def python() -> list[str]:
     pytest.skip(f"another user can run neither {sys.executable} nor {SYSTEM_PYTHON} with this xdplab")
 
 
+@pytest.fixture
+def users_own() -> Iterator[Path]:
+    """A folder of the user's. Not pytest's own: another pytest session shuts the folder above these again."""
+    with tempfile.TemporaryDirectory(prefix="xdplab-notebooks-") as name:
+        yield Path(name)
+
+
 @pytest.mark.root
 @pytest.mark.lab
 @pytest.mark.parametrize(
     ("name", "figures"), [("01_first_measurement.ipynb", 2), ("03_my_program.ipynb", 2)], ids=["first", "mine"]
 )
-def test_a_notebook_runs_as_an_ordinary_user(tmp_path: Path, python: list[str], name: str, figures: int) -> None:
-    folder = tmp_path / "notebooks"
+def test_a_notebook_runs_as_an_ordinary_user(users_own: Path, python: list[str], name: str, figures: int) -> None:
+    folder = users_own / "notebooks"
     shutil.copytree(NOTEBOOKS, folder, ignore=shutil.ignore_patterns("results", ".ipynb_checkpoints"))
-    shutil.copytree(NOTEBOOKS.parent / "results" / "sample", tmp_path / "results" / "sample")
-    for path in (tmp_path, folder, *folder.iterdir()):
+    shutil.copytree(NOTEBOOKS.parent / "results" / "sample", users_own / "results" / "sample")
+    for path in (users_own, folder, *folder.iterdir()):
         os.chown(path, USER, USER)
-    for parent in tmp_path.parents[:2]:
-        parent.chmod(parent.stat().st_mode | 0o755)
     labs.up("netns", for_user=str(USER))
     try:
-        argv = as_user(python, tmp_path, "-c", EXECUTE, name)
+        argv = as_user(python, users_own, "-c", EXECUTE, name)
         done = subprocess.run(argv, cwd=folder, capture_output=True, text=True, timeout=300, check=False)
     finally:
         labs.down("netns", for_user=str(USER))
