@@ -6,20 +6,30 @@
 #include "watch_load.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
+#include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
-#define WHOLE_LOG_BYTES                                                                                      \
-    (UINT_MAX >> 2) // the most that a kernel from 5.2 on takes; only what is written is there
 #define STEPS_AND_STATISTICS 6
+#define KEEP_BEGINNING 8 // from 6.4 on a log that is full keeps its end without this
+// Where a kernel from 6.4 on says how long the whole log is; headers of before do not know it.
+#define TRUE_SIZE_AT (offsetof(union bpf_attr, core_relo_rec_size) + sizeof(__u32))
 #define MOST_RETRIES 5 // a signal interrupts the verifier with EAGAIN
 
 struct effort effort;
+
+union logged_load {
+    union bpf_attr attributes;
+    char bytes[256];
+};
 
 // FNV-1a over the instructions, without the descriptors that differ from load to load.
 static unsigned long long hash_of(const struct bpf_insn *insns, size_t count) {
@@ -91,36 +101,74 @@ static void read_info(struct record *record, int fd) {
     record->verified_insns = info.verified_insns ? (long long)info.verified_insns : UNKNOWN;
 }
 
-static void write_log(const struct record *record, const char *log) {
+static int open_log(const struct record *record, const char *ending) {
     char path[PATH_MAX];
     const char *name = record->name ? record->name : record->section ? record->section : "unnamed";
     int base = snprintf(path, sizeof(path), "%s/", effort.logs);
-    if (base < 0 || snprintf(path + base, sizeof(path) - base, "%s.log", name) >= (int)sizeof(path) - base)
-        return;
+    if (base < 0 ||
+        snprintf(path + base, sizeof(path) - base, "%s%s", name, ending) >= (int)sizeof(path) - base)
+        return -1;
     for (char *at = path + base; *at; at++)
         if (*at == '/')
             *at = '-';
-    FILE *file = fopen(path, "w");
-    if (!file)
-        return;
-    fwrite(log, 1, strlen(log), file);
-    fclose(file);
+    return open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
 }
 
-// One more load with a log of each step. A log that finds no place is missing, which its reader sees.
-static void load_logged(const struct record *record, union bpf_attr attributes, unsigned int size) {
-    char *log = mmap(NULL, WHOLE_LOG_BYTES, PROT_READ | PROT_WRITE,
-                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+// Beyond the room of its file system, a page of a mapped file cannot be had.
+static size_t room_for(int file) {
+    struct statvfs status;
+    if (fstatvfs(file, &status))
+        return 0;
+    unsigned long long most = (unsigned long long)status.f_bavail * status.f_frsize / 10 * 9;
+    return most < effort.log_bytes ? most : effort.log_bytes;
+}
+
+// The verifier writes into the file itself: a log takes its room once. Returns how many bytes of it there
+// are, or UNKNOWN.
+static long long log_into(int file, union logged_load load, unsigned int size, unsigned int level, bool *full,
+                          unsigned int *true_bytes) {
+    size_t room = room_for(file);
+    if (!room || ftruncate(file, room))
+        return UNKNOWN;
+    char *log = mmap(NULL, room, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
     if (log == MAP_FAILED)
-        return;
-    attributes.log_buf = (uintptr_t)log;
-    attributes.log_size = WHOLE_LOG_BYTES;
-    attributes.log_level = STEPS_AND_STATISTICS;
-    long fd = bpf_call(BPF_PROG_LOAD, &attributes, size);
+        return UNKNOWN;
+    load.attributes.log_buf = (uintptr_t)log;
+    load.attributes.log_size = room;
+    load.attributes.log_level = level;
+    long fd = bpf_call(BPF_PROG_LOAD, &load.attributes, size);
     if (fd >= 0)
         close((int)fd);
-    write_log(record, log);
-    munmap(log, WHOLE_LOG_BYTES);
+    size_t length = strnlen(log, room);
+    munmap(log, room);
+    memcpy(true_bytes, load.bytes + TRUE_SIZE_AT, sizeof(*true_bytes));
+    *full = length + 1 >= room;
+    return ftruncate(file, length) ? UNKNOWN : (long long)length;
+}
+
+// A log that finds no place is missing, which its reader sees.
+static void load_logged(struct record *record, const union bpf_attr *attributes, unsigned int size) {
+    union logged_load load;
+    unsigned int true_bytes = 0;
+    bool full = false;
+    memset(&load, 0, sizeof(load));
+    memcpy(&load, attributes, size);
+    memset(load.bytes + TRUE_SIZE_AT, 0, sizeof(true_bytes));
+    size = size < TRUE_SIZE_AT + sizeof(true_bytes) ? TRUE_SIZE_AT + sizeof(true_bytes) : size;
+    int file = open_log(record, ".log");
+    if (file < 0)
+        return;
+    record->steps_bytes = log_into(file, load, size, STEPS_AND_STATISTICS, &full, &true_bytes);
+    close(file);
+    if (record->steps_bytes == UNKNOWN)
+        return;
+    record->steps_full = full;
+    record->steps_true_bytes = true_bytes ? (long long)true_bytes : UNKNOWN;
+    if (!full || !true_bytes || (file = open_log(record, ".first.log")) < 0)
+        return;
+    record->steps_first_bytes =
+        log_into(file, load, size, STEPS_AND_STATISTICS | KEEP_BEGINNING, &full, &true_bytes);
+    close(file);
 }
 
 int measure_load(struct record *record, const union bpf_attr *given, unsigned int size) {
@@ -138,7 +186,7 @@ int measure_load(struct record *record, const union bpf_attr *given, unsigned in
     record->hash = hash_of((const struct bpf_insn *)(uintptr_t)attributes.insns, attributes.insn_cnt);
     int fd = effort.watch ? load_watched(record, &attributes, size) : load_timed(record, &attributes, size);
     if (effort.logs)
-        load_logged(record, attributes, size);
+        load_logged(record, &attributes, size);
     if (fd >= 0)
         read_info(record, fd);
     judge_load(record);

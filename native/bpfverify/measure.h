@@ -13,7 +13,8 @@ struct effort {
     unsigned int log_level;
     unsigned int kernel_version; // for kprobe programs on kernels that compare it
     bool watch;                  // count memory and branches: such loads are not timed
-    const char *logs;            // directory for whole logs, one more load each; NULL for none
+    const char *logs;            // directory for logs of each step, one more load each; NULL for none
+    unsigned int log_bytes;      // the longest of them
 };
 
 extern struct effort effort;

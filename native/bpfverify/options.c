@@ -4,8 +4,11 @@
 #include "measure.h"
 #include "program_types.h"
 
+#include <limits.h>
 #include <stdio.h>
 #include <sys/utsname.h>
+
+#define MOST_LOG_BYTES (UINT_MAX >> 2) // the most that a kernel from 5.2 on takes
 
 unsigned int object_deadline_s;
 
@@ -14,6 +17,7 @@ struct options {
     unsigned int loads, log_level, deadline_s, kernel_version;
     bool watch;
     const char *logs;
+    unsigned int log_bytes;
 };
 
 static bool read_version(const struct option_row *row, void *target, const char *text) {
@@ -46,7 +50,11 @@ static const struct option_row ROWS[] = {
     {"types", "FILE", NULL, read_types, 0, 0, 0,
      "lines of OBJECT-PATTERN SECTION-PATTERN TYPE, for sections that tell no program type"},
     {"logs", "DIRECTORY", NULL, option_text, AT(logs), 0, 0,
-     "one more load of each program, whose whole log, of each step, goes to NAME.log in it"},
+     "one more load of each program, whose log of each step goes to NAME.log in it; where that is full, a "
+     "further "
+     "one, whose log's beginning goes to NAME.first.log (from Linux 6.4 on)"},
+    {"log-bytes", "N", "1073741823", option_unsigned, AT(log_bytes), 4096, MOST_LOG_BYTES,
+     "of such a log at most; also at most what nine tenths of the directory's free space hold"},
     {"log-level", "N", "4", option_unsigned, AT(log_level), 0, 15, "of the verifier; 4: statistics"},
     {"kern-version", "VERSION", NULL, read_version, AT(kernel_version), 0, 0,
      "such as 5.10.3, for kprobe programs on kernels that compare it (the running one)"},
@@ -79,6 +87,7 @@ int options_read(int count, char **arguments) {
         .kernel_version = options.kernel_version,
         .watch = options.watch,
         .logs = options.logs,
+        .log_bytes = options.log_bytes,
     };
     object_deadline_s = options.deadline_s;
     return first;

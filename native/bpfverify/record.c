@@ -28,6 +28,8 @@ void record_begin(struct record *record, const char *object, const char *loader)
     record->compiler = object_compiler;
     record->verdict = LOADER;
     record->xlated_bytes = record->jited_bytes = record->verified_insns = UNKNOWN;
+    record->steps_bytes = record->steps_full = UNKNOWN;
+    record->steps_true_bytes = record->steps_first_bytes = UNKNOWN;
     record->kmalloc_peak_bytes = record->peak_bytes = record->cgroup_peak_bytes = record->branches = UNKNOWN;
     record->kmalloc_reason = record->peak_reason = record->cgroup_reason = record->branches_reason =
         "no load of it was watched";
@@ -56,6 +58,17 @@ static void print_watched(const struct record *record) {
     json_string("branches_reason", record->branches_reason);
 }
 
+static void print_steps(const struct record *record) {
+    if (record->steps_bytes == UNKNOWN)
+        return;
+    json_open_object("steps");
+    json_integer("bytes", record->steps_bytes);
+    json_bool("full", record->steps_full);
+    json_known("true_bytes", record->steps_true_bytes);
+    json_known("first_bytes", record->steps_first_bytes);
+    json_close();
+}
+
 void record_print(const struct record *record) {
     char hash[17];
 
@@ -78,6 +91,7 @@ void record_print(const struct record *record) {
     json_known("xlated_bytes", record->xlated_bytes);
     json_known("jited_bytes", record->jited_bytes);
     print_watched(record);
+    print_steps(record);
     json_string("words", record->words[0] ? record->words : NULL);
     json_string("log", last_words(record->log));
     json_end();

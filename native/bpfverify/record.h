@@ -29,6 +29,10 @@ struct record {
     char log[LOG_BYTES];             // of the last load
     char words[1024];                // the loader's own, or libbpf's
     long long xlated_bytes, jited_bytes, verified_insns;
+    // Of a load with a log of each step; UNKNOWN where there was none. A log that is full keeps its end, and
+    // steps_true_bytes (with the final NUL) says how long it would be; then a second load kept the beginning.
+    // Before 6.4 it keeps its beginning, and nothing says how long it would be.
+    long long steps_bytes, steps_full, steps_true_bytes, steps_first_bytes;
     // Of one load with watching on; UNKNOWN with a reason otherwise.
     long long kmalloc_peak_bytes, peak_bytes, cgroup_peak_bytes, branches;
     const char *kmalloc_reason, *peak_reason, *cgroup_reason, *branches_reason;

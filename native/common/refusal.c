@@ -68,8 +68,9 @@ const char *refusal_program(const char *otherwise) { return *program ? program :
 
 /* The log's statistics, its frame, and the error number said again. */
 static bool says_nothing(const char *line) {
-    static const char *const STARTS[] = {"processed ", "verification time ", "stack depth ",
-                                         "-- END ",    "libbpf: prog '",     "libbpf: failed to load "};
+    static const char *const STARTS[] = {
+        "processed ", "insns processed ", "verification time ",     "stack depth ",
+        "-- END ",    "libbpf: prog '",   "libbpf: failed to load "};
 
     for (size_t i = 0; i < sizeof(STARTS) / sizeof(*STARTS); i++)
         if (!strncmp(line, STARTS[i], strlen(STARTS[i])))

@@ -28,9 +28,18 @@ def recorded(name: str) -> PrevailAnswer:
 
 
 def test_statistics_of_the_log():
-    assert parse_stats(LOG) == VerifierStats(1842, 16013, 1000000, 4, 1001, 57, 5)
+    assert parse_stats(LOG) == VerifierStats(1842, 16013, 1000000, 4, 1001, 57, 5, (8, 0, 16))
     assert parse_stats("R1 invalid mem access 'scalar'\n") == VerifierStats()
     assert parse_stats("verification time 3 usec\n" + LOG).verify_us == 1842  # the last verification counts
+
+
+SINCE_7_2 = LOG.replace("8+0+16", "8+0+16 max 48").replace("processed 1", "insns processed 3+1+2\nprocessed 1")
+
+
+def test_the_stack_along_a_chain_of_calls_is_known_where_the_kernel_says_it():
+    assert parse_stats(SINCE_7_2).stack_depths == (8, 0, 16)
+    assert (parse_stats(LOG).stack_chain, parse_stats(SINCE_7_2).stack_chain) == (None, 48)
+    assert parse_stats("stack depth \n" + "stack depth 1" * 2).stack_depths is None
 
 
 STEPS = """0: (b7) r0 = 0                        ; R0_w=0
@@ -45,6 +54,8 @@ from 3 to 5: R0_w=0 R1=ctx()
         ("", ""),
         (LOG, ""),
         (STEPS + LOG, ""),
+        (STEPS + SINCE_7_2, ""),
+        ("The sequence of 8193 jumps is too complex.\n" + SINCE_7_2, "The sequence of 8193 jumps is too complex."),
         (STEPS + "R1 invalid mem access 'scalar'\n" + LOG, "R1 invalid mem access 'scalar'"),
         ("BPF program is too large.\n" + LOG, "BPF program is too large."),
         ("back-edge\n" + STEPS + "a\nb\nc\nd\n", "b; c; d"),

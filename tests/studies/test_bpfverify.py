@@ -181,3 +181,23 @@ def test_wrong_machine_is_named(verify, compile_member, tmp_path):
     (row,) = verify(Path(tmp_path / "x86.o"))
     assert row.verdict == "loader"
     assert "machine" in row.cause
+
+
+STORES = """
+#include <linux/bpf.h>
+#define SEC(name) __attribute__((section(name), used))
+#define STACK(bytes, rest) asm volatile("r0 = 0; *(u64 *)(r10 - " #bytes ") = r0;" rest "exit;" ::: "r0")
+static __attribute__((naked, used)) int leaf(void) { STACK(40, ""); }
+static __attribute__((naked, used)) int middle(void) { STACK(104, "call leaf;"); }
+SEC("xdp") __attribute__((naked)) int outer(void *context) { STACK(24, "call middle; r0 = 2;"); }
+SEC("xdp") int alone(void *context) { return 2; }
+char _license[] SEC("license") = "GPL";
+"""
+
+
+def test_the_log_tells_the_stack_that_each_subprogram_stores_to(verify, compile_text):
+    """The source says at which depth each of them stores."""
+    depths = {program.name: program.stats.stack_depths for program in verify(compile_text(STORES))}
+    assert depths["alone"] == (0,)
+    assert depths["outer"][0] == 24
+    assert sorted(depths["outer"]) == [24, 40, 104]

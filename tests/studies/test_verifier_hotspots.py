@@ -5,13 +5,17 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pandas as pd
 import pytest
 from click.testing import CliRunner
 
 from xdplab.cli import cli
-from xdplab.errors import FormatError, ProgramError
+from xdplab.errors import FormatError, LabError, ProgramError
+from xdplab.formats.verifier_log import parse_bpfverify
+from xdplab.hosts.local import LocalHost
+from xdplab.labs.vm import kernels
 from xdplab.studies.verifier import hotspots
-from xdplab.studies.verifier.hotspots import NO_LINE, by_line
+from xdplab.studies.verifier.hotspots import NO_LINE, NOT_LOGGED, _counted, by_line, listed
 
 LOG = """func#0 @0
       0: .......... (b7) r6 = 0
@@ -36,7 +40,7 @@ processed 8 insns (limit 1000000) max_states_per_insn 0 total_states 1 peak_stat
 
 
 def test_steps_are_counted_by_line_and_a_pruned_one_is_a_step() -> None:
-    found = by_line(LOG).set_index("line")
+    found = by_line(LOG.splitlines(), 8).set_index("line")
     assert found["processed_insns"].to_dict() == {
         "i += 1; @ p.bpf.c:5": 5,
         "return i; @ p.bpf.c:7": 2,
@@ -49,13 +53,82 @@ def test_steps_are_counted_by_line_and_a_pruned_one_is_a_step() -> None:
 
 def test_without_debug_information_there_is_one_row() -> None:
     bare = "\n".join(line for line in LOG.splitlines() if not line.startswith("; "))
-    assert by_line(bare)["line"].tolist() == [NO_LINE]
+    assert by_line(bare.splitlines(), 8)["line"].tolist() == [NO_LINE]
 
 
-@pytest.mark.parametrize("cut", [LOG.replace("3: (05) goto pc-3\n", ""), LOG[: LOG.index("verification")], ""])
+@pytest.mark.parametrize("cut", [LOG.replace("3: (05) goto pc-3\n", ""), LOG + "5: (95) exit\n", ""])
 def test_a_log_that_does_not_add_up_is_refused(cut: str) -> None:
     with pytest.raises(FormatError, match="by its own words"):
-        by_line(cut)
+        by_line(cut.splitlines(), 8)
+
+
+def test_what_a_cut_log_does_not_have_is_a_row_of_its_own() -> None:
+    end = LOG[LOG.index("2: R6=1") :]  # the first source line of it comes after two steps
+    found = by_line(end.splitlines(), 8, cut=True).set_index("line")
+    assert found["processed_insns"].to_dict() == {
+        "return i; @ p.bpf.c:7": 2,
+        NO_LINE: 3,
+        NOT_LOGGED: 3,
+    }
+    assert found.loc[NOT_LOGGED, "share"] == pytest.approx(3 / 8)
+    assert found.loc[NOT_LOGGED, ["insns", "most_of_one"]].isna().all()
+    rows = listed(found.reset_index(), 1)
+    assert [row["line"] for row in rows] == [NO_LINE, NOT_LOGGED]
+    assert rows[1]["insns"] is None
+    with pytest.raises(FormatError):
+        by_line(LOG.splitlines(), 7, cut=True)
+
+
+@pytest.mark.parametrize(("first", "kept"), [(200, 300), (60, 200), (None, 200)])
+def test_a_log_in_two_parts_is_read_in_its_order(tmp_path: Path, first: int | None, kept: int) -> None:
+    """The beginning and the end of one log, which overlap, or have a gap between them, or the end alone."""
+    whole = LOG.encode()
+    (tmp_path / "p.log").write_bytes(whole[-kept:])
+    (tmp_path / "p.first.log").write_bytes(whole[: first or 0])
+    steps = {"bytes": kept, "full": True, "true_bytes": len(whole) + 1, "first_bytes": first}
+    line = {"object": "o", "name": "p", "verdict": "accepted", "log": LOG, "steps": steps}
+    (program,) = parse_bpfverify(json.dumps(line) + "\n")
+    found = _counted(program, "host", LocalHost(), str(tmp_path))
+    assert isinstance(found, pd.DataFrame)
+    assert found["processed_insns"].sum() == 8
+    assert (NOT_LOGGED in set(found["line"])) == ((first or 0) + kept < len(whole))
+    every = by_line(LOG.splitlines(), 8).set_index("line")["processed_insns"]
+    for line_, count in found.set_index("line")["processed_insns"].drop(NOT_LOGGED, errors="ignore").items():
+        assert count <= every.get(line_, 8)
+
+
+def test_a_full_log_of_before_6_4_is_its_beginning(tmp_path: Path) -> None:
+    (tmp_path / "p.log").write_bytes(LOG[: LOG.index("2: R6=1")].encode())
+    steps = {"bytes": 200, "full": True, "true_bytes": None, "first_bytes": None}
+    line = {"object": "o", "name": "p", "verdict": "accepted", "log": LOG, "steps": steps}
+    (program,) = parse_bpfverify(json.dumps(line) + "\n")
+    found = _counted(program, "5.10", LocalHost(), str(tmp_path))
+    assert isinstance(found, pd.DataFrame)
+    assert found.set_index("line")["processed_insns"].to_dict() == {
+        "i += 1; @ p.bpf.c:5": 2,
+        "int i = 0; @ p.bpf.c:3": 1,
+        NOT_LOGGED: 5,
+    }
+
+
+@pytest.mark.root
+def test_a_log_that_is_larger_than_its_place_is_counted_in_parts(verify, compile_member) -> None:
+    """Two halves that overlap give what the whole log gives; two short parts say how much of the work they show."""
+    path = compile_member("pruning", 6)
+    (program,) = verify(path)
+    whole, both, parts = (
+        next(hotspots.hotspots(path, "host", None, *options))
+        for options in ((), ("--log-bytes", "150000"), ("--log-bytes", "20000"))
+    )
+    assert isinstance(whole, pd.DataFrame)
+    assert isinstance(parts, pd.DataFrame)
+    assert whole["processed_insns"].sum() == program.stats.processed_insns
+    pd.testing.assert_frame_equal(whole, both)
+    shown = parts.set_index("line")["processed_insns"]
+    assert 0 < shown.drop(NOT_LOGGED).sum() < shown[NOT_LOGGED]
+    assert shown.sum() == program.stats.processed_insns
+    every = whole.set_index("line")["processed_insns"]
+    assert (shown.drop(NOT_LOGGED) <= every.reindex(shown.drop(NOT_LOGGED).index)).all()
 
 
 @pytest.mark.root
@@ -90,8 +163,29 @@ def test_an_option_that_it_would_not_heed_is_refused(options: list[str], words: 
     assert words in str(done.exception)
 
 
+@pytest.mark.parametrize("options", [["--smallest"], ["--lines"]])
+@pytest.mark.parametrize(
+    ("kernel", "why"),
+    [
+        ("9.9", "the archive has no package of it"),
+        ("9.9+mitigations", "the archive has no package of it"),
+        ("hots", "'hots' is not a kernel's name"),
+        ("6.1:kvm", "'6.1:kvm' is not a kernel's name"),
+    ],
+)
+def test_a_kernel_that_is_none_is_told_by_its_option(
+    kernel: str, why: str, options: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(kernels, "_not_offered", lambda name: "the archive has no package of it")
+    said = ["study", "verifier", str(tmp_path / "x.o"), "--kernel", kernel, *options]
+    done = CliRunner().invoke(cli, [*said, *([] if "--lines" in options else ["--out", str(tmp_path / "results")])])
+    assert isinstance(done.exception, LabError)
+    assert done.exception.message == f"--kernel {kernel}: {why}"
+    assert not (tmp_path / "results").exists()
+
+
 def test_a_program_without_a_log_costs_no_other_its_rows(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    counted = by_line(LOG)
+    counted = by_line(LOG.splitlines(), 8)
     counted.insert(0, "program", "first")
     counted.insert(0, "kernel", "host")
     found = [counted, ProgramError("second: there is no log of a verifier"), counted.assign(program="third")]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import stat
 import tarfile
@@ -13,8 +14,9 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from xdplab.errors import NotApplicableError, PlanError
+from xdplab.errors import NotApplicableError, PlanError, ProgramError
 from xdplab.figures.marks import View
+from xdplab.formats.verifier_log import parse_bpfverify
 from xdplab.studies.frame import draw_views
 from xdplab.studies.points import schedule
 from xdplab.studies.verifier import summaries
@@ -24,7 +26,7 @@ from xdplab.studies.verifier.families import FAMILIES, Member, source
 from xdplab.studies.verifier.largest import SizeTried, answer, search
 from xdplab.studies.verifier.points import VerifierPoint
 from xdplab.studies.verifier.prevail import ResourceLimits, Runner, find_prevails
-from xdplab.studies.verifier.rows import COLUMNS, joined
+from xdplab.studies.verifier.rows import COLUMNS, joined, stack_columns
 from xdplab.studies.verifier.runs import VerifierRequest, searches
 from xdplab.studies.verifier.views import FIGURES, VIEWS, view_of
 
@@ -91,6 +93,11 @@ def test_families_know_their_options():
         "branches 2",
         "pruning 2",
     }
+
+
+def test_what_a_compiler_refuses_is_told_in_its_words(compile_text):
+    with pytest.raises(ProgramError, match=r"refuses the program: .*error: symbol 'twice' is already defined"):
+        compile_text('int f(void) { asm volatile("twice: twice:"); return 1; }')
 
 
 def test_v4_needs_clang_18():
@@ -296,6 +303,37 @@ def test_a_power_law_that_one_program_is_far_from_is_not_drawn():
     assert "fit" not in set(drawn("loads", sized()).marks["kind"]), "how many loads were made is a setting"
 
 
+def test_a_caption_speaks_of_lines_and_intervals_where_there_are_some():
+    def said(rows: list[dict[str, object]], what: str) -> bool:
+        return any(what in part for part in drawn("time", rows).look.caption)
+
+    rows = sized()
+    assert said(rows, "power laws")
+    assert not said(rows[:3], "power laws")
+    assert not said(rows, "95 % intervals")
+    again = [one | {"repetition": 2, "trial_id": f"{n}-r2", "verify_ns": 1.1e5 * n} for n, one in enumerate(rows, 1)]
+    assert said(rows + again, "95 % intervals")
+
+
+def test_a_kernel_without_values_is_told_with_its_reason():
+    """7.2 counts branches, 6.18 does not: the figure has the points of one and says why not of the other."""
+    known = [one | {"branches": 5, "label": "Linux 7.2"} for one in sized()]
+    unknown = sized(label="Linux 6.18", branches_reason="push_stack() cannot be traced")
+    found = drawn("branches", known + unknown)
+    assert set(found.marks["hue"]) == {"Linux 7.2"}
+    assert "Linux 6.18: 11 programs without a value: push_stack() cannot be traced." in found.look.caption
+    with pytest.raises(NotApplicableError, match=r"cannot be traced"):
+        drawn("branches", unknown)
+
+
+def test_loads_are_a_mark_for_each_repetition():
+    """Of five loads and one, a mean with an interval down to half a load says nothing."""
+    twice = [*sized(loads=5), *sized(loads=1, repetition=2)]
+    marks = drawn("loads", twice).marks
+    assert set(marks["value"]) == {5.0, 1.0}
+    assert marks["low"].isna().all()
+
+
 def test_what_a_logarithmic_axis_leaves_out_is_told():
     rows = [one | {"total_states": states} for states, one in enumerate(sized())]
     assert "1 program with 0 not drawn: the axes are logarithmic." in drawn("states", rows).look.caption
@@ -394,6 +432,29 @@ def test_another_tool_called_check_is_no_prevail(tmp_path, monkeypatch):
     assert [p.path for p in find_prevails() if p.path == str(other)] == []
     with pytest.raises(PlanError, match="no PREVAIL"):
         find_prevails([str(other)])
+
+
+@pytest.mark.parametrize(
+    ("stack", "fields", "chain"),
+    [
+        ("stack depth 8+104+40\n", {}, "this kernel's log does not say it"),
+        ("stack depth 8+104+40 max 176\n", {}, 176),
+        ("stack depth 8+104+40 max 0\n", {"verdict": "rejected"}, "the verifier stopped before"),
+    ],
+)
+def test_stack_depths_and_their_most_along_the_calls(stack, fields, chain):
+    line = {"object": "o", "verdict": "accepted", "load_ns": [5], "log": stack}
+    (program,) = parse_bpfverify(json.dumps(line | fields) + "\n")
+    found = stack_columns(program)
+    assert (found["stack_depths"], found["stack_sum_bytes"]) == ("8+104+40", 152)
+    told = found.get("stack_chain_reason", found.get("stack_chain_bytes"))
+    assert told == chain or str(told).startswith(str(chain))
+
+
+@pytest.mark.parametrize(("load_ns", "why"), [([5], "the verifier's log says none"), ([], "it came to no verifier")])
+def test_no_stack_depth_has_its_reason(load_ns, why):
+    (program,) = parse_bpfverify(json.dumps({"object": "o", "verdict": "environment", "load_ns": load_ns}) + "\n")
+    assert stack_columns(program) == {"stack_reason": why, "stack_chain_reason": why}
 
 
 def test_the_docs_have_every_column():

@@ -55,6 +55,24 @@ def test_what_veristat_wrote_is_read_in_our_units():
     assert passed["program"] == "pass"
 
 
+def test_stacks_are_compared_filtered_and_judged():
+    both = {"stack_depths": "8+104+40", "stack_sum_bytes": 152}
+    old = run_of(row("p", **both), row("q", stack_depths="16", stack_sum_bytes=16), row("r", verdict="loader"))
+    new = run_of(
+        row("p", stack_depths="8+200+40", stack_sum_bytes=248), row("q", stack_depths="16", stack_sum_bytes=16)
+    )
+    found = of(old, new, metrics=("stack_sum_bytes",), thresholds=("stack_sum_bytes=10",))
+    assert found.beyond == ("demo.o/p: stack_sum_bytes 152 → 248, +63.2 %, at most +10 %",)
+    assert found.exit_code == 1
+    assert of(old, new, filters=("stack_depths_a=8+*",)).programs["program"].tolist() == ["p"]
+    assert of(old, new, filters=("stack_sum_bytes_b>100",)).programs["program"].tolist() == ["p"]
+
+
+def test_veristats_stack_is_the_sum():
+    (found,) = parse_veristat("file_name,prog_name,verdict,stack_depth\na.o,p,success,152\n")
+    assert found["stack_sum_bytes"] == 152
+
+
 def test_what_veristat_did_not_obtain_is_null():
     names = "file_name,prog_name,verdict,total_insns,mem_peak,prog_size_jited"
     first, second = parse_veristat(f"{names}\na.o,p,success,N/A,-1,12\nb.o,p,success,7,2,\n")

@@ -122,6 +122,7 @@ def _show_lines(
 ) -> int:
     if not objects:
         raise PlanError("--lines is of OBJECTS", remedy="name a BPF object file")
+    machines.require_kernels(kernels)
     rows: list[dict[str, Any]] = []
     missing: list[XdplabError] = []
     for path, kernel in product(map(Path, objects), kernels):
@@ -129,8 +130,7 @@ def _show_lines(
             if isinstance(found, XdplabError):
                 missing.append(found)
                 continue
-            first = found.head(top or len(found)).itertuples(index=False)
-            rows += [dict(zip(hotspots.COLUMNS, row, strict=True)) for row in first]
+            rows += hotspots.listed(found, top)
     if rows or not missing:
         show(rows, as_json=as_json)
     for error in missing[:-1]:

@@ -1,7 +1,8 @@
 """The statistics that end the kernel verifier's log at level 4, and the JSON lines of bpfverify that carry it.
 
-``verification time N usec``, ``stack depth N``, ``processed N insns (limit N) max_states_per_insn N total_states N
-peak_states N mark_read N``, as kernel/bpf/verifier.c writes them since 5.2. Counts are deterministic, times are not.
+``verification time N usec``, ``stack depth N+N+…``, ``processed N insns (limit N) max_states_per_insn N total_states N
+peak_states N mark_read N``, as kernel/bpf/verifier.c writes them since 5.2; 7.2 adds ``max N`` to the stack depth, and
+``insns processed N+N+…``. Counts are deterministic, times are not.
 """
 
 from __future__ import annotations
@@ -25,9 +26,10 @@ _COUNTS = re.compile(
     r"peak_states (?P<peak_states>\d+) mark_read (?P<mark_read>\d+)",
     re.MULTILINE,
 )
+_STACK = re.compile(r"^stack depth (\d{1,9}(?:\+\d{1,9})*)(?: max (\d{1,9}))?$", re.MULTILINE)
 
 _INSTRUCTION = re.compile(r"[0-9]+: |; |[Rr][0-9]+=|from [0-9]+ to ")
-_STATISTIC = re.compile(r"processed |verification time|stack depth")
+_STATISTIC = re.compile(r"processed |insns processed |verification time|stack depth")
 _REPEATED = re.compile(r"libbpf: (prog |failed to load object|Error in bpf_create_map|map ')|-- END PROG LOAD LOG")
 """libbpf's ways of saying what the error number says already."""
 
@@ -37,7 +39,12 @@ MOST_WORDS = 3
 
 @dataclass(frozen=True)
 class VerifierStats:
-    """What the log's end says; every field is None if the kernel did not come to it."""
+    """What the log's end says; every field is None if the kernel did not come to it.
+
+    ``stack_depths``: bytes of stack of the main program and of each subprogram, in the order of their code;
+    ``stack_chain``: the most bytes along a chain of calls, of a kernel that says it. It is 0 if the verifier stopped
+    before it followed the calls.
+    """
 
     verify_us: int | None = None
     processed_insns: int | None = None
@@ -46,6 +53,22 @@ class VerifierStats:
     total_states: int | None = None
     peak_states: int | None = None
     mark_read: int | None = None
+    stack_depths: tuple[int, ...] | None = None
+    stack_chain: int | None = None
+
+
+@dataclass(frozen=True)
+class StepLog:
+    """The log of each step of one load: ``bytes`` kept of it, and whether it was ``full``.
+
+    A full log keeps its end from Linux 6.4 on, which also tells ``true_bytes``, the length of the whole log; a second
+    load then keeps ``first_bytes``, its beginning. Before 6.4 a full log keeps its beginning, ``true_bytes`` is None.
+    """
+
+    bytes: int
+    full: bool
+    true_bytes: int | None
+    first_bytes: int | None
 
 
 @dataclass(frozen=True)
@@ -83,14 +106,26 @@ class VerifiedProgram:
     complaint: str | None
     stats: VerifierStats
     compiler: str | None = None
+    steps: StepLog | None = None
 
 
 def parse_stats(log: str) -> VerifierStats:
     """Return the statistics of the last verification that ``log`` tells of."""
     times = _TIME.findall(log)
     counts = list(_COUNTS.finditer(log))
-    fields = {name: _count(text) for name, text in counts[-1].groupdict().items()} if counts else {}
-    return VerifierStats(verify_us=_count(times[-1]) if times else None, **fields)
+    fields: dict[str, Any] = {name: _count(text) for name, text in counts[-1].groupdict().items()} if counts else {}
+    return VerifierStats(_count(times[-1]) if times else None, **fields, **_stack(log))
+
+
+def _stack(log: str) -> dict[str, Any]:
+    found = _STACK.findall(log)
+    if not found:
+        return {}
+    depths, chain = found[-1]
+    return {
+        "stack_depths": tuple(int(depth) for depth in depths.split("+")),
+        "stack_chain": int(chain) if chain else None,
+    }
 
 
 _KERNEL = "libbpf: Kernel error message: "
@@ -167,7 +202,23 @@ def _program(line: str, number: int) -> VerifiedProgram:
         complaint=words("words") or last_words(log) or None,
         stats=parse_stats(log),
         compiler=words("compiler"),
+        steps=_steps(fields.get("steps"), number),
     )
+
+
+def _steps(value: object, number: int) -> StepLog | None:
+    """The kernel's length of a log counts the byte that ends it; ours does not."""
+    if value is None:
+        return None
+    fields = as_object(value, TOOL, line=number)
+
+    def count(key: str) -> int | None:
+        return None if fields.get(key) is None else _times([fields[key]], number)[0]
+
+    kept, full, whole = count("bytes"), fields.get("full"), count("true_bytes")
+    if kept is None or not isinstance(full, bool):
+        refuse(TOOL, "a log of steps without its size", line=number, text=repr(value))
+    return StepLog(kept, full, None if whole is None else whole - 1, count("first_bytes"))
 
 
 def _times(value: object, number: int) -> tuple[int, ...]:

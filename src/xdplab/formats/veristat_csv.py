@@ -21,6 +21,8 @@ _COUNTS: dict[str, tuple[str, int]] = {
     "total_states": ("total_states", 1),
     "peak_states": ("peak_states", 1),
     "max_states_per_insn": ("max_states_per_insn", 1),
+    "max_mark_read_len": ("mark_read", 1),
+    "stack_depth": ("stack_sum_bytes", 1),
     "prog_size": ("insns", 1),
     "prog_size_jited": ("jited_bytes", 1),
     "duration": ("verify_ns", 1000),

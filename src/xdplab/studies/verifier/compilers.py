@@ -89,7 +89,7 @@ def _includes() -> tuple[str, ...]:
 
 
 def _compile(text: str, command: Sequence[str], target: Path) -> None:
-    """Compile into a name of its own and rename: what is in the cache is whole."""
+    """Compile into a name of its own and rename: what is in the cache is whole. A clang that fails removes it."""
     handle, partial = tempfile.mkstemp(dir=target.parent, suffix=".partial")
     os.close(handle)
     with tempfile.TemporaryDirectory() as work:
@@ -100,10 +100,10 @@ def _compile(text: str, command: Sequence[str], target: Path) -> None:
                 argv, cwd=work, capture_output=True, text=True, errors="replace", timeout=COMPILE_DEADLINE_S
             )
         except subprocess.TimeoutExpired:
-            Path(partial).unlink()
+            Path(partial).unlink(missing_ok=True)
             raise ProgramError(f"{command[0]} did not end within {COMPILE_DEADLINE_S:.0f} s") from None
     if done.returncode:
-        Path(partial).unlink()
+        Path(partial).unlink(missing_ok=True)
         words = next((line for line in done.stderr.splitlines() if "error" in line), done.stderr[-300:].strip())
         raise ProgramError(f"{' '.join(command[:1])} refuses the program: {words}")
     Path(partial).chmod(0o644)

@@ -2,61 +2,98 @@
 
 from __future__ import annotations
 
+import io
 import re
 import tempfile
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any, BinaryIO
 
 import pandas as pd
 
+from xdplab.analysis.values import is_null, records
 from xdplab.errors import FormatError, ProgramError, XdplabError
-from xdplab.formats.verifier_log import VerifiedProgram, parse_bpfverify, parse_stats
+from xdplab.formats.verifier_log import StepLog, VerifiedProgram, parse_bpfverify
+from xdplab.hosts import Host
 from xdplab.programs.program import cache_directory
 from xdplab.studies.verifier.machines import known_types, machine_of
 
 COLUMNS = ("kernel", "program", "line", "processed_insns", "share", "insns", "most_of_one")
 NO_LINE = "(no source line)"
+NOT_LOGGED = "(not in the log)"
 DEADLINE_S = 300.0
+SLOWEST_BYTES_S = 0.5e6
+"""Of reading a log where it was written: half of what a guest that counts instructions hands over."""
 
 _STEP = re.compile(r"(\d+): \([0-9a-f]{2}\) ")
 _PRUNED = re.compile(r"(?:from \d+ to )?(\d+)(?: \(speculative execution\))?: safe")
-_SOURCE = re.compile(r"; (.*)")
+_SOURCE = re.compile(r"; ?(.*)")
+_COUNTED = r"^([0-9]+: \([0-9a-f]{2}\) |(from [0-9]+ to )?[0-9]+( \(speculative execution\))?: safe|; )"
+"""What of a log is counted, for grep: most of a large one tells how the verifier tracks back, and stays there."""
+
+_SEAM = "; "
+"""A source line without words: between two parts of a log it is not known which line a step belongs to."""
+_WHOLE = 'cat -- "$1"'
+_END = f'echo "{_SEAM}" && tail -n +2 -- "$1"'
+_BOTH = 'cat -- "$2" && tail -c "+$3" -- "$1"'
+_APART = f'cat -- "$2" && echo && {_END}'
 
 
-def by_line(log: str) -> pd.DataFrame:
+def by_line(log: Iterable[str], told: int, *, cut: bool = False) -> pd.DataFrame:
     """Return one row per source line, the costliest first, of a log of level 2: `COLUMNS` from ``line`` on.
 
-    ``processed_insns`` sums up to what the verifier says that it processed; ``insns`` is how many instructions the
-    line has, ``most_of_one`` how often the one that was processed most often was. A line is that of the program's
-    debug information; without any it is NO_LINE. Raises FormatError if the sum is another one.
+    ``told``: the instructions that the verifier says it processed, which ``processed_insns`` sums up to; ``insns`` is
+    how many instructions the line has, ``most_of_one`` how often the one that was processed most often was. A line is
+    that of the program's debug information; without any it is NO_LINE. What a log that was ``cut`` does not have is
+    the row NOT_LOGGED. Raises FormatError if the log tells of another number of steps.
     """
     each: Counter[tuple[str, int]] = Counter()
-    line = NO_LINE
-    for text in log.splitlines():
+    line = ""
+    for text in log:
         if step := _STEP.match(text) or _PRUNED.match(text):
             each[line, int(step[1])] += 1
         elif source := _SOURCE.match(text):
-            line = source[1]
-    told = parse_stats(log).processed_insns
-    if told != each.total():
+            line = source[1].rstrip("\n")
+    missing = told - each.total()
+    if missing < 0 or (missing and not cut):
         raise FormatError(
             f"the log tells of {each.total()} steps, but of {told} processed instructions by its own words",
-            remedy="a log of more than 32 MiB is cut: take a smaller program",
+            remedy="look at the log: --logs keeps it",
         )
-    steps = pd.DataFrame([(*key, count) for key, count in each.items()], columns=["line", "insn", "count"])
+    steps = pd.DataFrame(_with_lines(each), columns=["line", "insn", "count"])
     found = steps.groupby("line", sort=False).agg(
         processed_insns=("count", "sum"), insns=("insn", "nunique"), most_of_one=("count", "max")
     )
-    found.insert(1, "share", (found["processed_insns"] / max(told, 1)).round(4))
-    return found.sort_values("processed_insns", ascending=False, kind="stable").reset_index()
+    found = found.sort_values("processed_insns", ascending=False, kind="stable").astype("Int64")
+    if missing:
+        rest = pd.DataFrame({"processed_insns": [missing]}, index=pd.Index([NOT_LOGGED], name="line"), dtype="Int64")
+        found = pd.concat([found, rest])
+    found.insert(1, "share", (found["processed_insns"].astype(float) / max(told, 1)).round(4))
+    return found.reset_index()
 
 
-def hotspots(path: Path, kernel: str, logs: Path | None = None) -> Iterator[pd.DataFrame | XdplabError]:
+def listed(found: pd.DataFrame, top: int | None) -> list[dict[str, Any]]:
+    """Return the rows of the ``top`` costliest lines, or of all, and always that of what the log does not have."""
+    missing = found["line"] == NOT_LOGGED
+    shown = pd.concat([found[~missing].head(top or len(found)), found[missing]])
+    return [{name: None if is_null(value) else value for name, value in row.items()} for row in records(shown)]
+
+
+def _with_lines(each: Counter[tuple[str, int]]) -> list[tuple[str, int, int]]:
+    """Give steps before the first source line that is told the line that their instruction has elsewhere."""
+    known = {insn: line for line, insn in each if line}
+    whole: Counter[tuple[str, int]] = Counter()
+    for (line, insn), count in each.items():
+        whole[line or known.get(insn, NO_LINE), insn] += count
+    return [(*key, count) for key, count in whole.items()]
+
+
+def hotspots(path: Path, kernel: str, logs: Path | None = None, *options: str) -> Iterator[pd.DataFrame | XdplabError]:
     """Yield `by_line` of each program of an object on a kernel (host, or a guest's version), with `COLUMNS`.
 
-    ``logs``: a directory that keeps the whole logs. A program without a log, such as one that came to no verifier,
-    gives a ProgramError in its place, a log that does not add up, such as one that was cut, a FormatError.
+    ``logs``: a directory that keeps the logs; ``options``: further ones of bpfverify. A program without a log, such as
+    one that came to no verifier, gives a ProgramError in its place, a log that does not add up a FormatError.
     """
     if not path.is_file():
         raise ProgramError(f"{path}: no such object")
@@ -68,28 +105,53 @@ def hotspots(path: Path, kernel: str, logs: Path | None = None) -> Iterator[pd.D
             object_, there = place.put(path), f"/tmp/xdplab-logs-{Path(folder).name}"
             place.host.run(["mkdir", there])
             try:
-                for program in parse_bpfverify(machine.verify(object_, "--logs", there, deadline_s=DEADLINE_S)):
-                    data = place.host.run(["cat", f"{there}/{_file(program)}"], check=False).stdout
-                    if logs is not None and data:
-                        (logs / f"{path.stem}-{kernel}-{_file(program)}").write_bytes(data)
-                    yield _counted(program, kernel, data)
+                said = machine.verify(object_, "--logs", there, *options, deadline_s=DEADLINE_S)
+                for program in parse_bpfverify(said):
+                    yield _counted(program, kernel, place.host, there)
+                    if logs is not None and program.steps is not None:
+                        with (logs / f"{path.stem}-{kernel}-{_name(program)}.log").open("wb") as kept:
+                            _copy(program, program.steps, place.host, there, kept)
             finally:
                 place.host.run(["rm", "-r", there], check=False)
 
 
-def _file(program: VerifiedProgram) -> str:
-    return f"{program.name or program.section or 'unnamed'}.log".replace("/", "-")
+def _name(program: VerifiedProgram) -> str:
+    return (program.name or program.section or "unnamed").replace("/", "-")
 
 
-def _counted(program: VerifiedProgram, kernel: str, log: bytes) -> pd.DataFrame | XdplabError:
-    if not log:
+def _counted(program: VerifiedProgram, kernel: str, host: Host, there: str) -> pd.DataFrame | XdplabError:
+    told, steps = program.stats.processed_insns, program.steps
+    if steps is None or told is None:
         return ProgramError(
             f"{program.name or program.object}: there is no log of a verifier ({program.verdict}): {program.complaint}"
         )
-    try:
-        found = by_line(log.decode(errors="replace"))
-    except FormatError as error:
-        return FormatError(f"{program.name}: {error.message}", remedy=error.remedy)
+    with tempfile.TemporaryFile() as file:
+        _copy(program, steps, host, there, file, _COUNTED)
+        file.seek(0)
+        try:
+            found = by_line(io.TextIOWrapper(file, errors="replace", newline="\n"), told, cut=steps.full)
+        except FormatError as error:
+            return FormatError(f"{program.name}: {error.message}", remedy=error.remedy)
     found.insert(0, "program", program.name)
     found.insert(0, "kernel", kernel)
     return found
+
+
+def _copy(program: VerifiedProgram, steps: StepLog, host: Host, there: str, sink: BinaryIO, only: str = "") -> None:
+    """Copy what is there of a program's log, or of that the lines that ``only`` matches. Raises HostError."""
+    script, skipped = _parts(steps)
+    script = f'{{ {script}; }} | {{ LC_ALL=C grep -aE -- "$4" || test $? = 1; }}' if only else script
+    names = (f"{there}/{_name(program)}{ending}" for ending in (".log", ".first.log"))
+    size = steps.bytes + (steps.first_bytes or 0)
+    argv = ["sh", "-c", script, "sh", *names, str(skipped), only]
+    host.start(argv, deadline_s=60 + size / SLOWEST_BYTES_S).pass_through(sink, io.BytesIO()).require()
+
+
+def _parts(steps: StepLog) -> tuple[str, int]:
+    """Return what prints the log in its order, and where the second part of it begins, a byte counted from 1."""
+    if not steps.full or steps.true_bytes is None:
+        return _WHOLE, 0
+    if steps.first_bytes is None:
+        return _END, 0
+    twice = steps.first_bytes + steps.bytes - steps.true_bytes
+    return (_BOTH, twice + 1) if twice >= 0 else (_APART, 0)

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from xdplab.deploy.native import build_tool
-from xdplab.errors import HostError, UnsupportedError
+from xdplab.errors import HostError, LabError, UnsupportedError
 from xdplab.hosts.local import LocalHost
+from xdplab.labs.base import MITIGATED
 from xdplab.labs.vm import kernels
 from xdplab.studies.places import HOST, Place, place_of
 from xdplab.studies.verifier.families import PROGRAMS
@@ -45,6 +46,19 @@ def machine_of(kernel: str, cache_dir: Path, types: Path) -> Iterator[LoaderPlac
             # If it cannot be mounted, the charged peak is null with that reason.
             place.host.run(["mount", "-t", "cgroup2", "none", "/sys/fs/cgroup"], check=False)
         yield LoaderPlace(place, place.put(Path(command), mode=0o755), place.put(types))
+
+
+def require_kernels(names: Iterable[str]) -> None:
+    """Raise LabError for a kernel that is none, or not to be had: before anything runs, not once per trial."""
+    for name in names:
+        if name == HOST:
+            continue
+        try:
+            kernels.require_name(name)
+            kernels.require_available(name)
+        except LabError as error:
+            why = error.message.removeprefix(f"kernel {name.removesuffix(MITIGATED)}: ")
+            raise LabError(f"--kernel {name}: {why}", remedy=error.remedy) from error
 
 
 def own_kernel(path: Path, modules: Path | None) -> str:

@@ -79,6 +79,12 @@ COLUMNS = (
     Column("total_states", "Int64", "states it made", "count"),
     Column("peak_states", "Int64", "states it held at once", "count"),
     Column("max_states_per_insn", "Int64", "of one instruction", "count"),
+    Column("mark_read", "Int64", "longest walk to mark a register as read, as the log says", "count"),
+    Column("stack_depths", "string", "bytes of stack of the program and each subprogram, such as 24+8+8", "memory"),
+    Column("stack_sum_bytes", "Int64", "their sum, as veristat's stack_depth", "memory"),
+    Column("stack_chain_bytes", "Int64", "most along a chain of calls, each rounded up by the kernel", "memory"),
+    Column("stack_reason", "string", "why stack_depths is null", "verdict"),
+    Column("stack_chain_reason", "string", "why stack_chain_bytes is null", "verdict"),
     Column("branches", "Int64", "calls of push_stack(); null if the compiler inlined it", "count"),
     Column("memory_bytes", "Float64", "most held at once: by kmalloc less kfree; PREVAIL: by its process", "memory"),
     Column("peak_bytes", "Float64", "page tracepoints: slabs that are filled later are missing", "memory"),
@@ -204,9 +210,25 @@ def _program(program: VerifiedProgram, clock: str, release: str) -> dict[str, An
         "total_states": stats.total_states,
         "peak_states": stats.peak_states,
         "max_states_per_insn": stats.max_states_per_insn,
+        "mark_read": stats.mark_read,
         "xlated_bytes": program.xlated_bytes,
         "jited_bytes": program.jited_bytes,
+        **stack_columns(program),
     }
+
+
+def stack_columns(program: VerifiedProgram) -> dict[str, Any]:
+    """Return a program's columns of its stack, in bytes, as the verifier's log tells it; with the reason where not."""
+    depths, chain = program.stats.stack_depths, program.stats.stack_chain
+    if depths is None:
+        why = "the verifier's log says none" if program.load_ns else "it came to no verifier"
+        return {"stack_reason": why, "stack_chain_reason": why}
+    known: dict[str, Any] = {"stack_depths": "+".join(map(str, depths)), "stack_sum_bytes": sum(depths)}
+    if chain is None:
+        return known | {"stack_chain_reason": "this kernel's log does not say it (that of 7.2 does)"}
+    if chain == 0 and program.verdict != "accepted":
+        return known | {"stack_chain_reason": "the verifier stopped before it followed the calls"}
+    return known | {"stack_chain_bytes": chain}
 
 
 def _version(release: str) -> tuple[int, ...]:
@@ -225,6 +247,7 @@ def _watched(program: VerifiedProgram | None) -> dict[str, Any]:
 def _prevail(run: Mapping[str, Any]) -> dict[str, Any]:
     analysis = run["analysis_s"]
     return {
+        **dict.fromkeys(("stack_reason", "stack_chain_reason"), "PREVAIL tells no stack depth"),
         "section": run["section"],
         "program": run["name"] or None,
         "verdict": run["verdict"],

@@ -11,13 +11,13 @@ import pandas as pd
 from xdplab.errors import PlanError
 from xdplab.programs.program import cache_directory
 from xdplab.studies.frame import StudyKind, StudyRun
-from xdplab.studies.places import HOST, require_places
+from xdplab.studies.places import HOST
 from xdplab.studies.points import Gathered, StudyRequest
 from xdplab.studies.tables import Table
 from xdplab.studies.verifier import corpora
 from xdplab.studies.verifier.compilers import Compiler, find_compilers
 from xdplab.studies.verifier.families import FAMILIES, Member
-from xdplab.studies.verifier.machines import known_types, own_kernels
+from xdplab.studies.verifier.machines import known_types, own_kernels, require_kernels
 from xdplab.studies.verifier.points import LINUX, VerifierPoint, member_columns, point_of
 from xdplab.studies.verifier.prevail import Prevail, ResourceLimits, find_prevails, version_of
 from xdplab.studies.verifier.rows import largest_of, table_of
@@ -75,7 +75,7 @@ def gather(request: VerifierRequest) -> Gathered[VerifierPoint]:
 
     Raises PlanError for unusable options, ProgramError if a compiler refuses.
     """
-    require_places(f"vm:{kernel}:count" for kernel in request.kernels if kernel != HOST)
+    require_kernels(request.kernels)
     compilers = _chosen_compilers(request)
     prevails = find_prevails(request.prevails)
     subjects = _subjects(request, compilers)
@@ -118,7 +118,9 @@ def _tables(run: VerifierRun, table: pd.DataFrame) -> dict[str, Table]:
     return tables_of(table, largest_of(run.directory, run.trials))
 
 
-STUDY = StudyKind("verifier", VerifierRequest, VerifierPoint, gather, measurer, _table, _tables, VIEWS, tools=tools)
+STUDY = StudyKind(
+    "verifier", VerifierRequest, VerifierPoint, gather, measurer, _table, _tables, VIEWS, "2", tools=tools
+)
 
 
 def _chosen_compilers(request: VerifierRequest) -> list[Compiler]:

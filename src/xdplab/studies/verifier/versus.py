@@ -18,7 +18,10 @@ from xdplab.formats.veristat_csv import parse_veristat
 from xdplab.studies.every import AnyRun
 from xdplab.studies.verifier.points import LINUX
 
-COUNTS = ("insns", "processed_insns", "total_states", "peak_states", "max_states_per_insn", "branches")
+COUNTS = (
+    *("insns", "processed_insns", "total_states", "peak_states", "max_states_per_insn", "mark_read", "branches"),
+    *("stack_sum_bytes", "stack_chain_bytes"),
+)
 MEDIANS = (
     *("verify_ns", "load_ns", "verify_instructions", "load_instructions"),
     *("memory_bytes", "cgroup_peak_bytes", "xlated_bytes", "jited_bytes"),
@@ -28,7 +31,7 @@ SHOWN = ("processed_insns", "total_states", "verify_ns", "verify_instructions", 
 """What is shown unless something else is asked for, where either side has it."""
 
 ACCEPTED, FAILURE = "accepted", "failure"
-_TOLD = ["object", "section", "program", "verdict"]
+_TOLD = ["object", "section", "program", "verdict", "stack_depths"]
 _CONDITION = re.compile(r"\s*(\w+)\s*(<=|>=|!=|<|>|=)\s*(.+?)\s*")
 _COMPARE = {
     "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge, "=": operator.eq, "!=": operator.ne,
@@ -198,9 +201,10 @@ def _one_each(rows: pd.DataFrame) -> pd.DataFrame:
     whole = rows.reindex(columns=[*_TOLD, *METRICS])
     names = ["object", "section", "program"]
     whole[names] = whole[names].astype("string").fillna("")
+    whole["stack_depths"] = whole["stack_depths"].astype("string")
     numbers = whole[list(METRICS)].apply(pd.to_numeric).astype("Float64")
     groups = pd.concat([whole[_TOLD], numbers], axis=1).groupby(names, sort=False)
-    ways = {"verdict": "first", **dict.fromkeys(COUNTS, "first"), **dict.fromkeys(MEDIANS, "median")}
+    ways = dict.fromkeys(("verdict", "stack_depths", *COUNTS), "first") | dict.fromkeys(MEDIANS, "median")
     one: pd.DataFrame = groups.agg(ways).reset_index()
     return one
 
@@ -248,7 +252,8 @@ def _column(frame: pd.DataFrame, name: str, what: str) -> pd.Series:
     if name not in frame:
         ends = "_a, _b, _diff, _pct"
         raise PlanError(
-            f"{what}: no column {name}", remedy=f"object, program, verdict_a, verdict_b, or a metric with {ends}"
+            f"{what}: no column {name}",
+            remedy=f"object, program, verdict_a, verdict_b, stack_depths_a, stack_depths_b, or a metric with {ends}",
         )
     return frame[name]
 

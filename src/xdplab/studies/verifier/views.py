@@ -15,11 +15,11 @@ from xdplab.figures.marks import Look, View, marks_frame
 from xdplab.studies.frame import MakeView
 from xdplab.studies.verifier.points import LINUX
 from xdplab.studies.verifier.summaries import ENVIRONMENT, is_generated
+from xdplab.words import many
 
 FEWEST_FOR_TREND = 8
 MOST_OFF = 2.0
-"""Within this factor of a power law nine of ten programs must lie, and all of them within its square."""
-"""A trend is drawn where nine of ten programs are within this factor of it."""
+"""A trend is drawn where nine of ten programs are within this factor of it, and all of them within its square."""
 
 REASONS = {"memory_bytes": "memory_reason", "cgroup_peak_bytes": "cgroup_reason", "branches": "branches_reason"}
 Choose = Callable[[pd.DataFrame], pd.DataFrame]
@@ -31,7 +31,10 @@ def _linux(table: pd.DataFrame) -> pd.DataFrame:
 
 @dataclass(frozen=True)
 class Figure:
-    """``y`` against ``x``: columns of the table; ``scale`` divides ``y`` into the unit of ``y_label``."""
+    """``y`` against ``x``: columns of the table; ``scale`` divides ``y`` into the unit of ``y_label``.
+
+    ``each``: each repetition has its mark, where ``y`` tells of the method and no mean of it says anything.
+    """
 
     name: str
     x: str
@@ -45,6 +48,7 @@ class Figure:
     choose: Choose = _linux
     note: str = ""
     trend: bool = True
+    each: bool = False
 
 
 def _loops(table: pd.DataFrame) -> pd.DataFrame:
@@ -106,7 +110,7 @@ MS, KB, MILLION = 1e6, 1e3, 1e6
 COMPILER, FORM_SET, FORM, LABEL = ("compiler",), ("form", "mcpu"), ("form",), ("label",)
 COUNTED_INSNS = "verifier's own instructions, millions"
 COUNTED = "Guests that count instructions: 1 ns of their clock is one instruction."
-TIMED = "Times of this machine's own kernel; a guest's clock is none."
+TIMED = "Times are of this machine's own kernel: the clock of a guest counts instructions."
 
 
 def _one_built(table: pd.DataFrame) -> pd.DataFrame:
@@ -121,6 +125,8 @@ def _versus_loops(table: pd.DataFrame) -> pd.DataFrame:
     return _one_build(_loops(_versus(table)))
 
 
+WITHOUT_ROLLED: tuple[Choose, ...] = (_sized, _native_sized, _versus_sized)
+
 FIGURES = (
     Figure("time", "insns", "verify_ns", INSNS, TIME, MS, choose=_sized, note=TIMED),
     Figure("memory", "insns", "memory_bytes", INSNS, MEMORY, KB, choose=_sized),
@@ -129,7 +135,7 @@ FIGURES = (
     Figure("states", "insns", "total_states", INSNS, "states made", choose=_sized),
     Figure("branches", "insns", "branches", INSNS, BRANCHES, choose=_sized),
     Figure("counted", "insns", "verify_instructions", INSNS, COUNTED_INSNS, MILLION, choose=_sized, note=COUNTED),
-    Figure("loads", "insns", "loads", INSNS, "loads behind a time", choose=_native_sized, trend=False),
+    Figure("loads", "insns", "loads", INSNS, "loads behind a time", choose=_native_sized, trend=False, each=True),
     Figure("loops-time", "n", "verify_ns", ITERATIONS, TIME, MS, COMPILER, FORM_SET, "line", _native_loops, TIMED),
     Figure("loops-memory", "n", "memory_bytes", ITERATIONS, MEMORY, KB, COMPILER, FORM_SET, "line", _native_loops),
     Figure("compilers", "n", "processed_insns", ITERATIONS, PROCESSED, 1, COMPILER, FORM_SET, "line", _native_loops),
@@ -152,11 +158,13 @@ def view_of(figure: Figure, table: pd.DataFrame) -> View:
     off_axis, shown = shown[~above], shown[above]
     if shown.empty:
         raise NotApplicableError(f"no program has both {figure.x} and {figure.y}{_because(figure, chosen)}")
+    unknown = chosen[chosen[figure.y].isna() & ~chosen["verdict"].isin(ENVIRONMENT)]
     labelled = shown.assign(
         panel=_panels(figure, shown), hue=_joined(shown, figure.hue), mark=_verdicts(shown["verdict"])
     )
-    marks = [*_marks(figure, labelled), *(_trends(figure, labelled) if _has_trends(figure) else [])]
-    return View(marks_frame(marks), _look(figure, shown, off_axis))
+    marks = marks_frame([*_marks(figure, labelled), *(_trends(figure, labelled) if _has_trends(figure) else [])])
+    caption = [*_caption(figure, shown, marks), *_not_drawn(figure, unknown, off_axis)]
+    return View(marks, _look(figure, caption))
 
 
 def _has_trends(figure: Figure) -> bool:
@@ -192,6 +200,7 @@ def _marks(figure: Figure, rows: pd.DataFrame) -> list[dict[str, object]]:
     """One mark per program or size: mean over repetitions, with its interval; a time never without its verdict."""
     points = rows.assign(point=rows["trial_id"].str.rsplit("-", n=1).str[0])
     keys = ["panel", "hue", figure.x, "mark"] + (["point", "section", "program"] if figure.kind == "point" else [])
+    keys += ["repetition"] if figure.each else []
     marks: list[dict[str, object]] = []
     for key, group in points.groupby(keys, sort=True, dropna=False):
         found = interval_on("log", group[figure.y].astype(float) / figure.scale)  # the axis is one: no end below 0
@@ -218,32 +227,50 @@ def _trends(figure: Figure, rows: pd.DataFrame) -> list[dict[str, object]]:
     return marks
 
 
-def _look(figure: Figure, shown: pd.DataFrame, off_axis: pd.DataFrame) -> Look:
+def _look(figure: Figure, caption: Sequence[str]) -> Look:
     return Look(
         x_label=figure.x_label,
         y_label=figure.y_label,
         x_scale="log",
         y_scale="log",
         words={"invalid": "not accepted (finding or limit)"},
-        caption=_caption(figure, shown, off_axis),
+        caption=tuple(caption),
     )
 
 
-def _caption(figure: Figure, shown: pd.DataFrame, off_axis: pd.DataFrame) -> tuple[str, ...]:
-    programs, none = (rows.drop_duplicates(["sha256", "section", "program"]) for rows in (shown, off_axis))
-    without = f"{len(none)} program{'s' * (len(none) > 1)} with 0 not drawn: the axes are logarithmic." * bool(
-        len(none)
-    )
+def _caption(figure: Figure, shown: pd.DataFrame, marks: pd.DataFrame) -> list[str]:
     repetitions = int(shown["repetition"].nunique())
-    words = f"{repetitions} repetition" + ("s" if repetitions > 1 else "")
-    first = f"{len(programs)} programs, {' and '.join(dict.fromkeys(shown['label']))}; n = {words}."
-    trend = (
-        f"Lines: power laws, where nine of ten accepted programs are within a factor of {MOST_OFF:g} and all of them "
-        f"within {MOST_OFF**2:g}. No rolled loops."
-        if _has_trends(figure)
-        else ""
-    )
-    return tuple(part for part in (first, figure.note, trend, without) if part)
+    words = many(repetitions, "repetition")
+    first = f"{_count(shown)}, {' and '.join(dict.fromkeys(shown['label']))}; n = {words}."
+    parts = [first, figure.note]
+    if marks["low"].notna().any():
+        parts.append("Bars: 95 % intervals of the mean.")
+    if marks["kind"].eq("fit").any():
+        parts.append(
+            f"Lines: power laws, where nine of ten accepted programs are within a factor of {MOST_OFF:g} "
+            f"and all of them within {MOST_OFF**2:g}."
+        )
+    if figure.choose in WITHOUT_ROLLED:
+        parts.append("Without rolled loops: their instructions do not grow with N.")
+    return [part for part in parts if part]
+
+
+def _not_drawn(figure: Figure, unknown: pd.DataFrame, off_axis: pd.DataFrame) -> list[str]:
+    """Say of each kernel how many programs have no value, with the reason that is given most often; and of zeros."""
+    column = REASONS.get(figure.y)
+    parts = []
+    for label, rows in unknown.groupby("label", sort=False) if column else ():
+        reasons = rows[column].dropna()
+        if len(reasons):
+            parts.append(f"{label}: {_count(rows)} without a value: {reasons.mode().iloc[0]}.")
+    if len(off_axis):
+        parts.append(f"{_count(off_axis)} with 0 not drawn: the axes are logarithmic.")
+    return parts
+
+
+def _count(rows: pd.DataFrame) -> str:
+    programs = len(rows.drop_duplicates(["sha256", "section", "program"]))
+    return many(programs, "program")
 
 
 VIEWS: dict[str, MakeView] = {figure.name: partial(view_of, figure) for figure in FIGURES}
