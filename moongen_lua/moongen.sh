@@ -8,12 +8,14 @@ shift 2
 here=$(mktemp -d) || exit 1
 trap 'rm -rf "$here"' EXIT
 mkfifo "$here/results"
-tee "$here/told" <"$here/results" &
+# Both ends are open before anyone needs one: nobody waits for a MoonGen that dies before it opens its own. The end for
+# writing (3) is closed last, and then tee is through.
+exec 3<>"$here/results" 4<"$here/results"
+tee "$here/told" <&4 3>&- &
 reader=$!
-"$moongen" "$script" "$@" --results "$here/results" >"$here/log" 2>&1
+"$moongen" "$script" "$@" --results "$here/results" >"$here/log" 2>&1 3>&- 4<&-
 code=$?
-# Where MoonGen died before it opened the file, tee still waits for a writer.
-: 3<>"$here/results"
+exec 3>&-
 wait "$reader"
 if [ "$code" -ne 0 ]; then
     escape=$(printf '\033')
