@@ -77,7 +77,9 @@ def test_the_link_of_a_guests_lab_is_not_offloaded_to(guest: str) -> None:
 @pytest.mark.nightly
 def test_offload_points_of_a_plan_are_unsupported_with_the_drivers_name(guest: str, tmp_path: Path) -> None:
     (tmp_path / "offloaded.yaml").write_text(PLAN)
-    xdplab("--lab", guest, "run", "offloaded.yaml", "--out", "out", "--no-figures", cwd=tmp_path)
+    done = xdplab("--lab", guest, "run", "offloaded.yaml", "--out", "out", "--no-figures", cwd=tmp_path, check=False)
+    assert done.returncode == UnsupportedError.exit_code
+    assert "nothing was measured: no trial is supported here" in done.stderr
     (row,) = pd.read_parquet(next(tmp_path.glob("out/*/trials.parquet"))).to_dict("records")
     assert (row["mode"], row["verdict"]) == ("offload", "unsupported")
     assert "(veth) does not take" in row["reason"]

@@ -62,7 +62,10 @@ class LabKind:
 
 KINDS: dict[str, LabKind] = {
     "netns": LabKind("netns, netns:NAME", "xdplab.labs.netns"),
-    "vm": LabKind("vm:KERNEL, vm:KERNEL:kvm|count|functional, vm:KERNEL:WAY:NAME, each with :tap", "xdplab.labs.vm"),
+    "vm": LabKind(
+        "vm:KERNEL, vm:KERNEL:kvm|count|functional, vm:KERNEL:WAY:NAME, each with :tap, :igb, :vmxnet3 or :e1000e",
+        "xdplab.labs.vm",
+    ),
     "uml": LabKind("uml, uml:NAME", "xdplab.labs.uml"),
     "inventory": LabKind("an inventory FILE.yaml", "xdplab.labs.inventory_lab", listed=False),
 }

@@ -33,7 +33,7 @@ class GeneratorPlace:
 
     ``port`` is DPDK's number of the TG's end, ``dpdk`` are arguments for DPDK. ``driver`` is what the port is bound to
     while it sends, with so many ``hugepages`` of 2 MiB; ``pci`` is null for what has no PCI address (veth).
-    ``follows``: the TG's end has as many queues as the DUT's by itself (a tap).
+    ``follows``: the TG's end is a tap of the DUT's, a guest: it needs no queues set, and the two have a kernel each.
     """
 
     kind: str = "xdpgen"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import socket
 import subprocess
 import time
@@ -19,6 +20,13 @@ from xdplab.labs import control, keeper_socket
 
 LOOK_S = 0.05
 """Seconds between two looks at a lab that someone else is just making."""
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,39}")
+
+
+def require_name(instance: str) -> None:
+    """Raise LabError for a name that cannot be part of a socket's and an interface's name."""
+    if not _NAME.fullmatch(instance):
+        raise LabError(f"lab name {instance!r} cannot be used", remedy="letters, digits, . _ - and at most 40")
 
 
 @dataclass(frozen=True)

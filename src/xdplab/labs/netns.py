@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -18,6 +17,7 @@ from xdplab.labs.base import Arrangement, Clock, Cpus, GeneratorPlace, arrangeme
 from xdplab.labs.cache import native_dir
 from xdplab.labs.inventory_place import receive_in_threads
 from xdplab.labs.kept import Keepers, KeptLab
+from xdplab.labs.kept import require_name as require_name
 from xdplab.labs.netns_host import WORK_DIR
 
 DEFAULT = "default"
@@ -26,7 +26,6 @@ COMING_UP_S = 10.0
 DUT_FIFO, TG_FIFO = 4, 6
 """Priorities of softirq threads in arrangement ``split``; the TG's are above its sender's, which would starve them."""
 
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,39}")
 _ROOT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _PROMPT = "xdplab makes the lab's namespaces as root. [sudo] password for %p: "
 
@@ -139,12 +138,6 @@ class NetnsLab(KeptLab):
 def arrangement(_instance: str) -> Arrangement:
     """Return the arrangement a lab on this machine has."""
     return arrangement_for(len(os.sched_getaffinity(0)))
-
-
-def require_name(instance: str) -> None:
-    """Raise LabError for a name that no namespaces' lab can have."""
-    if not _NAME.fullmatch(instance):
-        raise LabError(f"lab name {instance!r} cannot be used", remedy="letters, digits, . _ - and at most 40")
 
 
 def open_lab(instance: str, uid: int) -> NetnsLab:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -30,7 +29,6 @@ OWN_SPEED = "runs at this machine's own speed"
 WITHOUT_AVX = f"{OWN_SPEED}, without AVX inside: its kernel cannot store the registers of a CPU with AMX"
 MEMORY_MB = 1024  # taken page by page, besides what is walked through to empty this machine's caches
 LINE = "{line}"  # filled in by the keeper, which makes it
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,39}")
 _NEEDED = {
     "busybox": "busybox-static",
     "setpriv": "util-linux",
@@ -112,12 +110,6 @@ class UmlLab(KeptLab):
 
     def _no_link(self, what: str) -> NoReturn:
         raise LabError(f"lab {self.name} has {what}: it has one host, guest", remedy="for XDP use netns or vm:KERNEL")
-
-
-def require_name(instance: str) -> None:
-    """Raise LabError for a name that no user-mode Linux can have."""
-    if not _NAME.fullmatch(instance):
-        raise LabError(f"lab name {instance!r} cannot be used", remedy="letters, digits, . _ - and at most 40")
 
 
 def open_lab(instance: str, uid: int) -> UmlLab:

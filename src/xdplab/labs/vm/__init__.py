@@ -15,7 +15,7 @@ arrangement = guests.arrangement
 
 def require_name(instance: str) -> None:
     """Raise LabError for a name that no guest can have: its form, its way to run, or a kernel that is not to be had."""
-    kernel, way = lab.parted(instance.removesuffix(tap.SUFFIX))
+    kernel, way = lab.parted(tap.without_card(instance))
     kernels.require_name(kernel)
     if way and way not in qemu.WAYS:
         raise LabError(f"vm:{instance}: no guest runs {way!r}", remedy=f"write {', '.join(qemu.WAYS)}, or leave it out")
@@ -24,10 +24,10 @@ def require_name(instance: str) -> None:
 
 def open_lab(instance: str, uid: int) -> VmLab:
     """Return the lab that is up. Raises LabError with the remedy if it is not, and why if it was."""
-    return tap.open_lab(instance, uid) if tap.asked(instance) else lab.open_lab(instance, uid)
+    return tap.open_lab(instance, uid) if tap.card_of(instance) else lab.open_lab(instance, uid)
 
 
 def up(instance: str, uid: int, *, lease: bool = False) -> bool:
     """Boot a guest and bring its lab up. Returns whether it was made now. Raises LabError saying what is missing."""
-    make = tap.up if tap.asked(instance) else lab.up
+    make = tap.up if tap.card_of(instance) else lab.up
     return make(instance, uid, lease=lease)

@@ -44,6 +44,12 @@ _KEPT = (
     *(f"kernel/{room}/*" for room in ("arch", "crypto", "lib", "net")),
     *(f"kernel/fs/{name}/*" for name in ("9p", "fscache", "netfs", "overlayfs")),
     *("kernel/drivers/char/virtio_console.ko*", "kernel/drivers/virtio/*", "kernel/drivers/net/netdevsim/*"),
+    # Cards that QEMU has a model of, and what their drivers need.
+    *(f"kernel/drivers/net/{name}/*" for name in ("ethernet/intel/igb", "ethernet/intel/e1000e", "vmxnet3")),
+    *(
+        f"kernel/drivers/{name}"
+        for name in ("dca/*", "ptp/*", "pps/*", "i2c/i2c-core.ko*", "i2c/algos/i2c-algo-bit.ko*")
+    ),
 )
 _KEPT_FLAT = "kernel/drivers/net"
 """A folder of which the files are kept, but not the folders: veth and virtio_net, not every maker's cards."""

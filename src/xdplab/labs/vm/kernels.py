@@ -148,6 +148,26 @@ def fetch(name: str, *, again: bool = False) -> Kernel:
         return _read(folder)
 
 
+def with_driver(kernel: Kernel, driver: str) -> Kernel:
+    """Return the kernel with the module of a driver; one that was fetched without it is fetched again.
+
+    Raises LabError for a user's own kernel that has none.
+    """
+    if _has_driver(kernel, driver):
+        return kernel
+    if not kernel.name.startswith(OWN):
+        kernel = fetch(kernel.name, again=True)
+        if _has_driver(kernel, driver):
+            return kernel
+    raise LabError(f"kernel {kernel.name} has no driver {driver}", remedy="another kernel, or --modules with it")
+
+
+def _has_driver(kernel: Kernel, driver: str) -> bool:
+    tree = kernel.file("lib/modules") / kernel.release
+    lists = [path.read_text() for path in (tree / "modules.dep", tree / "modules.builtin") if path.exists()]
+    return any(f"/{driver}.ko" in known for known in lists)
+
+
 def adopt(path: Path, modules: Path | None = None) -> Kernel:
     """Take a kernel that the user built, a bzImage or a vmlinux, into the cache, and return it under a name of its own.
 

@@ -37,8 +37,8 @@ def full_name(instance: str) -> str:
 
 def label(known: dict[str, Any]) -> str:
     """Return what figures say of a guest of which this is known: its kernel, and what its clock is worth."""
-    link = ", tap" if "tg_cpus" in known else ""
-    return f"virtual lab, vm {known['kernel']}, {known['way']}: {qemu.WAYS[known['way']].says}{link}"
+    card = f", {known['card']}" if known.get("card") else ""
+    return f"virtual lab, vm {known['kernel']}, {known['way']}: {qemu.WAYS[known['way']].says}{card}"
 
 
 KEEPERS = GuestKeepers("vm", full_name, label, START_S)
@@ -135,15 +135,25 @@ def boot(
     *,
     lease: bool,
     scripts: tuple[str, str] = ("keeper.py", "link.py"),
+    cpus: int | None = None,
     queues: int = link.QUEUES,
+    card: str | None = None,
+    taps: int = 0,
     ports: dict[str, int] = qemu.PORTS,
     devices: Sequence[str] = (),
 ) -> bool:
-    """Start a guest's keeper, of which ``scripts`` are itself and what makes the link inside. Returns as `up` does."""
+    """Start a guest's keeper, of which ``scripts`` are itself and what makes the link inside. Returns as `up` does.
+
+    ``card``: what the guest has at its end of a tap of so many queues (``taps``), if the keeper makes one.
+    """
     kernel, way = guest.kernel, guest.choice.way
+    cpus = cpus or qemu.cpus(way)
     own, client = key_pair(), key_pair()
     mitigated = guest.name.endswith(MITIGATED)
-    argv = [*qemu.argv(way, guest.choice.cpu, kernel, guest.tools, native_dir(), mitigated=mitigated), *devices]
+    argv = [
+        *qemu.argv(way, guest.choice.cpu, kernel, guest.tools, native_dir(), cpus=cpus, mitigated=mitigated),
+        *devices,
+    ]
     first_root = qemu.first_root(kernel, guest.tools)
     state = qemu.state(way, kernel, argv, first_root)
     host = {"host_key": own.public, "client_key": client.private}  # which the keeper tells to the owner alone
@@ -159,7 +169,7 @@ def boot(
                 **{"kernel": guest.name, "release": kernel.release, "version": kernel.version},
                 **{"way": way.name, "why": guest.choice.why, "cpu": guest.choice.cpu},
             },
-            guest={"cpus": list(range(qemu.cpus(way))), "queues": queues, "hosts": {"guest": host}},
+            guest={"cpus": list(range(cpus)), "queues": queues, "taps": taps, "card": card, "hosts": {"guest": host}},
             descriptors=(file.fileno(),),
             argv=argv,
             initrd=file.fileno(),

@@ -124,13 +124,20 @@ def _static_busybox() -> str | None:
 
 
 def argv(
-    way: Acceleration, cpu: str, kernel: Kernel, tools: dict[str, str], native: Path, *, mitigated: bool = False
+    way: Acceleration,
+    cpu: str,
+    kernel: Kernel,
+    tools: dict[str, str],
+    native: Path,
+    *,
+    cpus: int,
+    mitigated: bool = False,
 ) -> list[str]:
     """Return QEMU's argument vector, with `CONTROL`, `MONITOR` and `INITRD` to be filled in.
 
-    ``cpu`` is QEMU's name of the guest's CPU. ``native`` is the folder of compiled tools. The guest reads both it and
-    this machine's root, and writes to neither: what it wrote could be run out here. ``mitigated``: the kernel guards
-    against faults of its CPU as it does by default.
+    The guest has ``cpus`` CPUs, of the kind that QEMU calls ``cpu``. ``native`` is the folder of compiled tools. The
+    guest reads both it and this machine's root, and writes to neither: what it wrote could be run out here.
+    ``mitigated``: the kernel guards against faults of its CPU as it does by default.
     """
     words = COMMAND_LINE.replace(NO_MITIGATIONS, MITIGATIONS) if mitigated else COMMAND_LINE
     forwards = ",".join(f"hostfwd=tcp:127.0.0.1:0-:{port}" for port in PORTS.values())
@@ -138,7 +145,7 @@ def argv(
     built = f"local,id=native,path={native},mount_tag=native,security_model=none,readonly=on,multidevs=remap"
     return [
         *(tools[QEMU], "-M", "q35", "-nodefaults", "-no-user-config", "-no-reboot", "-display", "none"),
-        *(*way.accelerator, *way.clock_options, "-cpu", cpu, "-smp", str(cpus(way)), "-m", str(MEMORY_MB)),
+        *(*way.accelerator, *way.clock_options, "-cpu", cpu, "-smp", str(cpus), "-m", str(MEMORY_MB)),
         *("-kernel", str(kernel.file("vmlinux")), "-initrd", INITRD, "-append", words),
         *("-chardev", "stdio,id=console,signal=off", "-serial", "chardev:console"),
         *("-chardev", f"socket,id=monitor,fd={MONITOR}", "-mon", "chardev=monitor,mode=control"),

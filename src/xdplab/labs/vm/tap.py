@@ -1,26 +1,76 @@
-"""Labs whose DUT is a guest and whose TG is a namespace of this machine: `vm:6.1:tap`, `vm:6.1:functional:tap`.
+"""Labs whose DUT is a guest and whose TG is a namespace of this machine: `vm:6.1:tap`, `vm:6.12:igb`.
 
-A multi-queue tap in the TG's namespace is a multi-queue virtio-net in the guest, with native XDP on all its queues: a
-driver with rings, where the veth of other virtual labs has none. Needs root: the namespace and the tap are this
-machine's.
+A tap in the TG's namespace is the other end of a card in the guest: `tap` is a multi-queue virtio-net, with native XDP
+on all its queues; the others are QEMU's models of real cards, driven by the kernel's own drivers. These have rings,
+where the veth of other virtual labs has none. Needs root: the namespace and the tap are this machine's.
 """
 
 from __future__ import annotations
 
 import os
+import subprocess
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any
 
 from xdplab import hosts
-from xdplab.errors import LabError
+from xdplab.errors import LabError, MissingToolError
 from xdplab.labs.base import Arrangement, Cpus, GeneratorPlace
 from xdplab.labs.kept import KeptLab
-from xdplab.labs.vm import lab, qemu, tap_link
+from xdplab.labs.vm import kernels, lab, qemu, tap_link
 
-SUFFIX = ":tap"
 QUEUES = 4
-"""Queue pairs a plan can have; each CPU of the guest has one more, for what XDP sends."""
+"""Queue pairs a plan can have of virtio-net; each CPU of the guest has one more, for what XDP sends."""
 
 _TAP = "{tap}"
+
+
+@dataclass(frozen=True)
+class LinkCard:
+    """A network card at the guest's end of the link.
+
+    ``driver``: the kernel's module; ``devices``: QEMU's arguments for a tap of so many queues; ``queues``: how many a
+    plan can have of it; ``cpus``: the guest's, where the card has a queue for each; ``qemu``: which QEMU has it, where
+    not every one does.
+    """
+
+    driver: str
+    devices: Callable[[int], list[str]]
+    queues: int
+    cpus: int | None = None
+    qemu: str = ""
+
+    def taps(self, cpus: int) -> int:
+        """Return the queues of the tap for a guest of so many CPUs."""
+        return self.queues + cpus if self.driver == "virtio_net" else self.queues
+
+
+def _virtio(pairs: int) -> list[str]:
+    """Return QEMU's arguments for the link: no offload that native XDP would refuse, an interrupt a queue."""
+    off = ("csum", "gso", "guest_csum", "guest_tso4", "guest_tso6", "guest_ecn", "guest_ufo")
+    options = ",".join(f"{name}=off" for name in off)
+    return [
+        *("-netdev", f"tap,id=link,fds={_TAP},vhost=off"),
+        "-device",
+        f"virtio-net-pci,netdev=link,mac={tap_link.MAC},mq=on,vectors={2 * pairs + 2},romfile=,{options}",
+    ]
+
+
+def _model(name: str) -> Callable[[int], list[str]]:
+    return lambda _: [
+        *("-netdev", f"tap,id=link,fds={_TAP},vhost=off"),
+        *("-device", "pcie-root-port,id=socket,chassis=1,slot=1"),
+        *("-device", f"{name},bus=socket,netdev=link,mac={tap_link.MAC},romfile="),
+    ]
+
+
+CARDS = {
+    "tap": LinkCard("virtio_net", _virtio, QUEUES),
+    "igb": LinkCard("igb", _model("igb"), queues=2, cpus=2, qemu="8.0 and later"),
+    "vmxnet3": LinkCard("vmxnet3", _model("vmxnet3"), queues=1, cpus=1),  # QEMU's receives on its first queue only
+    "e1000e": LinkCard("e1000e", _model("e1000e"), queues=1, cpus=1),
+}
+"""By the word that ends the lab's name."""
 
 
 class TapLab(lab.VmLab):
@@ -29,13 +79,13 @@ class TapLab(lab.VmLab):
     another = "vm:KERNEL:tap"
     generator = GeneratorPlace(follows=True)
 
-    def __init__(self, instance: str, uid: int, known: dict[str, Any]) -> None:
-        super().__init__(instance, uid, known)
-        self.queues = QUEUES
-
     def cpus(self, arrangement: Arrangement | None = None) -> Cpus:
-        """Return the guest's own CPUs and those of this machine."""
-        return Cpus(dut=tuple(self._known["cpus"]), tg=tuple(self._known["tg_cpus"]))
+        """Return the guest's own CPUs, and half of this machine's for the TG.
+
+        A sender goes before everything else on its CPU. On all of them the guest would stand still during a burst.
+        """
+        here = tuple(self._known["tg_cpus"])
+        return Cpus(dut=tuple(self._known["cpus"]), tg=here[: max(1, len(here) // 2)])
 
     def place(self, arrangement: Arrangement, queues: int) -> dict[str, Any]:
         """Two kernels, each with its own softirq work: there is nothing to place. Raises LabError for ``split``."""
@@ -47,9 +97,15 @@ class TapLab(lab.VmLab):
         return KeptLab._address(self, name) if name == "tg" else super()._address(name)
 
 
-def asked(instance: str) -> bool:
-    """Tell whether a lab's name asks for a tap."""
-    return instance.endswith(SUFFIX)
+def card_of(instance: str) -> str | None:
+    """Return which of `CARDS` a lab's name asks for; None for a guest that has both ends of the link inside."""
+    _, colon, last = instance.rpartition(":")
+    return last if colon and last in CARDS else None
+
+
+def without_card(instance: str) -> str:
+    """Return the name's words for the guest alone."""
+    return instance.rpartition(":")[0] if card_of(instance) else instance
 
 
 def open_lab(instance: str, uid: int) -> TapLab:
@@ -66,27 +122,39 @@ def up(instance: str, uid: int, *, lease: bool = False) -> bool:
             f"lab {lab.full_name(instance)}: its namespace and its tap need root",
             remedy=f"ask root to run `xdplab --lab {lab.full_name(instance)} lab up --for-user {os.getuid()}`",
         )
-    name, way_asked = lab.parted(instance.removesuffix(SUFFIX))
+    called = card_of(instance) or "tap"
+    card = CARDS[called]
+    name, way_asked = lab.parted(without_card(instance))
     guest = lab.Guest.chosen(name, way_asked)
-    pairs = QUEUES + qemu.cpus(guest.choice.way)
+    _require_model(card, guest.tools)
+    guest = replace(guest, kernel=kernels.with_driver(guest.kernel, card.driver))
+    cpus = card.cpus or qemu.cpus(guest.choice.way)
+    taps = card.taps(cpus)
     return lab.boot(
         uid,
         instance,
         guest,
         lease=lease,
         scripts=("tap_keeper.py", "tap_link.py"),
-        queues=pairs,
+        cpus=cpus,
+        queues=card.queues,
+        card=called,
+        taps=taps,
         ports={"guest": qemu.PORTS["guest"], tap_link.DUT: qemu.PORTS["guest"]},
-        devices=_link(pairs),
+        devices=card.devices(taps),
     )
 
 
-def _link(pairs: int) -> list[str]:
-    """Return QEMU's arguments for the link: no offload that native XDP would refuse, an interrupt a queue."""
-    off = ("csum", "gso", "guest_csum", "guest_tso4", "guest_tso6", "guest_ecn", "guest_ufo")
-    options = ",".join(f"{name}=off" for name in off)
-    return [
-        *("-netdev", f"tap,id=link,fds={_TAP},vhost=off"),
-        "-device",
-        f"virtio-net-pci,netdev=link,mac={tap_link.MAC},mq=on,vectors={2 * pairs + 2},romfile=,{options}",
-    ]
+def _require_model(card: LinkCard, tools: dict[str, str]) -> None:
+    """Raise MissingToolError where this machine's QEMU has no model of the card."""
+    if not card.qemu:
+        return
+    path = tools[qemu.QEMU]
+    asked = [path, "-M", "none", "-device", f"{card.driver},help"]
+    told = subprocess.run(asked, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False).stdout
+    if f"{card.driver} options" not in told:  # 7.2 ends with 0 for a device that it has not
+        version = subprocess.run([path, "--version"], capture_output=True, text=True, check=False).stdout.split("\n")[0]
+        raise MissingToolError(
+            f"this machine's QEMU has no {card.driver}: {version}",
+            remedy=f"QEMU {card.qemu} has it (bookworm-backports, Debian 13); vmxnet3 has native XDP with any",
+        )

@@ -30,7 +30,7 @@ RING = 128
 CLONE_NEWNET = 0x40000000
 TUN = "/dev/net/tun"
 TUNSETIFF = 0x400454CA
-TAP, MULTI_QUEUE, NO_PI, VNET_HDR = 0x0002, 0x0100, 0x1000, 0x4000
+TAP, MULTI_QUEUE, NO_PI = 0x0002, 0x0100, 0x1000
 NEEDS_ROOT = "as root: it makes a namespace and a tap on this machine"
 
 
@@ -42,7 +42,7 @@ class TapKeeper(keeper.VmKeeper):
         self.hosts = {TG: tg}
         tg.listen()
         try:
-            self.queues = tap_queues(tg.process.pid, self.wanted["guest"]["queues"])
+            self.queues = tap_queues(tg.process.pid, self.wanted["guest"]["taps"])
         except (OSError, subprocess.CalledProcessError) as error:
             raise netns_keeper.KeeperError(f"no tap can be made: {error}", NEEDS_ROOT) from error
         qemu = self.set_going()
@@ -82,7 +82,7 @@ def enter(namespace: int) -> None:
 
 def open_queue() -> int:
     descriptor = os.open(TUN, os.O_RDWR | os.O_CLOEXEC)
-    request = struct.pack("16sH22x", INTERFACE.encode(), TAP | MULTI_QUEUE | NO_PI | VNET_HDR)
+    request = struct.pack("16sH22x", INTERFACE.encode(), TAP | MULTI_QUEUE | NO_PI)
     fcntl.ioctl(descriptor, TUNSETIFF, request)
     return descriptor
 

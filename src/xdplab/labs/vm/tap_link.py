@@ -20,6 +20,15 @@ else:
 DUT, INTERFACE = "dut", "vd0"
 MAC = "52:54:00:78:64:70"
 """By which the link is told from the door, whatever the kernel calls them."""
+ETHERNET = "0x0200"
+"""How PCI's class of an Ethernet card begins."""
+
+
+def load_drivers() -> None:
+    """Load what drives the guest's network cards: no udev does it here. Raises RuntimeError with modprobe's words."""
+    for kind in Path("/sys/bus/pci/devices").glob("*/class"):
+        if kind.read_text().startswith(ETHERNET) and not (kind.parent / "driver").exists():
+            netns_host.command("modprobe", (kind.parent / "modalias").read_text().strip())
 
 
 def name_link() -> None:
@@ -35,6 +44,7 @@ def main() -> None:
     os.environ["PATH"] = netns_host.PATH
     try:
         link.raise_softirqs()
+        load_drivers()
         name_link()
         link.tell(hosts={DUT: netns_host.bring_up(INTERFACE)})
     except (OSError, RuntimeError) as error:

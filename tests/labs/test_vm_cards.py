@@ -1,0 +1,174 @@
+"""Labs whose DUT has a card that QEMU has a model of, with the kernel's own driver: settings, counters, put back."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from tests.end_to_end.conftest import xdplab
+
+from xdplab import labs
+from xdplab.deploy.device import remember, restore_remembered, snapshot
+from xdplab.deploy.native import build_tool
+from xdplab.deploy.queues import Endpoint, set_queues
+from xdplab.deploy.settings import FEATURES
+from xdplab.deploy.watchdog import script_path
+from xdplab.deploy.xdp import XdpRequest, attach
+from xdplab.errors import LabError, MissingToolError, UnsupportedError
+from xdplab.hosts import LocalHost
+from xdplab.labs.vm import kernels, qemu, tap
+from xdplab.programs.build import build
+from xdplab.programs.spec import ProgramSpec
+
+pytestmark = [pytest.mark.root, pytest.mark.guest]
+PLAN = """
+name: card
+repetitions: 1
+trial: {warmup_s: 0.05, window_s: 0.3, settle_s: 0.5, pause_s: 0.02, retries: 0}
+blocks:
+  - points: {mode: [native, generic], queues: QUEUES, workload: array, accesses: [0, 100]}
+    traffic: {load: 1kpps}
+    passes: [rate]
+"""
+
+
+@contextmanager
+def lab_with(card: str) -> Iterator[tap.TapLab]:
+    if os.geteuid():
+        pytest.skip("needs root: it makes a namespace and a tap")
+    if not Path("/dev/net/tun").exists():
+        pytest.skip("this kernel has no tap: there is no /dev/net/tun")
+    try:
+        tap._require_model(tap.CARDS[card], qemu.require_tools())
+        kernels.with_driver(kernels.kernel("6.12"), card)
+    except LabError as error:
+        pytest.skip(f"no guest with it can be had here: {error}")
+    with labs.use_lab(f"vm:6.12:functional:{card}") as lab:
+        assert isinstance(lab, tap.TapLab)
+        yield lab
+
+
+@pytest.fixture(scope="module")
+def vmxnet3() -> Iterator[tap.TapLab]:
+    with lab_with("vmxnet3") as lab:
+        yield lab
+
+
+@pytest.mark.nightly
+def test_what_a_driver_switches_off_by_itself_is_put_back(vmxnet3: tap.TapLab, tmp_path: Path) -> None:
+    """vmxnet3 takes LRO off for a program and leaves it off; the kernel does nothing for a wish it has already."""
+    lab = vmxnet3
+    program = build(ProgramSpec(workload="array", accesses=0), tmp_path).object
+    build_tool(LocalHost(), "xdpload", str(lab.native_dir))
+    xdpload = build_tool(lab.dut, "xdpload", f"{lab.work_dir(lab.dut)}/native")
+    there, state = f"{lab.work_dir(lab.dut)}/card.o", f"{lab.work_dir(lab.dut)}/state"
+    lab.dut.put(program, there)
+    lab.dut.run(["mkdir", "-p", state])
+
+    def lro() -> object:
+        return FEATURES.read(lab.dut, lab.dut_interface)["lro"]
+
+    for put_back in (
+        lambda: restore_remembered(lab.dut, lab.dut_interface, state),
+        lambda: lab.dut.run(["sh", script_path(lab.dut_interface, state)]),
+    ):
+        remember(lab.dut, lab.dut_interface, state)
+        assert lro() is True
+        with attach(lab.dut, xdpload, XdpRequest(there, lab.dut_interface, "native", section="xdp"), deadline_s=60.0):
+            assert lro() is False
+        put_back()
+        assert lro() is True
+
+
+@pytest.mark.nightly
+def test_queues_that_the_driver_does_not_set_are_named(vmxnet3: tap.TapLab) -> None:
+    with pytest.raises(UnsupportedError, match="can have 1 to 1 queues, not 2"):
+        set_queues(Endpoint(vmxnet3.dut, vmxnet3.dut_interface), None, 2)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize(("card", "queues"), [("vmxnet3", 1), ("igb", 2)])
+def test_trials_are_valid_and_the_counts_of_both_ends_agree(card: str, queues: int, tmp_path: Path) -> None:
+    """Of what the tap takes: on a busy machine an emulated guest may be late to the rest, and the TG says so."""
+    (tmp_path / "card.yaml").write_text(PLAN.replace("QUEUES", str(queues)))
+    with lab_with(card) as lab:
+        assert lab.label == f"virtual lab, vm 6.12, functional: no times, {card}"
+        xdplab("--lab", lab.name, "run", "card.yaml", "--out", "out", "--no-figures", cwd=tmp_path)
+    trials = pd.read_parquet(next(tmp_path.glob("out/*/trials.parquet")))
+    assert trials["verdict"].eq("valid").all(), trials["reason"].tolist()
+    for _, row in trials.iterrows():
+        assert row["dut_driver"] == card
+        assert row["tx_packets"] == 300
+        assert 0 < row["dut_tx_packets"] == row["rx_packets"] <= row["dut_rx_packets"] <= 300
+        by_queue = json.loads(row["rx_by_queue"])
+        assert len(by_queue) == queues
+        assert all(by_queue)
+        assert sum(by_queue) == row["dut_rx_packets"]
+
+
+RINGS = """
+name: rings
+repetitions: 1
+trial: {warmup_s: 0.05, window_s: WINDOW, settle_s: 0.5, pause_s: 0.02, retries: 0}
+blocks:
+  - points: {mode: native, workload: array, accesses: 0, device: DEVICE}
+    traffic: {load: 1kpps}
+"""
+
+
+@pytest.mark.nightly
+def test_rings_of_a_plan_are_set_rounded_refused_and_put_back(vmxnet3: tap.TapLab, tmp_path: Path) -> None:
+    """vmxnet3 rounds a ring up to a multiple of 32 entries."""
+    before = snapshot(vmxnet3.dut, vmxnet3.dut_interface).values
+    asked = "[{}, {rings.rx: 512}, {rings.rx: 500}, {rings.rx: 9000}, {coalesce.rx-usecs: 50}]"
+    (tmp_path / "p.yaml").write_text(RINGS.replace("WINDOW", "0.3").replace("DEVICE", asked))
+    xdplab("--lab", vmxnet3.name, "run", "p.yaml", "--out", "out", "--no-figures", cwd=tmp_path)
+    trials = pd.read_parquet(next(tmp_path.glob("out/*/trials.parquet"))).set_index("device")
+    assert trials["rx_ring_entries"].dropna().to_dict() == {
+        "none": before["rings.rx"], "rings.rx=512": 512, "rings.rx=512 (500 asked)": 512,
+    }  # fmt: skip
+    assert trials["verdict"].value_counts().to_dict() == {"valid": 3, "unsupported": 2}, trials["reason"].tolist()
+    assert "rings.rx is 512 where the plan asks for 500" in trials["reason"]["rings.rx=512 (500 asked)"]
+    assert "requested ring size exceeds maximum" in trials["reason"]["rings.rx=9000"]
+    assert snapshot(vmxnet3.dut, vmxnet3.dut_interface).values["rings.rx"] == before["rings.rx"]
+
+
+@pytest.mark.nightly
+def test_rings_of_a_plan_are_put_back_after_a_kill(vmxnet3: tap.TapLab, tmp_path: Path) -> None:
+    before = snapshot(vmxnet3.dut, vmxnet3.dut_interface).values
+    (tmp_path / "p.yaml").write_text(RINGS.replace("WINDOW", "60").replace("DEVICE", "{rings.rx: 512}"))
+    argv = [sys.executable, "-m", "xdplab", "--lab", vmxnet3.name, "run", "p.yaml", "--out", "out", "--no-figures"]
+    child = subprocess.Popen(argv, cwd=tmp_path, stdout=subprocess.DEVNULL)
+    try:
+        await_rings(vmxnet3, 512)
+    finally:
+        os.kill(child.pid, signal.SIGKILL)
+        child.wait()
+    await_rings(vmxnet3, before["rings.rx"])
+
+
+def await_rings(lab: tap.TapLab, entries: object) -> None:
+    end = time.monotonic() + 120
+    while (now := snapshot(lab.dut, lab.dut_interface).values["rings.rx"]) != entries:
+        assert time.monotonic() < end, now
+        time.sleep(0.2)
+
+
+def test_a_card_that_this_qemu_has_not_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    old = tmp_path / "qemu"
+    old.write_text("#!/bin/sh\n[ $1 = --version ] && echo QEMU 7.2 && exit\necho no such device >&2\n")
+    old.chmod(0o755)
+    with pytest.raises(MissingToolError, match=r"QEMU has no igb: QEMU 7\.2"):
+        tap._require_model(tap.CARDS["igb"], {qemu.QEMU: str(old)})
+    assert tap.card_of("6.12:igb") == "igb"
+    assert tap.card_of("6.12:count") is None
+    assert tap.without_card("6.12:functional:own:vmxnet3") == "6.12:functional:own"
