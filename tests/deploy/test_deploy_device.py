@@ -15,6 +15,7 @@ from xdplab.deploy.device import (
     Snapshot,
     apply,
     remember,
+    reread,
     restore,
     restore_remembered,
     snapshot,
@@ -197,3 +198,26 @@ def test_xps_masks_are_written_in_the_kernels_groups():
     assert Xps._grouped("3") == "00000003"
     assert Xps._grouped("100000000") == "00000001,00000000"
     assert Xps._canonical("00000001,00000000") == "100000000"
+
+
+def test_a_setting_that_changed_since_is_seen_when_it_is_read_again(lab):
+    host = lab.dut.host
+    applied = apply(host, "vd0", {"features.gro": False, "link.mtu": 2000}).require()
+    assert reread(host, applied) == applied
+    host.run(["ethtool", "-K", "vd0", "gro", "on"])
+    with pytest.raises(UnsupportedError, match=r"features\.gro is True where False was asked"):
+        reread(host, applied).require(rounded=True)
+
+
+def test_only_the_settings_that_are_named_are_put_back(lab):
+    host = lab.dut.host
+    before = snapshot(host, "vd0")
+    apply(host, "vd0", {"link.mtu": 2000, "features.gro": False})
+    restore(host, "vd0", before.only({"link.mtu"}))
+    now = snapshot(host, "vd0").values
+    assert (now["link.mtu"], now["features.gro"]) == (1500, False)
+
+
+def test_of_many_names_the_nearest_are_told(lab):
+    with pytest.raises(UnsupportedError, match=r"features.gso.* and \d+ more"):
+        apply(lab.dut.host, "vd0", {"features.tso": False})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -12,10 +13,13 @@ from pathlib import Path
 import pytest
 from veth_pair import VethLab
 
+from xdplab.deploy import device
 from xdplab.deploy.device import remember, restore_remembered, snapshot
-from xdplab.deploy.settings import Command
+from xdplab.deploy.settings import FEATURES, Command
+from xdplab.deploy.settings_table import SETTINGS
 from xdplab.deploy.watchdog import Watchdog, restore_script, script_path
 from xdplab.errors import HostError
+from xdplab.hosts import LocalHost
 
 pytestmark = pytest.mark.root
 
@@ -130,3 +134,34 @@ def test_words_of_a_script_are_quoted() -> None:
     script = restore_script("e 0", "b 1 02:00", {"odd.x": "1"}, [Odd()])  # type: ignore[list-item]
     assert """printf %s 'it'"'"'s\n' | tee '/a path/$(id)' >/dev/null""" in script
     assert "/sys/class/net/'e 0'/ifindex" in script
+
+
+FORGETFUL = """\
+#!/bin/sh
+# A driver that has switched a feature off by itself: asking for what is asked for already changes nothing.
+case "$1 $4" in
+-k*) [ -e {state}/back ] && words=on || words='off [requested on]'
+     printf 'Features for lo:\\nlarge-receive-offload: %s\\ngeneric-receive-offload: on\\n' "$words" ;;
+"-K off") : >{state}/off ;;
+"-K on") [ -e {state}/off ] && : >{state}/back ;;
+esac
+"""
+
+
+@pytest.mark.parametrize("by", ["restore", "script"])
+def test_a_feature_that_the_driver_switched_off_by_itself_comes_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by: str
+) -> None:
+    tools = tmp_path / "bin"
+    tools.mkdir()
+    (tools / "ethtool").write_text(FORGETFUL.format(state=tmp_path))
+    (tools / "ethtool").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tools}:{os.environ['PATH']}")
+    here, was = LocalHost(), {"features.lro": True, "features.gro": True}
+    assert FEATURES.read(here, "lo") == {"lro": False, "gro": True}
+    identity = device._identity(here, "lo")
+    if by == "restore":
+        device.restore(here, "lo", device.Snapshot(here.name, "lo", identity, was, {}))
+    else:
+        here.run(["sh", "-c", restore_script("lo", identity, was, SETTINGS)])
+    assert FEATURES.read(here, "lo") == {"lro": True, "gro": True}

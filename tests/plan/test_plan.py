@@ -137,7 +137,7 @@ def test_every_plan_of_the_house_can_be_scheduled(name: str) -> None:
 
 @pytest.mark.parametrize(("load", "pps"), [("max", None), ("20kpps", 20e3), ("1.5Mpps", 1.5e6), ("7pps", 7.0)])
 def test_loads(load: str, pps: float | None) -> None:
-    assert parse_load(load) == pps
+    assert parse_load(load, 64) == pps
 
 
 def test_a_command_of_setup_keeps_its_numbers_as_they_are_written(tmp_path: Path) -> None:

@@ -14,6 +14,9 @@ from xdplab.run.rundir import RunDirectory
 from xdplab.studies.catalogue import open_run
 from xdplab.studies.plan_runs import pdr_files
 from xdplab.studies.traffic.pdr import FILE, known_pdr, of_search, offered_rate
+from xdplab.studies.trial_facts import Limit
+
+NO_LINK = Limit(None, "a virtual link has no rate, whatever its `speed` says")
 
 
 def points(load: Any, **traffic: Any) -> list[Point]:
@@ -21,7 +24,7 @@ def points(load: Any, **traffic: Any) -> list[Point]:
     return points_of(plan, "split")
 
 
-@pytest.mark.parametrize("load", ["0%", "%", "-5%", "half"])
+@pytest.mark.parametrize("load", ["0%", "%", "-5%", "half", "0.0% of line", "50% of", "0Mbit/s", "5Tbit/s", "0pps"])
 def test_what_is_no_load_is_refused(load: str) -> None:
     with pytest.raises(PlanError, match="is not a load"):
         points(load)
@@ -42,17 +45,32 @@ def test_a_share_is_of_the_pdr_and_other_loads_are_what_they_are(tmp_path: Path)
     run = RunDirectory.create(tmp_path, "t", run_id="ab12", plan_yaml="")
     assert known_pdr(run) == {}
     run.write_json(FILE, of_search("search", pd.DataFrame(rows)))
-    assert offered_rate(half, known_pdr(run)) == pytest.approx(0.6e6)
-    assert offered_rate(top, known_pdr(run)) is None
-    assert offered_rate(paced, known_pdr(run)) == 20e3
+    assert offered_rate(half, known_pdr(run), NO_LINK) == pytest.approx(0.6e6)
+    assert offered_rate(top, known_pdr(run), NO_LINK) is None
+    assert offered_rate(paced, known_pdr(run), NO_LINK) == 20e3
 
 
 def test_without_a_pdr_a_share_is_unsupported_and_says_how_to_get_one() -> None:
     with pytest.raises(UnsupportedError, match=r"load 50%: no PDR of this point is known \(`xdplab search PLAN`"):
-        offered_rate(points("50%")[0], {})
+        offered_rate(points("50%")[0], {}, NO_LINK)
 
 
 def test_a_run_that_is_no_search_is_refused(tmp_path: Path) -> None:
     run = RunDirectory.create(tmp_path, "t", run_id="ab12", plan_yaml="name: t\n")
     with pytest.raises(ResultsError, match="holds no search"):
         pdr_files(open_run(run.path))
+
+
+def test_a_share_of_the_line_goes_by_the_size_of_the_frames_and_the_speed_of_the_cable() -> None:
+    """10 Gbit/s carry 14,880,952 frames of 64 bytes and 812,744 of 1518, as RFC 2544's tables of it have it."""
+    plan = {"points": {"accesses": [0], "frame_bytes": [64, 1518]}, "traffic": {"load": ["100% of line", "10Gbit/s"]}}
+    made = points_of(parse_plan({"name": "t", "blocks": [plan]}), "split")
+    rates = {(p.load, p.frame_bytes): offered_rate(p, {}, Limit(10e9)) for p in made}
+    assert {key: int(rate or 0) for key, rate in rates.items()} == {
+        ("100% of line", 64): 14_880_952,
+        ("100% of line", 1518): 812_743,
+        ("10Gbit/s", 64): 14_880_952,
+        ("10Gbit/s", 1518): 812_743,
+    }
+    with pytest.raises(UnsupportedError, match="load 50% of line: a virtual link has no rate"):
+        offered_rate(points("50% of line")[0], {}, NO_LINK)

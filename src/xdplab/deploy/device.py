@@ -5,15 +5,19 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from difflib import get_close_matches
 from pathlib import PurePosixPath
 from typing import Any
 
-from xdplab.deploy.settings import Setting, Value, Values, write
+from xdplab.deploy.settings import FEATURES, Setting, Value, Values, tool, write
 from xdplab.deploy.settings_table import BY_PREFIX, SETTINGS
 from xdplab.deploy.watchdog import restore_script, script_path
 from xdplab.errors import HostError, PlanError, UnsupportedError
 from xdplab.hosts.base import Host
+
+NAMES_TOLD = 8
+"""The most names of a device's settings that an error lists: a NIC has sixty features."""
 
 
 @dataclass(frozen=True)
@@ -33,6 +37,10 @@ class Snapshot:
     def from_json(cls, data: Mapping[str, Any]) -> Snapshot:
         return cls(**data)
 
+    def only(self, keys: Iterable[str]) -> Snapshot:
+        """Return the snapshot of these settings alone."""
+        return replace(self, values=_only(self.values, keys))
+
 
 @dataclass(frozen=True)
 class Applied:
@@ -50,9 +58,14 @@ class Applied:
         pairs = {key: (value, self.obtained.get(key)) for key, value in self.requested.items()}
         return {key: pair for key, pair in pairs.items() if pair[0] != pair[1]}
 
-    def require(self) -> Applied:
-        """Return self, or raise UnsupportedError naming the first setting that is not as requested."""
+    def require(self, *, rounded: bool = False) -> Applied:
+        """Return self, or raise UnsupportedError naming the first setting that is not as requested.
+
+        ``rounded``: a number may be another one, a switch and a word may not.
+        """
         for key, (requested, obtained) in self.differing.items():
+            if rounded and type(requested) is type(obtained) is int:
+                continue
             raise UnsupportedError(f"{self.host}: {self.interface}: {key} is {obtained} where {requested} was asked")
         return self
 
@@ -87,11 +100,17 @@ def apply(host: Host, interface: str, wanted: Mapping[str, Value]) -> Applied:
     return Applied(host.name, interface, dict(wanted), _only(before, wanted), _only(obtained, wanted))
 
 
+def reread(host: Host, applied: Applied) -> Applied:
+    """Return ``applied`` with what its device says now: attaching a program may have changed a setting."""
+    obtained = _read_all(_rows(applied.requested), host, applied.interface)
+    return replace(applied, obtained=_only(obtained, applied.requested))
+
+
 def restore(host: Host, interface: str, remembered: Snapshot) -> None:
     """Put an interface back as it was, in reverse order, and verify. Restoring twice is harmless.
 
-    A second pass goes forward: a queue's XPS mask, say, can only return after the queue. Raises HostError naming what
-    stayed different.
+    A second pass goes forward: a queue's XPS mask, say, can only return after the queue. Then features are asked for
+    anew that the driver switched off by itself. Raises HostError naming what stayed different.
     """
     for order in (tuple(reversed(SETTINGS)), SETTINGS):
         if not _differences(host, interface, remembered):
@@ -100,6 +119,10 @@ def restore(host: Host, interface: str, remembered: Snapshot) -> None:
             with contextlib.suppress(UnsupportedError):  # the verification below is the judge
                 current = _read(setting, host, interface)
                 _write_differences(setting, host, interface, remembered.values, current)
+    if _differences(host, interface, remembered):
+        with contextlib.suppress(UnsupportedError):
+            for command in FEATURES.ask_anew(host, interface):
+                tool(host, command.argv)
     if left := _differences(host, interface, remembered):
         raise HostError(
             f"{host.name}: {interface} is not as it was: {left}", remedy="set these by hand, or make the device anew"
@@ -202,8 +225,13 @@ def _require_known(host: Host, interface: str, wanted: Iterable[str], present: M
     for key in wanted:
         # Which queues exist may be changed by the same call, so their masks are left to the kernel's own words.
         if key not in present and not key.startswith("xps."):
-            names = ", ".join(name for name in present if name.partition(".")[0] == key.partition(".")[0])
-            raise UnsupportedError(f"{host.name}: {interface} has no setting {key}", remedy=f"it has {names or 'none'}")
+            own = [name for name in present if name.partition(".")[0] == key.partition(".")[0]]
+            nearest = set(get_close_matches(key, own, n=NAMES_TOLD, cutoff=0.0))
+            told = ", ".join(name for name in own if name in nearest)
+            more = f" and {len(own) - NAMES_TOLD} more" if len(own) > NAMES_TOLD else ""
+            raise UnsupportedError(
+                f"{host.name}: {interface} has no setting {key}", remedy=f"it has {told or 'none'}{more}"
+            )
 
 
 def _only(values: Mapping[str, Value], keys: Iterable[str]) -> Values:

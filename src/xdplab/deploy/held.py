@@ -67,6 +67,13 @@ class HeldDevice:
                 remedy="restore its former state, then `xdplab resume`; or begin a new run",
             )
 
+    @property
+    def before(self) -> Snapshot:
+        """The device's state before the session. Raises HostError if it is not taken."""
+        if self._before is None:
+            raise HostError(f"{self.host.name}: {self.interface} is not taken", remedy="take it first")
+        return self._before
+
     def require(self) -> None:
         """Raise HostError unless the watchdog still watches: else the device has been put back."""
         if self._watchdog is not None:

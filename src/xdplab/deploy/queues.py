@@ -59,8 +59,17 @@ def set_queues(dut: Endpoint, tg: Endpoint | None, queues: int) -> tuple[Applied
         for end, was, will in zip(ends, before, wanted, strict=True):
             change = {name: n for name, n in will.items() if n != was[name] and step(name, was[name], n)}
             if change:
-                write(CHANNELS, end.host, end.interface, change)
+                _write(end, was, change)
     return tuple(_applied(*row).require() for row in zip(ends, before, wanted, strict=True))
+
+
+def _write(end: Endpoint, was: Counted, change: Values) -> None:
+    """Raise UnsupportedError where the driver cannot change its queues (vmxnet3), or not to this number."""
+    try:
+        write(CHANNELS, end.host, end.interface, change)
+    except UnsupportedError as error:
+        has = was.get("combined") or min(was.values())
+        raise UnsupportedError(error.message, remedy=f"{end.interface} has queues: {has}") from error
 
 
 def _plan(end: Endpoint, queues: int) -> tuple[Counted, Counted]:

@@ -147,6 +147,15 @@ class Features:
         words = [word for name, value in values.items() for word in (name, on_off(value))]
         return ethtool("-K", interface, words)
 
+    def ask_anew(self, host: Host, interface: str) -> list[Command]:
+        """Return what brings back features that a driver has switched off by itself, as vmxnet3 LRO for a program.
+
+        The kernel still has the wish, and looks at a driver's features only when a wish changes.
+        """
+        shown = tool(host, ["ethtool", "-k", interface])
+        names = re.findall(r"^\s*([\w-]+): off \[requested on\]$", shown, re.MULTILINE)
+        return [one for name in names for wish in ("off", "on") for one in ethtool("-K", interface, [name, wish])]
+
 
 @dataclass(frozen=True)
 class LinkSettings:
@@ -197,4 +206,5 @@ class Xps:
 
 
 CHANNELS = EthtoolCounts("channels", "-l", "-L", {"RX": "rx", "TX": "tx", "Combined": "combined"})
+FEATURES = Features()
 RINGS = EthtoolCounts("rings", "-g", "-G", {"RX": "rx", "RX Mini": "rx-mini", "RX Jumbo": "rx-jumbo", "TX": "tx"})

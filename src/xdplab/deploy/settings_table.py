@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from xdplab.deploy.settings import CHANNELS, RINGS, Features, LinkSettings, Setting, Xps
+from collections.abc import Iterable
+
+from xdplab.deploy.settings import CHANNELS, FEATURES, RINGS, LinkSettings, Setting, Xps
 from xdplab.deploy.settings_nic import Coalescing, Governor, IrqAffinity, Napi, Pause, Rss
+from xdplab.errors import PlanError
 
 # A queue must exist before it gets an XPS mask, an interrupt or a share of the RSS table.
 SETTINGS: tuple[Setting, ...] = (
@@ -11,7 +14,7 @@ SETTINGS: tuple[Setting, ...] = (
     LinkSettings(),
     CHANNELS,
     RINGS,
-    Features(),
+    FEATURES,
     Napi(),
     Pause(),
     Coalescing(),
@@ -20,3 +23,17 @@ SETTINGS: tuple[Setting, ...] = (
     Xps(),
 )
 BY_PREFIX: dict[str, Setting] = {setting.prefix: setting for setting in SETTINGS}
+
+# What a plan's `device:` may name. Queue counts, XPS masks and the link's state follow from the plan's other factors.
+IN_PLANS = ("rings.", "features.", "coalesce.", "pause.", "napi.", "link.mtu", "link.promisc")
+
+
+def require_in_plans(names: Iterable[str]) -> None:
+    """Raise PlanError for a name that no plan may set, whatever the device."""
+    for name in names:
+        if not name.startswith(IN_PLANS):
+            known = ", ".join(f"{each}NAME" if each.endswith(".") else each for each in IN_PLANS)
+            raise PlanError(
+                f"device: {name} is no device setting of a plan",
+                remedy=f"write {known}; `queues` sets the number of queues",
+            )

@@ -41,8 +41,16 @@ backward() {{
 forward() {{
 {forward}
 }}
+# What a driver has switched off by itself: the kernel looks at a wish that has changed, and at no other.
+ask_anew() {{
+    ethtool -k {name} | sed -n 's/^[[:space:]]*\\([^:]*\\): off \\[requested on\\]$/\\1/p' | while read -r feature; do
+        ethtool -K {name} "$feature" off
+        ethtool -K {name} "$feature" on
+    done >/dev/null 2>&1
+}}
 backward
 forward
+ask_anew
 sleep 0.2
 backward
 """

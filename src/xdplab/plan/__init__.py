@@ -1,7 +1,17 @@
 """What to measure: factors in, points and trials in a seeded order out. Knows no host and no lab."""
 
 from xdplab.plan.factors import FACTORS, Arrangement, Factor
-from xdplab.plan.model import Block, Plan, Traffic, TrialSettings, UserMetric, load_plan, parse_plan, race_of
+from xdplab.plan.model import (
+    Block,
+    Plan,
+    Traffic,
+    TrialSettings,
+    UserMetric,
+    is_plan_file,
+    load_plan,
+    parse_plan,
+    race_of,
+)
 from xdplab.plan.points import Point, ProgramFactors, points_of
 from xdplab.plan.schedule import Trial, estimate_s, extent, schedule, trial_s
 
@@ -19,6 +29,7 @@ __all__ = [
     "UserMetric",
     "estimate_s",
     "extent",
+    "is_plan_file",
     "load_plan",
     "parse_plan",
     "points_of",

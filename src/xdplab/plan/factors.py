@@ -25,33 +25,62 @@ Address = Annotated[str, Field(pattern=r"^\d{1,3}(\.\d{1,3}){3}$")]
 Port = Annotated[int, Field(ge=0, le=65535)]
 Stamp = Literal["all", "none"] | Annotated[int, Field(ge=1, le=1 << 20)]
 
+L1_EXTRA_BYTES = 20
+"""What a frame takes of a cable beside itself: preamble, start delimiter and inter-frame gap (IEEE 802.3)."""
 _RATE = re.compile(r"(\d+(?:\.\d+)?)([kM]?)pps")
-_SHARE = re.compile(r"(\d+(?:\.\d+)?)%")
-_SCALE = {"": 1.0, "k": 1e3, "M": 1e6}
+_BITS = re.compile(r"(\d+(?:\.\d+)?)([MG])bit/s")
+_SHARE = re.compile(r"(\d+(?:\.\d+)?)%( of line)?")
+_SCALE = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9}
 
 
-def parse_load(load: str) -> float | None:
-    """Return the paced rate of a load in frames per second, None for ``max`` and for a share. Raises ValueError."""
-    if load == "max" or parse_share(load) is not None:
+def frame_rate(bits_per_second: float, frame_bytes: float) -> float:
+    """Return how many frames per second of that size, FCS included, fill so much of a cable (L1)."""
+    return bits_per_second / (8 * (frame_bytes + L1_EXTRA_BYTES))
+
+
+def parse_load(load: str, frame_bytes: int) -> float | None:
+    """Return the paced rate of a load in frames per second, None for ``max`` and for a share.
+
+    ``frame_bytes``: a frame's size with FCS; bits per second are those of the cable (L1). Raises ValueError.
+    """
+    if load == "max" or _SHARE.fullmatch(load):
+        _not_nothing(load)
         return None
-    match = _RATE.fullmatch(load)
-    if match is None or float(match[1]) == 0:
-        raise ValueError(f"{load!r} is not a load: write `max`, a rate such as `20kpps` or `1.5Mpps`, or `50%`")
-    return float(match[1]) * _SCALE[match[2]]
+    match = _RATE.fullmatch(load) or _BITS.fullmatch(load)
+    if match is None:
+        raise ValueError(
+            f"{load!r} is not a load: write `max`, a rate such as `20kpps`, `1.5Mpps` or `500Mbit/s`, `50%` of the "
+            "PDR, or `50% of line`"
+        )
+    _not_nothing(load)
+    rate = float(match[1]) * _SCALE[match[2]]
+    return frame_rate(rate, frame_bytes) if match.re is _BITS else rate
 
 
 def parse_share(load: str) -> float | None:
-    """Return the share of the PDR that a load such as ``50%`` is, or None. Raises ValueError for 0."""
+    """Return the share of the PDR that a load such as ``50%`` is, or None."""
     match = _SHARE.fullmatch(load)
-    if match is None:
-        return None
-    if float(match[1]) == 0:
+    return None if match is None or match[2] else float(match[1]) / 100
+
+
+def parse_line_share(load: str) -> float | None:
+    """Return the share of the line rate that a load such as ``50% of line`` is, or None."""
+    match = _SHARE.fullmatch(load)
+    return float(match[1]) / 100 if match and match[2] else None
+
+
+def by_cable(load: str) -> bool:
+    """Tell whether a load is of the cable's bits, so that the frames' size decides how many they are."""
+    return parse_line_share(load) is not None or _BITS.fullmatch(load) is not None
+
+
+def _not_nothing(load: str) -> None:
+    if re.match(r"0+(\.0+)?\D", load):
         raise ValueError(f"{load!r} is not a load: nothing is sent")
-    return float(match[1]) / 100
 
 
 def _checked_load(load: object) -> object:
-    parse_load(str(load))
+    parse_load(str(load), frame_bytes=64)
     return str(load)
 
 
@@ -115,6 +144,23 @@ def _setup(given: Iterable[Iterable[str]]) -> tuple[tuple[str, ...], ...]:
 
 def _setup_cell(value: Iterable[Iterable[str]]) -> str:
     return "; ".join(shlex.join(argv) for argv in value) or "none"
+
+
+DeviceValue = bool | int | str
+Device = dict[Annotated[str, Field(pattern=r"^[a-z]+\.[a-z0-9-]+$")], DeviceValue]
+
+
+def device_value(value: DeviceValue) -> str:
+    """Return a device setting's value as ethtool writes it: ``on``, ``off``, a number or a word."""
+    return str(value) if not isinstance(value, bool) else "on" if value else "off"
+
+
+def _device(given: Mapping[str, DeviceValue]) -> tuple[tuple[str, DeviceValue], ...]:
+    return tuple(sorted(given.items()))
+
+
+def _device_cell(value: Iterable[tuple[str, DeviceValue]]) -> str:
+    return " ".join(f"{name}={device_value(own)}" for name, own in value) or "none"
 
 
 # --- where a factor applies; elsewhere its column is null ---
@@ -207,7 +253,7 @@ FACTORS: tuple[Factor, ...] = (
     Factor("accesses", "program", "points", Annotated[int, Field(ge=0, le=1_000_000)], 0,
            "N, memory accesses a packet, proved; null for a user's program",
            dtype="int", title="accesses N", full="N = {}".format, caption="always"),
-    Factor("load", "traffic", "traffic", Load, "max", "max, a rate, or a share of the PDR",
+    Factor("load", "traffic", "traffic", Load, "max", "max, a rate, or a share of the PDR or of the line rate",
            full=lambda v: "maximum load" if v == "max" else f"load {v}", caption="always"),
     Factor("rate_requested_pps", "traffic", "", None, None, "the paced rate; null at max",
            dtype="float", unit="1/s", uses=(), caption="own", identity=False),
@@ -266,6 +312,9 @@ FACTORS: tuple[Factor, ...] = (
     Factor("batch", "traffic", "traffic", Literal["auto"] | Annotated[int, Field(ge=1, le=256)], "auto",
            "frames the sender hands over at once; auto: few at a rate, the most at max and at shares of the PDR",
            dtype="int", full="batches of {}".format, cell=lambda value: None if value == "auto" else value),
+    Factor("device", "deployment", "points", Device, {},
+           "settings of the DUT's device, as obtained; where the driver rounded a number, the one asked for too",
+           title="device settings", canonical=_device, cell=_device_cell),
     Factor("lab", "run", "block", Annotated[str, Field(min_length=1)], "auto",
            "the lab that measured; in a block: another lab than the plan's",
            cell=lambda value: None if value == "auto" else value, apart=True, caption="own"),

@@ -252,6 +252,11 @@ def parse_plan(data: Any, *, where: str = "plan") -> Plan:
         ) from None
 
 
+def is_plan_file(name: str) -> bool:
+    """Tell a plan file from a program where a command takes either."""
+    return name.endswith((".yaml", ".yml"))
+
+
 def load_plan(path: Path) -> Plan:
     """Read a plan file; files that it names are taken relative to it. Raises PlanError."""
     try:

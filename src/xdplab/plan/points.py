@@ -13,8 +13,9 @@ from typing import Any
 
 from xdplab.errors import PlanError
 from xdplab.plan import factors
-from xdplab.plan.factors import FACTORS, Arrangement, Factor, of_program, parse_load, parse_share
+from xdplab.plan.factors import FACTORS, Arrangement, Factor, of_program, parse_line_share, parse_load, parse_share
 from xdplab.plan.model import Block, Plan, UserProgramFile
+from xdplab.words import many
 
 _PROGRAM = [factor for factor in FACTORS if factor.identity and of_program(factor)]
 _SETTING = [factor for factor in FACTORS if factor.identity and not of_program(factor)]
@@ -61,13 +62,18 @@ class Point(
 
     @property
     def rate_pps(self) -> float | None:
-        """The paced rate in frames per second; None at ``max``, and at a share until the PDR is known."""
-        return parse_load(self.load)
+        """The paced rate in frames per second; None at ``max``, and at a share until it is known of what."""
+        return parse_load(self.load, self.frame_bytes)
 
     @property
     def load_share(self) -> float | None:
         """The share of the PDR that is offered; None if the load is none."""
         return parse_share(self.load)
+
+    @property
+    def line_share(self) -> float | None:
+        """The share of the line rate that is offered; None if the load is none."""
+        return parse_line_share(self.load)
 
     @property
     def pdr_key(self) -> str:
@@ -95,7 +101,7 @@ class Point(
 
     def __str__(self) -> str:
         n = "" if self.program.accesses is None else f" N={self.program.accesses}"
-        size = f"{self.frame_bytes} B, {self.queues} queue{'s' if self.queues > 1 else ''}"
+        size = f"{self.frame_bytes} B, {many(self.queues, 'queue')}"
         row = {name: value for name, value in self.factors().items() if value is not None}
         place = [] if self.lab == "auto" else [f"in {self.lab}"]
         more = factors.changed(row, "mode", "program_name", "queues", "frame_bytes", "accesses", "load")

@@ -9,7 +9,7 @@ from pydantic import TypeAdapter
 
 from xdplab.plan.factors import FACTORS, Factor
 
-KINDS = {"string": "text", "object": "name: number", "array": "a list of commands, each a list of words"}
+KINDS = {"string": "text", "array": "a list of commands, each a list of words"}
 
 
 def lines() -> str:
@@ -57,5 +57,9 @@ def _of_schema(schema: Mapping[str, Any]) -> Iterator[str]:
         yield f"`{schema['const']}`"
     elif "minimum" in schema:
         yield f"{schema['minimum']} to {schema['maximum']}"
+    elif schema.get("type") == "object":
+        held = [schema.get("additionalProperties"), *schema.get("patternProperties", {}).values()]
+        kinds = [one["type"] for part in held if isinstance(part, dict) for one in part["anyOf"]]
+        yield "name: value" if "string" in kinds else "name: number"
     elif schema.get("type") in KINDS:
         yield KINDS[schema["type"]]

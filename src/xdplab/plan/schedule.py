@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from xdplab.plan.model import Plan
 from xdplab.plan.points import Point
+from xdplab.words import many
 
 
 @dataclass(frozen=True)
@@ -27,14 +28,14 @@ class Trial:
 def schedule(plan: Plan, points: Sequence[Point]) -> list[Trial]:
     """Return every trial of the run in the order it is measured.
 
-    A block is one queue count in one mode, arrangement and lab: changing one means ethtool and a new attachment. Each
-    repetition visits every block once, blocks and the trials in them shuffled anew from the plan's seed (randomised
-    complete blocks), so that slow drift of the machine is spread over all points and a baseline is never far from the
-    points it serves.
+    A block is one queue count in one mode, arrangement and lab, with one set of device settings: changing one means
+    ethtool and a new attachment. Each repetition visits every block once, blocks and the trials in them shuffled anew
+    from the plan's seed (randomised complete blocks), so that slow drift of the machine is spread over all points and a
+    baseline is never far from the points it serves.
     """
-    groups: dict[tuple[int, str, str, str], list[Point]] = {}
+    groups: dict[tuple[object, ...], list[Point]] = {}
     for point in points:
-        groups.setdefault((point.queues, point.mode, point.arrangement, point.lab), []).append(point)
+        groups.setdefault(_block_key(point), []).append(point)
     numbered = dict(enumerate(groups.values()))
     trials: list[Trial] = []
     for repetition in range(1, plan.most_repetitions + 1):
@@ -44,6 +45,10 @@ def schedule(plan: Plan, points: Sequence[Point]) -> list[Trial]:
             for point in rng.sample(numbered[block], len(numbered[block])):
                 trials.append(Trial(point, repetition, block, len(trials)))
     return trials
+
+
+def _block_key(point: Point) -> tuple[object, ...]:
+    return (point.queues, point.mode, point.arrangement, point.lab, point.device)
 
 
 # Measured in the netns lab: what a trial costs beyond its bursts and its pause (bench/trial_overhead.py).
@@ -61,7 +66,7 @@ def extent(plan: Plan, trials: Sequence[Trial]) -> str:
     points = len({trial.point.point_id for trial in trials})
     most = "at most " if plan.open_ended else ""
     minutes = estimate_s(plan, trials) / 60
-    return f"{points} points, {most}{len(trials)} trials, {most or 'about '}{minutes:.1f} minutes"
+    return f"{many(points, 'point')}, {most}{many(len(trials), 'trial')}, {most or 'about '}{minutes:.1f} minutes"
 
 
 def estimate_s(plan: Plan, trials: Sequence[Trial]) -> float:

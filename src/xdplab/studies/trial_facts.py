@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -11,6 +12,7 @@ from xdplab.deploy.deployment import Deployment
 from xdplab.deploy.device import Applied
 from xdplab.deploy.xdp import Decided, RunStats
 from xdplab.formats.generator import GeneratorReady
+from xdplab.plan.factors import DeviceValue, device_value
 from xdplab.programs.onhost import LoadReport, TestRun
 from xdplab.programs.work import AccessWork
 
@@ -100,7 +102,8 @@ class TrialFacts:
     """What is known of a trial, filled in as it is learnt; None is what was not, or what this trial does not have.
 
     ``times`` is False in a lab whose clock means nothing. ``path`` counts the frames sent ahead to see that they come
-    back. ``dut_before`` and ``dut_after`` are the AF_XDP application's own counts around the window. ``testrun_ns`` is
+    back. ``device`` has the plan's own settings of the DUT's device, read back once the program is attached.
+    ``dut_before`` and ``dut_after`` are the AF_XDP application's own counts around the window. ``testrun_ns`` is
     of earlier versions, which test-ran a program once per session.
     """
 
@@ -116,6 +119,7 @@ class TrialFacts:
     load: LoadReport | None = None
     work: AccessWork | None = None
     settings: tuple[Applied, ...] | None = None
+    device: Applied | None = None
     kernel: str | None = None
     rx_ring_entries: int | None = None
     link: Limit | None = None
@@ -139,3 +143,18 @@ class TrialFacts:
     testrun_ns: tuple[float, ...] | None = None
     decided: Decided | Missing | None = None
     harness: HarnessPieces | Missing | None = None
+
+
+def device_columns(device: Applied | None) -> dict[str, str]:
+    """Return the columns on the plan's device settings; none where it sets nothing: the point's own word stands."""
+    if device is None:
+        return {}
+    pairs = {name: (asked, device.obtained.get(name)) for name, asked in sorted(device.requested.items())}
+    said = {name: {"requested": asked, "obtained": found} for name, (asked, found) in pairs.items()}
+    words = " ".join(f"{name}={_obtained(asked, found)}" for name, (asked, found) in pairs.items())
+    return {"device": words, "device_settings": json.dumps(said)}
+
+
+def _obtained(asked: DeviceValue, found: DeviceValue | None) -> str:
+    word = "none" if found is None else device_value(found)
+    return word if found == asked else f"{word} ({device_value(asked)} asked)"

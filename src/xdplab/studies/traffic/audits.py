@@ -21,6 +21,7 @@ from xdplab.thesis.changes import Changes, trials_of
 from xdplab.thesis.findings import RULES as IMPORT_RULES
 from xdplab.thesis.findings import find_import
 from xdplab.thesis.rules import corrected
+from xdplab.words import many
 
 FIT_GROUP = (*(name for name in SERIES if name != "frame_bytes"), "repetition")
 MOST_LISTED = 3
@@ -201,7 +202,7 @@ def _figures(entry: AuditEntry) -> str:
     marks = sum(entry.changes.values())
     named = [f"{figure} ({count} by up to {entry.most[figure]:.2%} of the axis)" for figure, count in ordered]
     one = "figure" if len(ordered) == 1 else "figures"
-    return f"{len(ordered)} published {one}, {marks} mark{'s' if marks > 1 else ''}: {_some(named)}"
+    return f"{len(ordered)} published {one}, {many(marks, 'mark')}: {_some(named)}"
 
 
 def _some(names: Sequence[str]) -> str:

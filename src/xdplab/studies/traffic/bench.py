@@ -10,7 +10,7 @@ from xdplab.formats.generator import Burst
 from xdplab.plan import Point, Trial
 from xdplab.studies.traffic.burst import send
 from xdplab.studies.traffic.dut import DutSide
-from xdplab.studies.traffic.life import attach, know_before
+from xdplab.studies.traffic.life import attach, know_before, read_device
 from xdplab.studies.traffic.limits import frame_key
 from xdplab.studies.traffic.path import DutCount, keep, require_agreement, require_way_back
 from xdplab.studies.traffic.study import TrialStudy
@@ -43,6 +43,7 @@ class TrialBench(TrialStudy):
         side = attach(context, trial.point, prepared)
         try:
             facts.deployment = side.deployment
+            read_device(context, facts)
             yield self._sender(side, trial.point, raw / "bursts")
             side.stop()
         finally:

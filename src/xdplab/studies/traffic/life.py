@@ -14,7 +14,7 @@ from pathlib import Path
 
 from xdplab.counters import CounterProbe
 from xdplab.deploy.afxdp import AfxdpRequest
-from xdplab.deploy.device import Applied
+from xdplab.deploy.device import Applied, reread
 from xdplab.deploy.xdp import Decided, XdpRequest
 from xdplab.errors import ProgramError, UnsupportedError
 from xdplab.generators import Generator, GeneratorSettings, Staying
@@ -58,6 +58,7 @@ class TrialContext:
     switched_off: dict[str, str] | None = None
     pdr: Mapping[str, float] = field(default_factory=dict)
     applied: tuple[Applied, ...] = ()
+    device: Applied | None = None
     alone: dict[FrameKey, Limit] = field(default_factory=dict)
     staying: Staying = field(default_factory=Staying)
 
@@ -69,18 +70,18 @@ def sending_cpus(lab: Lab, point: Point) -> tuple[int, ...]:
 
 def working_cpus(lab: Lab, point: Point) -> tuple[int, ...]:
     """The CPUs that do the DUT's work. If they are shared, a frame's softirq runs on the CPU that sent it."""
-    if point.arrangement == "shared":
+    if point.arrangement == "shared" and not lab.generator.follows:
         return sending_cpus(lab, point)
     return lab.cpus(point.arrangement).dut[: point.queues]
 
 
 def serving_cpus(lab: Lab, point: Point) -> tuple[tuple[int, ...], ...] | None:
-    """The CPUs that receive by each of the DUT's queues; None if its interrupts decide that.
+    """The CPUs that receive by each of the DUT's queues; None if its interrupts decide that, as on cards.
 
     Where CPUs are shared a frame is received where it was sent: live frames on CPU c reach queue c modulo the queues,
     an AF_XDP sender's threads take the queues in turn. Threads of arrangement ``split`` are pinned in turn.
     """
-    if not lab.virtual:
+    if not lab.virtual or lab.generator.follows:
         return None
     if point.arrangement == "split":
         return tuple((cpu,) for cpu in _spread(lab.cpus("split").dut, point.queues))
@@ -116,6 +117,7 @@ def measure(context: TrialContext, trial: Trial, raw: Path, facts: TrialFacts) -
         stack.callback(lambda: files.add(side.raw_files()))
         stack.callback(side.close)
         facts.deployment = side.deployment
+        read_device(context, facts)
         _run_setup(context, point)
         facts.generator = starting.result()
         facts.placed = context.lab.place(point.arrangement, point.queues)
@@ -192,14 +194,24 @@ def know_before(context: TrialContext, trial: Trial, prepared: Prepared, facts: 
     facts.lab, facts.label, facts.times = context.lab.name, context.lab.label, context.lab.clock == "time"
     facts.program_hash = prepared.built.hash
     facts.load, facts.work = prepared.load, _work(point, prepared)
-    facts.settings = context.applied
+    facts.settings, facts.device = context.applied, context.device
     facts.kernel = context.kernel
     facts.rx_ring_entries = context.rx_ring_entries
     facts.link, facts.generator_alone = context.link, context.alone[frame_key(point)]
     facts.tg_machine = context.tg_machine
     facts.xps, facts.switched_off = context.xps, context.switched_off
-    facts.rate_requested_pps = offered_rate(point, context.pdr)
+    facts.rate_requested_pps = offered_rate(point, context.pdr, context.link)
     facts.cpus = TrialCpus(tuple(cpus.dut), tuple(cpus.tg), working_cpus(context.lab, point))
+
+
+def read_device(context: TrialContext, facts: TrialFacts) -> None:
+    """Read the plan's device settings back once the program is attached: a veth with XDP switches its GRO on.
+
+    Raises UnsupportedError where a switch is not as the plan has it. A number that the driver has rounded is a fact.
+    """
+    if context.device is not None:
+        facts.device = reread(context.lab.dut, context.device)
+        facts.device.require(rounded=True)
 
 
 def _work(point: Point, prepared: Prepared) -> AccessWork | None:
@@ -265,12 +277,12 @@ def generator_settings(context: TrialContext, point: Point) -> GeneratorSettings
     return GeneratorSettings(
         engine=point.engine,
         interface=context.tools.port,
-        queues=point.queues,
+        queues=_reached(context, point),
         cpus=sending_cpus(lab, point),
         fifo=SENDER_FIFO,
         frame_bytes=point.frame_bytes,
         flows=point.flows,
-        rate_pps=offered_rate(point, context.pdr),
+        rate_pps=offered_rate(point, context.pdr, context.link),
         src_mac=lab.tg_mac,
         dst_mac=lab.dut_mac,
         src_ip=point.src_ip,
@@ -287,8 +299,21 @@ def generator_settings(context: TrialContext, point: Point) -> GeneratorSettings
     )
 
 
+def _reached(context: TrialContext, point: Point) -> int:
+    """Return the queues that the generator's own CPUs have to reach.
+
+    A card chooses the queue of a frame by its flow, and a sender on one CPU reaches them all; a veth goes by the CPU.
+    """
+    by_flow = not context.lab.virtual or context.lab.generator.follows
+    by_cpu = context.tools.adapter.capability(point.engine).queue_per_cpu
+    queues: int = min(point.queues, len(sending_cpus(context.lab, point))) if by_flow and by_cpu else point.queues
+    return queues
+
+
 def _batch(context: TrialContext, point: Point) -> int:
     """A share of the PDR is offered as the PDR was found: in full batches."""
     if point.batch != "auto":
         return int(point.batch)
-    return context.tools.adapter.capability(point.engine).batch(paced=point.rate_pps is not None)
+    return context.tools.adapter.capability(point.engine).batch(
+        paced=point.rate_pps is not None or point.line_share is not None
+    )

@@ -15,7 +15,7 @@ FrameKey = tuple[object, ...]
 def frame_key(point: Point) -> FrameKey:
     """Return what a generator's own limit depends on."""
     sent = tuple(getattr(point, factor.name) for factor in in_plan("traffic") if factor.name != "load")
-    return (point.arrangement, point.queues, point.frame_bytes, point.program.frames_sha256, *sent)
+    return (point.arrangement, point.queues, point.device, point.frame_bytes, point.program.frames_sha256, *sent)
 
 
 def machine_of(host: Host) -> TimingLimits:

@@ -47,6 +47,7 @@ NOT_SO_HERE: dict[str, Callable[[Row], str | None]] = {
     "warmup_steady": lambda row: None if row.get("warmup_s") is None else "the warm-up has too few intervals to tell",
     "counters_missing": lambda row: "no reading is missing",
     "metrics": lambda row: "the plan has no metrics of its own",
+    "device_settings": lambda row: "the plan sets nothing of the DUT's device",
     "rx_ring_entries": lambda row: "the DUT's driver does not tell the size of its rings",
     "jited_bytes": lambda row: IN_USER_SPACE if _sockets(row) else "the kernel did not compile the program",
     **dict.fromkeys(

@@ -1,4 +1,4 @@
-"""Loads that are shares of the PDR: taken from a search, kept in the run, so that it stays whole by itself."""
+"""Loads that are shares: of the PDR, which comes from a search and is kept in the run, or of the line rate."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ import pandas as pd
 
 from xdplab.errors import UnsupportedError
 from xdplab.plan import Point
+from xdplab.plan.factors import frame_rate
 from xdplab.run.rundir import RunDirectory
+from xdplab.studies.trial_facts import Limit
 
 FILE = "pdr.json"
 
@@ -27,8 +29,15 @@ def known_pdr(run: RunDirectory) -> dict[str, float]:
     return dict(json.loads(path.read_text())["pdr_pps"]) if path.exists() else {}
 
 
-def offered_rate(point: Point, pdr: Mapping[str, float]) -> float | None:
-    """Return the rate to offer in frames per second, None for the most. Raises UnsupportedError without a PDR."""
+def offered_rate(point: Point, pdr: Mapping[str, float], link: Limit) -> float | None:
+    """Return the rate to offer in frames per second, None for the most.
+
+    ``link``: the cable's bits per second (L1). Raises UnsupportedError for a share of what is not known.
+    """
+    if point.line_share is not None:
+        if link.rate is None:
+            raise UnsupportedError(f"load {point.load}: {link.missing}", remedy="write a rate, such as 20kpps")
+        return frame_rate(point.line_share * link.rate, point.frame_bytes)
     if point.load_share is None:
         return point.rate_pps
     if point.pdr_key not in pdr:

@@ -28,7 +28,7 @@ from xdplab.run.state import Attempt
 from xdplab.studies.traffic.nulls import with_reasons
 from xdplab.studies.traffic.passes import PERF_FOLDER
 from xdplab.studies.traffic.sent import in_window, traffic
-from xdplab.studies.trial_facts import Limit, Missing, ProgramRuns, TestRuns, TrialFacts
+from xdplab.studies.trial_facts import Limit, Missing, ProgramRuns, TestRuns, TrialFacts, device_columns
 
 Row = dict[str, Any]
 
@@ -93,6 +93,7 @@ def attempt_rows(run: RunDirectory, trial: Trial, attempt: Attempt, *, window_s:
         **_frames(trial.point, reasons),
         **_program(facts, trial.point),
         **_work(facts, reasons),
+        **device_columns(facts.device),
         **_deployment(facts),
         **_limits(facts, reasons),
     }

@@ -11,10 +11,11 @@ from types import TracebackType
 from typing import Self
 
 from xdplab import counters
-from xdplab.deploy.device import Applied, apply
+from xdplab.deploy.device import Applied, apply, restore
 from xdplab.deploy.held import HeldDevice, HeldPort
 from xdplab.deploy.queues import Endpoint, queue_limit, set_queues
 from xdplab.deploy.settings import Xps
+from xdplab.deploy.settings_table import require_in_plans
 from xdplab.deploy.throttling import unthrottled
 from xdplab.deploy.xdp import await_nothing_attached
 from xdplab.errors import CutOffError, HostError, PlanError, ResultsError, XdplabError
@@ -24,6 +25,7 @@ from xdplab.generators import Generator, GeneratorSettings
 from xdplab.hosts import Host
 from xdplab.labs import Lab
 from xdplab.plan import FACTORS, Plan, Point, ProgramFactors, Trial, points_of
+from xdplab.plan.factors import by_cable
 from xdplab.run.metrics import BY_NAME
 from xdplab.run.rundir import RunDirectory
 from xdplab.studies.traffic.burst import NOBODY, generator_alone, pieces_alone
@@ -80,6 +82,7 @@ def check_plan(plan: Plan, lab: Lab, name: str = THE_PLANS) -> None:
     _check_engines(points, lab)
     for point in points:
         _check_frames(point)
+        require_in_plans(name for name, _ in point.device)
         if point.queues > most:
             raise PlanError(f"queues: {point.queues} is more than {lab.dut_interface} can have: {most}")
         if point.arrangement == "hosts" and lab.virtual:
@@ -102,6 +105,11 @@ def _check_engines(points: Sequence[Point], lab: Lab) -> None:
 
 def _check_frames(point: Point) -> None:
     """The frames of a pcap are sent as they are: a factor that would change them is refused, not ignored."""
+    if point.program.frames and by_cable(point.load):
+        raise PlanError(
+            f"load: {point.load} goes by the size of a frame, and those of {Path(point.program.frames).name} differ",
+            remedy="write frames per second, such as 20kpps",
+        )
     for factor in FACTORS:
         asked = getattr(point, factor.name) if factor.in_pcap and point.program.frames else None
         if asked not in (None, "none", factor.canonical(factor.default)):
@@ -164,14 +172,15 @@ class TrialStudy:
         self._block: Sequence[Trial] = ()
         self._unthrottled = ExitStack()
         self._switched: dict[str, str] | None = None
+        self._device_changed: set[str] = set()
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
             # The DUT's device is put back first: a tap's queues follow it.
-            self._held: list[HeldDevice | HeldPort] = [
-                HeldDevice(end.host, end.interface, state_dir(self._lab, end.host))
-                for end in reversed(endpoints(self._lab))
-            ]
+            self._dut, *tg = (
+                HeldDevice(end.host, end.interface, state_dir(self._lab, end.host)) for end in endpoints(self._lab)
+            )
+            self._held: list[HeldDevice | HeldPort] = [*tg, self._dut]
             if (port := _dpdk_port(self._lab)) is not None:
                 self._held.append(port)
             for held in self._held:
@@ -241,13 +250,31 @@ class TrialStudy:
 
     def _set_block(self) -> None:
         trials = self._block
+        self._return_device()
         ends = endpoints(self._lab)
         applied = [apply(end.host, end.interface, LINK_SETTINGS).require() for end in ends]
         dut, *tg = queue_ends(self._lab)
         applied += set_queues(dut, tg[0] if tg else None, trials[0].point.queues)
+        applied += self._set_device(trials[0].point)
         applied += self._steer(trials[0].point)
         self._context.applied = tuple(applied)
         self._test_generator(trials)
+
+    def _return_device(self) -> None:
+        """Put back what a former block of this session has set of the DUT's device, and only that."""
+        if self._device_changed:
+            self._await_let_go()
+            restore(self._dut.host, self._dut.interface, self._dut.before.only(self._device_changed))
+            self._device_changed.clear()
+
+    def _set_device(self, point: Point) -> list[Applied]:
+        """Set what the plan asks of the DUT's device. A number may be rounded, a switch must be as asked."""
+        self._context.device = None
+        self._device_changed.update(name for name, _ in point.device)
+        if point.device:
+            self._context.device = apply(self._dut.host, self._dut.interface, dict(point.device)).require(rounded=True)
+        self._context.rx_ring_entries = _rx_ring_entries(self._lab)
+        return [self._context.device] if self._context.device else []
 
     def _steer(self, point: Point) -> list[Applied]:
         """Have each CPU send by the queue that it receives by: in generic mode XDP_TX leaves the choice to XPS.
