@@ -31,7 +31,7 @@ from xdplab.figures.draw import draw
 from xdplab.labs import Lab, use_lab
 from xdplab.labs.checks import Checks, checks
 from xdplab.labs.doctor import examine
-from xdplab.plan import FACTORS, Plan, estimate_s, load_plan, parse_plan, race_of, reference
+from xdplab.plan import FACTORS, Plan, estimate_s, is_plan_file, load_plan, parse_plan, race_of, reference
 from xdplab.plan.factors import PATHS, Where, in_plan, of_program
 from xdplab.programs.program import Program
 from xdplab.programs.program import program as make_program
@@ -50,6 +50,7 @@ from xdplab.studies.search.views import VIEWS as SEARCH_VIEWS
 from xdplab.studies.traffic import runs as traffic_runs
 from xdplab.studies.traffic.latencies import latencies_of
 from xdplab.studies.traffic.planned import plan_trials
+from xdplab.words import many
 
 _COLOURS = ("FORCE_COLOR", "CLICOLOR_FORCE", "TTY_COMPATIBLE")
 """What would have a log filled with a terminal's control sequences."""
@@ -136,34 +137,30 @@ def race(
     (``xl.plan(…)``, or a plan file) has one block and its own factors. ``other_lab`` is the lab of b, so that two
     kernels or machines race; a and b may then be the same. Raises PlanError.
     """
-    made = _race(a, b, name, factors, {"margin": margin, "at_least": at_least, "at_most": at_most}, other_lab)
+    limits = {"margin": margin, "at_least": at_least, "at_most": at_most}
+    labs = () if other_lab is None else (lab if isinstance(lab, str) else lab.lab.name, other_lab)
+    made = _race(a, b, name, factors, limits, labs)
     used = LabInUse(lab) if isinstance(lab, str) else lab
     return Raced(PlanInHand(made).start(used).watch())
 
 
 def _race(
-    a: Side, b: Side, name: str, factors: dict[str, Any], limits: Mapping[str, float | None], other_lab: str | None
+    a: Side, b: Side, name: str, factors: dict[str, Any], limits: Mapping[str, float | None], labs: Sequence[str] = ()
 ) -> Plan:
-    plans = [side for side in (_plan_of(a), _plan_of(b)) if side is not None]
+    sides = [_loaded(a), _loaded(b)]
+    plans = [side for side in sides if isinstance(side, Plan)]
     if factors and len(plans) == 2:
         raise PlanError(f"{', '.join(factors)}: both sides are plans, which have their own factors")
     given = ({"trial": plans[0].trial.model_dump()} if plans else {}) | factors
-    made = race_of(name, [_plan_of(side) or _plan(name, [_program_of(side)], given) for side in (a, b)], limits)
-    if other_lab is None:
-        return made
-    first, second = made.blocks
-    return made.model_copy(update={"blocks": [first, second.model_copy(update={"lab": other_lab})]})
+    made = [side if isinstance(side, Plan) else _plan(name, [side], given) for side in sides]
+    return race_of(name, made, limits, labs)
 
 
-def _plan_of(side: Side) -> Plan | None:
+def _loaded(side: Side) -> Plan | Program | str:
+    """Return the plan that a side is or names; a program as it is."""
     if isinstance(side, PlanInHand):
         return side.plan
-    return load_plan(Path(side)) if isinstance(side, str) and Path(side).suffix in (".yaml", ".yml") else None
-
-
-def _program_of(side: Side) -> Program | str:
-    assert not isinstance(side, PlanInHand)
-    return side
+    return load_plan(Path(side)) if isinstance(side, str) and is_plan_file(side) else side
 
 
 @dataclass(frozen=True)
@@ -307,13 +304,13 @@ class PlanInHand:
     def __repr__(self) -> str:
         trials = plan_trials(self.plan, "shared")
         blocks = Counter((t.point.mode, t.point.queues) for t in trials)
-        where = ", ".join(f"{mode} on {queues} queue{'s' * (queues > 1)}" for mode, queues in blocks)
+        where = ", ".join(f"{mode} on {many(queues, 'queue')}" for mode, queues in blocks)
         n_points = len({t.point.point_id for t in trials})
         minutes = estimate_s(self.plan, trials) / 60
         most = "at most " if self.plan.open_ended else ""
         return (
             f"plan {self.plan.name}: {n_points} points x {most}{self.plan.most_repetitions} repetitions = "
-            f"{len(trials)} trials, {most or 'about '}{minutes:.1f} minutes; blocks: {where}"
+            f"{many(len(trials), 'trial')}, {most or 'about '}{minutes:.1f} minutes; blocks: {where}"
         )
 
     def _repr_html_(self) -> str:

@@ -131,9 +131,8 @@ def _field(place: tuple[int | str, ...]) -> str:
     """Return ``block 2, traffic.load`` for blocks, 1, traffic, load, 0: a person counts from 1, and sees the value."""
     counted = {"blocks": "block", "metrics": "metric", "hosts": "host"}
     if len(place) > 1 and isinstance(place[1], int) and place[0] in counted:
-        return ", ".join(
-            filter(None, (f"{counted[str(place[0])]} {place[1] + 1}", _field(place[2:]) if place[2:] else ""))
-        )
+        which = f"{counted[str(place[0])]} {place[1] + 1}"
+        return f"{which}, {_field(place[2:])}" if place[2:] else which
     return ".".join(str(part) for part in place if not isinstance(part, int) and part not in _TAGS) or "it"
 
 

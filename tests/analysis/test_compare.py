@@ -161,7 +161,7 @@ def test_a_cost_at_or_below_zero_has_no_ratio_and_is_not_dropped_in_silence() ->
     b.loc[at, "access_ns"] = -19.0
     table = decide(a, b, "access_ns").points.set_index("accesses")
     assert pd.isna(table.loc[100, "ratio"])
-    assert table.loc[100, "reason"] == "access_ns at or below 0 has no ratio: it is not resolved"
+    assert table.loc[100, "reason"] == "no ratio: access_ns is at or below 0 in the second run"
 
 
 def test_a_drift_over_the_run_is_found() -> None:

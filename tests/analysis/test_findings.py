@@ -157,7 +157,11 @@ QUIET = {
     [
         ("other work", {"other_busy_cores": 0.2}, "other work kept 0.2 CPUs busy"),
         ("CPU stolen", {"host_steal_cores": 0.2}, "the hypervisor took 0.20 CPUs away"),
-        ("rate not steady", {"rate_change": 0.4, "rate_change_kind": "trend"}, "a trend of +40% within the window"),
+        (
+            "rate not steady",
+            {"rate_change": 0.4, "rate_change_kind": "trend"},
+            "a trend of +40% of its mean within the window",
+        ),
         ("sender stood still", {"tx_pause_ms": 50.0, "tx_paused_ms": 51.0}, "stood still for 51 ms of 1000"),
         ("sender late", {"late_p99_ns": 1e9}, "the sender was late"),
         ("no real-time priority", {"sched_policy": "SCHED_OTHER (refused: EPERM)"}, "no real-time priority"),

@@ -106,7 +106,7 @@ def test_what_is_not_to_be_believed(change: dict[str, object], words: str) -> No
         (PACED | LATE_AT_P99, "its lateness is 132.0 µs where the latency from the due time is 134.0 µs (p99)"),
         (
             {"rate_change": -0.2, "rate_change_kind": "step"},
-            "the rate was not steady: a step of -20% within the window",
+            "the rate was not steady: a step of -20% of its mean within the window",
         ),
         ({"host_steal_cores": 0.11}, "the hypervisor took 0.11 CPUs away"),
         ({"other_busy_cores": 0.5, "tx_busy_cores": 1.0}, "other work kept 0.5 CPUs busy"),

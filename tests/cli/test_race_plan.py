@@ -55,13 +55,13 @@ def test_a_plan_races_a_workload_by_the_options_of_that_side_alone(tmp_path: Pat
 def test_a_notebook_races_plans_by_file_and_in_hand(tmp_path: Path) -> None:
     file = plan(tmp_path, "a", blocks=[{"points": {"mode": "native", "accesses": [100]}}])
     in_hand = xl.plan("b", "array", mode="generic", accesses=100, trial={"window_s": 0.2})
-    made = notebook._race(str(file), in_hand, "r", {}, {"margin": 0.05, "at_least": 5, "at_most": 9}, "vm:6.1")
+    made = notebook._race(
+        str(file), in_hand, "r", {}, {"margin": 0.05, "at_least": 5, "at_most": 9}, ("netns", "vm:6.1")
+    )
     ((a, b),) = race_pairs(made, "shared")
     assert (a.mode, a.program.accesses, b.mode, b.program.accesses, b.lab) == ("native", 100, "generic", 100, "vm:6.1")
     assert (made.trial.window_s, made.race and made.race.margin) == (0.2, 0.05)
-    ((_, workload),) = race_pairs(
-        notebook._race(in_hand, "chase", "r", {"accesses": 7, "flows": 8}, {}, None), "shared"
-    )
+    ((_, workload),) = race_pairs(notebook._race(in_hand, "chase", "r", {"accesses": 7, "flows": 8}, {}), "shared")
     assert (workload.program.workload, workload.flows) == ("chase", 8)
     with pytest.raises(PlanError, match="flows: both sides are plans, which have their own factors"):
         xl.race(str(file), in_hand, flows=8)

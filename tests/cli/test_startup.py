@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import tarfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import click
 import pytest
+from tests.unpack import unpacked
 
 from xdplab.cli import VERBS
 from xdplab.cli.common import Verb
@@ -130,8 +130,7 @@ def test_a_plan_that_is_not_there_is_refused_before_what_reads_plans_is_loaded(l
 
 
 def test_the_status_of_a_run_needs_no_tables(tmp_path: Path) -> None:
-    with tarfile.open(RECORDED) as packed:
-        packed.extractall(tmp_path, filter="data")
+    unpacked(RECORDED, tmp_path)
     code, loaded = modules("status", str(next(tmp_path.iterdir())), "--json")
     assert code == 0
     require_light(loaded)

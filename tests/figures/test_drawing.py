@@ -13,6 +13,7 @@ import pytest
 import synthetic
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.markers import CARETUP
 from matplotlib.text import Text
 
 from xdplab.analysis.verdicts import RULES_VERSION
@@ -276,6 +277,24 @@ def test_an_interval_that_leaves_the_axis_is_marked() -> None:
     whole = [row | {"low": row["value"] * 0.9, "high": row["value"] * 1.1} for row in rows]
     ax = draw(View(marks_frame(whole), Look("x", "y", y_scale="log")))
     assert not [line for line in ax.lines if line.get_gid() == CUT]
+
+
+def test_the_head_of_such_an_interval_stays_off_the_title() -> None:
+    row = PLACE | {"x": "a", "kind": "line", "value": 90.0, "low": 60.0, "high": 1e9, "panel": "title"}
+    rows = [row, row | {"x": "b", "high": 95.0}]
+    ax = draw(View(marks_frame(rows), Look("x", "y", y_scale="log")))
+    assert [line.get_marker() for line in ax.lines if line.get_gid() == CUT] == [CARETUP]
+
+
+def test_points_of_two_hues_in_one_place_are_both_seen_and_no_legend_joins_them() -> None:
+    place = {"figure": "f", "file": "f", "panel": "", "x": 1.0, "value": 2.0, "verdict": "valid"}
+    rows = [place | {"kind": "point", "hue": hue} for hue in "ab"]
+    rows += [place | {"kind": "fit", "hue": "b", "x": x, "value": x} for x in (1.0, 3.0)]
+    ax = draw(View(marks_frame(rows), Look("x", "y", x_scale="log", y_scale="log")))
+    first, second = (line.get_markersize() for line in ax.lines if line.get_marker() == "o")
+    assert first > second
+    handles = [handle for legend in ax.figure.legends for handle in legend.legend_handles]
+    assert [handle.get_linestyle() == "None" for handle in handles] == [True, False]
 
 
 def test_a_backend_has_one_colour_whatever_stands_beside_it() -> None:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import tarfile
 from pathlib import Path
 
 import pytest
+from tests.unpack import unpacked
 
 from xdplab.run.rundir import RunDirectory
 
@@ -16,6 +16,5 @@ RECORDED = Path(__file__).with_name("recorded") / "run-623ee55.tar.xz"
 def old_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunDirectory:
     """Three valid trials of native mode; the user's cache directory is a temporary one."""
     monkeypatch.setenv("XDPLAB_CACHE", str(tmp_path / "cache"))
-    with tarfile.open(RECORDED) as archive:
-        archive.extractall(tmp_path / "results", filter="data")
+    unpacked(RECORDED, tmp_path / "results")
     return RunDirectory.open(tmp_path / "results" / "2026-11-22-tiny")

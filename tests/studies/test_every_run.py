@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import tarfile
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +15,7 @@ from tests.studies import test_frame
 from tests.studies.test_frame import Request as Words
 from tests.studies.test_frame import Word
 from tests.studies.test_search import LINE, QUICK, dut, hard
+from tests.unpack import unpacked
 
 import xdplab as xl
 from xdplab.cli import cli
@@ -74,8 +74,7 @@ class Model:
 
 
 def traffic(parent: Path) -> AnyRun:
-    with tarfile.open(RECORDED) as archive:
-        archive.extractall(parent, filter="data")
+    unpacked(RECORDED, parent)
     return open_run(parent / "2026-11-22-tiny")
 
 

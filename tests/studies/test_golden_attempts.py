@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import json
 import os
-import tarfile
 import tempfile
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.unpack import unpacked
 
 from xdplab.run.rundir import RunDirectory
 from xdplab.studies.traffic import runs
@@ -32,8 +32,7 @@ MEASURED = (
 
 def rows_of(folder: Path) -> dict[str, dict[str, Any]]:
     """Return what each recorded attempt gives today, by its point in words."""
-    with tarfile.open(ATTEMPTS) as packed:
-        packed.extractall(folder, filter="data")
+    unpacked(ATTEMPTS, folder)
     table = runs.trials_table(RunDirectory.open(folder / "golden"))
     shown = json.loads(table[["mode", "engine", "accesses", "load", *MEASURED]].to_json(orient="records"))
     names = ("mode", "engine", "accesses", "load")

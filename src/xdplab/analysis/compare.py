@@ -323,14 +323,11 @@ def _logs(trials: pd.DataFrame, value: str) -> tuple[dict[str, pd.Series], dict[
     for point, group in known.groupby("point_id"):
         values = group[value].to_numpy(dtype=float)
         if (values <= 0).any():
-            reasons[str(point)] = f"{value} at or below 0 has no ratio: it is not resolved"
+            reasons[str(point)] = f"no ratio: {value} is at or below 0"
         else:
             logs[str(point)] = pd.Series(np.log(values)).groupby(group["repetition"].to_numpy()).mean()
     absent = set(settled(trials)["point_id"].dropna().map(str)) - set(logs) - set(reasons)
-    return logs, reasons | dict.fromkeys(absent, NO_VALID_TRIAL)
-
-
-NO_VALID_TRIAL = "no valid trial"
+    return logs, reasons | dict.fromkeys(absent, "no valid trial")
 
 
 def _problem(
@@ -338,8 +335,7 @@ def _problem(
 ) -> str | None:
     for side, why, name in zip(sides, reasons, ("first", "second"), strict=True):
         if point not in side:
-            problem = why.get(point, "no such point")
-            return f"{problem} in the {name} run" if problem in (NO_VALID_TRIAL, "no such point") else problem
+            return f"{why.get(point, 'no such point')} in the {name} run"
     if min(len(side[point]) for side in sides) < 2:
         return "one repetition has no interval"
     if min(np.ptp(side[point]) for side in sides) == 0:

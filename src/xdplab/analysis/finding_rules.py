@@ -27,6 +27,7 @@ from xdplab.analysis.load_rules import (
 )
 from xdplab.analysis.series import SERIES, by_series, first_label, key_of, plain, same_reason, settled, valid
 from xdplab.analysis.values import three_digits
+from xdplab.words import many
 
 SIGMAS = 3.0
 CHANGE = 0.05  # of a rate or a time that matters
@@ -271,7 +272,7 @@ def without_valid_trial(trials: pd.DataFrame) -> Iterator[Finding]:
     for _, rows in lost.groupby([lost["verdict"], same_reason(lost)], dropna=False, sort=False):
         count = rows["point_id"].nunique()
         why = f"{rows['verdict'].iloc[0]}: {rows['reason'].iloc[0]}"
-        what = f"{count} point{'s' if count > 1 else ''} without a valid trial, {why}"
+        what = f"{many(count, 'point')} without a valid trial, {why}"
         yield Finding("no valid trial", "warning", what, points_of(rows), {"points": float(count)}, files_of(rows))
     most = int(valid_count.max()) if len(valid_count) else 0
     short = last[last["point_id"].map(valid_count).between(1, most - 1)]

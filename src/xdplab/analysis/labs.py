@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from xdplab.analysis.findings import Finding, files_of, points_of
 from xdplab.analysis.intervals import CONFIDENCE, summarise, t_quantile
 from xdplab.analysis.series import valid
+from xdplab.words import many
 
 MATTERS = 0.05
 """Labs that are taken to be equal should differ by less than this share."""
@@ -76,7 +77,7 @@ def labs_differ(trials: pd.DataFrame) -> Iterator[Finding]:
         pair = rows[rows["lab"].isin([found.a, found.b])]
         pair = pair[pair.groupby("point_id")["lab"].transform("nunique") > 1]
         medians = {f"median_pps_{lab}": float(g["forwarded_pps"].median()) for lab, g in pair.groupby("lab")}
-        points = f"{found.points} point{'s' if found.points > 1 else ''} in common"
+        points = f"{many(found.points, 'point')} in common"
         interval = f"{found.low:.1%} to {found.high:.1%}"
         what = f"lab {found.b} forwards {found.ratio:.1%} of what lab {found.a} does ({interval}), over {points}"
         numbers = {"ratio": found.ratio, "low": found.low, "high": found.high, **medians}

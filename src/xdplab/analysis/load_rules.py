@@ -11,6 +11,7 @@ from xdplab.analysis.compare import drift
 from xdplab.analysis.findings import Finding, Rule, files_of, points_of
 from xdplab.analysis.series import SERIES, first_label, key_of, valid
 from xdplab.analysis.values import Row, records
+from xdplab.words import many
 
 CARRIED = 0.005
 """The PDR's loss ratio: the DUT does not carry a load that loses more."""
@@ -29,7 +30,7 @@ def paced_loss(trials: pd.DataFrame) -> Iterator[Finding]:
         low, high = (float(lost["loss_ratio"].astype(float).agg(end)) for end in ("min", "max"))
         bunched = bool(lost["limited_by"].eq("generator").all())
         why = "as much as the sender sent late, in bursts" if bunched else "the DUT does not carry this load"
-        share = ", though it is a share of a PDR" if "%" in str(rows["load"].iloc[0]) else ""
+        share = ", though it is a share of a PDR" if str(rows["load"].iloc[0]).endswith("%") else ""
         losses = f"{low:.1%}" if low == high else f"{low:.1%} to {high:.1%}"
         what = f"{first_label(rows)}: {len(lost)} of {len(rows)} trials lose {losses} of their paced load{share}: {why}"
         numbers = {"loss_ratio_low": low, "loss_ratio_high": high, "trials": float(len(lost)), "of": float(len(rows))}
@@ -41,7 +42,7 @@ def nothing_forwarded(trials: pd.DataFrame) -> Iterator[Finding]:
     silent = valid(trials[trials["forwarded_pps"].eq(0)])
     for _, rows in silent.groupby(key_of(silent, SERIES), sort=False):
         remedy = "look at its xdp_tx_errors: a veth's other end needs an XDP program"
-        what = f"{first_label(rows)}: {len(rows)} trials forwarded nothing: {remedy}"
+        what = f"{first_label(rows)}: {many(len(rows), 'trial')} forwarded nothing: {remedy}"
         yield Finding(
             "nothing forwarded", "warning", what, points_of(rows), {"trials": float(len(rows))}, files_of(rows)
         )
@@ -135,7 +136,7 @@ def disturbed(name: str, says: Callable[[Row], str | None]) -> Rule:
         rows = believed[words.notna()]
         if rows.empty:
             return
-        what = f"{len(rows)} of {len(believed)} trials, for one {_point(rows)}: {words[rows.index[0]]}"
+        what = f"{len(rows)} of {many(len(believed), 'trial')}, such as {_point(rows)}: {words[rows.index[0]]}"
         numbers = {"trials": float(len(rows)), "of": float(len(believed))}
         yield Finding(name, "warning", what, points_of(rows), numbers, files_of(rows))
 

@@ -17,6 +17,7 @@ from math import exp, log
 from typing import Literal
 
 from xdplab.analysis.sequential import LEAST, Known, known
+from xdplab.words import many
 
 Answer = Literal["equivalent", "differs", "undecided"]
 Rates = Mapping[tuple[str, int], float]
@@ -50,7 +51,7 @@ class Standing:
         """Return one line: the answer, the ratio with its interval, the number of pairs."""
         n = self.ratio.n
         if n < LEAST:
-            return f"undecided: {n} valid pair{'s' * (n != 1)}, and an interval needs {LEAST}"
+            return f"undecided: {many(n, 'valid pair')}, and an interval needs {LEAST}"
         faster = "faster" if self.ratio.median > 0 else "slower"
         inside = abs(self.ratio.median) < log(1 + self.margin)
         said = {

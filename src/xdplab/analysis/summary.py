@@ -98,7 +98,7 @@ def _with_interval(mean: float | None, low: float | None, high: float | None) ->
         return None
     half = math.nan if low is None or high is None else (high - low) / 2
     if math.isnan(half) or not half:
-        return f"{three_digits(mean)}"
+        return three_digits(mean)
     digits = max(0, 1 - math.floor(math.log10(half)))
     return f"{mean:.{digits}f} ± {half:.{digits}f}"
 

@@ -20,6 +20,7 @@ from xdplab.analysis.action_rules import (
 )
 from xdplab.analysis.values import Row, number, records, text, three_digits
 from xdplab.formats.procstat import FAST_CLOCKS
+from xdplab.plan.factors import frame_rate
 
 RULES_VERSION = "10"
 
@@ -34,7 +35,6 @@ STEAL_CORES = 0.01  # CPUs' worth that the hypervisor took
 OTHER_SHARE = 0.1  # of the CPUs at work that other work may keep busy beside them
 CLOCK_CHANGE = 0.02  # of the clock: a CPU whose frequency is steady stays within 0.1 %
 TICKS_S = 0.04  # CPU time is printed in ticks of 10 ms: so many seconds of it may be chance
-L1_EXTRA_BYTES = 20  # preamble and inter-frame gap
 OPEN_LOOPS = frozenset({"split", "hosts"})
 WITHOUT_MEASUREMENT = frozenset({"unsupported", "failed"})
 
@@ -73,7 +73,7 @@ def offered_share(row: Row) -> float | None:
 
 def line_pps(link_bps: float | None, frame_bytes: float) -> float | None:
     """Frames a second that a physical link can carry, preamble and gap counted (L1); None for a link without a rate."""
-    return link_bps / ((frame_bytes + L1_EXTRA_BYTES) * 8) if link_bps else None
+    return frame_rate(link_bps, frame_bytes) if link_bps else None
 
 
 def line_share(row: Row, frames: float | None) -> float | None:
@@ -353,10 +353,18 @@ def say_device_refused(row: Row) -> str | None:
     return f"the TG's device did not take {refused / sent:.1%} of the frames, its ring was full{throttled}"
 
 
+def say_rounded(row: Row) -> str | None:
+    """A driver may round a ring's size: what was measured is what it obtained."""
+    settings = json.loads(text(row, "device_settings") or "{}").items()
+    other = [(name, own) for name, own in settings if own["obtained"] != own["requested"]]
+    words = [f"{name} is {own['obtained']} where the plan asks for {own['requested']}" for name, own in other]
+    return ", ".join(words) or None
+
+
 def say_unsteady(row: Row) -> str | None:
     """A step or a trend of more than 10 % (and five standard errors) between the intervals of one window."""
     change, kind = number(row, "rate_change"), text(row, "rate_change_kind")
-    return f"the rate was not steady: a {kind} of {change:+.0%} within the window" if change else None
+    return f"the rate was not steady: a {kind} of {change:+.0%} of its mean within the window" if change else None
 
 
 def say_drained(row: Row) -> str | None:
@@ -427,6 +435,7 @@ REMARKS = (
     say_late_sender,
     say_paused,
     say_device_refused,
+    say_rounded,
     say_unsteady,
     say_drained,
     say_refused,

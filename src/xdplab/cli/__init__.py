@@ -10,6 +10,7 @@ from types import FrameType
 from typing import TextIO
 
 import click
+from click.exceptions import NoArgsIsHelpError
 
 from xdplab import own
 from xdplab.cli.common import Verb, Verbs, ask_on_terminal, fail
@@ -125,6 +126,9 @@ def main() -> None:
         result = cli.main(standalone_mode=False)
     except XdplabError as error:
         sys.exit(fail(error))
+    except NoArgsIsHelpError as error:  # a verb without its verb: the help is what was asked for, as it is
+        error.show()
+        sys.exit(error.exit_code)
     except click.ClickException as error:
         sys.exit(fail(_misused(error)))
     except (KeyboardInterrupt, click.Abort):

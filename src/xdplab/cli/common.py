@@ -7,6 +7,7 @@ import importlib
 import json
 import os
 import sys
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,8 +39,37 @@ class Verb:
     help: str
 
     def load(self) -> click.Command:
-        command: click.Command = getattr(importlib.import_module(f"xdplab.cli.{self.module}"), self.function)
-        return command
+        return _loaded(self.module, self.function)
+
+
+@functools.cache
+def _loaded(module: str, function: str) -> click.Command:
+    command: click.Command = getattr(importlib.import_module(f"xdplab.cli.{module}"), function)
+    _said_once(command)
+    return command
+
+
+def _said_once(command: click.Command) -> None:
+    """Have a command, and those below it, refuse an option that stands twice: click takes the last and says nothing."""
+    parse = command.parse_args
+
+    def parse_args(ctx: click.Context, args: list[str]) -> list[str]:
+        _require_once(command, ctx, args)
+        return parse(ctx, args)
+
+    command.parse_args = parse_args  # type: ignore[method-assign]
+    if isinstance(command, click.Group) and not isinstance(command, Verbs):  # whose own are met as they are loaded
+        for below in command.commands.values():
+            _said_once(below)
+
+
+def _require_once(command: click.Command, ctx: click.Context, args: list[str]) -> None:
+    if ctx.resilient_parsing:  # a line that is still being typed
+        return
+    _, _, order = command.make_parser(ctx).parse_args(args=list(args))
+    for one, times in Counter(order).items():
+        if times > 1 and isinstance(one, click.Option) and not (one.multiple or one.count or one.is_flag):
+            raise click.UsageError(f"{max(one.opts, key=len)} stands {times} times and takes one value", ctx)
 
 
 class Verbs(click.Group):
@@ -48,6 +78,10 @@ class Verbs(click.Group):
     def __init__(self, *args: Any, verbs: Mapping[str, Verb], **options: Any) -> None:
         super().__init__(*args, **options)
         self.verbs = verbs
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        _require_once(self, ctx, args)
+        return super().parse_args(ctx, args)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(self.verbs)

@@ -11,6 +11,7 @@ import click
 from click.core import ParameterSource
 
 from xdplab.cli.common import show_frame, tell
+from xdplab.errors import UnsupportedError
 from xdplab.later import later
 from xdplab.studies.points import P, R
 
@@ -78,7 +79,7 @@ def conduct(
     figures: bool = True,
     after: Callable[[AnyRun], int] | None = None,
 ) -> int:
-    """Start what was asked, or go on with ``resume``; return the exit code: 1 where a trial failed or is owed.
+    """Start what was asked, or go on with ``resume``; return the exit code (`_exit_code`).
 
     ``after`` is what is shown of a run without failures besides; the exit code is then its own.
     """
@@ -114,8 +115,18 @@ def go_on(run: AnyRun, execute: Execute, *, figures: bool = True, as_json: bool 
                 tell(line)
     if not as_json:
         tell(f"one page for a colleague: `xdplab report {run.directory.path}`")
+    return _exit_code(run)
+
+
+def _exit_code(run: AnyRun) -> int:
+    """Return 1 where a trial failed or is owed, and the code of what is unsupported where every trial is."""
     state = run.state
-    return 1 if state.failed or state.owed else 0
+    if state.failed or state.owed:
+        return 1
+    if any(ended.status != "unsupported" for ended in state.last.values()) or not state.last:
+        return 0
+    tell("nothing was measured: no trial is supported here", err=True)
+    return UnsupportedError.exit_code
 
 
 def _interrupted(run: AnyRun) -> str:

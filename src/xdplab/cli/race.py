@@ -27,9 +27,6 @@ else:
     runs = later("xdplab.studies.traffic.runs")
 
 
-PLANS = (".yaml", ".yml")
-
-
 @click.command()
 @click.argument("first", metavar="A")
 @click.argument("second", metavar="B")
@@ -116,7 +113,7 @@ def race_plan(
     name: str,
 ) -> Plan:
     """Return the plan of a race between two programs or plans, in the labs of A and of B. Raises PlanError."""
-    plans = {word: model.load_plan(Path(word)) for word in (first, second) if Path(word).suffix in PLANS}
+    plans = {word: model.load_plan(Path(word)) for word in (first, second) if model.is_plan_file(word)}
     trials = [plan.trial.model_dump() for plan in plans.values()]
     trial = trials[0] if trials else {"warmup_s": 0.1, "window_s": window_s, "pause_s": 0.05}
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import itertools
 import os
 import sys
+import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
+from rich.cells import cell_len
 from rich.console import Console
 from rich.markup import escape
-from rich.measure import Measurement
 from rich.table import Table
 
 WIDE = 10_000
@@ -30,11 +31,13 @@ def console() -> Console:
 
 def print_table(rows: Sequence[Mapping[str, Any]], title: str | None = None) -> None:
     """Print rows as a table, or, where it is too wide, under headings of what they share."""
-    out, table = console(), _table(rows, title)
+    out = console()
     shared = next(iter(rows[0])) if rows else ""
     values = list(dict.fromkeys(row[shared] for row in rows))
-    if _fits(table, out) or len(values) > len(rows) // 2:
-        out.print(table)
+    if _breadth(rows) <= out.width or len(values) > len(rows) // 2:
+        if title:
+            out.print(title, style="italic", markup=False)
+        _print_rows(out, rows)
         return
     if title:
         out.print(title, style="italic", markup=False)
@@ -42,7 +45,8 @@ def print_table(rows: Sequence[Mapping[str, Any]], title: str | None = None) -> 
         same = [row for row in rows if row[shared] == value]
         heading = _leading(same)
         out.print(", ".join(f"{n}: {same[0][n]}" for n in heading), style="bold", markup=False, highlight=False)
-        out.print(_table([{name: row[name] for name in row if name not in heading} for row in same]))
+        left = [name for name in same[0] if name not in heading and any(row[name] is not None for row in same)]
+        _print_rows(out, [{name: row[name] for name in left} for row in same])
 
 
 def _leading(rows: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -52,14 +56,47 @@ def _leading(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     return [first, *(alike if len(rows) > 1 else ())]
 
 
-def _table(rows: Sequence[Mapping[str, Any]], title: str | None = None) -> Table:
-    table = Table(title=title, title_justify="left", box=None, header_style="bold", pad_edge=False)
-    for name in rows[0] if rows else ():
-        table.add_column(name, overflow="fold")
+GAP = 2
+"""Blanks between two columns."""
+WORD = 12
+"""Words of up to so many characters, or of a quarter of the width, are never broken: numbers above all."""
+
+
+def _said(value: object) -> str:
+    return "" if value is None else str(value)
+
+
+def _columns(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[str]]:
+    return {name: [name, *(_said(row[name]) for row in rows)] for name in (rows[0] if rows else ())}
+
+
+def _breadth(rows: Sequence[Mapping[str, Any]]) -> int:
+    """Return how wide a table of the rows is if no cell is broken."""
+    widths = [max(map(cell_len, cells)) for cells in _columns(rows).values()]
+    return sum(widths) + GAP * (len(widths) - 1)
+
+
+def _print_rows(out: Console, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Print a table in which no word is broken but a very long one; where that is too wide, a paragraph per row."""
+    columns = _columns(rows)
+    longest = [max(cell_len(word) for cell in cells for word in [*cell.split(), ""]) for cells in columns.values()]
+    widths = [min(words, max(WORD, out.width // 4)) for words in longest]
+    spare = out.width - sum(widths) - GAP * (len(widths) - 1)
+    if spare < 0:
+        for row in rows:
+            words = ", ".join(f"{name} {_said(value)}" for name, value in row.items() if value is not None)
+            lines = textwrap.wrap(words, out.width, subsequent_indent="  ", break_on_hyphens=False)
+            out.print("\n".join(lines), markup=False, highlight=False)
+        return
+    cells = [max(map(cell_len, column)) for column in columns.values()]
+    for _ in range(spare):  # a row is as high as its highest cell
+        highest = max(range(len(widths)), key=lambda place: cells[place] / widths[place], default=0)
+        if not widths or cells[highest] <= widths[highest]:
+            break
+        widths[highest] += 1
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for name, width in zip(columns, widths, strict=True):
+        table.add_column(name, width=width, overflow="fold")
     for row in rows:
-        table.add_row(*("" if value is None else escape(str(value)) for value in row.values()))
-    return table
-
-
-def _fits(table: Table, out: Console) -> bool:
-    return Measurement.get(out, out.options.update(max_width=WIDE), table).maximum <= out.width
+        table.add_row(*(escape(_said(value)) for value in row.values()))
+    out.print(table)

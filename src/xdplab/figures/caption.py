@@ -15,6 +15,7 @@ from xdplab.analysis.cost_rules import OF_WORK, unequal_work
 from xdplab.analysis.series import same_reason
 from xdplab.figures.factors import FACTORS, levels
 from xdplab.plan.factors import of_program
+from xdplab.words import many
 
 VIRTUAL = ("netns", "vm")
 MOST_REASONS = 3
@@ -63,7 +64,7 @@ def _repetitions(marks: pd.DataFrame, interval: str) -> str:
     if counts.empty:
         return ""
     low, high = int(counts.min()), int(counts.max())
-    words = f"n = {low} repetition{'s' if low > 1 else ''}" if low == high else f"n = {low} to {high} repetitions"
+    words = f"n = {many(low, 'repetition')}" if low == high else f"n = {low} to {high} repetitions"
     if high < 2 or (interval and marks["low"].isna().all()):
         return f"{words}, no interval"
     return f"{words}, error bars: {interval}" if interval else words
@@ -92,7 +93,7 @@ def _reasons(rows: pd.DataFrame, verdict: str) -> list[str]:
     for _, group in chosen.groupby(keys, dropna=False, sort=False):
         count, words = group["point_id"].nunique(), str(group["reason"].iloc[0]).rstrip(" .")
         mode = FACTORS["mode"].words(group["mode"].iloc[0])
-        phrases.append(f"{mode} ({count} point{'s' if count > 1 else ''}): {words}")
+        phrases.append(f"{mode} ({many(count, 'point')}): {words}")
     more = len(phrases) - MOST_REASONS
     return phrases[:MOST_REASONS] + ([f"and {more} more in trials.parquet"] if more > 0 else [])
 
@@ -114,7 +115,7 @@ def face(trials: pd.DataFrame, used: Sequence[str], value: str) -> tuple[str, ..
     first = " · ".join(part for part in parts if part)
     absent = [words for verdict in ("unsupported", "failed") for words in _absent(trials, verdict)]
     unequal = "Not the same work in every mode." if _unequal_work(shown) else ""
-    warned = [unequal, *absent, _one_count(shown), _stop(without_value(trials, value).partition(":")[0])]
+    warned = [unequal, *absent, _one_count(shown), _how_many_without(trials, value)]
     return tuple(part for part in (first, _held(shown, used, always=True), " ".join(filter(None, warned))) if part)
 
 
@@ -137,7 +138,7 @@ def _few_cpus(shown: pd.DataFrame) -> str:
     cpus, queues = shown["dut_cpus"].max(), shown["queues"].max()
     if pd.isna(cpus) or pd.isna(queues) or queues <= cpus:
         return ""
-    return f"More queues than the {cpus} CPU{'s' if cpus > 1 else ''} at work show the mechanism, not the scaling."
+    return f"More queues than the {many(cpus, 'CPU')} at work show the mechanism, not the scaling."
 
 
 def _unequal_work(shown: pd.DataFrame) -> str:
@@ -153,32 +154,38 @@ def _one_count(shown: pd.DataFrame) -> str:
     judged = shown[shown["verdict"].eq("valid") & shown["action"].isin(["tx"]).fillna(False)]
     whose = (("the TG's", "dut_tx_packets"), ("the DUT's", "rx_packets"))
     alone = [(side, int(judged[other].isna().sum())) for side, other in whose]
-    words = [f"{count} of {len(judged)} trials: {side}" for side, count in alone if count]
+    words = [f"{count} of {many(len(judged), 'trial')}: {side}" for side, count in alone if count]
     return f"One count only ({'; '.join(words)})." if words else ""
-
-
-def _stop(words: str) -> str:
-    return f"{words}." if words else ""
 
 
 MADE_OF = {"an_access_ns": "access_ns"}
 """Values that a figure makes of a column, whose reasons are theirs."""
 
 
-def without_value(trials: pd.DataFrame, value: str) -> str:
-    """Say which measured trials have no value, and why: a point that is not there looks like one never asked for."""
+def _without_value(trials: pd.DataFrame, value: str) -> tuple[str, Counter[str]]:
+    """Count the measured trials without a value in words, and their reasons; no words where all have it."""
     judged = _judged(trials)
     if value not in judged or "null_reasons" not in judged:
-        return ""
-    missing = judged[judged[value].isna()]
+        return "", Counter()
     name = MADE_OF.get(value, value)
-    told = [json.loads(text).get(name) for text in missing["null_reasons"].dropna()]
+    told = [json.loads(text).get(name) for text in judged["null_reasons"][judged[value].isna()].dropna()]
     reasons = Counter(words for words in told if words)
-    if not reasons:
+    return f"{reasons.total()} of {many(len(judged), 'trial')} have no {name}" if reasons else "", reasons
+
+
+def _how_many_without(trials: pd.DataFrame, value: str) -> str:
+    words, _ = _without_value(trials, value)
+    return f"{words}." if words else ""
+
+
+def _why_without(trials: pd.DataFrame, value: str) -> str:
+    """Say which measured trials have no value, and why: a point that is not there looks like one never asked for."""
+    words, reasons = _without_value(trials, value)
+    if not words:
         return ""
-    first = [f"{words} ({count})" for words, count in reasons.most_common(MOST_REASONS)]
+    first = [f"{why} ({count})" for why, count in reasons.most_common(MOST_REASONS)]
     more = [f"and {len(reasons) - MOST_REASONS} more reasons"] if len(reasons) > MOST_REASONS else []
-    return f"{reasons.total()} of {len(judged)} trials have no {name}: {'; '.join([*first, *more])}."
+    return f"{words}: {'; '.join([*first, *more])}."
 
 
 def caption(
@@ -203,7 +210,7 @@ def caption(
         _one_count(shown),
         _few_cpus(shown),
         _unequal_work(shown),
-        without_value(trials, value),
+        _why_without(trials, value),
         *_not_shown(trials),
     )
     return tuple(part for part in parts if part)

@@ -17,7 +17,7 @@ from matplotlib.axes import Axes
 from matplotlib.colors import to_rgb
 from matplotlib.container import ErrorbarContainer
 from matplotlib.lines import Line2D
-from matplotlib.markers import CARETDOWNBASE, CARETUPBASE
+from matplotlib.markers import CARETDOWN, CARETUP
 from matplotlib.patches import Patch
 from matplotlib.text import Annotation
 from numpy.typing import NDArray
@@ -240,7 +240,7 @@ def point(ax: Axes, x: Array, marks: pd.DataFrame, paint: Paint, slot: tuple[flo
     x = x + slot[0]
     color = "0.15" if slot[1] else paint.color
     _errors(ax, x, marks, color)
-    _markers(ax, x, marks, color, "D" if look.point_words else "")
+    _markers(ax, x, marks, color, "D" if look.point_words else "", 1.0 if slot[1] else paint.size)
 
 
 def beside(ax: Axes, x: Array, marks: pd.DataFrame, paint: Paint, slot: tuple[float, float], look: Look) -> None:
@@ -343,13 +343,13 @@ def settle_values(ax: Axes) -> None:
 
 
 def mark_cut_intervals(ax: Axes) -> bool:
-    """Put an arrow head where an interval goes on beyond the axis; return whether any does."""
+    """Put an arrow head where an interval goes on beyond the axis, inside it; return whether any does."""
     low, high = ax.get_ylim()
     cut = False
     for container in ax.containers:
         for bars in container.lines[2] if isinstance(container, ErrorbarContainer) else ():
             for (x, bottom), (_, top) in bars.get_segments():
-                for end, beyond, marker in ((low, bottom < low, CARETDOWNBASE), (high, top > high, CARETUPBASE)):
+                for end, beyond, marker in ((low, bottom < low, CARETDOWN), (high, top > high, CARETUP)):
                     if beyond:
                         ax.plot(x, end, marker=marker, color=bars.get_color()[0], clip_on=False, zorder=4, gid=CUT)
                         cut = True
@@ -365,7 +365,8 @@ def legend_entries(
     """
     barred = marks["kind"].isin((*SIDE_BY_SIDE, "stack")).any()
     named = [(hue, paint) for hue, paint in hues.items() if hue]
-    entries = [(_handle(paint, bool(barred)), hue) for hue, paint in named]
+    lined = set(marks.loc[marks["kind"].isin(("line", "fit")), "hue"])
+    entries = [(_handle(paint, barred=bool(barred), lined=hue in lined), hue) for hue, paint in named]
     found = set(statuses(marks))
     for name in ("generator", "link", "invalid"):
         if name in found:
@@ -377,15 +378,15 @@ def legend_entries(
     if marks["kind"].eq("below").any():
         entries.append((_loose("v"), look.words.get("below", "below this")))
     if cut:
-        entries.append((_loose(CARETDOWNBASE), CUT))
+        entries.append((_loose(CARETDOWN), CUT))
     return entries
 
 
-def _handle(paint: Paint, barred: bool) -> Artist:
+def _handle(paint: Paint, *, barred: bool, lined: bool) -> Artist:
     if barred:
         return Patch(facecolor=paint.color)
     size = paint.size * mpl.rcParams["lines.markersize"]
-    return Line2D([], [], color=paint.color, linestyle=paint.dash, marker="o", markersize=size)
+    return Line2D([], [], color=paint.color, linestyle=paint.dash if lined else "none", marker="o", markersize=size)
 
 
 def _status_handle(status: Status, barred: bool) -> Artist:

@@ -16,9 +16,9 @@ else:
     mpl = later("matplotlib")
 
 FORMATS = ("svg", "pdf", "png")
+"""What a figure is written as."""
 DEFAULT_FORMATS = ("svg",)
 """Of a whole album: the format that takes least time to write."""
-"""What a figure is written as."""
 
 
 @dataclass(frozen=True)

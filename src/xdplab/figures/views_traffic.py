@@ -25,8 +25,8 @@ def melted_latency(trials: pd.DataFrame, quantiles: tuple[str, ...] = tuple(QUAN
 
 
 def load_labels(trials: pd.DataFrame) -> tuple[pd.Series, str]:
-    """Return each row's load (``20``, ``50 % PDR``, ``max``) and the unit of the paced rates."""
-    rates = trials["rate_requested_pps"].astype("Float64")
+    """Return each row's load (``20``, ``50 % PDR``, ``500Mbit/s``, ``max``) and the unit of those in frames."""
+    rates = trials["rate_requested_pps"].astype("Float64").where(trials["load"].astype(str).str.endswith("pps"))
     size, unit = unit_of(rates.dropna(), "pps") if rates.notna().any() else (1.0, "")
     paced = {str(load): rate / size for load, rate in zip(trials["load"], rates, strict=True) if not pd.isna(rate)}
     words = _apart(paced)

@@ -17,6 +17,7 @@ from xdplab.programs.counting import AccessCounts
 from xdplab.programs.onhost import count_in_kernel
 from xdplab.programs.spec import ProgramSpec, UserProgram
 from xdplab.programs.userspace import compile_user, count_natively, count_user, disassemble_user
+from xdplab.words import many
 
 _NATIVE_PACKETS = 3
 
@@ -51,13 +52,13 @@ class Proof:
         return tuple(words for words, seen in asked.items() if seen is not None)
 
     def __repr__(self) -> str:
-        ways = f"{len(self.ways)} way{'s' * (len(self.ways) > 1)}"
+        ways = many(len(self.ways), "way")
         return f"{self.accesses} of {self.accesses} accesses, {ways}: {'; '.join(self.ways)}"
 
     def _repr_html_(self) -> str:
         ways = "".join(f"<li>{html.escape(way)}</li>" for way in self.ways)
         packets = html.escape(", ".join(map(str, self.bytecode)))
-        head = f"{self.accesses} of {self.accesses} accesses, {len(self.ways)} way{'s' * (len(self.ways) > 1)}"
+        head = f"{self.accesses} of {self.accesses} accesses, {many(len(self.ways), 'way')}"
         return f"<details><summary>{head}</summary><ul>{ways}</ul><p>by packet: {packets}</p></details>"
 
 

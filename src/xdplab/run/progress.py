@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from xdplab.run.state import AnyTrial, Attempt, RunState
+from xdplab.words import many
 
 
 class Observer(Protocol):
@@ -27,7 +28,9 @@ def ending(state: RunState) -> str:
     words = ", ".join(f"{n} {status}" for status, n in counts.items() if n)
     owed = state.total - len(state.last)
     waiting = f", waiting: {state.waiting}" if state.waiting else ""
-    return f"{state.total} trials: {words or 'none measured'}" + (f", {owed} still owed" if owed else "") + waiting
+    return (
+        f"{many(state.total, 'trial')}: {words or 'none measured'}" + (f", {owed} still owed" if owed else "") + waiting
+    )
 
 
 def to_go(state: RunState) -> str:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
 from xdplab.run.rundir import RunDirectory
+from xdplab.words import many
 
 Status = Literal["measured", "unsupported", "failed"]
 Block = tuple[int, int]
@@ -89,7 +90,7 @@ class RunState:
         counts = ", ".join(f"{n} {status}" for status, n in self.counts.items() if n) or "none measured"
         left = f", {len(self.owed)} owed" if self.owed else ""
         eta = "" if self.eta_s is None or not self.owed else f", {self.eta_s:.0f} s to go"
-        return f"{self.total} trials: {counts}{left}{eta}"
+        return f"{many(self.total, 'trial')}: {counts}{left}{eta}"
 
     @property
     def planned(self) -> list[str]:

@@ -19,6 +19,7 @@ from xdplab.run.rundir import RunDirectory
 from xdplab.run.state import Attempt, RunState
 from xdplab.studies.comparing import ComparedRuns
 from xdplab.studies.tables import Table
+from xdplab.words import many
 
 
 @dataclass(frozen=True)
@@ -147,7 +148,7 @@ def not_measured(attempts: Iterable[Attempt], state: RunState) -> list[Finding]:
         Finding(
             status,
             "warning" if status == "failed" else "info",
-            f"{len(of)} trials: {reason}",
+            f"{many(len(of), 'trial')}: {reason}",
             tuple(dict.fromkeys(a.trial_id.rpartition("-r")[0] for a in of)),
             {"trials": float(len(of))},
             tuple(f"raw/{a.trial_id}/{a.attempt}" for a in of),

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from xdplab.analysis.findings import Finding
 from xdplab.thesis.changes import Changes, trials_of
+from xdplab.words import many
 
 LINES = 10
 SUPERSEDED = frozenset({"latency is a ring's fill", "repetitions form classes", "no valid trial", "fewer repetitions"})
@@ -87,7 +88,7 @@ def _changed(found: Changes | None) -> str:
     if found is None or not found.marks:
         return "no mark: what marks mean"
     marks = sum(found.marks.values())
-    words = f"{marks} mark{'s' if marks > 1 else ''} in {len(found.marks)} figure{'s' if len(found.marks) > 1 else ''}"
+    words = f"{many(marks, 'mark')} in {many(len(found.marks), 'figure')}"
     return f"{words}, by up to {_percent(max(found.most.values()))} of the axis"
 
 

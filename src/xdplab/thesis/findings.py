@@ -16,6 +16,7 @@ import pandas as pd
 from xdplab.analysis import verdicts
 from xdplab.analysis.findings import Finding, Severity, files_of, points_of
 from xdplab.analysis.series import settled
+from xdplab.plan.factors import L1_EXTRA_BYTES
 from xdplab.thesis.classes import RING_MATCH, XDP_MODES, Ring, apart, program_classes, rings
 from xdplab.thesis.rules import (
     COUNTS_CLOSE,
@@ -26,6 +27,7 @@ from xdplab.thesis.rules import (
     deaf_by_signature,
     generator_ceiling_pps,
 )
+from xdplab.words import many
 
 FOREIGN_SHARE = 0.05
 SAMPLE_APART = 5.0  # percent points between the last sample and the steady mean of a CPU
@@ -71,7 +73,7 @@ def deaf(evidence: Evidence) -> Iterator[Finding]:
     for label, rows in _by_repetition(evidence.trials[deaf_by_count(evidence.trials)]):
         rates = rows["dut_count_pps"].astype(float)
         what = (
-            f"{label}: in {len(rows)} trials the generator counted 0 frames while the DUT's own interface sent "
+            f"{label}: in {many(len(rows), 'trial')} the generator counted 0 frames while the DUT's own interface sent "
             f"{rates.min():.0f} to {rates.max():.0f} a second ({_points(rows)})"
         )
         yield _found(
@@ -82,8 +84,8 @@ def deaf(evidence: Evidence) -> Iterator[Finding]:
 def deaf_without_counter(evidence: Evidence) -> Iterator[Finding]:
     for label, rows in _by_repetition(evidence.trials[deaf_by_signature(evidence.trials)]):
         what = (
-            f"{label}: in {len(rows)} trials the generator sent all the time and counted 0 from the first row on, "
-            f"while the setting is known to forward ({_points(rows)}): no count of the DUT tells the rate"
+            f"{label}: in {many(len(rows), 'trial')} the generator sent all the time and counted 0 from the first row "
+            f"on, while the setting is known to forward ({_points(rows)}): no count of the DUT tells the rate"
         )
         yield _found("deaf generator by signature", "warning", what, rows)
 
@@ -100,7 +102,7 @@ def counts_differ(evidence: Evidence) -> Iterator[Finding]:
     for label, rows in _by_repetition(evidence.trials[near]):
         most = float(shares[rows.index].max())
         what = (
-            f"{label}: the two counts of the same frames differ by up to {most:.1%} in {len(rows)} trials "
+            f"{label}: the two counts of the same frames differ by up to {most:.1%} in {many(len(rows), 'trial')} "
             f"({_points(rows)})"
         )
         yield _found("counts differ", "info", what, rows, {"most_share": most})
@@ -111,7 +113,7 @@ def counts_far(evidence: Evidence) -> Iterator[Finding]:
     for label, rows in _by_repetition(evidence.trials[shares.gt(COUNTS_FAR).fillna(False)]):
         most = float(shares[rows.index].max())
         what = (
-            f"{label}: generator and DUT disagree by up to {most:.0%} on the same frames in {len(rows)} trials "
+            f"{label}: generator and DUT disagree by up to {most:.0%} on the same frames in {many(len(rows), 'trial')} "
             f"({_points(rows)}): invalid by the generator's count"
         )
         yield _found("counts disagree", "warning", what, rows, {"most_share": most})
@@ -125,7 +127,8 @@ def ceiling(evidence: Evidence) -> Iterator[Finding]:
         tg = rows["tg_count_pps"].astype(float)
         what = (
             f"{label}: the generator receives no more than {tg.max() / 1e6:.1f} Mpps, a plateau of its own over "
-            f"{len(rows)} trials ({_points(rows)}); {alone} of them have no second count: their rate is not known"
+            f"{many(len(rows), 'trial')} ({_points(rows)}); {alone} of them have no second count: their rate is not "
+            "known"
         )
         numbers = {"ceiling_pps": float(tg.max()), "without_second_count": float(alone)}
         yield _found("generator-limited plateau", "warning", what, rows, numbers)
@@ -141,7 +144,7 @@ def appended(evidence: Evidence) -> Iterator[Finding]:
 def without_traffic(evidence: Evidence) -> Iterator[Finding]:
     silent = evidence.trials["reason"].str.startswith("no traffic").fillna(False)
     for label, rows in _by_repetition(evidence.trials[silent]):
-        what = f"{label}: {len(rows)} trials without traffic: no counter saw a frame ({_points(rows)})"
+        what = f"{label}: {many(len(rows), 'trial')} without traffic: no counter saw a frame ({_points(rows)})"
         yield _found("no traffic", "warning", what, rows)
 
 
@@ -225,8 +228,8 @@ def accesses_not_as_labelled(evidence: Evidence) -> Iterator[Finding]:
         labels = sorted({f"N{d:+d}" if d else "N" for d in more})
         what = (
             f"{' and '.join(XDP_MODES)}, repetition {int(str(repetition))}: the programs make {' or '.join(labels)} "
-            f"lookups for each packet; in {unread} of {len(rows)} trials no value that they return is read (the C "
-            "files, compiled and executed)"
+            f"lookups for each packet; in {unread} of {many(len(rows), 'trial')} no value that they return is read "
+            "(the C files, compiled and executed)"
         )
         yield _found("accesses not as labelled", "warning", what, rows, {"unread": float(unread)})
 
@@ -246,7 +249,7 @@ def other_program_by_source(evidence: Evidence) -> Iterator[Finding]:
         )
         what = (
             f"af_xdp, repetition {int(str(repetition))}: where XDP makes lookups, the application makes {done} "
-            f"({len(rows)} trials; the C files' own function, compiled without optimisation and executed)"
+            f"({many(len(rows), 'trial')}; the C files' own function, compiled without optimisation and executed)"
         )
         numbers = {"repeated_stores_most": float(max(stores))}
         yield _found("other program, by its source", "warning", what, rows, numbers)
@@ -284,7 +287,7 @@ def one_socket(evidence: Evidence) -> Iterator[Finding]:
     rows = rows[rows["verdict"].eq("valid").fillna(False) & rows["forwarded_pps"].notna()]
     for queues, group in rows.groupby("queues"):
         times = float(str(queues))
-        wire = group["forwarded_pps"] * (group["frame_bytes"] + verdicts.L1_EXTRA_BYTES) * 8 / group["link_bps"]
+        wire = group["forwarded_pps"] * (group["frame_bytes"] + L1_EXTRA_BYTES) * 8 / group["link_bps"]
         shares = wire.astype("Float64")
         most = float((shares * times).max())
         if not 0 < most <= QUEUE_SLACK:
@@ -328,20 +331,20 @@ def last_sample(evidence: Evidence) -> Iterator[Finding]:
         most = float(apart_by[rows.index].max())
         what = (
             f"{label}: the last sample of a CPU, which was drawn, is off its steady mean by up to {most:.0f} "
-            f"points in {len(rows)} trials ({_points(rows)})"
+            f"points in {many(len(rows), 'trial')} ({_points(rows)})"
         )
         yield _found("last sample for a run", "info", what, rows, {"most_points": most})
 
 
 def sender_counts_too_much(evidence: Evidence) -> Iterator[Finding]:
     rows = evidence.trials[evidence.trials["offered_pps"].notna()]
-    wire = rows["offered_pps"] * (rows["frame_bytes"] + verdicts.L1_EXTRA_BYTES) * 8 / rows["link_bps"]
+    wire = rows["offered_pps"] * (rows["frame_bytes"] + L1_EXTRA_BYTES) * 8 / rows["link_bps"]
     over = rows[wire.gt(verdicts.LINE_SLACK).fillna(False)]
     if len(over):
         most = float(wire.max())
         what = (
-            f"in {len(over)} trials the generator says it sent more than the link carries (up to {most:.1f} times): "
-            "its count of sent frames says nothing about loss"
+            f"in {many(len(over), 'trial')} the generator says it sent more than the link carries "
+            f"(up to {most:.1f} times): its count of sent frames says nothing about loss"
         )
         yield _found("sent more than the link carries", "info", what, over, {"most_share": most})
 
@@ -351,8 +354,8 @@ def clocks(evidence: Evidence) -> Iterator[Finding]:
     if agree.sum() >= LEAST_FOR_CLOCK and ratio != 1:
         both = evidence.trials[agree]
         what = (
-            f"the generator counts {100 * (ratio - 1):+.2f} % against the DUT in the median of {len(both)} trials: "
-            "its clock is off by that; corrected rates are over the DUT's seconds"
+            f"the generator counts {100 * (ratio - 1):+z.2f} % against the DUT in the median of "
+            f"{many(len(both), 'trial')}: its clock is off by that; corrected rates are over the DUT's seconds"
         )
         yield _found("clocks", "info", what, both, {"ratio": ratio})
 
@@ -362,7 +365,7 @@ def rate_steps(evidence: Evidence) -> Iterator[Finding]:
         shares = rows["rate_step_share"].to_numpy(dtype=float)
         most = float(shares[np.abs(shares).argmax()])
         what = (
-            f"{label}: in {len(rows)} trials the rate changes in mid-run, by up to {most:+.0%}, and stays so "
+            f"{label}: in {many(len(rows), 'trial')} the rate changes in mid-run, by up to {most:+.0%}, and stays so "
             f"({_points(rows)}): their mean is of two states"
         )
         yield _found("rate steps in mid-run", "warning", what, rows, {"most_share": most})
@@ -409,7 +412,7 @@ def two_latencies(evidence: Evidence) -> Iterator[Finding]:
     for label, rows in _by_repetition(evidence.trials[evidence.trials["latency_levels_ns"].notna()]):
         most = max(high / low for low, high in map(json.loads, rows["latency_levels_ns"]))
         what = (
-            f"{label}: in {len(rows)} trials the seconds have two latencies, up to {most:.1f} times apart "
+            f"{label}: in {many(len(rows), 'trial')} the seconds have two latencies, up to {most:.1f} times apart "
             f"({_points(rows)}): no single number stands for the run"
         )
         yield _found("two latencies in a run", "warning", what, rows, {"most_ratio": most})

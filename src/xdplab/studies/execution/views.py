@@ -12,6 +12,7 @@ from xdplab.errors import NotApplicableError
 from xdplab.figures.marks import Look, View, marks_frame
 from xdplab.studies.execution.points import BACKENDS
 from xdplab.studies.execution.summaries import Row, clock_steps, is_warm, medians, rank, values
+from xdplab.words import many
 
 BACKEND_WORDS = {"interpreter": "interpreter", "jit": "JIT", "module": "module", "user": "user space"}
 KINDS = {"host": "host", "uml": "uml", "kvm": "vm"}
@@ -126,7 +127,7 @@ def _notes(shown: pd.DataFrame) -> tuple[str, ...]:
     if shown["clock"].eq("instructions").all():
         return ("Counted by the emulator: a nanosecond of the guest's clock is one instruction.",)
     repetitions = int(shown["repetition"].nunique())
-    return (f"n = {repetitions} repetition{'s' if repetitions > 1 else ''}.",)
+    return (f"n = {many(repetitions, 'repetition')}.",)
 
 
 VIEWS: dict[str, Callable[[pd.DataFrame], View]] = {

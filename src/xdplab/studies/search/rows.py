@@ -13,6 +13,7 @@ from xdplab.run.facts import learnt
 from xdplab.run.rundir import RunDirectory
 from xdplab.run.state import Attempt, attempts_of
 from xdplab.studies.search.study import PointSearch, SearchFacts
+from xdplab.studies.trial_facts import device_columns
 
 COLUMNS = (
     *("ndr_pps", "ndr_upper_pps", "pdr_pps", "pdr_upper_pps"),
@@ -34,6 +35,7 @@ def row_of(trial: Trial, attempt: Attempt) -> dict[str, Any]:
         "trial_id": trial.trial_id,
         "pdr_key": trial.point.pdr_key,
         **trial.point.factors(),
+        **device_columns(facts.device),
         "repetition": trial.repetition,
         "lab": facts.lab,
         **{name: flat.get(name) for name in COLUMNS},

@@ -1,0 +1,51 @@
+"""What a person sees first: a bare command shows its help, and a table is never wider than the terminal."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from xdplab.cli import screen
+
+ROWS = [
+    {
+        "accesses": n,
+        "mode": mode,
+        "load": load,
+        "Mpps": "0.0199977 ± 0.0000018",
+        "p50 µs": p50,
+        "limited by": "shared_cpu",
+    }
+    for n in (0, 400)
+    for mode, load, p50 in (("native", "20kpps", "0.84 ± 0.32"), ("generic", "max", None), ("af_xdp", "max", None))
+]
+
+
+@pytest.mark.parametrize("words", ["", "study", "lab", "kernels", "programs", "import"])
+def test_a_command_without_its_verb_shows_its_help_line_by_line(words: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "xdplab", *words.split()], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 2
+    assert done.stderr.startswith("Usage: ")
+    assert "Commands:" in done.stderr.splitlines()
+
+
+@pytest.mark.parametrize("columns", [30, 60, 80, 200])
+def test_a_table_breaks_no_word_and_no_line_is_wider_than_the_terminal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], columns: int
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    screen.print_table(ROWS, "a title")
+    shown = capsys.readouterr().out
+    assert max(map(len, shown.splitlines())) <= columns
+    said = set(shown.replace(",", " ").split())
+    assert {"0.0199977", "0.0000018", "shared_cpu", "generic", "20kpps", "0.84"} <= said
+
+
+def test_a_table_of_one_row_or_none_can_be_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    screen.print_table([])
+    screen.print_table([{"run": "a", "note": None}])
+    assert "run" in capsys.readouterr().out
