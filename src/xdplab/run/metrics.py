@@ -162,7 +162,8 @@ clocksource         | str   |      | state   | clock source of the TG: time stam
 rt_runtime_us       | int   | us   | state   | time per second that real-time tasks may run on a CPU of the TG; -1: no limit
 xps                 | json  |      | state   | CPUs (hexadecimal mask) that use each transmit queue of the DUT, a JSON object; null if the driver has no such setting
 counters_missing    | str   |      | state   | readings of the DUT that are missing or incomplete
-overhead_s          | float | s    | time    | wall time of the attempt beyond warm-up and windows
+overhead_s          | float | s    | time    | wall time of the attempt beyond warm-up, windows and waited_s
+waited_s            | float | s    | time    | time for which other labs of this machine measured on the same CPUs, and this trial waited
 metrics             | json  |      | state   | the plan's own metrics, a JSON object
 absent_counters     | str   |      | state   | counters that the plan asks for and this machine lacks, each with the reason
 null_reasons        | json  |      | state   | reasons of null columns, a JSON object: column to reason

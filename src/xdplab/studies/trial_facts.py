@@ -120,6 +120,7 @@ class TrialFacts:
     work: AccessWork | None = None
     settings: tuple[Applied, ...] | None = None
     device: Applied | None = None
+    waited_s: float | None = None
     kernel: str | None = None
     rx_ring_entries: int | None = None
     link: Limit | None = None

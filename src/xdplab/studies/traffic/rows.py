@@ -107,7 +107,9 @@ def attempt_rows(run: RunDirectory, trial: Trial, attempt: Attempt, *, window_s:
         row |= _port(row, bursts["rate"], raw, trial, reasons)
         row |= _rates(row, bursts["rate"])
         row |= _other_work(row, facts, reasons)
-        row["overhead_s"] = attempt.duration_s - sum(b.summary.duration_s for b in bursts.values())
+        row["waited_s"] = facts.waited_s
+        sent_s = sum(b.summary.duration_s for b in bursts.values())
+        row["overhead_s"] = attempt.duration_s - sent_s - (facts.waited_s or 0.0)
     row |= _passes(bursts, raw, trial, facts, reasons)
     verdict = judge(row)
     row |= {"verdict": verdict.verdict, "reason": verdict.reason, "limited_by": verdict.limited_by}

@@ -28,6 +28,7 @@ from xdplab.plan import FACTORS, Plan, Point, ProgramFactors, Trial, points_of
 from xdplab.plan.factors import by_cable
 from xdplab.run.metrics import BY_NAME
 from xdplab.run.rundir import RunDirectory
+from xdplab.studies.places import WAITS
 from xdplab.studies.traffic.burst import NOBODY, generator_alone, pieces_alone
 from xdplab.studies.traffic.life import TrialContext, measure, serving_cpus
 from xdplab.studies.traffic.limits import frame_key, link_rate, machine_of
@@ -296,13 +297,21 @@ class TrialStudy:
         """Before the DUT has a program: what the generator offers alone is the most that any trial can be offered."""
         for point in (trial.point for trial in trials):
             if frame_key(point) not in self._context.alone:
-                self._context.alone[frame_key(point)] = generator_alone(self._context, point)
+                with self._lab.turn(WAITS.get()):
+                    self._context.alone[frame_key(point)] = generator_alone(self._context, point)
 
     def measure(self, trial: Trial, raw: Path, facts: TrialFacts) -> None:
-        with self._whole(facts):
+        with self._whole(facts), self._alone(facts):
             measure(self._context, trial, raw, facts)
             if "harness" in trial.point.passes:  # once the trial's own generator has let go of the device
                 facts.harness = pieces_alone(self._context, trial.point, raw)
+
+    @contextmanager
+    def _alone(self, facts: TrialFacts) -> Iterator[None]:
+        began = time.monotonic()
+        with self._lab.turn(WAITS.get()):
+            facts.waited_s = round(time.monotonic() - began, 6)
+            yield
 
     def require_watched(self) -> None:
         """Raise HostError where a watchdog is gone: it has put its device back, and nothing is as it was set."""
