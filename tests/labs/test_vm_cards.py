@@ -172,3 +172,25 @@ def test_a_card_that_this_qemu_has_not_is_said(monkeypatch: pytest.MonkeyPatch, 
     assert tap.card_of("6.12:igb") == "igb"
     assert tap.card_of("6.12:count") is None
     assert tap.without_card("6.12:functional:own:vmxnet3") == "6.12:functional:own"
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("by", ["restore", "script"])
+def test_an_uneven_rss_table_is_put_back(igb: tap.TapLab, by: str) -> None:
+    dut, name, state = igb.dut, igb.dut_interface, f"{igb.work_dir(igb.dut)}/state"
+    set_queues(Endpoint(dut, name), None, 2)
+    dut.run(["mkdir", "-p", state])
+    dut.run(["ethtool", "-X", name, "weight", "1", "3"])
+    before = remember(dut, name, state)
+    try:
+        assert before.values["rss.weight"] == "32 96"
+        dut.run(["ethtool", "-X", name, "equal", "2"])
+        assert snapshot(dut, name).values["rss.equal"] == 2
+        if by == "script":
+            assert dut.run(["sh", script_path(name, state)]).text == ""
+        else:
+            restore_remembered(dut, name, state)
+        assert snapshot(dut, name).values["rss.weight"] == "32 96"
+    finally:
+        dut.run(["ethtool", "-X", name, "equal", "2"])
+        dut.run(["rm", "-rf", state])
