@@ -175,22 +175,18 @@ def test_a_card_that_this_qemu_has_not_is_said(monkeypatch: pytest.MonkeyPatch, 
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("by", ["restore", "script"])
-def test_an_uneven_rss_table_is_put_back(igb: tap.TapLab, by: str) -> None:
-    dut, name, state = igb.dut, igb.dut_interface, f"{igb.work_dir(igb.dut)}/state"
-    set_queues(Endpoint(dut, name), None, 2)
-    dut.run(["mkdir", "-p", state])
-    dut.run(["ethtool", "-X", name, "weight", "1", "3"])
-    before = remember(dut, name, state)
-    try:
-        assert before.values["rss.weight"] == "32 96"
-        dut.run(["ethtool", "-X", name, "equal", "2"])
-        assert snapshot(dut, name).values["rss.equal"] == 2
-        if by == "script":
-            assert dut.run(["sh", script_path(name, state)]).text == ""
-        else:
-            restore_remembered(dut, name, state)
-        assert snapshot(dut, name).values["rss.weight"] == "32 96"
-    finally:
-        dut.run(["ethtool", "-X", name, "equal", "2"])
-        dut.run(["rm", "-rf", state])
+def test_an_uneven_rss_table_is_put_back() -> None:
+    with lab_with("igb") as lab:
+        dut, name, state = lab.dut, lab.dut_interface, f"{lab.work_dir(lab.dut)}/state"
+        set_queues(Endpoint(dut, name), None, 2)
+        dut.run(["mkdir", "-p", state])
+        for put_back in (
+            lambda: dut.run(["sh", script_path(name, state)]).text,
+            lambda: restore_remembered(dut, name, state),
+        ):
+            dut.run(["ethtool", "-X", name, "weight", "1", "3"])
+            assert remember(dut, name, state).values["rss.weight"] == "32 96"
+            dut.run(["ethtool", "-X", name, "equal", "2"])
+            assert snapshot(dut, name).values["rss.equal"] == 2
+            put_back()
+            assert snapshot(dut, name).values["rss.weight"] == "32 96"
