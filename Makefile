@@ -45,7 +45,7 @@ bench: setup
 
 nightly: setup
 	$(BIN)/pytest -m nightly
-	$(BIN)/python -m tests.faults.campaign
+	$(BIN)/python -m tests.faults.campaign --only replay --only real
 	$(BIN)/python -m tests.faults.soak
 	$(BIN)/python -m tests.fuzz.fuzzing
 	shell/distros.sh
@@ -54,7 +54,7 @@ distros:
 	shell/distros.sh
 
 faults: setup
-	$(BIN)/python -m tests.faults.campaign --page
+	$(BIN)/python -m tests.faults.campaign --page $(FAULTS)
 
 soak: setup
 	$(BIN)/python -m tests.faults.soak
