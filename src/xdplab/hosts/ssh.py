@@ -36,6 +36,9 @@ SLOWEST_BYTES_S = 250_000
 MOST_BYTES = 30_000_000
 """The longest file that is waited for, over the slowest line."""
 
+CHANNELS_KNOWN = 256
+"""How many of the last commands' channels are remembered, for what still comes of those that ended."""
+
 _CHUNK = 1 << 16
 _LOST = (paramiko.SSHException, OSError, EOFError)
 _SIGNALLED = -1
@@ -180,7 +183,9 @@ class SshHost:
     def channel(self, argv: Sequence[str]) -> paramiko.Channel:
         """Return a channel on which ``argv`` runs. This is the one place where a vector becomes a string."""
         try:
-            channel = self._transport().open_session(timeout=CONNECT_S)
+            transport = self._transport()
+            channel = transport.open_session(timeout=CONNECT_S)
+            _forget_old(transport)
             channel.exec_command(shlex.join(argv))
         except _LOST as error:
             raise HostError(f"{self.name}: cannot start `{argv[0]}`: {_words(error)}") from error
@@ -246,6 +251,15 @@ class SshHost:
             self._lifeline.close()
         with contextlib.suppress(*_LOST):
             self._client.close()
+
+
+def _forget_old(transport: paramiko.Transport) -> None:
+    """Drop the numbers of channels that ended long ago: paramiko keeps each to know late messages, 1 kB per trial."""
+    with transport.lock:
+        seen = transport.channels_seen
+        if len(seen) > 2 * CHANNELS_KNOWN:  # seldom: the first of a dict that was emptied from its front is far
+            for number in list(seen)[:-CHANNELS_KNOWN]:
+                del seen[number]
 
 
 def _patience_s(size: int) -> float:
