@@ -22,6 +22,7 @@ SAME_REASON = {
     "latency_sent_p50_ns": tuple(f"latency_sent_{name}_ns" for name in ("p90", "p99", "p999", "max")),
     "late_p50_ns": ("late_p99_ns", "late_p999_ns", "late_max_ns", "tx_late_packets"),
     "lost_packets": ("loss_ratio",),
+    "slices_ratio": ("slices_total_ratio", "slices_pairs"),
     "access_loads": ("access_stores", "access_bytes", "access_chain"),
     "testrun_raw_ns": ("testrun_all_ns",),
     "program_run_ns": ("program_run_raw_ns", "stats_cost_ns"),
