@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "attach.h"
-#include "clock.h"
 #include "fail.h"
 #include "json.h"
+#include "let_go.h"
 #include "refusal.h"
 
 #include <bpf/bpf.h>
@@ -50,14 +50,29 @@ static struct bpf_xdp_query_opts query(const char *name, int ifindex) {
     return attached;
 }
 
-void refuse_if_taken(const char *name, int ifindex) {
+// Of any mode; 0 where there is none.
+static unsigned int attached_id(const char *name, int ifindex) {
     struct bpf_xdp_query_opts attached = query(name, ifindex);
     const unsigned int ids[] = {attached.drv_prog_id, attached.skb_prog_id, attached.hw_prog_id,
                                 attached.prog_id};
     for (size_t i = 0; i < sizeof(ids) / sizeof(ids[0]); i++)
         if (ids[i])
-            fail("attach", EBUSY, NULL, "%s already has XDP program %u attached; detach it first", name,
-                 ids[i]);
+            return ids[i];
+    return 0;
+}
+
+static unsigned int program_that_stays(const char *name, int ifindex) {
+    const uint64_t began = now_ns();
+    unsigned int id;
+    while ((id = attached_id(name, ifindex)) && let_go_wait(began, LET_GO_PROGRAM_NS))
+        ;
+    return id;
+}
+
+void refuse_if_taken(const char *name, int ifindex) {
+    unsigned int id = program_that_stays(name, ifindex);
+    if (id)
+        fail("attach", EBUSY, NULL, "%s already has XDP program %u attached; detach it first", name, id);
 }
 
 // A refused bpf_link does not carry the driver's words to user space, a refused netlink request does.

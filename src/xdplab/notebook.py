@@ -401,7 +401,7 @@ class Run:
     def _under_way(self) -> bool:
         if self._process is not None:
             return self._process.poll() is None
-        return is_locked(self.directory.journal.path)
+        return is_locked(self.directory.path)
 
     def findings(self) -> pd.DataFrame:
         """What several points and repetitions say together."""

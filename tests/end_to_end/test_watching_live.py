@@ -45,7 +45,7 @@ def test_a_run_outlives_its_kernel_and_is_watched_from_another(lab_name: str, tm
     assert started.wait(60) == 0, started.communicate()[0]
     (run,) = (tmp_path / "results").iterdir()
     deadline_s = time.monotonic() + 60
-    while not is_locked(run / "journal.jsonl"):
+    while not is_locked(run):
         assert time.monotonic() < deadline_s, (run / "run.log").read_text()
         time.sleep(0.05)
 

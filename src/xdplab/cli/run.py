@@ -216,8 +216,8 @@ def status(directory: Path, as_json: bool) -> None:
 
 
 def _standing(run: RunDirectory, state: RunState) -> str:
-    """A run that measures holds its journal; one that holds it not and has not said how it ended was killed."""
-    if is_locked(run.journal.path):
+    """A run that measures holds its folder; one that does not, and has not said how it ended, was killed."""
+    if is_locked(run.path):
         return "under way"
     if state.ended == "complete" and state.failed:
         return (

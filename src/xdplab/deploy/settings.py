@@ -19,8 +19,9 @@ Value = int | bool | str
 Values = dict[str, Value]
 Counted = dict[str, int]
 
-# The kernel releases the queues of closed AF_XDP sockets some milliseconds after their owner has ended.
-SOCKET_RELEASE_S = 2.0
+# The kernel releases the queues of closed AF_XDP sockets some time after their owner has ended: a second for each
+# while a generator floods the CPUs with frames.
+SOCKET_RELEASE_S = 10.0
 _GONE = re.compile(r"No such device|no device matches|[Cc]annot find device", re.IGNORECASE)
 _SOCKETS_REMAIN = "AF_XDP sockets"
 
