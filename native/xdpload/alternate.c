@@ -22,10 +22,10 @@
 #define MAX_PAIRS 10000
 #define PRIORITY 7 // above the senders and the receivers of a lab that share this CPU
 #define NS_PER_US 1000ull
-#define LOOK_NS (1 * NS_PER_MS)       // between two looks whether frames come
+#define LOOK_NS (1 * NS_PER_MS)      // between two looks whether frames come
 #define BEGIN_NS (5 * NS_PER_SECOND) // the longest wait for the first frames
-#define SILENT 50                     // so many slices without a frame in sequence: the sender has ended
-#define SETTLE_SHARE 10               // one part in so many of a slice passes before it is counted
+#define SILENT 50                    // so many slices without a frame in sequence: the sender has ended
+#define SETTLE_SHARE 10              // one part in so many of a slice passes before it is counted
 
 struct slice {
     bool other;
