@@ -342,6 +342,8 @@ def _rates(row: Row, burst: Burst) -> Row:
     if done is not None:
         heard = returns_frames(row) and row["rx_packets"] is not None
         frames, seconds = in_window(row, burst, done)
+        if heard:  # a frame that came twice was forwarded once
+            frames -= row["duplicate_packets"] or 0
         rates |= {"forwarded_pps": frames / seconds, "forwarded_window_s": seconds}
         rates["forwarded_l2_bps"] = _l2_bps(rates["forwarded_pps"], row["frame_mean_bytes"])
         rates["forwarded_source"] = "tg" if heard else "dut"
