@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 static volatile int link_fd = -1;
+static const char *interface_attached;
 
 static const unsigned int mode_flags[] = {[MODE_NATIVE] = XDP_FLAGS_DRV_MODE,
                                           [MODE_GENERIC] = XDP_FLAGS_SKB_MODE,
@@ -126,8 +127,13 @@ void attach_program(const struct program *program, const struct options *options
              options->interface, mode_name(options->mode), error_words(-fd));
     }
     link_fd = fd;
+    interface_attached = options->interface;
     print_attached(program, options, ifindex, attach_ns);
 }
+
+const char *attached_interface(void) { return link_fd < 0 ? NULL : interface_attached; }
+
+int exchange_program(int fd) { return bpf_link_update(link_fd, fd, NULL); }
 
 void detach_program(void) {
     if (link_fd < 0)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "commands.h"
 #include "actions.h"
+#include "alternate.h"
 #include "clock.h"
 #include "fail.h"
 #include "json.h"
@@ -357,8 +358,9 @@ static const struct {
     const char *name;
     void (*run)(const struct program *program, char *arguments);
 } commands[] = {
-    {"testrun", testrun},   {"count", count},         {"reset", reset},           {"dump", dump},
-    {"runstats", runstats}, {"bpf_stats", bpf_stats}, {"stats_cost", stats_cost}, {"decided", decided},
+    {"testrun", testrun},     {"count", count},         {"reset", reset},           {"dump", dump},
+    {"runstats", runstats},   {"bpf_stats", bpf_stats}, {"stats_cost", stats_cost}, {"decided", decided},
+    {"alternate", alternate},
 };
 
 void run_command(const struct program *program, char *line) {

@@ -80,10 +80,13 @@ probes_lost         | int   |      | count   | probes that did not come back wit
 tx_pause_ms         | float | ms   | time    | longest time in the window in which the sender stood still or fell behind
 tx_paused_ms        | float | ms   | time    | total time that the sender stood still; null at a paced load, where lateness shows it
 tx_busy_cores       | float |      | share   | CPUs that the sending threads kept busy, softirqs in them included
-forwarded_pps       | float | 1/s  | rate    | frames forwarded (for drop and pass: processed) per second
+forwarded_pps       | float | 1/s  | rate    | frames forwarded (for drop and pass: processed) per second, each counted once
 forwarded_window_s  | float | s    | time    | seconds that forwarded_pps is the mean of: until the frames were counted as the window ended; window_s for counts at rest
 forwarded_source    | str   |      | state   | whose count forwarded_pps is: tg or dut
 forwarded_l2_bps    | float | bit/s| rate    | forwarded_pps x frame_mean_bytes x 8
+slices_ratio        | float |      | share   | in a race, side b: rate of this program over that of side a's, as the two took turns every few milliseconds under one sender; median over neighbouring slices
+slices_total_ratio  | float |      | share   | the same from all frames and times of each side: other work in single slices weighs in it
+slices_pairs        | int   |      | count   | pairs of slices that slices_ratio is the median of
 ns_per_packet       | float | ns   | time    | 1e9 x CPUs that do DUT work / forwarded_pps; null unless the DUT or the shared CPU is the limit
 access_ns           | float | ns   | time    | 1e9/pps(N) - 1e9/pps(0), N = 0 of the same block, repetition, engine and size, per CPU
 access_loads        | float |      | state   | machine loads per access, in the kernel's JIT image or in the user-space twin; the walk's own and the stack's among them

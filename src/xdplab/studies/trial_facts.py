@@ -144,6 +144,7 @@ class TrialFacts:
     testrun_ns: tuple[float, ...] | None = None
     decided: Decided | Missing | None = None
     harness: HarnessPieces | Missing | None = None
+    sliced: Missing | None = None
 
 
 def device_columns(device: Applied | None) -> dict[str, str]:

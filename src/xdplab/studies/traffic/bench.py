@@ -36,7 +36,7 @@ class TrialBench(TrialStudy):
     def _attached(self, trial: Trial, raw: Path, facts: TrialFacts) -> Iterator[Send]:
         context = self._context
         if trial.point.program not in context.programs:
-            context.programs = {**context.programs, **self._prepared([trial])}
+            context.programs = {**context.programs, **self._prepared([trial.point], context.tools)}
         prepared = context.programs[trial.point.program]
         know_before(context, trial, prepared, facts)
         require_way_back(context.lab, trial.point)
