@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # Everything that is checked before a change lands, cheapest first. `check.sh lint` leaves the tests out; `check.sh fast`
 # is only the tests of parsers, plans, analysis, figures and refusals: no root, no lab, no compiler of the kernel's.
-# `check.sh pythons` runs these with each Python that the project is for, but for the environment's own.
+# `check.sh pythons` runs these with each Python that the project is for, but for the environment's own. `check.sh tidy`
+# has clang-tidy look at the C tools.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 bin=$(shell/setup.sh --where)/bin
@@ -23,6 +24,20 @@ c_layout() {
     else
         echo "skipped: clang-format $CLANG_FORMAT is not here"
     fi
+}
+
+# A minute: not part of every check. .clang-tidy says what is looked for, and what is not.
+c_faults() {
+    local file failed=0
+    if ! command -v "clang-tidy-$CLANG_FORMAT" >/dev/null; then
+        echo "skipped: clang-tidy-$CLANG_FORMAT is not here"
+        return
+    fi
+    while read -r file; do
+        "clang-tidy-$CLANG_FORMAT" --quiet "$file" -- -std=gnu11 -D_GNU_SOURCE -Inative/common 2>/dev/null || failed=1
+    done < <(c_sources | grep '\.c$' | grep -E '^\./(native/(common|[a-z]*(gen|load|verify|clock|bench))|afxdp_user)/[a-z_]*\.c$' |
+        grep -vE '\.bpf\.c$|/fuzz\.c$|/microbench/')
+    return $failed
 }
 
 # Real traffic runs alone, in a network namespace of its own where no other test's labs are: beside tests that keep the
@@ -98,6 +113,10 @@ fast)
     ;;
 pythons)
     pythons
+    exit
+    ;;
+tidy)
+    c_faults
     exit
     ;;
 esac

@@ -309,7 +309,8 @@ static void stats_cost(const struct program *program, char *arguments) {
 
 static void write_image(const char *image, const char *path, const void *bytes, size_t length) {
     FILE *file = fopen(path, "wb");
-    if (!file || fwrite(bytes, 1, length, file) != length || fclose(file)) {
+    bool whole = file && fwrite(bytes, 1, length, file) == length;
+    if (!file || fclose(file) || !whole) {
         complain("dump", errno, "%s cannot be written", path);
         return;
     }
