@@ -10,6 +10,7 @@ import pytest
 
 import xdplab as xl
 from tests.end_to_end.conftest import needs_root, xdplab
+from tests.run import recomputed
 from xdplab.run.rundir import RunDirectory
 
 pytestmark = [pytest.mark.root, pytest.mark.lab, needs_root]
@@ -60,6 +61,11 @@ def test_a_program_that_does_more_loses_the_race_and_the_rest_is_not_measured(la
     assert quicks["slices_ratio"].isna().all()
     # The windows say the same, less exactly: on a shared machine their ratio may be a third off.
     assert slows["forwarded_pps"].median() / quicks["forwarded_pps"].median() == pytest.approx(found["ratio"], rel=0.4)
+    xdplab("report", str(run.path), "--out", "race.html", cwd=tmp_path)
+    page = (tmp_path / "race.html").read_text()
+    assert "Which is faster, a (quick.bpf.c) or b (slow.bpf.c)?" in page
+    assert "The race compared slices" in page
+    assert [line for lines in recomputed.differences(run.path).values() for line in lines] == []
     assert "race of a (quick.bpf.c) and b (slow.bpf.c): differs: b is slower" in xdplab(
         "resume", str(run.path)
     ).stdout + str(xl.open(run.path).kind.summary())

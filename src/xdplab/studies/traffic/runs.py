@@ -325,10 +325,14 @@ def _by_trial(rows: pd.DataFrame, column: str) -> dict[tuple[str, int], float]:
 
 def race_line(run: RunDirectory) -> str:
     """Return what raced and how it stands, in one line. Raises ResultsError for a run that is no race."""
-    found, plan = standing_of(run), run_plan(run)
-    arrangement = next(run.journal.events("planned"))["arrangement"]
-    a, b = race_sides(plan, arrangement)
+    found = standing_of(run)
+    a, b = race_names(run)
     return f"race of a ({a}) and b ({b}): {found.words}{_why_by_windows(run, found)}"
+
+
+def race_names(run: RunDirectory) -> tuple[str, str]:
+    """Return what a and what b of a race are, in words."""
+    return race_sides(run_plan(run), next(run.journal.events("planned"))["arrangement"])
 
 
 def _why_by_windows(run: RunDirectory, found: Standing) -> str:
