@@ -149,6 +149,7 @@ case "$1 $4" in
      printf 'Features for lo:\\nlarge-receive-offload: %s\\ngeneric-receive-offload: on\\n' "$words" ;;
 "-K off") : >{state}/off ;;
 "-K on") [ -e {state}/off ] && : >{state}/back ;;
+-[lgcax]*) echo "Operation not supported" >&2; exit 1 ;;
 esac
 """
 
@@ -180,6 +181,7 @@ case "$1 $3" in
 "-K gro") echo "Cannot change generic-receive-offload" >&2; exit 1 ;;
 "-K"*) echo "$@" >>{state}/asked; [ "$(wc -l <{state}/asked)" -gt 4 ] && exit 0
        echo "netlink error: Can't set it with AF_XDP sockets" >&2; exit 1 ;;
+-[lgcax]*) echo "Operation not supported" >&2; exit 1 ;;
 esac
 """
 

@@ -227,7 +227,7 @@ def _identity(host: Host, interface: str, *, missing_ok: bool = False) -> str:
     shown = host.run(["ip", "-j", "link", "show", "dev", interface], check=not missing_ok)
     if not shown.ok:
         return ""
-    link = json.loads(shown.text)[0]
+    link = shown.row("ifindex")
     boot = host.run(["cat", "/proc/sys/kernel/random/boot_id"]).text.strip()
     return f"{boot} {link['ifindex']} {link.get('address')}"
 

@@ -5,7 +5,6 @@ xdpload's lines are the contract; this module gives them types, and its errors t
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -226,8 +225,8 @@ class InKernel:
 
 def attached_program(host: Host, interface: str) -> InKernel:
     """Ask the kernel what is attached. Raises HostError if native and generic programs sit there together."""
-    link = json.loads(host.run(["ip", "-j", "-d", "link", "show", "dev", interface]).text)[0]
-    xdp = link.get("xdp")
+    shown = host.run(["ip", "-j", "-d", "link", "show", "dev", interface])
+    xdp = shown.row("ifindex").get("xdp")
     if not xdp:
         return InKernel(None, None, None, None, None)
     if xdp["mode"] not in _KERNEL_MODES:
