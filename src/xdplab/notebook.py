@@ -40,7 +40,7 @@ from xdplab.run import watching
 from xdplab.run.disk import is_locked
 from xdplab.run.listing import RESULTS, KnownRun, known_runs, run_named
 from xdplab.run.progress import ending
-from xdplab.run.state import RunState
+from xdplab.run.state import RunState, is_beginning
 from xdplab.studies.catalogue import open_run
 from xdplab.studies.comparing import ComparedRuns as TwoRuns
 from xdplab.studies.every import AnyRun
@@ -401,7 +401,7 @@ class Run:
     def _under_way(self) -> bool:
         if self._process is not None:
             return self._process.poll() is None
-        return is_locked(self.directory.path)
+        return is_locked(self.directory.path) or is_beginning(self.directory)
 
     def findings(self) -> pd.DataFrame:
         """What several points and repetitions say together."""

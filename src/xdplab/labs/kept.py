@@ -22,8 +22,8 @@ from xdplab.labs import control, keeper_socket
 LOOK_S = 0.05
 """Seconds between two looks at a lab that someone else is just making."""
 TURN_LOOK_S = 0.005
-TURN_S = 600.0
-"""The longest a trial waits for another lab's on the same CPUs: no trial of one takes that long."""
+TURN_S = 7200.0
+"""The longest a trial waits for another lab's on the same CPUs; the longest trial has five windows of 600 s."""
 _CPUS = Path("/sys/devices/system/cpu")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,39}")
 

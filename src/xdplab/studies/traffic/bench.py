@@ -29,7 +29,7 @@ class TrialBench(TrialStudy):
 
         Raises CutOffError if a connection is lost meanwhile.
         """
-        with self._whole(facts), self._attached(trial, raw, facts) as send:
+        with self._whole(facts), self._alone(facts), self._attached(trial, raw, facts) as send:
             yield send
 
     @contextmanager
