@@ -6,7 +6,7 @@ PLAN ?= plans/quick.yaml
 RUN ?= $(lastword $(sort $(wildcard results/2*)))
 
 help:
-	@echo "make setup | notebook | lab | run [PLAN=…] | figures [RUN=…] | docs | test | test-fast | test-pythons | lint | bench | nightly | distros | faults | soak | fuzz | clean"
+	@echo "make setup | notebook | lab | run [PLAN=…] | figures [RUN=…] | docs | test | test-fast | test-pythons | lint | tidy | bench | nightly | distros | faults | soak | fuzz | clean"
 
 setup:
 	shell/setup.sh --dev >/dev/null
@@ -36,6 +36,9 @@ test-fast: setup
 test-pythons: setup
 	shell/check.sh pythons
 
+tidy: setup
+	shell/check.sh tidy
+
 lint: setup
 	shell/check.sh lint
 
@@ -44,8 +47,10 @@ bench: setup
 	if [ "$$missed" ]; then echo "missed an aim:$$missed"; exit 1; fi
 
 nightly: setup
+	shell/check.sh tidy
+	shell/check.sh sanitized
 	$(BIN)/pytest -m nightly
-	$(BIN)/python -m tests.faults.campaign
+	$(BIN)/python -m tests.faults.campaign --only replay --only real
 	$(BIN)/python -m tests.faults.soak
 	$(BIN)/python -m tests.fuzz.fuzzing
 	shell/distros.sh
@@ -54,7 +59,7 @@ distros:
 	shell/distros.sh
 
 faults: setup
-	$(BIN)/python -m tests.faults.campaign --page
+	$(BIN)/python -m tests.faults.campaign --page $(FAULTS)
 
 soak: setup
 	$(BIN)/python -m tests.faults.soak
@@ -67,4 +72,4 @@ clean:
 	find . -name __pycache__ -not -path './.venv/*' -prune -exec rm -rf {} +
 	@for tool in $(dir $(wildcard afxdp_user/Makefile native/*/Makefile)); do $(MAKE) -s -C $$tool clean; done
 
-.PHONY: help setup notebook lab run figures docs test test-fast test-pythons lint bench nightly distros faults soak fuzz clean
+.PHONY: help setup notebook lab run figures docs test test-fast test-pythons lint tidy bench nightly distros faults soak fuzz clean

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "redirect.h"
 #include "fail.h"
+#include "let_go.h"
 #include "refusal.h"
 
 #include <bpf/bpf.h>
@@ -55,13 +56,26 @@ static struct bpf_xdp_query_opts query(const struct redirect *redirect, const ch
     return attached;
 }
 
-static void refuse_if_taken(const struct redirect *redirect, const char *interface) {
+// Of any mode; 0 where there is none.
+static unsigned int attached_id(const struct redirect *redirect, const char *interface) {
     struct bpf_xdp_query_opts attached = query(redirect, interface);
-    const unsigned int ids[] = {attached.drv_prog_id, attached.skb_prog_id, attached.hw_prog_id};
-    for (size_t i = 0; i < sizeof(ids) / sizeof(ids[0]); i++)
-        if (ids[i])
-            fail("attach", EBUSY, refusal_words(), "%s already has XDP program %u attached; detach it first",
-                 interface, ids[i]);
+    unsigned int id = attached.drv_prog_id ? attached.drv_prog_id : attached.skb_prog_id;
+    return id ? id : attached.hw_prog_id;
+}
+
+static unsigned int program_that_stays(const struct redirect *redirect, const char *interface) {
+    const uint64_t began = now_ns();
+    unsigned int id;
+    while ((id = attached_id(redirect, interface)) && let_go_wait(began, LET_GO_PROGRAM_NS))
+        ;
+    return id;
+}
+
+static void refuse_if_taken(const struct redirect *redirect, const char *interface) {
+    unsigned int id = program_that_stays(redirect, interface);
+    if (id)
+        fail("attach", EBUSY, refusal_words(), "%s already has XDP program %u attached; detach it first",
+             interface, id);
 }
 
 // A refused bpf_link does not carry the driver's words to user space, a refused netlink request does.

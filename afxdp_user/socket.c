@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "socket.h"
 #include "fail.h"
+#include "let_go.h"
 #include "refusal.h"
 
 #include <errno.h>
@@ -17,7 +18,6 @@
 #define SEND_BUFFER (FRAMES * 4096)
 
 #define UMEM_BYTES ((size_t)FRAMES * FRAME_BYTES)
-#define RELEASE_MS 1000
 
 static void create_umem(struct socket *socket) {
     const struct xsk_umem_config config = {
@@ -39,15 +39,14 @@ static int bind_queue(struct socket *socket, const char *interface, unsigned int
                                &config);
 }
 
-// A queue that has just been let go stays busy until the kernel's worker has released it.
 static void bind_patiently(struct socket *socket, const char *interface, unsigned int queue, bool zerocopy) {
+    const uint64_t began = now_ns();
     int error;
-    for (int patience = RELEASE_MS; (error = bind_queue(socket, interface, queue, zerocopy)); patience--) {
-        if (error != EBUSY || !patience)
+    while ((error = bind_queue(socket, interface, queue, zerocopy))) {
+        if (error != EBUSY || !let_go_wait(began, LET_GO_QUEUE_NS))
             fail("bind", error, refusal_words(), "queue %u of %s does not bind with %s: %s", queue, interface,
                  zerocopy ? "zerocopy" : "copy", strerror(error));
         xsk_umem__delete(socket->umem); // libxdp's is good for one try
-        usleep(1000);
         create_umem(socket);
     }
     socket->fd = xsk_socket__fd(socket->xsk);

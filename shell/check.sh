@@ -2,12 +2,15 @@
 # SPDX-License-Identifier: Apache-2.0
 # Everything that is checked before a change lands, cheapest first. `check.sh lint` leaves the tests out; `check.sh fast`
 # is only the tests of parsers, plans, analysis, figures and refusals: no root, no lab, no compiler of the kernel's.
-# `check.sh pythons` runs these with each Python that the project is for, but for the environment's own.
+# `check.sh pythons` runs these with each Python that the project is for, but for the environment's own. `check.sh tidy`
+# has clang-tidy look at the C tools; `check.sh sanitized [TEST…]` runs their tests with both sanitizers.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 bin=$(shell/setup.sh --where)/bin
 trap 'shell/setup.sh --give-back' EXIT
 CLANG_FORMAT=14 # others lay out a few lines differently
+SANITIZED=(tests/{afxdp_user,native} tests/deploy/test_deploy_xdp.py tests/generators/test_xdpgen_traffic.py
+    tests/end_to_end/test_{run,foreign_frames}.py)
 PYTHONS=(3.11 3.12 3.13 3.14)
 
 say() { printf '\n== %s\n' "$*"; }
@@ -23,6 +26,33 @@ c_layout() {
     else
         echo "skipped: clang-format $CLANG_FORMAT is not here"
     fi
+}
+
+# A minute: not part of every check. .clang-tidy says what is looked for, and what is not.
+c_faults() {
+    local file failed=0
+    if ! command -v "clang-tidy-$CLANG_FORMAT" >/dev/null; then
+        echo "skipped: clang-tidy-$CLANG_FORMAT is not here"
+        return
+    fi
+    while read -r file; do
+        "clang-tidy-$CLANG_FORMAT" --quiet "$file" -- -std=gnu11 -D_GNU_SOURCE -Inative/common 2>/dev/null || failed=1
+    done < <(c_sources | grep '\.c$' | grep -E '^\./(native/(common|[a-z]*(gen|load|verify|clock|bench))|afxdp_user)/[a-z_]*\.c$' |
+        grep -vE '\.bpf\.c$|/fuzz\.c$|/microbench/')
+    return $failed
+}
+
+# The tests of the C tools and of whole runs with tools that AddressSanitizer and UndefinedBehaviorSanitizer watch: in a
+# copy of the checkout, since every host builds the tools by itself.
+sanitized() {
+    local copy apart=()
+    copy=$(mktemp -d)
+    [ "$(id -u)" != 0 ] || apart=(unshare --net sh -c 'ip link set lo up && exec "$@"' sh)
+    git ls-files -z | xargs -0 cp --parents -t "$copy"
+    sed -i '1i SANITIZE := 1' "$copy/native/common/rules.mk"
+    (cd "$copy" && PYTHONPATH=$copy/src:$copy XDPLAB_CACHE=$copy/cache "${apart[@]}" "$bin/python" -m pytest \
+        -m 'not nightly' -p no:cacheprovider "${@:-${SANITIZED[@]}}") || return
+    rm -rf "$copy"
 }
 
 # Real traffic runs alone, in a network namespace of its own where no other test's labs are: beside tests that keep the
@@ -98,6 +128,14 @@ fast)
     ;;
 pythons)
     pythons
+    exit
+    ;;
+sanitized)
+    sanitized "${@:2}"
+    exit
+    ;;
+tidy)
+    c_faults
     exit
     ;;
 esac

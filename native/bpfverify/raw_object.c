@@ -118,7 +118,7 @@ static const char *place_of(struct assembly *assembly, size_t section, long long
     for (size_t i = 0; i < assembly->chunk_count; i++) {
         const struct chunk *chunk = &assembly->chunks[i];
         if (chunk->section == section && target >= (long long)chunk->from &&
-            target < (long long)(chunk->from + chunk->count)) {
+            (size_t)target < chunk->from + chunk->count) {
             *place = chunk->at + target - chunk->from;
             return NULL;
         }

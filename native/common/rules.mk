@@ -12,6 +12,9 @@ COMMON := $(patsubst %/,%,$(dir $(lastword $(MAKEFILE_LIST))))
 VPATH := $(COMMON)
 SOURCES ?= $(filter-out %.bpf.c $(NOT_LINKED),$(wildcard *.c))
 HEADERS := $(wildcard *.h */*.h $(COMMON)/*.h)
+ifdef SANITIZE
+SHARED += sanitized.c
+endif
 OBJECTS := $(SOURCES:.c=.o) $(SHARED:.c=.o) $(EMBEDDED:=.embedded.o)
 C_FLAGS := -std=gnu11 -D_GNU_SOURCE -Wall -Wextra -Werror -I$(COMMON)
 # From v3 on clang 21 writes atomics with a result, which kernels before 5.12 refuse.

@@ -14,7 +14,7 @@
 #include <string.h>
 
 static const struct bench *const BENCHES[] = {&PROGRAMS, &SOCKET_FILTERS, &SECCOMP_FILTERS, &TRAFFIC};
-enum { BENCH_COUNT = sizeof(BENCHES) / sizeof(*BENCHES) };
+enum { BENCH_COUNT = sizeof(BENCHES) / sizeof(*BENCHES) }; // NOLINT(bugprone-sizeof-expression): of pointers
 
 static char about[1024] =
     "Runs each program or filter TIMES times per round and prints a JSON line on it. WHAT is one of";

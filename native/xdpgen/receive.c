@@ -5,6 +5,7 @@
 #include "fail.h"
 #include "frame.h"
 #include "histograms.h"
+#include "let_go.h"
 #include "object.h"
 
 #include <errno.h>
@@ -33,13 +34,12 @@ static uint32_t attached_program(const struct session *session) {
     return bpf_xdp_query_id(session->ifindex, 0, &id) ? 0 : id;
 }
 
-/* That of a process that was killed goes by itself. */
 static uint32_t program_that_stays(const struct session *session) {
-    const uint64_t limit = now_ns() + LET_GO_LIMIT_NS;
+    const uint64_t began = now_ns();
     uint32_t id;
 
-    while ((id = attached_program(session)) && now_ns() < limit && !interrupted)
-        sleep_until_ns(now_ns() + LET_GO_RETRY_NS);
+    while ((id = attached_program(session)) && !interrupted && let_go_wait(began, LET_GO_PROGRAM_NS))
+        ;
     return id;
 }
 

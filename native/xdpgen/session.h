@@ -28,11 +28,6 @@ struct session {
                                         from burst to burst */
 };
 
-/* The kernel lets go of what a process held some time after its end: so long an interface or a queue that is
- * busy is waited for. */
-#define LET_GO_LIMIT_NS (2 * NS_PER_SECOND)
-#define LET_GO_RETRY_NS (5 * NS_PER_MS)
-
 /* Set by SIGINT and SIGTERM. */
 extern atomic_bool interrupted;
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "xsk.h"
-#include "clock.h"
 #include "fail.h"
+#include "let_go.h"
 #include "session.h"
 
 #include <errno.h>
@@ -50,13 +50,13 @@ static int try_open(struct xsk *xsk, const char *interface, unsigned queue) {
     return error;
 }
 
-/* The kernel lets go of a queue some time after its last socket was closed. */
 static int open_when_free(struct xsk *xsk, const char *interface, unsigned queue) {
-    const uint64_t limit = now_ns() + LET_GO_LIMIT_NS;
+    const uint64_t began = now_ns();
     int error;
 
-    while ((error = try_open(xsk, interface, queue)) == -EBUSY && now_ns() < limit && !interrupted)
-        sleep_until_ns(now_ns() + LET_GO_RETRY_NS);
+    while ((error = try_open(xsk, interface, queue)) == -EBUSY && !interrupted &&
+           let_go_wait(began, LET_GO_QUEUE_NS))
+        ;
     return error;
 }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "attach.h"
-#include "clock.h"
 #include "fail.h"
 #include "json.h"
+#include "let_go.h"
 #include "refusal.h"
 
 #include <bpf/bpf.h>
@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 static volatile int link_fd = -1;
+static const char *interface_attached;
 
 static const unsigned int mode_flags[] = {[MODE_NATIVE] = XDP_FLAGS_DRV_MODE,
                                           [MODE_GENERIC] = XDP_FLAGS_SKB_MODE,
@@ -49,14 +50,29 @@ static struct bpf_xdp_query_opts query(const char *name, int ifindex) {
     return attached;
 }
 
-void refuse_if_taken(const char *name, int ifindex) {
+// Of any mode; 0 where there is none.
+static unsigned int attached_id(const char *name, int ifindex) {
     struct bpf_xdp_query_opts attached = query(name, ifindex);
     const unsigned int ids[] = {attached.drv_prog_id, attached.skb_prog_id, attached.hw_prog_id,
                                 attached.prog_id};
     for (size_t i = 0; i < sizeof(ids) / sizeof(ids[0]); i++)
         if (ids[i])
-            fail("attach", EBUSY, NULL, "%s already has XDP program %u attached; detach it first", name,
-                 ids[i]);
+            return ids[i];
+    return 0;
+}
+
+static unsigned int program_that_stays(const char *name, int ifindex) {
+    const uint64_t began = now_ns();
+    unsigned int id;
+    while ((id = attached_id(name, ifindex)) && let_go_wait(began, LET_GO_PROGRAM_NS))
+        ;
+    return id;
+}
+
+void refuse_if_taken(const char *name, int ifindex) {
+    unsigned int id = program_that_stays(name, ifindex);
+    if (id)
+        fail("attach", EBUSY, NULL, "%s already has XDP program %u attached; detach it first", name, id);
 }
 
 // A refused bpf_link does not carry the driver's words to user space, a refused netlink request does.
@@ -111,8 +127,13 @@ void attach_program(const struct program *program, const struct options *options
              options->interface, mode_name(options->mode), error_words(-fd));
     }
     link_fd = fd;
+    interface_attached = options->interface;
     print_attached(program, options, ifindex, attach_ns);
 }
+
+const char *attached_interface(void) { return link_fd < 0 ? NULL : interface_attached; }
+
+int exchange_program(int fd) { return bpf_link_update(link_fd, fd, NULL); }
 
 void detach_program(void) {
     if (link_fd < 0)

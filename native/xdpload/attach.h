@@ -10,4 +10,6 @@ void read_driver(const char *name, char *driver, size_t room); // the kernel dri
 void refuse_if_taken(const char *name,
                      int ifindex); // an error line where any XDP program is attached already
 void attach_program(const struct program *program, const struct options *options, int ifindex);
-void detach_program(void); // safe in a signal handler
+const char *attached_interface(void); // NULL while nothing is attached
+int exchange_program(int fd);         // puts another program behind the same link; 0 or -errno
+void detach_program(void);            // safe in a signal handler

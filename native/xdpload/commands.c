@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "commands.h"
 #include "actions.h"
+#include "alternate.h"
 #include "clock.h"
 #include "fail.h"
 #include "json.h"
@@ -308,7 +309,8 @@ static void stats_cost(const struct program *program, char *arguments) {
 
 static void write_image(const char *image, const char *path, const void *bytes, size_t length) {
     FILE *file = fopen(path, "wb");
-    if (!file || fwrite(bytes, 1, length, file) != length || fclose(file)) {
+    bool whole = file && fwrite(bytes, 1, length, file) == length;
+    if (!file || fclose(file) || !whole) {
         complain("dump", errno, "%s cannot be written", path);
         return;
     }
@@ -357,8 +359,9 @@ static const struct {
     const char *name;
     void (*run)(const struct program *program, char *arguments);
 } commands[] = {
-    {"testrun", testrun},   {"count", count},         {"reset", reset},           {"dump", dump},
-    {"runstats", runstats}, {"bpf_stats", bpf_stats}, {"stats_cost", stats_cost}, {"decided", decided},
+    {"testrun", testrun},     {"count", count},         {"reset", reset},           {"dump", dump},
+    {"runstats", runstats},   {"bpf_stats", bpf_stats}, {"stats_cost", stats_cost}, {"decided", decided},
+    {"alternate", alternate},
 };
 
 void run_command(const struct program *program, char *line) {

@@ -75,7 +75,7 @@ static void open_counting(struct program *program, const struct options *options
     if (!section || !name)
         fail("open", ENOMEM, NULL, "no memory for the program's name");
     actions_wrap(section, name);
-    bpf_object__close(program->object);
+    bpf_object__close(program->object); // NOLINT(clang-analyzer-unix.Malloc): the handler keeps both names
     program->handle = NULL;
     open_object(program, options);
 }

@@ -129,12 +129,22 @@ void set_constants(struct bpf_object *object, const struct settings *settings) {
 
 /* ---- maps ---- */
 
+// 0 for what is no number of entries.
+static long parse_entries(const char *text) {
+    if (!strcmp(text, "cpus"))
+        return libbpf_num_possible_cpus();
+    char *end;
+    errno = 0;
+    long entries = strtol(text, &end, 10);
+    return errno || *end || entries < 0 || entries > (long)__UINT32_MAX__ ? 0 : entries;
+}
+
 void resize_maps(struct bpf_object *object, const struct settings *settings) {
     for (size_t i = 0; i < settings->count; i++) {
         const struct setting *setting = &settings->items[i];
         struct bpf_map *map = find_map(object, "max-entries", setting->name);
-        long entries = strcmp(setting->value, "cpus") ? atol(setting->value) : libbpf_num_possible_cpus();
-        if (entries <= 0 || entries > (long)__UINT32_MAX__)
+        long entries = parse_entries(setting->value);
+        if (!entries)
             fail("max-entries", EINVAL, NULL, "%s: %s is not a number of entries", setting->name,
                  setting->value);
         int error = bpf_map__set_max_entries(map, entries);

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
-from typing import Any, Union
+from typing import Any, Literal, Union
 
 import pandas as pd
 from matplotlib.figure import Figure
@@ -40,7 +40,7 @@ from xdplab.run import watching
 from xdplab.run.disk import is_locked
 from xdplab.run.listing import RESULTS, KnownRun, known_runs, run_named
 from xdplab.run.progress import ending
-from xdplab.run.state import RunState
+from xdplab.run.state import RunState, is_beginning
 from xdplab.studies.catalogue import open_run
 from xdplab.studies.comparing import ComparedRuns as TwoRuns
 from xdplab.studies.every import AnyRun
@@ -127,17 +127,20 @@ def race(
     margin: float = 0.02,
     at_least: int = 5,
     at_most: int = 200,
+    by: Literal["slices", "windows"] = "slices",
     **factors: Any,
 ) -> Raced:
     """Measure two programs or plans in one run until it is known which is faster, or that they are the same.
 
-    They take turns; each repetition gives one ratio of their forwarding rates. The run stops when the interval of the
+    They take turns; each repetition gives one ratio of their forwarding rates. Where they differ in nothing but the
+    program, the two are exchanged every few milliseconds under one sender (``by`` slices); elsewhere, and ``by``
+    windows, whole trials are compared. The run stops when the interval of the
     ratio, which holds at every look (`xdplab.analysis.sequential`), excludes 1 or lies within ``margin``, at the latest
     after ``at_most`` repetitions. ``factors`` are those of `plan`, and are the same for both programs; a plan
     (``xl.plan(…)``, or a plan file) has one block and its own factors. ``other_lab`` is the lab of b, so that two
     kernels or machines race; a and b may then be the same. Raises PlanError.
     """
-    limits = {"margin": margin, "at_least": at_least, "at_most": at_most}
+    limits = {"margin": margin, "at_least": at_least, "at_most": at_most, "by": by}
     labs = () if other_lab is None else (lab if isinstance(lab, str) else lab.lab.name, other_lab)
     made = _race(a, b, name, factors, limits, labs)
     used = LabInUse(lab) if isinstance(lab, str) else lab
@@ -145,7 +148,12 @@ def race(
 
 
 def _race(
-    a: Side, b: Side, name: str, factors: dict[str, Any], limits: Mapping[str, float | None], labs: Sequence[str] = ()
+    a: Side,
+    b: Side,
+    name: str,
+    factors: dict[str, Any],
+    limits: Mapping[str, float | str | None],
+    labs: Sequence[str] = (),
 ) -> Plan:
     sides = [_loaded(a), _loaded(b)]
     plans = [side for side in sides if isinstance(side, Plan)]
@@ -393,7 +401,7 @@ class Run:
     def _under_way(self) -> bool:
         if self._process is not None:
             return self._process.poll() is None
-        return is_locked(self.directory.journal.path)
+        return is_locked(self.directory.path) or is_beginning(self.directory)
 
     def findings(self) -> pd.DataFrame:
         """What several points and repetitions say together."""

@@ -9,6 +9,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -153,6 +154,7 @@ def test_generated_workloads_forward_every_frame(lab, forwarder, xdpgen, cache, 
     assert summary["foreign_packets"] == 0
 
 
+FORMER_S = 5.0  # the queues, and then the program
 SEND_HEX = """
 import socket, sys
 link = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
@@ -223,6 +225,21 @@ def test_two_runs_one_after_the_other_get_the_same_queues(lab, forwarder):
         assert running.stop().total("rx") == 100
         with forward(lab.dut.host, running.argv[0], running.request) as again:
             assert len(again.ready.queues) == queues
+
+
+@pytest.mark.parametrize("queues", [1, 2])
+def test_a_former_application_that_is_still_ending_is_waited_for(lab, forwarder, queues):
+    """As after a lost connection: while frames flood in, the kernel takes seconds to release a killed one's queues."""
+    set_queues(lab.dut, lab.tg, queues)
+    former = forwarder(queues=queues)
+    ending = threading.Timer(FORMER_S, os.kill, (owner_of(lab, former), signal.SIGKILL))
+    ending.start()
+    try:
+        running = forwarder(queues=queues)
+    finally:
+        ending.join()
+    lab.send(10)
+    assert running.stop().total("rx") == 10
 
 
 @pytest.mark.parametrize("attach", ["native", "generic"])

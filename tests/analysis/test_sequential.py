@@ -23,10 +23,10 @@ def test_its_ends_are_where_the_evidence_against_a_median_reaches_20() -> None:
 
 def test_no_values_have_no_median() -> None:
     assert isnan(known([]).median)
-    assert standing({}, [("a", "b")], 0.02).to_json() == {
-        "verdict": "undecided", "ratio": None, "low": None, "high": None, "pairs": 0, "margin": 0.02,
+    assert standing({}, {}, [("a", "b")], 0.02).to_json() == {
+        "verdict": "undecided", "ratio": None, "low": None, "high": None, "pairs": 0, "margin": 0.02, "by": "windows",
     }  # fmt: skip
-    assert standing({}, [("a", "b")], 0.02).words == "undecided: 0 valid pairs, and an interval needs 8"
+    assert standing({}, {}, [("a", "b")], 0.02).words == "undecided: 0 valid pairs, and an interval needs 8"
 
 
 @pytest.mark.parametrize("values", [[], [1.0], [1.0, 2.0, 1.5], [1.0] * 30])
@@ -66,7 +66,7 @@ def raced(rng: np.random.Generator, ratio: float, spread: float, most: int) -> t
         slow = rng.normal(0, 0.1)
         rates["a", repetition] = 1e6 * np.exp(slow + rng.normal(0, spread / 2**0.5))
         rates["b", repetition] = 1e6 * ratio * np.exp(slow + rng.normal(0, spread / 2**0.5))
-        found = standing(rates, [("a", "b")], 0.02)
+        found = standing(rates, {}, [("a", "b")], 0.02)
         if repetition >= 5 and found.answer != "undecided":
             break
     return found.answer, found.ratio.n
@@ -83,7 +83,7 @@ def test_a_race_errs_in_no_more_than_one_of_twenty(ratio: float, wrong: str) -> 
 
 def test_a_race_pairs_by_repetition_and_leaves_out_what_has_no_partner() -> None:
     rates = {("a", 1): 100.0, ("b", 1): 110.0, ("a", 2): 200.0, ("b", 2): 222.0, ("a", 3): 1.0, ("b", 4): 1.0}
-    found = standing(rates, [("a", "b")], 0.02)
+    found = standing(rates, {}, [("a", "b")], 0.02)
     assert found.ratio.n == 2
     assert found.ratio.median == pytest.approx((log(1.1) + log(1.11)) / 2)
 
@@ -92,3 +92,27 @@ def test_a_difference_inside_the_margin_is_said_to_be_one() -> None:
     found = Standing(Known(20, 0.012, 0.004, 0.022), 0.02)
     assert found.answer == "differs"
     assert "b is faster, by less than 2.0% in the middle" in found.words
+
+
+def test_slices_decide_where_there_are_some_and_windows_elsewhere() -> None:
+    rates = {(side, repetition): 1e6 for side in ("a", "b") for repetition in range(1, 11)}
+    windows = standing(rates, {}, [("a", "b")], 0.02)
+    assert (windows.by, windows.ratio.n, windows.ratio.median) == ("windows", 10, 0.0)
+    slices = {("b", repetition): 0.97 + repetition / 1e4 for repetition in range(1, 11)}
+    found = standing(rates, slices, [("a", "b")], 0.02)
+    assert (found.by, found.ratio.n, found.answer) == ("slices", 10, "differs")
+    assert found.ratio.median == pytest.approx(log(0.97055), abs=1e-5)
+    assert found.words.endswith("after 10 pairs, by slices")
+
+
+def test_a_repetition_without_slices_or_with_an_invalid_side_says_nothing() -> None:
+    rates = {(side, repetition): 1e6 for side in ("a", "b") for repetition in range(1, 11)}
+    slices = {("b", repetition): 0.97 for repetition in range(1, 9)}
+    del rates["a", 1]
+    assert standing(rates, slices, [("a", "b")], 0.02).ratio.n == 7
+
+
+def test_points_that_have_slices_and_points_that_have_none_are_averaged() -> None:
+    rates = {("a", 1): 1e6, ("b", 1): 5e6, ("c", 1): 1e6, ("d", 1): 1.1e6}
+    found = standing(rates, {("b", 1): 0.9}, [("a", "b"), ("c", "d")], 0.02)
+    assert found.ratio.median == pytest.approx((log(0.9) + log(1.1)) / 2)

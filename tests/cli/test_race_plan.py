@@ -16,16 +16,16 @@ from xdplab import notebook
 from xdplab.cli import cli
 from xdplab.cli.race import race_plan
 from xdplab.errors import LabError, PlanError
-from xdplab.plan import Plan
+from xdplab.plan import Plan, parse_plan
 from xdplab.studies.traffic import study
-from xdplab.studies.traffic.planned import race_pairs
+from xdplab.studies.traffic.planned import plan_trials, race_pairs, why_not_sliced
 from xdplab.studies.traffic.turns import labs_of
 
 
 def raced(first: str | Path, second: str | Path, labs: tuple[str, str] | None = None) -> Plan:
     return race_plan(
         str(first), str(second), mode="generic", action="tx", accesses=7, frame_bytes=128, load="max", window_s=0.5,
-        margin=None, at_least=None, at_most=30, name="r", labs=labs,
+        margin=None, at_least=None, at_most=30, by=None, name="r", labs=labs,
     )  # fmt: skip
 
 
@@ -50,6 +50,47 @@ def test_a_plan_races_a_workload_by_the_options_of_that_side_alone(tmp_path: Pat
     one = {"points": {"mode": "native", "accesses": [100]}}
     ((a, b),) = race_pairs(raced(plan(tmp_path, "a", blocks=[one]), "array"), "shared")
     assert (a.mode, a.program.accesses, b.mode, b.program.accesses, b.frame_bytes) == ("native", 100, "generic", 7, 128)
+
+
+def block(mode: str = "native", load: str = "max", **program: Any) -> dict[str, Any]:
+    return {"points": {"mode": mode, **program}, "traffic": {"load": load}}
+
+
+@pytest.mark.parametrize(
+    ("sides", "why"),
+    [
+        ((block(workload="array"), block(workload="chase")), None),
+        ((block(accesses=100), block(accesses=400)), None),
+        ((block("generic", workload="array"), block("generic", workload="chase")), None),
+        ((block("native"), block("generic")), "the sides differ in mode"),
+        ((block(workload="array"), block(workload="chase", frame_bytes=128)), "the sides differ in frame_bytes"),
+        ((block("af_xdp", workload="array"), block("af_xdp", workload="chase")), "a program is not exchanged in mode "
+         "af_xdp"),
+        ((block(load="20kpps", workload="array"), block(load="20kpps", workload="chase")), "at a paced load the sender "
+         "decides the rate"),
+        ((block(workload="array"), block(workload="chase") | {"lab": "netns:b"}), "the sides differ in lab"),
+    ],
+)  # fmt: skip
+def test_only_programs_alone_are_exchanged_under_one_sender(
+    sides: tuple[dict[str, Any], dict[str, Any]], why: str | None
+) -> None:
+    made = parse_plan({"name": "r", "blocks": list(sides), "race": {}})
+    ((a, b),) = race_pairs(made, "shared")
+    assert why_not_sliced(a, b) == why
+    passes = {trial.point.point_id: trial.point.passes for trial in plan_trials(made, "shared")}
+    assert passes == {a.point_id: ("rate",), b.point_id: ("rate",) if why else ("rate", "slices")}
+    windows = parse_plan({"name": "r", "blocks": list(sides), "race": {"by": "windows"}})
+    assert {trial.point.passes for trial in plan_trials(windows, "shared")} == {("rate",)}
+
+
+def test_a_program_that_is_set_up_by_commands_is_not_exchanged(tmp_path: Path) -> None:
+    """bpftool finds a map by its name, and both programs of a pair may have one of that name."""
+    for name in ("a", "b"):
+        (tmp_path / f"{name}.bpf.c").write_text(f"// {name}")
+    files = [{"file": str(tmp_path / f"{name}.bpf.c"), "action": "tx", "setup": [["true"]]} for name in ("a", "b")]
+    sides = [{"points": {"mode": "native", "program": file}} for file in files]
+    ((a, b),) = race_pairs(parse_plan({"name": "r", "blocks": sides, "race": {}}), "shared")
+    assert why_not_sliced(a, b) == "a setup command would find the maps of both programs"
 
 
 def test_a_notebook_races_plans_by_file_and_in_hand(tmp_path: Path) -> None:

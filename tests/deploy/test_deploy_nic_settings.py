@@ -57,9 +57,19 @@ def test_pause() -> None:
     ]
 
 
-def test_rss_that_is_even_is_a_number_and_another_table_is_none() -> None:
+def test_rss_is_what_ethtool_can_write_back_and_another_table_is_none() -> None:
     assert Rss.parse(RSS) == {"equal": 4, "hkey": "6d:5a:56:da:25:5b:0e:c2"}
     assert Rss.parse(RSS.replace("8:      0     1", "8:      3     1")) == {"hkey": "6d:5a:56:da:25:5b:0e:c2"}
+    uneven = RSS.replace(
+        "0     1     2     3     0     1     2     3", "0     2     2     2     2     2     2     2", 1
+    )
+    uneven = uneven.replace(
+        "8:      0     1     2     3     0     1     2     3", "8:      2     2     2     2     3     3     3     3"
+    )
+    assert Rss.parse(uneven) == {"weight": "1 0 11 4", "hkey": "6d:5a:56:da:25:5b:0e:c2"}
+    assert Rss().commands("e", {"weight": "1 0 11 4"}) == [
+        Command(("ethtool", "-X", "e", "weight", "1", "0", "11", "4"))
+    ]
     assert Rss().commands("e", {"equal": 2}) == [Command(("ethtool", "-X", "e", "equal", "2"))]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -9,12 +10,16 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from veth_pair import VethLab
 
+from xdplab.cli.doctor import _left
 from xdplab.deploy import device
 from xdplab.deploy.device import remember, restore_remembered, snapshot
+from xdplab.deploy.held import HeldDevice
+from xdplab.deploy.queues import Endpoint
 from xdplab.deploy.settings import FEATURES, Command
 from xdplab.deploy.settings_table import SETTINGS
 from xdplab.deploy.watchdog import Watchdog, restore_script, script_path
@@ -132,7 +137,7 @@ class Odd:
 
 def test_words_of_a_script_are_quoted() -> None:
     script = restore_script("e 0", "b 1 02:00", {"odd.x": "1"}, [Odd()])  # type: ignore[list-item]
-    assert """printf %s 'it'"'"'s\n' | tee '/a path/$(id)' >/dev/null""" in script
+    assert """printf %s 'it'"'"'s\n' | put tee '/a path/$(id)'""" in script
     assert "/sys/class/net/'e 0'/ifindex" in script
 
 
@@ -144,6 +149,7 @@ case "$1 $4" in
      printf 'Features for lo:\\nlarge-receive-offload: %s\\ngeneric-receive-offload: on\\n' "$words" ;;
 "-K off") : >{state}/off ;;
 "-K on") [ -e {state}/off ] && : >{state}/back ;;
+-[lgcax]*) echo "Operation not supported" >&2; exit 1 ;;
 esac
 """
 
@@ -165,3 +171,46 @@ def test_a_feature_that_the_driver_switched_off_by_itself_comes_back(
     else:
         here.run(["sh", "-c", restore_script("lo", identity, was, SETTINGS)])
     assert FEATURES.read(here, "lo") == {"lro": True, "gro": True}
+
+
+STUBBORN = """\
+#!/bin/sh
+# A driver whose queues stay taken for a while, and that never switches GRO on.
+case "$1 $3" in
+-k*) printf 'Features for lo:\\ngeneric-receive-offload: off\\ntcp-segmentation-offload: on\\n' ;;
+"-K gro") echo "Cannot change generic-receive-offload" >&2; exit 1 ;;
+"-K"*) echo "$@" >>{state}/asked; [ "$(wc -l <{state}/asked)" -gt 4 ] && exit 0
+       echo "netlink error: Can't set it with AF_XDP sockets" >&2; exit 1 ;;
+-[lgcax]*) echo "Operation not supported" >&2; exit 1 ;;
+esac
+"""
+
+
+def test_what_a_watchdog_could_not_put_back_is_said_to_whoever_comes_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tools, state = tmp_path / "bin", str(tmp_path / "state")
+    tools.mkdir()
+    Path(state).mkdir()
+    (tools / "ethtool").write_text(STUBBORN.format(state=state))
+    (tools / "ethtool").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tools}:{os.environ['PATH']}")
+    here = LocalHost()
+    was = {"features.gro": True, "features.tcp-segmentation-offload": True}
+    kept = device.Snapshot(here.name, "lo", device._identity(here, "lo"), was, {})
+    script = restore_script("lo", kept.identity, kept.values, SETTINGS)
+    here.put(script.encode(), script_path("lo", state))
+    here.put(json.dumps(kept.to_json()).encode(), device._path("lo", state))
+    assert device.left_by_the_dead(here, "lo", state) is None
+    dog = Watchdog(here, "lo", state)
+    dog._process.close_stdin()  # as the end of its connection does
+    assert dog._process.wait(20).exit_code is not None
+    left = device.left_by_the_dead(here, "lo", state)
+    assert left is not None
+    assert left.differing == {"features.gro": (False, True)}
+    assert left.said == "ethtool -K lo gro on: Cannot change generic-receive-offload", "the taken queues came free"
+    with pytest.raises(HostError, match="watchdog was told: ethtool -K lo gro on: Cannot change"):
+        HeldDevice(here, "lo", state).take()
+    lab = SimpleNamespace(name="netns:x", work_dir=lambda host: str(tmp_path))
+    (row,) = _left(lab, Endpoint(here, "lo"))  # type: ignore[arg-type]
+    assert row.found == left.words

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import threading
 import time
 from pathlib import Path
 
@@ -140,6 +141,18 @@ def test_somebody_elses_program_is_named_and_left_alone(lab, xdpload, request_dr
     assert attached_program(lab.dut.host, "vd0").program_id == theirs
     with pytest.raises(HostError, match=f"vd0 already carries program {theirs}"):
         verify_nothing_attached(lab.dut.host, "vd0")
+
+
+def test_the_program_of_a_process_that_is_still_ending_is_waited_for(lab, xdpload, request_drop):
+    """As after a lost connection: the kernel takes a second or more to detach it while frames flood in."""
+    former = attach(lab.dut.host, xdpload, request_drop)
+    ending = threading.Timer(3.0, former.close)
+    ending.start()
+    try:
+        with attach(lab.dut.host, xdpload, request_drop) as now:
+            assert attached_program(lab.dut.host, "vd0").program_id == now.loaded.program_id
+    finally:
+        ending.join()
 
 
 def test_verify_names_what_it_finds_instead(lab, drop_object):

@@ -81,7 +81,7 @@ def test_a_lab_that_goes_down_half_way_gives_its_block_back(three: list[str], tm
     lost = [event["lab"] for event in RunDirectory(path).journal.events() if event["event"] == "lab_lost"]
     assert lost == [victim], said
     table = pd.read_parquet(path / "trials.parquet")
-    assert set(table["verdict"]) == {"valid"}, table[["lab", "reason"]]
+    assert set(table["verdict"]) == {"valid"}, "\n".join(table["lab"] + ": " + table["reason"])
     assert table["trial_id"].is_unique
     assert len(table) == TRIALS
     assert set(table["lab"]) == set(three)

@@ -1,4 +1,7 @@
-"""`make faults`: faults at the calls of a replayed run and power cuts, and the table of what came of them.
+"""`make faults`: every promise of docs/reliability.md is broken on purpose, and one table says how often it held.
+
+Three parts: faults at the calls of a replayed run and power cuts, faults in processes of real runs, and the tests that
+the promises name. Each can be run alone, and so can single rows.
 
 Points are taken by class: the call, the role of its file, the first, a middle or the last trial. Each class gives its
 first, last and middle calls before any class gives more, so that the 700 pieces of a table are not two thirds of all.
@@ -24,13 +27,13 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import IO, Any
 
+from tests.faults import page
+from tests.faults.page import CAMPAIGN, Row, today
+
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 RECORD = ROOT / "results" / "sample"
-PAGE = ROOT / "docs" / "reliability.md"
-BEGIN, END = "<!-- make faults -->", "<!-- end -->"
 CUTS = ROOT / "tests" / "run" / "power_cut.py"
-HEAD = "| fault | points | classes | lost | left | wrong words | recovered in s: median | most |"
 _NAMES = (
     (r"^[0-9-]+-sample(-\d+)?/|^\.[0-9a-f]{16}\.new/?", ""),
     (r"[0-9a-f]{8}\.partial", "X"),
@@ -184,31 +187,40 @@ def power_cuts(repetitions: int) -> list[Point]:
     ]
 
 
-def table(outcomes: Iterable[Point]) -> list[str]:
-    """Return the lines of the table: one per fault."""
+LOSES = "loses no finished trial and leaves no half-written file; the cause is said, `resume` completes the run"
+LEAVES = "changes no finished trial and leaves nothing in the lab; `resume` completes the run"
+PROMISES = {
+    "kill": f"A kill at any call that changes a file of a run {LOSES}",
+    "torn write": f"A kill in the middle of a write {LOSES}",
+    "ENOSPC": f"A disk that is full from any call on {LOSES}",
+    "EIO": f"A disk that fails one call {LOSES}",
+    "power cut": "A power cut leaves each attempt whole or absent, and what the journal calls finished is on the disk",
+    "kill (real run)": f"A kill of any process of a run {LEAVES}",
+    "SIGSTOP (real run)": f"A process of a run that stands still for a while {LEAVES}",
+    "link deleted (real run)": f"A link that is deleted under a run {LEAVES}",
+    "clock jump (real run)": f"A clock that jumps {LEAVES}",
+}
+
+
+def rows_of(outcomes: Iterable[Point]) -> list[Row]:
+    """Return the rows of the table: one per fault."""
     by_fault: dict[str, list[Point]] = defaultdict(list)
     for outcome in outcomes:
         by_fault[outcome["fault"]].append(outcome)
-    lines = [HEAD, "|" + " --- |" * HEAD.count(" |")]
-    for fault, found in by_fault.items():
-        times = [outcome["recover_s"] for outcome in found if outcome["recover_s"] is not None]
-        kinds = len({(outcome["call"], role(outcome["path"])) for outcome in found})
-        bad = [sum(bool(outcome[name]) for outcome in found) for name in ("lost", "left", "words")]
-        took = [f"{statistics.median(times):.2f}", f"{max(times):.2f}"] if times else ["", ""]
-        lines.append("| " + " | ".join(map(str, [fault, len(found), kinds, *bad, *took])) + " |")
-    return lines
+    return [_row(fault, found) for fault, found in by_fault.items()]
 
 
-def write_page(lines: Sequence[str]) -> None:
-    """Put the table between its marks in docs/reliability.md; rows of faults that were not tried now stay."""
-    text = PAGE.read_text()
-    before, _, rest = text.partition(BEGIN)
-    table_, _, after = rest.partition(END)
-    rows = {line.split(" | ")[0]: line for line in (*table_.strip().splitlines()[2:], *lines[2:])}
-    PAGE.write_text("\n".join([before + BEGIN, *lines[:2], *rows.values(), END]) + after)
+def _row(fault: str, found: Sequence[Point]) -> Row:
+    times = [outcome["recover_s"] for outcome in found if outcome["recover_s"] is not None]
+    kinds = len({(outcome["call"], role(outcome["path"])) for outcome in found})
+    bad = [sum(bool(outcome[name]) for outcome in found) for name in ("lost", "left", "words")]
+    held = sum(not (outcome["lost"] or outcome["left"] or outcome["words"]) for outcome in found)
+    took = f"{statistics.median(times):.2f} ({max(times):.2f})" if times else ""
+    promise = f"{PROMISES[fault]}{f' ({kinds} kinds of call or process)' if kinds > 1 else ''}"
+    return Row(promise, f"{CAMPAIGN}{fault}", str(len(found)), str(held), *map(str, bad), took, today())
 
 
-def real_runs() -> list[Point]:
+def real_runs(wanted: re.Pattern[str]) -> list[Point]:
     """Return the outcomes of `real.py`, or none with the reason where this machine cannot make them."""
     missing = [tool for tool in ("strace", "bpftool", "nsenter") if shutil.which(tool) is None]
     if os.geteuid() or missing:
@@ -216,7 +228,11 @@ def real_runs() -> list[Point]:
         return []
     from tests.faults import real
 
-    return real.struck(real.kills() + real.stops() + real.others())
+    points = real.kills() + real.stops() + real.others()
+    return real.struck([point for point in points if wanted.search(f"{CAMPAIGN}{point.fault}")])
+
+
+PARTS = ("replay", "real", "tests")
 
 
 def main() -> int:
@@ -224,16 +240,26 @@ def main() -> int:
     parser.add_argument("--points", type=int, default=1000, help="faults at calls of a replayed run")
     parser.add_argument("--cuts", type=int, default=4, help="repetitions of the run whose power is cut: 6 cuts each")
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
-    parser.add_argument("--page", action="store_true", help="write the table into docs/reliability.md")
-    parser.add_argument("--only", choices=("replay", "real"), help="a part; --page leaves the rows of the other")
+    parser.add_argument("--page", action="store_true", help="write the rows into docs/reliability.md")
+    parser.add_argument("--only", choices=PARTS, action="append", help="a part (again for another); other rows stay")
+    parser.add_argument("--rows", type=re.compile, default=re.compile(""), help="of `real` and `tests`: rows of this")
+    parser.add_argument("--show", action="store_true", help="run nothing: print the last result of each row")
     asked = parser.parse_args()
-    outcomes = [] if asked.only == "real" else replayed(asked.points, asked.workers) + power_cuts(asked.cuts)
-    outcomes += [] if asked.only == "replay" else real_runs()
-    lines = table(outcomes)
-    print("\n".join(lines))  # noqa: T201
+    rows = [] if asked.show else list(_tried(asked))
     if asked.page:
-        write_page(lines)
-    return int(any(outcome["lost"] or outcome["left"] or outcome["words"] for outcome in outcomes))
+        page.write_page(rows)
+    print("\n".join(page.lines_of(page.merged(page.read_rows(), rows))))  # noqa: T201
+    return int(not all(row.kept for row in rows))
+
+
+def _tried(asked: argparse.Namespace) -> Iterator[Row]:
+    parts = asked.only or PARTS
+    if "replay" in parts:
+        yield from rows_of(replayed(asked.points, asked.workers) + power_cuts(asked.cuts))
+    if "real" in parts:
+        yield from rows_of(real_runs(asked.rows))
+    if "tests" in parts:
+        yield from (page.tested(row) for row in page.read_rows() if row.files and asked.rows.search(row.key))
 
 
 if __name__ == "__main__":

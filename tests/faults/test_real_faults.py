@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults import campaign, real, soak
+from tests.faults import campaign, page, real, soak
 
 needs_tools = pytest.mark.skipif(
     os.geteuid() != 0 or not all(map(shutil.which, ("strace", "bpftool", "nsenter"))),
@@ -36,20 +36,36 @@ def test_what_grows_in_a_soak_is_told() -> None:
     assert soak.grown([*flat, look(30)]) == ["at most 30 BPF objects, 9 in the first half"]
 
 
-def test_a_part_of_the_campaign_leaves_the_rows_of_the_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    page = tmp_path / "page.md"
-    page.write_text(f"# x\n\n{campaign.BEGIN}\n{campaign.END}\nafter\n")
-    monkeypatch.setattr(campaign, "PAGE", page)
+def test_a_part_of_the_campaign_leaves_the_other_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "page.md"
+    path.write_text(f"# x\n\n{page.BEGIN}\n{page.END}\nafter\n")
+    monkeypatch.setattr(page, "PAGE", path)
     one = {"call": "write", "path": "a", "lost": [], "left": [], "words": [], "recover_s": 1.0}
-    campaign.write_page(campaign.table([one | {"fault": "kill"}]))
-    campaign.write_page(campaign.table([one | {"fault": "EIO", "lost": ["a"]}]))
-    campaign.write_page(campaign.table([one | {"fault": "EIO"}]))
-    text = page.read_text()
-    assert text.endswith(f"{campaign.END}\nafter\n")
-    assert [line.split(" | ")[:4] for line in text.splitlines() if line.startswith(("| kill", "| EIO"))] == [
-        ["| kill", "1", "1", "0"],
-        ["| EIO", "1", "1", "0"],
+    page.write_page([page.Row("A promise", "`tests/x/test_y.py`")])
+    page.write_page(campaign.rows_of([one | {"fault": "kill"}]))
+    page.write_page(campaign.rows_of([one | {"fault": "EIO", "lost": ["a"]}, one | {"fault": "EIO"}]))
+    assert [row.kept for row in page.read_rows()] == [True, True, False]
+    page.write_page(campaign.rows_of([one | {"fault": "EIO", "call": "open"}, one | {"fault": "EIO"}]))
+    assert path.read_text().endswith(f"{page.END}\nafter\n")
+    assert [(row.test, row.broken, row.held, row.lost, row.last) for row in page.read_rows()] == [
+        ("`tests/x/test_y.py`", "", "", "", ""),
+        ("`make faults`: kill", "1", "1", "0", page.today()),
+        ("`make faults`: EIO", "2", "2", "0", page.today()),
     ]
+
+
+def test_a_promise_is_held_as_often_as_its_tests_passed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(page, "ROOT", tmp_path)
+    (tmp_path / "tests").mkdir()
+    (tmp_path / "pyproject.toml").write_text("[tool.pytest.ini_options]\nmarkers = ['lab', 'nightly']\n")
+    (tmp_path / "tests" / "test_y.py").write_text(
+        "import pytest\ndef test_a(record_property): record_property('broken', 104)\ndef test_b(): assert 0\n"
+        "@pytest.mark.skip\ndef test_c(): assert 0\n@pytest.mark.nightly\ndef test_d(): assert 0\n"
+    )
+    row = page.tested(page.Row("A promise", "`tests/test_y.py`, `make fuzz`"))
+    assert (row.broken, row.held, row.kept, row.last) == ("105", "104", False, page.today())
+    (tmp_path / "tests" / "test_y.py").write_text("import pytest\n@pytest.mark.skip\ndef test_c(): assert 0\n")
+    assert page.tested(row) == row, "nothing could be tried here"
 
 
 @pytest.mark.nightly

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 
 import pytest
 
-from tests.faults.campaign import BEGIN, HEAD, PAGE, chosen, replayed, role
+from tests.faults import page
+from tests.faults.campaign import PROMISES, chosen, replayed, role
+from tests.faults.page import CAMPAIGN
 
 POINTS = 104
 
@@ -51,17 +54,25 @@ def test_each_class_has_its_points_before_any_has_more() -> None:
 
 
 @pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler")
-def test_nothing_is_lost_or_left_at_a_hundred_faults() -> None:
+def test_nothing_is_lost_or_left_at_a_hundred_faults(record_property: Callable[[str, object], None]) -> None:
+    record_property("broken", POINTS)
     outcomes = replayed(POINTS, workers=2)
     assert len(outcomes) == POINTS
     assert {outcome["fault"] for outcome in outcomes} == {"kill", "torn write", "ENOSPC", "EIO"}
     assert [o for o in outcomes if o["lost"] or o["left"] or o["words"]] == []
 
 
-def test_the_page_has_the_table_of_the_last_whole_campaign() -> None:
-    text = PAGE.read_text()
-    rows = [line.split(" | ") for line in text.partition(BEGIN)[2].splitlines()[3:] if line.startswith("| ")]
-    assert HEAD in text
-    assert sum(int(row[1]) for row in rows if row[0] != "| power cut") >= 1000
-    assert sum(int(row[1]) for row in rows if row[0] == "| power cut") >= 20
-    assert {(row[3], row[4], row[5]) for row in rows} == {("0", "0", "0")}
+def test_the_page_has_the_last_result_of_each_fault() -> None:
+    rows = {row.test.removeprefix(CAMPAIGN): row for row in page.read_rows() if row.test.startswith(CAMPAIGN)}
+    assert rows.keys() == PROMISES.keys()
+    assert sum(int(row.broken) for fault, row in rows.items() if fault != "power cut") >= 1000
+    assert int(rows["power cut"].broken) >= 20
+    assert all(row.kept and row.last for row in rows.values())
+
+
+def test_each_promise_has_tests_that_are_there() -> None:
+    promises = [row for row in page.read_rows() if not row.test.startswith(CAMPAIGN)]
+    assert len(promises) >= 15
+    for row in promises:
+        assert row.files, row.promise
+        assert all((page.ROOT / file).is_file() for file in row.files), row.test

@@ -175,7 +175,7 @@ def test_kill_ends_it_now(host: Host) -> None:
 @pytest.mark.root
 def test_kill_over_ssh_ends_what_has_no_group_yet(ssh_lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     """The far side tells its process id before `timeout` makes it a group: a kill in between found no group to end."""
-    monkeypatch.setattr(ssh, "TELL_GROUP", 'echo "xdplab-group $$" >&2; while :; do :; done')
+    monkeypatch.setattr(ssh, "TELL_GROUP", 'echo "xdplab-group $$ " >&2; while :; do :; done')
     process = ssh_lab.dut.start(["true"], deadline_s=30)
     process.kill()
     assert not process.wait(10).timed_out

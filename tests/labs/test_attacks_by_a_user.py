@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,6 +21,8 @@ from xdplab.deploy.watchdog import Watchdog
 from xdplab.hosts import LocalHost
 from xdplab.labs import cache
 from xdplab.labs.inventory_lock import PortLock
+from xdplab.run.disk import LOCK
+from xdplab.run.rundir import RunDirectory
 
 pytestmark = [
     pytest.mark.root,
@@ -185,15 +188,44 @@ def test_no_lock_can_be_held_by_another_user(
     (open_folder / "device-vd0.sh").write_text("exit 0\n")
     (open_folder / "switch").write_text("1")
     host, switches = LocalHost(), {str(open_folder / "switch"): "0"}
-    with unthrottled(host, folder=str(open_folder / "throttling"), switches=switches), cache.locked("kernels"):
+    run = RunDirectory.create(open_folder, "quick", run_id="r", plan_yaml="name: quick\n")
+    with (
+        unthrottled(host, folder=str(open_folder / "throttling"), switches=switches),
+        cache.locked("kernels"),
+        run.writer(),
+    ):
         port = PortLock(host, str(open_folder / "vd0.lock"), "me")
         watchdog = Watchdog(host, "vd0", str(open_folder))
         try:
             names = ("guard", "holders", "vd0.lock", "device-vd0.owner.lock", ".lock")
             locks = [str(path) for path in open_folder.rglob("*") if path.name in names]
-            assert len(locks) == len(names)
+            assert len(locks) == len(names) + 1, "two are named .lock: a cache's and a run's"
             done = outcome([*attacker.argv(ATTACK), json.dumps(["", [], locks])])
             assert done.stdout.strip() == "[]", done.stderr
         finally:
             watchdog.dismiss()
             port.close()
+
+
+def test_a_run_that_each_user_can_read_is_held_by_its_writer_alone(open_folder: Path, attacker: Stranger) -> None:
+    """Readers see that it is under way; whatever they hold of it, the next `resume` is not refused."""
+    run = RunDirectory.create(open_folder, "quick", run_id="r", plan_yaml="name: quick\n")
+    look = f"from pathlib import Path; from xdplab.run.disk import is_locked; print(is_locked(Path({str(run.path)!r})))"
+    assert attacker.run(look).stdout.strip() == "False"
+    with run.writer():
+        assert attacker.run(look).stdout.strip() == "True", attacker.run(look).stderr
+        hold = "import fcntl, os, sys, time\nheld = [os.open(path, os.O_RDONLY) for path in sys.argv[1:]]\n"
+        hold += "[fcntl.flock(each, fcntl.LOCK_EX) for each in held]\nprint('held', flush=True)\ntime.sleep(60)"
+        files = [str(run.path), *(str(path) for path in run.path.iterdir() if path.name != LOCK)]
+        holder = subprocess.Popen([*attacker.argv(hold), *files], stdout=subprocess.PIPE, text=True)
+    try:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "held\n"
+        assert attacker.run(look).stdout.strip() == "False"
+        with run.writer():
+            assert attacker.run(look).stdout.strip() == "True"
+        RunDirectory.create(open_folder, "quick", run_id="r", plan_yaml="name: quick\n")
+    finally:
+        holder.kill()
+        holder.wait()
+    assert not list(open_folder.rglob(LOCK))

@@ -91,6 +91,8 @@ FLAGS = "Private flags for ens2np0:\nrx_cqe_compress   : off\nrx_striding_rq    
         (hardware.queue_limit, {}, {}, "1, not to be changed", "warn"),
         (hardware.queue_limit, {}, {"ethtool -l": "what?"}, "what?", "warn"),
         (hardware.rss, {}, {"ethtool -x": "    0:      0     1     0     1\n"}, "4 entries over 2 queues", "ok"),
+        (hardware.rss, {}, {"ethtool -x": "    0:      0     0     0     1\n"}, "4 entries over 2 queues", "ok"),
+        (hardware.rss, {}, {"ethtool -x": "    0:      1     0     0     1\n"}, "in an order of its own", "warn"),
         (hardware.rss, {}, {}, "none", "warn"),
         (
             hardware.driver,

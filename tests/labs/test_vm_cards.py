@@ -172,3 +172,21 @@ def test_a_card_that_this_qemu_has_not_is_said(monkeypatch: pytest.MonkeyPatch, 
     assert tap.card_of("6.12:igb") == "igb"
     assert tap.card_of("6.12:count") is None
     assert tap.without_card("6.12:functional:own:vmxnet3") == "6.12:functional:own"
+
+
+@pytest.mark.nightly
+def test_an_uneven_rss_table_is_put_back() -> None:
+    with lab_with("igb") as lab:
+        dut, name, state = lab.dut, lab.dut_interface, f"{lab.work_dir(lab.dut)}/state"
+        set_queues(Endpoint(dut, name), None, 2)
+        dut.run(["mkdir", "-p", state])
+        for put_back in (
+            lambda: dut.run(["sh", script_path(name, state)]).text,
+            lambda: restore_remembered(dut, name, state),
+        ):
+            dut.run(["ethtool", "-X", name, "weight", "1", "3"])
+            assert remember(dut, name, state).values["rss.weight"] == "32 96"
+            dut.run(["ethtool", "-X", name, "equal", "2"])
+            assert snapshot(dut, name).values["rss.equal"] == 2
+            put_back()
+            assert snapshot(dut, name).values["rss.weight"] == "32 96"

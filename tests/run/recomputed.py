@@ -253,6 +253,31 @@ def both(first: float | None, second: float | None, what: Callable[[float, float
     return None if first is None or second is None else what(first, second)
 
 
+def slices(a: Attempt) -> list[tuple[float, float]]:
+    """The rates of each pair of slices, the attached program's first; a slice without frames leaves its pair out."""
+    printed = [line["slices"] for line in a.load if line["type"] == "alternated"]
+    sides = (
+        [{bool(s[0]): s[3] / (s[2] - s[1]) for s in printed[-1][n : n + 2]} for n in range(0, 200, 2)]
+        if printed
+        else []
+    )
+    return [(both[False], both[True]) for both in sides if len(both) == 2 and all(both.values())]
+
+
+def sliced_total(a: Attempt) -> float | None:
+    printed = [line["slices"] for line in a.load if line["type"] == "alternated"]
+    if not printed:
+        return None
+    sides = [[one for one in printed[-1] if bool(one[0]) is other] for other in (False, True)]
+    own, rival = (sum(one[3] for one in side) / sum(one[2] - one[1] for one in side) for side in sides)
+    return float(own / rival)
+
+
+def sliced_ratio(a: Attempt) -> float | None:
+    pairs = slices(a)
+    return math.exp(statistics.median(math.log(own / rival) for own, rival in pairs)) if pairs else None
+
+
 def runstats(a: Attempt) -> float | None:
     counted = [line for line in a.load if line["type"] == "runstats"]
     if len(counted) < 2:
@@ -374,6 +399,10 @@ COLUMNS: dict[str, tuple[Callable[[Attempt], Any], float]] = {
     "forwarded_pps": (forwarded, EXACT),
     "forwarded_window_s": (lambda a: a.window["rx_window_s"] if a.returns else a.window["duration_s"], EXACT),
     "forwarded_l2_bps": (lambda a: forwarded(a) * a.point["frame_bytes"] * 8, EXACT),
+    "slices_ratio": (sliced_ratio, EXACT),
+    "slices_total_ratio": (sliced_total, EXACT),
+    "slices_pairs": (lambda a: len(slices(a)) or None, EXACT),
+    "waited_s": (lambda a: a.applied.get("waited_s"), EXACT),
     "testrun_raw_ns": (lambda a: min(testruns(a), default=None), EXACT),
     "testrun_all_ns": (lambda a: json.dumps(testruns(a)) if testruns(a) else None, EXACT),
     "program_run_raw_ns": (runstats, EXACT),
@@ -438,7 +467,8 @@ def agrees(mine: Any, table: Any, tolerance: float) -> bool:
 
 def ns_per_packet(a: Attempt, row: Row) -> float | None:
     cpus = cpus_at_work(a)
-    held = row["limited_by"] in ("dut", "shared_cpu")
+    # At a paced load a shared CPU idles; a DUT that lost frames was busy all the same.
+    held = row["limited_by"] == "dut" or (row["limited_by"] == "shared_cpu" and a.point["rate_requested_pps"] is None)
     return None if cpus is None or not held else 1e9 * cpus / forwarded(a)
 
 

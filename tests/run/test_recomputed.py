@@ -54,6 +54,22 @@ def test_what_a_raw_file_tells_otherwise_is_found(
     assert columns <= {column for column, lines in recomputed.differences(copy).items() if lines}
 
 
+def test_a_frame_that_came_twice_was_forwarded_once(sample: Path, tmp_path: Path) -> None:
+    """The rate counted it twice, where the loss already counted it once."""
+    copy = Path(shutil.copytree(sample, tmp_path / "copy"))
+    for file in copy.glob("raw/*/1/xdpgen.jsonl"):
+        file.write_text(re.sub(r'("burst":"rate".*"duplicates":)0', r"\g<1>50", file.read_text()))
+    before = pd.read_parquet(sample / "trials.parquet")
+    for table in copy.glob("*.parquet"):
+        table.unlink()
+    runs.keep_tables(RunDirectory.open(copy))
+    trials = pd.read_parquet(copy / "trials.parquet")
+    again = trials["duplicate_packets"] == 50
+    assert again.sum() > 10
+    assert (trials.loc[again, "forwarded_pps"] < before.loc[again, "forwarded_pps"]).all()
+    assert [line for lines in recomputed.differences(copy).values() for line in lines] == []
+
+
 def test_each_null_of_a_measured_trial_has_its_reason(sample: Path) -> None:
     trials = pd.read_parquet(sample / "trials.parquet")
     assert unexplained(trials) == []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import sys
+import tracemalloc
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ from xdplab.run.state import Ended, RunState, read_state, record_planned
 
 OURS = str(Path(rundir.__file__).parent)
 BLOCKS = 12
+MOST_HELD = 800
 
 
 @dataclass(frozen=True)
@@ -108,6 +110,28 @@ def test_bookkeeping_costs_as_much_per_trial_in_a_large_run_as_in_a_small_one(
     small, large = counted(tmp_path, 1), counted(tmp_path, 5)
     assert small > 0
     assert large < 1.05 * small, f"{small:.0f} instructions per trial of 120, {large:.0f} of 600"
+
+
+def test_a_trial_s_bookkeeping_holds_little_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run keeps how each trial ended, to know what it owes; nothing of its files, facts or messages."""
+    monkeypatch.setattr(rundir, "sync", lambda path: None)
+    held: dict[int, int] = {}
+
+    class Facts(Nothing):
+        def measure(self, trial: Made, raw: Path, facts: dict[str, Any]) -> None:
+            facts["of the trial"] = [trial.trial_id] * 1000
+            (raw / "file").write_bytes(bytes(1000))
+            held[len(held)] = tracemalloc.get_traced_memory()[0]
+
+    trials = made(20)
+    run = run_of(tmp_path, trials)
+    tracemalloc.start()
+    try:
+        run_trials(run, trials, Facts(), PlainObserver(Console(quiet=True)), retries=1, pause_s=0)
+    finally:
+        tracemalloc.stop()
+    grown = held[len(trials) - 1] - held[len(trials) // 2]
+    assert grown < MOST_HELD * len(trials) / 2, f"{grown / (len(trials) / 2):.0f} bytes per trial"
 
 
 def costs(seed: int) -> dict[int, float]:

@@ -17,6 +17,7 @@ from click.testing import CliRunner
 
 from xdplab.cli import cli
 from xdplab.errors import ResultsError
+from xdplab.run import state
 from xdplab.run.disk import disk_errors
 from xdplab.run.metrics import METRICS, frame
 from xdplab.run.rundir import RunDirectory
@@ -273,10 +274,15 @@ def finished(run: RunDirectory, trial_id: str) -> None:
     run.journal.append("finished", **facts)
 
 
-def test_status_tells_a_run_under_way_from_a_killed_and_from_a_complete_one(run: RunDirectory) -> None:
+def test_status_tells_a_run_under_way_from_a_killed_and_from_a_complete_one(
+    run: RunDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """All three were called "under way, or killed"."""
     run.record("planned", trials=["a-r1", "b-r1"])
-    assert standing(run) == "killed, or not begun"
+    assert standing(run) == "beginning"
+    with monkeypatch.context() as later:
+        later.setattr(state, "START_S", 0.0)
+        assert standing(run) == "killed, or not begun"
     with run.writer():
         finished(run, "a-r1")
         assert standing(run) == "under way"

@@ -1,9 +1,11 @@
 """Two sides in one run, paired by repetition: faster, slower, equivalent, or not yet known.
 
 Each repetition gives one value, the mean logarithm of b over a of all pairs of points that both measured in it: what a
-repetition shares (drift, the machine's other work) cancels, and repetitions are the independent values. The ratio is
-their median: single slow loads do not move it. Its interval holds at every look (`xdplab.analysis.sequential`), so the
-run may stop as soon as it knows. The three-way decision is that of `compare`.
+repetition shares (drift, the machine's other work) cancels, and repetitions are the independent values. Where the two
+programs took turns under one sender, the ratio of a repetition is that of their slices, whose spread is a hundredth of
+that of whole windows on a shared machine; otherwise it is that of the two windows' rates. The ratio of the race is the
+median: single disturbed repetitions do not move it. Its interval holds at every look (`xdplab.analysis.sequential`), so
+the run may stop as soon as it knows. The three-way decision is that of `compare`.
 
 Where the sides' order is drawn anew in each repetition and the noise of both is alike, the logarithms lie
 symmetrically about that of the true ratio, so their median is the true ratio.
@@ -20,16 +22,18 @@ from xdplab.analysis.sequential import LEAST, Known, known
 from xdplab.words import many
 
 Answer = Literal["equivalent", "differs", "undecided"]
+By = Literal["slices", "windows"]
 Rates = Mapping[tuple[str, int], float]
-"""The forwarding rate of each valid trial, by point and repetition, in frames per second."""
+"""A number of each valid trial, by point and repetition: its forwarding rate in frames per second, or a ratio."""
 
 
 @dataclass(frozen=True)
 class Standing:
-    """How a race stands after ``ratio.n`` pairs; ``ratio`` is of the logarithm of b over a."""
+    """How a race stands after ``ratio.n`` pairs; ``ratio`` is of the logarithm of b over a, ``by`` what they are of."""
 
     ratio: Known
     margin: float
+    by: By = "windows"
 
     @property
     def answer(self) -> Answer:
@@ -44,7 +48,7 @@ class Standing:
         bounds = (self.ratio.low, self.ratio.median, self.ratio.high)
         low, ratio, high = (exp(value) if self.ratio.bounded else None for value in bounds)
         found: dict[str, object] = {"verdict": self.answer, "ratio": ratio, "low": low, "high": high}
-        return found | {"pairs": self.ratio.n, "margin": self.margin}
+        return found | {"pairs": self.ratio.n, "margin": self.margin, "by": self.by}
 
     @property
     def words(self) -> str:
@@ -60,16 +64,31 @@ class Standing:
             "undecided": f"undecided within {self.margin:.1%}",
         }[self.answer]
         interval = "" if not self.ratio.bounded else f" [{exp(self.ratio.low):.4f}, {exp(self.ratio.high):.4f}]"
-        return f"{said}; b over a {exp(self.ratio.median):.4f}{interval} after {n} pairs"
+        return f"{said}; b over a {exp(self.ratio.median):.4f}{interval} after {n} pairs, by {self.by}"
 
 
-def standing(rates: Rates, pairs: Sequence[tuple[str, str]], margin: float) -> Standing:
-    """Return how the race between the sides of ``pairs`` (point ids of a and b) stands."""
-    repetitions = sorted({repetition for _, repetition in rates})
+def standing(rates: Rates, slices: Rates, pairs: Sequence[tuple[str, str]], margin: float) -> Standing:
+    """Return how the race between the sides of ``pairs`` (point ids of a and b) stands.
+
+    ``slices`` are the ratios of b's programs over a's, of trials of b. Where a point has one, its others that have none
+    say nothing: two kinds of values with two kinds of noise have no median.
+    """
+    sliced = {b for b, _ in slices}
     values = []
-    for repetition in repetitions:
-        both = [(rates.get((a, repetition)), rates.get((b, repetition))) for a, b in pairs]
-        logs = [log(second / first) for first, second in both if first and second]
-        if len(logs) == len(pairs):  # a mean over other pairs would be of other points
-            values.append(sum(logs) / len(logs))
-    return Standing(known(values), margin)
+    for repetition in sorted({repetition for _, repetition in rates}):
+        logs = [_log_ratio(rates, slices if b in sliced else None, a, b, repetition) for a, b in pairs]
+        found = [value for value in logs if value is not None]
+        if len(found) == len(pairs):  # a mean over other pairs would be of other points
+            values.append(sum(found) / len(found))
+    return Standing(known(values), margin, "slices" if sliced else "windows")
+
+
+def _log_ratio(rates: Rates, slices: Rates | None, a: str, b: str, repetition: int) -> float | None:
+    """Return the logarithm of b over a in a repetition in which both are valid; else None."""
+    first, second = rates.get((a, repetition)), rates.get((b, repetition))
+    if not first or not second:
+        return None
+    if slices is None:
+        return log(second / first)
+    ratio = slices.get((b, repetition))
+    return log(ratio) if ratio else None

@@ -1,8 +1,8 @@
 """An interval of a median that holds at every look, so that a run may stop as soon as it knows enough.
 
 The interval of a fixed number of values does not: the t interval, looked at after each of 200 pairs, calls equal
-programs different in 41 % of all races. And no interval of a mean is of use where single loads of a program are up to
-40 % slow for a reason outside it: few such values decide how wide it is. So the interval is of the median, and uses
+programs different in 41 % of all races. And no interval of a mean is of use where single windows of a program are up
+to 40 % slow for a reason outside it: few such values decide how wide it is. So the interval is of the median, and uses
 only on which side of it each value lies. It holds whatever the distribution is.
 
 Howard and Ramdas 2022, Sequential estimation of quantiles with applications to A/B testing and best-arm identification

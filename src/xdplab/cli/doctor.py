@@ -17,10 +17,12 @@ from xdplab.later import later
 
 if TYPE_CHECKING:
     from xdplab.counters import drivers
+    from xdplab.deploy import device
+    from xdplab.deploy.queues import Endpoint
     from xdplab.labs import doctor_hardware as hardware
     from xdplab.studies.traffic import study
 else:
-    drivers = later("xdplab.counters.drivers")
+    drivers, device = later("xdplab.counters.drivers"), later("xdplab.deploy.device")
     hardware = later("xdplab.labs.doctor_hardware")
     study = later("xdplab.studies.traffic.study")
 
@@ -54,9 +56,17 @@ def _examined(lab_name: str) -> list[Row]:
     require_name(lab_name)  # a name that no lab can have is an error, not a finding
     try:
         with use_lab(lab_name) as lab:
-            return [*([] if lab.kind == "uml" else examine(lab)), *_kernel(lab), *_hardware(lab)]
+            rows = [*([] if lab.kind == "uml" else examine(lab)), *_kernel(lab), *_hardware(lab)]
+            return [*rows, *(row for end in study.endpoints(lab) for row in _left(lab, end))]
     except LabError as error:
         return examine_here(str(error))
+
+
+def _left(lab: Lab, end: Endpoint) -> list[Row]:
+    """Return what the watchdog of a run that died could not put back."""
+    found = device.left_by_the_dead(end.host, end.interface, study.state_dir(lab, end.host))
+    remedy = f"`xdplab --lab {lab.name} restore`, or make the device anew"
+    return [] if found is None else [Row(end.host.name, "left by a run", found.words, "warn", remedy)]
 
 
 def _kernel(lab: Lab) -> list[Row]:

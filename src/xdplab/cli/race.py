@@ -54,6 +54,11 @@ else:
     help="Least number of pairs. Defaults of --margin, --at-least and --at-most are those of a plan.",
 )
 @click.option("--at-most", type=int, help="Pairs.")
+@click.option(
+    "--by",
+    type=click.Choice(["slices", "windows"]),
+    help="slices (default): exchange the programs every 5 ms under one sender; windows: compare whole trials.",
+)
 @click.option("--labs", metavar="LAB,LAB", help="The lab of A and the lab of B: kernels, or machines, race.")
 @click.option("--name", default="race", show_default=True)
 @click.option("--out", type=click.Path(path_type=Path), default=Path("results"), show_default=True)
@@ -62,7 +67,8 @@ else:
 def race(
     lab_name: str | None, /, first: str, second: str, labs: str | None, out: Path, as_json: bool, **given: Any
 ) -> None:
-    """Which is faster, A or B (C files of yours, workloads, plans)? They take turns in one run, paired by repetition.
+    """Which is faster, A or B (C files of yours, workloads, plans)? They take turns in one run, paired by repetition,
+    and within each pair every few milliseconds where they differ in nothing but the program.
 
     A plan (.yaml) has one block; what it says holds for its side, in place of the options. Two plans have equal trials.
     With --labs vm:6.1,vm:6.12 each side has its own lab; A and B may then be the same program.
@@ -110,6 +116,7 @@ def race_plan(
     margin: float | None,
     at_least: int | None,
     at_most: int | None,
+    by: str | None,
     name: str,
 ) -> Plan:
     """Return the plan of a race between two programs or plans, in the labs of A and of B. Raises PlanError."""
@@ -124,7 +131,8 @@ def race_plan(
         )
 
     sides = [plans.get(word) or side(word) for word in (first, second)]
-    return model.race_of(name, sides, {"margin": margin, "at_least": at_least, "at_most": at_most}, labs or ())
+    limits = {"margin": margin, "at_least": at_least, "at_most": at_most, "by": by}
+    return model.race_of(name, sides, limits, labs or ())
 
 
 def _side(word: str, accesses: int, action: str) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from xdplab.later import later
 from xdplab.own import require_own
 from xdplab.run.disk import is_locked
 from xdplab.run.rundir import RunDirectory
-from xdplab.run.state import RunState, read_state
+from xdplab.run.state import RunState, is_beginning, read_state
 from xdplab.studies import provenance
 from xdplab.studies.catalogue import open_run, request_in
 
@@ -194,8 +194,8 @@ def labs_named(labs: str | None, scheduler: str | None) -> tuple[str, ...]:
 def status(directory: Path, as_json: bool) -> None:
     """How far RUN is, what failed, and how long the rest will take.
 
-    It is under way, complete, ended with failed trials, interrupted, stopped (nothing could be measured), or was
-    killed.
+    It is beginning (planned a moment ago), under way, complete, ended with failed trials, interrupted, stopped (nothing
+    could be measured), or was killed.
     """
     run = RunDirectory.open(directory)
     state, around = read_state(run), provenance.words(run)
@@ -216,9 +216,11 @@ def status(directory: Path, as_json: bool) -> None:
 
 
 def _standing(run: RunDirectory, state: RunState) -> str:
-    """A run that measures holds its journal; one that holds it not and has not said how it ended was killed."""
-    if is_locked(run.journal.path):
+    """A run that measures holds its folder; one that does not, and has not said how it ended, was killed."""
+    if is_locked(run.path):
         return "under way"
+    if is_beginning(run):
+        return "beginning"
     if state.ended == "complete" and state.failed:
         return (
             f"ended, {len(state.failed)} of {state.total} trials failed (`xdplab resume {run.path}` tries them again)"

@@ -12,7 +12,7 @@ from typing import Any
 
 from xdplab.deploy.settings import FEATURES, Setting, Value, Values, tool, write
 from xdplab.deploy.settings_table import BY_PREFIX, SETTINGS
-from xdplab.deploy.watchdog import restore_script, script_path
+from xdplab.deploy.watchdog import restore_script, said_path, script_path
 from xdplab.errors import HostError, PlanError, UnsupportedError
 from xdplab.hosts.base import Host
 
@@ -129,6 +129,52 @@ def restore(host: Host, interface: str, remembered: Snapshot) -> None:
         )
 
 
+@dataclass(frozen=True)
+class Left:
+    """What is not as it was before a run that died, and what its watchdog was told as it put the device back."""
+
+    interface: str
+    differing: dict[str, tuple[Value | None, Value]]
+    said: str
+
+    @property
+    def words(self) -> str:
+        told = "; ".join(self.said.splitlines())
+        return f"{self.interface} is not as it was: {self.differing}; its host's watchdog was told: {told}"
+
+
+def left_by_the_dead(host: Host, interface: str, state_dir: str) -> Left | None:
+    """Return what a watchdog has tried to put back in vain; None if there is nothing of the kind."""
+    said = _said(host, interface, state_dir)
+    kept = _kept(host, interface, state_dir) if said else None
+    differing = {} if kept is None else _differences(host, interface, kept)
+    return Left(interface, differing, said) if differing else None
+
+
+def _said(host: Host, interface: str, state_dir: str) -> str:
+    found = host.run(["cat", said_path(interface, state_dir)], check=False)
+    return found.text.strip() if found.ok else ""
+
+
+def is_remembered(host: Host, interface: str, state_dir: str) -> bool:
+    """Tell whether a device's state before a run is kept: that run goes on, or has died."""
+    return _kept(host, interface, state_dir) is not None
+
+
+def settle(host: Host, interface: str, state_dir: str) -> None:
+    """Put back what is kept, and keep it. Raises HostError naming what stays different."""
+    if (kept := _kept(host, interface, state_dir)) is None:
+        return
+    try:
+        restore(host, interface, kept)
+    except HostError as error:
+        if not (said := _said(host, interface, state_dir)):
+            raise
+        told = "; ".join(said.splitlines())
+        raise HostError(f"{error.message}; its host's watchdog was told: {told}", remedy=error.remedy) from error
+    host.run(["rm", "-f", said_path(interface, state_dir)])
+
+
 def remember(host: Host, interface: str, state_dir: str) -> Snapshot:
     """Return the interface's original state, kept in ``state_dir`` on the host until `restore_remembered`.
 
@@ -140,6 +186,7 @@ def remember(host: Host, interface: str, state_dir: str) -> Snapshot:
     script = restore_script(interface, taken.identity, taken.values, SETTINGS)
     host.put(script.encode(), script_path(interface, state_dir))
     host.put(json.dumps(taken.to_json(), indent=1).encode(), _path(interface, state_dir))
+    host.run(["rm", "-f", said_path(interface, state_dir)])  # of another boot's device
     return taken
 
 
@@ -149,9 +196,9 @@ def restore_remembered(host: Host, interface: str, state_dir: str) -> Snapshot |
     Raises HostError if the device does not return to its state: the snapshot then stays for another try.
     """
     kept = _kept(host, interface, state_dir)
-    if kept is not None:
-        restore(host, interface, kept)
-    host.run(["rm", "-f", _path(interface, state_dir), script_path(interface, state_dir)])
+    settle(host, interface, state_dir)
+    paths = (path(interface, state_dir) for path in (_path, script_path, said_path))
+    host.run(["rm", "-f", *paths])
     return kept
 
 
@@ -180,7 +227,7 @@ def _identity(host: Host, interface: str, *, missing_ok: bool = False) -> str:
     shown = host.run(["ip", "-j", "link", "show", "dev", interface], check=not missing_ok)
     if not shown.ok:
         return ""
-    link = json.loads(shown.text)[0]
+    link = shown.row("ifindex")
     boot = host.run(["cat", "/proc/sys/kernel/random/boot_id"]).text.strip()
     return f"{boot} {link['ifindex']} {link.get('address')}"
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+
 from xdplab.deploy import dpdk
-from xdplab.deploy.device import Snapshot, remember, restore_remembered
+from xdplab.deploy.device import Snapshot, is_remembered, remember, restore_remembered, settle
 from xdplab.deploy.dpdk import SYSFS
 from xdplab.deploy.watchdog import Watchdog
+from xdplab.deploy.xdp import await_nothing_attached
 from xdplab.errors import HostChangedError, HostError
 from xdplab.hosts.base import Host
 
@@ -45,12 +48,22 @@ class HeldDevice:
         if _watched(self._watchdog):
             return False
         machine = self.host.run(["cat", "/proc/version", "/proc/cmdline"]).text
+        if self._before is None:
+            self._settle()
         now = remember(self.host, self.interface, self._state_dir)
         before, self._before = self._before or now, now
         self._require_same(before, now, self._machine or machine, machine)
         self._machine = machine
         self._watchdog = Watchdog(self.host, self.interface, self._state_dir)
         return before.identity != now.identity
+
+    def _settle(self) -> None:
+        """What a run that died has left is put back before another one begins, or named: it would measure with it."""
+        if not is_remembered(self.host, self.interface, self._state_dir):
+            return
+        with contextlib.suppress(HostError):  # what a program keeps from being put back is named
+            await_nothing_attached(self.host, self.interface)
+        settle(self.host, self.interface, self._state_dir)
 
     def _require_same(self, before: Snapshot, now: Snapshot, old: str, new: str) -> None:
         keys = before.values.keys() | now.values.keys()

@@ -5,7 +5,6 @@ A value's key is ``row.name``: ``channels.rx``, ``rings.tx``, ``features.gro``, 
 
 from __future__ import annotations
 
-import json
 import re
 import time
 from collections.abc import Mapping, Sequence
@@ -13,14 +12,15 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from xdplab.errors import HostError, UnsupportedError
-from xdplab.hosts.base import Host
+from xdplab.hosts.base import Host, Result
 
 Value = int | bool | str
 Values = dict[str, Value]
 Counted = dict[str, int]
 
-# The kernel releases the queues of closed AF_XDP sockets some milliseconds after their owner has ended.
-SOCKET_RELEASE_S = 2.0
+# The kernel releases the queues of closed AF_XDP sockets some time after their owner has ended: a second for each
+# while a generator floods the CPUs with frames.
+SOCKET_RELEASE_S = 10.0
 _GONE = re.compile(r"No such device|no device matches|[Cc]annot find device", re.IGNORECASE)
 _SOCKETS_REMAIN = "AF_XDP sockets"
 
@@ -84,7 +84,12 @@ def to_file(path: str, text: str) -> Command:
 
 
 def tool(host: Host, argv: Sequence[str], *, stdin: bytes = b"") -> str:
-    """Run a device tool and return what it printed.
+    """Run a device tool and return what it printed, as `answer` does."""
+    return answer(host, argv, stdin=stdin).text
+
+
+def answer(host: Host, argv: Sequence[str], *, stdin: bytes = b"") -> Result:
+    """Run a device tool and return its result.
 
     Raises UnsupportedError with its words if it refuses, HostError if the device is not there: that is no answer of its
     driver's, and a trial that met it is owed.
@@ -99,7 +104,7 @@ def tool(host: Host, argv: Sequence[str], *, stdin: bytes = b"") -> str:
                 f"{host.name}: `{' '.join(argv)}`: {words}", remedy="bring the lab up again, or load the port's driver"
             )
         raise UnsupportedError(f"{host.name}: `{' '.join(argv)}`: {words or f'exit code {result.exit_code}'}")
-    return result.text
+    return result
 
 
 @dataclass(frozen=True)
@@ -116,8 +121,10 @@ class EthtoolCounts:
 
     def read_both(self, host: Host, interface: str) -> tuple[Counted, Counted]:
         """Return the current numbers and the largest the device accepts."""
-        text = tool(host, ["ethtool", self.show, interface])
-        limits, _, current = text.partition("Current hardware settings:")
+        shown = answer(host, ["ethtool", self.show, interface])
+        limits, heading, current = shown.text.partition("Current hardware settings:")
+        if not heading:
+            raise shown.nonsense()
         return self._numbers(current), self._numbers(limits)
 
     def commands(self, interface: str, values: Mapping[str, Value]) -> list[Command]:
@@ -136,7 +143,10 @@ class Features:
     prefix: str = "features"
 
     def read(self, host: Host, interface: str) -> Values:
-        lines = tool(host, ["ethtool", "-k", interface]).splitlines()[1:]
+        shown = answer(host, ["ethtool", "-k", interface])
+        lines = shown.text.splitlines()[1:]
+        if not lines:
+            raise shown.nonsense()
         following = [*lines[1:], ""]
         # A line with indented ones below it only sums them up.
         single = [line for line, after in zip(lines, following, strict=True) if line[:1] == "\t" or after[:1] != "\t"]
@@ -164,7 +174,7 @@ class LinkSettings:
     prefix: str = "link"
 
     def read(self, host: Host, interface: str) -> Values:
-        link = json.loads(tool(host, ["ip", "-j", "link", "show", "dev", interface]))[0]
+        link = answer(host, ["ip", "-j", "link", "show", "dev", interface]).row("mtu", "flags")
         return {"mtu": link["mtu"], "promisc": "PROMISC" in link["flags"], "up": "UP" in link["flags"]}
 
     def commands(self, interface: str, values: Mapping[str, Value]) -> list[Command]:

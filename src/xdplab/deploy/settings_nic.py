@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from xdplab.deploy.settings import Command, Value, Values, ethtool, on_off, to_file, tool
+from xdplab.formats.ethtool import rss_spread, rss_table
 from xdplab.hosts.base import Host
 
 _CPUFREQ = "/sys/devices/system/cpu"
@@ -59,7 +60,11 @@ class Pause:
 
 @dataclass(frozen=True)
 class Rss:
-    """Receive-side scaling: over how many queues the table spreads evenly (absent if it does not), and the key."""
+    """Receive-side scaling: the table and the key.
+
+    A table is ``equal``, over how many queues it spreads evenly, or ``weight``, how many entries each queue has, in the
+    order of the queues, as ``ethtool -X weight`` lays them. In any other order ethtool shows a table and cannot set it.
+    """
 
     prefix: str = "rss"
 
@@ -68,16 +73,13 @@ class Rss:
 
     @staticmethod
     def parse(text: str) -> Values:
-        """Return what ``ethtool -x`` shows. A table that is not even cannot be written back, so it is no value."""
-        rows = re.findall(r"^\s*\d+:((?:\s+\d+)+)$", text, re.MULTILINE)
-        table = [int(queue) for row in rows for queue in row.split()]
-        spread = len(set(table))
-        even = spread > 0 and table == [i % spread for i in range(len(table))]
+        """Return what ``ethtool -x`` shows. A table that cannot be written back is no value."""
         key = re.search(r"^((?:[0-9a-f]{2}:){3,}[0-9a-f]{2})$", text, re.MULTILINE)
-        return ({"equal": spread} if even else {}) | ({"hkey": key[1]} if key else {})
+        return rss_spread(rss_table(text)) | ({"hkey": key[1]} if key else {})
 
     def commands(self, interface: str, values: Mapping[str, Value]) -> list[Command]:
-        return [command for name, value in values.items() for command in ethtool("-X", interface, [name, str(value)])]
+        every = values.items()
+        return [one for name, value in every for one in ethtool("-X", interface, [name, *str(value).split()])]
 
 
 @dataclass(frozen=True)

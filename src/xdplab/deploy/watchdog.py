@@ -1,7 +1,7 @@
 """If the controller disappears, the host puts its device back by itself: by a script that lies there, and a watchdog.
 
-The script holds plain commands, because nothing of ours is left to run them. It cannot verify as `restore` does: what
-it could not put back, `xdplab restore` names.
+The script holds plain commands, because nothing of ours is left to run them. It cannot verify as `restore` does. What
+its last commands were refused, with the tools' words, lies beside it for whoever comes next (`said_path`).
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ _RELEASE_S = 1
 _SCRIPT = """\
 #!/bin/sh
 # {interface} as it was: written by xdplab before it changed anything. Running it twice is harmless.
+# It prints what it could not do.
 here="$(cat /proc/sys/kernel/random/boot_id /sys/class/net/{name}/ifindex /sys/class/net/{name}/address | xargs)"
 [ "$here" = {identity} ] || exit 0
 backward() {{
@@ -48,11 +49,19 @@ ask_anew() {{
         ethtool -K {name} "$feature" on
     done >/dev/null 2>&1
 }}
-backward
-forward
-ask_anew
+put() {{
+    words=$("$@" 2>&1 >/dev/null) && return
+    case $words in *"parameters changed"*|*unmodified*) return ;; esac  # it is so already
+    echo "$*: $words" | head -n 1
+}}
+{{ backward; forward; ask_anew; }} >/dev/null
 sleep 0.2
-backward
+# The queues of AF_XDP sockets stay taken for seconds while frames flood in.
+for again in 1 2 3 4 5 6 7 8; do
+    left=$(backward)
+    case $left in *"AF_XDP sockets"*) sleep 1 ;; *) break ;; esac
+done
+[ -z "$left" ] || echo "$left"
 """
 
 # Ends quietly when told; otherwise acts, unless a later one has taken over. It says that it lives when asked.
@@ -62,7 +71,7 @@ umask 077; : >>"$3.lock" && chmod 600 "$3.lock"  # whoever can open a lock can h
 { flock 9 && echo "$1" >"$3"; } 9>"$3.lock" && echo watching
 while read -r -t "$4" word; do [ "$word" = done ] && exit 0; echo watching; done
 sleep "$5"
-{ flock 9; [ "$(cat "$3")" = "$1" ] && sh "$2"; } 9>"$3.lock"
+{ flock 9; [ "$(cat "$3")" = "$1" ] && sh "$2" >"$2.said" 2>&1; } 9>"$3.lock"
 """
 
 
@@ -86,12 +95,17 @@ def _commands(setting: Setting, interface: str, values: Mapping[str, Value]) -> 
 
 def _line(command: Command) -> str:
     source = f"printf %s {shlex.quote(command.stdin)} | " if command.stdin else ""
-    return f"    {source}{shlex.join(command.argv)} >/dev/null 2>&1"
+    return f"    {source}put {shlex.join(command.argv)}"
 
 
 def script_path(interface: str, state_dir: str) -> str:
     """Return where a device's script lies on its host."""
     return str(PurePosixPath(state_dir) / f"device-{interface}.sh")
+
+
+def said_path(interface: str, state_dir: str) -> str:
+    """Return where a host keeps what a watchdog could not put back, a line each."""
+    return f"{script_path(interface, state_dir)}.said"
 
 
 class Watchdog:

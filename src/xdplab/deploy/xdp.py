@@ -5,7 +5,6 @@ xdpload's lines are the contract; this module gives them types, and its errors t
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -21,7 +20,9 @@ LET_GO_S = 40.0
 LOOK_S = 0.2
 _KERNEL_MODES = {1: "native", 2: "generic", 3: "offload"}  # enum XDP_ATTACHED_* of linux/if_link.h
 _PROGRAM_STEPS = ("open", "rodata", "init", "max-entries", "map", "load")
-_ERRORS = dict.fromkeys((*_PROGRAM_STEPS, "testrun"), ProgramError) | {"attach": UnsupportedError}
+_ERRORS = dict.fromkeys((*_PROGRAM_STEPS, "testrun"), ProgramError) | dict.fromkeys(
+    ("attach", "alternate"), UnsupportedError
+)
 # Offload asks the driver at load already; that the program itself is sound was shown by loading it in another mode.
 _OFFLOAD_ERRORS = _ERRORS | dict.fromkeys(("load", "offload map"), UnsupportedError)
 
@@ -184,6 +185,19 @@ class XdpLoader(JsonSession):
         """Return the program's run time and run count."""
         return typed(RunStats, self.ask("runstats", "runstats"))
 
+    def begin_slices(self, other: XdpLoader, slice_s: float, pairs: int, seed: int) -> None:
+        """Have ``other``'s program take turns with this one, from the first frame on that the interface receives.
+
+        Each program has ``pairs`` slices of ``slice_s``; ``seed`` decides which goes first in each pair. Raises
+        UnsupportedError where the kernel cannot exchange them.
+        """
+        asked = f"alternate {other.loaded.program_id} {round(slice_s * 1e6)} {pairs} {seed}"
+        self.ask(asked, "ready", ANSWER_S)
+
+    def await_slices(self, within_s: float) -> None:
+        """Wait until all slices are measured; this program is attached again then. They are in `raw`."""
+        self.read("alternated", within_s)
+
     def dump(self, image: str, path: str) -> None:
         """Write the ``xlated`` or ``jited`` image to a file of the host."""
         self.ask(f"dump {image} {path}", "dump")
@@ -211,8 +225,8 @@ class InKernel:
 
 def attached_program(host: Host, interface: str) -> InKernel:
     """Ask the kernel what is attached. Raises HostError if native and generic programs sit there together."""
-    link = json.loads(host.run(["ip", "-j", "-d", "link", "show", "dev", interface]).text)[0]
-    xdp = link.get("xdp")
+    shown = host.run(["ip", "-j", "-d", "link", "show", "dev", interface])
+    xdp = shown.row("ifindex").get("xdp")
     if not xdp:
         return InKernel(None, None, None, None, None)
     if xdp["mode"] not in _KERNEL_MODES:

@@ -176,3 +176,19 @@ def _blocks(data: bytes | str, title: str) -> tuple[dict[str, int | None], dict[
     if len(blocks) != 2:
         refuse(TOOL, "a block is missing")
     return blocks["Pre-set maximums:"], blocks["Current hardware settings:"]
+
+
+def rss_table(text: str) -> list[int]:
+    """Return the table that ``ethtool -x`` shows: a queue per entry."""
+    rows = re.findall(r"^\s*\d+:((?:\s+\d+)+)$", text, re.MULTILINE)
+    return [int(queue) for row in rows for queue in row.split()]
+
+
+def rss_spread(table: list[int]) -> dict[str, int | str]:
+    """Return what ``ethtool -X`` makes this table of, ``equal`` or ``weight``; nothing for a table of another order."""
+    queues = len(set(table))
+    if table and table == [entry % queues for entry in range(len(table))]:
+        return {"equal": queues}
+    if table and table == sorted(table):
+        return {"weight": " ".join(str(table.count(queue)) for queue in range(max(table) + 1))}
+    return {}

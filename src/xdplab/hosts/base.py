@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, Protocol
+from typing import Any, BinaryIO, Protocol
 
 from xdplab.errors import HostError
 from xdplab.formats.verifier_log import told
@@ -59,6 +59,33 @@ class Result:
             raise HostError(f"{self.host}: `{spoken(self.argv)}` {how} and printed too much: {self.cut}")
         words = self._error_line() or self.error_text or self.text.strip()
         raise HostError(f"{self.host}: `{spoken(self.argv)}` {how}: {words[-400:] or 'it printed nothing'}")
+
+    def rows(self, *needed: str) -> list[dict[str, Any]]:
+        """Return the JSON list of objects that it printed, each with the ``needed`` keys.
+
+        Raises HostError for anything else: a tool that exits with 0 may still be another one of that name.
+        """
+        try:
+            rows = json.loads(self.text)
+        except (ValueError, RecursionError):
+            rows = None
+        if isinstance(rows, list) and all(isinstance(row, dict) and row.keys() >= {*needed} for row in rows):
+            return rows
+        raise self.nonsense()
+
+    def row(self, *needed: str) -> dict[str, Any]:
+        """Return the first of its `rows`, which must be there."""
+        for row in self.rows(*needed):
+            return row
+        raise self.nonsense()
+
+    def nonsense(self) -> HostError:
+        """Return what is to be raised where a tool says that it did well, and printed what it never prints."""
+        said = f"printed {self.text[:60]!r}" if self.text.strip() else "printed nothing"
+        return HostError(
+            f"{self.host}: `{spoken(self.argv)}` {said}, which is no answer of {self.argv[0]}'s",
+            remedy=f"is it the right {self.argv[0]} that is first in the PATH there?",
+        )
 
 
 def spoken(argv: Sequence[str]) -> str:

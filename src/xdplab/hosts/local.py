@@ -46,6 +46,9 @@ class LocalProcess(StreamedProcess):
         self._stdin.close()
 
     def _kill_group(self) -> None:
+        # Waited for, its number is free, unless its group lives: a process that has it is a stranger.
+        if self._child.returncode is not None and Path(f"/proc/{self._child.pid}").exists():
+            return
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._child.pid, signal.SIGKILL)
 

@@ -36,6 +36,9 @@ SLOWEST_BYTES_S = 250_000
 MOST_BYTES = 30_000_000
 """The longest file that is waited for, over the slowest line."""
 
+CHANNELS_KNOWN = 256
+"""How many of the last commands' channels are remembered, for what still comes of those that ended."""
+
 _CHUNK = 1 << 16
 _LOST = (paramiko.SSHException, OSError, EOFError)
 _SIGNALLED = -1
@@ -53,8 +56,17 @@ mv -fT -- "$part" "$1" && sync "$folder"
 """
 
 # ``timeout`` makes itself the leader of a new group, and keeps the pid of the shell it replaces.
-TELL_GROUP = 'echo "xdplab-group $$" >&2; exec "$@"'
-_GROUP_LINE = re.compile(rb"xdplab-group (\d+)\n")
+# The line of /proc has when it started: with its number, that is one process and no other.
+TELL_GROUP = 'read -r line </proc/$$/stat; echo "xdplab-group $$ $line" >&2; exec "$@"'
+_GROUP_LINE = re.compile(rb"xdplab-group (\d+) (?:.*\))?((?: \S+)*)\n")
+_START_FIELD = 19  # of those behind the name
+
+# Where another process has the number now, ours has ended, and so has its group: the number was free. While a member of
+# the group lives, nobody gets it, so that a number without a process is the group's or nobody's.
+KILL_GROUP = (
+    'pid=$1 start=$2; if { read -r line <"/proc/$pid/stat"; } 2>/dev/null; then set -- ${line##*) }; '
+    '[ "${20}" = "$start" ] || exit 0; fi; kill -s KILL -- "$pid" "-$pid"'
+)
 
 
 @dataclass(frozen=True)
@@ -98,6 +110,7 @@ class SshProcess(StreamedProcess):
         super().__init__(host.name, argv, deadline_s)
         self._owner = host
         self._group: int | None = None
+        self._started_at = ""
         self._group_told = threading.Event()
         self._channel = host.channel(["sh", "-c", TELL_GROUP, "xdplab", *guarded(argv, deadline_s)])
         self._pump(self.stdout, lambda: self._channel.recv(_CHUNK))
@@ -110,6 +123,7 @@ class SshProcess(StreamedProcess):
         while self._group is None and (chunk := self._channel.recv_stderr(_CHUNK)):
             head += chunk
             if found := _GROUP_LINE.search(head):
+                self._started_at = b" ".join(found[2].split()[_START_FIELD : _START_FIELD + 1]).decode()
                 self._group = int(found[1])
                 head = head[: found.start()] + head[found.end() :]
         self._group_told.set()
@@ -131,7 +145,7 @@ class SshProcess(StreamedProcess):
         # The leader first, by its own id: until ``timeout`` has made the group there is none, and nothing else runs.
         # Once it has ended it starts nothing more, and the group is all that it did start.
         with contextlib.suppress(HostError):  # a dead connection: the host's own timeout ends the group
-            killer = self._owner.channel(["kill", "-s", "KILL", "--", f"{self._group}", f"-{self._group}"])
+            killer = self._owner.channel(["sh", "-c", KILL_GROUP, "xdplab", f"{self._group}", self._started_at])
             killer.status_event.wait(1.0)
             killer.close()
 
@@ -180,7 +194,9 @@ class SshHost:
     def channel(self, argv: Sequence[str]) -> paramiko.Channel:
         """Return a channel on which ``argv`` runs. This is the one place where a vector becomes a string."""
         try:
-            channel = self._transport().open_session(timeout=CONNECT_S)
+            transport = self._transport()
+            channel = transport.open_session(timeout=CONNECT_S)
+            _forget_old(transport)
             channel.exec_command(shlex.join(argv))
         except _LOST as error:
             raise HostError(f"{self.name}: cannot start `{argv[0]}`: {_words(error)}") from error
@@ -246,6 +262,15 @@ class SshHost:
             self._lifeline.close()
         with contextlib.suppress(*_LOST):
             self._client.close()
+
+
+def _forget_old(transport: paramiko.Transport) -> None:
+    """Drop the numbers of channels that ended long ago: paramiko keeps each to know late messages, 1 kB per trial."""
+    with transport.lock:
+        seen = transport.channels_seen
+        if len(seen) > 2 * CHANNELS_KNOWN:  # seldom: the first of a dict that was emptied from its front is far
+            for number in list(seen)[:-CHANNELS_KNOWN]:
+                del seen[number]
 
 
 def _patience_s(size: int) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -128,6 +128,12 @@ class Lab(Protocol):
         """Hold the lab for one run; ``who`` is what others are told (by default the process).
 
         Raises LabError that names who holds it already. ``steal`` takes it from one that is silent.
+        """
+
+    def turn(self, told: Callable[[str | None], None]) -> AbstractContextManager[None]:
+        """Measure alone: labs of one machine that use the same CPUs take turns, trial by trial.
+
+        ``told`` hears why this waits, and None once it goes on. Raises HostError if another keeps the CPUs too long.
         """
 
     def regain(self) -> None:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 
 from xdplab.errors import FormatError
-from xdplab.formats.ethtool import parse_channels, parse_rings
+from xdplab.formats.ethtool import parse_channels, parse_rings, rss_spread, rss_table
 from xdplab.labs.doctor import Patient, Row, Verdict
 from xdplab.labs.inventory_checks import DPDK_DRIVERS
 
@@ -76,8 +76,12 @@ def rss(patient: Patient) -> Row:
     words = patient.words("ethtool", "-x", str(patient.interface))
     if words is None:
         return patient.row("RSS", "none", "warn", "one queue gets everything: spread flows by `ethtool -N` rules")
-    table = [int(n) for row in re.findall(r"^\s*\d+:((?:\s+\d+)+)$", words, re.MULTILINE) for n in row.split()]
-    return patient.row("RSS", f"{len(table)} entries over {len(set(table))} queues")
+    table = rss_table(words)
+    found = f"{len(table)} entries over {len(set(table))} queues"
+    if table and not rss_spread(table):
+        remedy = "ethtool cannot set such a table: note it, for a run that changes queues cannot put it back"
+        return patient.row("RSS", f"{found}, in an order of its own", "warn", remedy)
+    return patient.row("RSS", found)
 
 
 def pause(patient: Patient) -> Row:

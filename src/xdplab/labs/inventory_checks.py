@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from typing import Any
 
@@ -80,8 +79,7 @@ def _link(host: Host, name: str) -> dict[str, Any]:
     shown = host.run(["ip", "-j", "-d", "link", "show", "dev", name], check=False)
     if not shown.ok:
         raise LabError(f"{host.name}: no interface {name}: {shown.error_text}", remedy="`ip -br link` lists them")
-    link: dict[str, Any] = json.loads(shown.text)[0]
-    return link
+    return shown.row("ifindex")
 
 
 def _driver(host: Host, name: str) -> str:

@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import os
 import re
 import socket
 import subprocess
 import time
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from xdplab import hosts
-from xdplab.errors import LabError, LabInUseError
+from xdplab.errors import HostError, LabError, LabInUseError
 from xdplab.labs import control, keeper_socket
 
 LOOK_S = 0.05
 """Seconds between two looks at a lab that someone else is just making."""
+TURN_LOOK_S = 0.005
+TURN_S = 7200.0
+"""The longest a trial waits for another lab's on the same CPUs; the longest trial has five windows of 600 s."""
+_CPUS = Path("/sys/devices/system/cpu")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,39}")
 
 
@@ -151,6 +156,14 @@ class KeptLab:
         finally:
             holding.close()
 
+    def turn(self, told: Callable[[str | None], None]) -> contextlib.AbstractContextManager[None]:
+        return alone_on(self._machine_cpus, f"lab {self.name}", told)
+
+    @property
+    def _machine_cpus(self) -> Iterable[int]:
+        """The CPUs of this machine that the lab may use: its keeper's, which all that it starts inherits."""
+        return map(int, self._known["machine_cpus"])
+
     def regain(self) -> None:
         """The keeper is on this machine, and holds the lock for as long as we live."""
 
@@ -194,3 +207,43 @@ class KeptLab:
             return connection.detach()
 
         return hosts.SshAddress(name, key=known["client_key"], host_key=known["host_key"], connect=connect)
+
+
+@contextlib.contextmanager
+def alone_on(cpus: Iterable[int], who: str, told: Callable[[str | None], None]) -> Iterator[None]:
+    """Hold CPUs of this machine alone, against every xdplab on it, whoever runs it; ``who`` begins what is told.
+
+    What is locked is each CPU's own folder in /sys: all users can open it, and the kernel lets go for one that is
+    killed. Two senders of real-time priority on one CPU would otherwise keep each other from sending at all. Raises
+    HostError after `TURN_S`.
+    """
+    with contextlib.ExitStack() as held:
+        for cpu in sorted(cpus):  # in one order for all: nobody waits for one who waits for him
+            _hold(cpu, held, who, told)
+        yield
+
+
+def _hold(cpu: int, held: contextlib.ExitStack, who: str, told: Callable[[str | None], None]) -> None:
+    folder = os.open(_CPUS / f"cpu{cpu}", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    held.callback(os.close, folder)
+    until, waited = time.monotonic() + TURN_S, False
+    while not _locked(folder):
+        if not waited:
+            told(f"{who}: another lab measures on CPU {cpu}")
+            waited = True
+        if time.monotonic() > until:
+            raise HostError(
+                f"{who}: another lab has measured on CPU {cpu} for {TURN_S:g} s",
+                remedy="`xdplab runs` lists all runs: wait for it, or end it",
+            )
+        time.sleep(TURN_LOOK_S)
+    if waited:
+        told(None)
+
+
+def _locked(folder: int) -> bool:
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

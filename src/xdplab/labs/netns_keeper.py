@@ -352,6 +352,7 @@ class Keeper:
             # The one it still waits for counts too: who comes before its maker must hold it as well.
             "leases": len(self.leases) + (self.lease_until is not None),
             "locked_by": self.lock[1] if self.lock else None,
+            "machine_cpus": sorted(os.sched_getaffinity(0)),
             "cpus": sorted(os.sched_getaffinity(0)),
             "queues": self.options.queues,
             "hosts": {name: host.known for name, host in self.hosts.items()},

@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass
 
 from xdplab.hosts.process import KILL_AFTER_S
-from xdplab.hosts.ssh import TELL_GROUP
+from xdplab.hosts.ssh import KILL_GROUP, TELL_GROUP
 from xdplab.labs.inventory import Inventory, Machine, TrafficMachine
 
 
@@ -59,7 +59,7 @@ COMMANDS = (
 TOOLS = ("xdpload", "xdpgen", "afxdp_user")
 """What was built in the work directory, run by its path."""
 
-_PATHS = "/usr/bin/sh", "/usr/bin/kill"
+_SHELL = "/usr/bin/sh"
 _LONGEST = 1024  # of a regular expression in sudoers
 
 
@@ -77,13 +77,13 @@ def drop_in(machine: Machine, work_dir: str) -> str:
     started = (
         f"^-c {_literal(TELL_GROUP)} xdplab timeout --kill-after={KILL_AFTER_S:g} [0-9]+[.][0-9]+ ({names})( .*)?$"
     )
-    assert len(started) <= _LONGEST
-    shell, kill = _PATHS
+    ended = f"^-c {_literal(KILL_GROUP)} xdplab [0-9]+ [0-9]*$"
+    assert max(map(len, (started, ended))) <= _LONGEST
     return (
         "# What xdplab runs as root: visudo -f /etc/sudoers.d/xdplab. Each command is started below a `timeout` that\n"
-        "# ends it at its deadline, and ended as a group by `kill`.\n"
-        f"{machine.user} ALL=(root) NOPASSWD: {shell} {started}\n"
-        f"{machine.user} ALL=(root) NOPASSWD: {kill} ^-s KILL -- [0-9]+ -[0-9]+$\n"
+        "# ends it at its deadline, and ended as a group.\n"
+        f"{machine.user} ALL=(root) NOPASSWD: {_SHELL} {started}\n"
+        f"{machine.user} ALL=(root) NOPASSWD: {_SHELL} {ended}\n"
     )
 
 

@@ -7,14 +7,13 @@ above the command that we run, the sockets that these hold, and the addresses an
 from __future__ import annotations
 
 import ipaddress
-import json
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from xdplab.errors import LabError
-from xdplab.hosts import Host
+from xdplab.hosts import Host, Result
 
 # Each process above this one: its name, and its open files (sockets by their inode).
 _ANCESTORS = """
@@ -97,7 +96,7 @@ def _address(word: str) -> tuple[str, str]:
 
 def _devices_of(host: Host, connection: Connection) -> set[str]:
     """Return the devices of a connection: the one with its own address, and the one that its answers leave by."""
-    links = json.loads(host.run(["ip", "-j", "addr", "show"]).text)
+    links = host.run(["ip", "-j", "addr", "show"]).rows("ifname")
     found = {
         link["ifname"]
         for link in links
@@ -106,14 +105,19 @@ def _devices_of(host: Host, connection: Connection) -> set[str]:
     if connection.zone:
         return {connection.zone}
     route = ["ip", "-j", "route", "get", connection.peer, "from", connection.local]
-    return found | _hops(json.loads(host.run(route, check=False).text or "[]"))
+    return found | _hops(_rows_if_any(host.run(route, check=False)))
+
+
+def _rows_if_any(listed: Result) -> list[dict[str, Any]]:
+    """`ip route` prints nothing where it has no route."""
+    return listed.rows() if listed.text.strip() else []
 
 
 def _devices_of_default(host: Host) -> set[str]:
     found: set[str] = set()
     for family in ("-4", "-6"):
-        listed = host.run(["ip", "-j", family, "route", "show", "table", "all", "default"], check=False).text
-        routes = [route for route in json.loads(listed or "[]") if route.get("type", "unicast") == "unicast"]
+        listed = host.run(["ip", "-j", family, "route", "show", "table", "all", "default"], check=False)
+        routes = [route for route in _rows_if_any(listed) if route.get("type", "unicast") == "unicast"]
         found |= _hops(routes)
     return found
 

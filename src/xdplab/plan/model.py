@@ -170,12 +170,14 @@ Repetitions = Annotated[
 class Race(_Strict):
     """Two blocks against each other, paired by repetition, until it is known which is faster by the forwarding rate.
 
-    Rates whose ratio lies within ``margin`` of 1 are equivalent.
+    Rates whose ratio lies within ``margin`` of 1 are equivalent. ``by``: slices exchanges the two programs every few
+    milliseconds under one sender, where the sides differ in nothing but the program; windows compares whole trials.
     """
 
     margin: Share = 0.02
     at_least: Annotated[int, Field(ge=3, le=1000)] = 5
     at_most: Annotated[int, Field(ge=3, le=1000)] = 200
+    by: Literal["slices", "windows"] = "slices"
 
     @model_validator(mode="after")
     def _in_order(self) -> Race:
@@ -268,7 +270,9 @@ def load_plan(path: Path) -> Plan:
     return _relative_files(parse_plan(data, where=str(path)), path.parent)
 
 
-def race_of(name: str, sides: Sequence[Plan], limits: Mapping[str, float | None], labs: Sequence[str] = ()) -> Plan:
+def race_of(
+    name: str, sides: Sequence[Plan], limits: Mapping[str, float | str | None], labs: Sequence[str] = ()
+) -> Plan:
     """Return the plan in which two plans of one block each race, the first as A and the second as B.
 
     ``labs``: A's and B's, for kernels or machines that race. ``limits`` are those of `Race`; None: its default. Raises

@@ -53,12 +53,17 @@ def _block_key(point: Point) -> tuple[object, ...]:
 
 # Measured in the netns lab: what a trial costs beyond its bursts and its pause (bench/trial_overhead.py).
 OVERHEAD_S = 0.2
+SLICES = "slices"
+"""The pass in which a race exchanges its two programs under one sender."""
+SLICES_S = 1.6
+"""How long it sends."""
 
 
 def trial_s(plan: Plan, trial: Trial) -> float:
     """Seconds one trial will take: bursts, settling, its pause and the measured overhead."""
     times, passes = plan.trial, len(trial.point.passes) + ("harness" in trial.point.passes)
-    return times.warmup_s + times.pause_s + OVERHEAD_S + passes * (times.window_s + times.settle_s)
+    sliced_s = SLICES_S - times.window_s if SLICES in trial.point.passes else 0.0
+    return times.warmup_s + times.pause_s + OVERHEAD_S + passes * (times.window_s + times.settle_s) + sliced_s
 
 
 def extent(plan: Plan, trials: Sequence[Trial]) -> str:

@@ -9,7 +9,7 @@ import os
 import shutil
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from xdplab.errors import ResultsError
@@ -77,9 +77,18 @@ def replacing(target: Path, remedy: str = REMEDY) -> Iterator[Path]:
         scratch.unlink(missing_ok=True)
 
 
-def is_locked(path: Path) -> bool:
-    """Tell whether a process holds a file or folder (`locked`)."""
-    looked = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+LOCK = ".lock"
+"""The file in a folder whose holder is the folder's only writer. It is gone when the holder lets go."""
+
+
+def is_locked(folder: Path) -> bool:
+    """Tell whether a process holds a folder (`locked`), also to those who may not open its lock."""
+    try:
+        looked = os.open(folder / LOCK, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except FileNotFoundError:
+        return False
+    except PermissionError:
+        return _is_listed(folder / LOCK)
     try:
         fcntl.flock(looked, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except OSError:
@@ -89,21 +98,57 @@ def is_locked(path: Path) -> bool:
     return False
 
 
+def _is_listed(lock: Path) -> bool:
+    """Tell whether the kernel's list of locks has one of this file's number."""
+    number = lock.stat().st_ino
+    lines = (line.split() for line in Path("/proc/locks").read_text().splitlines())
+    return any(words[1] == "FLOCK" and words[5].rpartition(":")[2] == str(number) for words in lines)
+
+
 @contextmanager
-def locked(path: Path) -> Iterator[bool]:
-    """Hold a file or folder in this block; gives False where another process has it."""
-    held = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+def locked(folder: Path) -> Iterator[bool]:
+    """Hold a folder in this block, also if it is renamed meanwhile; gives False where another process has it.
+
+    Whoever can open a lock can hold it for ever, so that only its maker and root can open this one. Raises OSError.
+    """
+    inside = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        for again in (True, True, False):
-            try:
-                fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
-                if not again:
-                    yield False
-                    return
-                time.sleep(LOOK_S)  # `is_locked` holds it for a moment
-            else:
-                break
-        yield True
+        held = _held(inside)
+        try:
+            yield held is not None
+        finally:
+            if held is not None:
+                with suppress(OSError):  # the folder is gone, or its disk is broken
+                    if _is_there(held, inside):
+                        os.unlink(LOCK, dir_fd=inside)
+                os.close(held)
     finally:
-        os.close(held)
+        os.close(inside)
+
+
+def _held(inside: int) -> int | None:
+    """Return the lock's descriptor, held, or None where another process has it."""
+    until = time.monotonic() + LOOK_S
+    while True:
+        lock = os.open(LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600, dir_fd=inside)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if _is_there(lock, inside):
+                return lock
+        except BlockingIOError:
+            if time.monotonic() > until:
+                os.close(lock)
+                return None
+            time.sleep(LOOK_S / 5)  # `is_locked` holds it for a moment
+        except BaseException:
+            os.close(lock)
+            raise
+        os.close(lock)
+
+
+def _is_there(lock: int, inside: int) -> bool:
+    """Tell whether this is still the folder's lock: its former holder removes it before letting go."""
+    try:
+        return os.path.samestat(os.fstat(lock), os.stat(LOCK, dir_fd=inside, follow_symlinks=False))
+    except FileNotFoundError:
+        return False

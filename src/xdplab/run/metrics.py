@@ -80,10 +80,13 @@ probes_lost         | int   |      | count   | probes that did not come back wit
 tx_pause_ms         | float | ms   | time    | longest time in the window in which the sender stood still or fell behind
 tx_paused_ms        | float | ms   | time    | total time that the sender stood still; null at a paced load, where lateness shows it
 tx_busy_cores       | float |      | share   | CPUs that the sending threads kept busy, softirqs in them included
-forwarded_pps       | float | 1/s  | rate    | frames forwarded (for drop and pass: processed) per second
+forwarded_pps       | float | 1/s  | rate    | frames forwarded (for drop and pass: processed) per second, each counted once
 forwarded_window_s  | float | s    | time    | seconds that forwarded_pps is the mean of: until the frames were counted as the window ended; window_s for counts at rest
 forwarded_source    | str   |      | state   | whose count forwarded_pps is: tg or dut
 forwarded_l2_bps    | float | bit/s| rate    | forwarded_pps x frame_mean_bytes x 8
+slices_ratio        | float |      | share   | in a race, side b: rate of this program over that of side a's, as the two took turns every few milliseconds under one sender; median over neighbouring slices
+slices_total_ratio  | float |      | share   | the same from all frames and times of each side: other work in single slices weighs in it
+slices_pairs        | int   |      | count   | pairs of slices that slices_ratio is the median of
 ns_per_packet       | float | ns   | time    | 1e9 x CPUs that do DUT work / forwarded_pps; null unless the DUT or the shared CPU is the limit
 access_ns           | float | ns   | time    | 1e9/pps(N) - 1e9/pps(0), N = 0 of the same block, repetition, engine and size, per CPU
 access_loads        | float |      | state   | machine loads per access, in the kernel's JIT image or in the user-space twin; the walk's own and the stack's among them
@@ -162,7 +165,8 @@ clocksource         | str   |      | state   | clock source of the TG: time stam
 rt_runtime_us       | int   | us   | state   | time per second that real-time tasks may run on a CPU of the TG; -1: no limit
 xps                 | json  |      | state   | CPUs (hexadecimal mask) that use each transmit queue of the DUT, a JSON object; null if the driver has no such setting
 counters_missing    | str   |      | state   | readings of the DUT that are missing or incomplete
-overhead_s          | float | s    | time    | wall time of the attempt beyond warm-up and windows
+overhead_s          | float | s    | time    | wall time of the attempt beyond warm-up, windows and waited_s
+waited_s            | float | s    | time    | time for which other labs of this machine measured on the same CPUs, and this trial waited
 metrics             | json  |      | state   | the plan's own metrics, a JSON object
 absent_counters     | str   |      | state   | counters that the plan asks for and this machine lacks, each with the reason
 null_reasons        | json  |      | state   | reasons of null columns, a JSON object: column to reason

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from xdplab.errors import PlanError, ResultsError
 from xdplab.resources import cache_root
-from xdplab.run.disk import disk_errors, locked, reason, replacing, sync
+from xdplab.run.disk import LOCK, disk_errors, locked, reason, replacing, sync
 from xdplab.run.journal import Journal
 
 if TYPE_CHECKING:
@@ -206,15 +206,29 @@ class RunDirectory:
     @contextmanager
     def writer(self) -> Iterator[None]:
         """Be the only writer: mend what a kill left, refuse where another process measures into this run."""
-        with locked(self.journal.path) as alone:
-            if not alone:
-                raise ResultsError(f"{self.path} is being measured by another process")
+        with ExitStack() as held:
+            self._hold(held)
             _refuse_links(self.path)
             with disk_errors(self.path):
                 self.journal.mend()
                 for temporary in _temporaries(self.path):
                     _remove(temporary)
             yield
+
+    def _hold(self, held: ExitStack) -> None:
+        """Where nobody can write, such as on a read-only mount, there is nothing to hold."""
+        if not os.access(self.path, os.W_OK):
+            return
+        try:
+            with disk_errors(self.path):
+                alone = held.enter_context(locked(self.path))
+        except PermissionError as error:
+            raise ResultsError(
+                f"{self.path} was left by a killed run of another user: {reason(error)}: {self.path / LOCK}",
+                remedy="let its owner resume it, or resume a copy",
+            ) from error
+        if not alone:
+            raise ResultsError(f"{self.path} is being measured by another process")
 
 
 def sizes(folder: Path) -> dict[str, int]:
@@ -273,7 +287,7 @@ def _held(parent: Path, stack: ExitStack) -> Path | None:
         ours = stack.enter_context(locked(path))
     except FileNotFoundError:
         return None
-    return path if ours and path.exists() else None
+    return path if ours else None
 
 
 def _sweep(unfinished: Path) -> None:
@@ -281,8 +295,8 @@ def _sweep(unfinished: Path) -> None:
         with locked(unfinished) as abandoned:
             if abandoned:
                 shutil.rmtree(unfinished, ignore_errors=True)
-    except FileNotFoundError:
-        return  # its process has just given it a name
+    except (FileNotFoundError, PermissionError):
+        return  # its process has just given it a name, or it is another user's
 
 
 def _named(path: Path, base: str) -> Path:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -221,6 +222,16 @@ def record_planned(
     costs = {"costs_s": [round(cost, 3) for cost in costs_s]} if costs_s else {}
     ids, blocks = [trial.trial_id for trial in trials], [trial.block for trial in trials]
     run.record("planned", trials=ids, blocks=blocks, **costs, **facts)
+
+
+START_S = 15.0
+"""The longest that a process may take from planning a run to holding it: another one, and a lab, are started."""
+
+
+def is_beginning(run: RunDirectory) -> bool:
+    """Tell whether a run was planned a moment ago, and nothing else is known of it yet."""
+    last = list(run.journal.events())[-1]
+    return last["event"] == "planned" and time.time() - float(last["time"]) < START_S
 
 
 def read_state(run: RunDirectory) -> RunState:

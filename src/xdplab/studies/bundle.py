@@ -27,7 +27,7 @@ import yaml
 from xdplab.analysis.verdicts import RULES_VERSION
 from xdplab.errors import ResultsError, XdplabError
 from xdplab.own import BUNDLE
-from xdplab.run.disk import disk_errors, replacing
+from xdplab.run.disk import LOCK, disk_errors, replacing
 from xdplab.studies.anonymous import TakenOut, anonymous_copy
 from xdplab.studies.catalogue import open_run
 from xdplab.studies.every import AnyRun
@@ -36,7 +36,7 @@ SUMS, CRATE, CITATION, README, ROWS, ABOUT = (
     "SHA256SUMS", "ro-crate-metadata.json", "CITATION.cff", "README.md", "tables/rows.csv", "tables/about.json",
 )  # fmt: skip
 RUN = "run"
-DERIVED = ("figures", "tables", "report.html", "audit.md", "audit.json", "run.log", BUNDLE)
+DERIVED = ("figures", "tables", "report.html", "audit.md", "audit.json", "run.log", LOCK, BUNDLE)
 MOST_BYTES, MOST_FILES, MOST_RATIO = 8 << 30, 200_000, 1000
 """Of a bundle that is imported: bytes in all, entries, and bytes of an entry per byte of the archive."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")

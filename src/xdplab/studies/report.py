@@ -145,6 +145,9 @@ def question(run: AnyRun, rows: pd.DataFrame) -> str:
         return note
     if not isinstance(run, PlanRun) or rows.empty:
         return f"What does study {run.kind_name} measure here?"
+    if run_is_race(run.directory):
+        a, b = runs.race_names(run.directory)
+        return f"Which is faster, a ({a}) or b ({b})?"
     names = [name.replace("_", " ") for name in varying(rows)]
     if not names:
         return "How fast are these frames forwarded?"
@@ -155,7 +158,7 @@ def answer(run: AnyRun, rows: pd.DataFrame) -> list[str]:
     """Return the answer with its interval, in sentences."""
     if not isinstance(run, PlanRun):
         return run.summary()
-    if not run.directory.imported and run_is_race(run.directory):
+    if run_is_race(run.directory):
         line = runs.race_line(run.directory)
         return [f"{line[0].upper()}{line[1:]}."]
     return ends(rows) or ["No point has a valid rate."]
@@ -206,6 +209,11 @@ def limits(rows: pd.DataFrame) -> list[str]:
         )
     if "split" in kinds:
         said.append("The link is virtual: no NIC, no cable, no DMA took part.")
+    if "slices_ratio" in rows and rows["slices_ratio"].notna().any():
+        said.append(
+            "The race compared slices of a few milliseconds under one sender. The rates below are those of whole "
+            "windows, which swing more: their ratio is not the answer."
+        )
     if "verdict" in rows and (count := int((rows["verdict"] != "valid").sum())):
         said.append(f"{count} of {len(rows)} trials are not valid; figures and intervals leave them out.")
     return said

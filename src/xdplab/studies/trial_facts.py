@@ -120,6 +120,7 @@ class TrialFacts:
     work: AccessWork | None = None
     settings: tuple[Applied, ...] | None = None
     device: Applied | None = None
+    waited_s: float | None = None
     kernel: str | None = None
     rx_ring_entries: int | None = None
     link: Limit | None = None
@@ -143,6 +144,7 @@ class TrialFacts:
     testrun_ns: tuple[float, ...] | None = None
     decided: Decided | Missing | None = None
     harness: HarnessPieces | Missing | None = None
+    sliced: Missing | None = None
 
 
 def device_columns(device: Applied | None) -> dict[str, str]:

@@ -193,6 +193,8 @@ def test_commands_are_answered_one_line_each(folder):
         (["--rodata", "limit=many"], "rodata", "many is not a number"),
         (["--max-entries", "sum=1"], "max-entries", "there is no map sum; there are: sums xdplab_count"),
         (["--max-entries", "sums=0"], "max-entries", "0 is not a number of entries"),
+        (["--max-entries", "sums=8x"], "max-entries", "8x is not a number of entries"),
+        (["--max-entries", "sums=4294967297"], "max-entries", "4294967297 is not a number of entries"),
         (["--init", "sums=/nowhere"], "init", "/nowhere cannot be read"),
         (["--init", "sums=/etc/hostname"], "init", "map sums takes 8 (one value) or 24 (3 entries)"),
         (["--program", "third"], "open", "no program named third"),

@@ -29,14 +29,14 @@ class TrialBench(TrialStudy):
 
         Raises CutOffError if a connection is lost meanwhile.
         """
-        with self._whole(facts), self._attached(trial, raw, facts) as send:
+        with self._whole(facts), self._alone(facts), self._attached(trial, raw, facts) as send:
             yield send
 
     @contextmanager
     def _attached(self, trial: Trial, raw: Path, facts: TrialFacts) -> Iterator[Send]:
         context = self._context
         if trial.point.program not in context.programs:
-            context.programs = {**context.programs, **self._prepared([trial])}
+            context.programs = {**context.programs, **self._prepared([trial.point], context.tools)}
         prepared = context.programs[trial.point.program]
         know_before(context, trial, prepared, facts)
         require_way_back(context.lab, trial.point)

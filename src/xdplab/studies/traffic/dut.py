@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
 from functools import partial
 from statistics import fmean
 from typing import Protocol
 
 from xdplab.deploy.afxdp import AfxdpRequest, Stats, forward
 from xdplab.deploy.deployment import Deployment
-from xdplab.deploy.xdp import Decided, RunStats, XdpRequest, attach, verify
+from xdplab.deploy.xdp import ANSWER_S, Decided, RunStats, XdpRequest, attach, verify
 from xdplab.errors import HostError, ProgramError, UnsupportedError
 from xdplab.hosts import Host
+from xdplab.plan.schedule import SLICES_S
 from xdplab.programs.onhost import calibrated_testrun
 from xdplab.studies.trial_facts import Missing, TestRuns
 
 # Many short test runs in each trial: the least of them is free of other work, and together they take 20 ms.
 TESTRUNS, TESTRUN_S = 9, 0.002
+SLICE_S, SLICE_PAIRS = 0.005, 100
+"""Two programs take turns in slices this long: thousands of frames each, where an exchange takes 10 us.
+
+A tenth of each slice passes unmeasured. `SLICES_S` leaves time for that, so that no slice outlasts the sender.
+"""
 SESSION_S = 14 * 86400.0
 """The longest a program is held: a search may take days. Its connection's end, or silence, ends it much sooner."""
 
@@ -60,6 +67,7 @@ class KernelSide:
     """native, generic, offload: xdpload holds the program."""
 
     def __init__(self, host: Host, binary: str, request: XdpRequest, *, queues: int) -> None:
+        self._host = host
         self._loader = attach(host, binary, request, deadline_s=SESSION_S)
         try:
             loaded = self._loader.loaded
@@ -93,6 +101,18 @@ class KernelSide:
             return TestRuns(runs_ns, tuple(done))
         except (ProgramError, UnsupportedError) as error:
             return Missing(error.message)
+
+    def slices(self, binary: str, rival: XdpRequest, send: Callable[[], object], seed: int) -> None:
+        """Have the program of ``rival`` take turns with this one while ``send`` sends for `SLICES_S`.
+
+        Raises UnsupportedError where they cannot, ProgramError where the other one does not load.
+        """
+        other = attach(self._host, binary, replace(rival, mode="none"), deadline_s=SESSION_S)
+        with other, ThreadPoolExecutor(1) as meanwhile:
+            self._loader.begin_slices(other, SLICE_S, SLICE_PAIRS, seed)
+            measured = meanwhile.submit(self._loader.await_slices, SLICES_S + ANSWER_S)
+            send()
+            measured.result()
 
     def decided(self) -> Decided:
         """Return what the program decided since it was attached; its request asked for it to be counted."""

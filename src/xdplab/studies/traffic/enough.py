@@ -25,6 +25,7 @@ class Enough:
         self._run, self._plan, self._trials = run, plan, trials
         self._tried: dict[str, set[int]] = {trial.point.point_id: set() for trial in trials}
         self.rates: dict[tuple[str, int], float] = {}
+        self._slices: dict[tuple[str, int], float] = {}
         before = last_attempts(run)
         for trial in trials:
             if trial.trial_id in before:
@@ -34,10 +35,13 @@ class Enough:
         key = (trial.point.point_id, trial.repetition)
         self._tried[key[0]].add(key[1])
         self.rates.pop(key, None)
+        self._slices.pop(key, None)
         if attempt.status == "measured":
             row = attempt_rows(self._run, trial, attempt, window_s=self._plan.trial.window_s).row
             if row["verdict"] == "valid" and row.get("forwarded_pps"):
                 self.rates[key] = row["forwarded_pps"]
+                if ratio := row.get("slices_ratio"):
+                    self._slices[key] = ratio
 
     def enough(self) -> Mapping[str, Sequence[str]]:
         """Return the ids of trials that need not be measured, by the reason."""
@@ -48,7 +52,7 @@ class Enough:
 
     def _race(self, race: Race) -> Mapping[str, Sequence[str]]:
         pairs = race_pairs(self._plan, self._trials[0].point.arrangement)
-        found = standing(self.rates, [(a.point_id, b.point_id) for a, b in pairs], race.margin)
+        found = standing(self.rates, self._slices, [(a.point_id, b.point_id) for a, b in pairs], race.margin)
         tried = min(len(repetitions) for repetitions in self._tried.values())
         if tried >= race.at_least and (found.answer != "undecided" or not found.ratio.n):
             return {found.words: [trial.trial_id for trial in self._trials]}

@@ -5,6 +5,7 @@ No command runs on the DUT inside a measured window: what records there was star
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
@@ -20,6 +21,7 @@ from xdplab.errors import ProgramError, UnsupportedError
 from xdplab.generators import Generator, GeneratorSettings, Staying
 from xdplab.labs import Lab
 from xdplab.plan import Plan, Point, ProgramFactors, Trial
+from xdplab.plan.schedule import SLICES, SLICES_S
 from xdplab.programs.work import AccessWork
 from xdplab.run.facts import as_json
 from xdplab.studies.traffic.dut import SESSION_S, AfxdpSide, DutSide, KernelSide
@@ -57,6 +59,7 @@ class TrialContext:
     xps: dict[str, str] | None = None
     switched_off: dict[str, str] | None = None
     pdr: Mapping[str, float] = field(default_factory=dict)
+    rivals: Mapping[str, Point] = field(default_factory=dict)
     applied: tuple[Applied, ...] = ()
     device: Applied | None = None
     alone: dict[FrameKey, Limit] = field(default_factory=dict)
@@ -129,6 +132,8 @@ def measure(context: TrialContext, trial: Trial, raw: Path, facts: TrialFacts) -
         for name in point.passes:
             if name in PASSES:
                 PASSES[name](running)
+        if SLICES in point.passes:
+            facts.sliced = _sliced(context, trial, side, generator)
         side.require()
         facts.testrun = side.testrun(_test_frames(context, point))
         side.stop()
@@ -171,6 +176,22 @@ def _decided(
         files.add({"xdpload_decided.jsonl": side.raw_files()["xdpload.jsonl"]})
         side.close()
     return found
+
+
+def _sliced(context: TrialContext, trial: Trial, side: DutSide, generator: Generator) -> Missing | None:
+    """Measure the program against the race's other one, in slices under one sender. xdpload's lines hold them.
+
+    `Missing` says why the two cannot be exchanged.
+    """
+    rival = context.rivals[trial.point.point_id]
+    request = _request(context, rival, context.programs[rival.program])
+    assert isinstance(side, KernelSide)  # a race exchanges programs of the kernel only
+    seed = int(hashlib.sha256(f"{context.run_id}/{trial.trial_id}".encode()).hexdigest()[:15], 16)
+    try:
+        side.slices(context.tools.xdpload, request, lambda: generator.burst(SLICES, SLICES_S), seed)
+    except (ProgramError, UnsupportedError) as error:
+        return Missing(error.message)
+    return None
 
 
 def _request(context: TrialContext, point: Point, prepared: Prepared) -> XdpRequest:

@@ -22,6 +22,7 @@ SAME_REASON = {
     "latency_sent_p50_ns": tuple(f"latency_sent_{name}_ns" for name in ("p90", "p99", "p999", "max")),
     "late_p50_ns": ("late_p99_ns", "late_p999_ns", "late_max_ns", "tx_late_packets"),
     "lost_packets": ("loss_ratio",),
+    "slices_ratio": ("slices_total_ratio", "slices_pairs"),
     "access_loads": ("access_stores", "access_bytes", "access_chain"),
     "testrun_raw_ns": ("testrun_all_ns",),
     "program_run_ns": ("program_run_raw_ns", "stats_cost_ns"),
@@ -46,6 +47,7 @@ NOT_SO_HERE: dict[str, Callable[[Row], str | None]] = {
     ),
     "warmup_steady": lambda row: None if row.get("warmup_s") is None else "the warm-up has too few intervals to tell",
     "counters_missing": lambda row: "no reading is missing",
+    "limited_by": lambda row: None if row.get("verdict") == "valid" else "only a valid trial has a limit",
     "metrics": lambda row: "the plan has no metrics of its own",
     "device_settings": lambda row: "the plan sets nothing of the DUT's device",
     "rx_ring_entries": lambda row: "the DUT's driver does not tell the size of its rings",
@@ -84,6 +86,6 @@ _HEADS = {column: head for head, columns in SAME_REASON.items() for column in co
 _MEASURED = [
     metric.name
     for metric in METRICS
-    if metric.kind not in ("factor", "id", "verdict") and metric.name not in (*COLUMNS, "null_reasons")
+    if metric.kind not in ("factor", "id") and metric.name not in (*COLUMNS, "null_reasons", "rules_version")
 ]
 """Columns that an attempt's own files give; a factor may be null without a reason."""

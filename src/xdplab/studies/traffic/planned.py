@@ -13,6 +13,7 @@ from typing import Any
 from xdplab.errors import PlanError, ResultsError
 from xdplab.plan import Arrangement, Plan, Point, Trial, load_plan, parse_plan, points_of, schedule, trial_s
 from xdplab.plan.points import block_points, select
+from xdplab.plan.schedule import SLICES
 from xdplab.run.disk import disk_errors
 from xdplab.run.rundir import RunDirectory
 from xdplab.run.state import record_planned
@@ -26,7 +27,8 @@ def plan_trials(plan: Plan, arrangement: Arrangement, only: Mapping[str, str] | 
     points = points_of(plan, arrangement)
     if plan.race is not None:
         racing = {point.point_id for pair in race_pairs(plan, arrangement) for point in pair}
-        points = [point for point in points if point.point_id in racing]
+        sliced = rivals(plan, arrangement)
+        points = [_with_slices(p, p.point_id in sliced) for p in points if p.point_id in racing]
     return schedule(plan, select(points, dict(only)) if only else points)
 
 
@@ -47,6 +49,37 @@ def race_pairs(plan: Plan, arrangement: Arrangement) -> list[tuple[Point, Point]
             remedy="to race a program against itself, give a copy of its file under another name",
         )
     return list(zip(first, second, strict=True))
+
+
+def rivals(plan: Plan, arrangement: Arrangement) -> dict[str, Point]:
+    """Return the points of a race's side b that are measured in slices, by id, each with its point of side a."""
+    if plan.race is None or plan.race.by == "windows":
+        return {}
+    pairs = race_pairs(plan, arrangement)
+    return {b.point_id: a for a, b in pairs if why_not_sliced(a, b) is None}
+
+
+def why_not_sliced(a: Point, b: Point) -> str | None:
+    """Return why the programs of two points cannot be exchanged under one sender; None if they can."""
+    first, second = a.values | {"lab": a.lab}, b.values | {"lab": b.lab}
+    own = a.program.values.keys() - {"frames"}
+    differ = [name for name in first if name not in own and first[name] != second[name]]
+    if differ:
+        return f"the sides differ in {', '.join(differ)}"
+    if a.mode not in _EXCHANGED:
+        return f"a program is not exchanged in mode {a.mode}"
+    if a.load != "max":
+        return "at a paced load the sender decides the rate"
+    if a.program.setup or b.program.setup:
+        return "a setup command would find the maps of both programs"
+    return None
+
+
+_EXCHANGED = ("native", "generic")
+
+
+def _with_slices(point: Point, sliced: bool) -> Point:
+    return replace(point, passes=(*point.passes, SLICES)) if sliced else point
 
 
 _TOLD_BY_OTHERS = ("point_id", "file", "program_sha256", "frames_sha256", "rate_requested_pps")

@@ -16,7 +16,7 @@ from xdplab.generators.moongen import CAPABILITIES as MOONGEN_ENGINES
 from xdplab.generators.moongen import install
 from xdplab.hosts import Host, LocalHost
 from xdplab.labs import Lab
-from xdplab.plan import Point, ProgramFactors, Trial
+from xdplab.plan import Point, ProgramFactors
 from xdplab.programs.build import BuiltProgram, build
 from xdplab.programs.onhost import LoadReport, load_report, verified_to_count
 from xdplab.programs.program import cache_directory
@@ -128,19 +128,19 @@ def native_dir(lab: Lab) -> str:
 
 
 def prepare_programs(
-    lab: Lab, run: RunDirectory, tools: Tools, trials: Iterable[Trial], *, retries: int = 0
+    lab: Lab, run: RunDirectory, tools: Tools, points: Iterable[Point], *, retries: int = 0
 ) -> dict[ProgramFactors, Prepared]:
-    """Build, prove and load every program of ``trials`` before any is measured.
+    """Build, prove and load every program of ``points`` before any is measured.
 
     A tool that dies on its host is started again, up to ``retries`` times per program. Raises ProgramError: in the
     compiler's words, in the verifier's, or because a proof found another N.
     """
-    points: dict[ProgramFactors, list[Point]] = {}
-    for trial in trials:
-        points.setdefault(trial.point.program, []).append(trial.point)
+    users: dict[ProgramFactors, list[Point]] = {}
+    for point in points:
+        users.setdefault(point.program, []).append(point)
     return {
         factors: tried_again(retries, partial(_prepare, lab, run, tools, factors, used))
-        for factors, used in points.items()
+        for factors, used in users.items()
     }
 
 

@@ -19,13 +19,15 @@ from xdplab.deploy.afxdp import Stats
 from xdplab.errors import FormatError
 from xdplab.formats.generator import Burst, parse_output
 from xdplab.formats.pcap import flow_of, l2_bytes, parse_pcap
+from xdplab.formats.slices import SlicedRatio, parse_slices, ratio_of
 from xdplab.plan import Point, Trial
+from xdplab.plan.schedule import SLICES
 from xdplab.programs.work import AccessWork
 from xdplab.run.facts import learnt
 from xdplab.run.metrics import BY_NAME, METRICS
 from xdplab.run.rundir import RunDirectory
 from xdplab.run.state import Attempt
-from xdplab.studies.traffic.nulls import with_reasons
+from xdplab.studies.traffic.nulls import OLDER, with_reasons
 from xdplab.studies.traffic.passes import PERF_FOLDER
 from xdplab.studies.traffic.sent import in_window, traffic
 from xdplab.studies.trial_facts import Limit, Missing, ProgramRuns, TestRuns, TrialFacts, device_columns
@@ -107,7 +109,10 @@ def attempt_rows(run: RunDirectory, trial: Trial, attempt: Attempt, *, window_s:
         row |= _port(row, bursts["rate"], raw, trial, reasons)
         row |= _rates(row, bursts["rate"])
         row |= _other_work(row, facts, reasons)
-        row["overhead_s"] = attempt.duration_s - sum(b.summary.duration_s for b in bursts.values())
+        row |= _sliced(raw, trial, facts, reasons)
+        row["waited_s"] = facts.waited_s
+        sent_s = sum(b.summary.duration_s for b in bursts.values())
+        row["overhead_s"] = attempt.duration_s - sent_s - (facts.waited_s or 0.0)
     row |= _passes(bursts, raw, trial, facts, reasons)
     verdict = judge(row)
     row |= {"verdict": verdict.verdict, "reason": verdict.reason, "limited_by": verdict.limited_by}
@@ -337,6 +342,8 @@ def _rates(row: Row, burst: Burst) -> Row:
     if done is not None:
         heard = returns_frames(row) and row["rx_packets"] is not None
         frames, seconds = in_window(row, burst, done)
+        if heard:  # a frame that came twice was forwarded once
+            frames -= row["duplicate_packets"] or 0
         rates |= {"forwarded_pps": frames / seconds, "forwarded_window_s": seconds}
         rates["forwarded_l2_bps"] = _l2_bps(rates["forwarded_pps"], row["frame_mean_bytes"])
         rates["forwarded_source"] = "tg" if heard else "dut"
@@ -387,6 +394,28 @@ def _passes(bursts: Mapping[str, Burst], raw: Path, trial: Trial, facts: TrialFa
     else:
         reasons |= dict.fromkeys((*_PERF, "host_cycles", "host_instructions"), "the plan asks for no perf pass")
     return row
+
+
+def _sliced(raw: Path, trial: Trial, facts: TrialFacts, reasons: dict[str, str]) -> Row:
+    """How a race's two programs compare in slices under one sender, in the trials of side b."""
+    if SLICES not in trial.point.passes:
+        reasons["slices_ratio"] = "no other program took turns with this one: that is done in trials of a race's side b"
+        return {}
+    found = _slices_ratio(raw, facts)
+    if isinstance(found, str):
+        reasons["slices_ratio"] = found
+        return {}
+    return {"slices_ratio": found.median, "slices_total_ratio": found.total, "slices_pairs": found.pairs}
+
+
+def _slices_ratio(raw: Path, facts: TrialFacts) -> SlicedRatio | str:
+    if facts.sliced is not None:
+        return facts.sliced.missing
+    try:
+        slices = parse_slices((raw / "xdpload.jsonl").read_bytes())
+    except (OSError, FormatError) as error:
+        return f"xdpload's output cannot be read: {error}"
+    return OLDER if slices is None else ratio_of(slices)
 
 
 def _perf_packets(raw: Path, trial: Trial, facts: TrialFacts, reasons: dict[str, str]) -> Row:

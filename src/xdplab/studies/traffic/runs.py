@@ -40,6 +40,7 @@ from xdplab.studies.traffic.planned import (
     race_sides,
     run_plan,
     run_trials_of,
+    why_not_sliced,
 )
 from xdplab.studies.traffic.rows import Row, attempt_rows
 from xdplab.studies.traffic.study import TrialStudy, check_plan
@@ -311,17 +312,39 @@ def standing_of(run: RunDirectory) -> Standing:
         raise ResultsError(f"{run.path} is no race", remedy="`xdplab race A B`, or a plan with `race:`")
     arrangement = next(run.journal.events("planned"))["arrangement"]
     rows = valid(settled_trials(run))
-    keys = zip(rows["point_id"], rows["repetition"], rows["forwarded_pps"], strict=True)
-    rates = {(str(point), int(repetition)): float(rate) for point, repetition, rate in keys if not pd.isna(rate)}
     pairs = [(a.point_id, b.point_id) for a, b in race_pairs(plan, arrangement)]
-    return standing(rates, pairs, plan.race.margin)
+    rates, slices = _by_trial(rows, "forwarded_pps"), _by_trial(rows, "slices_ratio")
+    return standing(rates, slices, pairs, plan.race.margin)
+
+
+def _by_trial(rows: pd.DataFrame, column: str) -> dict[tuple[str, int], float]:
+    """Return the column's values that are there, by point and repetition."""
+    keys = zip(rows["point_id"], rows["repetition"], rows[column], strict=True)
+    return {(str(point), int(repetition)): float(value) for point, repetition, value in keys if not pd.isna(value)}
 
 
 def race_line(run: RunDirectory) -> str:
     """Return what raced and how it stands, in one line. Raises ResultsError for a run that is no race."""
     found = standing_of(run)
-    a, b = race_sides(run_plan(run), next(run.journal.events("planned"))["arrangement"])
-    return f"race of a ({a}) and b ({b}): {found.words}"
+    a, b = race_names(run)
+    return f"race of a ({a}) and b ({b}): {found.words}{_why_by_windows(run, found)}"
+
+
+def race_names(run: RunDirectory) -> tuple[str, str]:
+    """Return what a and what b of a race are, in words."""
+    return race_sides(run_plan(run), next(run.journal.events("planned"))["arrangement"])
+
+
+def _why_by_windows(run: RunDirectory, found: Standing) -> str:
+    """Return why no program took turns with the other under one sender, where the plan asks for it."""
+    plan = run_plan(run)
+    if found.by == "slices" or plan.race is None or plan.race.by == "windows":
+        return ""
+    a, b = race_pairs(plan, next(run.journal.events("planned"))["arrangement"])[0]
+    rows = settled_trials(run)
+    told = [json.loads(reasons) for reasons in rows.loc[rows["point_id"].eq(b.point_id), "null_reasons"].dropna()]
+    reason = why_not_sliced(a, b) or next((one["slices_ratio"] for one in told if "slices_ratio" in one), None)
+    return f" ({reason})" if reason else ""
 
 
 def summary(run: RunDirectory) -> list[str]:

@@ -26,13 +26,16 @@ from xdplab.hosts import Host
 from xdplab.labs import Lab
 from xdplab.plan import FACTORS, Plan, Point, ProgramFactors, Trial, points_of
 from xdplab.plan.factors import by_cable
+from xdplab.plan.schedule import SLICES
 from xdplab.run.metrics import BY_NAME
 from xdplab.run.rundir import RunDirectory
+from xdplab.studies.places import WAITS
 from xdplab.studies.traffic.burst import NOBODY, generator_alone, pieces_alone
 from xdplab.studies.traffic.life import TrialContext, measure, serving_cpus
 from xdplab.studies.traffic.limits import frame_key, link_rate, machine_of
 from xdplab.studies.traffic.pdr import known_pdr
-from xdplab.studies.traffic.prepare import Prepared, build_tools, engines_of, generator_of, prepare_programs
+from xdplab.studies.traffic.planned import rivals
+from xdplab.studies.traffic.prepare import Prepared, Tools, build_tools, engines_of, generator_of, prepare_programs
 from xdplab.studies.traffic.turns import THE_PLANS
 from xdplab.studies.trial_facts import Mended, TrialFacts
 
@@ -213,12 +216,16 @@ class TrialStudy:
     def _made_context(self) -> TrialContext:
         """Build the tools and programs, and have all that the trials need lie on the hosts."""
         lab, run = self._lab, self._run
-        tools = build_tools(lab, [t.point for t in self._trials])
+        points = [trial.point for trial in self._trials]
+        tools = build_tools(lab, points)
+        sliced = {point.point_id for point in points if SLICES in point.passes}
+        against = {b: a for b, a in rivals(self._plan, lab.arrangement).items() if b in sliced}
         return TrialContext(
             lab=lab,
             plan=self._plan,
             tools=tools,
-            programs=prepare_programs(lab, run, tools, self._trials, retries=self._plan.trial.retries),
+            programs=self._prepared([*points, *against.values()], tools),
+            rivals=against,
             dut_probe=counters.install(lab.dut, "dut", lab.dut_interface, f"{lab.work_dir(lab.dut)}/counters"),
             tg_probe=counters.install(lab.tg, "tg", lab.tg_interface, f"{lab.work_dir(lab.tg)}/counters"),
             run_id=run.run_id,
@@ -235,9 +242,8 @@ class TrialStudy:
     ) -> None:
         self._stack.close()
 
-    def _prepared(self, trials: Sequence[Trial]) -> dict[ProgramFactors, Prepared]:
-        retries = self._plan.trial.retries
-        return prepare_programs(self._lab, self._run, self._context.tools, trials, retries=retries)
+    def _prepared(self, points: Sequence[Point], tools: Tools) -> dict[ProgramFactors, Prepared]:
+        return prepare_programs(self._lab, self._run, tools, points, retries=self._plan.trial.retries)
 
     def enter_block(self, trials: Sequence[Trial]) -> None:
         self._block = tuple(trials)
@@ -296,13 +302,21 @@ class TrialStudy:
         """Before the DUT has a program: what the generator offers alone is the most that any trial can be offered."""
         for point in (trial.point for trial in trials):
             if frame_key(point) not in self._context.alone:
-                self._context.alone[frame_key(point)] = generator_alone(self._context, point)
+                with self._lab.turn(WAITS.get()):
+                    self._context.alone[frame_key(point)] = generator_alone(self._context, point)
 
     def measure(self, trial: Trial, raw: Path, facts: TrialFacts) -> None:
-        with self._whole(facts):
+        with self._whole(facts), self._alone(facts):
             measure(self._context, trial, raw, facts)
             if "harness" in trial.point.passes:  # once the trial's own generator has let go of the device
                 facts.harness = pieces_alone(self._context, trial.point, raw)
+
+    @contextmanager
+    def _alone(self, facts: TrialFacts) -> Iterator[None]:
+        began = time.monotonic()
+        with self._lab.turn(WAITS.get()):
+            facts.waited_s = round(time.monotonic() - began, 6)
+            yield
 
     def require_watched(self) -> None:
         """Raise HostError where a watchdog is gone: it has put its device back, and nothing is as it was set."""

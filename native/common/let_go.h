@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+// The kernel lets go of what a killed process held some time after its end, and whoever comes next waits for
+// it. While a generator floods the CPUs with frames a grace period of RCU takes a second. A program goes
+// after one or two, a queue after one per AF_XDP socket of its process.
+#pragma once
+
+#include "clock.h"
+
+#include <stdbool.h>
+
+#define LET_GO_PROGRAM_NS (5 * NS_PER_SECOND)
+#define LET_GO_QUEUE_NS (10 * NS_PER_SECOND)
+#define LET_GO_RETRY_NS (5 * NS_PER_MS)
+
+// Waits a little and returns true; false once `limit` ns have passed since `since`.
+static inline bool let_go_wait(uint64_t since, uint64_t limit) {
+    if (now_ns() - since >= limit)
+        return false;
+    sleep_until_ns(now_ns() + LET_GO_RETRY_NS);
+    return true;
+}

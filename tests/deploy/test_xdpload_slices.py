@@ -1,0 +1,103 @@
+"""Two programs take turns on an interface that carries traffic, and each runs in its own slices only."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+import pytest
+
+from xdplab.deploy.xdp import XdpRequest, attach, verify
+from xdplab.errors import UnsupportedError
+from xdplab.formats.slices import parse_slices, ratio_of
+
+pytestmark = pytest.mark.root
+
+
+@contextmanager
+def traffic(lab) -> Iterator[None]:
+    """Frames from the TG until the block ends."""
+    ended = threading.Event()
+
+    def send() -> None:
+        while not ended.is_set():
+            lab.send(20_000)
+
+    sender = threading.Thread(target=send)
+    sender.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        sender.join()
+
+
+@pytest.mark.parametrize("mode", ["native", "generic"])
+def test_each_runs_in_its_own_slices_and_the_first_is_attached_again(lab, xdpload, drop_object, mode):
+    host, request = lab.dut.host, XdpRequest(str(drop_object), "vd0", mode)
+    with attach(host, xdpload, request) as own, attach(host, xdpload, replace(request, mode="none")) as other:
+        own.bpf_stats(True)
+        own.begin_slices(other, 0.005, 30, seed=7)
+        with traffic(lab):
+            own.await_slices(30)
+        verify(host, "vd0", program_id=own.loaded.program_id, mode=mode)
+        runs = {False: own.runstats().run_cnt, True: other.runstats().run_cnt}
+        slices = parse_slices(own.raw)
+        assert slices is not None
+        assert [one.other for one in slices].count(True) == 30 == len(slices) / 2
+        counted = {side: sum(one.frames for one in slices if one.other is side) for side in (False, True)}
+        # What passes between two slices is counted by neither.
+        assert 0 < counted[True] <= runs[True]
+        assert 0 < counted[False] <= runs[False]
+        assert counted[True] > 0.3 * runs[True]
+        own.detach()
+
+
+def test_the_order_within_pairs_is_the_seeds(lab, xdpload, drop_object):
+    orders = []
+    for seed in (1, 1, 2):
+        request = XdpRequest(str(drop_object), "vd0", "native")
+        with attach(lab.dut.host, xdpload, request) as own:
+            with attach(lab.dut.host, xdpload, replace(request, mode="none")) as other, traffic(lab):
+                own.begin_slices(other, 0.001, 30, seed)
+                own.await_slices(30)
+            orders.append([one.other for one in parse_slices(own.raw) or ()])
+            own.detach()
+    assert orders[0] == orders[1] != orders[2]
+
+
+def test_nothing_is_measured_without_a_frame(lab, xdpload, drop_object):
+    request = XdpRequest(str(drop_object), "vd0", "native")
+    with (
+        attach(lab.dut.host, xdpload, request) as own,
+        attach(lab.dut.host, xdpload, replace(request, mode="none")) as other,
+    ):
+        own.begin_slices(other, 0.005, 30, seed=7)
+        with pytest.raises(UnsupportedError, match="vd0 received no frame"):
+            own.await_slices(30)
+        verify(lab.dut.host, "vd0", program_id=own.loaded.program_id, mode="native")
+
+
+def test_a_sender_that_ends_early_leaves_slices_that_tell_nothing(lab, xdpload, drop_object):
+    request = XdpRequest(str(drop_object), "vd0", "native")
+    with (
+        attach(lab.dut.host, xdpload, request) as own,
+        attach(lab.dut.host, xdpload, replace(request, mode="none")) as other,
+    ):
+        own.begin_slices(other, 0.005, 100, seed=7)
+        lab.send(2000)
+        own.await_slices(30)
+        slices = parse_slices(own.raw) or ()
+        assert 50 <= len(slices) < 200
+        assert "counted no frame" in str(ratio_of(slices))
+
+
+def test_a_program_that_is_gone_is_named(lab, xdpload, drop_object):
+    request = XdpRequest(str(drop_object), "vd0", "native")
+    with attach(lab.dut.host, xdpload, request) as own:
+        with attach(lab.dut.host, xdpload, replace(request, mode="none")) as other:
+            pass
+        with pytest.raises(UnsupportedError, match=f"program {other.loaded.program_id} cannot be had"):
+            own.begin_slices(other, 0.005, 30, seed=7)

@@ -1,0 +1,92 @@
+"""A tool in the DUT's PATH that says it did well and lies: the trial is told as such, and no number is made of it."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from tests.end_to_end.conftest import needs_root, xdplab
+from xdplab.labs import Lab
+
+pytestmark = [pytest.mark.root, pytest.mark.lab, needs_root]
+
+PLAN = """
+name: liar
+repetitions: 1
+trial: {warmup_s: 0.05, window_s: 0.2, pause_s: 0.0, retries: 0}
+blocks:
+  - points: {mode: native, workload: array, accesses: 0, working_set_bytes: 4096}
+    traffic: {engine: afxdp, load: 5kpps}
+    passes: [rate, perf]
+"""
+BEFORE_PATH = "/usr/local/sbin"  # of a host; its mounts are its own
+LIES = {
+    "empty": "exit 0",
+    "foreign": 'echo "Schnittstelle vd0: Empfangsringe: viele, Kennung unbekannt"; exit 0',
+    "truncated": 'out=$(REAL "$@"); printf %s "$out" | head -c $((${#out} / 2)); exit 0',
+}
+HANGS = "sleep 600"
+
+
+@contextmanager
+def liar(lab: Lab, tool: str, text: str) -> Iterator[None]:
+    real = shutil.which(tool)
+    if real is None:
+        pytest.skip(f"there is no {tool} here")
+    lab.dut.run(["mount", "-t", "tmpfs", "liar", BEFORE_PATH])
+    try:
+        lab.dut.put(f"#!/bin/sh\n{text.replace('REAL', real)}\n".encode(), f"{BEFORE_PATH}/{tool}", mode=0o755)
+        yield
+    finally:
+        lab.dut.run(["umount", BEFORE_PATH])
+
+
+def lied_to(lab: Lab, lab_name: str, folder: Path, tool: str, text: str) -> tuple[int, str, pd.DataFrame]:
+    """Return the exit code of a run, what it said with the reasons of its trials, and its table."""
+    if lab.kind == "inventory":
+        pytest.skip("XDPLAB_TEST_INVENTORY is set: its hosts' mounts are this test's to change in its own lab only")
+    (folder / "liar.yaml").write_text(PLAN)
+    with liar(lab, tool, text):
+        done = xdplab("--lab", lab_name, "run", "liar.yaml", "--out", "out", "--no-figures", cwd=folder, check=False)
+    xdplab("--lab", lab_name, "restore")
+    assert "Traceback" not in done.stderr
+    tables = [pd.read_parquet(path) for path in folder.glob("out/*/trials.parquet")]
+    table = pd.concat(tables) if tables else pd.DataFrame({"verdict": [], "reason": []})
+    return done.returncode, done.stderr + " ".join(table["reason"].dropna()), table
+
+
+@pytest.mark.parametrize("lie", LIES)
+@pytest.mark.parametrize("tool", ["ethtool", "ip"])
+def test_where_a_device_cannot_be_known_nothing_is_measured(
+    lab: Lab, lab_name: str, tmp_path: Path, tool: str, lie: str
+) -> None:
+    code, said, table = lied_to(lab, lab_name, tmp_path, tool, LIES[lie])
+    assert code != 0
+    assert tool in said
+    assert "valid" not in set(table["verdict"])
+    assert table.get("rx_packets", pd.Series(dtype="Int64")).isna().all()
+
+
+@pytest.mark.parametrize("lie", LIES)
+@pytest.mark.parametrize("tool", ["sar", "perf"])
+def test_what_only_describes_a_trial_is_missing_with_its_reason(
+    lab: Lab, lab_name: str, tmp_path: Path, tool: str, lie: str
+) -> None:
+    code, said, table = lied_to(lab, lab_name, tmp_path, tool, LIES[lie])
+    assert tool in said
+    if code == 0:
+        (row,) = table.to_dict("records")
+        assert row["tx_packets"] == row["rx_packets"] > 0
+        assert pd.isna(row["cycles"])
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("tool", ["ethtool", "ip", "sar", "perf"])
+def test_a_tool_that_hangs_costs_its_deadline(lab: Lab, lab_name: str, tmp_path: Path, tool: str) -> None:
+    _, said, _ = lied_to(lab, lab_name, tmp_path, tool, HANGS)
+    assert tool in said

@@ -1,0 +1,128 @@
+"""The table of docs/reliability.md: each promise, the test that breaks it, and how often it was broken and held.
+
+A row keeps its last result with its date until it is run again, so that the table can be filled in pieces.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Sequence
+from dataclasses import astuple, dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from xml.etree import ElementTree
+
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "reliability.md"
+BEGIN, END = "<!-- make faults -->", "<!-- end -->"
+HEAD = "| promise | test | broken | held | lost | left | wrong words | recovered in s: median (most) | last |"
+CAMPAIGN = "`make faults`: "
+_NONE_COLLECTED = 5
+
+
+@dataclass(frozen=True)
+class Row:
+    """A promise as the table has it; a cell is empty where it does not apply or was not tried yet."""
+
+    promise: str
+    test: str
+    broken: str = ""
+    held: str = ""
+    lost: str = ""
+    left: str = ""
+    words: str = ""
+    recovered: str = ""
+    last: str = ""
+
+    @property
+    def key(self) -> str:
+        """What stays the same from one campaign to the next: a fault's promise tells how many classes it had."""
+        return self.test if self.test.startswith(CAMPAIGN) else self.promise
+
+    @property
+    def line(self) -> str:
+        return "| " + " | ".join(astuple(self)) + " |"
+
+    @property
+    def kept(self) -> bool:
+        return self.broken == self.held and not {self.lost, self.left, self.words} - {"", "0"}
+
+    @property
+    def files(self) -> list[str]:
+        """The test files that break this promise."""
+        return re.findall(r"`(tests/[\w/]*test_\w+\.py)`", self.test)
+
+
+def today() -> str:
+    return datetime.now(UTC).date().isoformat()
+
+
+def read_rows() -> list[Row]:
+    """Return the page's rows."""
+    table = PAGE.read_text().partition(BEGIN)[2].partition(END)[0]
+    lines = [line for line in table.splitlines() if line.startswith("| ")][1:]
+    return [Row(*line.removeprefix("| ").removesuffix(" |").split(" | ")) for line in lines if "---" not in line]
+
+
+def lines_of(rows: Iterable[Row]) -> list[str]:
+    return [HEAD, "|" + " --- |" * HEAD.count(" |"), *(row.line for row in rows)]
+
+
+def merged(old: Sequence[Row], new: Iterable[Row]) -> list[Row]:
+    """Return the old rows with the new ones in their places; rows that are new come last."""
+    found = {row.key: row for row in old}
+    found |= {row.key: row for row in new}
+    return list(found.values())
+
+
+def write_page(new: Iterable[Row]) -> None:
+    """Put rows into the page's table; those that were not tried now stay."""
+    before, _, rest = PAGE.read_text().partition(BEGIN)
+    after = rest.partition(END)[2]
+    PAGE.write_text("\n".join([before + BEGIN, *lines_of(merged(read_rows(), new)), END]) + after)
+
+
+def tested(row: Row) -> Row:
+    """Run a promise's tests and return its row anew: as it was where none of them can run on this machine."""
+    with tempfile.TemporaryDirectory(prefix="xdplab-promise-") as name:
+        reports = [_report(row.files, lab, Path(name) / f"{lab}.xml") for lab in (True, False)]
+    cases = [case for report in reports for case in report if case.find("skipped") is None]
+    if not cases:
+        return row
+    broken = sum(_times(case) for case in cases)
+    held = sum(_times(case) for case in cases if case.find("failure") is None and case.find("error") is None)
+    return replace(row, broken=str(broken), held=str(held), last=today())
+
+
+def _times(case: ElementTree.Element) -> int:
+    """Return how often a test broke its promise: once, unless it says how often."""
+    said = [one.get("value") for one in case.iter("property") if one.get("name") == "broken"]
+    return int(said[0] or 1) if said else 1
+
+
+def _report(files: Sequence[str], lab: bool, report: Path) -> list[ElementTree.Element]:
+    """Run the tests of real traffic in a network namespace of their own, as shell/check.sh does, or the others."""
+    marked = f"{'' if lab else 'not '}lab and not nightly"
+    argv = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "-m",
+        marked,
+        f"--junitxml={report}",
+        *files,
+    ]
+    if lab and not os.geteuid() and shutil.which("unshare"):
+        argv = ["unshare", "--net", "sh", "-c", 'ip link set lo up && exec "$@"', "sh", *argv]
+    done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True)
+    if done.returncode not in (0, _NONE_COLLECTED):
+        print(done.stdout[-3000:], flush=True)  # noqa: T201
+    return list(ElementTree.parse(report).iter("testcase"))

@@ -1,0 +1,80 @@
+"""A process that has ended and whose number another one has got: whatever is done to ours, the stranger lives."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+
+import pytest
+
+from xdplab.hosts import Host
+from xdplab.hosts.ssh import SshProcess
+from xdplab.labs import Lab
+
+pytestmark = pytest.mark.root
+
+# Hold the output open beyond the end, in a session of its own: the channel stays, the number is free.
+STAYS_OPEN = "setsid sleep 60 & echo ready"
+NEXT_PID = "/proc/sys/kernel/ns_last_pid"
+TAKE = f"""
+for again in $(seq 200); do
+    echo $(($1 - 1)) >{NEXT_PID}
+    setsid sleep 60 >/dev/null 2>&1 </dev/null &
+    [ "$!" = "$1" ] && echo taken && exit
+    kill "$!"
+done
+"""
+LOCAL = f"""
+import subprocess, sys, time
+from xdplab.hosts.local import LocalProcess
+ours = LocalProcess("here", ["sh", "-c", "setsid sleep 60 & echo ready"], 30)
+assert ours.read_line(5) == "ready"
+ours._child.wait()
+taken = subprocess.run(["sh", "-c", {TAKE!r}, "sh", str(ours._child.pid)], capture_output=True, text=True).stdout
+ours.kill()
+time.sleep(0.3)
+print(taken.strip(), open(f"/proc/{{ours._child.pid}}/comm").read().strip())
+"""
+
+
+def is_there(host: Host, number: int) -> bool:
+    return host.run(["cat", f"/proc/{number}/comm"], check=False).text.strip() == "sleep"
+
+
+def test_a_stranger_on_a_host_is_not_signalled(ssh_lab: Lab) -> None:
+    host = ssh_lab.dut
+    ours = host.start(["sh", "-c", STAYS_OPEN], deadline_s=30)
+    assert isinstance(ours, SshProcess)
+    assert ours.read_line(5) == "ready"
+    number = ours._group
+    assert number is not None
+    assert ours._started_at.isdigit()
+    until = time.monotonic() + 5
+    while host.run(["test", "-e", f"/proc/{number}"], check=False).ok and time.monotonic() < until:
+        time.sleep(0.02)
+    assert host.run(["sh", "-c", TAKE, "sh", str(number)]).text.strip() == "taken"
+    assert not ours._channel.closed
+    ours.kill()
+    time.sleep(0.5)
+    assert is_there(host, number)
+    host.run(["kill", str(number)])
+
+
+def test_a_group_whose_leader_has_ended_is_still_ours(ssh_lab: Lab) -> None:
+    host = ssh_lab.dut
+    ours = host.start(["sh", "-c", "sleep 77 & echo $!"], deadline_s=30)
+    member = int(ours.read_line(5) or 0)
+    assert is_there(host, member)
+    time.sleep(0.3)
+    ours.kill()
+    until = time.monotonic() + 5
+    while is_there(host, member) and time.monotonic() < until:
+        time.sleep(0.05)
+    assert not is_there(host, member)
+
+
+def test_a_stranger_here_is_not_signalled() -> None:
+    argv = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child", sys.executable, "-c", LOCAL]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=60)
+    assert done.stdout.strip() == "taken sleep", done.stderr

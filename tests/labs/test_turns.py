@@ -1,0 +1,94 @@
+"""Labs of one machine take turns on its CPUs."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from xdplab.errors import HostError
+from xdplab.labs import kept
+
+TAKE = """
+import pathlib, sys, time
+from xdplab.labs import kept
+kept._CPUS = pathlib.Path(sys.argv[3])
+for _ in range(int(sys.argv[1])):
+    with kept.alone_on([0], "lab b", lambda why: print(why, file=sys.stderr)):
+        began = time.monotonic()
+        time.sleep(float(sys.argv[2]))
+        print(began, time.monotonic(), flush=True)
+"""
+
+
+@pytest.fixture
+def cpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Two CPUs that no other test measures on."""
+    for name in ("cpu0", "cpu1"):
+        (tmp_path / name).mkdir()
+    monkeypatch.setattr(kept, "_CPUS", tmp_path)
+    return tmp_path
+
+
+def another(cpus: Path, times: int, seconds: float) -> subprocess.Popen[str]:
+    argv = [sys.executable, "-c", TAKE, str(times), str(seconds), str(cpus)]
+    return subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def test_no_two_are_on_a_cpu_at_once_and_each_gets_its_turn(cpus: Path) -> None:
+    takers = [another(cpus, 5, 0.05) for _ in range(3)]
+    spans = sorted(
+        (tuple(map(float, line.split())), number)
+        for number, taker in enumerate(takers)
+        for line in taker.communicate(timeout=60)[0].splitlines()
+    )
+    assert len(spans) == 15
+    assert all(first[1] <= second[0] for (first, _), (second, _) in pairwise(spans))
+    assert [taker.returncode for taker in takers] == [0, 0, 0]
+
+
+def test_who_waits_is_told_why_and_that_it_goes_on(cpus: Path) -> None:
+    heard: list[str | None] = []
+    with another(cpus, 1, 0.5) as taker:
+        assert taker.stdout is not None
+        until = time.monotonic() + 20
+        while not heard and time.monotonic() < until:
+            with kept.alone_on([0], "lab a", heard.append):
+                pass
+        assert taker.wait(20) == 0
+    assert heard == ["lab a: another lab measures on CPU 0", None]
+
+
+def test_a_killed_holder_lets_go_and_a_hung_one_is_named(cpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with another(cpus, 1, 60.0) as taker:
+        monkeypatch.setattr(kept, "TURN_S", 0.0)
+        until = time.monotonic() + 20
+        refused = None
+        while refused is None and time.monotonic() < until:
+            try:
+                with kept.alone_on([0], "lab a", lambda _: None):
+                    pass
+            except HostError as error:
+                refused = error
+        assert refused is not None
+        assert refused.message == "lab a: another lab has measured on CPU 0 for 0 s"
+        taker.kill()
+        taker.wait(20)
+    with kept.alone_on([0], "lab a", pytest.fail):
+        pass
+
+
+@pytest.mark.usefixtures("cpus")
+def test_other_cpus_are_nobodys_concern() -> None:
+    with kept.alone_on([0], "lab a", pytest.fail), kept.alone_on([1], "lab b", pytest.fail):
+        pass
+
+
+def test_the_kernel_has_a_folder_to_lock_for_each_cpu() -> None:
+    with kept.alone_on(os.sched_getaffinity(0), "lab a", lambda _: None):
+        pass
