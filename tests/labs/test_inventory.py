@@ -434,3 +434,16 @@ def test_without_root_everything_goes_through_sudo(servers: Lab) -> None:
         host.close()
     finally:
         plain.run(["umount", "/usr/local/sbin"])
+
+
+def test_every_key_says_what_it_means() -> None:
+    schema = Inventory.model_json_schema()
+    parts = {"Inventory": schema, **schema["$defs"]}
+    assert len(parts) == 5
+    missing = [
+        f"{name}.{key}"
+        for name, part in parts.items()
+        for key, value in part["properties"].items()
+        if not value.get("description")
+    ]
+    assert missing == []

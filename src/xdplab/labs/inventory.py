@@ -32,9 +32,9 @@ class _Strict(BaseModel):
 class Interface(_Strict):
     """One NIC port. A physical one is named by its PCI address, what has none (veth) by its name; the MAC proves it."""
 
-    pci: Pci | None = None
-    name: Name | None = None
-    mac: Mac
+    pci: Pci | None = Field(None, description="PCI address of a physical port, as in `lspci -D`: `0000:3b:00.0`")
+    name: Name | None = Field(None, description="name of an interface that has no PCI address, a veth for example")
+    mac: Mac = Field(description="MAC address; an interface with another one is refused")
 
     @field_validator("pci", "mac", mode="before")
     @classmethod
@@ -54,12 +54,18 @@ class GeneratorKeys(_Strict):
     ``ports`` holds DPDK's number of the TG's end. ``dpdk`` are arguments of DPDK's own.
     """
 
-    kind: Literal["xdpgen", "moongen"] = "xdpgen"
-    path: str | None = None
-    ports: Annotated[list[Annotated[int, Field(ge=0, le=31)]], Field(min_length=1, max_length=1)] = [0]
-    dpdk: list[str] = []
-    driver: str = "vfio-pci"
-    hugepages: Annotated[int, Field(ge=0, le=65536)] = 1024
+    kind: Literal["xdpgen", "moongen"] = Field("xdpgen", description="the generator that sends the traffic")
+    path: str | None = Field(None, description="absolute path of MoonGen on the TG; `moongen` requires it")
+    ports: Annotated[list[Annotated[int, Field(ge=0, le=31)]], Field(min_length=1, max_length=1)] = Field(
+        [0], description="DPDK's number of the TG's port"
+    )
+    dpdk: list[str] = Field([], description="further arguments for DPDK's EAL, one per entry")
+    driver: str = Field(
+        "vfio-pci", description="driver of the port while MoonGen runs; mlx5, mlx4 and mana cards keep theirs"
+    )
+    hugepages: Annotated[int, Field(ge=0, le=65536)] = Field(
+        1024, description="number of hugepages of 2 MiB that a run reserves on the TG for DPDK"
+    )
 
     @model_validator(mode="after")
     def _installed_somewhere(self) -> GeneratorKeys:
@@ -80,16 +86,20 @@ class Machine(_Strict):
     default all, the NIC's own NUMA node first.
     """
 
-    host: Annotated[str, Field(min_length=1)]
-    port: Annotated[int, Field(ge=1, le=65535)] = 22
-    user: str = "root"
-    key: str
-    host_key: str | None = None
-    known_hosts: str | None = None
-    sudo: bool = False
-    proxy: list[str] = []
-    interface: Interface
-    cpus: list[Annotated[int, Field(ge=0, le=4095)]] = []
+    host: Annotated[str, Field(min_length=1)] = Field(description="name or IP address of the server, for SSH")
+    port: Annotated[int, Field(ge=1, le=65535)] = Field(22, description="TCP port of the server's sshd")
+    user: str = Field("root", description="user that logs in; any other than root needs `sudo: true`")
+    key: str = Field(description="private key file on this machine; a relative path starts at the inventory's folder")
+    host_key: str | None = Field(None, description="public key of the server, one line as `ssh-keyscan` prints it")
+    known_hosts: str | None = Field(
+        None, description="known_hosts file with the server's key; this or `host_key` is required"
+    )
+    sudo: bool = Field(False, description="run commands through sudo, which must ask for no password")
+    proxy: list[str] = Field([], description="command that connects its standard input and output to the server's sshd")
+    interface: Interface = Field(description="the port that is this server's end of the link")
+    cpus: list[Annotated[int, Field(ge=0, le=4095)]] = Field(
+        [], description="numbers of the CPUs that a run may use; empty: all, those of the NIC's NUMA node first"
+    )
 
     @field_validator("host_key")
     @classmethod
@@ -111,7 +121,9 @@ class Machine(_Strict):
 
 
 class TrafficMachine(Machine):
-    generator: GeneratorKeys = GeneratorKeys()
+    """The server that sends: a `Machine` with a traffic generator."""
+
+    generator: GeneratorKeys = Field(GeneratorKeys(), description="the traffic generator of this server")
 
 
 class Inventory(_Strict):
@@ -120,10 +132,15 @@ class Inventory(_Strict):
     ``shared`` and ``split`` are two ports (or namespaces) of one machine; in ``split`` each has CPUs of its own.
     """
 
-    dut: Machine
-    tg: TrafficMachine
-    arrangement: Arrangement = "hosts"
-    work_dir: Annotated[str, Field(pattern=r"^/[\w./-]+$")] = WORK_DIR
+    dut: Machine = Field(description="the device under test, which runs the XDP programs")
+    tg: TrafficMachine = Field(description="the traffic generator's server")
+    arrangement: Arrangement = Field(
+        "hosts",
+        description="`hosts`: two machines; `shared`, `split`: one machine, with the same CPUs or own CPUs per end",
+    )
+    work_dir: Annotated[str, Field(pattern=r"^/[\w./-]+$")] = Field(
+        WORK_DIR, description="absolute path of the folder on both servers that holds the lab's files"
+    )
 
 
 _KEYS = [key for part in (Inventory, TrafficMachine, GeneratorKeys) for key in part.model_fields]
