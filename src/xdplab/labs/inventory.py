@@ -32,8 +32,12 @@ class _Strict(BaseModel):
 class Interface(_Strict):
     """One NIC port. A physical one is named by its PCI address, what has none (veth) by its name; the MAC proves it."""
 
-    pci: Pci | None = Field(None, description="PCI address of a physical port, as in `lspci -D`: `0000:3b:00.0`")
-    name: Name | None = Field(None, description="name of an interface that has no PCI address, a veth for example")
+    pci: Pci | None = Field(
+        default=None, description="PCI address of a physical port, as in `lspci -D`: `0000:3b:00.0`"
+    )
+    name: Name | None = Field(
+        default=None, description="name of an interface that has no PCI address, a veth for example"
+    )
     mac: Mac = Field(description="MAC address; an interface with another one is refused")
 
     @field_validator("pci", "mac", mode="before")
@@ -54,17 +58,17 @@ class GeneratorKeys(_Strict):
     ``ports`` holds DPDK's number of the TG's end. ``dpdk`` are arguments of DPDK's own.
     """
 
-    kind: Literal["xdpgen", "moongen"] = Field("xdpgen", description="the generator that sends the traffic")
-    path: str | None = Field(None, description="absolute path of MoonGen on the TG; `moongen` requires it")
+    kind: Literal["xdpgen", "moongen"] = Field(default="xdpgen", description="the generator that sends the traffic")
+    path: str | None = Field(default=None, description="absolute path of MoonGen on the TG; `moongen` requires it")
     ports: Annotated[list[Annotated[int, Field(ge=0, le=31)]], Field(min_length=1, max_length=1)] = Field(
-        [0], description="DPDK's number of the TG's port"
+        default=[0], description="DPDK's number of the TG's port"
     )
-    dpdk: list[str] = Field([], description="further arguments for DPDK's EAL, one per entry")
+    dpdk: list[str] = Field(default=[], description="further arguments for DPDK's EAL, one per entry")
     driver: str = Field(
-        "vfio-pci", description="driver of the port while MoonGen runs; mlx5, mlx4 and mana cards keep theirs"
+        default="vfio-pci", description="driver of the port while MoonGen runs; mlx5, mlx4 and mana cards keep theirs"
     )
     hugepages: Annotated[int, Field(ge=0, le=65536)] = Field(
-        1024, description="number of hugepages of 2 MiB that a run reserves on the TG for DPDK"
+        default=1024, description="number of hugepages of 2 MiB that a run reserves on the TG for DPDK"
     )
 
     @model_validator(mode="after")
@@ -87,18 +91,22 @@ class Machine(_Strict):
     """
 
     host: Annotated[str, Field(min_length=1)] = Field(description="name or IP address of the server, for SSH")
-    port: Annotated[int, Field(ge=1, le=65535)] = Field(22, description="TCP port of the server's sshd")
-    user: str = Field("root", description="user that logs in; any other than root needs `sudo: true`")
+    port: Annotated[int, Field(ge=1, le=65535)] = Field(default=22, description="TCP port of the server's sshd")
+    user: str = Field(default="root", description="user that logs in; any other than root needs `sudo: true`")
     key: str = Field(description="private key file on this machine; a relative path starts at the inventory's folder")
-    host_key: str | None = Field(None, description="public key of the server, one line as `ssh-keyscan` prints it")
-    known_hosts: str | None = Field(
-        None, description="known_hosts file with the server's key; this or `host_key` is required"
+    host_key: str | None = Field(
+        default=None, description="public key of the server, one line as `ssh-keyscan` prints it"
     )
-    sudo: bool = Field(False, description="run commands through sudo, which must ask for no password")
-    proxy: list[str] = Field([], description="command that connects its standard input and output to the server's sshd")
+    known_hosts: str | None = Field(
+        default=None, description="known_hosts file with the server's key; this or `host_key` is required"
+    )
+    sudo: bool = Field(default=False, description="run commands through sudo, which must ask for no password")
+    proxy: list[str] = Field(
+        default=[], description="command that connects its standard input and output to the server's sshd"
+    )
     interface: Interface = Field(description="the port that is this server's end of the link")
     cpus: list[Annotated[int, Field(ge=0, le=4095)]] = Field(
-        [], description="numbers of the CPUs that a run may use; empty: all, those of the NIC's NUMA node first"
+        default=[], description="numbers of the CPUs that a run may use; empty: all, those of the NIC's NUMA node first"
     )
 
     @field_validator("host_key")
@@ -123,7 +131,7 @@ class Machine(_Strict):
 class TrafficMachine(Machine):
     """The server that sends: a `Machine` with a traffic generator."""
 
-    generator: GeneratorKeys = Field(GeneratorKeys(), description="the traffic generator of this server")
+    generator: GeneratorKeys = Field(default=GeneratorKeys(), description="the traffic generator of this server")
 
 
 class Inventory(_Strict):
@@ -135,11 +143,11 @@ class Inventory(_Strict):
     dut: Machine = Field(description="the device under test, which runs the XDP programs")
     tg: TrafficMachine = Field(description="the traffic generator's server")
     arrangement: Arrangement = Field(
-        "hosts",
+        default="hosts",
         description="`hosts`: two machines; `shared`, `split`: one machine, with the same CPUs or own CPUs per end",
     )
     work_dir: Annotated[str, Field(pattern=r"^/[\w./-]+$")] = Field(
-        WORK_DIR, description="absolute path of the folder on both servers that holds the lab's files"
+        default=WORK_DIR, description="absolute path of the folder on both servers that holds the lab's files"
     )
 
 
