@@ -9,7 +9,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 bin=$(shell/setup.sh --where)/bin
 trap 'shell/setup.sh --give-back' EXIT
 CLANG_FORMAT=14 # others lay out a few lines differently
-SANITIZED=(tests/{afxdp_user,native} tests/deploy/test_deploy_xdp.py tests/generators/test_xdpgen_traffic.py
+SANITIZED=(tests/afxdp_user tests/native/{common,xdpload} tests/deploy/test_deploy_xdp.py tests/generators/test_xdpgen_traffic.py
     tests/end_to_end/test_{run,foreign_frames}.py)
 PYTHONS=(3.11 3.12 3.13 3.14)
 

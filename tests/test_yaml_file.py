@@ -12,7 +12,7 @@ from xdplab.errors import LabError, PlanError
 from xdplab.labs.inventory import load_inventory
 from xdplab.plan import load_plan
 from xdplab.resources import shipped
-from xdplab.yaml_file import read_yaml
+from xdplab.yaml_file import read_yaml, yaml_words
 
 BOMB = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
     f"{new}: &{new} [{', '.join([f'*{old}'] * 9)}]\n" for old, new in zip("abcdefgh", "bcdefghi", strict=True)
@@ -73,3 +73,20 @@ def test_a_field_is_named_as_a_person_counts(tmp_path: Path, text: str, words: s
     with pytest.raises(PlanError) as caught:
         load_plan(file)
     assert words in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("a:\n\t- b\n", "line 2, column 1: a tab stands where YAML wants spaces"),
+        ("a: {b: c\n", "line 2, column 1: expected ',' or '}' before the end of the file (begun in line 1)"),
+        ("a: b: c\n", "line 1, column 5: mapping values are not allowed here"),
+        ("a: [1, 2\nb: 3\n", "line 2, column 2: expected ',' or ']', but got ':' (begun in line 1)"),
+        ("a: *b\n", "line 1, column 4: found undefined alias 'b'"),
+        ("a: 1\na: 2\n", "a stands twice in one mapping, in lines 1 and 2"),
+    ],
+)
+def test_what_cannot_be_read_is_told_on_one_line_with_its_place(text: str, words: str) -> None:
+    with pytest.raises(yaml.YAMLError) as refused:
+        read_yaml(text)
+    assert yaml_words(refused.value) == words

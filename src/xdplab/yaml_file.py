@@ -48,6 +48,21 @@ def read_yaml(text: str) -> Any:
         loader.dispose()
 
 
+def yaml_words(error: Exception) -> str:
+    """Return on one line what YAML cannot be read for: "line 3, column 1: …", each counted from 1."""
+    mark = getattr(error, "problem_mark", None)
+    if mark is None:
+        return " ".join(str(error).split())
+    problem = " ".join(str(getattr(error, "problem", None) or "it cannot be read").split())
+    if "'\\t'" in problem:
+        problem = "a tab stands where YAML wants spaces"
+    elif problem.endswith("got '<stream end>'"):
+        problem = f"{problem.split(', but')[0]} before the end of the file"
+    context = getattr(error, "context_mark", None)
+    since = f" (begun in line {context.line + 1})" if context is not None and context.line != mark.line else ""
+    return f"line {mark.line + 1}, column {mark.column + 1}: {problem}{since}"
+
+
 def _require_single_keys(node: yaml.Node, seen: set[int]) -> None:
     """Refuse a key that a mapping has twice: PyYAML would take the last one and not say so."""
     if not isinstance(node, yaml.CollectionNode) or id(node) in seen:

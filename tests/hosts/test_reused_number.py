@@ -47,6 +47,7 @@ def test_a_stranger_on_a_host_is_not_signalled(ssh_lab: Lab) -> None:
     ours = host.start(["sh", "-c", STAYS_OPEN], deadline_s=30)
     assert isinstance(ours, SshProcess)
     assert ours.read_line(5) == "ready"
+    assert ours._group_told.wait(5), "told on standard error, which another thread reads"
     number = ours._group
     assert number is not None
     assert ours._started_at.isdigit()

@@ -14,7 +14,7 @@ from xdplab.labs import Lab
 USER, UID = "lab", 61234
 SUDO = Path("/usr/bin/sudo")
 DUT, TG = "198.51.100.1", "198.51.100.2"
-ALL = f"{USER} ALL=(root) NOPASSWD: /usr/bin/sh, /usr/bin/kill\n"
+ALL = f"{USER} ALL=(root) NOPASSWD: /usr/bin/sh\n"
 SSHD = (
     f"exec /usr/sbin/sshd -D -e -f /run/sshd/sshd_config -o ListenAddress={DUT} -o PidFile=none -o AllowUsers={USER} "
     '-o SetEnv="PATH=/usr/local/bin:/usr/bin:/bin"'

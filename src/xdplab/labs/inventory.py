@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from xdplab.errors import LabError
 from xdplab.labs.base import Arrangement, GeneratorPlace
 from xdplab.own import require_own
-from xdplab.yaml_file import complaint, read_yaml
+from xdplab.yaml_file import complaint, read_yaml, yaml_words
 
 WORK_DIR = "/var/lib/xdplab"
 """Where root keeps a lab's files on a server: not in /tmp, where any user could lay a trap."""
@@ -164,7 +164,7 @@ def load_inventory(path: Path) -> Inventory:
             f"lab {path}: {error.strerror}", remedy="name an inventory; docs/hardware.md shows one"
         ) from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise LabError(f"lab {path} is not YAML: {' '.join(str(error).split())}") from None
+        raise LabError(f"lab {path} is not YAML: {yaml_words(error)}") from None
     _refuse_secrets(path, text, data)
     try:
         found = Inventory.model_validate(data)

@@ -24,7 +24,7 @@ from pydantic import (
 
 from xdplab.errors import PlanError
 from xdplab.plan.factors import PATHS, Factor, Where, in_plan, of_program
-from xdplab.yaml_file import complaint, read_yaml
+from xdplab.yaml_file import complaint, read_yaml, yaml_words
 
 Pass = Literal["rate", "bpf_stats", "perf", "harness"]
 
@@ -266,7 +266,7 @@ def load_plan(path: Path) -> Plan:
     except OSError as error:
         raise PlanError(f"{path}: {error.strerror}", remedy="name a plan file; plans/ holds some") from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise PlanError(f"{path} is not YAML: {' '.join(str(error).split())}") from None
+        raise PlanError(f"{path} is not YAML: {yaml_words(error)}") from None
     return _relative_files(parse_plan(data, where=str(path)), path.parent)
 
 
