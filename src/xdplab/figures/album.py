@@ -1,4 +1,4 @@
-"""All figures that a run has data for, split so that nothing is mixed; for the rest, the reason in words."""
+"""Draws every figure that a run has data for, split so that no values are mixed; gives the reason for every other."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MOST_FIGURES = 12  # per name: more are not looked at
 
 @dataclass(frozen=True)
 class Drawn:
-    """``files`` of one figure, or none and the ``reason`` why there is no such figure."""
+    """The ``files`` of one figure, or no files and the ``reason`` why there is no such figure."""
 
     name: str
     stem: str

@@ -1,4 +1,4 @@
-"""A figure's caption: which lab, what was held still, what the intervals are, what is not shown.
+"""A figure's caption: the lab, the factors held constant, what the intervals are, what is not shown.
 
 The whole caption goes into a text file beside the figure; its face has the few words without which it misleads.
 """
@@ -29,7 +29,7 @@ OF_A_CAPTION = {
 
 
 def _narrow(trials: pd.DataFrame, value: str) -> pd.DataFrame:
-    """Leave the columns that a caption reads: choosing rows of all hundred nullable columns takes long."""
+    """Keep only the columns that a caption reads: selecting rows from all hundred nullable columns is slow."""
     return trials[[name for name in trials if name in OF_A_CAPTION or name == value]]
 
 
@@ -71,9 +71,9 @@ def _repetitions(marks: pd.DataFrame, interval: str) -> str:
 
 
 def _held(shown: pd.DataFrame, used: Sequence[str], *, always: bool = False) -> str:
-    """Name what was held still: what is not the default, or only what each caption tells (``always``).
+    """Name the factors held constant: those that differ from the default, or only those in every caption (``always``).
 
-    What a program among those shown does not have, such as a working set, is not said of the figure.
+    A factor that one of the programs does not have, such as a working set, is left out.
     """
     words = []
     for name, factor in FACTORS.items():
@@ -86,7 +86,7 @@ def _held(shown: pd.DataFrame, used: Sequence[str], *, always: bool = False) -> 
 
 
 def _reasons(rows: pd.DataFrame, verdict: str) -> list[str]:
-    """One phrase a mode and reason, ``native (1 point): the TG was deaf``; a lab lacks a mode for one reason."""
+    """Return one phrase per mode and reason, ``native (1 point): the TG was deaf``; a mode has one reason per lab."""
     chosen = rows[rows["verdict"].eq(verdict).fillna(False)]
     keys = [chosen["mode"]] if verdict == "unsupported" else [chosen["mode"], same_reason(chosen)]
     phrases = []
@@ -99,7 +99,7 @@ def _reasons(rows: pd.DataFrame, verdict: str) -> list[str]:
 
 
 def face(trials: pd.DataFrame, used: Sequence[str], value: str) -> tuple[str, ...]:
-    """Return the words on the figure itself: lab, repetitions, what was held still, and what would mislead unsaid.
+    """Return the text on the figure itself: lab, repetitions, constant factors, and every warning a reader needs.
 
     ``trials`` are those of the figure, ``used`` factors stand on its axes, ``value`` is the column it draws. The file
     beside the figure has the rest.
@@ -142,13 +142,13 @@ def _few_cpus(shown: pd.DataFrame) -> str:
 
 
 def _unequal_work(shown: pd.DataFrame) -> str:
-    """Modes side by side whose accesses are not the same to the machine."""
+    """Warn where modes are compared whose accesses are different work for the CPU."""
     phrases = unequal_work(shown) if {"access_loads", "accesses"} <= set(shown) else []
     return f"Not the same work: {'; '.join(phrases)}." if phrases else ""
 
 
 def _one_count(shown: pd.DataFrame) -> str:
-    """Trials that one side alone counted: with nothing beside it a count cannot be checked."""
+    """Count the trials that only one side counted: a single count cannot be checked."""
     if not {"dut_tx_packets", "rx_packets", "action"} <= set(shown):
         return ""
     judged = shown[shown["verdict"].eq("valid") & shown["action"].isin(["tx"]).fillna(False)]
@@ -163,7 +163,7 @@ MADE_OF = {"an_access_ns": "access_ns"}
 
 
 def _without_value(trials: pd.DataFrame, value: str) -> tuple[str, Counter[str]]:
-    """Count the measured trials without a value in words, and their reasons; no words where all have it."""
+    """Say how many measured trials have no value, and why; return an empty string if all have one."""
     judged = _judged(trials)
     if value not in judged or "null_reasons" not in judged:
         return "", Counter()
@@ -179,7 +179,7 @@ def _how_many_without(trials: pd.DataFrame, value: str) -> str:
 
 
 def _why_without(trials: pd.DataFrame, value: str) -> str:
-    """Say which measured trials have no value, and why: a point that is not there looks like one never asked for."""
+    """Say which measured trials have no value, and why: a missing point looks like one that was not planned."""
     words, reasons = _without_value(trials, value)
     if not words:
         return ""

@@ -42,7 +42,7 @@ def _by_accesses(trials: pd.DataFrame, value: str) -> pd.DataFrame:
 
 
 def _lines(trials: pd.DataFrame, value: str) -> pd.DataFrame:
-    """Keep the series with two or more N where there are such: a single N (a baseline by size) is no line."""
+    """Keep the series with two or more N, if there are any: a single N (a baseline by size) makes no line."""
     held = key_of(trials, SERIES)
     shown = views.believable(trials, value)
     counts = shown["accesses"].groupby(held[shown.index]).nunique()
@@ -67,7 +67,7 @@ def _baseline(trials: pd.DataFrame, value: str | None) -> tuple[pd.DataFrame, st
 
 
 def _at_max(trials: pd.DataFrame) -> pd.DataFrame:
-    """A paced load forwards what is offered; a capacity is seen at maximum load (where one was measured)."""
+    """Keep maximum load, if it was measured: a paced load only shows what was offered, not the capacity."""
     unpaced = trials[trials["rate_requested_pps"].isna()]
     return trials if unpaced.empty else unpaced
 
@@ -93,13 +93,15 @@ def _service_time(trials: pd.DataFrame, value: str | None) -> tuple[pd.DataFrame
 
 
 def _access_cost(trials: pd.DataFrame, value: str | None) -> tuple[pd.DataFrame, str]:
-    """An access costs access_ns / N, best seen at the series' largest N."""
+    """Keep each series' largest N: there, the cost of one access (access_ns / N) is most precise."""
     trials = _at_max(trials)
     counted = only(trials, trials["accesses"].gt(0), "no trial has accesses")
     need(counted, "access_ns", "no trial has access_ns (see null_reasons)")
     held = key_of(counted, SERIES)
     largest = counted["accesses"].where(counted["access_ns"].notna()).groupby(held).transform("max")
-    largest = largest.fillna(counted["accesses"].groupby(held).transform("max"))  # a series without any is told of
+    largest = largest.fillna(
+        counted["accesses"].groupby(held).transform("max")
+    )  # the caption names a series that has none
     last = counted[counted["accesses"].eq(largest)]
     names = label_column(last, ("program_name",), alone=True)
     per = last["accesses"].astype("Float64")
@@ -112,7 +114,7 @@ LOADLESS = tuple(name for name in SERIES if name not in ("load", "rate_requested
 
 
 def _latency(trials: pd.DataFrame, value: str | None) -> tuple[pd.DataFrame, str]:
-    """Show three quantiles where there is one N, two where several N need the hues."""
+    """Show three quantiles for a single N, and two where several N need the hues."""
     stamped = only(trials, trials["latency_p50_ns"].notna(), "latency was not measured: no stamped frame came back")
     key = key_of(stamped, (*LOADLESS, "accesses"))
     headline = key.isin(key[stamped["rate_requested_pps"].notna()])
@@ -130,7 +132,7 @@ def _counters(trials: pd.DataFrame, value: str | None) -> tuple[pd.DataFrame, st
 
 
 def _evenness(trials: pd.DataFrame, value: str | None) -> tuple[pd.DataFrame, str]:
-    """The least N shows the steering best."""
+    """Keep the smallest N: it shows the steering best."""
     several = only(trials, trials["queues"].gt(1), "only one queue was used")
     least = several["accesses"].min()
     rows = several if pd.isna(least) else several[several["accesses"].eq(least).fillna(False).astype(bool)]
@@ -143,7 +145,7 @@ def _harness(trials: pd.DataFrame, value: str | None) -> tuple[pd.DataFrame, str
 
 
 def _labs(trials: pd.DataFrame, value: str | None) -> tuple[pd.DataFrame, str]:
-    """Relative to its own point each rate is comparable: only the mode is still told apart."""
+    """Separate the modes only: rates relative to their own point are comparable otherwise."""
     rows = views_labs.relative_rates(trials)
     alike = [name for name in FACTORS if name in rows and name not in ("lab", "mode", "arrangement", "engine")]
     return rows.astype(dict.fromkeys(alike, "object")).assign(**dict.fromkeys(alike, None)), "lab_ratio"

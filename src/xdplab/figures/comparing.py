@@ -1,4 +1,4 @@
-"""Two runs in one figure: the ratio of each point both have."""
+"""Two runs in one figure: the ratio at each point that both runs have."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def compare_view(
 
 
 def _marks(rows: pd.DataFrame, known: pd.DataFrame) -> pd.DataFrame:
-    """A ratio is one number with its own interval; nothing is left to average."""
+    """A ratio is one number with its own interval, so this averages nothing."""
     kind = "line" if known["accesses"].notna().all() else "point"
     place = rows[["panel", "hue", "x", "value"]].assign(figure=COMPARE, file=COMPARE, kind=kind)
     n = known[["n_a", "n_b"]].min(axis=1)

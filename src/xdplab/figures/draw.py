@@ -1,6 +1,6 @@
 """Marks table in, axes out: panels in a grid, hues by colour and dash, verdicts and limits by marker or hatch.
 
-Knows no trial and no unit: what a number means is the look's and the view's business.
+This module knows no trials and no units: the view and its look define what a number means.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ MOST_TICKS = 8
 
 
 class Sheet(Figure):
-    """A figure without pyplot, which shows itself where a notebook cell ends with it, and knows what it shows."""
+    """A figure without pyplot. A notebook displays it as a cell's last value, and it keeps the view that it shows."""
 
     shown: OnSheet | None = None
 
@@ -67,7 +67,7 @@ class Panels(np.ndarray[Any, Any]):
 
 
 class Drawing(TypedDict, total=False):
-    """How `draw` draws a view, where that is not as usual."""
+    """Options of `draw` that differ from its defaults."""
 
     style: str | Style
     ax: Axes | None
@@ -140,7 +140,7 @@ def _draw_onto(ax: Axes, view: View, panels: list[str], style: Style) -> Axes:
 
 
 def _order(given: tuple[str, ...], labels: pd.Series) -> list[str]:
-    """Return the labels there are, the given order first; an empty panel or hue is not drawn."""
+    """Return the labels that occur, in the given order first; an empty panel or hue is not drawn."""
     there = list(dict.fromkeys(labels.fillna("").astype(str)))
     return [name for name in given if name in there] + [name for name in there if name not in given]
 
@@ -245,7 +245,7 @@ def _scale_y(ax: Axes, marks: pd.DataFrame, look: Look) -> None:
     low, high = _reach(marks, list(look.rules.values()) if look.share_y else [])
     if look.y_scale == "log":
         low = max(low, marks["value"].min() / 3)
-        # Words above the highest mark stay below the panel's title.
+        # Text above the highest mark stays below the panel's title.
         room = (high / low) ** 0.12 if "label" in marks and marks["label"].notna().any() else 1.0
         _scale_log(ax, low, high * room)
         return

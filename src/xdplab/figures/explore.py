@@ -1,4 +1,4 @@
-"""Any column against any factor, by seaborn's figure-level functions: what holds for those holds here."""
+"""Draws any column against any factor with seaborn's figure-level functions, and behaves as they do."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def column_of(table: pd.DataFrame, name: str) -> str:
 
 
 def _plain(table: pd.DataFrame) -> pd.DataFrame:
-    """Return columns that seaborn can reckon with: nullable numbers as float64, text as objects."""
+    """Return columns in types that seaborn accepts: nullable numbers as float64, text as objects."""
     numbers = [c for c in table if pd.api.types.is_numeric_dtype(table[c]) and table[c].dtype != "boolean"]
     made = table.astype({name: "object" for name in table if name not in numbers})
     for name in numbers:
@@ -69,7 +69,7 @@ def _plain(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def _hue_as_words(shown: pd.DataFrame, found: dict[str, str]) -> pd.DataFrame:
-    """A number as a hue is a level, not a shade."""
+    """Make a numeric hue categorical: its values are levels, not shades."""
     name = found.get("hue")
     if name is None or name in (found["x"], found["y"]) or not pd.api.types.is_numeric_dtype(shown[name]):
         return shown
@@ -77,7 +77,7 @@ def _hue_as_words(shown: pd.DataFrame, found: dict[str, str]) -> pd.DataFrame:
 
 
 def _require_points(shown: pd.DataFrame, found: dict[str, str]) -> None:
-    """No mark joins two points: an average over them would be of nothing."""
+    """Raise where one mark would join two points: their average has no meaning."""
     if "point_id" not in shown:
         return
     places = list(dict.fromkeys(name for place, name in found.items() if place != "y"))
@@ -133,7 +133,7 @@ def _by_trial(
     panel: str | None,
     options: dict[str, Any],
 ) -> FacetGrid:
-    """Draw a line per trial: rows with its trial_id, joined with what the trial was."""
+    """Draw one line per trial; ``rows`` are joined with the trial's factors by trial_id."""
     known = chosen(trials, options.pop("where", None))
     joined = rows.merge(known.drop(columns=[x, y], errors="ignore"), on="trial_id")
     found = {place: column_of(joined, name) for place, name in {"hue": hue, "col": panel}.items() if name}

@@ -1,4 +1,4 @@
-"""Factors as a reader sees them: their labels and order, and which of them a figure puts on hue and panel."""
+"""Factors as a figure shows them: their labels, their order, and which of them make hues and panels."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MAX_HUES, MAX_PANELS = 8, 9
 
 
 def factor_name(name: str, use: Literal["hue", "panel", "axis"]) -> str:
-    """Return the column a reader's word stands for. Raises FigureError for one that is unknown or has no such use."""
+    """Return the column for a factor's name. Raises FigureError if the name is unknown or has no such use."""
     column = ALIASES.get(name, name)
     known = [column for column, factor in FACTORS.items() if use in factor.uses]
     if column not in known:
@@ -118,7 +118,7 @@ def _choices(trials: pd.DataFrame, names: Sequence[str]) -> str:
 
 
 def label_column(trials: pd.DataFrame, names: Sequence[str], *, alone: bool) -> pd.Series:
-    """Return one label a row for a combination of factors; ``alone`` without a legend title above it."""
+    """Return one label per row for a combination of factors; ``alone``: no legend title stands above the label."""
     labels = pd.Series([""] * len(trials), index=trials.index, dtype="object")
     full = alone or len(names) > 1
     for name in names:

@@ -1,4 +1,4 @@
-"""A page of every figure of a run in every style: to look at them all before one is printed."""
+"""A page with every figure of a run in every style, to review before printing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How each kind of mark looks: one function a kind, one table for what verdicts and limits look like."""
+"""How each kind of mark looks: one function per kind, one table for the looks of verdicts and limits."""
 
 from __future__ import annotations
 
@@ -53,9 +53,9 @@ SIZES = (1.25, 0.95, 0.65)
 
 @dataclass(frozen=True)
 class Paint:
-    """What tells a hue apart: colour, a dash for those who see no colours, and a marker's size.
+    """What distinguishes a hue: its colour, a dash for readers who cannot see colours, and its marker's size.
 
-    Markers of later hues are smaller: of two that lie on each other both are seen.
+    Later hues have smaller markers, so that both of two overlapping markers are visible.
     """
 
     color: Color
@@ -65,7 +65,7 @@ class Paint:
 
 @dataclass(frozen=True)
 class Status:
-    """What a mark that is not simply believed looks like."""
+    """The look of a mark that is not simply valid."""
 
     marker: str
     hatch: str
@@ -175,7 +175,7 @@ def _markers(ax: Axes, x: Array, marks: pd.DataFrame, color: Color, shape: str =
 
 
 def bars(ax: Axes, x: Array, marks: pd.DataFrame, paint: Paint, slot: tuple[float, float], look: Look) -> None:
-    """Bars side by side by hue; what is not simply believed is hollow and hatched."""
+    """Bars side by side by hue; a bar that is not simply valid is hollow and hatched."""
     offset, width = slot
     found = statuses(marks).to_numpy()
     for name, status in STATUSES.items():
@@ -251,7 +251,7 @@ def beside(ax: Axes, x: Array, marks: pd.DataFrame, paint: Paint, slot: tuple[fl
 
 
 def below(ax: Axes, x: Array, marks: pd.DataFrame, paint: Paint, slot: tuple[float, float], look: Look) -> None:
-    """Hollow triangles that point down, at the value below which something is, with their words."""
+    """Hollow triangles that point down, at the upper bound of a value, with their labels."""
     x = x + slot[0]
     ax.plot(
         x, marks["value"].to_numpy(), linestyle="none", marker="v", color=paint.color, markerfacecolor="white", zorder=3
@@ -359,7 +359,7 @@ def mark_cut_intervals(ax: Axes) -> bool:
 def legend_entries(
     marks: pd.DataFrame, look: Look, hues: dict[str, Paint], *, cut: bool = False
 ) -> list[tuple[Artist, str]]:
-    """Return (handle, words) for the hues, then for each status and kind that the figure shows.
+    """Return (handle, label) for the hues, then for each status and kind that the figure shows.
 
     ``cut``: an interval leaves an axis.
     """

@@ -92,7 +92,7 @@ def _reserve_foot(sheet: Figure) -> None:
 
 
 def _center_labels(sheet: Figure, shown: list[Axes]) -> None:
-    """Matplotlib centres common labels on the figure; they belong to the panels."""
+    """Centre common labels on the panels: Matplotlib centres them on the figure."""
     boxes = [ax.get_position() for ax in shown]
     for text in sheet.texts:
         if text.get_gid() == X_LABEL:
@@ -144,7 +144,7 @@ def _row_major(count: int, columns: int) -> list[int | None]:
 
 
 def _blank() -> Artist:
-    """A legend title in the row of its entries takes no handle."""
+    """A legend title in the same row as its entries; it has no handle."""
     return Line2D([], [], linestyle="none")
 
 

@@ -1,6 +1,6 @@
 """What a figure's SVG tells a pointer: over each mark its value, interval and trials; which shapes belong to a hue.
 
-Any browser shows the words over a mark, without a script. A page may hide a hue by the ids of its shapes:
+Any browser shows this text over a mark, without a script. A page may hide a hue by the ids of its shapes:
 ``series-HUE-NUMBER``, and ``legend-HUE-NUMBER`` of its entry in the legend.
 """
 

@@ -70,7 +70,7 @@ def sheet_of(axes: Axes | Panels) -> Figure:
 
 
 def write_whole(path: Path, data: bytes) -> Path:
-    """A figure is whole or absent: a reader never opens half a file."""
+    """Write a whole file or none, so that a reader never opens half a figure."""
     partial = path.with_name(f".{path.name}.partial")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Views: trials in, marks and their look out. One function a figure; values come in the unit of the axis."""
+"""Views: trials in, marks and their look out. One function per figure; values come in the unit of the axis."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ UNITS: dict[str, tuple[tuple[float, str], ...]] = {
 
 @dataclass(frozen=True)
 class FigureRequest:
-    """What a view is asked for: ``trials`` with the column ``value``, settled, of one arrangement and engine."""
+    """The input of a view: ``trials`` with the column ``value``, settled, of one arrangement and engine."""
 
     figure: str
     trials: pd.DataFrame

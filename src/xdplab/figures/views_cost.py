@@ -125,7 +125,7 @@ def silent_counters(trials: pd.DataFrame) -> list[Counter]:
 
 
 def counters(request: FigureRequest) -> View:
-    """What the counters say, a panel each, against N."""
+    """Counters against N, with one panel per counter."""
     table = marks_frame(collect(unlimited(labelled(request)), request.figure, "line"))
     silent = request.trials["silent"].iloc[0]
     small = caption(

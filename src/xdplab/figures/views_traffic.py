@@ -70,7 +70,7 @@ def _from_due(trials: pd.DataFrame) -> str:
 
 
 def _batches(trials: pd.DataFrame) -> str:
-    """A frame waits for its batch: where batches differ along a curve, its steps are the sender's."""
+    """Name the batch sizes of paced loads: a frame waits for its batch, so a new size makes a step in a curve."""
     sizes = sorted(trials.loc[trials["rate_requested_pps"].notna(), "batch"].dropna().unique())
     return f"Paced in batches of {', '.join(f'{size:g}' for size in sizes)} frames." if sizes else ""
 

@@ -80,7 +80,7 @@ class Generator:
         return record
 
     def burst(self, name: str, seconds: float) -> Burst:
-        """Send for ``seconds`` and return what came of it. Raises HostError if it fails or falls silent."""
+        """Send for ``seconds`` and return the generator's summary. Raises HostError if it fails or falls silent."""
         self._running().write_line(f"burst {name} {seconds:.9g}")
         deadline = time.monotonic() + seconds + self.settings.settle_s + BURST_MARGIN_S
         builder = BurstBuilder()
@@ -92,19 +92,19 @@ class Generator:
                 return burst
 
     def release(self) -> None:
-        """Have it mark where a trial ends: what it prints from `go_on` on is another's. Raises HostError."""
+        """Make the generator mark a trial's end: output after `go_on` belongs to the next trial. Raises HostError."""
         self._running().write_line("release")
         record = self._next(END_TIMEOUT_S)
         if not isinstance(record, Released):
             raise self._surprise(record)
 
     def go_on(self) -> None:
-        """Begin another trial with a session that was released. Raises HostError where it does not answer."""
+        """Begin another trial with a released session. Raises HostError if the generator does not answer."""
         self.release()
         del self._lines[1:]
 
     def stop(self) -> None:
-        """End it and wait until it has let go of everything. Raises HostError if it does not end well."""
+        """End the generator and wait until it has released its resources. Raises HostError if it fails."""
         process = self._running()
         process.close_stdin()
         record = self._next(END_TIMEOUT_S)
@@ -114,7 +114,7 @@ class Generator:
         process.wait(END_TIMEOUT_S).require()
 
     def close(self) -> None:
-        """End it without asking; harmless where it has ended or never began."""
+        """Kill the generator; harmless if it has ended or never started."""
         if self._process is not None and not self._ended:
             self._ended = True
             self._process.kill()

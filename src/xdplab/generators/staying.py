@@ -1,4 +1,4 @@
-"""The generator that stays: it lives on from trial to trial of a block, as long as the same is asked of it."""
+"""A generator that keeps running across the trials of a block, as long as its settings stay the same."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Staying:
         return self._kept is generator
 
     def end(self) -> None:
-        """End it before anything is set that it depends on; harmless where there is none."""
+        """End the generator before settings change that it depends on; harmless if there is none."""
         if self._kept is not None:
             _end(self._kept)
         self._kept = None

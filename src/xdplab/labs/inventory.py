@@ -147,7 +147,7 @@ class Inventory(_Strict):
         description="`hosts`: two machines; `shared`, `split`: one machine, with the same CPUs or own CPUs per end",
     )
     work_dir: Annotated[str, Field(pattern=r"^/[\w./-]+$")] = Field(
-        WORK_DIR, description="absolute path of the folder on both servers that holds the lab's files"
+        default=WORK_DIR, description="absolute path of the folder on both servers that holds the lab's files"
     )
 
 
