@@ -43,7 +43,7 @@ MOST_PAIRS = 100
 
 @dataclass(frozen=True)
 class NegativeControl:
-    """One thing that was injected: what came of it, what is allowed, and whether it holds."""
+    """One injected fault: the result, the allowed range, and whether the result is within it."""
 
     control: str
     injected: str
