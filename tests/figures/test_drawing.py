@@ -364,3 +364,28 @@ def test_a_dollar_in_a_program_s_name_is_a_dollar(tmp_path: Path) -> None:
     save(view("programs", trials), tmp_path, "programs")
     said = " ".join(text.get_text() for text in seen(sheet_of(axes)))
     assert all(name in said.replace("\n", "") for name in names), said
+
+
+def test_long_names_are_broken_into_lines_and_leave_the_panel_its_height() -> None:
+    """Turned by 30 degrees they took two thirds of the figure, and the axis label was cut."""
+    names = [f"inject.bpf.c, rodata delay_every=321 delay_ns={delay}" for delay in (0, 2000)]
+    two = synthetic.run(vary={"program_name": names}, workload=None, accesses=None, mode="native")
+    sheet = sheet_of(draw(view("programs", two), STYLES["paper-1col"]))
+    (ax,) = sheet.axes
+    labels = [label for label in ax.get_xticklabels() if label.get_text()]
+    assert [label.get_rotation() for label in labels] == [0.0, 0.0]
+    assert [" ".join(label.get_text().split()) for label in labels] == names
+    assert all("\n" in label.get_text() for label in labels)
+    assert ax.get_position().height > 0.4
+    word = ax.yaxis.label.get_window_extent()
+    assert sheet.bbox.y0 <= word.y0 < word.y1 <= sheet.bbox.y1
+
+
+def test_words_that_have_no_room_in_four_lines_are_turned() -> None:
+    names = [f"{letter * 24}.bpf.c" for letter in "abcdefgh"]
+    many = synthetic.run(vary={"program_name": names}, workload=None, accesses=None, mode="native")
+    sheet = sheet_of(draw(view("programs", many), STYLES["paper-1col"]))
+    (ax,) = sheet.axes
+    labels = [label for label in ax.get_xticklabels() if label.get_text()]
+    assert {label.get_rotation() for label in labels} == {30.0}
+    assert [label.get_text() for label in labels] == names

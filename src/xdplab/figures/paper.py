@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
 from functools import lru_cache
 from itertools import pairwise
@@ -12,7 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties, findfont, get_font
 from matplotlib.lines import Line2D
-from matplotlib.text import Annotation
+from matplotlib.text import Annotation, Text
 from matplotlib.ticker import FixedFormatter
 from matplotlib.transforms import Bbox
 from numpy.typing import NDArray
@@ -149,13 +150,13 @@ def _blank() -> Artist:
 
 
 def settle(sheet: Figure, shown: list[Axes], *, categorical: bool) -> None:
-    """Lay out, then see to tick labels that touch: turn words, leave out numbers."""
+    """Lay out, then see to tick labels that touch: break words into lines, else turn them; leave out numbers."""
     _reserve_foot(sheet)
     sheet.draw_without_rendering()
     tops = [ax.get_ylim()[1] for ax in shown]
     for ax, top in zip(shown, tops, strict=True):
         _turn_values(ax, top)
-    if categorical and any(_collide(ax) for ax in shown):
+    if categorical and any(_collide(ax) for ax in shown) and not _broken_into_lines(sheet, shown):
         for ax in shown:
             ax.tick_params(axis="x", rotation=30)
             for label in ax.get_xticklabels():
@@ -169,6 +170,38 @@ def settle(sheet: Figure, shown: list[Axes], *, categorical: bool) -> None:
     _center_labels(sheet, shown)
     for ax in shown:
         _separate_words(ax)
+
+
+def _broken_into_lines(sheet: Figure, shown: list[Axes]) -> bool:
+    """Break tick labels into lines that are as wide as their place. Where that does not do, leave them as they are."""
+    before = [[label.get_text() for label in ax.get_xticklabels()] for ax in shown]
+    broken = [[_lines(words, _place(ax, label)) for words, label in zip(texts, ax.get_xticklabels(), strict=True)]
+              for ax, texts in zip(shown, before, strict=True)]  # fmt: skip
+    if max((text.count("\n") + 1 for texts in broken for text in texts), default=0) <= _MOST_LINES:
+        _relabel(shown, broken)
+        sheet.draw_without_rendering()
+        if not any(_collide(ax) for ax in shown):
+            return True
+    _relabel(shown, before)
+    sheet.draw_without_rendering()
+    return False
+
+
+def _place(ax: Axes, label: Text) -> int:
+    """Return how many characters of ``label``'s kind one tick has room for."""
+    wide = label.get_window_extent().width
+    if not wide:  # empty, or hidden below another panel
+        return len(label.get_text()) or 1
+    return max(1, int(ax.get_window_extent().width / len(ax.get_xticks()) * len(label.get_text()) / wide))
+
+
+def _lines(text: str, characters: int) -> str:
+    return "\n".join(textwrap.wrap(text, characters, break_long_words=False, break_on_hyphens=False))
+
+
+def _relabel(shown: list[Axes], labels: list[list[str]]) -> None:
+    for ax, words in zip(shown, labels, strict=True):
+        ax.set_xticks(ax.get_xticks(), labels=words)
 
 
 def _separate_words(ax: Axes) -> None:
