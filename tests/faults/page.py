@@ -20,7 +20,7 @@ from xml.etree import ElementTree
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "reliability.md"
 BEGIN, END = "<!-- make faults -->", "<!-- end -->"
-HEAD = "| promise | test | broken | held | lost | left | wrong words | recovered in s: median (most) | last |"
+HEAD = "| promise | test | broken | held | lost | left | bad output | recovered in s: median (most) | last |"
 CAMPAIGN = "`make faults`: "
 _NONE_COLLECTED = 5
 

@@ -251,7 +251,7 @@ FACTORS: tuple[Factor, ...] = (
            dtype="int", unit="B", title="working set", short=_bytes, full=lambda v: f"{_bytes(v)} working set",
            caption="always", applies=lambda values: values["workload"] not in (None, "packet")),
     Factor("accesses", "program", "points", Annotated[int, Field(ge=0, le=1_000_000)], 0,
-           "N, memory accesses a packet, proved; null for a user's program",
+           "N, memory accesses per packet, proved; null for a user's program",
            dtype="int", title="accesses N", full="N = {}".format, caption="always"),
     Factor("load", "traffic", "traffic", Load, "max", "max, a rate, or a share of the PDR or of the line rate",
            full=lambda v: "maximum load" if v == "max" else f"load {v}", caption="always"),

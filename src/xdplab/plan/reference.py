@@ -9,7 +9,7 @@ from pydantic import TypeAdapter
 
 from xdplab.plan.factors import FACTORS, Factor
 
-KINDS = {"string": "text", "array": "a list of commands, each a list of words"}
+KINDS = {"string": "text", "array": "a list of commands, each a list of arguments"}
 
 
 def lines() -> str:
