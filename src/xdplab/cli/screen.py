@@ -7,20 +7,17 @@ import os
 import sys
 import textwrap
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Any
 
 from rich.cells import cell_len
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from xdplab.words import colour_system
+
 WIDE = 10_000
 """Columns of what is no terminal: a file or a pipe takes a line as it is."""
-
-
-def colour_system() -> Literal["auto"] | None:
-    """Return None, which leaves bold and italic out as well, where NO_COLOR asks for it (no-color.org)."""
-    return None if os.environ.get("NO_COLOR") else "auto"
 
 
 def console() -> Console:
