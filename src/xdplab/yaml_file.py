@@ -6,14 +6,14 @@ What a model refuses of it is told by its field, in words that need no knowledge
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Mapping
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 import yaml
 
 if TYPE_CHECKING:
-    from pydantic import ValidationError
+    from pydantic import BaseModel, ValidationError
 
 MOST_VALUES = 100_000
 """More than any plan or inventory holds, once each alias stands for what it means."""
@@ -118,8 +118,14 @@ _MUST_BE = {
 """By pydantic's type of error, or by its first word."""
 
 
-def complaint(error: ValidationError, what: str, keys: Collection[str] = ()) -> str:
-    """Return the field that is wrong, and how. ``keys`` are those that ``what`` may have.
+def places_of(parts: Mapping[str, type[BaseModel]]) -> dict[str, str]:
+    """Return the part, or the parts, that each key belongs to; ``parts`` maps the name of a part to its model."""
+    keys = dict.fromkeys(key for part in parts.values() for key in part.model_fields)
+    return {key: " or ".join(name for name, part in parts.items() if key in part.model_fields) for key in keys}
+
+
+def complaint(error: ValidationError, what: str, keys: Mapping[str, str]) -> str:
+    """Return the field that is wrong, and how. ``keys`` are those that ``what`` may have, with their places.
 
     A key that is unknown comes before one that is missing: it may be that one, misspelt.
     """
@@ -130,7 +136,7 @@ def complaint(error: ValidationError, what: str, keys: Collection[str] = ()) -> 
     if kind == "extra_forbidden":
         key = str(first["loc"][-1])
         if key in keys:
-            return f"{field}: {key} is a key of another part of {what}"
+            return f"{field}: {key} belongs in {keys[key]}"
         similar = get_close_matches(key, keys, n=1, cutoff=0.75)
         return f"{field} is not a key of {what}" + (f": did you mean {similar[0]}?" if similar else "")
     must = _MUST_BE.get(kind) or _MUST_BE.get(kind.partition("_")[0])
