@@ -276,6 +276,7 @@ def test_a_program_nobody_here_wrote_is_measured(lab_name: str, tmp_path: Path) 
     assert set(table["verdict"]) == {"valid"}, table["reason"]
     assert set(table["forwarded_source"]) == {"dut"}
     assert table["accesses"].isna().all()
+    assert unexplained(table, today=True) == []
     assert (table["forwarded_pps"] > 1e4).all()
     assert "figure programs, forwarding rate by program" in out.stdout
 
