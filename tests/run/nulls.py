@@ -11,7 +11,7 @@ from xdplab.studies.traffic.nulls import OLDER
 
 
 def unexplained(trials: pd.DataFrame, *, today: bool = False) -> list[str]:
-    """Return column and trial of each null without a reason; ``today``: a run of this version never says that it is an older one."""
+    """Return column and trial of each null without a reason; ``today``: a run of this version is not called older."""
     measured = trials[trials["verdict"].isin(["valid", "invalid"])]
     columns = [metric.name for metric in METRICS if metric.kind != "factor"]
     told = [json.loads(text) for text in measured["null_reasons"].fillna("{}")]
