@@ -187,7 +187,7 @@ def power_cuts(repetitions: int) -> list[Point]:
     ]
 
 
-LOSES = "loses no finished trial and leaves no half-written file; the cause is said, `resume` completes the run"
+LOSES = "loses no finished trial and leaves no half-written file; the error names the cause, `resume` completes the run"
 LEAVES = "changes no finished trial and leaves nothing in the lab; `resume` completes the run"
 PROMISES = {
     "kill": f"A kill at any call that changes a file of a run {LOSES}",
@@ -196,7 +196,7 @@ PROMISES = {
     "EIO": f"A disk that fails one call {LOSES}",
     "power cut": "A power cut leaves each attempt whole or absent, and what the journal calls finished is on the disk",
     "kill (real run)": f"A kill of any process of a run {LEAVES}",
-    "SIGSTOP (real run)": f"A process of a run that stands still for a while {LEAVES}",
+    "SIGSTOP (real run)": f"A process of a run that hangs for a while {LEAVES}",
     "link deleted (real run)": f"A link that is deleted under a run {LEAVES}",
     "clock jump (real run)": f"A clock that jumps {LEAVES}",
 }

@@ -17,7 +17,7 @@ from xdplab.run.rundir import RunDirectory
 from xdplab.studies.frame import StudyKind, StudyRun
 from xdplab.studies.places import Place
 from xdplab.studies.points import Gathered, StudyPoint, StudyRequest, StudyTrial
-from xdplab.studies.provenance import CONTROLLER, MACHINE, answers, around, words
+from xdplab.studies.provenance import CONTROLLER, MACHINE, answers, around, flat, words
 from xdplab.studies.verifier.prevail import Prevail, version_of
 
 GUEST = "a guest"
@@ -167,3 +167,18 @@ def test_every_study_has_places_and_the_verifier_its_tools(tmp_path: Path) -> No
     assert said.startswith("prevail 0.9.1, prevail, sha256 ")
     program.write_text("#!/bin/sh\nexit 1\n")
     assert version_of(Prevail("check", str(program), "check")).startswith("tells no version, check, sha256 ")
+
+
+@pytest.mark.parametrize(
+    "said", ['{"lscpu": [{"field": "Model na', '{"lscpu": [{}]}', '{"lscpu": 1}', "{}", '{"lscpu": null}']
+)
+def test_half_of_what_lscpu_says_is_kept_as_it_stands(said: str) -> None:
+    """It was a JSONDecodeError where finished runs are compared and reported."""
+    assert flat("cpus", said) == {"cpus": said}
+
+
+def test_a_tool_that_prints_nothing_is_absent_with_the_reason() -> None:
+    assert answers(LocalHost(), {"silent": ("true",), "here": ("echo", "x")}) == {
+        "silent": {"absent": "it printed nothing"},
+        "here": {"value": "x"},
+    }

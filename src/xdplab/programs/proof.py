@@ -123,4 +123,4 @@ def _in_user_space(built: BuiltProgram, spec: ProgramSpec) -> tuple[tuple[Access
 def _require_count(spec: ProgramSpec, counts: Sequence[float], where: str) -> None:
     wrong = next((count for count in counts if count != spec.accesses), None)
     if wrong is not None:
-        raise ProgramError(f"{where}: {spec.name} promises {spec.accesses} accesses a packet and counts {wrong:g}")
+        raise ProgramError(f"{where}: {spec.name} promises {spec.accesses} accesses per packet and counts {wrong:g}")

@@ -50,13 +50,13 @@ device_settings     | json  |      | state   | settings of the DUT's device that
 queues_reached      | int   |      | state   | queues that received at least one test frame
 frame_mean_bytes    | float | B    | state   | mean L2 bytes of the frames sent, with FCS: frame_bytes, or the mean over a pcap's frames
 window_requested_s  | float | s    | time    | length of the window that the plan asks for
-window_s            | float | s    | time    | how long frames were sent, as the sender noticed it: what offered_pps is over
+window_s            | float | s    | time    | how long frames were sent, by the sender's clock: the divisor of offered_pps
 path                | json  |      | count   | frames sent and received back before the trial to prove that the path carries them; the DUT's counts where none came back
-warmup_s            | float | s    | time    | how long frames were sent before the window, until the rate was steady or the limit of five bursts reached
-warmup_steady       | bool  |      | state   | the rate was steady when the warm-up ended; null if it was not asked
+warmup_s            | float | s    | time    | how long frames were sent before the window, until the rate was steady or the limit of five bursts was reached
+warmup_steady       | bool  |      | state   | the rate was steady when the warm-up ended; null if this was not checked
 tx_packets          | int   |      | count   | test frames the TG sent in the window
 rx_packets          | int   |      | count   | test frames of this run the TG received
-drained_packets     | int   |      | count   | those of rx_packets that came after the window had ended: what was still in rings. They do not count into rates
+drained_packets     | int   |      | count   | those of rx_packets that arrived after the window had ended: frames that were still in rings. Rates do not include them
 dut_rx_packets      | int   |      | count   | frames the DUT received, by its own counters
 dut_tx_packets      | int   |      | count   | frames the DUT sent back, by its own counters
 lost_packets        | int   |      | count   | tx_packets minus the frames that came back, each counted once; rewritten frames count as back
@@ -64,8 +64,8 @@ loss_ratio          | float |      | share   | lost_packets / tx_packets
 duplicate_packets   | int   |      | count   | test frames received more than once
 reordered_packets   | int   |      | count   | test frames received behind a later one of their flow (RFC 4737); in runs of older generators, of their stream
 foreign_packets     | int   |      | count   | frames received without the run's magic and id, or with altered headers or length
-refused_packets     | int   |      | count   | frames received with the magic of test frames and not counted: of another run or an earlier burst, or altered
-dut_foreign_packets | int   |      | count   | frames that reached the DUT's AF_XDP application and were no test frames of this run: not in dut_rx_packets
+refused_packets     | int   |      | count   | frames received with the magic of test frames but not counted: from another run or an earlier burst, or altered
+dut_foreign_packets | int   |      | count   | frames that reached the DUT's AF_XDP application but were not test frames of this run; not in dut_rx_packets
 offered_pps         | float | 1/s  | rate    | tx_packets / window
 rate_change         | float |      | share   | change of the rate within the window, as a share of its mean, in one step or one trend; 0 if it was steady
 rate_change_kind    | str   |      | state   | steady, step or trend
@@ -82,17 +82,17 @@ tx_paused_ms        | float | ms   | time    | total time that the sender stood 
 tx_busy_cores       | float |      | share   | CPUs that the sending threads kept busy, softirqs in them included
 forwarded_pps       | float | 1/s  | rate    | frames forwarded (for drop and pass: processed) per second, each counted once
 forwarded_window_s  | float | s    | time    | seconds that forwarded_pps is the mean of: until the frames were counted as the window ended; window_s for counts at rest
-forwarded_source    | str   |      | state   | whose count forwarded_pps is: tg or dut
+forwarded_source    | str   |      | state   | the host whose count forwarded_pps is: tg or dut
 forwarded_l2_bps    | float | bit/s| rate    | forwarded_pps x frame_mean_bytes x 8
 slices_ratio        | float |      | share   | in a race, side b: rate of this program over that of side a's, as the two took turns every few milliseconds under one sender; median over neighbouring slices
-slices_total_ratio  | float |      | share   | the same from all frames and times of each side: other work in single slices weighs in it
+slices_total_ratio  | float |      | share   | the same ratio from all frames and times of each side; unlike the median, it includes other work that hit single slices
 slices_pairs        | int   |      | count   | pairs of slices that slices_ratio is the median of
 ns_per_packet       | float | ns   | time    | 1e9 x CPUs that do DUT work / forwarded_pps; null unless the DUT or the shared CPU is the limit
 access_ns           | float | ns   | time    | 1e9/pps(N) - 1e9/pps(0), N = 0 of the same block, repetition, engine and size, per CPU
-access_loads        | float |      | state   | machine loads per access, in the kernel's JIT image or in the user-space twin; the walk's own and the stack's among them
+access_loads        | float |      | state   | machine loads per access, in the kernel's JIT image or in the user-space twin, including those of the walk and of the stack
 access_stores       | float |      | state   | machine stores per access
 access_bytes        | float | B    | state   | bytes that these loads and stores move per access
-access_chain        | str   |      | state   | chase on x86-64 only: the operations from one load to the next, which needs it, in the machine code
+access_chain        | str   |      | state   | chase on x86-64 only: the operations in the machine code from one load to the next, which depends on it
 testrun_raw_ns      | float | ns   | time    | BPF_PROG_TEST_RUN of the program that this trial loaded: the minimum of testrun_all_ns; null for af_xdp
 testrun_all_ns      | json  | ns   | time    | results of all test runs in this trial, a JSON list
 testrun_ns          | float | ns   | time    | testrun_raw_ns minus that of N = 0; null for a user's program
@@ -146,11 +146,11 @@ host_context_switches | float |    | count   | context switches of the whole mac
 cycles_per_ns       | float | 1/ns | rate    | clock of the CPUs that do the DUT's work: perf's cycles / busy time, else one addition per cycle, timed next to the window
 cycles_per_ns_from  | str   |      | state   | source of cycles_per_ns: perf or additions
 clock_change        | float |      | share   | relative increase of the clock from before the window to after it, by additions
-softnet_dropped     | int   |      | count   | frames the DUT's backlog dropped; null if TG and DUT share CPUs
+softnet_dropped     | int   |      | count   | frames that the DUT's backlog dropped; null if TG and DUT share CPUs
 softnet_squeezed    | int   |      | count   | times the DUT's NAPI ran out of budget; null if TG and DUT share CPUs
-xsk_dropped         | int   |      | count   | af_xdp only: frames dropped for a full or empty ring
+xsk_dropped         | int   |      | count   | af_xdp only: frames dropped because a ring was full or empty
 program_hash        | str   |      | id      | content hash of source, options and compiler: programs/<hash>
-program_tag         | str   |      | state   | the kernel's tag of the attached program; in af_xdp of the one that redirects
+program_tag         | str   |      | state   | the kernel's tag of the attached program; in af_xdp, of the one that redirects
 program_insns       | int   |      | count   | xlated instructions; null in af_xdp, whose work is done in user space
 verified_insns      | int   |      | count   | instructions the verifier processed; null in af_xdp
 jited_bytes         | int   | B    | count   | bytes of the JIT image; null without JIT and in af_xdp
@@ -165,15 +165,15 @@ clocksource         | str   |      | state   | clock source of the TG: time stam
 rt_runtime_us       | int   | us   | state   | time per second that real-time tasks may run on a CPU of the TG; -1: no limit
 xps                 | json  |      | state   | CPUs (hexadecimal mask) that use each transmit queue of the DUT, a JSON object; null if the driver has no such setting
 counters_missing    | str   |      | state   | readings of the DUT that are missing or incomplete
-overhead_s          | float | s    | time    | wall time of the attempt beyond warm-up, windows and waited_s
-waited_s            | float | s    | time    | time for which other labs of this machine measured on the same CPUs, and this trial waited
+overhead_s          | float | s    | time    | wall time of the attempt besides warm-up, windows and waited_s
+waited_s            | float | s    | time    | time that this trial waited while other labs of this machine measured on the same CPUs
 metrics             | json  |      | state   | the plan's own metrics, a JSON object
 absent_counters     | str   |      | state   | counters that the plan asks for and this machine lacks, each with the reason
 null_reasons        | json  |      | state   | reasons of null columns, a JSON object: column to reason
 verdict             | str   |      | verdict | valid, invalid, unsupported or failed
 reason              | str   |      | verdict | reason of the verdict
 limited_by          | str   |      | verdict | dut, shared_cpu, generator, link or none
-rules_version       | str   |      | verdict | version of the rules that judged
+rules_version       | str   |      | verdict | version of the rules that made the verdict
 """),  # noqa: E501
 )
 BY_NAME = {metric.name: metric for metric in METRICS}
@@ -211,6 +211,6 @@ def completed(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def columns_version() -> str:
-    """Return a word that changes with the columns, so that tables with other columns are derived again."""
+    """Return a hash of the columns: tables with a different hash are derived again."""
     names = [f"{metric.name} {metric.dtype}" for metric in (*METRICS, *SAMPLES)]
     return hashlib.sha256("\n".join(names).encode()).hexdigest()[:8]

@@ -68,7 +68,7 @@ def answers(host: Host, questions: Mapping[str, tuple[str, ...]], *, deadline_s:
     found: Answers = {}
     for part in said.split(_SEPARATOR)[:-1]:
         name, how, text = part.split("\n", 2)
-        found[name] = {how: text.strip()}
+        found[name] = {how: text.strip()} if text.strip() else {"absent": "it printed nothing"}
     return {name: found.get(name, {"absent": "the host did not answer"}) for name in questions}
 
 
@@ -87,8 +87,11 @@ def own_version() -> dict[str, str]:
 def flat(name: str, value: str) -> dict[str, str]:
     """Split ``key: value`` lines, so that a difference names the one line that differs."""
     if value.startswith("{"):  # lscpu -J
-        fields = json.loads(value).get("lscpu", [])
-        return {f"{name} {f['field'].rstrip(':')}": str(f["data"]) for f in fields if "MHz" not in f["field"]}
+        try:
+            fields = [(str(field["field"]), str(field["data"])) for field in json.loads(value)["lscpu"]]
+        except (ValueError, LookupError, TypeError):  # half of it, or another tool's: as it stands
+            return {name: value}
+        return {f"{name} {field.rstrip(':')}": data for field, data in fields if "MHz" not in field}
     lines = value.splitlines()
     if len(lines) < 2 or not all(":" in line for line in lines[1:]):
         return {name: value}

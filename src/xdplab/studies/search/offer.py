@@ -46,4 +46,4 @@ class Offered:
 
 
 Offer = Callable[[float | None, float], Offered]
-"""From a rate in frames per second (None: as fast as possible) and seconds to what came of it."""
+"""From a rate in frames per second (None: as fast as possible) and seconds to the result."""

@@ -23,7 +23,7 @@ FILE = "calibration.json"
 
 
 def calibrate(plan: Plan, lab_name: str, count: int, observer: Observer) -> Calibration:
-    """Measure ``plan`` so many times and keep what came of it. Raises PlanError, ResultsError."""
+    """Measure ``plan`` ``count`` times and keep the results. Raises PlanError, ResultsError."""
     if count < LEAST_RUNS:
         raise PlanError(f"--runs: {count} equal runs have no spread", remedy=f"{LEAST_RUNS} at least")
     if isinstance(plan.repetitions, int) and plan.repetitions < LEAST_REPETITIONS:

@@ -33,7 +33,7 @@ from xdplab.studies.traffic.turns import THE_PLANS
 def measure_block(
     way: TrafficMethod, run_id: str, plan: Plan, pdr: Mapping[str, Any], lab_name: str, block: Sequence[Trial]
 ) -> BlockResult:
-    """Measure one block in a lab, in a run directory of the moment, and return what came of it.
+    """Measure one block in a lab, in a run directory of the moment, and return its result.
 
     A lab that cannot be reached, or is lost meanwhile, is named in ``lost``; what it measured before is kept.
     """

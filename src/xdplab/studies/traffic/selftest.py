@@ -43,7 +43,7 @@ MOST_PAIRS = 100
 
 @dataclass(frozen=True)
 class NegativeControl:
-    """One thing that was injected: what came of it, what is allowed, and whether it holds."""
+    """One injected fault: the result, the allowed range, and whether the result is within it."""
 
     control: str
     injected: str
@@ -319,22 +319,19 @@ _PAGE = """\
 # Negative controls
 
 `xdplab selftest` injects known events, measures them as any run does, and says whether they were found. A BPF program
-on the frames' path (`xdp_progs/selftest/inject.bpf.c`) delays, drops, clones or exchanges frames. The command takes
-some minutes, needs a kernel from 5.17 on, and ends with exit code 1 if a control does not hold. `--json` is for
-scripts.
+on the frames' path (`xdp_progs/selftest/inject.bpf.c`) delays, drops, clones or exchanges frames. The command takes a
+few minutes, needs Linux 5.17 or newer, and ends with exit code 1 if a control does not hold. `--json` is for scripts.
 
 * **Delay**: the median round trip minus that of the same program without a delay, at the same load.
 * **Loss, duplicates, reordering**: one event for each frame whose number is a multiple of {every}. The event's column
   counts exactly these, the other columns none. For loss and duplicates the driver's own counts of what the DUT decided
   are a second witness. A trial that receives more frames than it sent is invalid.
 * **N = 0 against N = 0**: two workloads without accesses are the same program. Their race must end with "equivalent".
-* **Doctored slow-down**: one frame in so many is delayed, so that a packet takes 3 % longer on average. The race must
-  find it.
+* **Doctored slow-down**: some frames are delayed, and a packet takes 3 % longer on average. The race must find this.
 
-The rate of a program may swing by tens of percent within tenths of a second, where another guest works on the same
-core. Races exchange the two programs every few milliseconds, so that both meet the same swings
-([compare](compare.md)). "Undecided" means that other work made the machine too noisy even so; it is not a wrong answer,
-but the control does not hold then.
+If another guest works on the same core, the rate of a program may swing by tens of percent within tenths of a second.
+Races swap the two programs every few milliseconds, so both meet the same swings ([compare](compare.md)). "Undecided"
+means that the machine was still too noisy. It is not a wrong answer, but then the control does not hold.
 
 Made by `xdplab selftest --markdown docs/selftest.md` on {date}; {lab} ({machine}); rules {rules}:
 
