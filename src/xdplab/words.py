@@ -1,4 +1,4 @@
-"""Words that every layer says in the same way."""
+"""Phrases that every layer uses in the same way."""
 
 from __future__ import annotations
 

@@ -409,7 +409,7 @@ def test_a_finished_run_resumes_with_nothing_to_do(lab_name: str, tmp_path: Path
     xdplab("--lab", lab_name, "run", "one.yaml", "--out", "out", "--no-figures", cwd=tmp_path)
     (run,) = (tmp_path / "out").iterdir()
     journal = (run / "journal.jsonl").read_bytes()
-    assert "nothing is owed" in xdplab("resume", str(run)).stdout
+    assert "nothing is missing" in xdplab("resume", str(run)).stdout
     assert (run / "journal.jsonl").read_bytes() == journal
     assert str(tmp_path) not in (run / "plan.yaml").read_text() + (run / "manifest.json").read_text()
 

@@ -141,8 +141,8 @@ def test_what_fails_alike_before_anything_is_measured_stops_the_run_with_the_rea
     study, printed = Recorder(block=HostError("tg: the kernel refused 'receive'")), io.StringIO()
     with pytest.raises(StoppedError) as stopped:
         run_trials(run, TRIALS, study, PlainObserver(Console(file=printed)), retries=1, pause_s=0)
-    assert "each of 6 trials failed alike: tg: the kernel refused 'receive' (mend" in str(stopped.value)
-    assert stopped.value.remedy == f"mend that, then `xdplab resume {run.path}`"
+    assert "each of 6 trials failed alike: tg: the kernel refused 'receive' (fix" in str(stopped.value)
+    assert stopped.value.remedy == f"fix that, then `xdplab resume {run.path}`"
     assert printed.getvalue().count("the kernel refused") == 1
     assert sorted(study.log) == ["enter 0", "enter 1", "leave", "leave"]
     state = read_state(run)
