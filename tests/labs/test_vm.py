@@ -292,9 +292,9 @@ def test_a_name_that_is_no_kernels_is_refused(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["6.1@arm64", "6.1@riscv64", "6.12@vax", "6.1@amd64", "6.1@"])
-def test_an_architecture_cannot_be_chosen_and_the_refusal_says_so(name: str) -> None:
+def test_a_labs_architecture_cannot_be_chosen_and_the_refusal_says_so(name: str) -> None:
     """`'6.1@arm64' is not a kernel's name` sent the reader to look for another spelling."""
-    with pytest.raises(LabError, match=rf"kernel {name}: guests are amd64 only") as refused:
+    with pytest.raises(LabError, match=rf"kernel {name}: labs are amd64 only") as refused:
         kernels.require_name(name)
     assert refused.value.remedy == f"write {name.partition('@')[0]}"
 
@@ -309,7 +309,7 @@ def test_a_changed_kernel_is_not_booted(
 ) -> None:
     copy = tmp_path / "xdplab" / "kernels" / kernel.folder.name
     copy.mkdir(parents=True)
-    for name in (*kernels.CHECKED, "kernel.json"):
+    for name in (*kernel.sha256, "kernel.json"):
         shutil.copyfile(kernel.file(name), copy / name)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     kernels.kernel("6.1")

@@ -307,7 +307,17 @@ def _always_compiled() -> bool:
     return False
 
 
-PLACES = ["vm:6.1@arm64", "vm:6.1:cuont", "vm:6.1:count:a/b", "vm:six", "rack", "rack.yaml", "netns", "netns:stu"]
+PLACES = [
+    "vm:6.1@vax",
+    "vm:6.1@arm64:kvm",
+    "vm:6.1:cuont",
+    "vm:6.1:count:a/b",
+    "vm:six",
+    "rack",
+    "rack.yaml",
+    "netns",
+    "netns:stu",
+]
 """Names that are no lab's, and labs of two hosts: a study needs this machine or a guest."""
 
 
@@ -318,6 +328,14 @@ def test_a_place_that_cannot_exist_is_refused_before_anything_runs(study: str, p
     assert isinstance(done.exception, LabError)
     assert "--place" in str(done.exception)
     assert place in str(done.exception)
+    assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize("study", ["execution", "loading", "offload"])
+def test_another_architecture_is_refused_by_the_studies_that_cannot_measure_it(study: str, tmp_path) -> None:
+    done = CliRunner().invoke(cli, ["study", study, "--place", "vm:6.1@arm64", "--out", str(tmp_path / "runs")])
+    assert isinstance(done.exception, LabError)
+    assert "`study jit` alone" in str(done.exception)
     assert not (tmp_path / "runs").exists()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pandas as pd
@@ -9,8 +10,8 @@ import pytest
 from click.testing import CliRunner
 
 from xdplab.cli import cli
-from xdplab.errors import LabError
-from xdplab.labs.vm import kernels, qemu
+from xdplab.errors import LabError, PlanError
+from xdplab.labs.vm import architectures, kernels, qemu
 from xdplab.studies.jit.points import DEFAULT_PLACE, SMALLEST_CLASSES
 
 pytestmark = pytest.mark.guest
@@ -102,3 +103,74 @@ def test_the_kernels_own_tests_all_pass_in_both_modes(guest: None, tmp_path: Pat
     ran = rows[rows["case"].notna() & rows["subject"].eq("test_bpf")].drop_duplicates(["mode", "number"])
     assert ran["mode"].value_counts().min() > 1000
     assert ran.loc[ran["mode"] == "jit", "classic"].sum() == 122
+
+
+def of_architecture(kernel: str) -> str:
+    """Return the place of a guest of another architecture, or skip."""
+    try:
+        _, architecture = architectures.parted(kernel)
+        assert architecture is not None
+        architecture.tool()
+        kernels.kernel(kernel)
+    except LabError as error:
+        pytest.skip(f"no guest of {kernel} can be had here: {error}")
+    return f"vm:{kernel}"
+
+
+def ratios(rows: pd.DataFrame) -> pd.Series:
+    """Return the speed-up of each test that ran in both modes and cost something."""
+    tests = rows[rows["subject"].eq("test_bpf") & rows["cost"].gt(0)]
+    costs = tests.groupby(["number", "mode"])["cost"].mean().unstack("mode").dropna()
+    return costs["interpreter"] / costs["jit"]
+
+
+def test_another_architecture_runs_the_same_tests_in_both_modes(tmp_path: Path):
+    place = of_architecture("6.1@arm64")
+    out = tmp_path / "results"
+    rows = command(out, "--smallest", "--repetitions", "1", "--place", place)
+    assert set(rows["part"]) == {"test_bpf"}
+    assert set(rows["number"]) == set(range(13))
+    assert rows["passed"].all()
+    assert (rows["jited"] == rows["mode"].eq("jit")).all()
+    assert rows["kernel_release"].str.endswith("-arm64").all()
+    assert set(rows["unit"]) == {"instructions"}
+    assert ratios(rows).min() > 1
+    (run,) = out.iterdir()
+    (session,) = [
+        note for note in json.loads((run / "manifest.json").read_text())["sessions"] if note["place"] == place
+    ]
+    state = session["state"]
+    assert state["machine"] == {"value": "aarch64"}
+    assert state["architecture"] == {"value": "arm64"}
+    assert state["guest_qemu"]["value"].startswith("QEMU emulator version")
+    assert "-icount shift=0" in state["guest_options"]["value"]
+    assert "_arm64.deb sha256:" in state["kernel_packages"]["value"]
+
+
+def test_a_part_that_needs_this_machines_programs_is_refused_before_anything_runs(tmp_path: Path):
+    arguments = [
+        "study",
+        "jit",
+        "--place",
+        of_architecture("6.1@arm64"),
+        "--part",
+        "classes",
+        "--out",
+        str(tmp_path / "r"),
+    ]
+    done = CliRunner().invoke(cli, arguments)
+    assert isinstance(done.exception, PlanError)
+    assert "--part classes" in str(done.exception)
+    assert not (tmp_path / "r").exists()
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("kernel", ["6.1@arm64", "6.12@riscv64"])
+def test_every_test_of_another_architecture_is_compiled_and_passes(kernel: str, tmp_path: Path):
+    place = of_architecture(kernel)
+    rows = command(tmp_path / "results", "--repetitions", "1", "--place", place)
+    assert rows["passed"].all()
+    ran = rows[rows["jited"].notna()]
+    assert (ran["jited"] == ran["mode"].eq("jit")).all()
+    assert rows.loc[rows["subject"].eq("test_bpf"), "number"].nunique() > 1000
+    assert 3 < ratios(rows).mean() < 10

@@ -15,12 +15,13 @@ if TYPE_CHECKING:
     from xdplab import labs
     from xdplab.labs import cache as disk
     from xdplab.labs.uml import package
+    from xdplab.labs.vm import architectures, qemu
     from xdplab.labs.vm import kernels as cache
-    from xdplab.labs.vm import qemu
 else:
     labs, disk = later("xdplab.labs"), later("xdplab.labs.cache")
     package = later("xdplab.labs.uml.package")
     cache, qemu = later("xdplab.labs.vm.kernels"), later("xdplab.labs.vm.qemu")
+    architectures = later("xdplab.labs.vm.architectures")
 
 
 @click.command()
@@ -32,10 +33,11 @@ def kernels(names: tuple[str, ...], again: bool, as_json: bool) -> None:
 
     \b
     xdplab lab kernels 6.1 6.12
+    xdplab lab kernels 6.1@arm64
     """
     for name in names:
         cache.fetch(name, again=again)
-    rows = [row | {"labs": [f"vm:{row['name']}:{way}" for way in qemu.WAYS]} for row in cache.rows()]
+    rows = [row | {"labs": _labs(str(row["name"]))} for row in cache.rows()]
     if as_json:
         click.echo(json.dumps(rows, indent=2))
     for row in [] if as_json else rows:
@@ -43,6 +45,12 @@ def kernels(names: tuple[str, ...], again: bool, as_json: bool) -> None:
         click.echo(f"{row['name']}: {what}")
     if not as_json:
         click.echo(f"As labs: vm:KERNEL, or with the way to run it, vm:{next(iter(cache.KNOWN))}:{'|'.join(qemu.WAYS)}")
+        click.echo(f"For `study jit --place vm:KERNEL@ARCH` alone: KERNEL@{'|'.join(architectures.KNOWN)}")
+
+
+def _labs(kernel: str) -> list[str]:
+    """Return the labs that a kernel makes; another architecture's is a study's place, and no lab."""
+    return [] if architectures.MARK in kernel else [f"vm:{kernel}:{way}" for way in qemu.WAYS]
 
 
 @click.group("kernels")

@@ -16,8 +16,10 @@ from xdplab.studies.jit.points import smallest as smaller
 
 @click.command()
 @click.option("--smallest", is_flag=True, help="Few tests, six classes, two filters: a minute.")
-@click.option("--place", "places", multiple=True, help=f"{DEFAULT_PLACE} (the default), uml, host, vm:6.12:kvm …")
-@click.option("--part", "parts", multiple=True, type=click.Choice(PARTS), help="All; on host all but test_bpf.")
+@click.option("--place", "places", multiple=True, help=f"{DEFAULT_PLACE} (the default), uml, host, vm:6.1@arm64 …")
+@click.option(
+    "--part", "parts", multiple=True, type=click.Choice(PARTS), help="All the place has; on host not test_bpf."
+)
 @click.option("--mode", "modes", multiple=True, type=click.Choice(MODES), help="What the place has.")
 @click.option("--suite", "suites", multiple=True, type=click.Choice(SUITES), help="Of module test_bpf; all.")
 @click.option("--tests", default="", metavar="FIRST-LAST", help="Only these tests of suite test_bpf.")

@@ -5,10 +5,10 @@ from __future__ import annotations
 import platform
 import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from xdplab.errors import (
@@ -24,6 +24,8 @@ from xdplab.hosts import Host
 from xdplab.hosts.local import LocalHost
 from xdplab.labs import Lab, require_name, use_lab
 from xdplab.labs.base import MITIGATED, Clock
+from xdplab.labs.vm import foreign, kernels
+from xdplab.labs.vm.architectures import MARK, parted
 
 HOST = "host"
 _JIT = "net.core.bpf_jit_enable"
@@ -94,6 +96,8 @@ class Place:
     clock: Clock
     release: str
     label: str
+    around: Mapping[str, str] = field(default_factory=dict)
+    """What its numbers depend on that it cannot be asked itself, by name."""
 
     def told(self, facts: PlaceFacts) -> None:
         """Fill in where a trial is measured."""
@@ -111,6 +115,14 @@ class Place:
         target = f"{_GUEST_DIR}/{path.name}"
         self.host.put(path, target, mode=mode)
         return target
+
+    def module(self, name: str) -> bytes:
+        """Return the file of a kernel module that the place can load. Raises UnsupportedError if it has none."""
+        found = self.host.run(["modinfo", "-F", "filename", "-k", self.release, name], check=False)
+        path = found.text.strip()
+        if not found.ok or not path.startswith("/"):
+            raise UnsupportedError(f"{self.label}: there is no module {name}")
+        return self.host.get(path)
 
     @contextmanager
     def jit(self, enabled: bool) -> Iterator[None]:
@@ -163,14 +175,44 @@ class Place:
         return None
 
 
+@dataclass(frozen=True)
+class ForeignPlace(Place):
+    """A guest of another architecture. It is this study's alone, so that no other can want its settings otherwise."""
+
+    modules: Mapping[str, bytes] = field(default_factory=dict)
+
+    def module(self, name: str) -> bytes:
+        return self.modules[name]
+
+    @contextmanager
+    def jit(self, enabled: bool) -> Iterator[None]:
+        wanted = "1" if enabled else "0"
+        if self._jit_setting() is not None or enabled:
+            self.host.run(["sysctl", "-w", f"{_JIT}={wanted}"], check=False)
+            if (obtained := self._jit_setting()) != wanted:
+                raise UnsupportedError(f"{self.label}: {_JIT} stays {obtained}: {_NO_CHOICE[enabled]}")
+        yield
+
+
 _WITH_GUEST = ("vm", "uml")
 _NO_CHOICE = {False: "its kernel has no interpreter (CONFIG_BPF_JIT_ALWAYS_ON)", True: "its kernel has no JIT"}
 
 
-def require_places(names: Iterable[str]) -> None:
-    """Raise LabError for a place that cannot exist, or has no guest: before anything runs, not once per trial."""
+def is_foreign(name: str) -> bool:
+    """Tell whether the place is a guest of another architecture, ``vm:6.1@arm64``."""
+    return MARK in name
+
+
+def require_places(names: Iterable[str], *, any_architecture: bool = False) -> None:
+    """Raise LabError for a place that cannot exist, or has no guest: before anything runs, not once per trial.
+
+    ``any_architecture``: the study can measure a guest of another architecture.
+    """
     for name in names:
         if name == HOST:
+            continue
+        if any_architecture and is_foreign(name):
+            _require_foreign(name)
             continue
         try:
             require_name(name)
@@ -182,9 +224,40 @@ def require_places(names: Iterable[str]) -> None:
             )
 
 
+def _require_foreign(name: str) -> None:
+    """Raise LabError for a guest of another architecture that is not to be had here, its QEMU included."""
+    try:
+        _, architecture = parted(_foreign_kernel(name))
+        if architecture is not None:
+            architecture.tool()
+        kernels.require_available(_foreign_kernel(name))
+    except LabError as error:
+        raise LabError(f"--place {name}: {error.message}", remedy=error.remedy) from error
+
+
+def _foreign_kernel(name: str) -> str:
+    """Return the kernel's name in ``vm:6.1@arm64`` and ``vm:6.1@arm64:count``. Raises LabError."""
+    kind, _, rest = name.partition(":")
+    kernel, way, asked = rest.partition(":")
+    if kind != "vm" or (way and asked != foreign.WAY):
+        raise LabError(f"{name}: a guest of another architecture counts, and no more", remedy="write vm:KERNEL@ARCH")
+    return kernel
+
+
 @contextmanager
-def place_of(name: str) -> Iterator[Place]:
+def _foreign(name: str, modules: Iterable[str]) -> Iterator[Place]:
+    with foreign.booted(_foreign_kernel(name), tuple(modules)) as (guest, kernel, around):
+        release = guest.run(["uname", "-r"]).text.strip()
+        there = {one: foreign.module(kernel, one) for one in modules}
+        label = _label(name, release, "instructions")
+        yield ForeignPlace(name, guest, "instructions", release, label, around, there)
+
+
+@contextmanager
+def place_of(name: str, modules: Iterable[str] = ()) -> Iterator[Place]:
     """Give the place: ``host``, or a lab's name such as ``vm:6.1:count`` or ``uml``, which is up in this block.
+
+    ``modules`` are what the study loads: a guest of another architecture sees no file but what it boots with.
 
     A guest that counts instructions may have others beside it: where one is in use, the study gets one of its own.
     What tells time is waited for, and `WAITS` is told. Raises UnsupportedError for a lab whose clock is worth nothing,
@@ -193,6 +266,10 @@ def place_of(name: str) -> Iterator[Place]:
     if name == HOST:
         release = platform.release()
         yield Place(name, LocalHost(), "time", release, f"this machine, Linux {release}")
+        return
+    if is_foreign(name):
+        with _foreign(name, tuple(modules)) as place:
+            yield place
         return
     _, _, way = name.removeprefix("vm:").partition(":")
     others = [f"{name}:{number}" for number in range(2, MOST_GUESTS + 1)] if way == "count" else []

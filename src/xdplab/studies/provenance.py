@@ -121,7 +121,8 @@ class Around:
         if place.name == HOST or place.name in self._places:
             return
         self._places.add(place.name)
-        self._note(place.name, "before", answers(place.host, MACHINE, deadline_s=_ANSWER_S * place.patience))
+        state = answers(place.host, MACHINE, deadline_s=_ANSWER_S * place.patience)
+        self._note(place.name, "before", state | {name: {"value": it} for name, it in place.around.items()})
 
     def end(self) -> None:
         """Ask this machine what changed, and write the manifest."""

@@ -28,14 +28,14 @@ SUITES: dict[str, str] = {
 }
 ALL = tuple(SUITES)
 ARCHITECTURE = "amd64"
-"""Debian's name of the architecture whose packages are fetched: that of all guests."""
+"""Debian's name of the architecture whose packages are fetched: that of all guests that are labs."""
 KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 DEADLINE_S = 600.0
 
 # From 6.19 on what one package held lies in three; the old name is left as an empty one.
 _PARTS = ("linux-binary-{}", "linux-modules-{}", "linux-base-{}")
 _WHOLE = "linux-image-{}"
-_OFFERED = re.compile(rf"^linux-(image|binary)-(\S+-{ARCHITECTURE}) - (?!.*meta-package)", re.MULTILINE)
+_OFFERED = r"^linux-(image|binary)-(\S+-{}) - (?!.*meta-package)"
 _OTHER_FLAVOURS = re.compile(r"-(cloud|rt)-")
 
 # Of a kernel's modules those a guest can have a use for, relative to its module tree; a tenth of the whole.
@@ -65,7 +65,7 @@ class Offer:
     options: tuple[str, ...]
 
 
-def find(root: Path, name: str, suites: Sequence[str]) -> Offer:
+def find(root: Path, name: str, suites: Sequence[str], architecture: str = ARCHITECTURE) -> Offer:
     """Return the newest kernel whose release begins with ``name``, from the first suite that has one.
 
     ``root`` is where apt keeps its lists. Raises LabError if no suite has one.
@@ -73,10 +73,9 @@ def find(root: Path, name: str, suites: Sequence[str]) -> Offer:
     _require_apt()
     wanted = re.compile(re.escape(name) + r"(?![0-9])")
     for suite in suites:
-        options = _update(root / suite, suite)
-        offered = _OFFERED.findall(
-            _apt("apt-cache", options, "search", "--names-only", f"^linux-(image|binary)-{name}")
-        )
+        options = _update(root / suite, suite, architecture)
+        shown = _apt("apt-cache", options, "search", "--names-only", f"^linux-(image|binary)-{name}")
+        offered = re.findall(_OFFERED.format(architecture), shown, re.MULTILINE)
         releases = {release for _, release in offered if wanted.match(release) and not _OTHER_FLAVOURS.search(release)}
         if releases:
             newest = max(releases, key=natural)
@@ -107,11 +106,13 @@ def find_exactly(root: Path, package: str, version: str, suites: Sequence[str]) 
     )
 
 
-def find_newest(root: Path, package: str, suites: Sequence[str]) -> tuple[tuple[str, ...], str]:
+def find_newest(
+    root: Path, package: str, suites: Sequence[str], architecture: str = ARCHITECTURE
+) -> tuple[tuple[str, ...], str]:
     """Return apt's options for the first suite that has a package, and its newest version. Raises LabError."""
     _require_apt()
     for suite in suites:
-        options = _update(root / suite, suite)
+        options = _update(root / suite, suite, architecture)
         if found := versions(options, package):
             return options, found[0]
     raise LabError(f"{package} is not in Debian's archive (any more); looked in {', '.join(suites)}")
@@ -174,7 +175,7 @@ def extract(package: Path, folder: Path) -> None:
 
 
 def unpack(package: Path, release: str, folder: Path) -> None:
-    """Unpack what is kept of a package: ``vmlinuz``, ``config`` and ``lib/modules/RELEASE``."""
+    """Unpack what is kept of a package: ``vmlinuz`` (of riscv64 ``vmlinux``), ``config``, ``lib/modules/RELEASE``."""
     with subprocess.Popen(["dpkg-deb", "--fsys-tarfile", str(package)], stdout=subprocess.PIPE) as source:
         with tarfile.open(fileobj=source.stdout, mode="r|") as members:
             for member in members:
@@ -194,7 +195,7 @@ def _target(name: str, release: str) -> str | None:
     """Return where a package's file goes, or None for one that is not kept."""
     tree = f"lib/modules/{release}/"
     _, is_module, inner = name.partition(tree)
-    for single in ("vmlinuz", "config"):
+    for single in ("vmlinuz", "vmlinux", "config"):
         if name == f"boot/{single}-{release}" or (is_module and inner == single):
             return single
     if not is_module or ".." in inner:
@@ -217,12 +218,12 @@ def mirror() -> str:
     return found.removesuffix(f"/{MAIN}")
 
 
-def _update(root: Path, suite: str) -> tuple[str, ...]:
+def _update(root: Path, suite: str, architecture: str = ARCHITECTURE) -> tuple[str, ...]:
     """Bring apt's lists of one suite up to date and return the options that make apt use these and nothing else."""
     for folder in ("state/lists/partial", "cache/archives/partial"):
         (root / folder).mkdir(parents=True, exist_ok=True)
     sources = root / "sources.list"
-    sources.write_text(f"deb [arch={ARCHITECTURE} signed-by={KEYRING}] {mirror()}/{SUITES[suite]} {suite} main\n")
+    sources.write_text(f"deb [arch={architecture} signed-by={KEYRING}] {mirror()}/{SUITES[suite]} {suite} main\n")
     settings = {
         "Dir::Etc::sourcelist": sources,
         "Dir::Etc::sourceparts": "/dev/null",
@@ -231,7 +232,8 @@ def _update(root: Path, suite: str) -> tuple[str, ...]:
         "Dir::State": root / "state",
         "Dir::State::status": "/dev/null",
         "Dir::Cache": root / "cache",
-        "APT::Architecture": ARCHITECTURE,
+        "APT::Architecture": architecture,
+        "APT::Architectures": architecture,  # or apt would add those of this machine's own dpkg
         "APT::Sandbox::User": "",  # else root's download goes to a user who may not write here
         "Acquire::Languages": "none",
         "Acquire::Retries": "2",

@@ -52,11 +52,15 @@ def modules(tree: Path) -> bytes:
     files = _closure(tree, BOOT)
     entries = [("modules", _FOLDER, b"")]
     for number, path in enumerate(files):
-        if path.suffix not in _DECOMPRESSORS:
-            raise LabError(f"{path}: modules compressed as {path.suffix} are not read", remedy="as .ko or .ko.xz")
-        plain = _DECOMPRESSORS[path.suffix](path.read_bytes())
-        entries.append((f"modules/{number:02}-{_stem(path)}.ko", _FILE, unsigned(plain)))
+        entries.append((f"modules/{number:02}-{_stem(path)}.ko", _FILE, plain(path)))
     return _cpio(entries)
+
+
+def plain(path: Path) -> bytes:
+    """Return a module neither compressed nor signed. Raises LabError for a compression that is not read."""
+    if path.suffix not in _DECOMPRESSORS:
+        raise LabError(f"{path}: modules compressed as {path.suffix} are not read", remedy="as .ko or .ko.xz")
+    return unsigned(_DECOMPRESSORS[path.suffix](path.read_bytes()))
 
 
 def unsigned(module: bytes) -> bytes:
@@ -76,6 +80,14 @@ def shell(busybox: Path, init: bytes) -> bytes:
     """Return an archive with a script that is run first, and the busybox that runs it."""
     entries = [(name, _FOLDER, b"") for name in FOLDERS]
     entries += [(f"bin/{name}", _LINK, b"busybox") for name in APPLETS]
+    return _cpio([*entries, ("init", _SCRIPT, init), ("bin/busybox", _SCRIPT, busybox.read_bytes())])
+
+
+def console(busybox: Path, init: bytes, files: Mapping[str, bytes]) -> bytes:
+    """Return an archive that is the whole root of a guest: a busybox, the script it runs first, and files by path."""
+    folders = sorted({str(folder) for name in files for folder in PurePath(name).parents} - {"."})
+    entries = [(name, _FOLDER, b"") for name in ("bin", "proc", "sys", "dev", "tmp", *folders)]
+    entries += [(name, _FILE, content) for name, content in files.items()]
     return _cpio([*entries, ("init", _SCRIPT, init), ("bin/busybox", _SCRIPT, busybox.read_bytes())])
 
 

@@ -22,7 +22,8 @@ from pathlib import Path
 from xdplab.errors import LabError, MissingToolError
 from xdplab.labs.base import MITIGATED
 from xdplab.labs.cache import cache_dir, locked, make, mark_used, require_space
-from xdplab.labs.vm import archive, image, initramfs
+from xdplab.labs.vm import architectures, archive, image, initramfs
+from xdplab.labs.vm.architectures import MARK, Architecture
 
 KNOWN: dict[str, tuple[str, ...]] = {
     "5.10": ("bullseye-security",),
@@ -32,7 +33,7 @@ KNOWN: dict[str, tuple[str, ...]] = {
 }
 """Kernels that are tested, and the suites that have them; any other name is looked for in all suites."""
 
-CHECKED = ("vmlinux", "boot.cpio", "config")
+CHECKED = ("vmlinux", "boot.cpio", "busybox", "config")
 _DESCRIPTION = "kernel.json"
 OWN = "own-"
 """What the name of a user's own kernel begins with; the rest is of the SHA-256 of its files."""
@@ -84,7 +85,7 @@ def kernel(name: str) -> Kernel:
     How it is to boot (`MITIGATED`) makes no other kernel of it.
     """
     name = name.removesuffix(MITIGATED)
-    require_name(name)
+    _require_form(name)
     found = _in_cache(name) or fetch(name)
     found.check()
     mark_used(found.folder)
@@ -93,14 +94,17 @@ def kernel(name: str) -> Kernel:
 
 def _in_cache(name: str) -> Kernel | None:
     """Return the newest kernel of that name in the cache."""
-    own = name.startswith(OWN)
-    pattern = re.escape(name) + r"(?![0-9])"
-    have = [
-        kernel
-        for kernel in cached()
-        if (kernel.name == name if own else not kernel.name.startswith(OWN) and re.match(pattern, kernel.release))
-    ]
+    have = [kernel for kernel in cached() if _is_called(kernel, name)]
     return have[-1] if have else None
+
+
+def _is_called(kernel: Kernel, name: str) -> bool:
+    """Tell whether a kernel is of that name and of the same architecture."""
+    if OWN in (kernel.name[: len(OWN)], name[: len(OWN)]):
+        return kernel.name == name
+    plain, _, architecture = name.partition(MARK)
+    same = kernel.name.partition(MARK)[2] == architecture
+    return same and re.match(re.escape(plain) + r"(?![0-9])", kernel.release) is not None
 
 
 def require_available(name: str) -> None:
@@ -109,6 +113,7 @@ def require_available(name: str) -> None:
     Only for a name that is neither known nor in the cache the archive is asked, which takes some seconds, once.
     """
     plain = name.removesuffix(MITIGATED)
+    _require_form(plain)
     if plain in KNOWN or _in_cache(plain) or (why := _not_offered(plain)) is None:
         return
     there = sorted({kernel.name for kernel in cached()})
@@ -125,9 +130,9 @@ def _not_offered(name: str) -> str | None:
         return "it is a user's own, and not in the cache"
     try:
         with locked("kernels") as root:
-            archive.find(root / "apt", name, suites(name))
+            _find(root / "apt", name)
     except LabError as error:
-        return error.message.removeprefix(f"kernel {name}: ")
+        return error.message.removeprefix(f"kernel {name.partition(MARK)[0]}: ")
     return None
 
 
@@ -136,15 +141,17 @@ def fetch(name: str, *, again: bool = False) -> Kernel:
 
     Raises LabError naming what is missing: the package, apt, space.
     """
-    require_name(name)
+    _require_form(name)
     if name.startswith(OWN):
         raise LabError(f"kernel {name} is a user's own and not in the cache", remedy="name its image again")
     with locked("kernels") as root:
         require_space(root, f"kernel {name}", _SPACE_MB)  # before apt is asked: that takes seconds
-        offer = archive.find(root / "apt", name, suites(name))
+        offer = _find(root / "apt", name)
         folder = root / f"{offer.release}_{offer.version}"
         if again or not folder.exists():
-            make(folder, functools.partial(_fill, offer, name), what=f"kernel {name}", space_mb=_SPACE_MB)
+            _, architecture = architectures.parted(name)
+            fill = functools.partial(_fill_foreign, offer, name, architecture) if architecture else None
+            make(folder, fill or functools.partial(_fill, offer, name), what=f"kernel {name}", space_mb=_SPACE_MB)
         return _read(folder)
 
 
@@ -210,6 +217,16 @@ def _module_tree(modules: Path, release: str) -> Path:
     return trees[0].resolve()
 
 
+def _find(apt: Path, name: str) -> archive.Offer:
+    """Return the newest kernel of a name in the archive; each architecture has apt's lists of its own."""
+    plain, architecture = architectures.parted(name)
+    if architecture is None:
+        return archive.find(apt, plain, suites(plain))
+    first = suites(plain)
+    looked = sorted(architecture.suites, key=lambda suite: suite not in first)
+    return archive.find(apt / architecture.name, plain, looked, architecture.name)
+
+
 def suites(name: str) -> tuple[str, ...]:
     """Return the suites in which a kernel of that name is looked for."""
     return KNOWN.get(name, archive.ALL)
@@ -224,6 +241,25 @@ def _fill(offer: archive.Offer, name: str, folder: Path) -> None:
     (folder / "vmlinux").write_bytes(image.vmlinux((folder / "vmlinuz").read_bytes()))
     (folder / "vmlinuz").unlink()
     (folder / "boot.cpio").write_bytes(initramfs.modules(folder / "lib/modules" / offer.release))
+    said = [f"{package.name} sha256:{_sha256(package)}" for package in packages]
+    _describe(folder, name, offer.release, offer.version, said)
+
+
+def _fill_foreign(offer: archive.Offer, name: str, architecture: Architecture, folder: Path) -> None:
+    """Make the folder of another architecture's kernel: beside the image, the modules and a shell of its own."""
+    packages = archive.download(offer.packages, offer.options, folder.parent)
+    for package in packages:
+        archive.unpack(package, offer.release, folder)
+    if (packed := folder / "vmlinuz").exists():  # an Image by either name: QEMU boots both
+        packed.rename(folder / "vmlinux")
+    lists = folder.parent / "apt" / architecture.name
+    options, version = archive.find_newest(lists, "busybox-static", architecture.shells, architecture.name)
+    packages += (shell := archive.download([f"busybox-static={version}"], options, folder.parent))
+    unpacked = folder / "shell"
+    archive.extract(shell[0], unpacked)
+    binary = next(path for path in (unpacked / "bin/busybox", unpacked / "usr/bin/busybox") if path.exists())
+    binary.rename(folder / "busybox")
+    shutil.rmtree(unpacked)
     said = [f"{package.name} sha256:{_sha256(package)}" for package in packages]
     _describe(folder, name, offer.release, offer.version, said)
 
@@ -255,17 +291,22 @@ def _read(folder: Path) -> Kernel:
 
 
 def require_name(name: str) -> None:
-    """Raise LabError for a name that no kernel has, and for one that asks for an architecture (``6.1@arm64``).
+    """Raise LabError for a name that no lab's kernel has, and for one that asks for an architecture (``6.1@arm64``).
 
-    A guest's root is this machine's file tree, whose programs run on no other architecture.
+    A lab's root is this machine's file tree, whose programs run on no other architecture.
     """
-    plain, asks, _ = name.partition("@")
+    plain, asks, _ = name.partition(MARK)
     if asks and _NAME.fullmatch(plain):
         raise LabError(
-            f"kernel {name}: guests are {archive.ARCHITECTURE} only; their architecture cannot be chosen",
+            f"kernel {name}: labs are {archive.ARCHITECTURE} only; `study jit` alone measures other architectures",
             remedy=f"write {plain}",
         )
-    if not _NAME.fullmatch(name):
+    _require_form(name)
+
+
+def _require_form(name: str) -> None:
+    plain, _ = architectures.parted(name)
+    if not _NAME.fullmatch(plain) or (plain != name and plain.startswith(OWN)):
         raise LabError(f"{name!r} is not a kernel's name", remedy=f"such as {', '.join(KNOWN)}")
 
 

@@ -20,11 +20,7 @@ _RANGE = re.compile(r"(\d+)-(\d+)")
 
 def find_tests(place: Place) -> list[KnownTest]:
     """Return the tests that the place's module has. Raises UnsupportedError if there is no module."""
-    found = place.host.run(["modinfo", "-F", "filename", "-k", place.release, MODULE], check=False)
-    path = found.text.strip()
-    if not found.ok or not path.startswith("/"):
-        raise UnsupportedError(f"{place.label}: there is no module {MODULE}")
-    return read_module(place.host.get(path))
+    return read_module(place.module(MODULE))
 
 
 def chosen_range(tests: str) -> tuple[int, int] | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from xdplab.studies.jit.classes import CLASSES
+from xdplab.studies.places import is_foreign
 from xdplab.studies.points import StudyPoint, StudyRequest
 
 INTERPRETER, JIT = "interpreter", "jit"
@@ -19,6 +20,9 @@ PARTS = (TEST_BPF, INSN_CLASSES, FILTERS, TRAFFIC)
 
 PARTS_OF = {"uml": PARTS[1:], "host": PARTS[1:]}
 """User-mode Linux comes without the module; on this machine it is loaded only where it is asked for by name."""
+
+FOREIGN_PARTS = (TEST_BPF,)
+"""In a guest of another architecture: what needs no program of this machine's."""
 
 COUNTING = ":count"
 DEFAULT_PLACE = "vm:6.1:count"
@@ -84,7 +88,7 @@ def modes_of(place: str, request: JitRequest) -> tuple[str, ...]:
 
 
 def parts_of(place: str, request: JitRequest) -> tuple[str, ...]:
-    return request.parts or PARTS_OF.get(place, PARTS)
+    return request.parts or (FOREIGN_PARTS if is_foreign(place) else PARTS_OF.get(place, PARTS))
 
 
 def subjects_of(part: str, request: JitRequest, filters: tuple[str, ...]) -> tuple[str, ...]:

@@ -16,6 +16,7 @@ from xdplab.studies.jit.classes import CLASSES
 from xdplab.studies.jit.filters import EXPRESSIONS, PACKET_FILTERS, SECCOMP_FILTERS, compiled, tcpdump
 from xdplab.studies.jit.kerneltests import chosen_range
 from xdplab.studies.jit.points import (
+    FOREIGN_PARTS,
     PARTS,
     SUITES,
     TEST_BPF,
@@ -27,7 +28,7 @@ from xdplab.studies.jit.points import (
 )
 from xdplab.studies.jit.rows import table_of
 from xdplab.studies.jit.study import JitStudy
-from xdplab.studies.places import require_places
+from xdplab.studies.places import is_foreign, require_places
 from xdplab.studies.points import Gathered
 from xdplab.studies.tables import Table
 
@@ -36,7 +37,7 @@ JitRun = StudyRun[JitRequest, JitPoint]
 
 
 def _gather(request: JitRequest) -> Gathered[JitPoint]:
-    require_places(request.places)
+    require_places(request.places, any_architecture=True)
     _check(request)
     filters, notes = _filters(request)
     points = [
@@ -54,6 +55,12 @@ def _gather(request: JitRequest) -> Gathered[JitPoint]:
 
 def _check(request: JitRequest) -> None:
     chosen_range(request.tests)
+    foreign = [place for place in request.places if is_foreign(place)]
+    if foreign and (others := set(request.parts) - set(FOREIGN_PARTS)):
+        raise PlanError(
+            f"--part {', '.join(sorted(others))}: not at {foreign[0]}, where nothing of this machine runs",
+            remedy=f"there is {', '.join(FOREIGN_PARTS)}",
+        )
     for option, said, known in (
         ("--part", request.parts, PARTS),
         ("--suite", request.suites, SUITES),

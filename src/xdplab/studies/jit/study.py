@@ -15,7 +15,7 @@ from xdplab.studies.jit import ebpf, subjects
 from xdplab.studies.jit.cbpf import Op
 from xdplab.studies.jit.classes import CLASSES
 from xdplab.studies.jit.jitbench import parse_jitbench
-from xdplab.studies.jit.kerneltests import find_tests, run_suite
+from xdplab.studies.jit.kerneltests import MODULE, find_tests, run_suite
 from xdplab.studies.jit.module import KnownTest
 from xdplab.studies.jit.points import FILTERS, INSN_CLASSES, JIT, TEST_BPF, TRAFFIC, JitPoint
 from xdplab.studies.jit.testbpf_log import parse_test_bpf
@@ -65,9 +65,10 @@ class JitStudy:
         self._tests: list[KnownTest] | None = None
 
     def enter_block(self, trials: Sequence[StudyTrial[JitPoint]]) -> None:
-        command = build_tool(LocalHost(), NATIVE, str(self._cache_dir))
-        self.place = self._stack.enter_context(place_of(trials[0].point.place))
-        self._command = self.place.put(Path(command), mode=0o755)
+        benches = any(trial.point.part != TEST_BPF for trial in trials)
+        command = build_tool(LocalHost(), NATIVE, str(self._cache_dir)) if benches else None
+        self.place = self._stack.enter_context(place_of(trials[0].point.place, (MODULE,)))
+        self._command = self.place.put(Path(command), mode=0o755) if command else ""
         self._tests = None
 
     def leave_block(self) -> None:

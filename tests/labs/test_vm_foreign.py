@@ -1,0 +1,122 @@
+"""Guests of another architecture without one: names, the cache, what is missing, and the talk over the console."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from xdplab.errors import HostError, LabError, MissingToolError
+from xdplab.labs import cache
+from xdplab.labs.vm import architectures, archive, foreign, initramfs, kernels
+
+_LOOP = foreign._INIT.read_text().partition("cd /tmp\n")[2].replace("poweroff -f", "exit")
+"""What the guest's first script does once it has a root."""
+
+
+@pytest.fixture
+def guest(tmp_path: Path):
+    made = foreign.ForeignGuest("vm:test", ["sh", "-c", f"cd '{tmp_path}'\n{_LOOP}"], ())
+    made.await_up()
+    yield made
+    made.close()
+
+
+def test_a_command_comes_back_with_its_words_and_its_exit_code(guest: foreign.ForeignGuest) -> None:
+    done = guest.run(["sh", "-c", "cat; echo 'two  words' >&2; exit 3"], stdin=b"'a'\n\0b\xff", check=False)
+    assert (done.exit_code, done.stdout, done.stderr) == (3, b"'a'\n\0b\xff", b"two  words\n")
+    assert guest.run(["printf", "%s|", "it's", "$HOME", "a  b"]).text == "it's|$HOME|a  b|"
+    with pytest.raises(HostError, match=r"vm:test: `false` exited with 1"):
+        guest.run(["false"])
+
+
+def test_what_is_long_comes_whole_both_ways(guest: foreign.ForeignGuest) -> None:
+    content = bytes(range(256)) * 300
+    assert guest.run(["cat"], stdin=content).stdout == content
+
+
+def test_a_file_is_put_and_got(guest: foreign.ForeignGuest, tmp_path: Path) -> None:
+    path = tmp_path / "below" / "file"
+    guest.put(b"content", str(path), mode=0o750)
+    assert path.stat().st_mode & 0o777 == 0o750
+    assert guest.get(str(path)) == b"content"
+
+
+def test_a_command_that_hangs_ends_the_guest_and_says_so(guest: foreign.ForeignGuest) -> None:
+    with pytest.raises(HostError, match="has not answered in time") as lost:
+        guest.run(["sleep", "60"], deadline_s=0.3)
+    assert "--resume" in str(lost.value.remedy)
+    with pytest.raises(HostError, match="has ended"):
+        guest.run(["true"])
+
+
+def test_a_guest_that_does_not_boot_tells_its_last_words() -> None:
+    guest = foreign.ForeignGuest("vm:test", ["sh", "-c", "echo one; printf 'Kernel panic: no init'"], ())
+    with pytest.raises(LabError, match=r"the guest has ended; its console's last line: Kernel panic: no init"):
+        guest.await_up()
+    guest.close()
+
+
+def test_damage_on_the_console_is_no_result() -> None:
+    says = "echo xdplab:up; read a; echo xdplab:more; read a; echo 'xdplab:exit 0'; echo AAAA; echo xdplab:err"
+    guest = foreign.ForeignGuest("vm:test", ["sh", "-c", says], ())
+    guest.await_up()
+    with pytest.raises(HostError, match="what came over the console is damaged"):
+        guest.run(["true"])
+    guest.close()
+
+
+@pytest.mark.parametrize("architecture", architectures.KNOWN.values(), ids=lambda one: one.name)
+def test_a_missing_qemu_names_the_package(architecture, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(MissingToolError, match=architecture.qemu) as missing:
+        architecture.tool()
+    assert missing.value.remedy == f"apt install {' '.join(architecture.packages)}"
+
+
+def test_an_architecture_that_no_guest_has_names_those_there_are() -> None:
+    assert architectures.parted("6.1") == ("6.1", None)
+    assert architectures.parted("6.1@arm64") == ("6.1", architectures.KNOWN["arm64"])
+    with pytest.raises(LabError, match="no guest has the architecture 'vax'") as refused:
+        kernels.kernel("6.1@vax")
+    assert refused.value.remedy == "write 6.1@arm64, 6.1@riscv64"
+
+
+def test_a_kernel_of_one_architecture_is_not_taken_for_anothers(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    for name, release in (("6.1", "6.1.0-50-amd64"), ("6.1@arm64", "6.1.0-56-arm64")):
+        folder = cache.cache_dir() / "kernels" / release
+        folder.mkdir(parents=True)
+        said = {"name": name, "release": release, "version": "1", "packages": [], "sha256": {}}
+        (folder / "kernel.json").write_text(json.dumps(said))
+    assert kernels.kernel("6.1").release == "6.1.0-50-amd64"
+    assert kernels.kernel("6.1@arm64").release == "6.1.0-56-arm64"
+    assert kernels.kernel("6.1.0-56@arm64").release == "6.1.0-56-arm64"
+
+
+def test_only_packages_of_the_architecture_and_the_plain_flavour_are_offered(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    flavours = ("6.1.0-9-arm64", "6.1.0-56-arm64", "6.1.0-57-rt-arm64", "6.1.0-57-cloud-arm64", "6.1.0-58-arm64-16k")
+    shown = "".join(f"linux-image-{one} - Linux 6.1\n" for one in (*flavours, "6.1.0-59-amd64"))
+    says = {"search": shown, "madison": " linux-image-6.1.0-56-arm64 | 6.1.192-2 | bookworm\n"}
+    asked: list[tuple[object, ...]] = []
+    monkeypatch.setattr(archive, "_update", lambda *what: asked.append(what) or ())
+    monkeypatch.setattr(archive, "_apt", lambda _tool, _options, verb, *_: says[verb])
+    monkeypatch.setattr(archive, "_require_apt", lambda: None)
+    offer = archive.find(tmp_path, "6.1", ("bookworm",), "arm64")
+    assert (offer.release, offer.packages) == ("6.1.0-56-arm64", ("linux-image-6.1.0-56-arm64",))
+    assert asked == [(tmp_path / "bookworm", "bookworm", "arm64")]
+
+
+def test_the_whole_root_has_every_folder_before_what_is_in_it(tmp_path: Path) -> None:
+    busybox = tmp_path / "busybox"
+    busybox.write_bytes(b"shell")
+    archived = initramfs.console(busybox, b"init", {"lib/modules/6.1/a.ko": b"module"})
+    order = [
+        archived.index(name + b"\0") for name in (b"lib", b"lib/modules", b"lib/modules/6.1", b"lib/modules/6.1/a.ko")
+    ]
+    assert order == sorted(order)
