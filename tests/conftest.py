@@ -4,12 +4,17 @@ Files whose tests boot guests, or switch what the whole machine has once, go to 
 """
 
 import re
+import signal
 from pathlib import Path
 
 import pytest
 from xdist.scheduler import LoadScopeScheduling
 
 ALONE = re.compile(r"pytest\.mark\.(guest|machine)\b")
+
+# A shell without job control has what it starts in the background ignore Ctrl-C, and that is inherited: the programs
+# under test must hear it.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 class ByFile(LoadScopeScheduling):

@@ -1,4 +1,4 @@
-"""xdplab: an XDP testbed you drive from a notebook.
+"""xdplab: an XDP testbed that you drive from a notebook.
 
 import xdplab as xl
 lab = xl.lab("netns")

@@ -1,4 +1,4 @@
-"""Errors for the person at the keyboard: what happened, where, what to do next."""
+"""Errors for the user: what happened, where, what to do next."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ class LabError(XdplabError):
 
 
 class MissingToolError(LabError):
-    """A program, or KVM, that this machine lacks: every trial that needs it would fail alike, so a run ends here."""
+    """This machine lacks a program, or KVM: every trial that needs it would fail alike, so the run ends."""
 
 
 class LabInUseError(LabError):
-    """Another run is going on in the lab."""
+    """Another run is using the lab."""
 
 
 class HiddenSettingError(MissingToolError):
-    """A setting of the machine that this network namespace does not show: what needs it would fail alike, too."""
+    """This network namespace hides a setting of the machine: every trial that needs it would fail alike, too."""
 
 
 class HostError(LabError):
@@ -49,15 +49,15 @@ class HostError(LabError):
 
 
 class HostLostError(HostError):
-    """A host is gone and does not come back: nothing more can be measured, a run ends here."""
+    """A host is gone and does not come back: nothing more can be measured, so the run ends."""
 
 
 class HostChangedError(HostLostError):
-    """A host came back as another one (kernel, settings): what was measured before has nothing to be joined with."""
+    """A host came back changed (kernel, settings): further trials would not be comparable with the earlier ones."""
 
 
 class CutOffError(HostError):
-    """A connection was lost under a trial: it says nothing of the point, which is measured again."""
+    """A connection was lost during a trial: this says nothing about the point, which is measured again."""
 
 
 class ProgramError(XdplabError):
@@ -73,7 +73,7 @@ class UnsupportedError(XdplabError):
 
 
 class FormatError(XdplabError):
-    """A tool's output is not what its parser expects; carries the file and line where known."""
+    """A tool's output is not what its parser expects; has the file and line if known."""
 
     exit_code = 6
 
@@ -95,8 +95,8 @@ class FigureError(XdplabError):
 
 
 class NotApplicableError(FigureError):
-    """These trials hold nothing for this figure."""
+    """These trials have no data for this figure."""
 
 
 class ResultsWarning(UserWarning):
-    """Something about a run that a reader must know and that does not keep it from being read."""
+    """A problem of a run that the user must know, but that does not prevent reading the run."""

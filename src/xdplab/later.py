@@ -1,4 +1,4 @@
-"""Modules that are loaded when they are first used: a help text and an error wait for no table and no figure."""
+"""Modules that are loaded on first use: help texts and errors need not wait for libraries of tables and figures."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 
 class _Later:
-    """Stands for a module until something of it is asked for; from then on it gives that module's attributes."""
+    """A stand-in for a module; it loads the module on first access and passes on its attributes."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -21,7 +21,7 @@ class _Later:
 
 
 def later(name: str) -> Any:
-    """Return the module of that name, loaded when something of it is first asked for.
+    """Return the module of that name; it is loaded on the first access to it.
 
     For readers and type checkers the same module is imported as usual, under ``TYPE_CHECKING``.
     """
@@ -29,7 +29,7 @@ def later(name: str) -> Any:
 
 
 class _Called(ModuleType):
-    """A module that was a function of its own name in its package, and can still be called like it."""
+    """A module that replaced a function of the same name, and can still be called like it."""
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
         name = self.__name__.rpartition(".")[2]
@@ -38,10 +38,10 @@ class _Called(ModuleType):
 
 
 def former(package: str, names: Mapping[str, str], functions: Collection[str] = ()) -> Callable[[str], Any]:
-    """Return the ``__getattr__`` of a package that still gives its former names, each with a DeprecationWarning.
+    """Return a ``__getattr__`` for a package that still offers its former names, each with a DeprecationWarning.
 
     ``names`` has the present place of each: a module, or ``module:name`` if its name changed too. ``functions`` are
-    those whose name is a module of the package now. They go with the next release.
+    those whose name is now a module of the package. The next release removes them.
     """
 
     class Package(ModuleType):

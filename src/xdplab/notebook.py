@@ -1,4 +1,4 @@
-"""The notebook's face: a few nouns (lab, program, plan, run) over the functions that the command line calls too."""
+"""The notebook's API: a few nouns (lab, program, plan, run) over the functions that the command line calls too."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ from xdplab.studies.traffic.planned import plan_trials
 from xdplab.words import many
 
 _COLOURS = ("FORCE_COLOR", "CLICOLOR_FORCE", "TTY_COMPATIBLE")
-"""What would have a log filled with a terminal's control sequences."""
+"""Variables that would fill a log with a terminal's control sequences."""
 _FIRST = ("repetition", "forwarded_pps", "access_ns", "testrun_ns", "latency_p50_ns", "verdict", "reason", "limited_by")
 _PLAN_KEYS = ("lab", "seed", "repetitions", "trial", "perf_events", "metrics")
 
@@ -62,15 +62,15 @@ Side = Union[Program, "PlanInHand", str]
 
 
 def lab(name: str = "netns") -> LabInUse:
-    """Use the lab of that name; one that is not up is brought up, and goes away with the notebook's kernel."""
+    """Use the lab of that name; if it is not up, it is brought up, and is taken down with the notebook's kernel."""
     return LabInUse(name)
 
 
 def program(what: str, *, accesses: int | None = None, **options: Any) -> Program:
-    """Return a program: a workload (``"array", accesses=1600``), or a C file of one's own (``"lb.bpf.c"``).
+    """Return a program: a workload (``"array", accesses=1600``), or your own C file (``"lb.bpf.c"``).
 
     Options: op, form, working_set_bytes, map_type of a workload; section, action, rodata, setup, frames of a file.
-    Raises PlanError naming the field that cannot be; ProgramError in the compiler's words once it is asked for more.
+    Raises PlanError naming the invalid field, and later ProgramError with the compiler's message.
     """
     fields = options if accesses is None else {"accesses": accesses, **options}
     return make_program(what, **fields)
@@ -81,7 +81,7 @@ def plan(name: str = "notebook", program: Programs | None = None, **factors: Any
 
     Each factor takes a value, or a list of values that are crossed; ``repetitions``, ``seed``, ``trial``, ``lab``,
     ``metrics``, ``perf_events`` and ``passes`` are the plan's own. The factors of a workload (``accesses``, ``op``, …)
-    go with a program given by its word, those of a user's program (``action``, ``rodata``, …) with its file.
+    go with a program given by its name, those of a user's program (``action``, ``rodata``, …) with its file.
     Raises PlanError naming the field.
     """
     chosen = [program] if isinstance(program, Program | str) else program
@@ -100,7 +100,7 @@ def open(path: str | Path) -> Run:
 
 
 def runs(folder: str | Path = RESULTS) -> pd.DataFrame:
-    """Return the runs of a folder, the last first: name, time of its last change, trials, how it stands, note."""
+    """Return the runs of a folder, the latest first: name, time of the last change, trials, state, note."""
     return pd.DataFrame([asdict(run) for run in known_runs(Path(folder))], columns=[f.name for f in fields(KnownRun)])
 
 
@@ -110,7 +110,7 @@ def compare(
     """Say whether ``other`` is faster than, slower than or equivalent to ``run`` within ``margin``, or undecided.
 
     The two are of one kind. ``metric`` is a column of ``run.trials``: forwarded_pps by default, pdr_pps for searches.
-    ``equal``: two or more runs that measured the same as each other show how far equal runs lie apart. Raises
+    ``equal``: two or more runs that measured the same show how much equal runs differ. Raises
     ResultsError, PlanError where there is no such column.
     """
     same = [one.kind for one in equal]
@@ -130,15 +130,15 @@ def race(
     by: Literal["slices", "windows"] = "slices",
     **factors: Any,
 ) -> Raced:
-    """Measure two programs or plans in one run until it is known which is faster, or that they are the same.
+    """Measure two programs or plans in one run until it is known which is faster, or that they are equivalent.
 
-    They take turns; each repetition gives one ratio of their forwarding rates. Where they differ in nothing but the
-    program, the two are exchanged every few milliseconds under one sender (``by`` slices); elsewhere, and ``by``
-    windows, whole trials are compared. The run stops when the interval of the
+    They take turns; each repetition gives one ratio of their forwarding rates. If they differ only in the program,
+    they swap every few milliseconds under one sender (``by`` slices); otherwise, and with ``by`` windows, whole trials
+    are compared. The run stops when the interval of the
     ratio, which holds at every look (`xdplab.analysis.sequential`), excludes 1 or lies within ``margin``, at the latest
     after ``at_most`` repetitions. ``factors`` are those of `plan`, and are the same for both programs; a plan
-    (``xl.plan(…)``, or a plan file) has one block and its own factors. ``other_lab`` is the lab of b, so that two
-    kernels or machines race; a and b may then be the same. Raises PlanError.
+    (``xl.plan(…)``, or a plan file) has one block and its own factors. ``other_lab`` is the lab of b, for a race
+    between two kernels or machines; a and b may then be the same. Raises PlanError.
     """
     limits = {"margin": margin, "at_least": at_least, "at_most": at_most, "by": by}
     labs = () if other_lab is None else (lab if isinstance(lab, str) else lab.lab.name, other_lab)
@@ -209,18 +209,20 @@ def _check_names(names: Iterable[str]) -> None:
     known = [factor.name for factor in FACTORS if factor.where]
     for name in names:
         if name not in known:
-            raise PlanError(f"{name} is no factor", remedy=f"factors are {', '.join(known)}")
+            raise PlanError(f"{name} is not a factor", remedy=f"factors are {', '.join(known)}")
 
 
 def _program_points(program: Program | str | None, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a block's points say of the program: its own factors, and those given where it came as a word."""
+    """Return the program's factors for a block's points: its own, and those given with a workload's name."""
     of_workload = {f.name: given[f.name] for f in in_plan("points") if f.name in given and of_program(f)}
     if program is None:
         return of_workload
     if isinstance(program, Program):
         both = of_workload | _written("program", given)
         if both:
-            raise PlanError(f"{', '.join(both)}: this program is made already", remedy="give it to xl.program(…)")
+            raise PlanError(
+                f"{', '.join(both)}: this program has its factors already", remedy="give them to xl.program(…)"
+            )
         return _made(program)
     if program in WORKLOADS:
         return {"workload": program} | of_workload
@@ -251,7 +253,7 @@ class LabInUse:
         return checks(examine(self.lab))
 
     def run(self, host: str, *argv: str) -> str:
-        """Run a command on ``dut`` or ``tg`` and return what it printed. Raises HostError in its own words."""
+        """Run a command on ``dut`` or ``tg`` and return its output. Raises HostError with the command's own message."""
         return self.lab.host(host).run(argv).text
 
     def measure(self, program: Program | str, *, repetitions: int = 1, **factors: Any) -> pd.DataFrame:
@@ -274,8 +276,8 @@ class LabInUse:
         """Search the rates of a program, or of every point of a plan: NDR, PDR, MRR, latency at shares of the PDR.
 
         It runs in a process of its own: ``run.watch()``, then ``run.trials``. ``profile``: quick, csit or rfc2544;
-        ``accesses_share``: also find the largest N whose throughput is this share of that at N = 0. Loss means
-        something only where TG and DUT have CPUs of their own: ``arrangement="split"``, or two hosts. Raises PlanError.
+        ``accesses_share``: also find the largest N whose throughput is this share of that at N = 0. Loss is
+        meaningful only if TG and DUT have separate CPUs: ``arrangement="split"``, or two hosts. Raises PlanError.
         """
         made = what if isinstance(what, PlanInHand) else plan(name or "search", what, **factors)
         chosen = made.plan if name is None else made.plan.model_copy(update={"name": name})
@@ -284,7 +286,7 @@ class LabInUse:
         return _started(start_search(chosen, asked, self.lab, RESULTS), self)
 
     def close(self) -> None:
-        """Let go; a lab that was brought up here is taken down."""
+        """Release the lab; if it was brought up here, it is taken down."""
         atexit.unregister(self.close)
         self._stack.close()
 
@@ -294,7 +296,7 @@ class LabInUse:
 
 @dataclass(frozen=True)
 class PlanInHand:
-    """A plan that has touched nothing yet: it shows its points, its blocks and its minutes."""
+    """A plan that has not been started: it shows its points, its blocks and its duration."""
 
     plan: Plan
 
@@ -305,7 +307,7 @@ class PlanInHand:
         return pd.DataFrame(rows.values())
 
     def start(self, lab: LabInUse, name: str | None = None) -> Run:
-        """Start measuring in a process of its own; an interrupt of the notebook stops the watching only."""
+        """Start measuring in a process of its own; an interrupt of the notebook stops only the watching."""
         chosen = self.plan if name is None else self.plan.model_copy(update={"name": name})
         return _started(PlanRun(traffic_runs.start(chosen, lab.lab, RESULTS)), lab)
 
@@ -324,17 +326,17 @@ class PlanInHand:
     def _repr_html_(self) -> str:
         points = self.points.dropna(axis=1, how="all").drop(columns="point_id")
         names = varying(points)
-        known = points.dropna(axis=1)  # a factor that some points do not have is not alike at all of them
+        known = points.dropna(axis=1)  # a factor that some points lack is not the same for all points
         alike = [f"{name} {known[name].iloc[0]}" for name in known if known[name].astype("string").nunique() == 1]
         table: str = points[names].to_html(index=False, max_rows=20) if names else ""
         return f"<p>{html.escape(repr(self))}</p><p>all points: {html.escape(', '.join(alike))}</p>{table}"
 
 
 def _started(run: AnyRun, lab: LabInUse) -> Run:
-    """Go on with a run in a process of its own; an interrupt of the notebook stops the watching only."""
+    """Continue a run in a process of its own; an interrupt of the notebook stops only the watching."""
     path = run.directory.path
     argv = [sys.executable, "-m", "xdplab", "--lab", lab.lab.name, "resume", str(path), "--no-figures"]
-    plain = {name: value for name, value in os.environ.items() if name not in _COLOURS}  # the log is read as text
+    plain = {name: value for name, value in os.environ.items() if name not in _COLOURS}  # the log is plain text
     with (path / "run.log").open("wb") as log:
         process = subprocess.Popen(
             argv, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, start_new_session=True, env=plain
@@ -343,7 +345,7 @@ def _started(run: AnyRun, lab: LabInUse) -> Run:
 
 
 class Run:
-    """A run of any kind, finished or under way. ``kind`` is what its kind of run can be asked besides."""
+    """A run of any kind, finished or under way. ``kind`` has the functions of this kind of run."""
 
     def __init__(self, kind: AnyRun, process: subprocess.Popen[bytes] | None = None) -> None:
         self.kind = kind
@@ -356,14 +358,14 @@ class Run:
 
     @property
     def state(self) -> RunState:
-        """What is planned, measured and owed."""
+        """Which trials are planned, measured and missing."""
         return self.kind.state
 
     @property
     def trials(self) -> pd.DataFrame:
-        """What was measured and counts: one row per trial; of a study, one per measurement.
+        """The results that count: one row per trial; for a study, one per measurement.
 
-        Of XDP traffic, what varies and what was found stand first; `docs/columns.md` has every column.
+        For XDP traffic, the columns that vary and the results come first; `docs/columns.md` has every column.
         """
         rows = self.kind.rows()
         if not isinstance(self.kind, PlanRun) or rows.empty:
@@ -373,22 +375,23 @@ class Run:
 
     @property
     def samples(self) -> pd.DataFrame:
-        """One row per interval of 100 ms, of XDP traffic. Raises ResultsError for another kind of run."""
+        """One row per interval of 100 ms, for XDP traffic. Raises ResultsError for other kinds of run."""
         if not isinstance(self.kind, PlanRun):
             raise ResultsError(f"{self.path} is a run of kind {self.kind.kind_name}: it has no samples")
         return self.kind.samples()
 
     def summary(self) -> pd.DataFrame:
-        """One row per point: what varies, n, means with their 95 % intervals, verdicts; of a study its first table."""
+        """One row per point: varying factors, n, means with their 95 % intervals, verdicts; for a study its first
+        table."""
         if isinstance(self.kind, PlanRun):
             return self.kind.points_summary()
         return next((found.frame for found in self.kind.tables().values()), self.trials)
 
     def watch(self) -> Run:
-        """Show how far it is until it ends, also of a run that another process started: a bar, or lines in a log.
+        """Show the run's progress until it ends, also if another process started it: a bar, or lines in a log.
 
-        An interrupt ends the watching only: the run goes on. Raises ResultsError with the last words of a run that did
-        not end well.
+        An interrupt ends only the watching: the run continues. Raises ResultsError with the last message of a run that
+        failed.
         """
         ended = watching.watch(
             lambda: self.state, self._under_way, lambda: watching.counted(self.kind.rows()), self.directory.name
@@ -404,7 +407,7 @@ class Run:
         return is_locked(self.directory.path) or is_beginning(self.directory)
 
     def findings(self) -> pd.DataFrame:
-        """What several points and repetitions say together."""
+        """Findings over several points and repetitions."""
         return to_frame(self.kind.findings())
 
     @property
@@ -426,10 +429,10 @@ class Run:
     ) -> Any:
         """Draw any column of the valid trials against any other, and return seaborn's FacetGrid.
 
-        Numbers as ``x`` make lines (`seaborn.relplot`), words make points (`seaborn.catplot`); ``panel`` is their
+        Numbers as ``x`` make lines (`seaborn.relplot`), text makes points (`seaborn.catplot`); ``panel`` is their
         ``col``, and other options are theirs (``kind``, ``errorbar``, ``height``, ``row``, …). ``where`` chooses
         trials: {column: value or values}. A repetition is one value; the interval is seaborn's, over repetitions.
-        Raises FigureError where one mark would join several points.
+        Raises FigureError if one mark would average over several points.
         """
         return explore.plot(self.kind.rows(), y, x, hue, panel, **options)
 
@@ -467,7 +470,7 @@ Figures of a search: {", ".join(SEARCH_VIEWS)}. Those of a study: `run.figures`.
 
 @dataclass(frozen=True)
 class Comparison:
-    """Two runs joined by their points, with the answer: what differed around them, what is to be doubted, ratios."""
+    """Two runs joined by their points: differences of environment, warnings, ratios, and the answer."""
 
     found: TwoRuns
 

@@ -1,7 +1,6 @@
-"""What is a stranger's: a file that names code is used where it is one's own, or where the user says that it may be.
+"""Files of other users: a file that names code is used only if it belongs to the user, or if the user agrees.
 
-The command line says how the user is asked (`ask_by`); elsewhere, and where no terminal is there to ask on, it is
-refused.
+The command line sets how the user is asked (`ask_by`); without that, or without a terminal, the file is refused.
 """
 
 from __future__ import annotations
@@ -15,23 +14,23 @@ from xdplab.errors import XdplabError
 
 
 class StrangersFileError(XdplabError):
-    """A file that names code belongs to another user, or others may write it; nothing of it was run."""
+    """A file that names code belongs to another user, or others may write it; none of its commands was run."""
 
     exit_code = 8
 
 
 Ask = Callable[[str], bool]
-"""From a question to whether the user says yes."""
+"""A function that asks a question and returns whether the answer is yes."""
 
 BUNDLE = "bundle.json"
-"""In a run that came as a bundle: its files belong to the user who imported it, and others wrote them."""
+"""This file marks an imported run: its files belong to the user who imported it, but others wrote them."""
 
 _ask: Ask | None = None
 _allowed: set[tuple[Path, str]] = set()
 
 
 def ask_by(ask: Ask | None) -> None:
-    """Have the user asked about a stranger's file from now on; None: it is refused without a question."""
+    """Ask the user about another user's file from now on; None: refuse it without a question."""
     global _ask
     _ask = ask
     _allowed.clear()
@@ -40,23 +39,23 @@ def ask_by(ask: Ask | None) -> None:
 def require_own(path: Path, what: str) -> None:
     """Raise StrangersFileError unless a file is this user's, or root's, and no other user may write it.
 
-    ``what`` says what the file would run. A file of a stranger that was copied is the copier's, who has read it. A user
-    who can be asked is asked once for each file and each ``what``.
+    ``what`` says what the file would run. A copy belongs to the user who made it, who is assumed to have read it. The
+    user is asked once for each file and each ``what``.
     """
     _require(path, (path,), what)
 
 
 def require_own_run(directory: Path) -> None:
-    """Raise StrangersFileError unless a run is one's own: to go on with it is to run what it names.
+    """Raise StrangersFileError unless a run belongs to the user: to continue it is to run the commands that it names.
 
-    A user who can be asked is asked once for each run directory.
+    The user is asked once for each run directory.
     """
     parts = (directory, directory / "journal.jsonl", directory / "plan.yaml", directory / BUNDLE)
     _require(directory, parts, "commands, programs and labs that are used")
 
 
 def _require(subject: Path, parts: Sequence[Path], what: str) -> None:
-    """Ask about ``subject``, once, where any of its parts is a stranger's."""
+    """Ask about ``subject``, once, if any of its parts belongs to another user."""
     first: dict[str, Path] = {}
     for part in parts:
         if (problem := _problem(part)) is not None:
@@ -74,11 +73,11 @@ def _require(subject: Path, parts: Sequence[Path], what: str) -> None:
 
 
 def _problem(path: Path) -> str | None:
-    """Return in words what makes a file a stranger's; None if nothing does."""
+    """Return why a file counts as another user's; None if it does not."""
     try:
         status = path.stat()
     except OSError:
-        return None  # its reader gives the better error
+        return None  # reading it gives a better error
     if path.name == BUNDLE:
         return "says that the run came in a bundle"
     mine = {0, os.geteuid(), int(os.environ.get("SUDO_UID", "0") if os.geteuid() == 0 else 0)}

@@ -21,12 +21,12 @@ def shipped(name: str) -> Path:
 
 
 def state_root() -> Path:
-    """Return where the user's state of this program is: $XDPLAB_STATE, or xdplab in the user's state directory."""
+    """Return the folder of the user's state of this program: $XDPLAB_STATE, or xdplab in the user's state directory."""
     base = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "xdplab"
     return Path(os.environ.get("XDPLAB_STATE") or base)
 
 
 def cache_root() -> Path:
-    """Return where the user's cache of this program is: $XDPLAB_CACHE, or xdplab in the user's cache directory."""
+    """Return the folder of the user's cache of this program: $XDPLAB_CACHE, or xdplab in the user's cache directory."""
     base = os.environ.get("XDPLAB_CACHE") or Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "xdplab"
     return Path(base)

@@ -1,26 +1,26 @@
-"""YAML that people wrote: read with a bound, since a few lines of aliases can stand for billions of values.
+"""YAML files of users, read with a limit, because a few lines of aliases can stand for billions of values.
 
-What a model refuses of it is told by its field, in words that need no knowledge of pydantic.
+Errors of a model name the field, without pydantic's terms.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Mapping
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 import yaml
 
 if TYPE_CHECKING:
-    from pydantic import ValidationError
+    from pydantic import BaseModel, ValidationError
 
 MOST_VALUES = 100_000
-"""More than any plan or inventory holds, once each alias stands for what it means."""
+"""More values than any plan or inventory has after its aliases are expanded."""
 
 
 class _Loader(yaml.SafeLoader):
-    """With YAML 1.2's whole numbers: ``010`` and ``1:10``, which older YAML takes for 8 and 70, stay words."""
+    """A loader with the integers of YAML 1.2: ``010`` and ``1:10``, which YAML 1.1 reads as 8 and 70, stay text."""
 
 
 _INT = "tag:yaml.org,2002:int"
@@ -32,7 +32,7 @@ _Loader.add_implicit_resolver(_INT, re.compile(r"[-+]?(?:0|[1-9][0-9_]*|0x[0-9a-
 
 
 def read_yaml(text: str) -> Any:
-    """Return what ``text`` says. Raises yaml.YAMLError, also where it is too large or refers to itself."""
+    """Return the value of ``text``. Raises yaml.YAMLError, also if it is too large or refers to itself."""
     loader = _Loader(text)
     try:
         node = loader.get_single_node()
@@ -49,7 +49,7 @@ def read_yaml(text: str) -> Any:
 
 
 def yaml_words(error: Exception) -> str:
-    """Return on one line what YAML cannot be read for: "line 3, column 1: …", each counted from 1."""
+    """Return a YAML error on one line: "line 3, column 1: …", both counted from 1."""
     mark = getattr(error, "problem_mark", None)
     if mark is None:
         return " ".join(str(error).split())
@@ -64,7 +64,7 @@ def yaml_words(error: Exception) -> str:
 
 
 def _require_single_keys(node: yaml.Node, seen: set[int]) -> None:
-    """Refuse a key that a mapping has twice: PyYAML would take the last one and not say so."""
+    """Refuse a key that a mapping has twice: PyYAML would silently take the last one."""
     if not isinstance(node, yaml.CollectionNode) or id(node) in seen:
         return
     seen.add(id(node))
@@ -82,7 +82,7 @@ def _require_single_keys(node: yaml.Node, seen: set[int]) -> None:
 
 
 def _values(node: yaml.Node, known: dict[int, int]) -> int:
-    """Return how many values a node stands for; a node that is met again counts again, and is not walked again."""
+    """Return how many values a node stands for; a repeated node counts again, but is not walked again."""
     if id(node) in known:
         if not known[id(node)]:
             raise yaml.YAMLError("an alias refers to what it is in")
@@ -115,13 +115,19 @@ _MUST_BE = {
     "string_too_long": "at most {max_length} characters long",
     "string_pattern_mismatch": "of the form {pattern}",
 }
-"""By pydantic's type of error, or by its first word."""
+"""Keyed by pydantic's type of error, or by the first word of that type."""
 
 
-def complaint(error: ValidationError, what: str, keys: Collection[str] = ()) -> str:
-    """Return the field that is wrong, and how. ``keys`` are those that ``what`` may have.
+def places_of(parts: Mapping[str, type[BaseModel]]) -> dict[str, str]:
+    """Return the part, or the parts, that each key belongs to; ``parts`` maps the name of a part to its model."""
+    keys = dict.fromkeys(key for part in parts.values() for key in part.model_fields)
+    return {key: " or ".join(name for name, part in parts.items() if key in part.model_fields) for key in keys}
 
-    A key that is unknown comes before one that is missing: it may be that one, misspelt.
+
+def complaint(error: ValidationError, what: str, keys: Mapping[str, str]) -> str:
+    """Return the wrong field and what is wrong with it. ``keys`` are the valid keys of ``what``, with their places.
+
+    An unknown key is reported before a missing one, because it may be its misspelling.
     """
     first = min(error.errors(), key=lambda one: one["type"] != "extra_forbidden")
     kind, field = first["type"], _field(first["loc"])
@@ -130,7 +136,7 @@ def complaint(error: ValidationError, what: str, keys: Collection[str] = ()) -> 
     if kind == "extra_forbidden":
         key = str(first["loc"][-1])
         if key in keys:
-            return f"{field}: {key} is a key of another part of {what}"
+            return f"{field}: {key} belongs in {keys[key]}"
         similar = get_close_matches(key, keys, n=1, cutoff=0.75)
         return f"{field} is not a key of {what}" + (f": did you mean {similar[0]}?" if similar else "")
     must = _MUST_BE.get(kind) or _MUST_BE.get(kind.partition("_")[0])
@@ -139,11 +145,11 @@ def complaint(error: ValidationError, what: str, keys: Collection[str] = ()) -> 
 
 
 _TAGS = ("number", "open")
-"""Names of the forms of one field, which pydantic puts behind the field."""
+"""Names of a field's alternatives, which pydantic appends to the field."""
 
 
 def _field(place: tuple[int | str, ...]) -> str:
-    """Return ``block 2, traffic.load`` for blocks, 1, traffic, load, 0: a person counts from 1, and sees the value."""
+    """Return ``block 2, traffic.load`` for blocks, 1, traffic, load, 0: users count from 1, and see the value."""
     counted = {"blocks": "block", "metrics": "metric", "hosts": "host"}
     if len(place) > 1 and isinstance(place[1], int) and place[0] in counted:
         which = f"{counted[str(place[0])]} {place[1] + 1}"

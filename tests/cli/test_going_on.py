@@ -50,8 +50,8 @@ def test_a_figure_that_fails_ends_no_run(monkeypatch: pytest.MonkeyPatch, capsys
 @pytest.mark.parametrize(
     ("ended", "words"),
     [
-        ({}, "interrupted; no trial had ended: `xdplab resume results/r` goes on\n"),
-        ({"t": 1}, "interrupted; 1 of 9 trials are kept: `xdplab resume results/r` goes on\n"),
+        ({}, "interrupted; no trial had finished: `xdplab resume results/r` continues\n"),
+        ({"t": 1}, "interrupted; 1 of 9 trials are kept: `xdplab resume results/r` continues\n"),
     ],
 )
 def test_ctrl_c_says_what_is_kept_and_the_whole_command(

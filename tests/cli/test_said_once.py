@@ -22,7 +22,7 @@ from xdplab.cli import cli
 def test_an_option_that_stands_twice_is_refused(line: str, option: str) -> None:
     done = CliRunner().invoke(cli, line.split())
     assert done.exit_code == 2
-    assert f"{option} stands 2 times and takes one value" in done.output
+    assert f"{option} is given 2 times and takes one value" in done.output
 
 
 def test_an_option_that_takes_several_may_stand_several_times() -> None:

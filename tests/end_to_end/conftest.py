@@ -19,10 +19,12 @@ from xdplab.labs import Lab
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root: makes namespaces")
 
 
-def xdplab(*argv: str, cwd: Path | None = None, check: bool = True) -> subprocess.CompletedProcess[str]:
+def xdplab(
+    *argv: str, cwd: Path | None = None, check: bool = True, timeout_s: float = 300
+) -> subprocess.CompletedProcess[str]:
     """Run the command line; its output is shown where it fails."""
     done = subprocess.run(
-        [sys.executable, "-m", "xdplab", *argv], cwd=cwd, capture_output=True, text=True, timeout=300, check=False
+        [sys.executable, "-m", "xdplab", *argv], cwd=cwd, capture_output=True, text=True, timeout=timeout_s, check=False
     )
     if check and done.returncode:
         pytest.fail(f"xdplab {' '.join(argv)} ended {done.returncode}\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}")

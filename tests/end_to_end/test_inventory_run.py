@@ -53,4 +53,4 @@ def test_servers_are_measured_and_put_back(lab: Lab, lab_name: str, tmp_path: Pa
     assert reasons["link_bps"] == "a virtual link has no rate, whatever its `speed` says"
     assert [snapshot(host, name).values for host, name in ((lab.dut, "vd0"), (lab.tg, "vg0"))] == before
     for _ in range(2):
-        assert xdplab("--lab", rack, "restore").stdout.count("nothing was left to put back") == 2
+        assert xdplab("--lab", rack, "restore").stdout.count("nothing to restore") == 2

@@ -77,7 +77,7 @@ def test_a_run_goes_on_after_a_lost_connection(
     failed = [a for a in read_state(RunDirectory(run)).attempts if a.status != "measured"]
     assert len(failed) <= len(after), "one trial per cut, not those after it"
     assert [snapshot(host, name).values for host, name in ((lab.dut, "vd0"), (lab.tg, "vg0"))] == before
-    assert xdplab("--lab", rack, "restore").stdout.count("nothing was left to put back") == 2
+    assert xdplab("--lab", rack, "restore").stdout.count("nothing to restore") == 2
 
 
 def cut(run: subprocess.Popen[str], folder: Path, victims: tuple[str, ...], started: int) -> None:

@@ -51,7 +51,8 @@ def test_a_run_outlives_its_kernel_and_is_watched_from_another(lab_name: str, tm
     left.send_signal(signal.SIGINT)
     *_, last = left.communicate(timeout=60)[0].splitlines()
     assert last == (
-        f"watching ended; the run goes on: run.watch() shows it again, `xdplab status {run.name}` does on a terminal"
+        "watching ended; the run continues: run.watch() shows it again, "
+        f"as does `xdplab status {run.name}` on a terminal"
     )
     assert left.returncode == 0
 

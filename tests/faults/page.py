@@ -57,6 +57,11 @@ class Row:
         """The test files that break this promise."""
         return re.findall(r"`(tests/[\w/]*test_\w+\.py)`", self.test)
 
+    @property
+    def nightly(self) -> bool:
+        """Whether the promise is kept by tests that take too long for every check."""
+        return "(nightly)" in self.test
+
 
 def today() -> str:
     return datetime.now(UTC).date().isoformat()
@@ -82,15 +87,20 @@ def merged(old: Sequence[Row], new: Iterable[Row]) -> list[Row]:
 
 def write_page(new: Iterable[Row]) -> None:
     """Put rows into the page's table; those that were not tried now stay."""
-    before, _, rest = PAGE.read_text().partition(BEGIN)
+    put(BEGIN, lines_of(merged(read_rows(), new)))
+
+
+def put(begin: str, lines: Iterable[str]) -> None:
+    """Replace what stands between a mark of the page and its end."""
+    before, _, rest = PAGE.read_text().partition(begin)
     after = rest.partition(END)[2]
-    PAGE.write_text("\n".join([before + BEGIN, *lines_of(merged(read_rows(), new)), END]) + after)
+    PAGE.write_text("\n".join([before + begin, *lines, END]) + after)
 
 
 def tested(row: Row) -> Row:
     """Run a promise's tests and return its row anew: as it was where none of them can run on this machine."""
     with tempfile.TemporaryDirectory(prefix="xdplab-promise-") as name:
-        reports = [_report(row.files, lab, Path(name) / f"{lab}.xml") for lab in (True, False)]
+        reports = [_report(row, lab, Path(name) / f"{lab}.xml") for lab in (True, False)]
     cases = [case for report in reports for case in report if case.find("skipped") is None]
     if not cases:
         return row
@@ -105,9 +115,9 @@ def _times(case: ElementTree.Element) -> int:
     return int(said[0] or 1) if said else 1
 
 
-def _report(files: Sequence[str], lab: bool, report: Path) -> list[ElementTree.Element]:
+def _report(row: Row, lab: bool, report: Path) -> list[ElementTree.Element]:
     """Run the tests of real traffic in a network namespace of their own, as shell/check.sh does, or the others."""
-    marked = f"{'' if lab else 'not '}lab and not nightly"
+    marked = f"{'' if lab else 'not '}lab{'' if row.nightly else ' and not nightly'}"
     argv = [
         sys.executable,
         "-m",
@@ -118,7 +128,7 @@ def _report(files: Sequence[str], lab: bool, report: Path) -> list[ElementTree.E
         "-m",
         marked,
         f"--junitxml={report}",
-        *files,
+        *row.files,
     ]
     if lab and not os.geteuid() and shutil.which("unshare"):
         argv = ["unshare", "--net", "sh", "-c", 'ip link set lo up && exec "$@"', "sh", *argv]

@@ -34,7 +34,22 @@ ours._child.wait()
 taken = subprocess.run(["sh", "-c", {TAKE!r}, "sh", str(ours._child.pid)], capture_output=True, text=True).stdout
 ours.kill()
 time.sleep(0.3)
-print(taken.strip(), open(f"/proc/{{ours._child.pid}}/comm").read().strip())
+print(taken.strip(), open(f"/proc/{{ours._child.pid}}/cmdline").read())
+"""
+
+# An sshd by name, whose number another process gets while the lifeline below it hears nothing.
+SILENT = f"""
+import subprocess, time
+from xdplab.hosts.lifeline import host_end
+lifeline = ["bash", "-c", 'printf sshd >/proc/$$/comm; "$@" <&3 & wait', "sshd", *host_end(2)]
+ours = subprocess.Popen(["sh", "-c", 'exec "$@" 3<&0', "sh", *lifeline], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+assert ours.stdout.readline() == b"alive\\n"
+ours.kill()
+ours.wait()
+taken = subprocess.run(["sh", "-c", {TAKE!r}, "sh", str(ours.pid)], capture_output=True, text=True).stdout
+assert ours.stdout.read() == b"", "the lifeline has ended"
+time.sleep(0.3)
+print(taken.strip(), open(f"/proc/{{ours.pid}}/cmdline").read())
 """
 
 
@@ -75,7 +90,8 @@ def test_a_group_whose_leader_has_ended_is_still_ours(ssh_lab: Lab) -> None:
     assert not is_there(host, member)
 
 
-def test_a_stranger_here_is_not_signalled() -> None:
-    argv = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child", sys.executable, "-c", LOCAL]
+@pytest.mark.parametrize("code", [LOCAL, SILENT], ids=["a command", "an sshd"])
+def test_a_stranger_here_is_not_signalled(code: str) -> None:
+    argv = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child", sys.executable, "-c", code]
     done = subprocess.run(argv, capture_output=True, text=True, timeout=60)
-    assert done.stdout.strip() == "taken sleep", done.stderr
+    assert done.stdout.split("\0") == ["taken sleep", "60", "\n"], f"what is killed has no words: {done.stderr}"

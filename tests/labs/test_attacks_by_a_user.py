@@ -23,6 +23,7 @@ from xdplab.labs import cache
 from xdplab.labs.inventory_lock import PortLock
 from xdplab.run.disk import LOCK
 from xdplab.run.rundir import RunDirectory
+from xdplab.studies import places
 
 pytestmark = [
     pytest.mark.root,
@@ -185,19 +186,26 @@ def test_no_lock_can_be_held_by_another_user(
     """Whoever can open a file can hold its lock for ever, and the next run waits as long."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(open_folder / "cache"))
     (open_folder / "device-vd0.owner.lock").touch(0o644)  # of an earlier version
+    (open_folder / "jit.lock").touch(0o644)
     (open_folder / "device-vd0.sh").write_text("exit 0\n")
     (open_folder / "switch").write_text("1")
     host, switches = LocalHost(), {str(open_folder / "switch"): "0"}
     run = RunDirectory.create(open_folder, "quick", run_id="r", plan_yaml="name: quick\n")
+    monkeypatch.setattr(places, "_LOCK", str(open_folder / "jit.lock"))
+    monkeypatch.setenv("PATH", f"{open_folder}:{os.environ['PATH']}")
+    (open_folder / "sysctl").write_text("#!/bin/sh\necho 1\n")  # this test's own: the machine's is everybody's
+    (open_folder / "sysctl").chmod(0o755)
     with (
         unthrottled(host, folder=str(open_folder / "throttling"), switches=switches),
         cache.locked("kernels"),
         run.writer(),
+        places.place_of(places.HOST) as place,
+        place.jit(True),
     ):
         port = PortLock(host, str(open_folder / "vd0.lock"), "me")
         watchdog = Watchdog(host, "vd0", str(open_folder))
         try:
-            names = ("guard", "holders", "vd0.lock", "device-vd0.owner.lock", ".lock")
+            names = ("guard", "holders", "vd0.lock", "device-vd0.owner.lock", "jit.lock", ".lock")
             locks = [str(path) for path in open_folder.rglob("*") if path.name in names]
             assert len(locks) == len(names) + 1, "two are named .lock: a cache's and a run's"
             done = outcome([*attacker.argv(ATTACK), json.dumps(["", [], locks])])

@@ -90,6 +90,6 @@ def test_a_smoke_run_over_ssh_needs_the_drop_in_and_no_more(tmp_path: Path) -> N
             (run,) = (tmp_path / "out").iterdir()
             table = pd.read_parquet(run / "trials.parquet")
             assert set(table["verdict"]) == {"valid"}, table["reason"]
-            assert "nothing was left" in command("--lab", inventory, "restore", cwd=tmp_path)
+            assert "nothing to restore" in command("--lab", inventory, "restore", cwd=tmp_path)
             refused = servers.dut.run(["su", USER, "-c", "sudo -n -- id; sudo -n -- sh -c id"], check=False)
             assert refused.error_text.count("a password is required") == 2, refused.error_text

@@ -355,10 +355,10 @@ def test_the_notebook_takes_the_names_of_a_plan(tmp_path: Path) -> None:
     assert set(notebook.plan(program=["array", "chase"], accesses=[0, 100]).points["accesses"]) == {0, 100}
     mine = notebook.plan(program=_file(tmp_path, "lb.bpf.c", "int x;"), action="drop", rodata={"backends": 64})
     assert mine.points[["action", "rodata"]].values.tolist() == [["drop", "backends=64"]]
-    for wrong, words in (({"colour": "red"}, "colour is no factor"), ({"accesses": -1}, "accesses")):
+    for wrong, words in (({"colour": "red"}, "colour is not a factor"), ({"accesses": -1}, "accesses")):
         with pytest.raises(PlanError, match=words):
             notebook.plan(**wrong)  # type: ignore[arg-type]
-    with pytest.raises(PlanError, match="accesses: this program is made already"):
+    with pytest.raises(PlanError, match="accesses: this program has its factors already"):
         notebook.plan(program=notebook.program("array"), accesses=[0, 100])
     for factor in WRITTEN:
         assert f"    {factor.name} " in (notebook.plan.__doc__ or "")

@@ -125,11 +125,11 @@ def test_what_a_kill_after_the_last_trial_left_undone_is_owed(old_run: RunDirect
     lines = old_run.journal.path.read_bytes().splitlines(keepends=True)
     old_run.journal.path.write_bytes(b"".join(lines[:-1]))  # nor was the run's end written down
     done = xdplab("resume", str(old_run.path))
-    assert "nothing is owed; the " in done.stdout
+    assert "nothing is missing; the " in done.stdout
     assert (old_run.path / missing).exists()
     assert read_state(old_run).ended == "complete"
     again = content(old_run)
-    assert "nothing is owed\n" in xdplab("resume", str(old_run.path)).stdout
+    assert "nothing is missing\n" in xdplab("resume", str(old_run.path)).stdout
     assert content(old_run) == again
 
 

@@ -57,7 +57,7 @@ def test_a_note_stays_with_its_run(folder: Path) -> None:
 def test_a_run_that_cannot_be_read_is_named_with_the_reason(folder: Path) -> None:
     (folder / "other" / "journal.jsonl").write_text("")
     found = {run.run: run.state for run in known_runs(folder)}
-    assert "no run" in found["other"]
+    assert "not a run" in found["other"]
 
 
 def test_without_a_run_there_is_no_latest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -141,8 +141,8 @@ def test_what_fails_alike_before_anything_is_measured_stops_the_run_with_the_rea
     study, printed = Recorder(block=HostError("tg: the kernel refused 'receive'")), io.StringIO()
     with pytest.raises(StoppedError) as stopped:
         run_trials(run, TRIALS, study, PlainObserver(Console(file=printed)), retries=1, pause_s=0)
-    assert "each of 6 trials failed alike: tg: the kernel refused 'receive' (mend" in str(stopped.value)
-    assert stopped.value.remedy == f"mend that, then `xdplab resume {run.path}`"
+    assert "each of 6 trials failed alike: tg: the kernel refused 'receive' (fix" in str(stopped.value)
+    assert stopped.value.remedy == f"fix that, then `xdplab resume {run.path}`"
     assert printed.getvalue().count("the kernel refused") == 1
     assert sorted(study.log) == ["enter 0", "enter 1", "leave", "leave"]
     state = read_state(run)
@@ -158,6 +158,15 @@ def test_a_hint_names_the_run_and_its_lab(run: RunDirectory) -> None:
         go(run, Recorder(block=lost))
     commands = f"see `xdplab lab status --lab netns` and `xdplab doctor --lab netns`, then `xdplab resume {run.path}`"
     assert told.value.remedy == commands
+
+
+def test_a_hint_in_the_reason_of_a_trial_names_the_lab_too(run: RunDirectory) -> None:
+    """The path of the run stays out of what the run keeps: it may be moved."""
+    run.journal.append("planned", trials=[t.trial_id for t in TRIALS], lab="netns:user-stu")
+    lossy = HostError("tg: no frame", remedy="see `xdplab doctor`, then `xdplab resume`")
+    go(run, Recorder(**{TRIALS[0].trial_id: lossy}))
+    (failed,) = {a.reason for a in read_state(run).attempts if a.status == "failed"}
+    assert failed == "tg: no frame (see `xdplab doctor --lab netns:user-stu`, then `xdplab resume`)"
 
 
 def test_a_few_trials_of_every_block_are_asked_before_a_run_is_stopped(tmp_path: Path) -> None:

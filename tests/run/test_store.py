@@ -209,7 +209,7 @@ def test_a_run_directory_can_be_moved(tmp_path: Path, run: RunDirectory) -> None
 
 
 def test_what_is_no_run_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ResultsError, match="no run directory"):
+    with pytest.raises(ResultsError, match="not a run directory"):
         RunDirectory.open(tmp_path)
 
 
@@ -260,7 +260,7 @@ def test_a_line_of_a_journal_that_is_no_event_is_said(tmp_path: Path, line: str)
     run = RunDirectory.create(tmp_path, "edited", run_id="r", plan_yaml="")
     with run.journal.path.open("a") as file:
         file.write(line + "\n")
-    with pytest.raises(ResultsError, match="line 2 is no event: the journal was edited or damaged"):
+    with pytest.raises(ResultsError, match="line 2 is not an event: the journal was edited or damaged"):
         list(run.journal.events())
 
 

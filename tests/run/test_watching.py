@@ -42,7 +42,7 @@ def test_lines_have_the_verdicts_and_the_time_that_is_left(soon: None, capsys: p
     state, under_way = going([state_of(n, 4) for n in (0, 1, 1, 4)])
     assert watching.watch(state, under_way, lambda: {"valid": 1}, "r")
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == "4 trials: none measured, 4 still owed"
+    assert lines[0] == "4 trials: none measured, 4 still missing"
     assert lines[1] == "1 of 4 trials: 1 valid, 6 s to go"
     assert lines[-1] == "4 of 4 trials: 1 valid"
     assert len(lines) == 3
@@ -67,7 +67,7 @@ def test_an_interrupt_ends_the_watching_in_a_sentence(soon: None, capsys: pytest
 
     assert not watching.watch(lambda: state_of(1, 4), interrupted, dict, "lb-first")
     (line,) = capsys.readouterr().out.splitlines()
-    assert "the run goes on" in line
+    assert "the run continues" in line
     assert "xdplab status lb-first" in line
 
 

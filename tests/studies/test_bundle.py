@@ -41,7 +41,7 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_another_machine_derives_the_same_rows(sent: Path, tmp_path: Path) -> None:
     done = CliRunner().invoke(cli, ["import", "bundle", str(sent), "--out", str(tmp_path / "results")])
     assert done.exit_code == 0, done.output
-    assert "every checksum holds; its rows are byte-equal" in done.output
+    assert "every checksum is right; its rows are byte-equal" in done.output
     taken = tmp_path / "results" / "sample"
     assert rows_csv(open_run(taken)) == zipfile.ZipFile(sent).read(ROWS)
     assert not list(taken.glob("*.parquet"))
@@ -100,7 +100,7 @@ def doctored(sent: Path, path: Path, change: Callable[[dict[str, bytes]], None],
         ("run/bomb", bytes(20_000_000), "would be 20000000 bytes"),
         (ABOUT, b'{"name": "../../outside", "rules": "8"}', "is no name of a run"),
         (ABOUT, b"{", "cannot be read"),
-        ("run/journal.jsonl", b"{}\n", "line 1 is no event"),
+        ("run/journal.jsonl", b"{}\n", "line 1 is not an event"),
     ],
 )
 def test_a_strangers_bundle_writes_nothing_beside_its_run(

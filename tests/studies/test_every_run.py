@@ -111,7 +111,7 @@ def test_each_knows_its_kind(run: AnyRun) -> None:
 
 def test_the_command_line_asks_each_the_same(run: AnyRun) -> None:
     path = str(run.directory.path)
-    assert "nothing is owed" in spoken("resume", path).output
+    assert "nothing is missing" in spoken("resume", path).output
     state = json.loads(spoken("status", path, "--json").output)[0]
     assert (state["owed"], state["state"], state["failed"]) == (0, "complete", 0)
     assert spoken("tables", path).output == f"tables: {path}\n"

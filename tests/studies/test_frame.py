@@ -20,6 +20,7 @@ from rich.console import Console
 from xdplab.cli import cli
 from xdplab.errors import (
     FigureError,
+    HostError,
     LabError,
     LabInUseError,
     MissingToolError,
@@ -271,6 +272,22 @@ def test_the_jit_is_back_after_a_study_was_killed(tmp_path: Path) -> None:
     while setting.read_text() != "1\n" and time.monotonic() < until:
         time.sleep(0.05)
     assert setting.read_text() == "1\n"
+
+
+@pytest.mark.root
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root: a folder that root cannot write, and another user")
+def test_the_setting_is_not_held_without_a_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Root would switch it under another study. A user who is not root can change nothing, and needs no lock."""
+    _, environment = jit_setting(tmp_path)
+    monkeypatch.setenv("PATH", environment["PATH"])
+    monkeypatch.setenv("SETTING", environment["SETTING"])
+    monkeypatch.setattr(places, "_LOCK", "/proc/none/lock")
+    with place_of(HOST) as place:
+        with pytest.raises(HostError, match=r"cannot be held: .*/proc/none/lock"), place.jit(True):
+            pytest.fail("held")
+        monkeypatch.setattr(places, "_HOLD_SETTING", places._HOLD_SETTING.replace("id -u", "echo 1000"))
+        with place.jit(True):
+            pass
 
 
 def _setting() -> str | None:

@@ -17,7 +17,7 @@ from xdplab.run.rundir import RunDirectory
 from xdplab.studies.frame import StudyKind, StudyRun
 from xdplab.studies.places import Place
 from xdplab.studies.points import Gathered, StudyPoint, StudyRequest, StudyTrial
-from xdplab.studies.provenance import CONTROLLER, MACHINE, answers, around, words
+from xdplab.studies.provenance import CONTROLLER, MACHINE, answers, around, flat, words
 from xdplab.studies.verifier.prevail import Prevail, version_of
 
 GUEST = "a guest"
@@ -122,7 +122,7 @@ def test_compare_lists_what_was_not_the_same_first(run: StudyRun[StudyRequest, N
     assert f"{CONTROLLER}: alarm clock" in names
     assert not any("load" in name for name in names)
     lines = run.compare(other).lines()
-    assert lines[0].startswith("Not the same around")
+    assert lines[0].startswith("What differs around")
     assert "alarm clock: 1.2 → 1.3" in "\n".join(lines[1 : 1 + len(unlike)])
 
 
@@ -167,3 +167,32 @@ def test_every_study_has_places_and_the_verifier_its_tools(tmp_path: Path) -> No
     assert said.startswith("prevail 0.9.1, prevail, sha256 ")
     program.write_text("#!/bin/sh\nexit 1\n")
     assert version_of(Prevail("check", str(program), "check")).startswith("tells no version, check, sha256 ")
+
+
+@pytest.mark.parametrize(
+    "said", ['{"lscpu": [{"field": "Model na', '{"lscpu": [{}]}', '{"lscpu": 1}', "{}", '{"lscpu": null}']
+)
+def test_half_of_what_lscpu_says_is_kept_as_it_stands(said: str) -> None:
+    """It was a JSONDecodeError where finished runs are compared and reported."""
+    assert flat("cpus", said) == {"cpus": said}
+
+
+def test_a_tool_that_prints_nothing_is_absent_with_the_reason() -> None:
+    assert answers(LocalHost(), {"silent": ("true",), "here": ("echo", "x")}) == {
+        "silent": {"absent": "it printed nothing"},
+        "here": {"value": "x"},
+    }
+
+
+def test_a_tool_that_hangs_costs_its_own_answer_only() -> None:
+    """All that was asked after it was absent too: "the host did not answer"."""
+    asked = {
+        "hangs": ("sh", "-c", "trap '' TERM; sleep 9"),
+        "here": ("echo", "x"),
+        "fails": ("sh", "-c", "echo no >&2; exit 3"),
+    }
+    assert answers(LocalHost(), asked, deadline_s=12.0) == {
+        "hangs": {"absent": "no answer within 2 s"},
+        "here": {"value": "x"},
+        "fails": {"absent": "no"},
+    }

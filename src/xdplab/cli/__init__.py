@@ -1,4 +1,4 @@
-"""The verbs. Each parses, calls one function that the notebook calls too, and shows what came back."""
+"""The verbs. Each parses its options, calls one function that the notebook calls too, and shows the result."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ VERBS = {
     "programs": Verb("programs", "programs", "Write, show and prove XDP programs with exactly N memory accesses."),
     "plan": Verb("plan", "plan", "Show the points of PLAN, its blocks, and the time it will take."),
     "run": Verb("run", "run", "Measure PLAN: a file, or one of quick (the default), smoke, thesis."),
-    "resume": Verb("run", "resume", "Go on with RUN after Ctrl-C, a kill, or failed trials."),
+    "resume": Verb("run", "resume", "Continue RUN after Ctrl-C, a kill, or failed trials."),
     "status": Verb("run", "status", "Show how far RUN is, what failed, and how long the rest will take."),
     "restore": Verb("restore", "restore", "Restore the settings of both ends of the lab's link."),
     "search": Verb("search", "search", "Search every point of PLAN: MRR, NDR and PDR by MLRsearch, latency."),
-    "race": Verb("race", "race", "Which is faster, A or B? They take turns in one run until it is known."),
+    "race": Verb("race", "race", "Which is faster, A or B? They take turns in one run until the answer is known."),
     "calibrate": Verb(
-        "calibrate", "calibrate", "How far do equal runs of this machine lie apart? Is it fit to compare runs?"
+        "calibrate", "calibrate", "How much do equal runs of this machine differ? Is it fit to compare runs?"
     ),
-    "selftest": Verb("selftest", "selftest", "Inject known events and see whether each is found: negative controls."),
+    "selftest": Verb("selftest", "selftest", "Inject known events and check that each is found: negative controls."),
     "runs": Verb("runs", "runs", "List the runs in FOLDER (results), the latest first."),
     "show": Verb("figures", "show", "Show RUN's results: one row per point, mean ± interval, n, verdicts."),
     "tables": Verb("figures", "tables", "Derive RUN's tables from its journal and raw files."),
@@ -45,7 +45,7 @@ VERBS = {
     "report": Verb("report", "report", "Write one HTML file about RUN for a colleague; two runs are compared."),
     "export": Verb("report", "export", "Write RUN as one file that another machine imports and checks."),
     "compare": Verb("figures", "compare", "Did it change? Compare OTHER with RUN, point by point and overall."),
-    "audit": Verb("figures", "audit", "List what in RUN must not be believed, and how it was found."),
+    "audit": Verb("figures", "audit", "List what in RUN is not trustworthy, and how it was found."),
     "import": Verb("imports", "import_", "Turn published raw measurements into a run directory."),
     "regenerate": Verb("imports", "regenerate", "Draw every published figure of the thesis again."),
     "study": Verb("study", "study", "Studies of the execution side: what BPF costs to verify, to load and to run."),
@@ -72,7 +72,7 @@ EXIT_CODES = f"""Exit codes: 0 done; 1 a problem was found, or a run was stopped
 @click.version_option(package_name="xdplab")
 @click.pass_context
 def cli(context: click.Context, lab_name: str | None, trust: bool) -> None:
-    """xdplab: an XDP testbed whose numbers can be believed.
+    """xdplab: an XDP testbed with trustworthy numbers.
 
     Begin with `xdplab doctor`, then `xdplab run smoke`.
     """
@@ -88,7 +88,7 @@ def _misused(error: click.ClickException) -> PlanError:
 
 
 def _unusable(error: OSError) -> ResultsError:
-    """A file that cannot be read or written, wherever the error was raised."""
+    """Return the error for a file that cannot be read or written."""
     if is_of_the_disk(error):
         return ResultsError(
             f"{error.filename or 'a file'} cannot be written: {reason(error)}", remedy="free some space"
@@ -108,7 +108,7 @@ def _warn(
     file: TextIO | None = None,
     line: str | None = None,
 ) -> None:
-    """Show our own warnings on one line each, and those of libraries as Python does."""
+    """Show xdplab's warnings on one line each, and those of libraries as Python does."""
     if issubclass(category, ResultsWarning):
         click.echo(f"xdplab: {message}", err=True)
     else:
@@ -129,7 +129,7 @@ def main() -> None:
 
 
 def _run() -> None:
-    os.umask(os.umask(0o077) | 0o002)  # a run names code: it is never written so that every user may change it
+    os.umask(os.umask(0o077) | 0o002)  # a run names code: other users must not be able to change its files
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _interrupt)
     warnings.showwarning = _warn
@@ -138,7 +138,7 @@ def _run() -> None:
         result = cli.main(standalone_mode=False)
     except XdplabError as error:
         sys.exit(fail(error))
-    except NoArgsIsHelpError as error:  # a verb without its verb: the help is what was asked for, as it is
+    except NoArgsIsHelpError as error:  # a group without a verb: print its help unchanged
         error.show()
         sys.exit(error.exit_code)
     except click.ClickException as error:
@@ -152,5 +152,5 @@ def _run() -> None:
             raise
         sys.exit(fail(_unusable(error)))
     except RecursionError:
-        sys.exit(fail(PlanError("a file is nested too deeply, or holds itself by a YAML alias")))
+        sys.exit(fail(PlanError("a file is nested too deeply, or contains itself by a YAML alias")))
     sys.exit(result if isinstance(result, int) else 0)

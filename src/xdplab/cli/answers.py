@@ -1,4 +1,4 @@
-"""What ``--json`` prints, by verb: the types that docs/schemas is made from, and that the tests hold the output to.
+"""What ``--json`` prints, by verb: docs/schemas is made from these types, and tests check the output against them.
 
 ``python -m xdplab.cli.answers docs/schemas`` writes the JSON Schema of each anew.
 """
@@ -25,7 +25,8 @@ EXACT = ConfigDict(extra="forbid")
 
 
 class RunStatus(BaseModel):
-    """How far a run is. ``eta_s`` is null while nothing is known of the rest, ``measured_with`` if it was not kept."""
+    """The progress of a run. ``eta_s`` is null while the remaining time is unknown, ``measured_with`` if it was not
+    kept."""
 
     model_config = EXACT
     run: str
@@ -61,7 +62,7 @@ class PlannedTrial(BaseModel):
 
 
 class Compared(BaseModel):
-    """The answer of `compare`. ``points`` have the factors that vary and what was found at each."""
+    """The answer of `compare`. ``points`` have the factors that vary and the result at each."""
 
     model_config = EXACT
     metric: str
@@ -88,7 +89,7 @@ class ProgramsCompared(BaseModel):
 
 
 class Audited(BaseModel):
-    """What in a run is not to be believed. ``fits`` and ``labs`` are there for XDP traffic."""
+    """What in a run is not trustworthy. ``fits`` and ``labs`` exist only for XDP traffic."""
 
     model_config = EXACT
     run: str
@@ -106,7 +107,7 @@ class Shown(BaseModel):
 
 
 class LabUp(BaseModel):
-    """A lab that is up. More keys belong to its kind."""
+    """A lab that is up. Some kinds of lab have more keys."""
 
     lab: str
     kind: str

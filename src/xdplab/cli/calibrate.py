@@ -1,4 +1,4 @@
-"""`calibrate`: how far equal runs of this machine lie apart, and whether it is fit to compare runs."""
+"""`calibrate`: how much equal runs of this machine differ, and whether it is fit to compare runs."""
 
 from __future__ import annotations
 
@@ -25,14 +25,16 @@ else:
 
 @click.command()
 @click.argument("plan", metavar="PLAN", default="calibrate")
-@click.option("--runs", "count", default=5, show_default=True, type=int, help="Equal runs, each in a lab of its own.")
+@click.option(
+    "--runs", "count", default=5, show_default=True, type=int, help="Number of equal runs, each in its own lab."
+)
 @click.option("--json", "as_json", is_flag=True, help="For a script.")
 @in_lab
 def calibrate(lab_name: str | None, plan: str, count: int, as_json: bool) -> None:
-    """Measure PLAN several times and store how far equal runs lie apart: `compare` uses it as the spread of runs.
+    """Measure PLAN several times and store how much equal runs differ: `compare` uses it as the spread of runs.
 
-    It is kept in the user's state folder and holds for runs on the same CPUs and drivers. Ends with exit code 0 where
-    the machine is fit to compare runs, 1 where it is not, with the reasons.
+    The result is kept in the user's state folder and is valid for runs on the same CPUs and drivers. The exit code is
+    0 if the machine is fit to compare runs, else 1, with the reasons.
     """
     chosen = own_plan(find_plan(plan))
     where = lab_name or chosen.lab

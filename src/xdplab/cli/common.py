@@ -6,7 +6,10 @@ import functools
 import importlib
 import json
 import os
+import re
+import shutil
 import sys
+import textwrap
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -50,7 +53,7 @@ def _loaded(module: str, function: str) -> click.Command:
 
 
 def _said_once(command: click.Command) -> None:
-    """Have a command, and those below it, refuse an option that stands twice: click takes the last and says nothing."""
+    """Make a command, and those below it, refuse a repeated option: click would silently take the last one."""
     parse = command.parse_args
 
     def parse_args(ctx: click.Context, args: list[str]) -> list[str]:
@@ -58,22 +61,22 @@ def _said_once(command: click.Command) -> None:
         return parse(ctx, args)
 
     command.parse_args = parse_args  # type: ignore[method-assign]
-    if isinstance(command, click.Group) and not isinstance(command, Verbs):  # whose own are met as they are loaded
+    if isinstance(command, click.Group) and not isinstance(command, Verbs):  # Verbs are handled on loading
         for below in command.commands.values():
             _said_once(below)
 
 
 def _require_once(command: click.Command, ctx: click.Context, args: list[str]) -> None:
-    if ctx.resilient_parsing:  # a line that is still being typed
+    if ctx.resilient_parsing:  # the shell completes an unfinished line
         return
     _, _, order = command.make_parser(ctx).parse_args(args=list(args))
     for one, times in Counter(order).items():
         if times > 1 and isinstance(one, click.Option) and not (one.multiple or one.count or one.is_flag):
-            raise click.UsageError(f"{max(one.opts, key=len)} stands {times} times and takes one value", ctx)
+            raise click.UsageError(f"{max(one.opts, key=len)} is given {times} times and takes one value", ctx)
 
 
 class Verbs(click.Group):
-    """A group whose list of commands loads none of them."""
+    """A group that lists its commands without loading them."""
 
     def __init__(self, *args: Any, verbs: Mapping[str, Verb], **options: Any) -> None:
         super().__init__(*args, **options)
@@ -136,9 +139,29 @@ def ask_on_terminal(question: str) -> bool:
     return click.confirm(question, default=False, err=True)
 
 
-def tell(line: str, *, err: bool = False) -> None:
-    """Print a line as it is; with ``err`` to standard error."""
-    click.echo(line, err=err)
+def tell(text: str, *, err: bool = False) -> None:
+    """Print sentences; with ``err`` to standard error. Only a terminal gets lines that are broken to its width."""
+    if (sys.stderr if err else sys.stdout).isatty():
+        text = fitted(text, shutil.get_terminal_size().columns)
+    click.echo(text, err=err)
+
+
+def fitted(text: str, width: int) -> str:
+    """Break lines at blanks to at most ``width`` columns, indented under their beginning.
+
+    What stands in backticks, a command to paste, is not broken; nor is a row of a Markdown table, or code.
+    """
+    return "\n".join(_fitted(line, width) for line in text.split("\n"))
+
+
+def _fitted(line: str, width: int) -> str:
+    blanks = line[: len(line) - len(line.lstrip())]
+    if len(line) <= width or line.startswith(("|", "    ")):
+        return line
+    whole = re.sub("`[^`]*`", lambda command: command[0].replace(" ", "\0"), line)
+    indent = blanks + "  " if len(blanks) + 2 < width else ""
+    lines = textwrap.wrap(whole, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+    return "\n".join(lines).replace("\0", " ")
 
 
 def show(rows: Sequence[Mapping[str, Any]], *, as_json: bool, title: str | None = None) -> None:

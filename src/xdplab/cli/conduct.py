@@ -38,7 +38,7 @@ MOST_ROWS = 100
 
 
 def made_small(request: D, smallest: Callable[[D], D]) -> D:
-    """Return a study's request made small, but for what the command line says: that stands beside --smallest."""
+    """Return a study's request with small values; options on the command line override these."""
     context = click.get_current_context()
     said = [
         field.name
@@ -55,7 +55,7 @@ _OPTIONS = (
         "--resume",
         type=click.Path(path_type=Path),
         metavar="RUN",
-        help="Go on with a run; all other options come from its plan.",
+        help="Continue a run; all other options come from its plan.",
     ),
     click.option("--json", "as_json", is_flag=True, help="Print the table's rows as JSON."),
 )
@@ -79,9 +79,9 @@ def conduct(
     figures: bool = True,
     after: Callable[[AnyRun], int] | None = None,
 ) -> int:
-    """Start what was asked, or go on with ``resume``; return the exit code (`_exit_code`).
+    """Start the requested run, or continue the run ``resume``; return the exit code (`_exit_code`).
 
-    ``after`` is what is shown of a run without failures besides; the exit code is then its own.
+    ``after`` shows more of a run without failures, and then gives the exit code.
     """
     run = kind.open(resume) if resume else kind.start(asked(), out, name)
     if not as_json:
@@ -94,7 +94,7 @@ Execute = Callable[["RunDirectory", "Observer"], "RunState"]
 
 
 def go_on(run: AnyRun, execute: Execute, *, figures: bool = True, as_json: bool = False) -> int:
-    """Measure the trials that a run of any kind still owes and show its results; return the exit code."""
+    """Measure the missing trials of a run of any kind and show its results; return the exit code."""
     if run.state.owed:
         try:
             execute(run.directory, progress.silent() if as_json else progress.observer_for(screen.console()))
@@ -119,7 +119,7 @@ def go_on(run: AnyRun, execute: Execute, *, figures: bool = True, as_json: bool 
 
 
 def _exit_code(run: AnyRun) -> int:
-    """Return 1 where a trial failed or is owed, and the code of what is unsupported where every trial is."""
+    """Return 1 if a trial failed or is missing, and the code of "unsupported" if every trial is unsupported."""
     state = run.state
     if state.failed or state.owed:
         return 1
@@ -131,8 +131,8 @@ def _exit_code(run: AnyRun) -> int:
 
 def _interrupted(run: AnyRun) -> str:
     state = run.state
-    kept = f"{len(state.last)} of {state.total} trials are kept" if state.last else "no trial had ended"
-    return f"interrupted; {kept}: `xdplab resume {run.directory.path}` goes on"
+    kept = f"{len(state.last)} of {state.total} trials are kept" if state.last else "no trial had finished"
+    return f"interrupted; {kept}: `xdplab resume {run.directory.path}` continues"
 
 
 def _show_tables(run: AnyRun) -> None:

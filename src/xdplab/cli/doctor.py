@@ -38,7 +38,7 @@ GUESTS = ("vm", "uml")
     metavar="NAME",
     help="The lab to check (default: netns); brought up temporarily if it is not up.",
 )
-@click.option("--tune", is_flag=True, help="Apply the safe settings, and remember the old ones (`xdplab restore`).")
+@click.option("--tune", is_flag=True, help="Apply the safe settings, and save the old ones (`xdplab restore`).")
 @click.option("--json", "as_json", is_flag=True, help="For scripts.")
 @click.pass_obj
 def doctor(everywhere: str | None, lab_name: str | None, tune: bool, as_json: bool) -> None:
@@ -63,19 +63,19 @@ def _examined(lab_name: str) -> list[Row]:
 
 
 def _left(lab: Lab, end: Endpoint) -> list[Row]:
-    """Return what the watchdog of a run that died could not put back."""
+    """Return the settings that the watchdog of a dead run could not restore."""
     found = device.left_by_the_dead(end.host, end.interface, study.state_dir(lab, end.host))
-    remedy = f"`xdplab --lab {lab.name} restore`, or make the device anew"
+    remedy = f"`xdplab --lab {lab.name} restore`, or recreate the device"
     return [] if found is None else [Row(end.host.name, "left by a run", found.words, "warn", remedy)]
 
 
 def _kernel(lab: Lab) -> list[Row]:
-    """Return the rows of a guest's kernel; this machine's own is not tried out, others use it."""
+    """Return the rows of a guest's kernel; this machine's own kernel is not tried, because others use it."""
     return examine_kernel(Patient(lab.host("guest"), "guest")) if lab.kind in GUESTS else []
 
 
 def _hardware(lab: Lab) -> list[Row]:
-    """Return the rows of servers and their ports: a virtual lab on this machine has no use for them."""
+    """Return the rows of servers and their ports; a virtual lab on this machine has none."""
     if lab.kind != "inventory":
         return []
     patients = [Patient(lab.dut, "dut", lab.dut_interface), Patient(lab.tg, "tg", lab.tg_interface)]
@@ -87,25 +87,25 @@ def _hardware(lab: Lab) -> list[Row]:
 
 
 def counted(patient: Patient) -> Row:
-    """Say how the port's driver counts what XDP does, and whether that was ever tried."""
+    """Say how the port's driver counts XDP's actions, and whether these counters were ever tested."""
     words = patient.words("ethtool", "-i", str(patient.interface)) or ""
     name = next((line.partition(": ")[2] for line in words.splitlines() if line.startswith("driver: ")), "unknown")
     row = next((row for row in drivers.DRIVERS if row.name == name), None)
     if row is None:
-        found = f"no row for {name}: counted by the link's statistics, where these move with XDP's frames"
-        return patient.row("XDP counters", found, "warn", "docs/hardware.md says how it is judged then")
+        found = f"no row for {name}: counted by the link's statistics, if these count XDP's frames"
+        return patient.row("XDP counters", found, "warn", "docs/hardware.md explains the verdicts in this case")
     tried = f"tried on {row.tried}" if row.tried else "from source, untried"
     sent = "driver" if row.sent else "link"
     return patient.row("XDP counters", f"{name}: received by the driver, sent back by the {sent} ({tried})")
 
 
 def _generator(lab: Lab, patient: Patient) -> Row:
-    """Start the lab's generator and end it again, so that its check is a real one."""
+    """Start the lab's generator and stop it again, as a real check."""
     name = "MoonGen" if lab.generator.kind == "moongen" else "xdpgen"
     try:
         ready = study.try_generator(lab)
     except (HostError, UnsupportedError) as error:
-        return patient.row("generator", error.message, "missing", error.remedy or f"{name} is what sends there")
+        return patient.row("generator", error.message, "missing", error.remedy or f"{name} is the generator there")
     except LabError as error:
         return patient.row("generator", f"{name}: not tried: {error.message}", "warn", error.remedy)
     driver = ready.settings.get("driver")
@@ -113,7 +113,7 @@ def _generator(lab: Lab, patient: Patient) -> Row:
 
 
 def _tune(name: str) -> None:
-    """Tune an inventory's servers; this machine, where other labs live too, is its user's to tune."""
+    """Tune an inventory's servers, but not this machine: other labs use it too, and its user tunes it."""
     with use_lab(name) as lab, lab.lock("xdplab doctor --tune"):
         if lab.kind != "inventory":
             raise LabError(f"lab {name}: --tune is for the servers of an inventory", remedy="see docs/hardware.md")

@@ -42,7 +42,7 @@ RUN = click.argument("directory", metavar="RUN", type=RunPath())
 def tables(directory: Path) -> None:
     """Derive RUN's tables from its journal and raw files, if they are absent, out of date, or made by older rules.
 
-    They are written into RUN, or into the cache directory if RUN is read-only. Rows whose raw files are gone stay.
+    The tables go into RUN, or into the cache directory if RUN is read-only. Rows whose raw files are gone stay.
     """
     run = open_run(directory)
     folder = run.keep_tables()
@@ -65,7 +65,7 @@ def show(directory: Path, name: str | None, form: str, as_json: bool) -> None:
     found = run.tables()
     if as_json:
         if name is not None or form != "table":
-            raise PlanError("--json prints every table", remedy="leave --table and --format out, or take --format json")
+            raise PlanError("--json prints every table", remedy="omit --table and --format, or use --format json")
         frames = {name: _numbers(run, one.frame) for name, one in found.items()}
         rows = {name: json.loads(frame.to_json(orient="records")) for name, frame in frames.items()}
         click.echo(json.dumps({"tables": rows, "summary": run.summary()}, indent=1))
@@ -84,7 +84,7 @@ def show(directory: Path, name: str | None, form: str, as_json: bool) -> None:
 
 
 def _numbers(run: AnyRun, frame: pd.DataFrame) -> pd.DataFrame:
-    """Points have words for a person (mean ± half), and columns of numbers for a program."""
+    """Points are text for a person (mean ± half), and columns of numbers for a program."""
     return run.points_summary() if isinstance(run, plan_runs.PlanRun) else frame
 
 
@@ -117,7 +117,7 @@ def figures(
     that the run has no data for is an error.
     """
     if mark is not None and (gallery or style or out or names):
-        raise PlanError("--explain prints lines", remedy="leave --gallery, --style, --out and --only out")
+        raise PlanError("--explain prints lines", remedy="omit --gallery, --style, --out and --only")
     if gallery and style:
         raise PlanError("--gallery draws every style", remedy="leave --style out, or --gallery")
     run = open_run(directory)
@@ -176,7 +176,7 @@ def figures(
     multiple=True,
     type=click.Path(path_type=Path),
     metavar="RUN",
-    help="Runs that measured the same thing: they show how far equal runs lie apart. Give at least two.",
+    help="Runs that measured the same thing: they show how much equal runs differ. Give at least two.",
 )
 @click.option("--json", "as_json", is_flag=True, help="For a script.")
 def compare(
@@ -201,7 +201,7 @@ def compare(
     asked = asked_of(programs)
     if asked is not None:
         if baseline or save or metric or equal:
-            raise PlanError("--programs compares what --show names", remedy="leave --metric, --equal and baselines out")
+            raise PlanError("--programs compares what --show names", remedy="omit --metric, --equal and baselines")
         sys.exit(show_programs(*sides(directory, other, programs["kernels"]), asked, as_json=as_json))
     if sum(given is not None for given in (other, baseline, save)) != 1:
         raise PlanError("compare RUN with one of OTHER, --baseline FILE and --save-baseline FILE")
@@ -216,7 +216,7 @@ def compare(
         return
     elif baseline is not None:
         if metric or same:
-            raise PlanError("--baseline has its metric and its equal runs in the file", remedy="leave them out")
+            raise PlanError("--baseline takes its metric and its equal runs from the file", remedy="omit them")
         found = baselines.against(baseline, run.directory, margin=margin)
     if as_json:
         click.echo(json.dumps(found.to_json(), indent=1, default=str))
@@ -228,9 +228,17 @@ def compare(
 def _show_comparison(found: ComparedRuns) -> None:
     for line in found.lines():
         tell(line)
-    points = found.decision.points
+    points = found.decision.points.dropna(axis=1, how="all")
     told = [name for name in points if name in TOLD or (name in comparison.POINT and points[name].nunique() > 1)]
-    show_rows(json.loads(points[told].to_json(orient="records")), as_json=False)
+    rows = json.loads(points[told].to_json(orient="records"))
+    show_rows([{name: _rounded(name, value) for name, value in row.items()} for row in rows], as_json=False)
+
+
+def _rounded(column: str, value: Any) -> Any:
+    """Return a ratio with four decimals, a share as per cent, anything else as it is; `--json` has all digits."""
+    if value is None or column not in ("ratio", "low", "high", "detectable"):
+        return value
+    return f"{value:.1%}" if column == "detectable" else f"{value:.4f}"
 
 
 TOLD = ("n_a", "n_b", "ratio", "low", "high", "verdict", "detectable", "needed", "reason")
@@ -240,9 +248,9 @@ TOLD = ("n_a", "n_b", "ratio", "low", "high", "verdict", "detectable", "needed",
 @RUN
 @click.option("--json", "as_json", is_flag=True, help="For a script.")
 def audit(directory: Path, as_json: bool) -> None:
-    """List what in RUN must not be believed: each finding, where, how it was found; for XDP traffic, fits of t0 + c N.
+    """List what in RUN is not trustworthy: each finding, where, how it was found; for XDP traffic, fits of t0 + c N.
 
-    Also written into RUN, as audit.md and audit.json (into the cache directory, where RUN is read-only).
+    The findings are also written into RUN as audit.md and audit.json (into the cache directory if RUN is read-only).
     """
     run = open_run(directory)
     run.check_raw()

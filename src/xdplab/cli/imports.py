@@ -34,7 +34,7 @@ PATHS = click.argument("paths", metavar="PATH...", nargs=-1, required=True, type
 
 
 def say(lines: Iterable[str]) -> None:
-    """Print lines as they are."""
+    """Print lines unchanged."""
     for line in lines:
         tell(line)
 
@@ -75,13 +75,13 @@ def thesis(paths: tuple[Path, ...], name: str, out: Path) -> None:
 @click.option("--name", help="Name of the run directory; the bundle's by default.")
 @click.option("--out", type=click.Path(path_type=Path), default=Path("results"), show_default=True, help="Its parent.")
 def bundle(path: Path, name: str | None, out: Path) -> int:
-    """Import a run that `xdplab export` wrote: every checksum is checked, its rows are derived anew and compared.
+    """Import a run that `xdplab export` wrote: every checksum is checked, its rows are derived again and compared.
 
     Ends with exit code 1 if the rows differ from the exported ones.
     """
     taken = bundles.import_bundle(path, out, name=name)
     said = "its rows are byte-equal" if taken.equal else f"its rows differ: {taken.why}"
-    say([f"imported into {taken.path}: {taken.files} files, every checksum holds; {said}"])
+    say([f"imported into {taken.path}: {taken.files} files, every checksum is right; {said}"])
     return 0 if taken.equal else 1
 
 
@@ -90,7 +90,7 @@ def bundle(path: Path, name: str | None, out: Path) -> int:
 @click.option("--from", "own", type=click.Path(path_type=Path), help="Draw the figures from your own run.")
 @click.option("--as-published", "as_published", is_flag=True, help="Only as printed.")
 @click.option("--corrected", "corrected", is_flag=True, help="Draw only the corrected figures.")
-@click.option("--lang", type=click.Choice(LANGUAGES), default="en", show_default=True, help="Words on the figures.")
+@click.option("--lang", type=click.Choice(LANGUAGES), default="en", show_default=True, help="Language of the figures.")
 @click.option("--only", "name", metavar="FIGURE", help="One figure, by path or by its number in the thesis.")
 @click.option(
     "--format",
@@ -116,8 +116,8 @@ def regenerate(
     PATH is the raw data (a clone, a folder, archives) or a run directory that `import thesis` made. Each figure has
     its marks beside it as CSV.
 
-    With --from RUN the figures are drawn from RUN's trials, PATH's published marks in grey behind them, and the
-    thesis' conclusions are read in the published, the corrected and RUN's data. Without PATH there is RUN alone.
+    With --from RUN the figures are drawn from RUN's trials, with PATH's published marks in grey behind them, and the
+    thesis' conclusions are checked against the published, the corrected and RUN's data. Without PATH, only RUN is used.
     """
     if own is not None:
         wanted = () if csv_only else formats or DEFAULT_FORMATS

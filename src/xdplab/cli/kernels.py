@@ -49,7 +49,7 @@ def kernels(names: tuple[str, ...], again: bool, as_json: bool) -> None:
 def kept() -> None:
     """See and clear what guests keep on this disk: kernels, headers, sources, modules, saved states.
 
-    All of it is fetched or made again when it is wanted. The environment variable XDPLAB_CACHE_MB sets its limit.
+    All of it is fetched or made again when it is needed. The environment variable XDPLAB_CACHE_MB sets its limit.
     """
 
 
@@ -64,10 +64,12 @@ def listed(as_json: bool) -> None:
 
 
 @kept.command()
-@click.option("--unused-days", type=click.IntRange(0), default=7, show_default=True, help="Keep what was used since.")
+@click.option(
+    "--unused-days", type=click.IntRange(0), default=7, show_default=True, help="Keep what was used in this time."
+)
 @click.option("--json", "as_json", is_flag=True, help="For scripts.")
 def clean(unused_days: int, as_json: bool) -> None:
-    """Remove what was not used for some days. What guests that are up run from stays."""
+    """Remove what was not used for some days, except the files of running guests."""
     gone = disk.clean(to_bytes=0, unused_s=unused_days * disk.DAY_S, in_use=_in_use())
     show([_row(entry) for entry in gone], as_json=as_json)
     if not as_json:
@@ -75,14 +77,14 @@ def clean(unused_days: int, as_json: bool) -> None:
 
 
 def _row(entry: disk.Entry) -> dict[str, object]:
-    """Return a row of what is kept: its path in the cache, its size, and when it was used."""
+    """Return the row of one kept file: its path in the cache, its size, and when it was used."""
     used = time.strftime("%Y-%m-%d", time.localtime(entry.used))
     name = str(entry.path.relative_to(disk.cache_dir()))
     return {"kept": name, "size_mb": round(entry.size / 1e6, 1), "last_used": used}
 
 
 def _in_use() -> set[str]:
-    """Return the names of the folders that guests which are up run from."""
+    """Return the names of the folders that running guests use."""
     up = [row for row in labs.status() if row["kind"] in ("vm", "uml")]
     folders = {f"{row['release']}_{row['version']}" for row in up}
     return folders | ({package.PACKAGE} if any(row["kind"] == "uml" for row in up) else set())

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 else:
     inventories, root_commands = later("xdplab.labs.inventory"), later("xdplab.labs.root_commands")
 
-_for_user = click.option("--for-user", metavar="UID|NAME", help="Whose lab it is (by default yours).")
+_for_user = click.option("--for-user", metavar="UID|NAME", help="The lab's owner (by default you).")
 _as_json = click.option("--json", "as_json", is_flag=True, help="For scripts.")
 _name = click.argument("name", required=False)
 
@@ -49,7 +49,7 @@ lab.add_command(kernels)
 @_for_user
 @in_lab
 def up(lab_name: str | None, name: str | None, for_user: str | None) -> None:
-    """Bring a lab up; one that is up stays as it is."""
+    """Bring a lab up; a lab that is already up stays unchanged."""
     name = _chosen(name or lab_name)
     made = labs.up(name, for_user=for_user)
     click.echo(f"lab {name} is up" if made else f"lab {name} was up already")
@@ -61,13 +61,13 @@ def up(lab_name: str | None, name: str | None, for_user: str | None) -> None:
 @click.option("--force", is_flag=True, help="Do not ask.")
 @in_lab
 def down(lab_name: str | None, name: str | None, for_user: str | None, force: bool) -> None:
-    """Take a lab down, with everything that runs in it. If it is in use, this is asked first."""
+    """Take a lab down, with everything that runs in it. Asks first if the lab is in use."""
     name = _chosen(name or lab_name)
     user = None if force else labs.used_by(name, for_user=for_user)
     if user and not ask_on_terminal(f"lab {name} is in use by {user}. End it?"):
         raise LabInUseError(
             f"lab {name} is in use by {user}",
-            remedy=f"wait until it ends, or `xdplab lab down {name} --force`; a run goes on by `xdplab resume RUN`",
+            remedy=f"wait until it ends, or `xdplab lab down {name} --force`; `xdplab resume RUN` continues a run",
         )
     was_up = labs.down(name, for_user=for_user)
     click.echo(f"lab {name} is down" if was_up else f"lab {name} was not up")
@@ -97,7 +97,7 @@ def sudoers(inventory: Path) -> None:
     """Print what an INVENTORY's servers need in /etc/sudoers.d/xdplab, for users that are not root there."""
     found = root_commands.sudoers(inventories.load_inventory(inventory))
     if not found:
-        click.echo(f"{inventory}: each user is root: nothing is needed", err=True)
+        click.echo(f"{inventory}: each user is root, so nothing is needed", err=True)
     for host, text in found.items():
         click.echo(f"# on {host}\n{text}", nl=False)
 
@@ -109,7 +109,7 @@ def sudoers(inventory: Path) -> None:
 @click.argument("host", metavar="dut|tg|guest")
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 def run(name: str | None, deadline_s: float, for_user: str | None, host: str, command: tuple[str, ...]) -> None:
-    """Run a command on a host of the lab: its input, output and exit code are yours.
+    """Run a command on a host of the lab; input, output and exit code are passed on.
 
     \b
     xdplab lab run dut -- ip -s link show vd0
@@ -138,13 +138,13 @@ def _line(row: dict[str, Any]) -> str:
         f"{row['lab']}: up for {time.time() - row['since']:.0f} s",
         row["label"] + (f" ({row['why']})" if row["why"] else ""),
         _link(row["hosts"], row["queues"]),
-        f"a run is going on: {row['locked_by']}" if row["locked_by"] else "free",
+        f"in use by a run: {row['locked_by']}" if row["locked_by"] else "free",
     ]
     return "; ".join(words)
 
 
 def _link(hosts: dict[str, Any], queues: int) -> str:
-    """Say what a lab's hosts are; a guest's two are made when they are first used."""
+    """Describe a lab's hosts; those of a guest are made on first use."""
     if "dut" not in hosts:
         return f"host {', '.join(hosts)}"
     return f"dut {hosts['dut']['interface']} – tg {hosts['tg']['interface']}, {queues} queues"
@@ -156,7 +156,7 @@ def _binary(stream: Any) -> BinaryIO:
 
 
 def _forward_stdin(process: Process, deadline_s: float) -> None:
-    # os.read: a thread that waits in sys.stdin would hold its lock when the interpreter ends.
+    # os.read, because a thread that waits in sys.stdin would hold its lock when the interpreter ends
     with contextlib.suppress(OSError, HostError):  # no standard input, or the command reads no more
         while data := os.read(0, 1 << 16):
             process.send(data, within_s=deadline_s)

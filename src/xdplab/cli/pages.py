@@ -1,7 +1,7 @@
 """The reference that is made from the code: commands, errors, keys of an inventory, JSON answers, as Markdown pages.
 
 ``python -m xdplab.cli.pages FOLDER`` writes them; `make docs` (mkdocs.yml names this file) puts them into the site, so
-that no copy of them grows old.
+no copy becomes outdated.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ ELSEWHERE = ("xdplab.own", "xdplab.analysis.intervals")
 
 
 def commands() -> str:
-    """Every command with its help, and the exit codes that are alike for all."""
+    """Every command with its help, and the exit codes that all share."""
     parts = [
         "# Commands",
         "What `--help` prints, of every command. `--lab` may stand before every verb, and after those that use a lab; "
         "`--trust` stands before the verb.",
-        f"{' '.join(EXIT_CODES.split())} What was measured before Ctrl-C is kept, and the last line says how to go on; "
+        f"{' '.join(EXIT_CODES.split())} Measurements before Ctrl-C are kept, and the last line tells how to continue; "
         "[errors](errors.md) has each message.",
     ]
     for path, command in _tree(cli, click.Context(cli, info_name="xdplab")):
@@ -64,7 +64,7 @@ def errors() -> str:
     ]
     rows = [(f"[`{kind.__name__}`](#{kind.__name__.lower()})", str(kind.exit_code), _first(kind)) for kind in kinds]
     parts.append(_table(("error", "exit code", "meaning"), rows))
-    parts.append("`…` stands for what the message names: a file, a host, a value.")
+    parts.append("`…` stands for a file, a host or a value that the message names.")
     raised = _raised({kind.__name__ for kind in kinds})
     for kind in kinds:
         parts += [f"## {kind.__name__}", f"{_first(kind)} Exit code {kind.exit_code}."]
@@ -97,7 +97,7 @@ def _raised(names: set[str]) -> list[tuple[str, str, str, str]]:
 
 
 def _words(node: ast.expr) -> str:
-    """A message as the source has it, with ``…`` for what is put in when it is raised."""
+    """A message as in the source, with ``…`` for the values that are filled in when it is raised."""
     if isinstance(node, ast.Constant):
         return str(node.value) if isinstance(node.value, str) else ""
     if isinstance(node, ast.JoinedStr):
@@ -115,7 +115,7 @@ def inventory() -> str:
 
 def json_answers() -> str:
     """What ``--json`` prints, by verb."""
-    parts = ["# JSON answers", "What a script may rely on."]
+    parts = ["# JSON answers", "The output that scripts may rely on."]
     for verb in answers.ANSWERS:
         parts += [f"## xdplab {verb.replace('-', ' ')} --json", f"[JSON schema](schemas/{verb}.schema.json)"]
         parts.append(_schema(answers.schema(verb), level=3))
@@ -175,7 +175,7 @@ PAGES: dict[str, Callable[[], str]] = {
 
 
 def on_files(files: Any, config: Any) -> Any:
-    """MkDocs calls this with the files of the site: the made pages join them."""
+    """Add the generated pages to the site's files; MkDocs calls this."""
     from mkdocs.structure.files import File
 
     for name, made in PAGES.items():

@@ -1,4 +1,4 @@
-"""`plan`: what a plan would measure and how long it takes, before anything is touched."""
+"""`plan`: what a plan would measure and how long it takes, before anything is changed."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ PLAN_OR_NAME = click.argument("plan", metavar="PLAN", default="quick")
 def find_plan(name: str) -> Path:
     """Return the path of a plan, given as file or by the name of a shipped plan (``quick``, ``smoke``, ``thesis``).
 
-    Raises PlanError where there is none: a name that was mistyped waits for nothing that reads plans.
+    Raises PlanError if there is none, before the modules that read plans are loaded.
     """
     for path in (Path(name), shipped("plans") / f"{name}.yaml"):
         if path.exists():
@@ -75,6 +75,6 @@ def plan(
 
 
 def require_labs(name: str | None, plan: plans.Plan) -> None:
-    """Raise LabError for a name of ``plan``, or the one given instead of the plan's own, that no lab can have."""
+    """Raise LabError if a lab of ``plan``, or the lab given instead of the plan's own, has an invalid name."""
     for one in (name or plan.lab, *(block.lab for block in plan.blocks if block.lab != "auto")):
         require_name(one)

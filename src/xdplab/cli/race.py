@@ -1,4 +1,4 @@
-"""`race`: two programs or plans in one run, in turns, until it is known which is faster."""
+"""`race`: two programs or plans take turns in one run until it is known which is faster."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ else:
 @click.option(
     "--at-least",
     type=int,
-    help="Least number of pairs. Defaults of --margin, --at-least and --at-most are those of a plan.",
+    help="Minimum number of pairs. --margin, --at-least and --at-most have the defaults of a plan.",
 )
 @click.option("--at-most", type=int, help="Pairs.")
 @click.option(
@@ -59,7 +59,7 @@ else:
     type=click.Choice(["slices", "windows"]),
     help="slices (default): exchange the programs every 5 ms under one sender; windows: compare whole trials.",
 )
-@click.option("--labs", metavar="LAB,LAB", help="The lab of A and the lab of B: kernels, or machines, race.")
+@click.option("--labs", metavar="LAB,LAB", help="The lab of A and the lab of B: a race between kernels or machines.")
 @click.option("--name", default="race", show_default=True)
 @click.option("--out", type=click.Path(path_type=Path), default=Path("results"), show_default=True)
 @click.option("--json", "as_json", is_flag=True, help="For a script.")
@@ -67,14 +67,14 @@ else:
 def race(
     lab_name: str | None, /, first: str, second: str, labs: str | None, out: Path, as_json: bool, **given: Any
 ) -> None:
-    """Which is faster, A or B (C files of yours, workloads, plans)? They take turns in one run, paired by repetition,
-    and within each pair every few milliseconds where they differ in nothing but the program.
+    """Which is faster, A or B (C files of yours, workloads, plans)? They take turns in one run, paired by repetition.
+    Within each pair they swap every few milliseconds if they differ only in the program.
 
-    A plan (.yaml) has one block; what it says holds for its side, in place of the options. Two plans have equal trials.
+    A plan (.yaml) has one block, and its settings replace the options for its side. Two plans must have equal trials.
     With --labs vm:6.1,vm:6.12 each side has its own lab; A and B may then be the same program.
 
-    The run stops by itself when B over A is known to differ from 1, or to lie within the margin. `resume` goes on after
-    an interruption. Exit codes: 0 equivalent, 1 differs, 2 undecided. A plan with `race:` races any two blocks.
+    The run stops when the ratio B/A is known to differ from 1, or to lie within the margin. `resume` continues after an
+    interruption. Exit codes: 0 equivalent, 1 differs, 2 undecided. A plan with `race:` races any two blocks.
     """
     plan = race_plan(first, second, labs=_two(labs, lab_name), **given)
     require_labs(lab_name, plan)

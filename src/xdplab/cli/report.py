@@ -42,13 +42,13 @@ def report(directories: tuple[Path, ...], out: Path | None, author: str | None, 
 @click.option("--out", type=click.Path(path_type=Path), metavar="FILE", help="RUN's name and .zip by default.")
 @click.option("--author", help="For the citation.")
 @click.option("--license", "licence", help="Licence of the data, for example CC-BY-4.0.")
-@click.option("--anonymous", is_flag=True, help="Take names of hosts and users, addresses, keys and serials out.")
+@click.option("--anonymous", is_flag=True, help="Remove names of hosts and users, addresses, keys and serials.")
 def export(directory: Path, out: Path | None, author: str | None, licence: str | None, anonymous: bool) -> None:
     """Write RUN as one zip file (an RO-Crate with checksums) for `xdplab import bundle` on another machine.
 
-    It holds what was recorded, names of hosts and addresses with it, and nothing that is derived but its rows. With
-    --anonymous the same name becomes the same pseudonym in every file. Sources of programs and notes of your own stay
-    as they are: read them before you hand the file on.
+    It contains everything that was recorded, including names and addresses of hosts, and the derived rows. With
+    --anonymous, the same name becomes the same pseudonym in every file. Sources of programs and your own notes stay
+    unchanged: read them before you pass the file on.
     """
     run = open_run(directory)
     run.check_raw()

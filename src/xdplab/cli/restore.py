@@ -1,4 +1,4 @@
-"""`restore`: put a lab's devices back after a crash, any number of times."""
+"""`restore`: restore a lab's devices after a crash; it may be repeated."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ else:
 @STEAL
 @in_lab
 def restore(lab_name: str | None, steal: bool) -> None:
-    """Restore the settings that both ends of the lab's link had before a run that died."""
+    """Restore the settings that both ends of the lab's link had before a run died."""
     lab = open_lab(lab_name or "netns")
     with lab.lock("restore", steal=steal):
         for end in study.endpoints(lab):
             found = device.restore_remembered(end.host, end.interface, study.state_dir(lab, end.host))
-            said = "put back as it was" if found else "nothing was left to put back"
+            said = "restored" if found else "nothing to restore"
             tell(f"{end.host.name} {end.interface}: {said}")
         if lab.generator.by_dpdk and (pci := lab.generator.pci) is not None:
             found_port = dpdk.give_back(lab.tg, pci, study.state_dir(lab, lab.tg))
-            said = f"given back to {found_port.driver}" if found_port else "was not in DPDK's hands"
+            said = f"given back to {found_port.driver}" if found_port else "was not bound to DPDK"
             tell(f"{lab.tg.name} {pci}: {said}")
         for host in {id(h): h for h in (lab.dut, lab.tg)}.values():
             if throttling.put_back(host):
-                tell(f"{host.name}: real-time throttling is as it was")
+                tell(f"{host.name}: real-time throttling is restored")
             if doctor_tune.undo(host, lab.work_dir(host)):
-                tell(f"{host.name}: what `doctor --tune` changed is as it was")
+                tell(f"{host.name}: the changes of `doctor --tune` are undone")
     lab.close()

@@ -1,4 +1,4 @@
-"""`run`, `resume` and `status`: measure a plan, go on after an interruption, show the progress."""
+"""`run`, `resume` and `status`: measure a plan, continue after an interruption, show the progress."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ else:
     fleet, runs = later("xdplab.studies.traffic.fleet"), later("xdplab.studies.traffic.runs")
 
 FIRST, LEFT_S = "throughput", 30.0
-"""The figure of a run's first repetition, and the least time left for which it is worth the pause."""
+"""The figure drawn after a run's first repetition, and the minimum remaining time for which it is drawn."""
 
 LABS = click.option(
     "--labs", metavar="A,B,…", help="Share the blocks among equal labs, which measure at the same time."
@@ -44,7 +44,8 @@ STEAL = click.option("--steal", is_flag=True, help="Take the servers from a run 
 
 
 def own_plan(path: Path) -> Plan:
-    """Read a plan to be measured. Raises PlanError, StrangersFileError if it names commands and is not one's own."""
+    """Read a plan to be measured. Raises PlanError, and StrangersFileError if it names commands and belongs to another
+    user."""
     plan = model.load_plan(path)
     commands = [metric.name for metric in plan.metrics] + ["setup" for block in plan.blocks if _has_setup(block)]
     if commands:
@@ -122,7 +123,7 @@ def _extent(plan: Plan, run: RunDirectory) -> str:
 
 
 class FirstFigure:
-    """An observer that draws one figure once each point was measured once, if the rest takes `LEFT_S` or more.
+    """An observer that draws one figure when each point was measured once, if the rest takes `LEFT_S` or more.
 
     Nothing is measured while it is drawn.
     """
@@ -141,7 +142,7 @@ class FirstFigure:
     def _draw(self) -> None:
         try:
             drawn = runs.draw_figures(self._run, names=(FIRST,))
-        except XdplabError as error:  # the measurement is worth more than a figure of its beginning
+        except XdplabError as error:  # a figure of the beginning must not end the measurement
             drawn = [f"no figure {FIRST} yet: {error.message}"]
         for line in drawn:
             tell(f"after one repetition: {line}")
@@ -166,15 +167,15 @@ class FirstFigure:
 def resume(
     lab_name: str | None, directory: Path, draw: bool, labs: str | None, scheduler: str | None, steal: bool
 ) -> int:
-    """Go on with RUN, of any kind, after Ctrl-C, a kill, or failed trials. A finished run stays as it is.
+    """Continue RUN, of any kind, after Ctrl-C, a kill, or failed trials. A finished run stays unchanged.
 
-    It goes on in the lab, or the labs, where it was; --lab or --labs choose others. A study's places are its plan's.
+    It continues in its lab or labs; --lab or --labs choose others. A study uses the places of its plan.
     """
     run = open_run(directory)
     where = every.Where(lab_name, labs_named(labs, scheduler), scheduler, steal)
     if not run.state.owed:
         done = run.complete()
-        tell("; ".join([f"{directory}: {progress.ending(run.state)}; nothing is owed", *done]))
+        tell("; ".join([f"{directory}: {progress.ending(run.state)}; nothing is missing", *done]))
         return 0
     tell(f"measuring into {run.directory.path}")
     return go_on(run, lambda _, seen: run.measure(seen, where), figures=draw)
@@ -194,8 +195,8 @@ def labs_named(labs: str | None, scheduler: str | None) -> tuple[str, ...]:
 def status(directory: Path, as_json: bool) -> None:
     """How far RUN is, what failed, and how long the rest will take.
 
-    It is beginning (planned a moment ago), under way, complete, ended with failed trials, interrupted, stopped (nothing
-    could be measured), or was killed.
+    A run is beginning (planned a moment ago), under way, complete, ended with failed trials, interrupted, stopped
+    (nothing could be measured), or killed.
     """
     run = RunDirectory.open(directory)
     state, around = read_state(run), provenance.words(run)
@@ -216,7 +217,7 @@ def status(directory: Path, as_json: bool) -> None:
 
 
 def _standing(run: RunDirectory, state: RunState) -> str:
-    """A run that measures holds its folder; one that does not, and has not said how it ended, was killed."""
+    """A run that measures holds its folder; a run that does not, and has not recorded how it ended, was killed."""
     if is_locked(run.path):
         return "under way"
     if is_beginning(run):

@@ -1,4 +1,4 @@
-"""`runs`: which runs there are, how they stand, and what was noted of them."""
+"""`runs`: the existing runs, their state, and the user's notes on them."""
 
 from __future__ import annotations
 
@@ -23,11 +23,14 @@ else:
 
 @click.command()
 @click.argument("folder", type=click.Path(path_type=Path), default=Path("results"), required=False)
-@click.option("--note", nargs=2, metavar="RUN TEXT", type=(RunPath(), str), help="Write TEXT down for RUN; '' clears.")
+@click.option(
+    "--note", nargs=2, metavar="RUN TEXT", type=(RunPath(), str), help="Store TEXT as a note of RUN; '' clears it."
+)
 @FORMAT
 @click.option("--json", "as_json", is_flag=True, help="The same as --format json.")
 def runs(folder: Path, note: tuple[Path, str] | None, form: str, as_json: bool) -> None:
-    """List the runs in FOLDER (results), the last first. Where a command takes RUN, `latest` is the first of them."""
+    """List the runs in FOLDER (results), the latest first. Commands that take RUN accept `latest` for the first of
+    them."""
     if note is not None:
         listing.write_note(RunDirectory.open(note[0]), note[1])
         tell(f"noted: {note[0]}")
@@ -35,7 +38,7 @@ def runs(folder: Path, note: tuple[Path, str] | None, form: str, as_json: bool) 
     rows = [dataclasses.asdict(run) for run in listing.known_runs(folder)]
     if form in ("csv", "markdown"):
         if as_json:
-            raise PlanError(f"--json and --format {form} are two forms", remedy="choose one")
+            raise PlanError(f"--json and --format {form} are two formats", remedy="choose one")
         columns = [field.name for field in dataclasses.fields(listing.KnownRun)]
         show_frame(pd.DataFrame(rows, columns=columns), form=form)
     elif rows or as_json or form == "json":

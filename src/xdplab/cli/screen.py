@@ -1,4 +1,4 @@
-"""A terminal of its width: rows as a table, with rich, which a help text and a line of words need not wait for."""
+"""Tables for a terminal, made with rich. A separate module, because help texts and single lines need no rich."""
 
 from __future__ import annotations
 
@@ -7,30 +7,27 @@ import os
 import sys
 import textwrap
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Any
 
 from rich.cells import cell_len
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from xdplab.words import colour_system
+
 WIDE = 10_000
-"""Columns of what is no terminal: a file or a pipe takes a line as it is."""
-
-
-def colour_system() -> Literal["auto"] | None:
-    """Return None, which leaves bold and italic out as well, where NO_COLOR asks for it (no-color.org)."""
-    return None if os.environ.get("NO_COLOR") else "auto"
+"""Width of an output that is not a terminal: in a file or a pipe, lines are not broken."""
 
 
 def console() -> Console:
-    """Return standard output as it is now: as wide as the terminal or COLUMNS say, else as wide as a line needs."""
+    """Return the current standard output, as wide as the terminal or COLUMNS, else as wide as a line needs."""
     told = sys.stdout.isatty() or "COLUMNS" in os.environ
     return Console(emoji=False, width=None if told else WIDE, color_system=colour_system())
 
 
 def print_table(rows: Sequence[Mapping[str, Any]], title: str | None = None) -> None:
-    """Print rows as a table, or, where it is too wide, under headings of what they share."""
+    """Print rows as a table; if it is too wide, put the values that rows share into headings."""
     out = console()
     shared = next(iter(rows[0])) if rows else ""
     values = list(dict.fromkeys(row[shared] for row in rows))
@@ -41,7 +38,7 @@ def print_table(rows: Sequence[Mapping[str, Any]], title: str | None = None) -> 
         return
     if title:
         out.print(title, style="italic", markup=False)
-    for value in values:  # what many rows share becomes their heading, which leaves the others more room
+    for value in values:  # a value that many rows share becomes their heading, which leaves more room for the others
         same = [row for row in rows if row[shared] == value]
         heading = _leading(same)
         out.print(", ".join(f"{n}: {same[0][n]}" for n in heading), style="bold", markup=False, highlight=False)
@@ -50,7 +47,7 @@ def print_table(rows: Sequence[Mapping[str, Any]], title: str | None = None) -> 
 
 
 def _leading(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return the first column, and those behind it up to the first in which the rows differ."""
+    """Return the first column, and the following ones up to the first in which the rows differ."""
     first, *others = rows[0]
     alike = itertools.takewhile(lambda name: len({str(row[name]) for row in rows}) == 1, others[:-1])
     return [first, *(alike if len(rows) > 1 else ())]
@@ -59,7 +56,7 @@ def _leading(rows: Sequence[Mapping[str, Any]]) -> list[str]:
 GAP = 2
 """Blanks between two columns."""
 WORD = 12
-"""Words of up to so many characters, or of a quarter of the width, are never broken: numbers above all."""
+"""A word of up to this many characters, or of up to a quarter of the width, is never broken (numbers above all)."""
 
 
 def _said(value: object) -> str:
@@ -77,7 +74,7 @@ def _breadth(rows: Sequence[Mapping[str, Any]]) -> int:
 
 
 def _print_rows(out: Console, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Print a table in which no word is broken but a very long one; where that is too wide, a paragraph per row."""
+    """Print a table that breaks only very long words; if it is too wide, print a paragraph per row."""
     columns = _columns(rows)
     longest = [max(cell_len(word) for cell in cells for word in [*cell.split(), ""]) for cells in columns.values()]
     widths = [min(words, max(WORD, out.width // 4)) for words in longest]
@@ -89,7 +86,7 @@ def _print_rows(out: Console, rows: Sequence[Mapping[str, Any]]) -> None:
             out.print("\n".join(lines), markup=False, highlight=False)
         return
     cells = [max(map(cell_len, column)) for column in columns.values()]
-    for _ in range(spare):  # a row is as high as its highest cell
+    for _ in range(spare):  # the highest cell sets the height of its row
         highest = max(range(len(widths)), key=lambda place: cells[place] / widths[place], default=0)
         if not widths or cells[highest] <= widths[highest]:
             break

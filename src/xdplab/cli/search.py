@@ -36,7 +36,7 @@ else:
               help="Also find the largest N whose throughput is this share of that at N = 0.")  # fmt: skip
 @click.option("--out", type=click.Path(path_type=Path), default=Path("results"), show_default=True)
 @click.option("--only", metavar="FACTOR=VALUE,…", help="As for `run`.")
-@click.option("--resume", "old", type=click.Path(path_type=Path), metavar="RUN", help="Go on with this search.")
+@click.option("--resume", "old", type=click.Path(path_type=Path), metavar="RUN", help="Continue this search.")
 @click.option("--json", "as_json", is_flag=True, help="For a script.")
 @LABS
 @SCHEDULER
@@ -58,12 +58,12 @@ def search(
 ) -> int:
     """Search every point of PLAN: MRR, NDR and PDR by MLRsearch, latency at 0, 10, 50 and 90 % of the PDR.
 
-    Loss means something only where TG and DUT have CPUs of their own: arrangement split, or two hosts.
+    Loss is meaningful only if TG and DUT have separate CPUs: arrangement split, or two hosts.
     """
     if old is not None:
         run = open_run(old)
         if run.kind_name != "search":
-            raise ResultsError(f"{run.directory.path} is no search", remedy=f"`xdplab resume {run.directory.path}`")
+            raise ResultsError(f"{run.directory.path} is not a search", remedy=f"`xdplab resume {run.directory.path}`")
         return _search(run, lambda _, seen: run.measure(seen, every.Where(lab_name, steal=steal)), as_json)
     chosen = profile(name) if latency else replace(profile(name), latency_repeats=0)
     wanted, several = own_plan(find_plan(plan)), labs_named(labs, scheduler)

@@ -1,4 +1,4 @@
-"""`selftest`: what is injected on purpose must be found, and what is equal must be called so."""
+"""`selftest`: injected events must be found, and equal programs must be called equivalent."""
 
 from __future__ import annotations
 
@@ -27,14 +27,16 @@ LAB = "netns:selftest"
 
 @click.command()
 @click.option("--out", type=click.Path(path_type=Path), default=Path("results"), show_default=True, help="Parent.")
-@click.option("--markdown", type=click.Path(path_type=Path), metavar="FILE", help="Write the table there too.")
+@click.option(
+    "--markdown", type=click.Path(path_type=Path), metavar="FILE", help="Also write the table into this file."
+)
 @click.option("--json", "as_json", is_flag=True, help="For a script.")
 @in_lab
 def selftest(lab_name: str | None, out: Path, markdown: Path | None, as_json: bool) -> None:
-    """Inject delays, loss, duplicates, reordering and a slow-down of 3 %, and see whether each is found; some minutes.
+    """Inject delays, loss, duplicates, reordering and a slow-down of 3 %, and check that each is found (a few minutes).
 
-    Two equal programs must be called equivalent, too. The lab is netns:selftest unless --lab names another. Ends with
-    exit code 0 if all controls hold, 1 if one does not.
+    Two equal programs must be called equivalent, too. The lab is netns:selftest unless --lab names another. The exit
+    code is 0 if all controls hold, else 1.
     """
     name = lab_name or LAB
     require_name(name)
@@ -51,5 +53,5 @@ def selftest(lab_name: str | None, out: Path, markdown: Path | None, as_json: bo
             for c in found.controls
         ]  # fmt: skip
         show(rows, as_json=False, title=f"{found.lab}, {found.date[:10]}")
-        tell("all controls hold" if found.holds else "not all controls hold: do not believe this machine's numbers yet")
+        tell("all controls hold" if found.holds else "not all controls hold: do not trust this machine's numbers yet")
     sys.exit(0 if found.holds else 1)

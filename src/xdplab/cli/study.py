@@ -1,4 +1,5 @@
-"""`study NAME`: what is measured besides XDP traffic, each repeatable in one command. A new study is a line here."""
+"""`study NAME`: the measurements besides XDP traffic, each repeatable by one command. Add a line here for a new
+study."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ STUDIES = {
     "execution": Verb("study_execution", "execution", "BPF, the same code as a kernel module, and in user space."),
     "jit": Verb("study_jit", "jit", "What BPF costs interpreted and compiled."),
     "loading": Verb("study_loading", "loading", "What loading costs: BPF, and the same code as a module."),
-    "offload": Verb("study_offload", "offload", "What a card that offloads XDP takes and refuses."),
+    "offload": Verb("study_offload", "offload", "What a card that offloads XDP accepts and refuses."),
     "verifier": Verb("study_verifier", "verifier", "What time and memory the kernel's verifier takes."),
 }
 

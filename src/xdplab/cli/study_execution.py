@@ -33,6 +33,6 @@ def execution(smallest: bool, out: Path, name: str | None, resume: Path | None, 
 
 
 def _request(smallest: bool, chosen: dict[str, object]) -> ExecutionRequest:
-    """What was not said stays at the request's own default."""
+    """Options that were not given keep the request's defaults."""
     request = ExecutionRequest(**{key: value for key, value in chosen.items() if value not in ((), None)})  # type: ignore[arg-type]
     return made_small(request, smaller) if smallest else request

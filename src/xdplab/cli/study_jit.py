@@ -23,7 +23,7 @@ from xdplab.studies.jit.points import smallest as smaller
 @click.option("--tests", default="", metavar="FIRST-LAST", help="Only these tests of suite test_bpf.")
 @click.option("--class", "classes", multiple=True, type=click.Choice(list(CLASSES)), metavar="NAME", help="All.")
 @click.option("--filter", "filters", multiple=True, type=click.Choice([*PACKET_FILTERS, *SECCOMP_FILTERS]), help="All.")
-@click.option("--expression", "expressions", multiple=True, help='A filter in tcpdump\'s words: "tcp port 80".')
+@click.option("--expression", "expressions", multiple=True, help='A filter in tcpdump\'s syntax: "tcp port 80".')
 @click.option("--repetitions", type=click.IntRange(1, 1000), default=3, show_default=True)
 @run_options
 def jit(smallest: bool, out: Path, name: str | None, resume: Path | None, as_json: bool, **chosen: object) -> int:
@@ -32,7 +32,7 @@ def jit(smallest: bool, out: Path, name: str | None, resume: Path | None, as_jso
 
 
 def _request(smallest: bool, chosen: dict[str, object]) -> JitRequest:
-    """What was not said stays at the request's own default."""
+    """Options that were not given keep the request's defaults."""
     said = {key: value for key, value in chosen.items() if value != ()}
     request = JitRequest(**said)  # type: ignore[arg-type]
     return made_small(request, smaller) if smallest else request

@@ -1,4 +1,4 @@
-"""`study loading`: what it costs to bring a BPF program, or the same code as a module, into the kernel."""
+"""`study loading`: what it costs to load a BPF program, or the same code as a module, into the kernel."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def _numbers(context: click.Context, parameter: click.Parameter, text: str) -> t
     try:
         return tuple(int(word) for word in text.split(",") if word)
     except ValueError:
-        raise click.BadParameter(f"{text!r} is no list of numbers such as 1,100,1600") from None
+        raise click.BadParameter(f"{text!r} is not a list of numbers such as 1,100,1600") from None
 
 
 @click.command()
@@ -38,7 +38,7 @@ def loading(smallest: bool, out: Path, name: str | None, resume: Path | None, as
 
 
 def _request(smallest: bool, chosen: dict[str, object]) -> LoadingRequest:
-    """What was not said stays at the request's own default."""
+    """Options that were not given keep the request's defaults."""
     said = {key: value for key, value in chosen.items() if value != ()}
     request = LoadingRequest(**said)  # type: ignore[arg-type]
     return made_small(request, smaller) if smallest else request

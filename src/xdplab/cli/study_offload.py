@@ -1,4 +1,4 @@
-"""`study offload`: what a card that offloads XDP takes and refuses, and in which words."""
+"""`study offload`: what a card that offloads XDP accepts and refuses, and with which messages."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SMALLEST_PLACES = ("vm:6.1",)
 def offload(
     smallest: bool, places: tuple[str, ...], out: Path, name: str | None, resume: Path | None, as_json: bool
 ) -> int:
-    """What a card that offloads XDP takes and refuses: the control plane of offload, on netdevsim in guests.
+    """What a card that offloads XDP accepts and refuses: the control plane of offload, on netdevsim in guests.
 
     No packet is forwarded: netdevsim executes nothing.
     """

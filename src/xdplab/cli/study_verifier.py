@@ -1,4 +1,4 @@
-"""`study verifier`: what the kernel's verifier takes, over sizes, kernels, compilers, and against PREVAIL."""
+"""`study verifier`: what the kernel's verifier costs, over sizes, kernels, compilers, and against PREVAIL."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ else:
     "--compare",
     "compare",
     is_flag=True,
-    help="Then compare two --kernel, or two OBJECTS, per program; exit code as of `compare`. No generated programs.",
+    help="Then compare two --kernel, or two OBJECTS, per program; exit code as for `compare`. No generated programs.",
 )
 @click.option(
     "--lines", is_flag=True, help="Only print which source lines of OBJECTS the verifier's work comes from; no run."
@@ -78,7 +78,7 @@ def verifier(
 ) -> int:
     """How long the kernel's verifier takes and how much memory it needs, by program size.
 
-    OBJECTS are BPF objects, directories or archives of them, or the word system. Generated families are added.
+    OBJECTS are BPF objects, directories or archives of them, or `system`. Generated families are added.
     """
     judged = taken(chosen)
     if lines:
@@ -107,7 +107,7 @@ _OF_LINES = ("objects", "kernels", "modules", "lines", "logs", "top", "as_json")
 
 
 def _require_of_lines(context: click.Context) -> None:
-    """Raise PlanError for an option that --lines would not heed."""
+    """Raise PlanError for an option that --lines would ignore."""
     said = [option for option in context.command.params if option.name not in _OF_LINES]
     given = [option.opts[0] for option in said if context.get_parameter_source(option.name or "") is _GIVEN]
     if given:
@@ -141,7 +141,7 @@ def _show_lines(
 
 
 def _request(objects: tuple[str, ...], smallest: bool, compare: bool, chosen: dict[str, Any]) -> VerifierRequest:
-    """What was not said stays at the request's own default."""
+    """Options that were not given keep the request's defaults."""
     modules = chosen.pop("modules")
     _require_image(modules, chosen["kernels"])
     if compare:
@@ -165,12 +165,12 @@ def _kernel(kernel: str, modules: Path | None) -> str:
 
 
 def _is_file(kernel: str) -> bool:
-    """A kernel that is named by a path is a file; a version and ``host`` have no slash."""
+    """Tell whether a kernel is given as a file: versions and ``host`` contain no slash."""
     return "/" in kernel
 
 
 def _two_sided(objects: tuple[str, ...], chosen: dict[str, Any]) -> dict[str, Any]:
-    """What is compared is what was named; two OBJECTS on one kernel are the two sides."""
+    """Return the two sides of the comparison: two kernels, or two OBJECTS on one kernel."""
     kernels = len(set(chosen["kernels"])) or 1
     if kernels > 2 or (kernels == 1 and len(objects) != 2):
         raise PlanError(

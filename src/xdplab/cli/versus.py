@@ -1,4 +1,4 @@
-"""What `compare --programs` and `study verifier --compare` share: options, sides, and how both are shown."""
+"""What `compare --programs` and `study verifier --compare` share: options, sides, and output."""
 
 from __future__ import annotations
 
@@ -31,11 +31,15 @@ _JUDGING = (
         "--filter", "filters", multiple=True, metavar="CONDITION", help="processed_insns_b>1000, program=xdp_*"
     ),
     click.option(
-        "--sort", metavar="COLUMN", help="Largest first; -COLUMN: smallest first. Default: what changed most."
+        "--sort", metavar="COLUMN", help="Largest first; -COLUMN: smallest first. Default: the largest change."
     ),
     click.option("--top", type=click.IntRange(min=1), metavar="N", help="Show the first N programs; all are judged."),
     click.option(
-        "--threshold", "thresholds", multiple=True, metavar="METRIC=PERCENT", help="Most growth; exit code 1 beyond it."
+        "--threshold",
+        "thresholds",
+        multiple=True,
+        metavar="METRIC=PERCENT",
+        help="Largest allowed growth; exit code 1 beyond it.",
     ),
 )
 _WHICH = (
@@ -48,14 +52,14 @@ _NAMES = ("metrics", "filters", "sort", "top", "thresholds")
 
 
 def judging_options(command: F) -> F:
-    """Add what is shown and judged of a comparison per program."""
+    """Add the options for output and thresholds of a comparison per program."""
     for option in reversed(_JUDGING):
         command = option(command)
     return command
 
 
 def versus_options(command: F) -> F:
-    """Add all options of a comparison per program, of two sides that are named."""
+    """Add all options of a comparison per program of two given sides."""
     for option in reversed((*_WHICH, *_JUDGING)):
         command = option(command)
     return command
@@ -67,23 +71,23 @@ def taken(options: dict[str, Any]) -> dict[str, Any]:
 
 
 def asked(options: Mapping[str, Any]) -> Asked:
-    """Return what is to be shown and judged."""
+    """Return the options for output and thresholds."""
     metrics = tuple(name.strip() for name in (options["metrics"] or "").split(",") if name.strip())
     return versus.Asked(metrics, options["filters"], options["sort"], options["top"], options["thresholds"])
 
 
 def asked_of(options: dict[str, Any]) -> Asked | None:
-    """Return what is asked of a comparison per program; None where none of its options is given."""
+    """Return the options of a comparison per program; None if none of them is given."""
     return asked(options) if any(options.values()) else None
 
 
 def sides(first: Path, other: Path | None, kernels: str | None) -> tuple[Side, Side]:
-    """Return the two sides: runs, or CSVs that veristat wrote; of one run alone, what it has two of."""
+    """Return the two sides: runs, or CSVs that veristat wrote; of a single run, its two kernels or corpora."""
     names = [word.strip() for word in kernels.split(",")] if kernels else [None, None]
     if len(names) != 2 or not all(name is None or name for name in names):
         raise PlanError(f"--kernels {kernels} is not A,B", remedy="such as --kernels host,7.2")
     if other is None and first.suffix == CSV:
-        raise PlanError(f"{first} alone has nothing to be compared with", remedy="name a second CSV, or a run")
+        raise PlanError(f"{first} alone has nothing to compare with", remedy="name a second CSV, or a run")
     if other is None and not kernels:
         return versus.sides_within(open_run(first))
     a, b = (_side(path, name) for path, name in zip((first, other or first), names, strict=True))

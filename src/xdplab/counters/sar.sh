@@ -3,16 +3,21 @@
 # sar.sh: let sar's collector write one sample a second to a file until standard input ends; then print it as JSON.
 
 export LC_ALL=C
-# The collector is on no PATH, and each distribution has it elsewhere, Debian 12 and 13 too. sar knows where its own is.
-collector() {
-    sar=$(command -v sar) && command -v sadf >/dev/null || return
-    command -v sadc || grep -aom1 '/[[:alnum:]/_.-]*/sadc' "$sar"
-}
-
-sadc=$(collector) && [ -x "$sadc" ] || {
-    echo "sysstat's ${sadc:-sar, sadf or sadc}: not found" >&2
+refuse() {
+    echo "$1" >&2
     exit 127
 }
+
+for tool in sar sadf; do
+    command -v "$tool" >/dev/null || refuse "sysstat's $tool: not found"
+done
+# The collector is on no PATH, and each distribution has it elsewhere, Debian 12 and 13 too. sar knows where its own is.
+sar=$(command -v sar)
+sadc=$(command -v sadc || grep -aom1 '/[[:alnum:]/_.-]*/sadc' "$sar") || {
+    said=$(timeout 5 "$sar" -V 2>&1 | head -c 200 | tr '\n' ' ')
+    refuse "$sar is not sysstat's: it names no collector (sadc); \`sar -V\` printed: ${said:-nothing}"
+}
+[ -x "$sadc" ] || refuse "sysstat's $sadc, which $sar names: not found"
 record=$(mktemp -d "$(dirname "$0")/sar.XXXXXX") || exit 1
 "$sadc" -S XALL 1 "$record/sar" </dev/null >/dev/null 2>"$record/errors" &
 # After the fork: a child that has not yet put its parent's traps aside loses a signal that comes then, and stays.

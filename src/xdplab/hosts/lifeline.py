@@ -20,17 +20,21 @@ SILENCE_S = 15.0
 BEAT_S = 3.0
 
 # Built-in commands only, once it stands: nothing is started on the host while a window is measured. A machine that
-# stood still itself has both at once, the end of its patience and a line that waits: hence the second look.
+# stood still itself has both at once, the end of its patience and a line that waits: hence the second look. The sshd is
+# known by its number and its start: once it has ended, another process may have the number.
 _HOST_END = """
+started() { line=; { read -r line <"/proc/$pid/stat"; } 2>/dev/null; fields=(${line##*) }); now=${fields[19]}; }
 pid=$$
 while read -r name <"/proc/$pid/comm"; do
     case $name in sshd*|dropbear*) break ;; esac
     while read -r key value; do [ "$key" = PPid: ] && pid=$value; done <"/proc/$pid/status"
     [ "$pid" -gt 1 ] || { echo "no sshd above this command"; exit 1; }
 done
+started; start=$now
 echo alive
 while read -r -t "$1" word || { [ $? -gt 128 ] && silent=1 && read -r -t 1 word && silent=; }; do echo "$word"; done
-[ -z "$silent" ] || kill -s KILL "$pid"
+started
+[ -z "$silent" ] || [ -z "$start" ] || [ "$now" != "$start" ] || kill -s KILL "$pid"
 """
 
 

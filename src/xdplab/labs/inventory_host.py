@@ -67,5 +67,6 @@ def _require_sudo(host: SshHost, machine: Machine) -> None:
         host.close()
         raise HostError(
             f"{host.name}: sudo refuses: {asked.error_text}",
-            remedy=f"`xdplab lab sudoers INVENTORY` prints what {machine.host} needs in /etc/sudoers.d/xdplab",
+            remedy=f"`xdplab lab sudoers INVENTORY` prints what {machine.host} needs in /etc/sudoers.d/xdplab; "
+            "an update may need it anew",
         )

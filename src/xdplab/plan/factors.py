@@ -1,8 +1,8 @@
-"""The table of factors: whatever distinguishes two points of a plan, declared once.
+"""The table of factors: everything that distinguishes two points of a plan, declared once.
 
-A row of ``FACTORS`` is all there is to say of a factor. From the rows come the plan's schema (`plan.model`), the point
-and its identity (`plan.points`), the columns of trials.parquet (`run.metrics`), what belongs to a series and to a
-baseline (`analysis.series`), hues, panels and captions (`figures.factors`), ``--only``, the notebook's ``plan`` and the
+A row of ``FACTORS`` defines a factor completely. From the rows come the plan's schema (`plan.model`), the point
+and its identity (`plan.points`), the columns of trials.parquet (`run.metrics`), the keys of a series and of a baseline
+(`analysis.series`), hues, panels and captions (`figures.factors`), ``--only``, the notebook's ``plan`` and the
 reference pages. Code that acts on a factor reads it from the point by its name: ``point.queues``.
 """
 
@@ -26,7 +26,7 @@ Port = Annotated[int, Field(ge=0, le=65535)]
 Stamp = Literal["all", "none"] | Annotated[int, Field(ge=1, le=1 << 20)]
 
 L1_EXTRA_BYTES = 20
-"""What a frame takes of a cable beside itself: preamble, start delimiter and inter-frame gap (IEEE 802.3)."""
+"""The overhead of a frame on the cable: preamble, start delimiter and inter-frame gap (IEEE 802.3)."""
 _RATE = re.compile(r"(\d+(?:\.\d+)?)([kM]?)pps")
 _BITS = re.compile(r"(\d+(?:\.\d+)?)([MG])bit/s")
 _SHARE = re.compile(r"(\d+(?:\.\d+)?)%( of line)?")
@@ -34,7 +34,7 @@ _SCALE = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9}
 
 
 def frame_rate(bits_per_second: float, frame_bytes: float) -> float:
-    """Return how many frames per second of that size, FCS included, fill so much of a cable (L1)."""
+    """Return how many frames per second of that size, FCS included, fill this bit rate of a cable (L1)."""
     return bits_per_second / (8 * (frame_bytes + L1_EXTRA_BYTES))
 
 
@@ -70,13 +70,13 @@ def parse_line_share(load: str) -> float | None:
 
 
 def by_cable(load: str) -> bool:
-    """Tell whether a load is of the cable's bits, so that the frames' size decides how many they are."""
+    """Tell whether a load is a bit rate on the cable: then the frame size determines the frame rate."""
     return parse_line_share(load) is not None or _BITS.fullmatch(load) is not None
 
 
 def _not_nothing(load: str) -> None:
     if re.match(r"0+(\.0+)?\D", load):
-        raise ValueError(f"{load!r} is not a load: nothing is sent")
+        raise ValueError(f"{load!r} is not a load: no frame would be sent")
 
 
 def _checked_load(load: object) -> object:
@@ -88,15 +88,15 @@ Load = Annotated[str, BeforeValidator(_checked_load)]
 
 
 def _word(value: object) -> object:
-    """A number of a command is the word that was written; YAML makes another word of a fraction or of ``on``."""
+    """Return an integer of a command as text; refuse a fraction or ``on``, which YAML reads differently."""
     if isinstance(value, bool | float):
-        raise ValueError(f"{value!r} is no word of a command: write it in quotes")
+        raise ValueError(f"{value!r} is not text: write it in quotes")
     return str(value) if isinstance(value, int) else value
 
 
 Word = Annotated[str, BeforeValidator(_word)]
 
-# --- labels: from a level, as text, to a reader's words ---
+# --- labels: from a level, as text, to the text in a figure ---
 
 Label = Callable[[str], str]
 MODES = {"native": "native", "generic": "generic", "af_xdp": "AF_XDP", "offload": "offload"}
@@ -184,18 +184,18 @@ Where = Literal["points", "traffic", "program", "block", ""]
 class Factor:
     """One factor.
 
-    ``reader`` is who acts on it. ``where`` is its place in a plan: in ``points`` and ``traffic`` it may be a list, and
-    lists are crossed; ``""`` is not written but found out. ``type`` is what pydantic takes for one value. ``dtype``,
-    ``unit`` and ``text`` describe its column, which is called ``column`` (default: ``name``).
+    ``reader`` is the part that acts on it. ``where`` is its place in a plan: in ``points`` and ``traffic`` it may be a
+    list, and lists are crossed; ``""`` means that it is not written but found out. ``type`` is pydantic's type of one
+    value. ``dtype``, ``unit`` and ``text`` describe its column, which is called ``column`` (default: ``name``).
 
     ``short`` labels a legend entry below ``title``; ``full`` stands alone, as on a panel or in a caption (default:
     title and label). ``uses`` says where a figure may put it; one with ``apart`` is never mixed within a figure unless
-    that is asked for. ``caption``: told ``always``, where it is not the default (``changed``), or in ``own`` words.
+    requested. ``caption`` mentions it ``always``, if it is not the default (``changed``), or in its ``own`` way.
 
-    ``canonical`` turns what a plan gives into a hashable value, ``cell`` that into its column's. Where it does not
-    apply, its column is null and the point has ``absent``. A ``path`` is known by its name; a row ``…_sha256`` holds
-    its content. ``in_pcap``: the frames of a pcap have their own, so that its column is null or found there.
-    ``identity``: it is part of the point, and so of its id.
+    ``canonical`` turns a plan's value into a hashable one, and ``cell`` turns that into the column's. If the factor
+    does not apply, its column is null and the point has ``absent``. A ``path`` is identified by its name; a row
+    ``…_sha256`` has the hash of its content. ``in_pcap``: a pcap's frames have their own value, so the column is null
+    or from there. ``identity``: it is part of the point, and so of its id.
     """
 
     name: str
@@ -232,7 +232,7 @@ class Factor:
         return str(self.cell(self.canonical(self.default))) if given else None
 
     def words(self, level: object) -> str:
-        """Return a level in words that stand alone."""
+        """Return a level as text that is clear on its own."""
         return self.full(str(level)) if self.full else f"{self.title} {self.short(str(level))}"
 
 
@@ -327,9 +327,9 @@ FACTORS: tuple[Factor, ...] = (
            "how the generator sends: live, afxdp or moongen", apart=True, caption="own"),
 )  # fmt: skip
 
-# What runs made before depend on. Their blocks were crossed in this order, outermost first, and are again when they are
-# read; and these factors are always in a point's id. A later factor is crossed inside them, and is in the id only where
-# it is not its default, so that points made before it keep their id.
+# Older runs depend on this list. Their blocks are crossed in this order, outermost first, and these factors are
+# always in a point's id. A later factor is crossed inside them, and is in the id only if it differs from its default:
+# so older points keep their id.
 FIRST = (
     *("workload", "op", "form", "working_set_bytes", "map_type", "accesses"),
     *(
@@ -358,7 +358,7 @@ def in_plan(where: Where) -> tuple[Factor, ...]:
 
 
 def of_program(factor: Factor) -> bool:
-    """True for a factor of the program, False for one of the setting that it is measured in."""
+    """True for a factor of the program, False for a factor of its setting."""
     return factor.reader == "program"
 
 
@@ -375,7 +375,7 @@ def cells(values: Values) -> dict[str, Any]:
 
 
 def identity(values: Values) -> dict[str, Any]:
-    """Return what of ``values`` is hashed: a later factor leaves an older point's id alone."""
+    """Return the part of ``values`` that is hashed: a later factor does not change an older point's id."""
     return {
         name: _known(BY_NAME[name], value)
         for name, value in values.items()
@@ -384,12 +384,12 @@ def identity(values: Values) -> dict[str, Any]:
 
 
 def _known(factor: Factor, value: Any) -> Any:
-    """A file is known by its name, in whichever folder it lies."""
+    """A file is identified by its name, whatever its folder."""
     return Path(value).name if factor.path and value is not None else value
 
 
 def changed(row: Values, *told: str) -> list[str]:
-    """Return the words on each factor of ``row`` that is not its default, but those ``told``. No value is null."""
+    """Return the text for each factor of ``row`` that is not its default, except those ``told``. No value is null."""
     asked = [f for f in FACTORS if f.caption != "own" and f.column in row and f.column not in told]
     levels = [(factor, _level(row[factor.column])) for factor in asked]
     return [factor.words(level) for factor, level in levels if level != factor.level]

@@ -1,4 +1,4 @@
-"""The plan file: what a person writes, checked field by field, with every default written out."""
+"""The plan file of the user, checked field by field, with every default filled in."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from pydantic import (
 
 from xdplab.errors import PlanError
 from xdplab.plan.factors import PATHS, Factor, Where, in_plan, of_program
-from xdplab.yaml_file import complaint, read_yaml, yaml_words
+from xdplab.yaml_file import complaint, places_of, read_yaml, yaml_words
 
 Pass = Literal["rate", "bpf_stats", "perf", "harness"]
 
@@ -39,7 +39,7 @@ def _off_word(value: object) -> object:
 
 
 class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)  # `Plan` is built once, with all it holds
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)  # `Plan` is built once, with all its parts
 
 
 def _one(factor: Factor) -> tuple[Any, Any]:
@@ -47,7 +47,7 @@ def _one(factor: Factor) -> tuple[Any, Any]:
 
 
 def _several(factor: Factor) -> tuple[Any, Any]:
-    """A list of values, of which one may stand alone."""
+    """A list of values; a single value needs no list."""
     values = Annotated[list[factor.type], BeforeValidator(_as_list), Field(min_length=1)]  # type: ignore[name-defined]
     return values, [factor.default]
 
@@ -59,7 +59,7 @@ def _given(where: Where, field: Callable[[Factor], tuple[Any, Any]]) -> Any:
 
 
 class UserProgramFile(_given("program", _one)):  # type: ignore[misc]
-    """A reader's own XDP program: ``action`` says which counters make the verdict."""
+    """A user's own XDP program: ``action`` says which counters decide the verdict."""
 
 
 _WORKLOAD = {factor.name for factor in in_plan("points") if of_program(factor)}
@@ -74,20 +74,20 @@ class Points(_given("points", _several)):  # type: ignore[misc]
     def _program_or_workload(self) -> Points:
         given = self.model_fields_set & _WORKLOAD
         if self.program and given:
-            raise ValueError(f"`program` is measured as it is: drop {', '.join(sorted(given))} from these points")
+            raise ValueError(f"`program` is measured unchanged: remove {', '.join(sorted(given))} from these points")
         if self.program and "af_xdp" in self.mode:
             raise ValueError("`program` runs in the kernel: mode af_xdp cannot measure it")
         return self
 
     @model_serializer(mode="wrap")
     def _what_applies(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """A user's program has no workload: its factors are left out, so that a resolved plan reads back."""
+        """A user's program has no workload: a resolved plan without a workload's factors can be read back."""
         data: dict[str, Any] = dump(self)
         return {k: v for k, v in data.items() if not (self.program and k in _WORKLOAD)}
 
 
 class Traffic(_given("traffic", _several)):  # type: ignore[misc]
-    """What is offered. Lists are factors like those of the points."""
+    """The offered traffic. Lists are factors like those of the points."""
 
 
 class TrialSettings(_Strict):
@@ -105,7 +105,7 @@ class TrialSettings(_Strict):
 
 
 class Block(_given("block", _one)):  # type: ignore[misc]
-    """Points that are crossed with each other, and the passes that each trial of them makes."""
+    """Points from crossed factors, and the passes of each of their trials."""
 
     points: Points = Field(default_factory=Points)
     traffic: Traffic = Field(default_factory=Traffic)
@@ -120,7 +120,7 @@ class Block(_given("block", _one)):  # type: ignore[misc]
 
 
 class UserMetric(_Strict):
-    """A command on the DUT whose printed number becomes a column of the plan's own."""
+    """A command on the DUT that prints a number; the number becomes a column of this plan."""
 
     name: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")]
     unit: str = ""
@@ -129,7 +129,8 @@ class UserMetric(_Strict):
 
 
 def share(value: object) -> object:
-    """Return the number of a share, which may be written as one (0.02) or in per cent (2%); anything else as it is."""
+    """Return the number of a share, which may be written as one (0.02) or in per cent (2%); return anything else
+    unchanged."""
     if not isinstance(value, str) or not value.strip().endswith("%"):
         return value
     try:
@@ -142,9 +143,9 @@ Share = Annotated[float, BeforeValidator(share), Field(gt=0, lt=1)]
 
 
 class Until(_Strict):
-    """Repetitions until the forwarding rate of a point is known to ``until``, a share of it to both sides, with 95 %.
+    """Repetitions until the 95 % interval of a point's forwarding rate is within ``until``, a share, to both sides.
 
-    The interval holds although it is looked at after each repetition.
+    The interval is valid although it is checked after each repetition.
     """
 
     until: Share
@@ -170,8 +171,8 @@ Repetitions = Annotated[
 class Race(_Strict):
     """Two blocks against each other, paired by repetition, until it is known which is faster by the forwarding rate.
 
-    Rates whose ratio lies within ``margin`` of 1 are equivalent. ``by``: slices exchanges the two programs every few
-    milliseconds under one sender, where the sides differ in nothing but the program; windows compares whole trials.
+    Rates whose ratio lies within ``margin`` of 1 are equivalent. ``by``: slices swaps the two programs every few
+    milliseconds under one sender, if the sides differ only in the program; windows compares whole trials.
     """
 
     margin: Share = 0.02
@@ -227,7 +228,7 @@ class Plan(_Strict):
 
     @property
     def open_ended(self) -> bool:
-        """True if the run itself decides, by what it has measured, how many repetitions a point has."""
+        """True if the measured results decide how many repetitions a point has."""
         return self.race is not None or not isinstance(self.repetitions, int)
 
     def to_yaml(self) -> str:
@@ -235,17 +236,25 @@ class Plan(_Strict):
         return yaml.safe_dump(self.model_dump(mode="json"), sort_keys=False, allow_unicode=True, width=120)
 
 
-_KEYS = [
-    key
-    for part in (Plan, Block, Points, Traffic, TrialSettings, UserProgramFile, UserMetric, Until, Race)
-    for key in part.model_fields
-]
+_KEYS = places_of(
+    {
+        "the plan itself": Plan,
+        "a block": Block,
+        "the `points` of a block": Points,
+        "the `traffic` of a block": Traffic,
+        "`trial`": TrialSettings,
+        "the `program` of points": UserProgramFile,
+        "an element of `metrics`": UserMetric,
+        "`repetitions`": Until,
+        "`race`": Race,
+    }
+)
 
 
 def parse_plan(data: Any, *, where: str = "plan") -> Plan:
-    """Check ``data`` (what YAML gave). Raises PlanError naming the first field that cannot be used."""
+    """Check ``data`` (from YAML). Raises PlanError naming the first invalid field."""
     if not isinstance(data, dict):
-        raise PlanError(f"{where} holds no mapping", remedy="begin with `name:` and `blocks:`; see plans/quick.yaml")
+        raise PlanError(f"{where} contains no mapping", remedy="begin with `name:` and `blocks:`; see plans/quick.yaml")
     try:
         return Plan.model_validate(data)
     except ValidationError as error:
@@ -276,7 +285,7 @@ def race_of(
     """Return the plan in which two plans of one block each race, the first as A and the second as B.
 
     ``labs``: A's and B's, for kernels or machines that race. ``limits`` are those of `Race`; None: its default. Raises
-    PlanError where a plan has several blocks, or where the two have other trials.
+    PlanError if a plan has several blocks, or if the two have different trials.
     """
     for side in sides:
         if len(side.blocks) != 1:

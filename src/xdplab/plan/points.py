@@ -32,7 +32,7 @@ def _values(record: Any) -> dict[str, Any]:
 class ProgramFactors(_record("ProgramFactors", *((f.name, Any, f.absent) for f in _PROGRAM))):  # type: ignore[misc]
     """What a DUT does with each frame: a workload with N accesses, or a user's own file (then N is null).
 
-    Its fields are the program's factors of the table; what is not given is as where the factor does not apply.
+    Its fields are the program's factors of the table; a field that is not given has its value for "does not apply".
     """
 
     @property
@@ -55,29 +55,30 @@ class Point(
         *((f.name, Any, f.canonical(f.default)) for f in _SETTING),
     )
 ):
-    """One combination of factors, canonical: what does not apply is null, so that equal points are equal.
+    """One combination of factors in canonical form: a factor that does not apply is null, so equal points compare
+    equal.
 
     Its fields are the program, the passes, and all other factors of the table.
     """
 
     @property
     def rate_pps(self) -> float | None:
-        """The paced rate in frames per second; None at ``max``, and at a share until it is known of what."""
+        """The paced rate in frames per second; None at ``max``, and for a share while its whole is unknown."""
         return parse_load(self.load, self.frame_bytes)
 
     @property
     def load_share(self) -> float | None:
-        """The share of the PDR that is offered; None if the load is none."""
+        """The share of the PDR that is offered; None for other loads."""
         return parse_share(self.load)
 
     @property
     def line_share(self) -> float | None:
-        """The share of the line rate that is offered; None if the load is none."""
+        """The share of the line rate that is offered; None for other loads."""
         return parse_line_share(self.load)
 
     @property
     def pdr_key(self) -> str:
-        """Hash of what a PDR belongs to: the factors without the load and without the stamps."""
+        """Hash of the point that a PDR belongs to: the factors without the load and without the stamps."""
         return replace(self, load="max", stamp="").point_id
 
     @property
@@ -111,7 +112,7 @@ class Point(
 
 
 def points_of(plan: Plan, arrangement: Arrangement) -> list[Point]:
-    """All points of a plan, each once, in the plan's order; ``arrangement`` stands for ``auto``.
+    """All points of a plan, each once, in the plan's order; ``arrangement`` replaces ``auto``.
 
     A point that several blocks ask for is one point with all their passes. Raises PlanError if a user's file cannot
     be read.
@@ -125,7 +126,7 @@ def points_of(plan: Plan, arrangement: Arrangement) -> list[Point]:
 
 
 def block_points(block: Block, arrangement: Arrangement) -> Iterator[Point]:
-    """Yield the points of one block, in its order; ``arrangement`` stands for ``auto``. Raises PlanError."""
+    """Yield the points of one block, in its order; ``arrangement`` replaces ``auto``. Raises PlanError."""
     where = arrangement if block.arrangement == "auto" else block.arrangement
     crossed = _crossed({**dict(block.points), **dict(block.traffic)}, _SETTING)
     given = {f.name: f.canonical(getattr(block, f.name)) for f in factors.in_plan("block")} | {"arrangement": where}
@@ -134,7 +135,7 @@ def block_points(block: Block, arrangement: Arrangement) -> Iterator[Point]:
 
 
 def _crossed(given: Mapping[str, Any], among: Iterable[Factor]) -> list[dict[str, Any]]:
-    """Return every combination of the lists in ``given``, each once; what does not apply is absent."""
+    """Return every combination of the lists in ``given``, each once, without factors that do not apply."""
     loops = factors.crossed(factor for factor in among if factor.where in ("points", "traffic"))
     levels = [[factor.canonical(value) for value in given[factor.name]] for factor in loops]
     found: dict[tuple[Any, ...], dict[str, Any]] = {}
@@ -150,7 +151,7 @@ def _programs(block: Block) -> Iterator[ProgramFactors]:
     if points.program:
         yield from map(_user_program, points.program)
         return
-    # Without its baseline a point has no access cost: N = 0 is measured beside every N.
+    # A point needs its baseline for the access cost: N = 0 is measured with every N.
     given = {**dict(points), "accesses": sorted({0, *points.accesses})}
     for values in _crossed(given, _PROGRAM):
         yield ProgramFactors(**values)
@@ -177,7 +178,7 @@ def select(points: list[Point], only: dict[str, str]) -> list[Point]:
     known = points[0].factors() if points else {}
     for name in only:
         if name not in known:
-            raise PlanError(f"--only: {name} is no factor", remedy=f"factors are {', '.join(known)}")
+            raise PlanError(f"--only: {name} is not a factor", remedy=f"factors are {', '.join(known)}")
     kept = [p for p in points if all(str(p.factors()[k]) == v for k, v in only.items())]
     if not kept:
         raise PlanError(f"--only {_words(only)} leaves no point of the plan")

@@ -48,7 +48,7 @@ def _values(factor: Factor) -> str:
 
 
 def _of_schema(schema: Mapping[str, Any]) -> Iterator[str]:
-    """Yield what a type allows in a reader's words: ```all```, ``1 to 64``, ``text``."""
+    """Yield the values that a type allows as text: ```all```, ``1 to 64``, ``text``."""
     for part in schema.get("anyOf", []):
         yield from _of_schema(part)
     if "enum" in schema:

@@ -29,9 +29,9 @@ def schedule(plan: Plan, points: Sequence[Point]) -> list[Trial]:
     """Return every trial of the run in the order it is measured.
 
     A block is one queue count in one mode, arrangement and lab, with one set of device settings: changing one means
-    ethtool and a new attachment. Each repetition visits every block once, blocks and the trials in them shuffled anew
-    from the plan's seed (randomised complete blocks), so that slow drift of the machine is spread over all points and a
-    baseline is never far from the points it serves.
+    ethtool and a new attachment. Each repetition visits every block once; blocks and their trials are shuffled again
+    from the plan's seed (randomised complete blocks). This spreads slow drift of the machine over all points, and keeps
+    each baseline close to its points.
     """
     groups: dict[tuple[object, ...], list[Point]] = {}
     for point in points:
@@ -39,7 +39,7 @@ def schedule(plan: Plan, points: Sequence[Point]) -> list[Trial]:
     numbered = dict(enumerate(groups.values()))
     trials: list[Trial] = []
     for repetition in range(1, plan.most_repetitions + 1):
-        # Seeded by repetition, so that a run that is extended keeps the order of its older repetitions.
+        # Seeded by repetition: an extended run keeps the order of its older repetitions.
         rng = random.Random(f"{plan.seed}/{repetition}")
         for block in rng.sample(sorted(numbered), len(numbered)):
             for point in rng.sample(numbered[block], len(numbered[block])):
@@ -51,7 +51,7 @@ def _block_key(point: Point) -> tuple[object, ...]:
     return (point.queues, point.mode, point.arrangement, point.lab, point.device)
 
 
-# Measured in the netns lab: what a trial costs beyond its bursts and its pause (bench/trial_overhead.py).
+# Measured in the netns lab: a trial's cost besides its bursts and its pause (bench/trial_overhead.py).
 OVERHEAD_S = 0.2
 SLICES = "slices"
 """The pass in which a race exchanges its two programs under one sender."""
@@ -67,7 +67,7 @@ def trial_s(plan: Plan, trial: Trial) -> float:
 
 
 def extent(plan: Plan, trials: Sequence[Trial]) -> str:
-    """Return in words how much these trials of ``plan`` are: points, trials, minutes."""
+    """Return the size of these trials of ``plan`` as text: points, trials, minutes."""
     points = len({trial.point.point_id for trial in trials})
     most = "at most " if plan.open_ended else ""
     minutes = estimate_s(plan, trials) / 60

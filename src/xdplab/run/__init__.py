@@ -1,1 +1,1 @@
-"""Any run, whatever it measures: directory, journal, order, resume, retries, several labs, progress. No XDP in here."""
+"""What all kinds of run share: directory, journal, order, resume, retries, several labs, progress. No XDP in here."""

@@ -27,8 +27,8 @@ MOST_NAMED = 3
 class Recipe:
     """How the tables of a kind of run are made.
 
-    ``derive(run, before)`` returns every table of ``files``; ``before`` holds those that the run has, of other rules or
-    of fewer attempts. ``version`` changes whenever the same raw files would give other tables.
+    ``derive(run, before)`` returns every table of ``files``; ``before`` has the run's existing tables, which follow
+    other rules or have fewer attempts. ``version`` changes whenever the same raw files would give other tables.
     """
 
     files: tuple[str, ...]
@@ -36,7 +36,7 @@ class Recipe:
     derive: Callable[[RunDirectory, Tables], Tables]
 
     def stamp(self, run: RunDirectory) -> bytes:
-        """Return the stamp that current tables of this run carry."""
+        """Return the stamp of current tables of this run."""
         return f"{run.journal.count('finished')} attempts, {self.version}".encode()
 
 
@@ -55,7 +55,7 @@ def table(run: RunDirectory, recipe: Recipe, name: str) -> pd.DataFrame:
         if _current(folder, recipe, stamp):
             return _read(folder / name)
     made = recipe.derive(run, _before(run, recipe))
-    with suppress(ResultsError, OSError):  # a cache that cannot be written costs time, and nothing else
+    with suppress(ResultsError, OSError):  # a cache that cannot be written only costs time
         _write(run.cache, made, stamp)
     return made[name]
 
@@ -63,7 +63,7 @@ def table(run: RunDirectory, recipe: Recipe, name: str) -> pd.DataFrame:
 def derive(run: RunDirectory, recipe: Recipe) -> Path:
     """Derive the tables if they are not current, and return the folder that has them.
 
-    That is the run, or where it is not ours to write the user's cache directory. Raises ResultsError.
+    That is the run, or the user's cache directory if the run is read-only. Raises ResultsError.
     """
     folder, stamp = run.outputs, recipe.stamp(run)
     if not _current(folder, recipe, stamp):
@@ -74,8 +74,7 @@ def derive(run: RunDirectory, recipe: Recipe) -> Path:
 def raw_gone(run: RunDirectory, attempt: Attempt, needed: Sequence[str] = ()) -> bool:
     """True if raw files of a measured attempt are missing or truncated.
 
-    Runs of earlier versions did not write down which files there were: ``needed`` names those without which nothing can
-    be derived.
+    Runs of earlier versions did not record their files: ``needed`` names those without which nothing can be derived.
     """
     if attempt.status != "measured":
         return False
@@ -86,13 +85,11 @@ def raw_gone(run: RunDirectory, attempt: Attempt, needed: Sequence[str] = ()) ->
 
 
 def warn_gone(run: RunDirectory, gone: Sequence[Attempt]) -> None:
-    """Say that raw files are gone."""
+    """Warn that raw files are gone."""
     if gone:
         named = ", ".join(f"{a.trial_id}/{a.attempt}" for a in gone[:MOST_NAMED])
         more = f" and {len(gone) - MOST_NAMED} more" if len(gone) > MOST_NAMED else ""
-        message = (
-            f"{run.path}: raw files of {len(gone)} attempts are gone ({named}{more}): what was derived of them stays"
-        )
+        message = f"{run.path}: raw files of {len(gone)} attempts are gone ({named}{more}): rows derived from them stay"
         warnings.warn(message, ResultsWarning, stacklevel=2)
 
 

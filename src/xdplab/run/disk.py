@@ -1,4 +1,4 @@
-"""Writes that have reached the disk when they return, or raise an error that says why they could not."""
+"""Writes that are on disk when they return, or raise an error with the reason."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pathlib import Path
 
 from xdplab.errors import ResultsError
 
-REMEDY = "free some space, then `xdplab resume`; what was measured is kept"
+REMEDY = "free some space, then `xdplab resume`; finished trials are kept"
 LOOK_S = 0.05
 _OF_THE_DISK = {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, errno.EFBIG}
 _LIBC = ctypes.CDLL(None, use_errno=True)
@@ -46,7 +46,7 @@ def disk_errors(target: Path, remedy: str = REMEDY) -> Iterator[None]:
 def sync(path: Path) -> None:
     """Wait until everything written to the file system of ``path`` is on its disk. Raises ResultsError.
 
-    One syncfs(2) of an attempt's 21 files and their directories takes 7 ms where an fsync(2) of each takes 71 ms.
+    One syncfs(2) of an attempt's 21 files and their directories takes 7 ms; an fsync(2) of each takes 71 ms.
     """
     with disk_errors(path):
         folder = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -62,7 +62,7 @@ def sync(path: Path) -> None:
 def replacing(target: Path, remedy: str = REMEDY) -> Iterator[Path]:
     """Give a scratch path whose file replaces ``target`` in one step when the block ends. Raises ResultsError.
 
-    The file is on the disk before it takes its name, so that a power cut leaves the old one or the new one, whole.
+    The file is on disk before it gets its name, so a power cut leaves either the old or the new file, whole.
     """
     scratch = target.with_name(f".{target.name}.{os.urandom(4).hex()}.partial")
     try:
@@ -78,11 +78,11 @@ def replacing(target: Path, remedy: str = REMEDY) -> Iterator[Path]:
 
 
 LOCK = ".lock"
-"""The file in a folder whose holder is the folder's only writer. It is gone when the holder lets go."""
+"""The lock file of a folder: its holder is the folder's only writer. It is removed when the holder releases it."""
 
 
 def is_locked(folder: Path) -> bool:
-    """Tell whether a process holds a folder (`locked`), also to those who may not open its lock."""
+    """Tell whether a process holds a folder (`locked`), even if the caller may not open its lock."""
     try:
         looked = os.open(folder / LOCK, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
     except FileNotFoundError:
@@ -99,7 +99,7 @@ def is_locked(folder: Path) -> bool:
 
 
 def _is_listed(lock: Path) -> bool:
-    """Tell whether the kernel's list of locks has one of this file's number."""
+    """Tell whether the kernel's list of locks has this file's inode."""
     number = lock.stat().st_ino
     lines = (line.split() for line in Path("/proc/locks").read_text().splitlines())
     return any(words[1] == "FLOCK" and words[5].rpartition(":")[2] == str(number) for words in lines)
@@ -107,9 +107,9 @@ def _is_listed(lock: Path) -> bool:
 
 @contextmanager
 def locked(folder: Path) -> Iterator[bool]:
-    """Hold a folder in this block, also if it is renamed meanwhile; gives False where another process has it.
+    """Hold a folder in this block, even if it is renamed meanwhile; gives False if another process has it.
 
-    Whoever can open a lock can hold it for ever, so that only its maker and root can open this one. Raises OSError.
+    A process that can open a lock can hold it for ever, so only its maker and root can open this one. Raises OSError.
     """
     inside = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
@@ -127,7 +127,7 @@ def locked(folder: Path) -> Iterator[bool]:
 
 
 def _held(inside: int) -> int | None:
-    """Return the lock's descriptor, held, or None where another process has it."""
+    """Return the descriptor of the held lock, or None if another process has it."""
     until = time.monotonic() + LOOK_S
     while True:
         lock = os.open(LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600, dir_fd=inside)

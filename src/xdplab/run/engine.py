@@ -24,11 +24,11 @@ from xdplab.run.progress import Observer
 from xdplab.run.rundir import RunDirectory, sizes
 from xdplab.run.state import AnyTrial, Attempt, Ended, RunState, Status, read_state
 
-# A full disk, a lab that is gone, a tool that this machine lacks: the attempt stays absent, `resume` measures it later.
+# Full disk, lost lab, missing tool: the attempt stays absent, and `resume` measures it later.
 _ENDS_THE_RUN = (ResultsError, HostLostError, MissingToolError)
 
 CUTS = 3
-"""How often one trial is repeated at once after a lost connection. The trial itself may be what ends connections."""
+"""How often one trial is repeated at once after a lost connection. The trial itself may break connections."""
 
 T = TypeVar("T", bound=AnyTrial)
 OfT = TypeVar("OfT", bound=AnyTrial, contravariant=True)
@@ -40,16 +40,16 @@ class Study(Protocol[OfT, F]):
 
     @property
     def facts(self) -> Callable[[], F]:
-        """Makes what a trial fills in as it learns it: a dataclass whose fields are all None at first."""
+        """Makes a trial's record of facts: a dataclass whose fields are all None at first."""
 
     def enter_block(self, trials: Sequence[OfT]) -> None:
         """Apply the settings that the trials of a block share."""
 
     def measure(self, trial: OfT, raw: Path, facts: F) -> None:
-        """Measure one trial: raw files into ``raw``, what was requested and obtained into ``facts`` as it is learnt.
+        """Measure one trial: write raw files into ``raw``, and record what was requested and obtained in ``facts``.
 
-        Raises UnsupportedError if the lab cannot, CutOffError where a connection was lost under it (it is measured
-        again at once), another XdplabError where something broke.
+        Raises UnsupportedError if the lab cannot measure it, CutOffError if a connection was lost meanwhile (it is
+        measured again at once), another XdplabError if something broke.
         """
 
     def leave_block(self) -> None:
@@ -66,10 +66,10 @@ class EnoughKnown(Protocol[OfT]):
 
 
 class AllAlike:
-    """Stops a run in which nothing can be measured: it sees each attempt of a session as it ends.
+    """Stops a run in which nothing can be measured; it sees the end of each attempt of a session.
 
-    What one block or a few points cannot be is theirs, and the run goes on. So `A_FEW` trials of each block must have
-    failed (or have been found unsupported), all for one and the same reason, and nothing may have been measured.
+    If only one block or a few points cannot be measured, the run continues. So the run stops only if `A_FEW` trials of
+    each block have failed (or are unsupported), all for the same reason, and no trial was measured.
     """
 
     A_FEW = 3
@@ -82,7 +82,7 @@ class AllAlike:
         self._groups: set[tuple[int, int]] = set()
         self._reason: str | None = None
         self.over = False
-        """Whether the run goes on to its end: a trial was measured, or failed for a different reason."""
+        """Whether the run continues to its end: a trial was measured, or failed for a different reason."""
 
     def ended(self, trial: AnyTrial, attempt: Ended) -> None:
         """Take in an attempt. Raises StoppedError with the reason if the run must end."""
@@ -99,7 +99,7 @@ class AllAlike:
         if asked and len(self._groups) > 1 and not self.over:
             raise StoppedError(
                 f"stopped: nothing could be measured, each of {self._failed} trials failed alike: {self._reason}",
-                remedy="mend that, then `xdplab resume`",
+                remedy="fix that, then `xdplab resume`",
             )
 
     def enough(self, trial: AnyTrial) -> bool:
@@ -130,11 +130,11 @@ def run_trials(
     return in_rounds(run, trials, one_round, observer, retries=retries)
 
 
-def name_what_runs(error: XdplabError, run: RunDirectory) -> None:
-    """Put the run and its lab into the commands that an error tells: what raised it knew neither."""
-    if error.remedy is None:
+def name_what_runs(error: XdplabError, run: RunDirectory, *, and_its_path: bool = True) -> None:
+    """Put the run's lab, and its path, into the commands of an error's remedy: the code that raised it knew neither."""
+    if error.remedy is None or "`xdplab " not in error.remedy:
         return
-    commands = {"resume": f"resume {run.path}"}
+    commands = {"resume": f"resume {run.path}"} if and_its_path else {}
     for lab in (event["lab"] for event in run.journal.events("planned") if "lab" in event):
         commands |= {"doctor": f"doctor --lab {lab}", "lab status": f"lab status --lab {lab}"}
     for short, whole in commands.items():
@@ -151,8 +151,8 @@ def in_rounds(
 ) -> RunState:
     """Call ``one_round`` with the trials that are owed, ``retries`` more times with those that failed.
 
-    However it ends, the journal says so. Returns the run's state, which ``one_round`` keeps up to date. Raises
-    StoppedError where nothing can be measured (`AllAlike`).
+    However it ends, the journal records it. Returns the run's state, which ``one_round`` keeps up to date. Raises
+    StoppedError if nothing can be measured (`AllAlike`).
     """
     state = read_state(run)
     owed = set(state.owed)
@@ -257,10 +257,10 @@ def _attempt(
             study.measure(trial, raw, facts)
         except _ENDS_THE_RUN:
             raise
-        except UnsupportedError as error:
-            status, reason = "unsupported", str(error)
         except XdplabError as error:
-            status, reason, cut = "failed", str(error), isinstance(error, CutOffError)
+            name_what_runs(error, run, and_its_path=False)  # the reason is kept in the run, which may be moved
+            status = "unsupported" if isinstance(error, UnsupportedError) else "failed"
+            reason, cut = str(error), isinstance(error, CutOffError)
         files = sizes(raw)
     now = time.monotonic()
     took, wall = round(now - began, 4), round(now - since, 4)

@@ -1,7 +1,6 @@
-"""What a trial learns beside its raw files: a dataclass of its study's, a JSON object in the journal.
+"""The facts that a trial records besides its raw files: a dataclass of its study, and a JSON object in the journal.
 
-Every field has None as its default: a trial that fails has learnt less, and runs of earlier versions lack the fields
-that came later.
+Every field is None by default: a failed trial has fewer facts, and runs of earlier versions lack later fields.
 """
 
 from __future__ import annotations
@@ -21,17 +20,17 @@ F = TypeVar("F")
 
 
 def as_json(facts: DataclassInstance | dict[str, Any]) -> dict[str, Any]:
-    """Return what is known, in plain values, for the journal."""
+    """Return the known fields as plain values, for the journal."""
     found = facts if isinstance(facts, dict) else asdict(facts)
     return {name: value for name, value in found.items() if value is not None}
 
 
 def learnt(kind: type[F], attempt: Attempt) -> F:
-    """Return an attempt's facts as ``kind``; what ``kind`` has no field for is left out.
+    """Return an attempt's facts as ``kind``, without those that ``kind`` has no field for.
 
-    Raises ResultsError naming the field whose value is none of its type: the journal was edited.
+    Raises ResultsError naming a field whose value has the wrong type: the journal was edited.
     """
-    from pydantic import ValidationError  # only here: `status` reads journals too, but no facts
+    from pydantic import ValidationError  # imported here, because `status` reads journals too, but no facts
 
     known = {name: value for name, value in attempt.facts.items() if value not in (None, {})}
     try:

@@ -1,7 +1,7 @@
 """One run on several equal labs: a free lab gets the next block; the block of a lab that dies goes to another.
 
-The controller alone writes the run directory and its journal; a lab's worker hands back what it has measured. How the
-workers are reached is a `Fleet`'s business: `fleet_dask` has them in Dask.
+Only the controller writes the run directory and its journal; a lab's worker hands back its results. A `Fleet`
+connects to the workers: that of `fleet_dask` uses Dask.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ OfT = TypeVar("OfT", bound=AnyTrial, contravariant=True)
 class BlockResult:
     """The results of one block in one lab: attempts, each with its raw files as a tar, and the programs' files.
 
-    ``lost`` says why the lab can measure nothing more; what it had measured before is here all the same.
+    ``lost`` says why the lab cannot measure any more; its results from before are included.
     """
 
     measured: tuple[tuple[Attempt, bytes], ...]
@@ -56,7 +56,7 @@ def run_on_fleet(
 ) -> RunState:
     """Measure every trial the run still owes and return its state.
 
-    Raises HostLostError when the last lab is gone: what was measured is kept, `resume` goes on.
+    Raises HostLostError when the last lab is gone: finished trials are kept, and `resume` continues.
     """
     alive = list(fleet.labs)
 
@@ -100,7 +100,7 @@ def _one_round(
 
 
 def _keep(run: RunDirectory, state: RunState, block: Sequence[T], part: BlockResult, observer: Observer) -> set[str]:
-    """Write what came back into the run, attempt by attempt, and return which trials these are."""
+    """Write a worker's results into the run, attempt by attempt, and return the ids of their trials."""
     trials = {trial.trial_id: trial for trial in block}
     unpack(part.programs, run.path / "programs")
     for attempt, raw in part.measured:
@@ -124,7 +124,7 @@ def pack(folder: Path) -> bytes:
 
 
 def unpack(data: bytes, folder: Path) -> None:
-    """Write what `pack` returned into ``folder``: files and folders, all of them below it.
+    """Write the result of `pack` into ``folder``: files and folders, all of them below it.
 
     Raises ResultsError if the disk fails, or for anything else in the archive. tarfile's own filters came with
     Python 3.11.4, and Debian 12 has 3.11.2.
@@ -133,7 +133,7 @@ def unpack(data: bytes, folder: Path) -> None:
         for member in archive:
             path = PurePosixPath(member.name)
             if path.is_absolute() or ".." in path.parts or not (member.isreg() or member.isdir()):
-                raise ResultsError(f"a worker handed back {member.name!r}, which is no file of an attempt")
+                raise ResultsError(f"a worker handed back {member.name!r}, which is not a file of an attempt")
             target = folder / path
             (target if member.isdir() else target.parent).mkdir(parents=True, exist_ok=True)
             if content := archive.extractfile(member):

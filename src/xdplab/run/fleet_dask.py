@@ -60,7 +60,7 @@ class DaskFleet(Generic[T]):
 def submit(client: Client, lab: str, work: Callable[..., Any], *words: Any) -> Future:
     """Submit a function, once, to the worker that has ``lab``.
 
-    Never again by Dask itself: whether a half-measured block is measured once more is the journal's to know.
+    Dask must not repeat it: the journal decides whether a half-measured block is measured again.
     """
     return client.submit(work, *words, resources={lab: 1}, pure=False, retries=0)
 
@@ -69,7 +69,7 @@ def submit(client: Client, lab: str, work: Callable[..., Any], *words: Any) -> F
 def connected(labs: Sequence[str], scheduler: str | None) -> Iterator[Client]:
     """Give a client whose workers have these labs. Raises LabError if a cluster lacks one.
 
-    Workers of our own speak TLS with keys of this moment: no other user of this machine can give them work.
+    xdplab's own workers speak TLS with temporary keys: no other user of this machine can give them work.
     """
     with ExitStack() as stack:
         if scheduler is None:
@@ -85,22 +85,22 @@ def connected(labs: Sequence[str], scheduler: str | None) -> Iterator[Client]:
 
 
 def _await_workers(client: Client, count: int) -> None:
-    """Raise LabError if workers of our own do not start. Dask's own error has numbers where an OSError has a file."""
+    """Raise LabError if xdplab's own workers do not start. Dask's own error has numbers where an OSError has a file."""
     try:
         client.wait_for_workers(count, timeout=START_S)
     except TimeoutError:
         there = len(client.scheduler_info(n_workers=-1)["workers"])
         raise LabError(
             f"{there} of {count} workers, one per lab, have started in {START_S:g} s",
-            remedy="name fewer labs, or wait until this machine has less to do",
+            remedy="name fewer labs, or wait until this machine is less busy",
         ) from None
 
 
 def _of(scheduler: str) -> Client:
-    """Connect by TLS only: the peer of a plain connection could run any code here by its answers."""
+    """Connect by TLS only: the answers of a plain connection's peer could run any code here."""
     if not scheduler.startswith("tls://"):
         raise LabError(
-            f"--scheduler {scheduler}: only tls:// is spoken with a scheduler",
+            f"--scheduler {scheduler}: the address of a scheduler must be tls://",
             remedy="give scheduler, workers and this user keys (Dask's `distributed.comm.tls`), and name tls://HOST:PORT",
         )
     security = Security(require_encryption=True)
@@ -116,7 +116,7 @@ def _of(scheduler: str) -> Client:
 
 
 _NO_PAGES: dict[str, list[str]] = {f"distributed.{role}.http.routes": [] for role in ("scheduler", "worker", "nanny")}
-"""Dask's information pages answer each user of the machine, without a key: ours have none."""
+"""Dask's information pages answer every user of the machine without a key, so xdplab's workers have none."""
 
 
 def _own_cluster(labs: Sequence[str], security: Security) -> SpecCluster:

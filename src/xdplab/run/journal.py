@@ -1,4 +1,4 @@
-"""The journal: one JSON line per fact, append-only, the one source of truth for what a run has measured."""
+"""The journal: one JSON line per fact, append-only, the one source of truth about a run's measurements."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Journal:
     def append(self, event: str, *, wait: bool = True, **facts: Any) -> None:
         """Write one line ``{"event", "time", …}`` and wait until it is on disk. Raises ResultsError (full disk).
 
-        A line that no later reader relies on needs no ``wait``, which takes milliseconds.
+        A line that no later reader needs can do without ``wait``, which takes milliseconds.
         """
         line = json.dumps({"event": event, "time": time.time(), **facts}, separators=(",", ":")) + "\n"
         before = self.path.stat().st_size if self.path.exists() else 0
@@ -50,7 +50,7 @@ class Journal:
     def events(self, *kinds: str) -> Iterator[dict[str, Any]]:
         """Yield every whole line, or those of these ``kinds``; the others are not parsed.
 
-        Raises ResultsError for a line that is no event.
+        Raises ResultsError for a line that is not an event.
         """
         wanted = tuple(f'{{"event":"{kind}",'.encode() for kind in kinds)
         for number, line in enumerate(self._lines(), 1):
@@ -61,7 +61,7 @@ class Journal:
             except (ValueError, RecursionError):
                 event = None
             if not isinstance(event, dict) or "event" not in event:
-                raise ResultsError(f"{self.path}: line {number} is no event: the journal was edited or damaged")
+                raise ResultsError(f"{self.path}: line {number} is not an event: the journal was edited or damaged")
             yield event
 
     def count(self, kind: str) -> int:

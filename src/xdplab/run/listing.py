@@ -58,7 +58,7 @@ def _known(path: Path) -> KnownRun:
 
 
 def note_of(path: Path) -> str | None:
-    """Return what was noted of a run; None where nothing was."""
+    """Return the note on a run; None if there is none."""
     note = path / _NOTE
     return note.read_text(errors="replace").strip() if note.is_file() else None
 
@@ -69,7 +69,7 @@ def write_note(run: RunDirectory, text: str) -> None:
 
 
 def run_named(path: Path, folder: Path = RESULTS) -> Path:
-    """Return ``path``; for the word ``latest``, unless there is such a file, the run of ``folder`` written to last.
+    """Return ``path``; for ``latest``, unless there is such a file, the run of ``folder`` that was written last.
 
     Raises ResultsError if ``folder`` holds no run.
     """

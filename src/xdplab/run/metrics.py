@@ -211,6 +211,6 @@ def completed(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def columns_version() -> str:
-    """Return a word that changes with the columns, so that tables with other columns are derived again."""
+    """Return a hash of the columns: tables with a different hash are derived again."""
     names = [f"{metric.name} {metric.dtype}" for metric in (*METRICS, *SAMPLES)]
     return hashlib.sha256("\n".join(names).encode()).hexdigest()[:8]

@@ -1,4 +1,4 @@
-"""What a person sees while a run goes on: a bar on a terminal, plain lines elsewhere."""
+"""The progress of a run: a bar on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -17,24 +17,26 @@ class Observer(Protocol):
     def finished(self, trial: AnyTrial, attempt: Attempt) -> None: ...
 
     def interrupted(self, how: str) -> None:
-        """The run ends before its end: ``interrupted``, or ``stopped`` since nothing could be measured."""
+        """The run ends early: ``interrupted``, or ``stopped`` because nothing could be measured."""
 
     def ended(self, state: RunState) -> None: ...
 
 
 def ending(state: RunState) -> str:
-    """One line on how a run stands."""
+    """One line on the state of a run."""
     counts = state.counts | {"not needed": len(state.released)}
     words = ", ".join(f"{n} {status}" for status, n in counts.items() if n)
     owed = state.total - len(state.last)
     waiting = f", waiting: {state.waiting}" if state.waiting else ""
     return (
-        f"{many(state.total, 'trial')}: {words or 'none measured'}" + (f", {owed} still owed" if owed else "") + waiting
+        f"{many(state.total, 'trial')}: {words or 'none measured'}"
+        + (f", {owed} still missing" if owed else "")
+        + waiting
     )
 
 
 def to_go(state: RunState) -> str:
-    """How long the rest will take, in words; empty before the first trial has ended."""
+    """The remaining time as text; empty before the first trial has ended."""
     if state.eta_s is None:
         return ""
     seconds = round(state.eta_s)
@@ -68,19 +70,19 @@ class PlainObserver:
         self._print(f"{self._place} {trial.point}, repetition {trial.repetition}: {said} ({attempt.duration_s:.2f} s)")
 
     def _once(self, reason: str) -> str:
-        """A reason of many lines' worth is told once, not after every trial that has it."""
+        """A long reason is printed once, not after every trial that has it."""
         again, self._last = reason == self._last, reason
-        return "as the one before" if again else reason
+        return "same reason as before" if again else reason
 
     def interrupted(self, how: str) -> None:
-        """Say nothing: the command that measures knows the run, and says how it goes on."""
+        """Print nothing: the measuring command knows the run, and says how to continue."""
 
     def ended(self, state: RunState) -> None:
         self._print(ending(state))
 
 
 class RichObserver(PlainObserver):
-    """A bar with the time that is left; only what did not go well gets a line."""
+    """A bar with the remaining time; only trials that did not succeed get a line."""
 
     def __init__(self, console: Console) -> None:
         super().__init__(console)
@@ -119,5 +121,5 @@ def observer_for(console: Console) -> Observer:
 
 
 def silent() -> Observer:
-    """An observer that says nothing."""
+    """An observer that prints nothing."""
     return PlainObserver(Console(quiet=True))

@@ -1,4 +1,5 @@
-"""A run directory: relocatable, written here only; everything in it can be rebuilt from the journal and raw files."""
+"""A run directory. It is relocatable and written only here; everything in it can be rebuilt from journal and raw
+files."""
 
 from __future__ import annotations
 
@@ -52,8 +53,8 @@ class RunDirectory:
     ) -> RunDirectory:
         """Make ``parent/<date>-<name>`` (``-2``, ``-3`` … where it exists). Raises ResultsError.
 
-        ``fill`` writes what else the run must have, such as the line of the journal that says what it owes. The run
-        appears under its name when all of this is on the disk: a kill or a full disk before that leaves no run.
+        ``fill`` writes the other contents of a new run, such as the journal's line with the planned trials. The run
+        appears under its name when all of this is on disk: a kill or a full disk before that leaves no run.
         ``facts`` go to the journal's first line; ``kind="import"`` marks a run whose tables are not derived from raw
         files of its own.
         """
@@ -74,9 +75,9 @@ class RunDirectory:
 
     @classmethod
     def open(cls, path: Path) -> RunDirectory:
-        """Open an existing run. Raises ResultsError if ``path`` is none, or was killed before it had a plan."""
+        """Open an existing run. Raises ResultsError if ``path`` is not a run, or was killed before it had a plan."""
         if not (path / "journal.jsonl").is_file():
-            raise ResultsError(f"{path} is no run directory (it has no journal.jsonl)")
+            raise ResultsError(f"{path} is not a run directory (it has no journal.jsonl)")
         run = cls(path)
         run._first()
         return run
@@ -86,7 +87,7 @@ class RunDirectory:
             self._created = next(self.journal.events(), None)
         if self._created is None or "run_id" not in self._created:
             raise ResultsError(
-                f"{self.path} is no run: it was killed before its plan was written, and nothing was measured",
+                f"{self.path} is not a run: it was killed before its plan was written, and nothing was measured",
                 remedy=f"remove it (`rm -r {self.path}`) and start again",
             )
         return self._created
@@ -98,7 +99,7 @@ class RunDirectory:
 
     @property
     def plan_text(self) -> str:
-        """What plan.yaml says. Raises ResultsError if the run has lost it."""
+        """The content of plan.yaml. Raises ResultsError if the run has lost it."""
         try:
             return (self.path / "plan.yaml").read_text()
         except FileNotFoundError:
@@ -113,18 +114,18 @@ class RunDirectory:
 
     @property
     def imported(self) -> bool:
-        """True if the tables came from logs of others: they are read as they are, never rebuilt."""
+        """True if the tables came from other people's logs: they are read unchanged, never rebuilt."""
         return self._first().get("kind") == "import"
 
     @property
     def cache(self) -> Path:
-        """Where the user keeps what is derived of a run that is not theirs to write."""
+        """The user's folder for tables derived from a run that the user may not write."""
         place = hashlib.sha256(str(self.path.resolve()).encode()).hexdigest()[:12]  # copies of a run may differ
         return cache_root() / "runs" / f"{self.run_id}-{place}"
 
     @property
     def outputs(self) -> Path:
-        """Where tables, figures and findings go: the run, or the user's cache where the run cannot be written."""
+        """The folder of tables, figures and findings: the run, or the user's cache if the run is read-only."""
         return self.path if os.access(self.path, os.W_OK) else self.cache
 
     @property
@@ -141,9 +142,8 @@ class RunDirectory:
     def attempt(self, trial_id: str, attempt: int) -> Iterator[Path]:
         """Give a scratch folder that becomes ``raw/<trial>/<attempt>`` in one step when the block ends without error.
 
-        A kill at any instant leaves the attempt's raw files whole or absent; they are on the disk when this returns,
-        so that a journal line written after it never names files that a power cut took. Raises ResultsError if the
-        disk fails.
+        A kill at any instant leaves the attempt's raw files whole or absent. They are on disk when this returns: a
+        later journal line never names files that a power cut has lost. Raises ResultsError if the disk fails.
         """
         final = self.raw_dir(trial_id, attempt)
         self._require_inside(final)
@@ -163,17 +163,17 @@ class RunDirectory:
                 shutil.rmtree(scratch, ignore_errors=True)
 
     def _require_inside(self, folder: Path) -> None:
-        """Raise ResultsError where the way to a folder of the run leads out of it, by a symbolic link or by ``..``."""
+        """Raise ResultsError if the path to a folder of the run leads out of it, by a symbolic link or by ``..``."""
         steps = folder.relative_to(self.path).parts
         links = [path for n in range(len(steps)) if (path := self.path.joinpath(*steps[: n + 1])).is_symlink()]
         if ".." in steps or len(steps) != 3 or links:
             raise ResultsError(
-                f"{links[0] if links else folder} leads out of the run: what lies there would be replaced",
-                remedy="a run directory holds no links; take it from whom it came without",
+                f"{links[0] if links else folder} leads out of the run: files there would be replaced",
+                remedy="a run directory must contain no links; get a copy without them",
             )
 
     def record(self, event: str, **facts: Any) -> None:
-        """Write a journal line about files of the run: they are on the disk before it is. Raises ResultsError."""
+        """Write a journal line about files of the run; the files are on disk before the line. Raises ResultsError."""
         sync(self.path)
         self.journal.append(event, **facts)
 
@@ -205,7 +205,7 @@ class RunDirectory:
 
     @contextmanager
     def writer(self) -> Iterator[None]:
-        """Be the only writer: mend what a kill left, refuse where another process measures into this run."""
+        """Be the only writer: clean up after a kill; refuse if another process measures into this run."""
         with ExitStack() as held:
             self._hold(held)
             _refuse_links(self.path)
@@ -216,7 +216,7 @@ class RunDirectory:
             yield
 
     def _hold(self, held: ExitStack) -> None:
-        """Where nobody can write, such as on a read-only mount, there is nothing to hold."""
+        """If no process can write, as on a read-only mount, no lock is needed."""
         if not os.access(self.path, os.W_OK):
             return
         try:
@@ -238,20 +238,20 @@ def sizes(folder: Path) -> dict[str, int]:
 
 
 def _refuse_links(folder: Path) -> None:
-    """Raise ResultsError for a symbolic link below a run directory: it leads writers elsewhere."""
+    """Raise ResultsError for a symbolic link below a run directory: a write would go elsewhere."""
     with os.scandir(folder) as entries:
         for entry in entries:
             if entry.is_symlink():
                 raise ResultsError(
-                    f"{entry.path} is a symbolic link: what is written there would be written elsewhere",
-                    remedy="a run directory holds no links; remove it, or put the file itself there",
+                    f"{entry.path} is a symbolic link: writes would go elsewhere",
+                    remedy="a run directory must contain no links; remove it, or replace it by the file itself",
                 )
             if entry.is_dir():
                 _refuse_links(Path(entry.path))
 
 
 def _temporaries(run: Path) -> Iterator[Path]:
-    """Yield what a kill left: half-written files and attempts."""
+    """Yield the leftovers of a kill: half-written files and attempts."""
     for folder in _FOLDERS:
         for path in run.glob(f"{folder}/.*" if folder else ".*"):
             if _TEMPORARY.fullmatch(path.name):
@@ -267,15 +267,15 @@ def _remove(path: Path) -> None:
 
 @contextmanager
 def _hidden(parent: Path) -> Iterator[Path]:
-    """Give a new hidden folder in ``parent``, which is gone when the block ends, unless it was given a name.
+    """Give a new hidden folder in ``parent``; it is removed when the block ends, unless it was renamed.
 
-    Folders that killed processes left are removed; a living process holds its own.
+    Leftover folders of killed processes are removed; a live process holds its own.
     """
     for left in parent.glob(f".*{_UNFINISHED}"):
         _sweep(left)
     with ExitStack() as stack:
         while (path := _held(parent, stack)) is None:
-            pass  # another process took it for abandoned before it was held
+            pass  # another process removed it as abandoned before it was held
         stack.callback(shutil.rmtree, path, ignore_errors=True)
         yield path
 
@@ -296,11 +296,11 @@ def _sweep(unfinished: Path) -> None:
             if abandoned:
                 shutil.rmtree(unfinished, ignore_errors=True)
     except (FileNotFoundError, PermissionError):
-        return  # its process has just given it a name, or it is another user's
+        return  # its process has just renamed it, or it belongs to another user
 
 
 def _named(path: Path, base: str) -> Path:
-    """Rename a folder to the first free name; an empty folder, which a kill may have left, is as good as none."""
+    """Rename a folder to the first free name; an empty folder (a kill may have left it) counts as free."""
     for number in range(1, 10_000):
         target = path.with_name(base if number == 1 else f"{base}-{number}")
         try:

@@ -1,4 +1,4 @@
-"""What a run has planned, measured and still owes, read from its journal and nothing else."""
+"""What a run has planned, measured and still owes, read only from its journal."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from xdplab.words import many
 
 Status = Literal["measured", "unsupported", "failed"]
 Block = tuple[int, int]
-"""A block of one of the plans that a run has: an old run may be extended."""
+"""A block of one of the run's plans (an old run may be extended by further plans)."""
 
 
 class AnyTrial(Protocol):
-    """What a run must know of a trial; `xdplab.plan.Trial` is one. ``point`` is told by its ``str()``."""
+    """What a run must know about a trial; `xdplab.plan.Trial` is one. ``str()`` describes its ``point``."""
 
     @property
     def trial_id(self) -> str: ...
@@ -34,10 +34,10 @@ class AnyTrial(Protocol):
 
 @dataclass(frozen=True)
 class Ended:
-    """One try of a trial that ended. ``duration_s`` is its own time.
+    """A finished attempt of a trial. ``duration_s`` is its own time.
 
-    ``wall_s`` is the time since the try before it ended, with the pause and the settings of its block; None in runs
-    of earlier versions.
+    ``wall_s`` is the time since the end of the attempt before it, including the pause and the settings of its block;
+    None in runs of earlier versions.
     """
 
     trial_id: str
@@ -50,9 +50,9 @@ class Ended:
 
 @dataclass(frozen=True)
 class Attempt(Ended):
-    """A try with all that is known of it: ``facts`` are what its study recorded; `xdplab.run.facts.learnt` types them.
+    """A full attempt: ``facts`` are those that its study recorded; `xdplab.run.facts.learnt` gives them types.
 
-    ``files`` are the raw files it left, by path, with their bytes; None in runs of earlier versions.
+    ``files`` are its raw files: paths with sizes in bytes; None in runs of earlier versions.
     """
 
     facts: dict[str, Any]
@@ -64,11 +64,11 @@ class Attempt(Ended):
 
 
 class RunState:
-    """How a run stands. A trial that ends costs the same however many the run has.
+    """The state of a run. Updating it after a trial costs the same for any number of trials.
 
-    ``attempts`` are those that ended, in that order, ``last`` the one that counts of each trial. ``labs`` is how many
-    labs measure at once. ``open_ended``: the run itself may release trials that it needs no
-    more, so that what it owes is the most that it will measure.
+    ``attempts`` are the finished ones in order, ``last`` has the one that counts of each trial. ``labs`` is the number
+    of labs that measure at once. ``open_ended``: the run may release trials that it no longer needs, so it measures at
+    most the trials that it owes.
     """
 
     def __init__(self, run_id: str) -> None:
@@ -77,7 +77,7 @@ class RunState:
         self.last: dict[str, Ended] = {}
         self.ended: str | None = None
         self.waiting: str | None = None
-        """For whom the run waits before it can go on."""
+        """The process that the run waits for before it can continue."""
         self.labs = 1
         self.open_ended = False
         self.released: set[str] = set()
@@ -99,7 +99,7 @@ class RunState:
         return list(self._planned)
 
     def plan(self, trials: Sequence[str], blocks: Sequence[int] = (), costs_s: Sequence[float] = ()) -> None:
-        """Owe these trials too, but those that are known. ``costs_s`` is what each should take, where that is known."""
+        """Owe these trials too, except known ones. ``costs_s`` is the expected time of each, if known."""
         for number, trial_id in enumerate(trials):
             if trial_id not in self._planned:
                 block = (self._plans, blocks[number] if blocks else 0)
@@ -111,7 +111,7 @@ class RunState:
         self.ended = None
 
     def release(self, trials: Sequence[str]) -> None:
-        """Owe these no more: what they were to tell is known. Those that were tried stay as they are."""
+        """Stop owing these trials: their results are not needed any more. Trials with attempts stay."""
         for trial_id in trials:
             if trial_id in self._owed and trial_id not in self.last:
                 block, cost = self._planned[trial_id]
@@ -123,7 +123,7 @@ class RunState:
         return trial_id in self._owed
 
     def add(self, ended: Ended) -> None:
-        """Take in a try that ended. A trial whose last try failed is still owed."""
+        """Add a finished attempt. A trial whose last attempt failed is still owed."""
         if before := self.last.get(ended.trial_id):
             self._counts[before.status] -= 1
         self._counts[ended.status] += 1
@@ -147,7 +147,7 @@ class RunState:
 
     @property
     def counts(self) -> dict[str, int]:
-        """How many trials were measured, are unsupported, and failed, by their last try."""
+        """How many trials were measured, are unsupported, and failed, by their last attempt."""
         return {status: self._counts[status] for status in ("measured", "unsupported", "failed")}
 
     @property
@@ -175,7 +175,7 @@ class RunState:
 
 @dataclass
 class BlockCosts:
-    """What is left of a block, and how much longer than planned each of its trials took; in seconds."""
+    """The remaining time of a block, and how much longer than planned each of its trials took, in seconds."""
 
     left: int = 0
     left_s: float = 0.0
@@ -184,10 +184,10 @@ class BlockCosts:
 
 
 class Costs:
-    """What the trials that are left will take: what the plan says of each, and what they take beyond that.
+    """The expected time of the remaining trials: the planned time of each, plus their excess over the plan.
 
-    A mean of the trials so far would be wrong wherever blocks differ, so each block has its own; a block that no trial
-    has seen yet takes as much longer as the others did.
+    A mean over all finished trials would be wrong if blocks differ, so each block has its own excess; a block without
+    finished trials gets the excess of the others.
     """
 
     def __init__(self) -> None:
@@ -205,7 +205,7 @@ class Costs:
 
     @property
     def left_s(self) -> float | None:
-        """Seconds that what is left will take in one lab; None before any trial ended."""
+        """Remaining seconds in one lab; None before any trial ended."""
         if not self._all.ended:
             return None
         return max(0.0, sum(self._left_of(block) for block in self._blocks.values()))
@@ -218,18 +218,19 @@ class Costs:
 def record_planned(
     run: RunDirectory, trials: Sequence[AnyTrial], *, costs_s: Sequence[float] = (), **facts: Any
 ) -> None:
-    """Write down that ``run`` owes these trials. ``costs_s`` is what each should take, in seconds, where known."""
+    """Record in the journal that ``run`` owes these trials. ``costs_s`` is the expected time of each in seconds, if
+    known."""
     costs = {"costs_s": [round(cost, 3) for cost in costs_s]} if costs_s else {}
     ids, blocks = [trial.trial_id for trial in trials], [trial.block for trial in trials]
     run.record("planned", trials=ids, blocks=blocks, **costs, **facts)
 
 
 START_S = 15.0
-"""The longest that a process may take from planning a run to holding it: another one, and a lab, are started."""
+"""The longest time from planning a run to holding it: meanwhile, another process and a lab are started."""
 
 
 def is_beginning(run: RunDirectory) -> bool:
-    """Tell whether a run was planned a moment ago, and nothing else is known of it yet."""
+    """Tell whether a run was planned a moment ago and has no other record yet."""
     last = list(run.journal.events())[-1]
     return last["event"] == "planned" and time.time() - float(last["time"]) < START_S
 
@@ -262,7 +263,7 @@ def read_state(run: RunDirectory) -> RunState:
 
 
 def attempts_of(run: RunDirectory) -> Iterator[Attempt]:
-    """Yield every attempt that ended, in that order, with its facts."""
+    """Yield every finished attempt in order, with its facts."""
     return map(_attempt, run.journal.events("finished"))
 
 

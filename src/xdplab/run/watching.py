@@ -1,4 +1,4 @@
-"""How a run that another process measures is watched: a bar in a notebook or on a terminal, plain lines elsewhere."""
+"""Watching a run that another process measures: a bar in a notebook or on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -12,14 +12,17 @@ from rich.progress import BarColumn, Progress, TextColumn
 
 from xdplab.run.progress import ending, to_go
 from xdplab.run.state import RunState
+from xdplab.words import colour_system
 
 POLL_S = 0.5
 LINE_S = 5.0
 """Seconds between two plain lines: a log is read later."""
 SHARE = 0.1
-"""Part of the time that counting verdicts may take: it derives the table of a run under way."""
+"""Share of the time that counting verdicts may take: it derives the table of an unfinished run."""
 
-INTERRUPTED = "watching ended; the run goes on: run.watch() shows it again, `xdplab status {name}` does on a terminal"
+INTERRUPTED = (
+    "watching ended; the run continues: run.watch() shows it again, as does `xdplab status {name}` on a terminal"
+)
 
 
 class Bar(Protocol):
@@ -29,7 +32,7 @@ class Bar(Protocol):
 
 
 class WidgetBar:
-    """A bar of ipywidgets below the cell; it goes away as it is closed."""
+    """A bar of ipywidgets below the cell; it disappears when it is closed."""
 
     def __init__(self) -> None:
         import ipywidgets
@@ -48,7 +51,7 @@ class WidgetBar:
 
 
 class TerminalBar:
-    """A bar of rich; it goes away as it is closed."""
+    """A bar of rich; it disappears when it is closed."""
 
     def __init__(self, console: Console) -> None:
         self._progress = Progress(BarColumn(), TextColumn("{task.description}"), console=console, transient=True)
@@ -63,7 +66,7 @@ class TerminalBar:
 
 
 class Lines:
-    """A line as something has changed, at most every `LINE_S`; the last one is the caller's, once the run has ended."""
+    """A line after a change, at most every `LINE_S`; the caller prints the last one when the run has ended."""
 
     def __init__(self) -> None:
         self._last, self._next_s = -1, 0.0
@@ -74,18 +77,18 @@ class Lines:
             print(words, flush=True)  # noqa: T201
 
     def close(self) -> None:
-        """There is nothing to take away."""
+        """There is nothing to close."""
 
 
 def bar() -> Bar:
-    """Return the bar for where this process prints: widgets only where the notebook extra is installed."""
+    """Return the bar that fits this process's output; widgets need the notebook extra."""
     shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
     if shell is not None and getattr(shell, "kernel", None) is not None:
         try:
             return WidgetBar()
         except ImportError:
             return Lines()
-    console = Console()
+    console = Console(color_system=colour_system())
     return TerminalBar(console) if console.is_terminal else Lines()
 
 
@@ -94,7 +97,7 @@ def watch(
 ) -> bool:
     """Show how far a run is until it is no longer under way. Return False if an interrupt ended the watching.
 
-    ``verdicts`` counts them; it may be slow: it is asked for so seldom that it takes a tenth of the time.
+    ``verdicts`` counts them. It may be slow, so it is called only often enough to take a tenth of the time.
     """
     shown = bar()
     counts: dict[str, int] = {}
@@ -106,7 +109,7 @@ def watch(
                 began = time.monotonic()
                 counts = verdicts()
                 next_s = time.monotonic() + (time.monotonic() - began) / SHARE
-                now = state()  # later than the verdicts: there are never more of them than trials
+                now = state()  # read after the verdicts, so there are never more verdicts than trials
                 tried = len(now.attempts)
             shown.show(len(now.last), now.total, words(now, counts))
             time.sleep(POLL_S)
@@ -129,5 +132,5 @@ def words(state: RunState, verdicts: dict[str, int]) -> str:
 
 
 def counted(rows: Any) -> dict[str, int]:
-    """Return how many rows of a table have each verdict; nothing for a table without."""
+    """Return how many rows of a table have each verdict; empty for a table without verdicts."""
     return {} if "verdict" not in rows else {str(k): int(n) for k, n in rows["verdict"].value_counts().items()}

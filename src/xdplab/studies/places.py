@@ -45,16 +45,21 @@ def warn(why: str | None) -> None:
 
 
 # The setting is the whole machine's: whoever needs it as it is shares a lock, whoever changes it has the lock alone.
-# It is put back when this command's input ends: that is with us, however we end. A user who is not root changes
-# nothing, and locks what root has made.
+# It is put back when this command's input ends: that is with us, however we end. Whoever can open a lock can hold it
+# for ever: only root can. A user who is not root changes nothing and holds nothing.
 _HOLD_SETTING = """
 lock=$3 patience=$4
-[ -e "$lock" ] || (umask 022; mkdir -p "${lock%/*}" && : >>"$lock") 2>/dev/null
-if [ -e "$lock" ]; then exec 9<"$lock"; else exec 9</dev/null; fi
-flock -s -n 9 || { echo waiting; flock -s -w "$patience" 9; } || { echo busy; exit 4; }
+(umask 022; mkdir -p "${lock%/*}") 2>/dev/null
+if refused=$( (umask 077; : >>"$lock") 2>&1 ); then chmod 600 "$lock" && exec 9>>"$lock" || exit 3
+elif [ "$(id -u)" = 0 ]; then echo "$refused" >&2; exit 3
+else lock=; fi
+hold() {
+    [ -z "$lock" ] || flock "$1" -n 9 || { echo waiting; flock "$1" -w "$patience" 9; } || { echo busy; exit 4; }
+}
+hold -s
 if [ "$(sysctl -n "$1")" != "$2" ]; then
-    flock -u 9
-    flock -x -n 9 || { echo waiting; flock -x -w "$patience" 9; } || { echo busy; exit 4; }
+    [ -z "$lock" ] || flock -u 9
+    hold -x
     before=$(sysctl -n "$1") || exit 3
     trap 'sysctl -q -w "$1=$before"' EXIT
     trap 'exit 0' TERM HUP INT
@@ -126,6 +131,9 @@ class Place:
                 WAITS.get()(f"another study holds {_JIT} of {self.label}")
                 obtained = holder.read_line(LOCK_S + _ANSWER_S * self.patience)
             WAITS.get()(None)
+            if obtained is None:
+                words = holder.wait(_ANSWER_S * self.patience).error_text
+                raise HostError(f"{self.label}: {_JIT} cannot be held: {words or 'its holder has ended'}")
             if obtained == "busy":
                 raise HostError(
                     f"{self.label}: another study has held {_JIT} for {LOCK_S:g} s",

@@ -54,21 +54,27 @@ TOOLS = {
 }
 
 _SEPARATOR = "\x1e"
+# One that hangs costs its own answer; the others are there.
 _SCRIPT = (
-    f'ask() {{ name=$1; shift; if said=$("$@" 2>/dev/null); then how=value; else how=absent; '
-    f'said=$("$@" 2>&1 | tail -n 1); fi; printf \'%s\\n%s\\n%s{_SEPARATOR}\' "$name" $how "$said"; }}\n'
+    'ask() {{ name=$1 how=absent; shift; said=$(timeout -k 1 {most_s:g} "$@" 2>/dev/null); '
+    "case $? in 0) how=value ;; 124 | 137) said='no answer within {most_s:g} s' ;; "
+    '*) said=$("$@" 2>&1 | tail -n 1) ;; esac; '
+    f'printf \'%s\\n%s\\n%s{_SEPARATOR}\' "$name" $how "$said"; }}}}\n'
 )
 _ANSWER_S = 30.0
+_MOST_HANGING = 6
+"""How many hanging tools a deadline allows for."""
 
 
 def answers(host: Host, questions: Mapping[str, tuple[str, ...]], *, deadline_s: float = _ANSWER_S) -> Answers:
     """Ask a host everything in one command; each answer is a ``value``, or ``absent`` with the last words."""
     asked = "".join(f"ask {name} {shlex.join(argv)}\n" for name, argv in questions.items())
-    said = host.run(["sh", "-c", _SCRIPT + asked], deadline_s=deadline_s, check=False).text
+    script = _SCRIPT.format(most_s=deadline_s / _MOST_HANGING) + asked
+    said = host.run(["sh", "-c", script], deadline_s=deadline_s, check=False).text
     found: Answers = {}
     for part in said.split(_SEPARATOR)[:-1]:
         name, how, text = part.split("\n", 2)
-        found[name] = {how: text.strip()}
+        found[name] = {how: text.strip()} if text.strip() else {"absent": "it printed nothing"}
     return {name: found.get(name, {"absent": "the host did not answer"}) for name in questions}
 
 
@@ -87,8 +93,11 @@ def own_version() -> dict[str, str]:
 def flat(name: str, value: str) -> dict[str, str]:
     """Split ``key: value`` lines, so that a difference names the one line that differs."""
     if value.startswith("{"):  # lscpu -J
-        fields = json.loads(value).get("lscpu", [])
-        return {f"{name} {f['field'].rstrip(':')}": str(f["data"]) for f in fields if "MHz" not in f["field"]}
+        try:
+            fields = [(str(field["field"]), str(field["data"])) for field in json.loads(value)["lscpu"]]
+        except (ValueError, LookupError, TypeError):  # half of it, or another tool's: as it stands
+            return {name: value}
+        return {f"{name} {field.rstrip(':')}": data for field, data in fields if "MHz" not in field}
     lines = value.splitlines()
     if len(lines) < 2 or not all(":" in line for line in lines[1:]):
         return {name: value}
