@@ -13,7 +13,7 @@ from xdplab.counters.table import When
 from xdplab.counters.value import Absent, difference
 
 TICK_NS = 10_000_000
-"""One tick of /proc/stat: USER_HZ is 100 on every architecture that BPF has a JIT for."""
+"""One tick of /proc/stat: USER_HZ is 100 on every architecture with a BPF JIT."""
 
 MOST_TICKS = 1 / 50
 """The two ticks at the ends may be at most this share of the busy time: a shorter time is too coarse."""
@@ -33,7 +33,7 @@ def _at(readings: Readings, when: When) -> float:
     clocks = readings.clock(when)
     missing = set(readings.working) - clocks.keys()
     if missing or not readings.working:
-        raise Absent(f"the clock of CPU {min(missing)} was not read" if missing else "no CPU was asked for its clock")
+        raise Absent(f"the clock of CPU {min(missing)} was not read" if missing else "the clock was read on no CPU")
     return fmean(clocks[cpu] for cpu in readings.working)
 
 
@@ -48,5 +48,5 @@ def by_perf(readings: Readings) -> float:
     before, after = ({row.cpu: row.busy for row in readings.procstat("dut", when)} for when in ("before", "after"))
     ticks = sum(difference(before[cpu], after[cpu]) for cpu in readings.working if cpu in before and cpu in after)
     if not cycles or 2 * len(readings.working) > MOST_TICKS * ticks:
-        raise Absent("perf counted no cycle" if not cycles else f"{ticks} ticks of busy time tell no clock")
+        raise Absent("perf counted no cycle" if not cycles else f"{ticks} ticks of busy time are too few for a clock")
     return cycles / (ticks * TICK_NS)
