@@ -205,7 +205,7 @@ def test_what_was_asked_for_and_is_absent_is_told_with_its_reason() -> None:
 
 def test_nothing_asked_for_is_nothing_absent() -> None:
     assert derive(readings(), mode="native", shared=False)["absent_counters"] == Value(
-        None, "every requested counter is there"
+        None, "every counter that was asked for is there"
     )
 
 

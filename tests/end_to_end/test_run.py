@@ -391,7 +391,7 @@ def test_figures_compare_and_audit_need_no_lab(lab_name: str, tmp_path: Path) ->
         session["state"]["dut"]["kernel"] = {"value": "9.9.9"}
     (second / "manifest.json").write_text(json.dumps(manifest))
     told = xdplab("compare", str(first), str(second), check=False).stdout.splitlines()
-    assert told[0] == "Not the same around the runs:"
+    assert told[0] == "Different around the runs:"
     assert told[1].startswith("  dut kernel: ")
     assert told[1].endswith("9.9.9")
     assert any(line.startswith("Answer: ") for line in told)

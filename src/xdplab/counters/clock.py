@@ -33,7 +33,7 @@ def _at(readings: Readings, when: When) -> float:
     clocks = readings.clock(when)
     missing = set(readings.working) - clocks.keys()
     if missing or not readings.working:
-        raise Absent(f"the clock of CPU {min(missing)} was not read" if missing else "the clock was read on no CPU")
+        raise Absent(f"the clock of CPU {min(missing)} was not read" if missing else "no CPU was asked for its clock")
     return fmean(clocks[cpu] for cpu in readings.working)
 
 
@@ -48,5 +48,5 @@ def by_perf(readings: Readings) -> float:
     before, after = ({row.cpu: row.busy for row in readings.procstat("dut", when)} for when in ("before", "after"))
     ticks = sum(difference(before[cpu], after[cpu]) for cpu in readings.working if cpu in before and cpu in after)
     if not cycles or 2 * len(readings.working) > MOST_TICKS * ticks:
-        raise Absent("perf counted no cycle" if not cycles else f"{ticks} ticks of busy time are too few for a clock")
+        raise Absent("perf counted no cycle" if not cycles else f"{ticks} ticks of busy time tell no clock")
     return cycles / (ticks * TICK_NS)

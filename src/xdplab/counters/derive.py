@@ -248,7 +248,7 @@ def _absent_counters(readings: Readings) -> str:
         except Absent as absent:
             names_by_reason.setdefault(str(absent).replace(f"perf: {name} ", "perf says "), []).append(name)
     if not names_by_reason:
-        raise Absent("every requested counter is there")
+        raise Absent("every counter that was asked for is there")
     return "; ".join(f"{', '.join(names)} ({reason})" for reason, names in names_by_reason.items())
 
 
@@ -267,5 +267,5 @@ def _metric(readings: Readings, file: str) -> float:
     if file.endswith(".err"):
         raise Absent(text)
     if not _NUMBER.fullmatch(text):
-        raise Absent(f"its output is not a number: {text[:80]!r}" if text else "it printed nothing")
+        raise Absent(f"no number in what it printed: {text[:80]!r}" if text else "it printed nothing")
     return float(text)

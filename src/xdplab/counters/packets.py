@@ -129,7 +129,7 @@ def _by_link(readings: Readings, direction: Direction, unknown: Absent) -> int:
     except Absent:
         raise unknown from None
     if not received or count < STRAY_SHARE * received:
-        raise Absent(f"{unknown}, and the link's statistics do not count XDP's frames")
+        raise Absent(f"{unknown}, and the link's statistics do not count what XDP does")
     return count
 
 
@@ -140,7 +140,7 @@ def actions(readings: Readings) -> str:
     codes; ``pass`` is the rest. veth's counters were compared with programs of one constant action, on 6.18.
     """
     if readings.mode != "native":
-        raise Absent(f"{readings.mode}: no counter of the driver shows a program's actions")
+        raise Absent(f"{readings.mode}: no counter of the driver says what a program decided")
     driver, seen = driver_of(readings, "dut"), sum(driver_by_queue(readings, "dut"))
     kinds = {"tx": driver.tx, "drop": driver.drop, "redirect": driver.redirect}
     if not all(kinds.values()):
