@@ -62,7 +62,7 @@ faults: setup
 	$(BIN)/python -m tests.faults.campaign --page $(FAULTS)
 
 soak: setup
-	$(BIN)/python -m tests.faults.soak
+	$(BIN)/python -m tests.faults.soak --page $(SOAK)
 
 fuzz: setup
 	$(BIN)/python -m tests.fuzz.fuzzing $(FUZZ)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import subprocess
 import sys
 
@@ -71,3 +72,13 @@ def test_no_color_leaves_bold_and_italic_out_too(wanted: str, plain: bool) -> No
     environment = os.environ | {"NO_COLOR": wanted, "FORCE_COLOR": "1", "TERM": "xterm-256color"}
     piped = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
     assert ("\x1b" not in piped.stdout) is plain
+
+
+@pytest.mark.parametrize("wanted", ["1", ""])
+def test_no_color_holds_for_the_bar_of_a_watched_run(wanted: str) -> None:
+    """A bar moves its cursor, which is no colour; what is left out is each `ESC[…m` (SGR)."""
+    code = "from xdplab.run.watching import bar; b = bar(); b.show(3, 9, 'three of nine'); b.close()"
+    environment = os.environ | {"NO_COLOR": wanted, "FORCE_COLOR": "1", "TERM": "xterm-256color"}
+    piped = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
+    assert "three of nine" in piped.stdout
+    assert bool(re.search(r"\x1b\[[0-9;]*m", piped.stdout)) is not bool(wanted)

@@ -14,6 +14,7 @@
 #include "xsk.h"
 
 #include <arpa/inet.h>
+#include <errno.h>
 #include <linux/if_ether.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,7 +25,9 @@
     20000 /* a paced sender sleeps until so long before a frame is due, then                                 \
            * waits awake                                                                                     \
            */
-#define DRAIN_NS (20 * NS_PER_MS)
+/* The kernel takes the last batches at its own pace: an emulated one, some ten frames in a millisecond. */
+#define STUCK_NS (100 * NS_PER_MS)
+#define DRAIN_NS (2 * NS_PER_SECOND)
 
 /* One queue's stream. The worker writes it, the controlling thread reads the
  * counts. */
@@ -35,6 +38,7 @@ struct queue {
     uint64_t due;
     unsigned flow, until_stamp;
     unsigned frame; /* of the pcap */
+    unsigned left;  /* frames that the kernel has not taken when the burst is over */
     volatile struct stream_counts counts;
     struct looks looks;
     struct histogram late;
@@ -175,13 +179,19 @@ static void wait_for_due(const struct worker *worker) {
         sleep_until_ns(due - WAKE_EARLY_NS);
 }
 
-/* The kernel still has frames of the last batches. */
+/* The kernel still has frames of the last batches. What it took later would be sent, and counted by the DUT,
+ * in the next burst. */
 static void drain(struct queue *queue) {
-    const uint64_t limit = now_ns() + DRAIN_NS;
+    const uint64_t end = now_ns() + DRAIN_NS;
+    uint64_t stuck = now_ns() + STUCK_NS;
 
-    while (xsk_pending(&queue->xsk) && now_ns() < limit) {
+    queue->left = xsk_pending(&queue->xsk);
+    while (queue->left && now_ns() < least(stuck, end) && !interrupted) {
         xsk_end(&queue->xsk, 0);
         xsk_begin(&queue->xsk, 0);
+        if (xsk_pending(&queue->xsk) < queue->left)
+            stuck = now_ns() + STUCK_NS;
+        queue->left = xsk_pending(&queue->xsk);
     }
 }
 
@@ -209,6 +219,7 @@ static int afxdp_arm(struct session *session, const uint64_t quotas[MAX_STREAMS]
         queue->due = engine_first_due(session, stream);
         queue->flow = stream;
         queue->until_stamp = 1;
+        queue->left = 0;
         queue->counts = (struct stream_counts){0};
         queue->looks = (struct looks){0};
         queue->late = HISTOGRAM_EMPTY;
@@ -239,8 +250,13 @@ static int afxdp_lateness(const struct session *session, struct histogram *sum) 
 }
 
 static int afxdp_stop(struct session *session) {
-    (void)session;
-    return workers_stop();
+    int error = workers_stop();
+
+    for (unsigned stream = 0; !error && !interrupted && stream < session->streams; stream++)
+        if (afxdp.queues[stream].left)
+            error = failed("send", EBUSY, NULL, "the kernel did not take the last %u frames of queue %u",
+                           afxdp.queues[stream].left, stream);
+    return error;
 }
 
 static int afxdp_errors(const struct session *session, uint64_t sent, uint64_t *errors, const char **why) {

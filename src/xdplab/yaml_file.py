@@ -6,14 +6,14 @@ Errors of a model name the field, without pydantic's terms.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Mapping
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 import yaml
 
 if TYPE_CHECKING:
-    from pydantic import ValidationError
+    from pydantic import BaseModel, ValidationError
 
 MOST_VALUES = 100_000
 """More values than any plan or inventory has after its aliases are expanded."""
@@ -118,8 +118,14 @@ _MUST_BE = {
 """Keyed by pydantic's type of error, or by the first word of that type."""
 
 
-def complaint(error: ValidationError, what: str, keys: Collection[str] = ()) -> str:
-    """Return the wrong field and what is wrong with it. ``keys`` are the valid keys of ``what``.
+def places_of(parts: Mapping[str, type[BaseModel]]) -> dict[str, str]:
+    """Return the part, or the parts, that each key belongs to; ``parts`` maps the name of a part to its model."""
+    keys = dict.fromkeys(key for part in parts.values() for key in part.model_fields)
+    return {key: " or ".join(name for name, part in parts.items() if key in part.model_fields) for key in keys}
+
+
+def complaint(error: ValidationError, what: str, keys: Mapping[str, str]) -> str:
+    """Return the wrong field and what is wrong with it. ``keys`` are the valid keys of ``what``, with their places.
 
     An unknown key is reported before a missing one, because it may be its misspelling.
     """
@@ -130,7 +136,7 @@ def complaint(error: ValidationError, what: str, keys: Collection[str] = ()) -> 
     if kind == "extra_forbidden":
         key = str(first["loc"][-1])
         if key in keys:
-            return f"{field}: {key} is a key of another part of {what}"
+            return f"{field}: {key} belongs in {keys[key]}"
         similar = get_close_matches(key, keys, n=1, cutoff=0.75)
         return f"{field} is not a key of {what}" + (f": did you mean {similar[0]}?" if similar else "")
     must = _MUST_BE.get(kind) or _MUST_BE.get(kind.partition("_")[0])

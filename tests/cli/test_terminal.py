@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from xdplab.cli import screen
+from xdplab.cli import common, screen
 
 ROWS = [
     {
@@ -49,3 +49,22 @@ def test_a_table_of_one_row_or_none_can_be_shown(capsys: pytest.CaptureFixture[s
     screen.print_table([])
     screen.print_table([{"run": "a", "note": None}])
     assert "run" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("columns", [40, 80, 200])
+def test_a_sentence_is_as_wide_as_the_terminal_and_its_command_can_be_pasted(columns: int) -> None:
+    command = "`xdplab audit results/a-run`"
+    said = (
+        f"What to doubt:\n  sample: the sender was late {'again and ' * 20}again: {command} says why\n|{'-' * 300}|\n"
+    )
+    shown = common.fitted(said, columns)
+    assert shown.replace("\n", " ").split() == said.split()
+    lines = shown.splitlines()
+    assert max(len(line) for line in lines if "|" not in line) <= columns
+    assert any(command in line for line in lines), "a command is not broken"
+    assert all(line.startswith("    ") for line in lines[2:-1]), "what goes on stands under its beginning"
+
+
+def test_a_pipe_gets_sentences_as_they_are(capsys: pytest.CaptureFixture[str]) -> None:
+    common.tell("a " * 300)
+    assert capsys.readouterr().out == "a " * 300 + "\n"

@@ -276,6 +276,7 @@ def test_a_program_nobody_here_wrote_is_measured(lab_name: str, tmp_path: Path) 
     assert set(table["verdict"]) == {"valid"}, table["reason"]
     assert set(table["forwarded_source"]) == {"dut"}
     assert table["accesses"].isna().all()
+    assert unexplained(table, today=True) == []
     assert (table["forwarded_pps"] > 1e4).all()
     assert "figure programs, forwarding rate by program" in out.stdout
 
@@ -391,7 +392,7 @@ def test_figures_compare_and_audit_need_no_lab(lab_name: str, tmp_path: Path) ->
         session["state"]["dut"]["kernel"] = {"value": "9.9.9"}
     (second / "manifest.json").write_text(json.dumps(manifest))
     told = xdplab("compare", str(first), str(second), check=False).stdout.splitlines()
-    assert told[0] == "Different around the runs:"
+    assert told[0] == "What differs around the runs:"
     assert told[1].startswith("  dut kernel: ")
     assert told[1].endswith("9.9.9")
     assert any(line.startswith("Answer: ") for line in told)

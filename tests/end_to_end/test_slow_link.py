@@ -46,8 +46,11 @@ def line(source, sink, seed):
         while segment := on_the_way.get():
             due, data = segment
             time.sleep(max(0.0, due - time.monotonic()))
-            while data:
-                data = data[os.write(sink, data):]
+            try:
+                while data:
+                    data = data[os.write(sink, data):]
+            except BrokenPipeError:  # its reader has ended: the rest is on the way to nobody
+                pass
         os.close(sink)
     threading.Thread(target=deliver).start()
     free = due = 0.0
@@ -65,7 +68,7 @@ name: far
 repetitions: 2
 trial: {warmup_s: 0.05, window_s: 0.3, pause_s: 0.0, retries: 0}
 blocks:
-  - points: {mode: [native, af_xdp], workload: array, accesses: 10, working_set_bytes: 4096, queues: 2}
+  - points: {mode: [native, af_xdp], workload: array, op: read, accesses: 10, working_set_bytes: 4096, queues: 2}
     traffic: {engine: afxdp, load: 5kpps}
     passes: [rate]
 """

@@ -87,9 +87,14 @@ def merged(old: Sequence[Row], new: Iterable[Row]) -> list[Row]:
 
 def write_page(new: Iterable[Row]) -> None:
     """Put rows into the page's table; those that were not tried now stay."""
-    before, _, rest = PAGE.read_text().partition(BEGIN)
+    put(BEGIN, lines_of(merged(read_rows(), new)))
+
+
+def put(begin: str, lines: Iterable[str]) -> None:
+    """Replace what stands between a mark of the page and its end."""
+    before, _, rest = PAGE.read_text().partition(begin)
     after = rest.partition(END)[2]
-    PAGE.write_text("\n".join([before + BEGIN, *lines_of(merged(read_rows(), new)), END]) + after)
+    PAGE.write_text("\n".join([before + begin, *lines, END]) + after)
 
 
 def tested(row: Row) -> Row:

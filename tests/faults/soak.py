@@ -19,6 +19,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.faults import page
 from tests.faults.real import ROLES, XDPLAB, adopt, below, held_by, lab_of_its_own, left_over, objects, reap, state
 from xdplab.run.rundir import RunDirectory
 from xdplab.run.state import read_state
@@ -37,6 +38,7 @@ FAULTS = ("generator", "loader", "SSH server")
 MOST_BYTES, MOST_FILES, MOST_OBJECTS = 10 << 20, 8, 8
 HEAD = "| trials | faults | s | controller MB | files | keeper MB | files | BPF objects |"
 SLOWEST_TRIAL_S = 10.0
+BEGIN = "<!-- make soak -->"
 
 
 @dataclass(frozen=True)
@@ -121,8 +123,8 @@ def grown(found: Sequence[Look]) -> list[str]:
     return bad + [f"at most {most[1]} BPF objects, {most[0]} in the first half"] * (most[1] > most[0] + MOST_OBJECTS)
 
 
-def soak(trials: int, every: int) -> tuple[list[Look], list[str]]:
-    """Return the looks at a run of so many trials and what is not as promised."""
+def soak(trials: int, every: int) -> tuple[list[Look], str, list[str]]:
+    """Return the looks at a run of so many trials, what it measured in words, and what is not as promised."""
     adopt()
     with tempfile.TemporaryDirectory(prefix="xdplab-soak-") as name, lab_of_its_own() as lab_name:
         out = Path(name)
@@ -139,28 +141,33 @@ def soak(trials: int, every: int) -> tuple[list[Look], list[str]]:
         bad = grown(found) if len(found) > 2 else ["the run ended before it could be looked at"]
         text = (out / "said.txt").read_text()
         bad += [f"the run ended {code}: {text[-600:]}"] * bool(code) + ["a traceback"] * ("Traceback" in text)
-        bad += _counted(out, trials)
+        words, missing = _counted(out, trials)
         reap()
-        return found, bad + left_over(before, had, lab_name)
+        return found, words, bad + missing + left_over(before, had, lab_name)
 
 
-def _counted(out: Path, trials: int) -> list[str]:
+def _counted(out: Path, trials: int) -> tuple[str, list[str]]:
     runs = [path.parent for path in out.glob("[0-9]*/journal.jsonl")]
     attempts = [attempt for run in runs for attempt in read_state(RunDirectory(run)).attempts]
     measured = [attempt.trial_id for attempt in attempts if attempt.status == "measured"]
-    print(f"{len(attempts)} attempts, {len(set(measured))} trials measured")  # noqa: T201
+    words = f"{len(attempts):,} attempts, {len(set(measured)):,} trials measured"
     bad = [f"{trials - len(set(measured))} trials were not measured"] * (len(set(measured)) < trials)
-    return bad + ["a trial was counted twice"] * (len(measured) != len(set(measured)))
+    return words, bad + ["a trial was counted twice"] * (len(measured) != len(set(measured)))
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--trials", type=int, default=1000)
     parser.add_argument("--every", type=int, default=20, help="trials between two faults")
+    parser.add_argument("--page", action="store_true", help="write the table into docs/reliability.md")
     asked = parser.parse_args()
-    print(HEAD + "\n|" + " --- |" * HEAD.count(" |"), flush=True)  # noqa: T201
-    _, bad = soak(asked.trials, asked.every)
-    print("\n".join(bad) or "as promised")  # noqa: T201
+    head = [HEAD, "|" + " --- |" * HEAD.count(" |")]
+    print("\n".join(head), flush=True)  # noqa: T201
+    found, words, bad = soak(asked.trials, asked.every)
+    words = f"{page.today()}: {words}; {'; '.join(bad) or 'as promised'}."
+    print(words)  # noqa: T201
+    if asked.page:
+        page.put(BEGIN, [words, "", *head, *(look.row() for look in found)])
     return int(bool(bad))
 
 

@@ -38,7 +38,7 @@ def test_what_grows_in_a_soak_is_told() -> None:
 
 def test_a_part_of_the_campaign_leaves_the_other_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "page.md"
-    path.write_text(f"# x\n\n{page.BEGIN}\n{page.END}\nafter\n")
+    path.write_text(f"# x\n\n{page.BEGIN}\n{page.END}\nbetween\n{soak.BEGIN}\nold\n{page.END}\nafter\n")
     monkeypatch.setattr(page, "PAGE", path)
     one = {"call": "write", "path": "a", "lost": [], "left": [], "words": [], "recover_s": 1.0}
     page.write_page([page.Row("A promise", "`tests/x/test_y.py`")])
@@ -46,7 +46,8 @@ def test_a_part_of_the_campaign_leaves_the_other_rows(tmp_path: Path, monkeypatc
     page.write_page(campaign.rows_of([one | {"fault": "EIO", "lost": ["a"]}, one | {"fault": "EIO"}]))
     assert [row.kept for row in page.read_rows()] == [True, True, False]
     page.write_page(campaign.rows_of([one | {"fault": "EIO", "call": "open"}, one | {"fault": "EIO"}]))
-    assert path.read_text().endswith(f"{page.END}\nafter\n")
+    page.put(soak.BEGIN, ["new"])
+    assert path.read_text().endswith(f"{page.END}\nbetween\n{soak.BEGIN}\nnew\n{page.END}\nafter\n")
     assert [(row.test, row.broken, row.held, row.lost, row.last) for row in page.read_rows()] == [
         ("`tests/x/test_y.py`", "", "", "", ""),
         ("`make faults`: kill", "1", "1", "0", page.today()),
@@ -64,6 +65,8 @@ def test_a_promise_is_held_as_often_as_its_tests_passed(tmp_path: Path, monkeypa
     )
     row = page.tested(page.Row("A promise", "`tests/test_y.py`, `make fuzz`"))
     assert (row.broken, row.held, row.kept, row.last) == ("105", "104", False, page.today())
+    nightly = page.tested(page.Row("A promise", "`tests/test_y.py` (nightly)"))
+    assert (nightly.broken, nightly.held) == ("106", "104")
     (tmp_path / "tests" / "test_y.py").write_text("import pytest\n@pytest.mark.skip\ndef test_c(): assert 0\n")
     assert page.tested(row) == row, "nothing could be tried here"
 
@@ -81,6 +84,6 @@ def test_nothing_is_lost_or_left_where_each_kind_of_process_is_struck() -> None:
 @pytest.mark.lab
 @needs_tools
 def test_thirty_trials_with_a_fault_in_six_leave_memory_and_files_as_they_were() -> None:
-    looks, bad = soak.soak(32, 6)
+    looks, _, bad = soak.soak(32, 6)
     assert bad == []
     assert looks[-1].faults >= 4

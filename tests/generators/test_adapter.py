@@ -87,5 +87,5 @@ def test_a_kernel_without_live_frames_is_unsupported() -> None:
     said = (
         "support: this kernel has no live frames, which engine live sends: Linux 5.18 and newer have them (EOPNOTSUPP)"
     )
-    assert XDPGEN.refusal(said) == "write `traffic: {engine: afxdp}`"
+    assert XDPGEN.refusal(said) == "write `traffic: {engine: afxdp}` in the plan's block"
     assert XDPGEN.refusal("send: the sender on CPU 0 cannot send live frames") is None

@@ -6,6 +6,7 @@ import subprocess
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -206,6 +207,64 @@ def test_a_burst_ends_when_all_of_it_is_seen_to_be_back(traffic_bench: Bench, en
             seconds, burst = took_s(lambda: generator.burst("missing", 0.1))
         assert burst.summary.lost_packets == burst.summary.tx_packets
         assert seconds > 4.0
+
+
+SLOW_KERNEL = r"""
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+ssize_t sendto(int fd, const void *data, size_t size, int flags, const struct sockaddr *to, socklen_t length) {
+    static long last_ms, taken;
+    struct timespec now;
+    const char *most = getenv("MOST_TAKEN");
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    const long ms = now.tv_sec * 1000 + now.tv_nsec / 1000000;
+    if (ms < last_ms + 15 || (most && taken >= atol(most))) {
+        usleep(100);
+        errno = EAGAIN;
+        return -1;
+    }
+    last_ms = ms;
+    taken++;
+    return syscall(SYS_sendto, fd, data, size, flags, to, length);
+}
+"""
+
+
+def slowed(bench: Bench, folder: Path, words: str = "") -> Bench:
+    """xdpgen over a kernel that takes at most 256 frames every 15 ms: its ring of 2048 is full at the end."""
+    (folder / "slow.c").write_text(SLOW_KERNEL)
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", folder / "slow.so", folder / "slow.c"], check=True)
+    script = f"{bench.lab.work_dir(bench.lab.tg)}/slow-xdpgen-{folder.name}"
+    bench.lab.tg.put((folder / "slow.so").read_bytes(), f"{script}.so")
+    text = f'#!/bin/sh\nexec env LD_PRELOAD={script}.so {words} {bench.xdpgen} "$@"\n'
+    bench.lab.tg.put(text.encode(), script)
+    bench.lab.tg.run(["chmod", "755", script])
+    return replace(bench, xdpgen=script)
+
+
+def test_what_a_slow_kernel_takes_late_is_sent_in_its_own_burst(traffic_bench: Bench, tmp_path: Path) -> None:
+    """It was given up after 20 ms and went out in the next burst: the DUT then counted more frames than the TG."""
+    with (
+        traffic_bench.dut("drop"),
+        slowed(traffic_bench, tmp_path).generator("afxdp", receive=False, batch=256) as generator,
+    ):
+        generator.start()
+        for name in ("warmup", "measure", "again"):
+            with traffic_bench.counting() as arrived:
+                summary = generator.burst(name, 0.2).summary
+            assert sum(arrived) == summary.tx_packets > 2048, name
+
+
+def test_frames_that_the_kernel_never_takes_are_an_error(traffic_bench: Bench, tmp_path: Path) -> None:
+    slow = slowed(traffic_bench, tmp_path, "MOST_TAKEN=4")
+    with slow.generator("afxdp", receive=False, batch=256) as generator:
+        generator.start()
+        with pytest.raises(HostError, match=r"the kernel did not take the last \d+ frames of queue 0"):
+            generator.burst("measure", 0.3)
 
 
 def test_a_late_frame_is_waited_for(traffic_bench: Bench) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 from tests.end_to_end.conftest import xdplab
+from tests.run.nulls import unexplained
 
 from xdplab import labs
 from xdplab.deploy.native import build_tool
@@ -105,6 +106,7 @@ def test_a_plan_runs_through_it_and_rates_stay_null(lab: tap.TapLab, tmp_path: P
     xdplab("--lab", NAME, "run", "tap.yaml", "--out", "out", "--no-figures", cwd=tmp_path)
     trials = pd.read_parquet(next(tmp_path.glob("out/*/trials.parquet"))).set_index("mode")
     assert trials["verdict"].to_dict() == {"native": "valid", "generic": "valid", "offload": "unsupported"}
+    assert unexplained(trials.reset_index(), today=True) == []
     assert "(virtio_net) does not take" in trials.loc["offload", "reason"]
     assert (trials.loc[["native", "generic"], "rx_packets"] > 0).all()
     assert trials.loc["native", "queues_reached"] == 4

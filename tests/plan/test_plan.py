@@ -162,7 +162,7 @@ def test_a_command_of_setup_keeps_its_numbers_as_they_are_written(tmp_path: Path
         ({"accesses": -1}, "points.accesses: must be at least 0 (got -1)"),
         ({"program": "x"}, "points.program: must be a mapping of keys to values (got 'x')"),
         ({"program": {"fil": "x"}}, "points.program.fil is not a key of a plan: did you mean file?"),
-        ({"load": "max"}, "points.load: load is a key of another part of a plan"),
+        ({"load": "max"}, "points.load: load belongs in the `traffic` of a block"),
         ({"colour": 1}, "points.colour is not a key of a plan"),
     ],
 )

@@ -97,6 +97,13 @@ def test_the_compilers_words_are_handed_on(tmp_path, cache):
         build(UserProgram(str(tmp_path / "bad.bpf.c")), cache)
 
 
+def test_unrolled_code_that_the_compiler_does_not_end_with_says_what_to_do(cache, monkeypatch):
+    """clang's time grows with N²: 18 s for 30,000 accesses in a row, more than 2 minutes for 100,000."""
+    monkeypatch.setattr("xdplab.programs.build.COMPILE_DEADLINE_S", 0.2)
+    with pytest.raises(ProgramError, match=r"did not end within 0 s \(fewer than 30,000 accesses, or `form: bounded`"):
+        build(ProgramSpec("array", 30_000, form="unrolled"), cache)
+
+
 def test_a_missing_section_is_named_with_those_there_are(own, cache):
     with pytest.raises(ProgramError, match=r"no program in section 'tc'.*it has xdp, xdp/second"):
         build(UserProgram(str(own), section="tc"), cache)

@@ -160,6 +160,15 @@ def test_a_hint_names_the_run_and_its_lab(run: RunDirectory) -> None:
     assert told.value.remedy == commands
 
 
+def test_a_hint_in_the_reason_of_a_trial_names_the_lab_too(run: RunDirectory) -> None:
+    """The path of the run stays out of what the run keeps: it may be moved."""
+    run.journal.append("planned", trials=[t.trial_id for t in TRIALS], lab="netns:user-stu")
+    lossy = HostError("tg: no frame", remedy="see `xdplab doctor`, then `xdplab resume`")
+    go(run, Recorder(**{TRIALS[0].trial_id: lossy}))
+    (failed,) = {a.reason for a in read_state(run).attempts if a.status == "failed"}
+    assert failed == "tg: no frame (see `xdplab doctor --lab netns:user-stu`, then `xdplab resume`)"
+
+
 def test_a_few_trials_of_every_block_are_asked_before_a_run_is_stopped(tmp_path: Path) -> None:
     plan = parse_plan({"name": "t", "blocks": [{"points": {"queues": [1, 2, 4], "accesses": list(range(9))}}]})
     trials = schedule(plan, points_of(plan, "shared"))

@@ -10,6 +10,7 @@ import pytest
 from xdplab.hosts import Result
 from xdplab.labs.base import GeneratorPlace
 from xdplab.studies.traffic.limits import link_rate
+from xdplab.studies.traffic.nulls import OLDER
 from xdplab.studies.traffic.rows import _limits
 from xdplab.studies.trial_facts import Limit, TrialFacts
 
@@ -60,4 +61,4 @@ def test_a_row_has_the_limits_or_why_not() -> None:
 def test_a_run_of_an_older_version_knows_neither() -> None:
     reasons: dict[str, str] = {}
     assert _limits(TrialFacts(), reasons) == {"link_bps": None, "generator_pps": None}
-    assert set(reasons.values()) == {"not recorded"}
+    assert set(reasons.values()) == {OLDER}

@@ -122,7 +122,7 @@ def test_compare_lists_what_was_not_the_same_first(run: StudyRun[StudyRequest, N
     assert f"{CONTROLLER}: alarm clock" in names
     assert not any("load" in name for name in names)
     lines = run.compare(other).lines()
-    assert lines[0].startswith("Different around")
+    assert lines[0].startswith("What differs around")
     assert "alarm clock: 1.2 → 1.3" in "\n".join(lines[1 : 1 + len(unlike)])
 
 

@@ -31,12 +31,17 @@ def cpu_ns(row: Row) -> float | None:
     return 1e9 * cpus / rate if rate and cpus else None
 
 
+def _limited(row: Row, so: str) -> str:
+    limit = text(row, "limited_by")
+    return f"limited by {limit}: {so}" if limit else "what limited the rate is not known: see limited_by"
+
+
 def ns_per_packet(row: Row, baselines: Sequence[Row]) -> Answer:
     """Return the service time of one packet, if the DUT or the shared CPU was the limit."""
     if text(row, "verdict") != "valid":
         return f"the trial is {text(row, 'verdict')}"
     if text(row, "limited_by") not in ("dut", "shared_cpu"):
-        return f"limited by {text(row, 'limited_by')}: the rate is not the DUT's"
+        return _limited(row, "the rate is not the DUT's")
     if _paced_on_a_shared_cpu(row):
         return "a paced load does not keep the shared CPU busy"
     return _kept_back(row) or _cpu_ns_or_reason(row)
@@ -53,7 +58,7 @@ def access_ns(row: Row, baselines: Sequence[Row]) -> Answer:
     if _paced_on_a_shared_cpu(row):
         return "a paced load does not keep the shared CPU busy"
     if not _costs_show(row):
-        return f"limited by {text(row, 'limited_by')}: the rate does not show the accesses' cost"
+        return _limited(row, "the rate does not show the accesses' cost")
     shown = [base for base in baselines if _costs_show(base)]
     if not shown:
         return "N = 0 is not limited by the DUT" if baselines else _NO_BASELINE

@@ -6,7 +6,10 @@ import functools
 import importlib
 import json
 import os
+import re
+import shutil
 import sys
+import textwrap
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -136,9 +139,29 @@ def ask_on_terminal(question: str) -> bool:
     return click.confirm(question, default=False, err=True)
 
 
-def tell(line: str, *, err: bool = False) -> None:
-    """Print a line unchanged; with ``err`` to standard error."""
-    click.echo(line, err=err)
+def tell(text: str, *, err: bool = False) -> None:
+    """Print sentences; with ``err`` to standard error. Only a terminal gets lines that are broken to its width."""
+    if (sys.stderr if err else sys.stdout).isatty():
+        text = fitted(text, shutil.get_terminal_size().columns)
+    click.echo(text, err=err)
+
+
+def fitted(text: str, width: int) -> str:
+    """Break lines at blanks to at most ``width`` columns, indented under their beginning.
+
+    What stands in backticks, a command to paste, is not broken; nor is a row of a Markdown table, or code.
+    """
+    return "\n".join(_fitted(line, width) for line in text.split("\n"))
+
+
+def _fitted(line: str, width: int) -> str:
+    blanks = line[: len(line) - len(line.lstrip())]
+    if len(line) <= width or line.startswith(("|", "    ")):
+        return line
+    whole = re.sub("`[^`]*`", lambda command: command[0].replace(" ", "\0"), line)
+    indent = blanks + "  " if len(blanks) + 2 < width else ""
+    lines = textwrap.wrap(whole, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+    return "\n".join(lines).replace("\0", " ")
 
 
 def show(rows: Sequence[Mapping[str, Any]], *, as_json: bool, title: str | None = None) -> None:

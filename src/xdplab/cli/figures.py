@@ -228,9 +228,17 @@ def compare(
 def _show_comparison(found: ComparedRuns) -> None:
     for line in found.lines():
         tell(line)
-    points = found.decision.points
+    points = found.decision.points.dropna(axis=1, how="all")
     told = [name for name in points if name in TOLD or (name in comparison.POINT and points[name].nunique() > 1)]
-    show_rows(json.loads(points[told].to_json(orient="records")), as_json=False)
+    rows = json.loads(points[told].to_json(orient="records"))
+    show_rows([{name: _rounded(name, value) for name, value in row.items()} for row in rows], as_json=False)
+
+
+def _rounded(column: str, value: Any) -> Any:
+    """Return a ratio with four decimals, a share as per cent, anything else as it is; `--json` has all digits."""
+    if value is None or column not in ("ratio", "low", "high", "detectable"):
+        return value
+    return f"{value:.1%}" if column == "detectable" else f"{value:.4f}"
 
 
 TOLD = ("n_a", "n_b", "ratio", "low", "high", "verdict", "detectable", "needed", "reason")

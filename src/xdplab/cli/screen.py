@@ -7,20 +7,17 @@ import os
 import sys
 import textwrap
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Any
 
 from rich.cells import cell_len
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from xdplab.words import colour_system
+
 WIDE = 10_000
 """Width of an output that is not a terminal: in a file or a pipe, lines are not broken."""
-
-
-def colour_system() -> Literal["auto"] | None:
-    """Return None if NO_COLOR asks for it (no-color.org); this also disables bold and italic."""
-    return None if os.environ.get("NO_COLOR") else "auto"
 
 
 def console() -> Console:

@@ -116,5 +116,5 @@ XDPGEN = Adapter(
     xdpgen_argv,
     {"live": _LIVE, "afxdp": _AFXDP},
     stays=True,
-    refusals=(("this kernel has no live frames", "write `traffic: {engine: afxdp}`"),),
+    refusals=(("this kernel has no live frames", "write `traffic: {engine: afxdp}` in the plan's block"),),
 )

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from xdplab.errors import LabError
 from xdplab.labs.base import Arrangement, GeneratorPlace
 from xdplab.own import require_own
-from xdplab.yaml_file import complaint, read_yaml, yaml_words
+from xdplab.yaml_file import complaint, places_of, read_yaml, yaml_words
 
 WORK_DIR = "/var/lib/xdplab"
 """The folder of a lab's files on a server: not in /tmp, where any user could prepare files."""
@@ -151,7 +151,14 @@ class Inventory(_Strict):
     )
 
 
-_KEYS = [key for part in (Inventory, TrafficMachine, GeneratorKeys) for key in part.model_fields]
+_KEYS = places_of(
+    {
+        "the inventory itself": Inventory,
+        "`dut`": Machine,
+        "`tg`": TrafficMachine,
+        "the `generator` of `tg`": GeneratorKeys,
+    }
+)
 
 
 def load_inventory(path: Path) -> Inventory:

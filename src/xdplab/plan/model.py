@@ -24,7 +24,7 @@ from pydantic import (
 
 from xdplab.errors import PlanError
 from xdplab.plan.factors import PATHS, Factor, Where, in_plan, of_program
-from xdplab.yaml_file import complaint, read_yaml, yaml_words
+from xdplab.yaml_file import complaint, places_of, read_yaml, yaml_words
 
 Pass = Literal["rate", "bpf_stats", "perf", "harness"]
 
@@ -236,11 +236,19 @@ class Plan(_Strict):
         return yaml.safe_dump(self.model_dump(mode="json"), sort_keys=False, allow_unicode=True, width=120)
 
 
-_KEYS = [
-    key
-    for part in (Plan, Block, Points, Traffic, TrialSettings, UserProgramFile, UserMetric, Until, Race)
-    for key in part.model_fields
-]
+_KEYS = places_of(
+    {
+        "the plan itself": Plan,
+        "a block": Block,
+        "the `points` of a block": Points,
+        "the `traffic` of a block": Traffic,
+        "`trial`": TrialSettings,
+        "the `program` of points": UserProgramFile,
+        "an element of `metrics`": UserMetric,
+        "`repetitions`": Until,
+        "`race`": Race,
+    }
+)
 
 
 def parse_plan(data: Any, *, where: str = "plan") -> Plan:

@@ -136,8 +136,11 @@ def compiler_version(compiler: str) -> str:
     return run_tool([compiler, "--version"], Path.cwd()).splitlines()[0]
 
 
-def run_tool(command: Sequence[str], directory: Path) -> str:
-    """Run a compiler or a similar tool and return its output. Raises ProgramError with its message."""
+def run_tool(command: Sequence[str], directory: Path, *, if_late: str | None = None) -> str:
+    """Run a compiler or a similar tool and return its output.
+
+    Raises ProgramError with its message; ``if_late`` is the remedy where it does not end within COMPILE_DEADLINE_S.
+    """
     try:
         done = subprocess.run(
             command, cwd=directory, capture_output=True, text=True, errors="replace", timeout=COMPILE_DEADLINE_S
@@ -145,7 +148,7 @@ def run_tool(command: Sequence[str], directory: Path) -> str:
     except FileNotFoundError:
         raise ProgramError(f"there is no {command[0]} on this machine", remedy=f"install {command[0]}") from None
     except subprocess.TimeoutExpired:
-        raise ProgramError(f"{command[0]} did not end within {COMPILE_DEADLINE_S:.0f} s") from None
+        raise ProgramError(f"{command[0]} did not end within {COMPILE_DEADLINE_S:.0f} s", remedy=if_late) from None
     if done.returncode:
         raise ProgramError(f"{command[0]} refuses the program: {_first_complaint(done.stderr)}")
     return done.stdout
@@ -196,7 +199,8 @@ def _fill_and_rename(program: ProgramSpec | UserProgram, command: list[str], tex
 def _fill_generated(program: ProgramSpec, command: list[str], work: Path) -> None:
     (work / "program.c").write_text(source(program))
     (work / "workload_user.c").write_text(user_source(program))
-    run_tool(command, work)
+    fewer = f"fewer than {program.accesses:,} accesses, or `form: bounded`: only unrolled code grows with N"
+    run_tool(command, work, if_late=fewer if program.form == "unrolled" else None)
     for content in map_contents(program).values():
         (work / "init.bin").write_bytes(content)
     state = user_state(program)

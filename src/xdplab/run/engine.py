@@ -130,11 +130,11 @@ def run_trials(
     return in_rounds(run, trials, one_round, observer, retries=retries)
 
 
-def name_what_runs(error: XdplabError, run: RunDirectory) -> None:
-    """Put the run and its lab into the commands of an error's remedy: the code that raised it knew neither."""
-    if error.remedy is None:
+def name_what_runs(error: XdplabError, run: RunDirectory, *, and_its_path: bool = True) -> None:
+    """Put the run's lab, and its path, into the commands of an error's remedy: the code that raised it knew neither."""
+    if error.remedy is None or "`xdplab " not in error.remedy:
         return
-    commands = {"resume": f"resume {run.path}"}
+    commands = {"resume": f"resume {run.path}"} if and_its_path else {}
     for lab in (event["lab"] for event in run.journal.events("planned") if "lab" in event):
         commands |= {"doctor": f"doctor --lab {lab}", "lab status": f"lab status --lab {lab}"}
     for short, whole in commands.items():
@@ -257,10 +257,10 @@ def _attempt(
             study.measure(trial, raw, facts)
         except _ENDS_THE_RUN:
             raise
-        except UnsupportedError as error:
-            status, reason = "unsupported", str(error)
         except XdplabError as error:
-            status, reason, cut = "failed", str(error), isinstance(error, CutOffError)
+            name_what_runs(error, run, and_its_path=False)  # the reason is kept in the run, which may be moved
+            status = "unsupported" if isinstance(error, UnsupportedError) else "failed"
+            reason, cut = str(error), isinstance(error, CutOffError)
         files = sizes(raw)
     now = time.monotonic()
     took, wall = round(now - began, 4), round(now - since, 4)

@@ -12,6 +12,7 @@ from rich.progress import BarColumn, Progress, TextColumn
 
 from xdplab.run.progress import ending, to_go
 from xdplab.run.state import RunState
+from xdplab.words import colour_system
 
 POLL_S = 0.5
 LINE_S = 5.0
@@ -87,7 +88,7 @@ def bar() -> Bar:
             return WidgetBar()
         except ImportError:
             return Lines()
-    console = Console()
+    console = Console(color_system=colour_system())
     return TerminalBar(console) if console.is_terminal else Lines()
 
 

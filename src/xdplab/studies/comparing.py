@@ -65,11 +65,11 @@ class ComparedRuns:
     def lines(self) -> list[str]:
         """Return the lines before the table of points, and the answer."""
         d = self.decision
-        around = [f"  {one.words}" for one in self.unlike] or ["  nothing that was recorded"]
+        around = [f"  {one.words}" for one in self.unlike] or ["  nothing; all that was recorded is the same"]
         doubted = [f"  {name}: {words}" for name, every in self.doubts.items() for words in every] or ["  nothing"]
         counts = d.points["verdict"].value_counts()
         points = ", ".join(f"{count} {verdict}" for verdict, count in counts.items()) or "none could be compared"
-        lines = ["Different around the runs:", *around, "To be doubted:", *doubted]
+        lines = ["What differs around the runs:", *around, "What to doubt:", *doubted]
         lines += [f"{self.metric}, {self.names[1]} over {self.names[0]}; {d.spread}.", f"  by point: {points}"]
         return [*lines, *_joint_lines(d), f"Answer: {d.verdict} (margin {d.margin:.1%})."]
 
@@ -82,15 +82,15 @@ def _joint_lines(d: Decision) -> list[str]:
     over = f"over {one['points']} points" if d.joint else "at the one point in common"
     words = [
         f"  {over}: {one['verdict']}, ratio {one['ratio']:.4f} [{one['low']:.4f}, {one['high']:.4f}]; "
-        f"a difference of {one['detectable']:.1%} would have been found with 80 %"
+        f"a difference of {one['detectable']:.1%} would have been found with 80 % power"
     ]
     if one["verdict"] == "undecided":
         needed = one["needed"]
         words.append(
-            f"  to show that they are the same within {d.margin:.1%}: "
+            f"  needed to show that they are the same within {d.margin:.1%}: "
             + (
-                "no number of repetitions, for runs lie too far apart as wholes, or too few equal runs were seen to "
-                "exclude it: put both into one run (`xdplab race`)"
+                "no number of repetitions is enough: runs lie too far apart as wholes, or too few equal runs are known "
+                "to exclude that. Put both into one run: `xdplab race`"
                 if pd.isna(needed)
                 else f"{needed} repetitions per run"
             )

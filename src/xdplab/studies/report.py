@@ -301,7 +301,7 @@ def compared(asked: Sequence[AnyRun], margin: float) -> Part | None:
         run_id="",
         question=f"Did {found.metric} change from {found.names[0]} to {found.names[1]}?",
         answer=[line.strip() for line in found.lines()[-3:]],
-        limits=[f"Different around the runs: {one.words}" for one in found.unlike]
+        limits=[f"Around the runs, this differs: {one.words}" for one in found.unlike]
         or ["Nothing that was recorded differs around the two runs."],
         place=[],
         verdicts={str(k): int(v) for k, v in points["verdict"].value_counts().items()} if "verdict" in points else {},

@@ -16,7 +16,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
 from xdplab.errors import MissingToolError, PlanError, ProgramError
 from xdplab.own import require_own
 from xdplab.programs.build import find_clang
-from xdplab.yaml_file import complaint, read_yaml, yaml_words
+from xdplab.yaml_file import complaint, places_of, read_yaml, yaml_words
 
 PAIR, EVENT, BPF_OBJECT, MODULE_FOLDER = "own.json", "event", "own.bpf.o", "own-module"
 MAKE_S = 120.0
@@ -70,7 +70,7 @@ def load(path: Path) -> tuple[Pair, dict[str, bytes]]:
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise PlanError(f"{path} cannot be read: {yaml_words(error)}") from None
     except ValidationError as error:
-        raise PlanError(f"{path}: {complaint(error, 'a pair', tuple(Pair.model_fields))}") from None
+        raise PlanError(f"{path}: {complaint(error, 'a pair', places_of({'the pair': Pair}))}") from None
     folder = path.resolve().parent
     for part in (
         path,

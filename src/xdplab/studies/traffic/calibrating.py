@@ -45,7 +45,9 @@ def calibrate(plan: Plan, lab_name: str, count: int, observer: Observer) -> Cali
     try:
         found = calibration(tables, names, date=now.isoformat(timespec="seconds"), lab=lab_name, around=facts)
     except ResultsError as error:
-        raise ResultsError(f"{folder}: {error.message}", remedy=error.remedy) from error
+        worst = min(zip(directories, tables, strict=True), key=lambda run: int(run[1]["verdict"].eq("valid").sum()))[0]
+        remedy = (error.remedy or "").replace("`xdplab audit`", f"`xdplab audit {worst.path}`")
+        raise ResultsError(f"{folder}: {error.message}", remedy=remedy) from error
     with disk_errors(folder):
         (folder / FILE).write_text(json.dumps(found.to_json(), indent=1) + "\n")
     return found

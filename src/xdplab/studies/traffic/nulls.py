@@ -10,7 +10,9 @@ from xdplab.run.metrics import METRICS
 
 Row = dict[str, Any]
 
+NO_VERIFIED = "this kernel does not tell how much its verifier processed (Linux 5.16 and newer do)"
 IN_USER_SPACE = "af_xdp: the attached program only redirects, the accesses are made in user space"
+NO_TIMES = "this lab's clock is an emulator's: no times are reported"
 OLDER = "the version that measured this run did not record it"
 
 SAME_REASON = {
@@ -52,16 +54,19 @@ NOT_SO_HERE: dict[str, Callable[[Row], str | None]] = {
     "device_settings": lambda row: "the plan sets nothing of the DUT's device",
     "rx_ring_entries": lambda row: "the DUT's driver does not tell the size of its rings",
     "jited_bytes": lambda row: IN_USER_SPACE if _sockets(row) else "the kernel did not compile the program",
-    **dict.fromkeys(
-        ("program_insns", "verified_insns", "load_ms", "attach_ms"),
-        lambda row: IN_USER_SPACE if _sockets(row) else None,
-    ),
+    "verified_insns": lambda row: IN_USER_SPACE if _sockets(row) else NO_VERIFIED if row.get("program_insns") else None,
+    "access_loads": lambda row: "what one access does is read from generated programs only" if _own(row) else None,
+    **dict.fromkeys(("program_insns", "load_ms", "attach_ms"), lambda row: IN_USER_SPACE if _sockets(row) else None),
 }
 """Columns that have no value at some points, and the reason there; None elsewhere."""
 
 
 def _paced(row: Row) -> bool:
     return row.get("rate_requested_pps") is not None
+
+
+def _own(row: Row) -> bool:
+    return row.get("accesses") is None
 
 
 def _sockets(row: Row) -> bool:

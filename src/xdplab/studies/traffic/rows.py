@@ -22,12 +22,11 @@ from xdplab.formats.pcap import flow_of, l2_bytes, parse_pcap
 from xdplab.formats.slices import SlicedRatio, parse_slices, ratio_of
 from xdplab.plan import Point, Trial
 from xdplab.plan.schedule import SLICES
-from xdplab.programs.work import AccessWork
 from xdplab.run.facts import learnt
 from xdplab.run.metrics import BY_NAME, METRICS
 from xdplab.run.rundir import RunDirectory
 from xdplab.run.state import Attempt
-from xdplab.studies.traffic.nulls import OLDER, with_reasons
+from xdplab.studies.traffic.nulls import NO_TIMES, OLDER, with_reasons
 from xdplab.studies.traffic.passes import PERF_FOLDER
 from xdplab.studies.traffic.sent import in_window, traffic
 from xdplab.studies.trial_facts import Limit, Missing, ProgramRuns, TestRuns, TrialFacts, device_columns
@@ -133,7 +132,7 @@ def _limits(facts: TrialFacts, reasons: dict[str, str]) -> Row:
     """What bounds the trial from outside the DUT; runs of older versions know neither."""
     row: Row = {}
     for column, limit in (("link_bps", facts.link), ("generator_pps", facts.generator_alone)):
-        found = limit or Limit(None, "not recorded")
+        found = limit or Limit(None, OLDER)
         row[column] = found.rate
         if found.missing is not None:
             reasons[column] = found.missing
@@ -144,7 +143,7 @@ def _without_times(row: Row, reasons: dict[str, str]) -> Row:
     """In an emulator the clock means nothing: counts stay, times and rates are null."""
     clocked = {m.name for m in METRICS if m.kind in ("time", "rate") or m.name.endswith("_cores")}
     kept = {name: value for name, value in row.items() if name not in clocked}
-    reasons |= dict.fromkeys(clocked & row.keys(), "this lab's clock is an emulator's: no times are reported")
+    reasons |= dict.fromkeys({"limited_by", *clocked} & row.keys(), NO_TIMES)
     return kept | {"limited_by": None}
 
 
@@ -187,8 +186,10 @@ def _program(facts: TrialFacts, point: Point) -> Row:
 
 
 def _work(facts: TrialFacts, reasons: dict[str, str]) -> Row:
-    """What one access is to the machine; runs of older versions and users' programs do not tell."""
-    work = facts.work or AccessWork(missing="not recorded")
+    """What one access is to the machine. Runs of older versions and own programs do not tell: `nulls` says why."""
+    work = facts.work
+    if work is None:
+        return {}
     if work.missing is not None:
         reasons["access_loads"] = work.missing
         return {}

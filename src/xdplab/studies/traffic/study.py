@@ -102,7 +102,7 @@ def _check_engines(points: Sequence[Point], lab: Lab) -> None:
         raise PlanError(
             f"traffic.engine: {', '.join(asked)} is not what this lab's generator ({lab.generator.kind}) has: "
             f"{', '.join(has)}",
-            remedy=f"write `traffic: {{engine: {has[0]}}}` in a copy of the plan",
+            remedy=f"write `traffic: {{engine: {has[0]}}}` in the block, in a copy of the plan",
         )
 
 
