@@ -54,17 +54,23 @@ TOOLS = {
 }
 
 _SEPARATOR = "\x1e"
+# One that hangs costs its own answer; the others are there.
 _SCRIPT = (
-    f'ask() {{ name=$1; shift; if said=$("$@" 2>/dev/null); then how=value; else how=absent; '
-    f'said=$("$@" 2>&1 | tail -n 1); fi; printf \'%s\\n%s\\n%s{_SEPARATOR}\' "$name" $how "$said"; }}\n'
+    'ask() {{ name=$1 how=absent; shift; said=$(timeout -k 1 {most_s:g} "$@" 2>/dev/null); '
+    "case $? in 0) how=value ;; 124 | 137) said='no answer within {most_s:g} s' ;; "
+    '*) said=$("$@" 2>&1 | tail -n 1) ;; esac; '
+    f'printf \'%s\\n%s\\n%s{_SEPARATOR}\' "$name" $how "$said"; }}}}\n'
 )
 _ANSWER_S = 30.0
+_MOST_HANGING = 6
+"""How many hanging tools a deadline allows for."""
 
 
 def answers(host: Host, questions: Mapping[str, tuple[str, ...]], *, deadline_s: float = _ANSWER_S) -> Answers:
     """Ask a host everything in one command; each answer is a ``value``, or ``absent`` with the last message."""
     asked = "".join(f"ask {name} {shlex.join(argv)}\n" for name, argv in questions.items())
-    said = host.run(["sh", "-c", _SCRIPT + asked], deadline_s=deadline_s, check=False).text
+    script = _SCRIPT.format(most_s=deadline_s / _MOST_HANGING) + asked
+    said = host.run(["sh", "-c", script], deadline_s=deadline_s, check=False).text
     found: Answers = {}
     for part in said.split(_SEPARATOR)[:-1]:
         name, how, text = part.split("\n", 2)
