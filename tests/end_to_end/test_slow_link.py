@@ -68,7 +68,7 @@ name: far
 repetitions: 2
 trial: {warmup_s: 0.05, window_s: 0.3, pause_s: 0.0, retries: 0}
 blocks:
-  - points: {mode: [native, af_xdp], workload: array, op: read, accesses: 10, working_set_bytes: 4096, queues: 2}
+  - points: {mode: [native, af_xdp], workload: array, accesses: 0, working_set_bytes: 4096, queues: 2}
     traffic: {engine: afxdp, load: 5kpps}
     passes: [rate]
 """
