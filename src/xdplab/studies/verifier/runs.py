@@ -10,6 +10,7 @@ import pandas as pd
 
 from xdplab.errors import PlanError
 from xdplab.programs.program import cache_directory
+from xdplab.studies import provenance
 from xdplab.studies.frame import StudyKind, StudyRun
 from xdplab.studies.places import HOST
 from xdplab.studies.points import Gathered, StudyRequest
@@ -18,6 +19,7 @@ from xdplab.studies.verifier import corpora
 from xdplab.studies.verifier.compilers import Compiler, find_compilers
 from xdplab.studies.verifier.families import FAMILIES, Member
 from xdplab.studies.verifier.machines import known_types, own_kernels, require_kernels
+from xdplab.studies.verifier.paper import page, paper_table
 from xdplab.studies.verifier.points import LINUX, VerifierPoint, member_columns, point_of
 from xdplab.studies.verifier.prevail import Prevail, ResourceLimits, find_prevails, version_of
 from xdplab.studies.verifier.rows import largest_of, table_of
@@ -115,7 +117,18 @@ def _table(run: VerifierRun) -> pd.DataFrame:
 
 
 def _tables(run: VerifierRun, table: pd.DataFrame) -> dict[str, Table]:
-    return tables_of(table, largest_of(run.directory, run.trials))
+    largest = largest_of(run.directory, run.trials)
+    made = tables_of(table, largest)
+    return made | {"paper": paper_table(table, largest)} if len(table) else made
+
+
+def paper_page(path: Path) -> str:
+    """Return the page that sets a run beside the published study. Raises ResultsError if ``path`` is no such run."""
+    run = STUDY.open(path)
+    around = provenance.words(run.directory) or "tools that the run does not name"
+    told = page(run.table(), largest_of(run.directory, run.trials), around)
+    failed = "".join(f"* {line}\n" for line in run.failures())
+    return f"{told}\nNot measured:\n\n{failed}" if failed else told
 
 
 STUDY = StudyKind(

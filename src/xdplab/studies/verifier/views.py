@@ -137,14 +137,19 @@ FIGURES = (
     Figure("counted", "insns", "verify_instructions", INSNS, COUNTED_INSNS, MILLION, choose=_sized, note=COUNTED),
     Figure("loads", "insns", "loads", INSNS, "loads behind a time", choose=_native_sized, trend=False, each=True),
     Figure("loops-time", "n", "verify_ns", ITERATIONS, TIME, MS, COMPILER, FORM_SET, "line", _native_loops, TIMED),
+    Figure("loops-insns", "n", "insns", ITERATIONS, INSNS, 1, COMPILER, FORM_SET, "line", _linux_loops),
     Figure("loops-memory", "n", "memory_bytes", ITERATIONS, MEMORY, KB, COMPILER, FORM_SET, "line", _native_loops),
     Figure("compilers", "n", "processed_insns", ITERATIONS, PROCESSED, 1, COMPILER, FORM_SET, "line", _native_loops),
     Figure("kernels", "n", "processed_insns", ITERATIONS, PROCESSED, 1, LABEL, FORM, "line", _one_built),
+    Figure("kernels-time", "n", "verify_ns", ITERATIONS, TIME, MS, LABEL, FORM, "line", _one_built, TIMED),
+    Figure("kernels-counted", "n", "verify_instructions", ITERATIONS, COUNTED_INSNS, MILLION, LABEL, FORM, "line",
+           _one_built, COUNTED),
     Figure("kernels-memory", "n", "memory_bytes", ITERATIONS, MEMORY, KB, LABEL, FORM, "line", _one_built),
     Figure("kernels-branches", "n", "branches", ITERATIONS, BRANCHES, 1, LABEL, FORM, "line", _one_built),
     Figure("prevail-time", "insns", "load_ns", INSNS, LOADING, MS, choose=_versus_sized),
     Figure("prevail-memory", "insns", "memory_bytes", INSNS, MEMORY, KB, choose=_versus_sized),
     Figure("prevail-loops", "n", "load_ns", ITERATIONS, LOADING, MS, LABEL, FORM, "line", _versus_loops),
+    Figure("prevail-loops-memory", "n", "memory_bytes", ITERATIONS, MEMORY, KB, LABEL, FORM, "line", _versus_loops),
 )  # fmt: skip
 
 
