@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from matplotlib.collections import PolyCollection
+from tests.thesis.doc_tables import block, quoted
 from tests.thesis.test_published import DATA, needs_data
 
 from xdplab.analysis.intervals import interval_on
@@ -22,6 +23,7 @@ from xdplab.run.rundir import RunDirectory
 from xdplab.studies.traffic import audits
 from xdplab.studies.traffic.explain import explain
 from xdplab.thesis.columns import TRIAL_COLUMNS
+from xdplab.thesis.conclusions import conclusions, corrected_reading, in_markdown, published_reading
 from xdplab.thesis.generator_log import parse_generator_log
 from xdplab.thesis.imported import import_thesis, imported_trials
 from xdplab.thesis.latency import Latency, latency, two_levels
@@ -206,6 +208,18 @@ def test_the_first_page_has_ten_lines_and_nothing_is_said_twice(audit: audits.Au
     assert len(said) == len(set(said))
     page = audit.to_markdown().split("## Findings")[0]
     assert len(page) < 4000
+
+
+@needs_data
+def test_the_tables_in_the_docs_are_those_that_the_commands_make(audit: audits.Audit, trials: pd.DataFrame) -> None:
+    """``make thesis`` writes them; one's own run, the last column, is not here."""
+    assert block("audit") == quoted(audit.summary)
+    source = source_of(trials)
+    table = in_markdown(conclusions([published_reading(source), corrected_reading(source)]))
+    written = block("conclusions")
+    assert len(written) == len(table)
+    for line, shown in zip(table[2:], written[2:], strict=True):
+        assert shown.startswith(line), "make thesis DATA=… RUN=…"
 
 
 @needs_data
