@@ -7,10 +7,12 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
 from typing import cast
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from xdplab.analysis.intervals import Interval, interval_on
 from xdplab.figures.marks import COLUMNS, Look, View, marks_frame
@@ -279,10 +281,12 @@ def _means(rows: pd.DataFrame, spec: Spec, hue: str | None) -> Iterator[dict[str
         return
     unit = VALUES[spec.family][1]
     at = ranked(rows, spec)
-    repetitions = at.groupby([*RANKS, "mode", "repetition"])["value"].mean().groupby(RANKS)
+    repetitions = at.groupby([*RANKS, "mode", "repetition"])["value"].mean()
+    keys = [tuple(index[: len(RANKS)]) for index in repetitions.index.to_list()]
+    means = repetitions.to_numpy(dtype=float)
     limits, points = (at.groupby(RANKS)[name].unique().to_dict() for name in ("limited_by", "point_id"))
-    for key, values in repetitions:
-        found = _on_its_scale(values, spec, unit)
+    for key, rows_of_key in groupby(range(len(keys)), keys.__getitem__):  # sorted; a Series each would take seconds
+        found = _on_its_scale(means[list(rows_of_key)], spec, unit)
         panel, own, x = place_names(spec, key)
         yield {
             "figure": spec.figure, "file": spec.file, "kind": spec.kind, "panel": panel, "hue": hue or own, "x": x,
@@ -292,9 +296,9 @@ def _means(rows: pd.DataFrame, spec: Spec, hue: str | None) -> Iterator[dict[str
         }  # fmt: skip
 
 
-def _on_its_scale(values: pd.Series, spec: Spec, unit: float) -> Interval:
+def _on_its_scale(values: NDArray[np.float64], spec: Spec, unit: float) -> Interval:
     """Shares of a CPU lie between 0 and 100 %, everything else above 0; user time may be of several CPUs."""
-    if spec.family == "softirq" and values.between(0, 100).all():
+    if spec.family == "softirq" and ((values >= 0) & (values <= 100)).all():
         found = interval_on("logit", values / 100)
         return replace(found, mean=100 * found.mean, low=100 * found.low, high=100 * found.high)
     return interval_on("log", values / unit)
