@@ -10,6 +10,7 @@ from pathlib import Path
 import pandas as pd
 import pyarrow as pa
 import pytest
+from tests.run.nulls import unexplained
 
 from xdplab.errors import ResultsError
 from xdplab.run.metrics import frame
@@ -17,6 +18,7 @@ from xdplab.thesis.columns import TRIAL_COLUMNS
 from xdplab.thesis.logs import Imported, read_thesis
 from xdplab.thesis.made_logs import SAR_LEADS_S, generator, names, perf, rate_pps, sar, tree, write
 from xdplab.thesis.names import parse_name
+from xdplab.thesis.rules import judged_import
 
 
 def imported(folder: Path, files: dict[str, str | bytes]) -> Imported:
@@ -108,6 +110,22 @@ def test_what_is_missing_is_null_with_its_reason(tmp_path: Path) -> None:
     assert reasons["instructions"] == "no perf log"
     assert row[["dut_tx_packets", "latency_mean_ns", "instructions", "cpu_busy_cores"]].isna().all()
     assert row["forwarded_pps"] == pytest.approx(1000, rel=1e-3)
+
+
+def test_every_null_of_an_imported_trial_has_a_reason(tmp_path: Path) -> None:
+    files = {
+        names("resultados1", "xdpdrv", 1, 800, 64)["generator"]: generator(0.0),
+        names("resultados2", "xdpdrv", 1, 800, 64)["generator"]: generator(rate_pps(800)),
+        names("resultados2", "xdpdrv", 1, 100, 64)["sar"]: sar(500.0, 400.0, {0: 70.0}),
+        names("resultados2", "xdpdrv", 1, 100, 64)["perf"]: "cut",
+        names("resultados1", "xdpdrv", 1, 100, 64)["generator"]: generator(0.0, tx_pps=0.0),
+        names("resultados_af_xdp1", "xdpgeneric", 1, 0, 64)["generator"]: generator(1000.0, decimals=None),
+    }
+    trials = judged_import(trials_of(imported(tmp_path, files)))
+    assert set(trials["verdict"]) == {"valid", "invalid"}
+    assert unexplained(trials) == []
+    sent = json.loads(trials.loc[trials["verdict"].eq("valid"), "null_reasons"].iloc[0])
+    assert sent["latency_p50_ns"] == "the generator's log has a running mean of the round trips, and no single one"
 
 
 def test_sar_alone_tells_the_rate(tmp_path: Path) -> None:

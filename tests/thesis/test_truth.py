@@ -9,25 +9,31 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from matplotlib.collections import PolyCollection
+from tests.thesis.doc_tables import block, quoted
 from tests.thesis.test_published import DATA, needs_data
 
 from xdplab.analysis.intervals import interval_on
 from xdplab.analysis.stationary import step_in
+from xdplab.figures.marks import View, marks_frame
+from xdplab.figures.save import render
+from xdplab.figures.styles import style_named
 from xdplab.run.metrics import frame
 from xdplab.run.rundir import RunDirectory
 from xdplab.studies.traffic import audits
 from xdplab.studies.traffic.explain import explain
 from xdplab.thesis.columns import TRIAL_COLUMNS
+from xdplab.thesis.conclusions import conclusions, corrected_reading, in_markdown, published_reading
 from xdplab.thesis.generator_log import parse_generator_log
 from xdplab.thesis.imported import import_thesis, imported_trials
 from xdplab.thesis.latency import Latency, latency, two_levels
 from xdplab.thesis.logs import read_thesis
 from xdplab.thesis.made_logs import generator, names, rate_pps, sar, write
-from xdplab.thesis.printed import page_of, printed_sheet
+from xdplab.thesis.printed import GREY, page_of, printed_sheet
 from xdplab.thesis.programs import count
 from xdplab.thesis.published import figure_named, published_figures
 from xdplab.thesis.rules import clock_ratio, corrected, judged_import
-from xdplab.thesis.views import corrected_view, pools_sizes, published_view, source_of
+from xdplab.thesis.views import corrected_view, look_of, pools_sizes, published_view, source_of
 
 
 def judged(folder: Path, files: dict[str, str]) -> pd.DataFrame:
@@ -205,6 +211,18 @@ def test_the_first_page_has_ten_lines_and_nothing_is_said_twice(audit: audits.Au
 
 
 @needs_data
+def test_the_tables_in_the_docs_are_those_that_the_commands_make(audit: audits.Audit, trials: pd.DataFrame) -> None:
+    """``make thesis`` writes them; one's own run, the last column, is not here."""
+    assert block("audit") == quoted(audit.summary)
+    source = source_of(trials)
+    table = in_markdown(conclusions([published_reading(source), corrected_reading(source)]))
+    written = block("conclusions")
+    assert len(written) == len(table)
+    for line, shown in zip(table[2:], written[2:], strict=True):
+        assert shown.startswith(line), "make thesis DATA=… RUN=…"
+
+
+@needs_data
 def test_no_rate_exceeds_the_link_once_the_clock_is_corrected(trials: pd.DataFrame) -> None:
     better = corrected(trials)
     rows = better[better["verdict"].eq("valid") & better["forwarded_pps"].notna()]
@@ -331,6 +349,61 @@ def test_a_sheet_has_its_panels_in_these_boxes_whatever_is_noted_below(trials: p
         box = ax.get_position()
         found = (box.x0 * page.width, height * (1 - box.y1), box.x1 * page.width, height * (1 - box.y0))
         assert found == pytest.approx(page.box(at), abs=0.1)
+
+
+def _view(number: str, rows: list[dict[str, object]], **look: object) -> View:
+    spec = figure_named(number)
+    own = [{"file": spec.file, "kind": spec.kind, "verdict": "valid", "n": 3} | row for row in rows]
+    return View(marks_frame(own), look_of(spec, "en", "y", (), **look))
+
+
+def test_a_corrected_figure_stands_on_the_printed_page_and_says_what_limits_a_mark() -> None:
+    rows: list[dict[str, object]] = [
+        {"panel": "XDP Native", "hue": "1", "x": "baseline", "value": 4.0, "low": 3.0, "high": 90.0},
+        {"panel": "XDP Native", "hue": "8", "x": "baseline", "value": 10.0, "limited_by": "link"},
+    ]
+    spec = figure_named("19")
+    view = _view("19", rows)
+    sheet = printed_sheet(view, spec, (), empty="nothing can be said")
+    for at, ax in enumerate(sheet.axes):
+        box, page = ax.get_position(), page_of(spec)
+        assert (box.x0 * page.width, (1 - box.y1) * page.height) == pytest.approx(page.box(at)[:2], abs=0.1)
+    said = [[text.get_text() for text in ax.texts] for ax in sheet.axes]
+    assert said == [["nothing can be said"], ["nothing can be said"], []]
+    native = sheet.axes[-1]
+    assert 10 < native.get_ylim()[1] < 20, "an interval of few repetitions leaves the marks their room"
+    entries = [text.get_text() for text in sheet.legends[0].get_texts()]
+    assert entries[-2:] == ["link-\nlimited", "interval\ngoes on"]
+    assert [bars.get_hatch() for bars in native.collections if isinstance(bars, PolyCollection)] == [None, "....."]
+    text = render(sheet, "svg", style_named("paper-2col"), "x", {}).decode()
+    assert "<title>8, XDP Native" in text, "each mark of an SVG has its words"
+    plain = printed_sheet(_view("19", [row | {"n": None} for row in rows[:1]]), spec, ())
+    assert plain.axes[-1].get_ylim()[1] > 90, "as printed, the axis holds the interval"
+
+
+def test_a_logarithmic_axis_has_numbers_and_no_place_for_a_printed_0() -> None:
+    spec = figure_named("23")
+    points = [("baseline", 500.0), ("1", 90_000.0)]
+    own = _view("23", [{"panel": "XDP Native", "hue": "64B", "x": x, "value": y} for x, y in points], y_scale="log")
+    zeros = [("baseline", 0.0), ("1", 40_000.0), ("100", 0.0)]
+    grey = _view("23", [{"panel": "XDP Native", "hue": "64B", "x": x, "value": y, "n": None} for x, y in zeros])
+    sheet = printed_sheet(own, spec, (), behind=grey.marks)
+    behind = [line for line in sheet.axes[0].lines if line.get_color() == GREY]
+    assert [list(line.get_ydata()) for line in behind] == [[40_000.0]]
+    text = render(sheet, "svg", style_named("paper-2col"), "x", {}).decode()
+    assert "mathdefault" not in text
+    assert "10k" in text
+
+
+def test_panels_side_by_side_share_their_axis() -> None:
+    spec = figure_named("18")
+    rows: list[dict[str, object]] = [
+        {"panel": f"{queues} {word} de processamento", "hue": "Native", "x": "64B", "value": float(queues)}
+        for queues, word in ((1, "fila"), (2, "filas"), (4, "filas"), (8, "filas"))
+    ]
+    axes = printed_sheet(_view("18", rows), spec, ()).axes
+    assert len({ax.get_ylim() for ax in axes}) == 1
+    assert [ax.yaxis.get_tick_params()["labelleft"] for ax in axes[1::2]] == [False, False]
 
 
 @needs_data

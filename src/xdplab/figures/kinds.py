@@ -31,6 +31,8 @@ MARK_WORDS = "words beside a mark"
 VALUE_ROOM = 0.12
 """Share of an axis that values above bars need at its end."""
 CUT = "interval goes on"
+NEAR_SHARE = 0.35
+"""Of a panel's greatest value: as far beside its mark an interval gets room on the axis."""
 MOST_LISTED = 20  # colours: a longer list is a scale
 SIDE_BY_SIDE = ("bar", "sample", "beside", "below")
 """Kinds whose hues share a place on the axis, each with a width of its own."""
@@ -210,8 +212,8 @@ def edge(ax: Axes, x: Array, marks: pd.DataFrame, paint: Paint, slot: tuple[floa
 
 
 def near_interval(marks: pd.DataFrame) -> tuple[pd.Series, pd.Series]:
-    """Return each mark's low and high, cut where they lie further off than a third of the greatest value."""
-    values, span = marks["value"], 0.35 * marks["value"].abs().max()
+    """Return each mark's low and high, cut where they lie further off than NEAR_SHARE of the greatest value."""
+    values, span = marks["value"], NEAR_SHARE * marks["value"].abs().max()
     return marks["low"].clip(lower=values - span), marks["high"].clip(upper=values + span)
 
 

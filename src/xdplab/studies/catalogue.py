@@ -1,4 +1,4 @@
-"""Every study by its name, and the study a run belongs to. A new study is a line here."""
+"""Every study by its name, and the study a run belongs to. Add a line here for a new study."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ STUDIES = ("verifier", "execution", "loading", "jit", "offload")
 
 
 def study(name: str) -> StudyKind[Any, Any]:
-    """Return the study of that name; one is loaded when it is asked for."""
+    """Return the study of that name; it is loaded on demand."""
     kind: StudyKind[Any, Any] = importlib.import_module(f"xdplab.studies.{name}.runs").STUDY
     return kind
 
@@ -46,12 +46,12 @@ def kind_of(directory: RunDirectory) -> AnyKind:
 
 
 def open_run(path: Path) -> AnyRun:
-    """Open a run of any kind. Raises ResultsError if ``path`` is none."""
+    """Open a run of any kind. Raises ResultsError if ``path`` is not a run."""
     return kind_of(RunDirectory.open(path)).open(path)
 
 
 def request_in(plan: Path) -> tuple[StudyKind[Any, Any], Any] | None:
-    """Return the study that a plan file is for, and what it asks; None for a plan of XDP traffic. Raises PlanError."""
+    """Return the study of a plan file, and its request; None for a plan of XDP traffic. Raises PlanError."""
     try:
         written = read_yaml(plan.read_text())
     except (OSError, ValueError, yaml.YAMLError):

@@ -13,13 +13,11 @@ from typing import Literal, TypeVar
 
 import pandas as pd
 
-from xdplab.figures.draw import draw
 from xdplab.figures.marks import View
-from xdplab.figures.save import render, sheet_of, write_whole
+from xdplab.figures.save import render, write_whole
 from xdplab.figures.styles import DEFAULT_FORMATS, style_named
 from xdplab.thesis.printed import printed_sheet
 from xdplab.thesis.published import Spec, published_figures
-from xdplab.thesis.sheet import empty_sheet
 from xdplab.thesis.views import (
     Source,
     corrected_table,
@@ -29,7 +27,7 @@ from xdplab.thesis.views import (
     source_of,
     translated,
 )
-from xdplab.thesis.words import Language
+from xdplab.thesis.words import NO_MARK, Language
 
 Which = Literal["as-published", "corrected"]
 Drawn = tuple["Regenerated", pd.DataFrame]
@@ -118,12 +116,9 @@ def _drawn(
         return []
     notes = {"run": source.run_id, "figure": spec.file}
     style = style_named(STYLE)
-    shown = translated(view, language)
-    if which == "as-published":
-        page = printed_sheet(shown, spec, shown.look.caption)
-        return [(suffix, render(page, suffix, style, spec.stem, notes)) for suffix in formats]
-    sheet = sheet_of(draw(shown, style)) if len(shown.marks) else empty_sheet(shown.look, style, language)
-    return [(suffix, render(sheet, suffix, style, spec.stem, notes)) for suffix in formats]
+    empty = "" if which == "as-published" else NO_MARK.of(language)
+    page = printed_sheet(translated(view, language), spec, view.look.caption, language=language, empty=empty)
+    return [(suffix, render(page, suffix, style, spec.stem, notes)) for suffix in formats]
 
 
 def write_csv(path: Path, table: pd.DataFrame) -> Path:

@@ -7,34 +7,44 @@ two by two, with the legend to their right. What is wrong with a figure is said 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import matplotlib as mpl
 import numpy as np
 import pandas as pd
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.collections import LineCollection, PolyCollection
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.markers import CARETDOWN, CARETUP
 from matplotlib.patches import Patch
+from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
+from numpy.typing import NDArray
 
 from xdplab.figures import kinds
 from xdplab.figures.draw import Sheet
 from xdplab.figures.marks import Look, View
 from xdplab.figures.paper import wrap
+from xdplab.figures.pointer import Group, OnSheet
 from xdplab.thesis.published import Spec
+from xdplab.thesis.words import BEHIND, CUT, LIMITED, Language
+
+Array = NDArray[np.float64]
 
 POINTS = 72.0  # to the inch
 TEXT_PT, TITLE_PT, LABEL_PT, LEGEND_PT, NOTE_PT = 10.0, 11.0, 9.0, 7.0, 8.0
 ROOM_PT = 28.0  # between two panels, for the tick labels of the upper and the title of the lower one
 NOTE_LINE_PT = 1.35 * NOTE_PT
-BARS_WIDTH = 0.8  # of a place on the axis, for all its bars together
 MARGIN = 1.05  # of the axis above the highest mark
 DPI = 120
 LOG_MARGIN = 1.6
 SHORT_LABELS = (-3, 4)
-GREY, BEHIND = "0.8", "thesis"
+GREY, WHISKER = "0.8", "0.26"
+WHISKER_PT, DOT_PT, ARROW_PT = 1.5, 4.0, 5.0
+SPARSE = 50.0  # times from an axis' lower end to its upper one: beyond, its decades alone have numbers
 OWN_WIDTH = 0.55  # of a grey bar behind it
 PARAMETERS: Mapping[str, object] = {
     "font.family": "DejaVu Sans",
@@ -92,12 +102,21 @@ def page_of(spec: Spec) -> Page:
     return PAGES[spec.family if spec.family in ("latency", "softirq") else "counts"]
 
 
-def printed_sheet(view: View, spec: Spec, notes: Sequence[str], *, behind: pd.DataFrame | None = None) -> Figure:
+def printed_sheet(
+    view: View,
+    spec: Spec,
+    notes: Sequence[str],
+    *,
+    behind: pd.DataFrame | None = None,
+    language: Language = "en",
+    empty: str = "",
+) -> Sheet:
     """Draw a view on its printed page, with ``notes`` below it: the page grows downwards by their lines.
 
-    ``behind``: marks in grey behind the view's, of the same panels, hues and unit.
+    ``behind``: marks in grey behind the view's, of the same panels, hues and unit. ``empty``: what a panel without any
+    mark says. Marks over repetitions have dots, intervals and limits; as printed there are none.
     """
-    page, marks, look = page_of(spec), view.marks, view.look
+    page, look = page_of(spec), view.look
     lines = [line for note in notes for line in wrap(note, (page.width - 20) / POINTS, NOTE_PT)]
     height = page.height + (NOTE_LINE_PT * (len(lines) + 1) if lines else 0)
     with mpl.rc_context(dict(PARAMETERS)):  # type: ignore[arg-type]
@@ -105,18 +124,40 @@ def printed_sheet(view: View, spec: Spec, notes: Sequence[str], *, behind: pd.Da
         FigureCanvasAgg(sheet)
         paints = kinds.paint(list(look.hues), look.palette)
         axes = [sheet.add_axes(_rect(page.box(at), page.width, height)) for at in range(len(look.panels))]
+        own, grey = _by_place(view.marks, look), _by_place(behind, look) if behind is not None else {}
+        measured = bool(view.marks["n"].notna().any())
+        drawn = list[Group]()
+        shared = page.columns > 1  # as printed: between panels side by side there is no room for numbers
+        everywhere = [*own.values(), *grey.values()]
         for at, (ax, panel) in enumerate(zip(axes, look.panels, strict=True)):
-            grey = None if behind is None else behind[behind["panel"] == panel]
-            _panel(ax, marks[marks["panel"] == panel], look, paints, grey)
-            ax.set_title(panel)
+            shown = everywhere if shared else _of_panel(panel, own, grey)
+            floor = _scale_y(ax, shown, look, measured=measured)
+            if behind is not None and look.y_scale == "linear":
+                ax.ticklabel_format(axis="y", scilimits=SHORT_LABELS)  # counts of one's own have no power of ten yet
+            drawn += _panel(ax, panel, own, grey, paints, floor)
+            _scale_x(ax, look)
+            # matplotlib would measure every label to keep titles and labels off them; here they have their places.
+            ax.set_title(panel, y=1.0)
+            ax.yaxis.set_label_coords(-0.1, 0.5)
+            if not shown and empty:
+                _say(ax, empty)
             if at + page.columns >= len(axes):
                 ax.set_xlabel(look.x_label)
-            elif page.pitch_y - page.panel_height < ROOM_PT:
-                ax.tick_params(labelbottom=False)
-        _label_and_legend(sheet, axes, page, look, paints, height, barred=spec.kind == "bar", behind=behind is not None)
+            else:
+                ax.xaxis.set_label_coords(0.5, -0.1)
+                if page.pitch_y - page.panel_height < ROOM_PT:
+                    ax.tick_params(labelbottom=False)
+            if at % page.columns:
+                ax.tick_params(labelleft=False)
+        cut = any(line.get_gid() == kinds.CUT for ax in axes for line in ax.lines)
+        barred = spec.kind == "bar"
+        extra = _extra_entries(own, language, barred=barred, cut=cut, behind=behind is not None)
+        _label_and_legend(sheet, axes, page, look, paints, height, extra, barred=barred, lined=measured)
         if lines:
             below = 1 - (page.height + 2) / height
             sheet.text(10 / page.width, below, "\n".join(lines), fontsize=NOTE_PT, color="0.25", va="top")
+    if measured:
+        sheet.shown = OnSheet(look, tuple(drawn), tuple(paints))
     return sheet
 
 
@@ -125,73 +166,164 @@ def _rect(box: tuple[float, float, float, float], width: float, height: float) -
     return x0 / width, 1 - y1 / height, (x1 - x0) / width, (y1 - y0) / height
 
 
-def _panel(
-    ax: Axes, marks: pd.DataFrame, look: Look, paints: Mapping[str, kinds.Paint], behind: pd.DataFrame | None
-) -> None:
-    shown = marks
-    if behind is not None:  # an interval of two repetitions would leave no room for what is compared
-        near = marks.assign(high=kinds.near_interval(marks)[1]) if len(marks) else marks
-        shown = pd.concat([part for part in (near, behind) if len(part)] or [marks])
-    floor = _scale_y(ax, shown, look)
-    if behind is not None and look.y_scale == "linear":
-        ax.ticklabel_format(axis="y", scilimits=SHORT_LABELS)  # counts of one's own have no power of ten yet
-    for rank, hue in enumerate(paints):
-        slot = _slot(rank, len(paints))
-        if behind is not None:
-            _hue(ax, behind[behind["hue"] == hue], look, slot, GREY, floor)
-            slot = (slot[0], OWN_WIDTH * slot[1])
-        _hue(ax, marks[marks["hue"] == hue], look, slot, paints[hue].color, floor)
+@dataclass(frozen=True, eq=False)
+class _Hue:
+    """The marks of one panel and hue as arrays, by rising x.
+
+    A table is chosen from once for each figure, and not for each panel, hue and use.
+    """
+
+    marks: pd.DataFrame
+    x: Array
+    value: Array
+    low: Array
+    high: Array
+    status: NDArray[np.object_]
+    barred: bool
+    measured: bool
+
+
+Hues = dict[tuple[str, str], _Hue]
+"""By panel and hue."""
+
+
+def _by_place(marks: pd.DataFrame, look: Look) -> Hues:
+    places = {value: float(at) for at, value in enumerate(look.x_values)}
+    x = np.array([places[value] for value in marks["x"]], dtype=float)
+    value, low, high = (marks[name].to_numpy(dtype=float) for name in ("value", "low", "high"))
+    status, measured = kinds.statuses(marks).to_numpy(dtype=object), marks["n"].notna().to_numpy()
+    rows: dict[tuple[str, str], list[int]] = {}
+    for row, key in enumerate(zip(marks["panel"], marks["hue"], strict=True)):
+        # A printed 0 has no place on a logarithmic axis.
+        if look.y_scale != "log" or value[row] > 0:
+            rows.setdefault(key, []).append(row)
+    kind = marks["kind"].to_numpy(dtype=object)
+    found = {}
+    for key, own in rows.items():
+        at = np.array(own)[np.argsort(x[own], kind="stable")]
+        bars, several = bool((kind[at] == "bar").any()), bool(measured[at].any())
+        found[key] = _Hue(marks.iloc[at], x[at], value[at], low[at], high[at], status[at], bars, several)
+    return found
+
+
+def _of_panel(panel: str, *marks: Hues) -> list[_Hue]:
+    return [one for hues in marks for (place, _), one in hues.items() if place == panel]
+
+
+def _panel(ax: Axes, panel: str, own: Hues, grey: Hues, paints: Mapping[str, kinds.Paint], floor: float) -> list[Group]:
+    """Draw the hues of a panel, each one's grey marks behind its own; return what became of its own."""
+    drawn = []
+    for rank, (hue, paint) in enumerate(paints.items()):
+        offset, width = kinds.slot(rank, len(paints))
+        before = grey.get((panel, hue))
+        if before is not None:
+            _hue(ax, before, replace(paint, color=GREY, dash="-"), (offset, width), floor)
+        if (one := own.get((panel, hue))) is not None:
+            shapes = _hue(ax, one, paint, (offset, OWN_WIDTH * width if grey else width), floor)
+            shift = offset if one.barred else 0.0
+            _mark_cut(ax, one.x + shift, one, WHISKER if one.barred else paint.color)
+            drawn.append(Group(ax, hue, str(one.marks["kind"].iloc[0]), one.marks, one.x + shift, shapes))
+    return drawn
+
+
+def _scale_x(ax: Axes, look: Look) -> None:
     ax.set_xlim(-0.5, len(look.x_values) - 0.5)
     ax.set_xticks(range(len(look.x_values)), [str(value) for value in look.x_values])
 
 
-def _scale_y(ax: Axes, marks: pd.DataFrame, look: Look) -> float:
-    """Give the axis to the marks and their intervals; return where its bars stand."""
-    high = float(np.nanmax(marks[["value", "high"]].to_numpy(dtype=float), initial=0.0)) if len(marks) else 0.0
-    least = float(marks["value"].min()) if len(marks) else 0.0
+def _scale_y(ax: Axes, shown: Sequence[_Hue], look: Look, *, measured: bool) -> float:
+    """Give the axis to the marks and their intervals; return where its bars stand.
+
+    An interval of two repetitions would leave no room for what is compared: it reaches beyond the axis.
+    """
+    most = max((float(np.abs(one.value).max()) for one in shown), default=0.0)
+    near = kinds.NEAR_SHARE * most if measured else np.inf
+    ends = [end for one in shown for end in (one.value, np.minimum(one.high, one.value + near))]
+    high = float(np.nanmax(np.concatenate(ends), initial=0.0)) if ends else 0.0
+    least = min((float(one.value.min()) for one in shown), default=0.0)
     if look.y_scale == "log" and high > 0:
-        least = float(marks.loc[marks["value"] > 0, "value"].min())  # a printed 0 has no place on it
         ax.set_yscale("log")
         ax.set_ylim(least / LOG_MARGIN, high * LOG_MARGIN)
+        ax.yaxis.set_major_locator(LogLocator(subs=(1.0,) if high / least > SPARSE else (1.0, 2.0, 5.0)))
+        ax.yaxis.set_major_formatter(FuncFormatter(_thousands))
+        ax.yaxis.set_minor_locator(NullLocator())
         return least / LOG_MARGIN
     low = min(0.0, least)
     ax.set_ylim(MARGIN * low, MARGIN * high if high > 0 else 1.0)
     return 0.0
 
 
-def _hue(ax: Axes, own: pd.DataFrame, look: Look, slot: tuple[float, float], color: kinds.Color, floor: float) -> None:
+def _thousands(value: float, _: object) -> str:
+    """Numbers short enough for the printed margin."""
+    return f"{value:g}" if value < 1000 else f"{value / 1000:g}k"
+
+
+def _hue(ax: Axes, own: _Hue, paint: kinds.Paint, slot: tuple[float, float], floor: float) -> tuple[Artist, ...]:
     """Draw the marks of one hue, with their intervals where they have some."""
-    if own.empty:
-        return
-    places = {value: at for at, value in enumerate(look.x_values)}
-    x = np.array([places[value] for value in own["x"]], dtype=float)
-    y = own["value"].to_numpy(dtype=float)
-    if (own["kind"] == "bar").any():
-        _bars(ax, x + slot[0], y, slot[1], color, floor)
-        _whiskers(ax, x + slot[0], own, "0.26")
-        return
-    order = np.argsort(x)
-    ax.plot(x[order], y[order], color=color, marker="." if len(own) == 1 else None)
-    _whiskers(ax, x, own, color)
+    if own.barred:
+        return (*_bars(ax, own, paint, slot, floor), *_whiskers(ax, own.x + slot[0], own, WHISKER))
+    dots = "." if len(own.x) == 1 and not own.measured else ""
+    dash = paint.dash if own.measured else "-"
+    line = ax.plot(own.x, own.value, color=paint.color, linestyle=dash, marker=dots or None)
+    return (*line, *_dots(ax, own, paint), *_whiskers(ax, own.x, own, paint.color))
 
 
-def _slot(rank: int, count: int) -> tuple[float, float]:
-    width = BARS_WIDTH / count
-    return (rank - (count - 1) / 2) * width, width
+def _dots(ax: Axes, own: _Hue, paint: kinds.Paint) -> list[Artist]:
+    """What was measured, on its line: hollow where something else than the DUT limits it."""
+    if not own.measured:
+        return []
+    made: list[Artist] = []
+    for name, look in kinds.STATUSES.items():
+        chosen = own.status == name
+        if chosen.any():
+            face = paint.color if name == "valid" else "white"
+            made += ax.plot(
+                own.x[chosen], own.value[chosen], linestyle="none", marker=look.marker, color=paint.color,
+                markerfacecolor=face, markersize=DOT_PT * paint.size, zorder=3,
+            )  # fmt: skip
+    return made
 
 
-def _bars(ax: Axes, x: np.ndarray, y: np.ndarray, width: float, color: kinds.Color, low: float) -> None:
-    """All bars of a hue as one collection: hundreds of single ones take seconds."""
-    left, right, floor = x - width / 2, x + width / 2, np.full(len(x), low)
-    corners = [np.stack(pair, axis=1) for pair in ((left, floor), (left, y), (right, y), (right, floor))]
-    ax.add_collection(PolyCollection(list(np.stack(corners, axis=1)), facecolors=[color], edgecolors="none"))
+def _bars(ax: Axes, own: _Hue, paint: kinds.Paint, slot: tuple[float, float], low: float) -> list[Artist]:
+    """All bars of a hue as one collection: hundreds of single ones take seconds. Limited ones are hatched."""
+    made: list[Artist] = []
+    for name, look in kinds.STATUSES.items():
+        chosen = own.status == name
+        if not chosen.any():
+            continue
+        x, y = own.x[chosen] + slot[0], own.value[chosen]
+        left, right, floor = x - slot[1] / 2, x + slot[1] / 2, np.full(len(x), low)
+        corners = [np.stack(pair, axis=1) for pair in ((left, floor), (left, y), (right, y), (right, floor))]
+        limited = {"facecolors": ["white"], "edgecolors": [paint.color], "hatch": look.hatch, "linewidths": 0.5}
+        plain = {"facecolors": [paint.color], "edgecolors": "none"}
+        bars = PolyCollection(list(np.stack(corners, axis=1)), **(plain if name == "valid" else limited))
+        made.append(ax.add_collection(bars, autolim=False))
+    return made
 
 
-def _whiskers(ax: Axes, x: np.ndarray, marks: pd.DataFrame, color: kinds.Color) -> None:
-    low, high = (marks[name].to_numpy(dtype=float) for name in ("low", "high"))
-    known = ~np.isnan(low)
-    segments = [((a, b), (a, c)) for a, b, c in zip(x[known], low[known], high[known], strict=True)]
-    ax.add_collection(LineCollection(segments, colors=[color], linewidths=1.5))
+def _whiskers(ax: Axes, x: Array, own: _Hue, color: kinds.Color) -> list[Artist]:
+    known = ~np.isnan(own.low)
+    if not known.any():
+        return []
+    segments = [((a, b), (a, c)) for a, b, c in zip(x[known], own.low[known], own.high[known], strict=True)]
+    return [ax.add_collection(LineCollection(segments, colors=[color], linewidths=WHISKER_PT), autolim=False)]
+
+
+def _mark_cut(ax: Axes, x: Array, own: _Hue, color: kinds.Color) -> None:
+    """Put an arrow head at the axis' end where an interval goes on beyond it."""
+    bottom, top = ax.get_ylim()
+    for end, beyond, marker in ((top, own.high > top, CARETUP), (bottom, own.low < bottom, CARETDOWN)):
+        if beyond.any():
+            ax.plot(
+                x[beyond], np.full(beyond.sum(), end), linestyle="none", marker=marker, color=color,
+                markersize=ARROW_PT, clip_on=False, zorder=4, gid=kinds.CUT,
+            )  # fmt: skip
+
+
+def _say(ax: Axes, words: str) -> None:
+    """Let an empty panel say why, without numbers on its axis."""
+    ax.set_yticks([])
+    ax.text(0.5, 0.5, words, transform=ax.transAxes, ha="center", va="center", color="0.4")
 
 
 def _label_and_legend(
@@ -201,23 +333,47 @@ def _label_and_legend(
     look: Look,
     paints: Mapping[str, kinds.Paint],
     height: float,
+    extra: Sequence[tuple[Artist, str]],
     *,
     barred: bool,
-    behind: bool,
+    lined: bool,
 ) -> None:
     boxes = [page.box(at) for at in range(len(axes))]
     middle = 1 - (boxes[0][1] + boxes[-1][3]) / 2 / height
     sheet.text(0.5 / page.width, middle, look.y_label, rotation=90, va="center", ha="left", fontsize=LABEL_PT)
-    handles = [
-        Patch(facecolor=paint.color) if barred else Line2D([], [], color=paint.color) for paint in paints.values()
-    ]
-    names = list(paints)
-    if behind:
-        handles.append(Patch(facecolor=GREY) if barred else Line2D([], [], color=GREY))
-        names.append(BEHIND)
+    entries = [(_entry(paint, barred=barred, lined=lined), hue) for hue, paint in paints.items()]
     right, top = max(box[2] for box in boxes), boxes[0][1]
+    handles, names = zip(*entries, *extra, strict=True)
     sheet.legend(
         handles, names, title=look.hue_title or None, loc="upper left", frameon=False, borderaxespad=0.0,
         bbox_to_anchor=((right + 4) / page.width, 1 - top / height), handlelength=1.0, handletextpad=0.4,
         fontsize=LEGEND_PT, title_fontsize=LEGEND_PT,
     )  # fmt: skip
+
+
+def _entry(paint: kinds.Paint, *, barred: bool, lined: bool) -> Artist:
+    if barred:
+        return Patch(facecolor=paint.color)
+    dots = {"marker": "o", "markersize": DOT_PT * paint.size, "linestyle": paint.dash} if lined else {}
+    return Line2D([], [], color=paint.color, **dots)
+
+
+def _extra_entries(
+    marks: Hues, language: Language, *, barred: bool, cut: bool, behind: bool
+) -> list[tuple[Artist, str]]:
+    """Return what the legend says beside the hues: limits, intervals that go on, and whose the grey marks are."""
+    found: list[tuple[Artist, str]] = []
+    for name, words in LIMITED.items():
+        if any((one.status == name).any() for one in marks.values()):
+            look = kinds.STATUSES[name]
+            hatched = Patch(facecolor="white", edgecolor="0.3", hatch=look.hatch, linewidth=0.5)
+            found.append((hatched if barred else _loose(look.marker), words.of(language)))
+    if cut:
+        found.append((_loose(CARETUP), CUT.of(language)))
+    if behind:
+        found.append((Patch(facecolor=GREY) if barred else Line2D([], [], color=GREY), BEHIND.of(language)))
+    return found
+
+
+def _loose(marker: Any) -> Artist:
+    return Line2D([], [], color="0.3", linestyle="none", marker=marker, markerfacecolor="white", markersize=ARROW_PT)

@@ -169,7 +169,7 @@ def drawn(view: View, grey: pd.DataFrame | None, spec: Spec, language: Language 
     back = None
     if grey is not None:
         back = translated(View(marks_frame(_records(grey)), view.look), language).marks
-    return printed_sheet(shown, spec, view.look.caption, behind=back)
+    return printed_sheet(shown, spec, view.look.caption, behind=back, language=language)
 
 
 def own_table(view: View, grey: pd.DataFrame | None) -> pd.DataFrame:

@@ -111,7 +111,10 @@ def judged_import(trials: pd.DataFrame) -> pd.DataFrame:
     columns = {name: [getattr(v, name) for v in found] for name in ("verdict", "reason", "limited_by")}
     columns["rules_version"] = [RULES_VERSION] * len(found)
     table = trials.assign(**{name: pd.array(cells, dtype="string") for name, cells in columns.items()})
-    return _with_stage(with_derived(_without_unknown_rates(_with_signature(_with_ceiling(table)))))
+    table = _without_unknown_rates(_with_signature(_with_ceiling(table)))
+    unlimited = table["verdict"].ne("valid").fillna(True).astype(bool)
+    why = pd.Series("only a valid trial has a limit", index=table.index)
+    return _with_stage(with_derived(said_null(table, unlimited, ("limited_by",), why)))
 
 
 FULL_CORE_PERCENT = 95.0
@@ -154,7 +157,7 @@ def _without_unknown_rates(trials: pd.DataFrame) -> pd.DataFrame:
     unknown = trials["verdict"].eq("invalid").fillna(False) & trials["forwarded_pps"].eq(0).fillna(False)
     names = [name for name in (*RATE_COLUMNS, *LOSS_COLUMNS) if name in trials]
     table = trials.assign(**{name: trials[name].mask(unknown) for name in names})
-    return said_null(table, unknown, ("forwarded_pps", "loss_ratio"), table["reason"])
+    return said_null(table, unknown, names, table["reason"])
 
 
 def said_null(trials: pd.DataFrame, rows: pd.Series, names: Sequence[str], why: pd.Series) -> pd.DataFrame:

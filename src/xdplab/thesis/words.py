@@ -194,3 +194,10 @@ OWN_LIMITS = {
     ),
 }
 NO_MARK = Words("nothing can be said", "nada pode ser dito")
+BEHIND = Words("thesis", "tese")
+LIMITED = {
+    "generator": Words("generator-\nlimited", "limite do\ngerador"),
+    "link": Words("link-\nlimited", "limite do\nenlace"),
+}
+"""What bounds a mark in place of the DUT, as narrow as the printed legends are."""
+CUT = Words("interval\ngoes on", "intervalo\ncontinua")

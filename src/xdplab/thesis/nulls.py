@@ -1,0 +1,65 @@
+"""Why a column of an imported trial is null, where its derivation did not say: what the published logs do not hold."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from xdplab.analysis.derived import COLUMNS
+from xdplab.run.metrics import METRICS
+
+JUDGED = ("verdict", "reason", "limited_by", "rules_version")
+SAME_REASON = {
+    "rx_packets": ("forwarded_pps", "forwarded_source", "forwarded_l2_bps", "forwarded_window_s", "loss_ratio"),
+    "tx_packets": ("window_s", "offered_pps", "lost_packets", "loss_ratio"),
+    "program_counts": ("program_hash",),
+}
+"""A column, and those that are null for the same reason."""
+
+_NOT_HELD = {
+    "the generator's log has a running mean of the round trips, and no single one": ("latency_", "late_"),
+    "the generator's log has the frames that it sent and received, and nothing else of them": (
+        *("tx_", "tg_", "probes_", "generator_pps", "drained_", "duplicate_", "reordered_", "foreign_", "refused_"),
+        *("sender_", "receiver_", "harness_", "path", "warmup_", "rate_change", "slices_", "window_requested_s"),
+    ),
+    "the logs have nothing of the program as it was loaded; its C file says what program_counts has": (
+        *("program_", "verified_", "jited_", "helper_", "load_ms", "attach_ms", "mode_obtained", "access_", "testrun_"),
+        *("stats_cost_ns", "xdp_actions", "actions_counted", "redirect_targets"),
+    ),
+    "sar's log has the CPUs' shares and the interfaces' rates, and nothing else of the DUT": (
+        *("host_", "other_", "softnet_", "dut_", "rx_by_queue", "evenness", "queues_reached", "xsk_", "rx_ring_"),
+        *("device_settings", "sched_policy", "clocksource", "rt_runtime_us", "xps"),
+    ),
+    "perf's log has counts of a time of its own, without the frames or the clock of that time": (
+        *("perf_packets", "cycles_per_ns", "clock_change"),
+    ),
+    "the logs do not tell in which order the trials were measured": ("block", "order"),
+}
+"""By what is absent: beginnings of the names of columns."""
+NOT_HELD = "the published logs do not hold it"
+
+
+def _reason(column: str) -> str:
+    return next((why for why, names in _NOT_HELD.items() if column.startswith(names)), NOT_HELD)
+
+
+_HEADS: dict[str, tuple[str, ...]] = {}
+for _head, _columns in SAME_REASON.items():
+    for _column in _columns:
+        _HEADS[_column] = (*_HEADS.get(_column, ()), _head)
+_REASONS = {
+    metric.name: _reason(metric.name)
+    for metric in METRICS
+    if metric.kind != "factor" and metric.name not in (*COLUMNS, *JUDGED, "null_reasons")
+}
+"""Columns that the logs give, or could have given; a factor may be null without a reason."""
+
+
+def with_reasons(row: Mapping[str, Any], reasons: dict[str, str]) -> dict[str, str]:
+    """Return ``reasons`` with one more for each column that is null and has none."""
+    found = dict(reasons)
+    for column, why in _REASONS.items():
+        if row.get(column) is None and column not in reasons:
+            told = (reasons[head] for head in _HEADS.get(column, ()) if head in reasons)
+            found[column] = next(told, why)
+    return found
