@@ -6,10 +6,15 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, Protocol
+from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
 
 from xdplab.errors import HostError
-from xdplab.formats.verifier_log import told
+from xdplab.later import later
+
+if TYPE_CHECKING:
+    from xdplab.formats import verifier_log
+else:
+    verifier_log = later("xdplab.formats.verifier_log")
 
 
 @dataclass(frozen=True)
@@ -48,7 +53,7 @@ class Result:
             last = json.loads(self.text.splitlines()[-1])
         except (IndexError, ValueError, RecursionError):
             return ""
-        return told(last) if isinstance(last, dict) and last.get("type") == "error" else ""
+        return verifier_log.told(last) if isinstance(last, dict) and last.get("type") == "error" else ""
 
     def require(self) -> Result:
         """Return self, or raise HostError with host, command, exit code and the end of the command's output."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from xdplab.errors import PlanError
@@ -16,6 +16,7 @@ else:
 from xdplab.studies.points import Gathered, StudyPoint, StudyRequest
 
 PLACES = ("vm:5.10", "vm:6.1", "vm:6.12", "vm:7.2")
+SMALLEST_PLACES = ("vm:6.1",)
 
 
 @dataclass(frozen=True)
@@ -24,6 +25,12 @@ class OffloadRequest(StudyRequest):
 
     repetitions: int = 1
     places: tuple[str, ...] = PLACES
+
+
+def smallest(request: OffloadRequest) -> OffloadRequest:
+    """Return the request for one kernel, unless places were chosen, and one question of each kind."""
+    places = SMALLEST_PLACES if request.places == PLACES else request.places
+    return replace(request, places=places, smallest=True)
 
 
 @dataclass(frozen=True)

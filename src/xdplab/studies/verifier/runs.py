@@ -119,7 +119,7 @@ def _tables(run: VerifierRun, table: pd.DataFrame) -> dict[str, Table]:
 
 
 STUDY = StudyKind(
-    "verifier", VerifierRequest, VerifierPoint, gather, measurer, _table, _tables, VIEWS, "2", tools=tools
+    "verifier", VerifierRequest, VerifierPoint, gather, measurer, _table, _tables, VIEWS, "2", smallest, tools
 )
 
 
