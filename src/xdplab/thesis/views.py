@@ -1,4 +1,4 @@
-"""The thesis' figures as published and as the data really say: marks and words, drawn like every other figure."""
+"""The thesis' figures as published and corrected: marks and labels, drawn like every other figure."""
 
 from __future__ import annotations
 
@@ -45,6 +45,7 @@ from xdplab.thesis.words import (
     HUE_TITLES,
     LEFT_OUT,
     NO_INTERVAL,
+    NOT_MEASURED,
     POINTS,
     POOLED,
     PRINTED_ERRORS,
@@ -305,7 +306,7 @@ def _limit(limits: Sequence[object]) -> str | None:
 
 
 def corrected_view(source: Source, spec: Spec, language: Language = "en") -> View:
-    """Return what the data really say of a published figure; its caption says what they cannot."""
+    """Return the corrected version of a published figure; its caption says what the data cannot show."""
     rows = corrected_rows(source, spec)
     marks = corrected_marks(rows, spec)
     said = (_what(source, spec, language), _of_the_ring(rows, spec, language), _by_dut(rows, language))
@@ -318,6 +319,8 @@ def corrected_view(source: Source, spec: Spec, language: Language = "en") -> Vie
         )
         if part
     ]
+    if rows.empty:
+        caption = [NOT_MEASURED.of(language)]
     label = CORRECTED_Y[spec.family].of(language).format(power="")
     look = look_of(spec, language, label, tuple(caption), y_scale="log" if spec.family == "latency" else "linear")
     if spec.hue == "cpu":
@@ -334,13 +337,15 @@ def _what(source: Source, spec: Spec, language: Language) -> str:
     if spec.family not in WHAT:
         return ""
     what, numbers = WHAT[spec.family].of(language), _repetitions(source.alike, spec)
-    if spec.family == "throughput" and source.clock != 1:
+    if spec.family == "throughput" and abs(source.clock - 1) >= CLOCK_SHOWN:
         what += CLOCK.of(language).format(percent=100 * (source.clock - 1))
     scale = SCALES["logit" if spec.family == "softirq" else "log"].of(language)
     return CORRECTED.of(language).format(what=what, repetitions=numbers, scale=scale)
 
 
 RING_FULL = 0.5
+CLOCK_SHOWN = 5e-5
+"""Of the clock: less is 0.00 % in the caption."""
 
 
 def _of_the_ring(rows: pd.DataFrame, spec: Spec, language: Language) -> str:
