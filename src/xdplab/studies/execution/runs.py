@@ -1,4 +1,4 @@
-"""The study as the frame knows it: what it gathers before anything is measured."""
+"""The study's `StudyKind`: what it gathers before anything is measured."""
 
 from __future__ import annotations
 

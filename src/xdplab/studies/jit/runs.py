@@ -1,4 +1,4 @@
-"""The jit study as a kind of study: what is gathered, what measures it, what it shows."""
+"""The jit study as a kind of study: its points, measurement and output."""
 
 from __future__ import annotations
 

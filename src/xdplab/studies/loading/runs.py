@@ -1,4 +1,4 @@
-"""The loading study as the frame knows it."""
+"""The loading study's `StudyKind`."""
 
 from __future__ import annotations
 

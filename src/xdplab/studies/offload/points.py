@@ -21,7 +21,7 @@ SMALLEST_PLACES = ("vm:6.1",)
 
 @dataclass(frozen=True)
 class OffloadRequest(StudyRequest):
-    """``places`` are labs in guests; nothing here is repeated: each answer is a word, not a time."""
+    """``places`` are labs in guests; nothing is repeated, because each answer is a word, not a time."""
 
     repetitions: int = 1
     places: tuple[str, ...] = PLACES
@@ -53,7 +53,7 @@ class OffloadPoint(StudyPoint):
 
 
 def gather(request: OffloadRequest) -> Gathered[OffloadPoint]:
-    """Return every question for every place. Raises PlanError for a place that is no guest."""
+    """Return every question for every place. Raises PlanError for a place that is not a guest."""
     require_places(request.places)
     for place in request.places:
         kernel_of(place)
@@ -66,5 +66,5 @@ def kernel_of(place: str) -> str:
     kind, _, rest = place.partition(":")
     kernel = rest.partition(":")[0]
     if kind != "vm" or not kernel:
-        raise PlanError(f"--place: {place} is no guest: netdevsim is loaded into its kernel", remedy="write vm:6.1")
+        raise PlanError(f"--place: {place} is not a guest: netdevsim is loaded into its kernel", remedy="write vm:6.1")
     return kernel
