@@ -1,4 +1,4 @@
-"""The thesis' figures as published and as the data really say: marks and words, drawn like every other figure."""
+"""The thesis' figures as published and corrected: marks and labels, drawn like every other figure."""
 
 from __future__ import annotations
 
@@ -310,7 +310,7 @@ def _limit(limits: Sequence[object]) -> str | None:
 
 
 def corrected_view(source: Source, spec: Spec, language: Language = "en") -> View:
-    """Return what the data really say of a published figure; its caption says what they cannot."""
+    """Return the corrected version of a published figure; its caption says what the data cannot show."""
     rows = corrected_rows(source, spec)
     marks = corrected_marks(rows, spec)
     said = (_what(source, spec, language), _of_the_ring(rows, spec, language), _by_dut(rows, language))
