@@ -111,4 +111,4 @@ def test_a_run_over_slow_links_measures_each_trial(lab: Lab, lab_name: str, tmp_
     assert {attempt.status for attempt in read_state(RunDirectory(run)).attempts} == {"measured"}
     assert [snapshot(host, name).values for host, name in ((lab.dut, "vd0"), (lab.tg, "vg0"))] == before
     assert leftovers(lab) == []
-    assert xdplab("--lab", rack_file, "restore").stdout.count("nothing was left to put back") == 2
+    assert xdplab("--lab", rack_file, "restore").stdout.count("nothing to restore") == 2

@@ -431,7 +431,7 @@ def test_another_tool_called_check_is_no_prevail(tmp_path, monkeypatch):
     other.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     assert [p.path for p in find_prevails() if p.path == str(other)] == []
-    with pytest.raises(PlanError, match="no PREVAIL"):
+    with pytest.raises(PlanError, match="not a PREVAIL"):
         find_prevails([str(other)])
 
 

@@ -373,7 +373,7 @@ def test_a_corrected_figure_stands_on_the_printed_page_and_says_what_limits_a_ma
     native = sheet.axes[-1]
     assert 10 < native.get_ylim()[1] < 20, "an interval of few repetitions leaves the marks their room"
     entries = [text.get_text() for text in sheet.legends[0].get_texts()]
-    assert entries[-2:] == ["link-\nlimited", "interval\ngoes on"]
+    assert entries[-2:] == ["link\nlimits", "interval\ngoes on"]
     assert [bars.get_hatch() for bars in native.collections if isinstance(bars, PolyCollection)] == [None, "....."]
     text = render(sheet, "svg", style_named("paper-2col"), "x", {}).decode()
     assert "<title>8, XDP Native" in text, "each mark of an SVG has its words"

@@ -160,9 +160,10 @@ def derive_from_directory(
 def unreadable(path: Path) -> str | None:
     """Return which readings of the DUT in ``path`` are missing or truncated; None if all are whole.
 
-    A failed tool leaves its error message instead of its output: this counts as a reading, unless it is empty.
+    A failed tool leaves its error message instead of its output: this counts as a reading, unless it is empty. A run
+    made before a collector was added has neither of its readings.
     """
-    judged = [row for row in COLLECTORS if not row.once]
+    judged = [row for row in COLLECTORS if not row.once and (row.always or any(path.glob(f"dut.{row.name}.*")))]
     found = (_unreadable(path, row, when) for row in judged for when in ("before", "after"))
     return "; ".join(words for words in found if words) or None
 

@@ -24,7 +24,8 @@ class Collector:
     """A command that reads cumulative counters at rest, before and after the window, on TG and DUT alike.
 
     ``argv``: `{device}` stands for the host's interface. ``extension`` is its file's; ``yields`` says what it is for.
-    ``once``: it is read before the window only, and no verdict rests on it.
+    ``once``: it is read before the window only, and no verdict rests on it. ``always``: every run has read it, so that
+    a run without it is damaged; a later collector leaves older runs valid.
     """
 
     name: str
@@ -33,6 +34,7 @@ class Collector:
     parser: Callable[[bytes | str], object]
     yields: str
     once: bool = False
+    always: bool = False
 
     def command(self, device: str) -> tuple[str, ...]:
         return tuple(word.format(device=device) for word in self.argv)
@@ -62,13 +64,14 @@ class Recorder:
 # xdplab's own work falls between its two readings.
 COLLECTORS = (
     Collector("driver", ("ethtool", "-i", "{device}"), "txt", parse_driver, "whose counters these are", once=True),
-    Collector("ethtool", ("ethtool", "-S", "{device}"), "txt", parse_statistics, "the driver's counters by queue"),
-    Collector("softnet", ("cat", "/proc/net/softnet_stat"), "txt", parse_softnet, "backlog drops, squeezes by CPU"),
-    Collector(
-        "iplink", ("ip", "-s", "-j", "link", "show", "dev", "{device}"), "json", parse_link, "link counters, XDP"
-    ),
-    Collector("procstat", ("cat", "/proc/stat"), "txt", parse_procstat, "CPU time by CPU"),
-)
+    Collector("ethtool", ("ethtool", "-S", "{device}"), "txt", parse_statistics, "the driver's counters by queue",
+              always=True),
+    Collector("softnet", ("cat", "/proc/net/softnet_stat"), "txt", parse_softnet, "backlog drops, squeezes by CPU",
+              always=True),
+    Collector("iplink", ("ip", "-s", "-j", "link", "show", "dev", "{device}"), "json", parse_link, "link counters, XDP",
+              always=True),
+    Collector("procstat", ("cat", "/proc/stat"), "txt", parse_procstat, "CPU time by CPU", always=True),
+)  # fmt: skip
 
 RECORDERS = (
     Recorder(

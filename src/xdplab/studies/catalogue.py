@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -58,10 +59,15 @@ def request_in(plan: Path) -> tuple[StudyKind[Any, Any], Any] | None:
     if not isinstance(written, dict) or written.get("study") not in STUDIES:
         return None
     kind = study(written.pop("study"))
+    return kind, request_of(kind, written, f"{plan}: ")
+
+
+def request_of(kind: StudyKind[Any, Any], asked: Mapping[str, Any], where: str = "") -> Any:
+    """Return what is asked of a study; lists become tuples. Raises PlanError for a name that is none of its fields."""
     known = {field.name for field in fields(kind.request)}
-    for name in written:
+    for name in asked:
         if name not in known:
             raise PlanError(
-                f"{plan}: {name}: no field of study {kind.name}", remedy=f"there are {', '.join(sorted(known))}"
+                f"{where}{name}: no field of study {kind.name}", remedy=f"there are {', '.join(sorted(known))}"
             )
-    return kind, kind.request(**{name: tuple(v) if isinstance(v, list) else v for name, v in written.items()})
+    return kind.request(**{name: tuple(v) if isinstance(v, list) else v for name, v in asked.items()})

@@ -70,6 +70,8 @@ class StudyKind(Generic[R, P]):
     views: Mapping[str, MakeView]
     version: str = "1"
     """The version of its table: it changes whenever the same raw files would give another table."""
+    smallest: Callable[[R], R] = lambda request: request
+    """Makes a request as small as still shows everything: a minute or two."""
     tools: Callable[[StudyRun[R, P]], Mapping[str, str]] = lambda _: {}
     """The tools that only this study uses, by name, with their versions: kept in each session's manifest."""
 

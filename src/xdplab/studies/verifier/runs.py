@@ -1,4 +1,4 @@
-"""The verifier study as a kind of study: what is asked for, gathered, measured, tabled and drawn."""
+"""The verifier study as a kind of study: its request, points, measurement, tables and figures."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ TESTBED_ACCESSES = (0, 10, 100, 1000)
 
 @dataclass(frozen=True)
 class VerifierRequest(StudyRequest):
-    """What is asked for. Empty ``compilers`` or ``mcpus`` are all that are here; ``prevails`` those on PATH.
+    """The request. Empty ``compilers`` or ``mcpus`` mean all installed ones; empty ``prevails`` those on PATH.
 
-    ``apart``: each of ``objects`` is a corpus of its own, to be compared with the other.
+    ``apart``: each of ``objects`` is a separate corpus, to be compared with the other.
     """
 
     objects: tuple[str, ...] = ()
@@ -65,7 +65,7 @@ VerifierRun = StudyRun[VerifierRequest, VerifierPoint]
 
 
 def smallest(request: VerifierRequest) -> VerifierRequest:
-    """Return the request made as small as still shows everything: one repetition, few sizes, two compilers."""
+    """Return the smallest request that still shows everything: one repetition, few sizes, two compilers."""
     mcpus = ("v3",) if request.mcpus == VerifierRequest.mcpus else request.mcpus
     return replace(
         request, mcpus=mcpus, repetitions=1, loads=5, budget_ms=100, testbed=False, limit_s=10.0, smallest=True
@@ -73,7 +73,7 @@ def smallest(request: VerifierRequest) -> VerifierRequest:
 
 
 def gather(request: VerifierRequest) -> Gathered[VerifierPoint]:
-    """Gather what is to be verified, and compile what is generated.
+    """Gather the objects, and compile the generated programs.
 
     Raises PlanError for unusable options, ProgramError if a compiler refuses.
     """
@@ -90,14 +90,14 @@ def gather(request: VerifierRequest) -> Gathered[VerifierPoint]:
 
 
 def tools(run: VerifierRun) -> dict[str, str]:
-    """Return the full version of each compiler and verifier that is here, and of users' own kernels."""
+    """Return the full version of each installed compiler and verifier, and of users' own kernels."""
     found = {compiler.name: compiler.version for compiler in find_compilers()}
     found |= own_kernels(run.request.kernels)
     return found | {prevail.name: version_of(prevail) for prevail in find_prevails(run.request.prevails)}
 
 
 def measurer(run: VerifierRun) -> VerifierStudy:
-    """Return what measures a run's trials, with the compilers and verifiers that are here now."""
+    """Return the measurer of a run's trials, with the compilers and verifiers that are installed now."""
     request = run.request
     means = Means(
         objects=run.directory.path / "objects",
@@ -132,7 +132,7 @@ def paper_page(path: Path) -> str:
 
 
 STUDY = StudyKind(
-    "verifier", VerifierRequest, VerifierPoint, gather, measurer, _table, _tables, VIEWS, "2", tools=tools
+    "verifier", VerifierRequest, VerifierPoint, gather, measurer, _table, _tables, VIEWS, "2", smallest, tools
 )
 
 
@@ -213,7 +213,7 @@ def _search(kernel: str, compiler: str, mcpu: str, options: tuple[tuple[str, str
 
 
 def _left_out(compilers: Sequence[Compiler], prevails: Sequence[Prevail]) -> list[str]:
-    """Return what this machine cannot show, in words."""
+    """Return notes on what this machine cannot show."""
     notes = [] if prevails else ["PREVAIL is not installed: nothing is compared with it (--prevail PATH)"]
     if not compilers:
         notes.append("no clang is here: the generated families are left out")

@@ -1,4 +1,4 @@
-"""The study's figures: each a row of one table; marks come from the table of programs and nothing else."""
+"""The study's figures: each is a row of one table; marks come only from the table of programs."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _linux(table: pd.DataFrame) -> pd.DataFrame:
 class Figure:
     """``y`` against ``x``: columns of the table; ``scale`` divides ``y`` into the unit of ``y_label``.
 
-    ``each``: each repetition has its mark, where ``y`` tells of the method and no mean of it says anything.
+    ``each``: each repetition has its own mark, because ``y`` describes the method and its mean says nothing.
     """
 
     name: str
@@ -184,7 +184,7 @@ def _because(figure: Figure, chosen: pd.DataFrame) -> str:
 
 
 def _panels(figure: Figure, rows: pd.DataFrame) -> pd.Series:
-    """Each corpus has a panel, and so have generated programs, whose sizes were chosen and not found."""
+    """Each corpus has a panel, and so have generated programs, whose sizes were chosen."""
     if figure.kind != "point":
         return _joined(rows, figure.panel)
     own, corpora = is_generated(rows), rows["corpus"].astype(str)
@@ -202,7 +202,7 @@ def _verdicts(verdicts: pd.Series) -> pd.Series:
 
 
 def _marks(figure: Figure, rows: pd.DataFrame) -> list[dict[str, object]]:
-    """One mark per program or size: mean over repetitions, with its interval; a time never without its verdict."""
+    """One mark per program or size: mean over repetitions, with its interval; times always with their verdict."""
     points = rows.assign(point=rows["trial_id"].str.rsplit("-", n=1).str[0])
     keys = ["panel", "hue", figure.x, "mark"] + (["point", "section", "program"] if figure.kind == "point" else [])
     keys += ["repetition"] if figure.each else []
@@ -216,7 +216,7 @@ def _marks(figure: Figure, rows: pd.DataFrame) -> list[dict[str, object]]:
 
 
 def _trends(figure: Figure, rows: pd.DataFrame) -> list[dict[str, object]]:
-    """A straight line in the logarithms through what was accepted: value = a · x^b."""
+    """A straight line in the logarithms through the accepted programs: value = a · x^b."""
     marks: list[dict[str, object]] = []
     for (panel, hue), group in rows[rows["mark"] == "valid"].groupby(["panel", "hue"], sort=False):
         x, y = group[figure.x].astype(float), group[figure.y].astype(float) / figure.scale
@@ -261,7 +261,7 @@ def _caption(figure: Figure, shown: pd.DataFrame, marks: pd.DataFrame) -> list[s
 
 
 def _not_drawn(figure: Figure, unknown: pd.DataFrame, off_axis: pd.DataFrame) -> list[str]:
-    """Say of each kernel how many programs have no value, with the reason that is given most often; and of zeros."""
+    """Say for each kernel how many programs have no value, with the most frequent reason, and how many are zero."""
     column = REASONS.get(figure.y)
     parts = []
     for label, rows in unknown.groupby("label", sort=False) if column else ():
