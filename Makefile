@@ -6,7 +6,7 @@ PLAN ?= plans/quick.yaml
 RUN ?= $(lastword $(sort $(wildcard results/2*)))
 
 help:
-	@echo "make setup | notebook | lab | run [PLAN=…] | figures [RUN=…] | docs | test | test-fast | test-pythons | lint | tidy | bench | nightly | distros | faults | soak | fuzz | clean"
+	@echo "make setup | notebook | lab | run [PLAN=…] | figures [RUN=…] | docs | test | test-fast | test-pythons | lint | tidy | bench | nightly | distros | faults | soak | fuzz | thesis DATA=… RUN=… | clean"
 
 setup:
 	shell/setup.sh --dev >/dev/null
@@ -55,6 +55,10 @@ nightly: setup
 	$(BIN)/python -m tests.fuzz.fuzzing
 	shell/distros.sh
 
+# The tables of docs/thesis.md, from the thesis' data and a run of plans/thesis-mini.yaml.
+thesis: setup
+	$(BIN)/python -m tests.thesis.doc_tables $(DATA) --from $(RUN)
+
 distros:
 	shell/distros.sh
 
@@ -72,4 +76,4 @@ clean:
 	find . -name __pycache__ -not -path './.venv/*' -prune -exec rm -rf {} +
 	@for tool in $(dir $(wildcard afxdp_user/Makefile native/*/Makefile)); do $(MAKE) -s -C $$tool clean; done
 
-.PHONY: help setup notebook lab run figures docs test test-fast test-pythons lint tidy bench nightly distros faults soak fuzz clean
+.PHONY: help setup notebook lab run figures docs test test-fast test-pythons lint tidy bench nightly distros faults soak fuzz thesis clean

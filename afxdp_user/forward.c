@@ -32,7 +32,7 @@ static void give_up(struct queue *queue, int error) {
     eventfd_write(queue->error_event, 1);
 }
 
-// Frames that were sent are free for receiving again.
+// Sent frames become free for receiving again.
 static void recycle(struct queue *queue) {
     struct socket *socket = &queue->socket;
     unsigned int from, to = 0;
@@ -48,7 +48,7 @@ static void recycle(struct queue *queue) {
     queue->recycled += count;
 }
 
-// Whether the generator sent it: by its length, headers, magic and run id.
+// Whether the generator sent it: checks length, headers, magic and run id.
 static bool is_test_frame(const struct queue *queue, const unsigned char *data, uint32_t bytes) {
     __u64 words[FRAME_HEAD_WORDS];
     uint32_t magic;
@@ -125,7 +125,7 @@ static void sleep_for_frames(struct queue *queue) {
 }
 
 static void wait_for_frames(struct queue *queue) {
-    // The kernel could send nothing. The receiver of its frames may need this CPU.
+    // The kernel could not send. The receiver of its frames may need this CPU.
     if (unsent(&queue->socket))
         nanosleep(&(struct timespec){.tv_nsec = RETRY_NS}, NULL);
     else if (!queue->busy)

@@ -78,7 +78,7 @@ static void refuse_if_taken(const struct redirect *redirect, const char *interfa
              interface, id);
 }
 
-// A refused bpf_link does not carry the driver's words to user space, a refused netlink request does.
+// A refused bpf_link does not pass the driver's message to user space, a refused netlink request does.
 static void ask_again_for_words(const struct redirect *redirect, unsigned int flags) {
     refusal_forget();
     if (!bpf_xdp_attach(redirect->ifindex, redirect->program_fd, flags | XDP_FLAGS_UPDATE_IF_NOEXIST, NULL))

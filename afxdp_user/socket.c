@@ -14,7 +14,7 @@
 #define XDP_MAX_TX_SKB_BUDGET 9 // Linux 6.17
 #endif
 
-// More than the frames' memory in flight, so that the socket's send buffer never holds a frame back.
+// More than the frames' memory in flight: the socket's send buffer must never delay a frame.
 #define SEND_BUFFER (FRAMES * 4096)
 
 #define UMEM_BYTES ((size_t)FRAMES * FRAME_BYTES)
@@ -53,7 +53,7 @@ static void bind_patiently(struct socket *socket, const char *interface, unsigne
 }
 
 static void raise_limits(const struct socket *socket) {
-    // Both only spare system calls; where the kernel refuses, forwarding goes on in smaller bites.
+    // Both only save system calls; if the kernel refuses, forwarding continues in smaller batches.
     const int buffer = SEND_BUFFER, budget = FRAMES;
     setsockopt(socket->fd, SOL_SOCKET, SO_SNDBUFFORCE, &buffer, sizeof(buffer));
     setsockopt(socket->fd, SOL_XDP, XDP_MAX_TX_SKB_BUDGET, &budget, sizeof(budget));

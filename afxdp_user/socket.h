@@ -7,8 +7,8 @@
 #include <stdint.h>
 #include <xdp/xsk.h>
 
-// Every ring can hold every frame, so that no ring is ever full: a frame is lost only where the kernel drops
-// it, and counts it.
+// Every ring has room for all frames, so no ring is ever full: a frame is lost only if the kernel drops and
+// counts it.
 #define FRAMES 2048
 #define FRAME_BYTES XSK_UMEM__DEFAULT_FRAME_SIZE
 

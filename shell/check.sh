@@ -12,6 +12,9 @@ CLANG_FORMAT=14 # others lay out a few lines differently
 SANITIZED=(tests/afxdp_user tests/native/{common,xdpload} tests/deploy/test_deploy_xdp.py tests/generators/test_xdpgen_traffic.py
     tests/end_to_end/test_{run,foreign_frames}.py)
 PYTHONS=(3.11 3.12 3.13 3.14)
+# Many containers set it. Then each of the tests' processes would compile all that it imports again: three times the CPU
+# time where not even the installed packages are compiled, as in the environments that uv makes.
+unset PYTHONDONTWRITEBYTECODE
 
 say() { printf '\n== %s\n' "$*"; }
 

@@ -158,7 +158,9 @@ make_environment() {
     if ! "$ENVIRONMENT/bin/python" -m pip --version >/dev/null 2>&1; then
         "$PYTHON" -m venv --clear "$ENVIRONMENT"
     fi
-    "$ENVIRONMENT/bin/python" -m pip install -q --disable-pip-version-check -r requirements.lock
+    if [ ! -d "$ENVIRONMENT/conda-meta" ]; then # what conda has installed stays conda's
+        "$ENVIRONMENT/bin/python" -m pip install -q --disable-pip-version-check -r requirements.lock
+    fi
     "$ENVIRONMENT/bin/python" -m pip install -q --disable-pip-version-check --no-deps -e .
     stamp >"$mark" # last: an interrupted installation is done again
 }

@@ -162,6 +162,11 @@ def test_plots_are_seaborns_and_never_join_points(sample: Any) -> None:
 def test_rates_over_time_and_latencies_come_from_samples_and_histograms(sample: Any) -> None:
     rates = sample.over_time(hue="mode", panel="accesses", where={"load": "max"})
     assert len(rates.axes.flat) == 2
+    assert [ax.get_title() for ax in rates.axes.flat] == ["accesses = 0", "accesses = 400"]
+    first = rates.axes.flat[0]
+    assert (first.get_xlabel(), first.get_ylabel()) == ("t_s (s)", "rx_pps (1/s)")
+    rates.figure.canvas.draw()
+    assert any(tick.get_text().endswith(" M") for tick in first.get_yticklabels())
     # The last interval of some trials of this run ends half a second after the sender: as a rate it would be a fall.
     drawn = [line.get_ydata() for ax in rates.axes.flat for line in ax.lines if len(line.get_ydata())]
     assert len(drawn) == 18
@@ -172,3 +177,10 @@ def test_rates_over_time_and_latencies_come_from_samples_and_histograms(sample: 
     below = line.get_xdata()[line.get_ydata() >= 0.5][0]
     assert below * 1e3 == pytest.approx(float(trial["latency_p50_ns"]), rel=0.02)
     plt.close("all")
+
+
+def test_a_study_that_does_not_exist_or_an_option_it_lacks_is_named() -> None:
+    with pytest.raises(PlanError, match=r"no study .verify.*execution"):
+        xl.study("verify")
+    with pytest.raises(PlanError, match=r"colour: no field of study execution.*benchmarks"):
+        xl.study("execution", colour="red")

@@ -24,8 +24,8 @@ struct command_line {
     int least_arguments, most_arguments; // those that are no options; most < 0: any number
 };
 
-// Fills the options, which are zero before, and returns the index of the first argument that is none. Prints
-// help and exits with 0, or says on one line what is wrong and exits with 2.
+// Fills the options, which must be zero, and returns the index of the first argument that is not an option.
+// Or prints help and exits with 0, or prints one error line and exits with 2.
 int command_line_read(const struct command_line *line, void *options, int count, char **arguments);
 
 // Says what is wrong with the command line and exits with 2.

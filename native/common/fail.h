@@ -6,17 +6,17 @@
 // the kernel or a library said; NULL or "" becomes null, and only the end of a long one is kept.
 #pragma once
 
-// What an errno means, also the one that drivers answer with though no program should ever see it.
+// The meaning of an errno, including the one that drivers return although no program should see it.
 const char *error_words(int error);
 
 // Prints the error line and ends the process with exit code 1.
 __attribute__((noreturn, format(printf, 4, 5))) void fail(const char *step, int error, const char *log,
                                                           const char *format, ...);
 
-// Prints the error line; the tool goes on.
+// Prints the error line; the tool continues.
 __attribute__((format(printf, 3, 4))) void complain(const char *step, int error, const char *format, ...);
 
-// For functions that hand errors up: notes the first failure and returns its negative errno. fail_print()
+// For functions that return errors: records the first failure and returns its negative errno. fail_print()
 // prints it.
 __attribute__((format(printf, 4, 5))) int failed(const char *step, int error, const char *log,
                                                  const char *format, ...);

@@ -30,9 +30,9 @@ void json_open_array(const char *key);
 void json_open_object(const char *key);
 void json_close(void);
 
-// From here on lines leave together: when a MiB has gathered, and when the process ends by exit(). Whoever
-// reads along would run while something is measured.
+// From here on lines are written together: after each MiB, and when the process ends by exit(). Otherwise a
+// reader would run during the measurement.
 void json_hold(void);
 
-// Writes what is held. Returns false where a line could not be written.
+// Writes the buffered lines. Returns false if a line could not be written.
 bool json_flush(void);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a person must know of a BPF object that the kernel refused: which program, the verifier's last words,
- * and the compiler that made it. Every loader links this file.
+ * What a user must know about a BPF object that the kernel refused: the program, the verifier's last lines,
+ and the compiler. Every loader links this file.
  */
 #pragma once
 

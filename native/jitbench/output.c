@@ -12,7 +12,7 @@ static void print_rounds(const struct subject *subject, const struct rounds *rou
     json_close();
 }
 
-// The verifier's last line but one says what it does not like; the last one are its statistics.
+// The verifier's last line but one has its complaint; the last one has its statistics.
 static void print_failure(const struct subject *subject) {
     json_string("failed", subject->failed);
     json_string("error", subject->failed && subject->error ? strerror(subject->error) : NULL);

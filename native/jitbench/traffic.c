@@ -58,7 +58,7 @@ static int open_tap(struct subject *subject) {
     return 0;
 }
 
-// The verdict is how long a packet is that comes through the tap, or 0.
+// The verdict is the length of the packet that passes the tap, or 0.
 static int one_datagram(struct subject *subject) {
     static _Alignas(PAGE_BYTES) char buffer[PAGE_BYTES];
     if (send(subject->fd, subject->data, subject->data_bytes, 0) < 0)

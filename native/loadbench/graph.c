@@ -53,7 +53,7 @@ static void clear(const char *name) {
         close(fd);
 }
 
-// A function that this kernel's compiler inlined is not there: the others are still worth something.
+// A function that this kernel's compiler inlined is missing: the others are still useful.
 static void filter(const char *functions) {
     char *names = strdup(functions), *rest = names, *name;
     int found = 0;

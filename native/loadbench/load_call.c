@@ -9,7 +9,7 @@
 
 struct load_call load_call;
 
-// A sampling profiler needs more of one call than a repetition has.
+// A sampling profiler needs more calls than a repetition has.
 static void call_again(int command, const union bpf_attr *attributes, unsigned int size) {
     for (unsigned int i = 0; i < bench.again; i++) {
         long fd = bpf_call(command, attributes, size);

@@ -59,7 +59,7 @@ static void run(const struct mode *mode, const char *object) {
         graph_finish(bench.trace);
 }
 
-// Without it the output was cut.
+// Without it the output was truncated.
 static int end(void) {
     json_begin("end");
     json_end();

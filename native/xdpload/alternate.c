@@ -36,9 +36,9 @@ struct slice {
 
 /* ---- the kernel's dispatcher ---- */
 
-// The kernel calls attached XDP programs by direct jumps, whose code it patches when a program is attached
-// for the first time or let go for the last: it then waits for all CPUs, 0.2 s where one of them is busy with
-// frames. A program that is attached elsewhere too stays in that code.
+// The kernel calls attached XDP programs by direct jumps, and patches this code when a program gets its first
+// attachment or loses its last: it then waits for all CPUs, 0.2 s if one of them is busy with frames. A
+// program with a second attachment stays in that code.
 struct holder {
     int namespace;
     int link;
@@ -46,7 +46,7 @@ struct holder {
 
 #define LOOPBACK 1 // the index of lo in every network namespace
 
-// Attaches a program to the loopback of a network namespace of its own, in which nothing is ever sent.
+// Attaches a program to the loopback of a private network namespace, in which no frame is ever sent.
 static bool hold(struct holder *holder, int program) {
     LIBBPF_OPTS(bpf_link_create_opts, options, .flags = XDP_FLAGS_SKB_MODE);
     int own = open("/proc/thread-self/ns/net", O_RDONLY | O_CLOEXEC);

@@ -75,7 +75,7 @@ void refuse_if_taken(const char *name, int ifindex) {
         fail("attach", EBUSY, NULL, "%s already has XDP program %u attached; detach it first", name, id);
 }
 
-// A refused bpf_link does not carry the driver's words to user space, a refused netlink request does.
+// A refused bpf_link does not pass the driver's message to user space, a refused netlink request does.
 static void ask_again_for_words(const struct program *program, const struct options *options, int ifindex) {
     unsigned int flags = mode_flags[options->mode] | XDP_FLAGS_UPDATE_IF_NOEXIST;
     refusal_forget();
@@ -83,7 +83,7 @@ static void ask_again_for_words(const struct program *program, const struct opti
         bpf_xdp_detach(ifindex, mode_flags[options->mode], NULL);
 }
 
-// The mode in which the kernel says our program is attached, or NULL.
+// The mode in which the kernel reports this program as attached, or NULL.
 static const char *mode_obtained(const struct bpf_xdp_query_opts *attached, unsigned int program_id) {
     if (attached->drv_prog_id == program_id)
         return mode_name(MODE_NATIVE);

@@ -271,7 +271,7 @@ static void runstats(const struct program *program, char *arguments) {
 
 #define COST_RUNS 20000
 
-/* What the statistics say of a program that does nothing. Runs of it count as those of any program. */
+/* The time that the statistics report for an empty program. Its runs count like those of any program. */
 static int run_nothing(int program, struct bpf_prog_info *info) {
     unsigned char frame[ETH_ZLEN] = {0};
     unsigned int length = sizeof(*info);

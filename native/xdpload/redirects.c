@@ -141,7 +141,7 @@ static void print_device(unsigned int ifindex) {
     char name[IF_NAMESIZE] = "";
     json_string("kind", "device");
     json_string("name", ifindex && if_indextoname(ifindex, name) ? name : NULL);
-    // In generic mode frames leave as any other packet of the interface.
+    // In generic mode frames leave like any other packet of the interface.
     json_known("arrived", mode == MODE_GENERIC ? gained_by(ifindex) : (long long)found.taken);
     json_known("dropped", mode == MODE_GENERIC ? -1 : (long long)found.dropped);
     json_null("busy_ns");

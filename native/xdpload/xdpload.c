@@ -21,7 +21,7 @@ static void say_detached(void) {
         return; // the reader is gone
 }
 
-// Ends from within the handler, so that a signal is obeyed at once wherever the program stands.
+// Exits in the handler: a signal must end the program at once, at any point.
 static void end_on_signal(int signal) {
     (void)signal;
     say_detached();

@@ -41,7 +41,8 @@ from xdplab.run.disk import is_locked
 from xdplab.run.listing import RESULTS, KnownRun, known_runs, run_named
 from xdplab.run.progress import ending
 from xdplab.run.state import RunState, is_beginning
-from xdplab.studies.catalogue import open_run
+from xdplab.studies.catalogue import STUDIES, open_run, request_of
+from xdplab.studies.catalogue import study as study_named
 from xdplab.studies.comparing import ComparedRuns as TwoRuns
 from xdplab.studies.every import AnyRun
 from xdplab.studies.plan_runs import PlanRun, SearchRequest, start_search
@@ -102,6 +103,23 @@ def open(path: str | Path) -> Run:
 def runs(folder: str | Path = RESULTS) -> pd.DataFrame:
     """Return the runs of a folder, the latest first: name, time of the last change, trials, state, note."""
     return pd.DataFrame([asdict(run) for run in known_runs(Path(folder))], columns=[f.name for f in fields(KnownRun)])
+
+
+def study(name: str, *, smallest: bool = False, **asked: Any) -> Run:
+    """Start a study in a process of its own: execution, loading, jit, offload or verifier.
+
+    ``asked`` are its options as on the command line (`xdplab study NAME --help`): those that may be given several times
+    are lists, ``places=["host", "vm:6.1:count"]``. ``smallest`` measures a small part, in a minute or two; options that
+    are given override it. Raises PlanError naming the options there are.
+    """
+    if name not in STUDIES:
+        raise PlanError(f"there is no study {name!r}", remedy=f"there are {', '.join(STUDIES)}")
+    kind = study_named(name)
+    request = request_of(kind, asked)
+    if smallest:
+        chosen = {key: getattr(request, key) for key in asked}
+        request = replace(kind.smallest(request), **chosen)
+    return _started(kind.start(request, RESULTS))
 
 
 def compare(
@@ -332,10 +350,11 @@ class PlanInHand:
         return f"<p>{html.escape(repr(self))}</p><p>all points: {html.escape(', '.join(alike))}</p>{table}"
 
 
-def _started(run: AnyRun, lab: LabInUse) -> Run:
+def _started(run: AnyRun, lab: LabInUse | None = None) -> Run:
     """Continue a run in a process of its own; an interrupt of the notebook stops only the watching."""
     path = run.directory.path
-    argv = [sys.executable, "-m", "xdplab", "--lab", lab.lab.name, "resume", str(path), "--no-figures"]
+    where = ["--lab", lab.lab.name] if lab else []  # a study's plan names its places
+    argv = [sys.executable, "-m", "xdplab", *where, "resume", str(path), "--no-figures"]
     plain = {name: value for name, value in os.environ.items() if name not in _COLOURS}  # the log is plain text
     with (path / "run.log").open("wb") as log:
         process = subprocess.Popen(
@@ -379,6 +398,16 @@ class Run:
         if not isinstance(self.kind, PlanRun):
             raise ResultsError(f"{self.path} is a run of kind {self.kind.kind_name}: it has no samples")
         return self.kind.samples()
+
+    @property
+    def tables(self) -> dict[str, pd.DataFrame]:
+        """The tables that the command line prints, by name."""
+        return {name: table.frame for name, table in self.kind.tables().items()}
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a study leaves out, with the reason; empty for other kinds of run."""
+        return tuple(getattr(self.kind, "notes", ()))
 
     def summary(self) -> pd.DataFrame:
         """One row per point: varying factors, n, means with their 95 % intervals, verdicts; for a study its first

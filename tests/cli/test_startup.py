@@ -141,6 +141,7 @@ def test_a_plan_is_shown_without_what_measures_it(words: list[str]) -> None:
     code, loaded = modules(*words)
     assert code == 0
     require_light(loaded, "pydantic", "rich")
+    assert "xdplab.formats.verifier_log" not in loaded
 
 
 def test_the_labs_that_are_up_are_listed_without_ssh() -> None:

@@ -10,8 +10,10 @@ import pytest
 from xdplab.counters import Value, derive, intervals, jain_index, unreadable
 from xdplab.counters.probe import _sections
 from xdplab.counters.samples import longest_run, parse_samples, window
+from xdplab.counters.table import COLLECTORS, Collector
 from xdplab.counters.value import Absent, difference
 from xdplab.errors import FormatError, HostError
+from xdplab.formats.softnet import parse_softnet
 from xdplab.hosts.base import Result
 
 Files = dict[str, bytes]
@@ -353,6 +355,14 @@ def written(folder: Path, files: Files) -> Path:
 
 def test_whole_readings_are_whole(tmp_path: Path) -> None:
     assert unreadable(written(tmp_path, readings())) is None
+
+
+def test_a_run_made_before_a_collector_was_added_is_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    later = Collector("vmstat", ("cat", "/proc/vmstat"), "txt", parse_softnet, "page faults")
+    monkeypatch.setitem(unreadable.__globals__, "COLLECTORS", (*COLLECTORS, later))
+    assert unreadable(written(tmp_path, readings())) is None
+    (tmp_path / "dut.vmstat.before.txt").write_bytes(b"")
+    assert unreadable(tmp_path) == "dut.vmstat.before.txt is empty; dut.vmstat.after.txt is missing"
 
 
 @pytest.mark.parametrize("name", sorted(readings()))

@@ -205,7 +205,7 @@ def test_a_setting_that_changed_since_is_seen_when_it_is_read_again(lab):
     applied = apply(host, "vd0", {"features.gro": False, "link.mtu": 2000}).require()
     assert reread(host, applied) == applied
     host.run(["ethtool", "-K", "vd0", "gro", "on"])
-    with pytest.raises(UnsupportedError, match=r"features\.gro is True where False was asked"):
+    with pytest.raises(UnsupportedError, match=r"features\.gro is True instead of the requested False"):
         reread(host, applied).require(rounded=True)
 
 

@@ -20,7 +20,7 @@ def lose(held: HeldDevice) -> None:
     """End the watchdog's input, as the end of its connection does."""
     assert held._watchdog is not None
     held._watchdog._process.close_stdin()
-    with pytest.raises(HostError, match="has put the device back"):
+    with pytest.raises(HostError, match="has restored the device"):
         held.require()
 
 

@@ -46,6 +46,6 @@ def test_runs_of_this_machine_say_how_far_equal_runs_lie_apart(
     assert gate["runs"][0].endswith("(baseline)")
 
     damaged = xdplab("compare", str(second), "--baseline", "tiny.yaml", cwd=tmp_path, check=False)
-    assert "tiny.yaml is no baseline" in damaged.stderr
+    assert "tiny.yaml is not a baseline" in damaged.stderr
     both = xdplab("compare", str(second), str(first), "--baseline", "base.json", cwd=tmp_path, check=False)
     assert "one of OTHER, --baseline FILE and --save-baseline FILE" in both.stderr

@@ -94,6 +94,12 @@ def test_what_is_not_sysstat_is_told_with_what_it_printed(lab: Lab, lab_name: st
     assert FOREIGN[:40] in said
 
 
+def of_dut(folder: Path) -> dict[str, dict[str, str]]:
+    """Return what the only run's manifest says of its DUT at the beginning."""
+    (manifest,) = folder.glob("out/[0-9]*/manifest.json")
+    return dict(json.loads(manifest.read_text())["sessions"][0]["state"]["dut"])
+
+
 @pytest.mark.parametrize("lie", LIES)
 @pytest.mark.parametrize("tool", ["bpftool", "lscpu"])
 def test_a_tool_that_is_asked_for_itself_only_changes_no_number(
@@ -103,16 +109,27 @@ def test_a_tool_that_is_asked_for_itself_only_changes_no_number(
     assert code == 0
     (row,) = table.to_dict("records")
     assert row["tx_packets"] == row["rx_packets"] > 0
-    (run,) = tmp_path.glob("out/[0-9]*")
-    (session,) = json.loads((run / "manifest.json").read_text())["sessions"][:1]
-    kept = session["state"]["dut"][{"lscpu": "cpus"}.get(tool, tool)]
+    kept = of_dut(tmp_path)[{"lscpu": "cpus"}.get(tool, tool)]
     wrong = {"foreign": {"value": FOREIGN}, "empty": {"absent": "it printed nothing"}}
     assert kept == wrong[lie] if lie in wrong else kept["value"]
+    (run,) = tmp_path.glob("out/[0-9]*")
     xdplab("report", str(run), cwd=tmp_path)
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("tool", ["ethtool", "ip", "sar", "perf", "bpftool"])
+@pytest.mark.parametrize("tool", ["ethtool", "ip", "sar", "perf"])
 def test_a_tool_that_hangs_costs_its_deadline(lab: Lab, lab_name: str, tmp_path: Path, tool: str) -> None:
     _, said, _ = lied_to(lab, lab_name, tmp_path, tool, HANGS)
     assert tool in said
+
+
+@pytest.mark.nightly
+def test_a_tool_that_hangs_and_is_asked_for_itself_only_costs_its_version(
+    lab: Lab, lab_name: str, tmp_path: Path
+) -> None:
+    code, _, table = lied_to(lab, lab_name, tmp_path, "bpftool", HANGS)
+    assert code == 0
+    assert set(table["verdict"]) == {"valid"}
+    kept = of_dut(tmp_path)
+    assert kept["bpftool"] == {"absent": "no answer within 5 s"}
+    assert all("no answer" not in answer.get("absent", "") for name, answer in kept.items() if name != "bpftool")

@@ -68,7 +68,7 @@ name: far
 repetitions: 2
 trial: {warmup_s: 0.05, window_s: 0.3, pause_s: 0.0, retries: 0}
 blocks:
-  - points: {mode: [native, af_xdp], workload: array, op: read, accesses: 10, working_set_bytes: 4096, queues: 2}
+  - points: {mode: [native, af_xdp], workload: array, accesses: 0, working_set_bytes: 4096, queues: 2}
     traffic: {engine: afxdp, load: 5kpps}
     passes: [rate]
 """
@@ -111,4 +111,4 @@ def test_a_run_over_slow_links_measures_each_trial(lab: Lab, lab_name: str, tmp_
     assert {attempt.status for attempt in read_state(RunDirectory(run)).attempts} == {"measured"}
     assert [snapshot(host, name).values for host, name in ((lab.dut, "vd0"), (lab.tg, "vg0"))] == before
     assert leftovers(lab) == []
-    assert xdplab("--lab", rack_file, "restore").stdout.count("nothing was left to put back") == 2
+    assert xdplab("--lab", rack_file, "restore").stdout.count("nothing to restore") == 2

@@ -145,6 +145,11 @@ def test_an_interval_may_leave_the_axis_but_values_never_do() -> None:
     assert marks["value"].max() < ax.get_ylim()[1] < marks["high"].max()
 
 
+def test_a_mark_with_an_unknown_column_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"a mark has no y; its columns are .*value"):
+        marks_frame([{"figure": "alone", "kind": "point", "x": 1, "y": 2.0}])
+
+
 def test_an_empty_table_is_refused() -> None:
     with pytest.raises(NotApplicableError):
         draw(View(marks_frame([]), LOOK))

@@ -52,6 +52,29 @@ time.sleep(0.3)
 print(taken.strip(), open(f"/proc/{{ours.pid}}/cmdline").read())
 """
 
+# A recorder whose collector has ended while packets still pass.
+RECORDER = f"""
+import os, pathlib, subprocess, tempfile, time
+from xdplab import counters
+folder = pathlib.Path(tempfile.mkdtemp())
+script = pathlib.Path(counters.__file__).parent / "sar.sh"
+(folder / "sar.sh").write_text(script.read_text())
+for tool, text in {{"sar": "", "sadf": "", "sadc": 'echo $$ >"$(dirname "$0")/number"'}}.items():
+    (folder / tool).write_text("#!/bin/sh\\n" + text)
+    (folder / tool).chmod(0o755)
+path = {{**os.environ, "PATH": f"{{folder}}:" + os.environ["PATH"]}}
+ours = subprocess.Popen(["sh", folder / "sar.sh"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=path)
+ours.stdin.write(b"go\\n")
+ours.stdin.flush()
+assert ours.stdout.readline() == b"go\\n"
+time.sleep(0.5)
+number = (folder / "number").read_text().strip()
+taken = subprocess.run(["sh", "-c", {TAKE!r}, "sh", number], capture_output=True, text=True).stdout
+ours.communicate()
+time.sleep(0.3)
+print(taken.strip(), open(f"/proc/{{number}}/cmdline").read())
+"""
+
 
 def is_there(host: Host, number: int) -> bool:
     return host.run(["cat", f"/proc/{number}/comm"], check=False).text.strip() == "sleep"
@@ -90,7 +113,7 @@ def test_a_group_whose_leader_has_ended_is_still_ours(ssh_lab: Lab) -> None:
     assert not is_there(host, member)
 
 
-@pytest.mark.parametrize("code", [LOCAL, SILENT], ids=["a command", "an sshd"])
+@pytest.mark.parametrize("code", [LOCAL, SILENT, RECORDER], ids=["command", "sshd", "recorder"])
 def test_a_stranger_here_is_not_signalled(code: str) -> None:
     argv = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child", sys.executable, "-c", code]
     done = subprocess.run(argv, capture_output=True, text=True, timeout=60)

@@ -58,14 +58,17 @@ def _started(path: Path) -> Iterator[str]:
 
 
 @contextlib.contextmanager
-def reached_as_user(servers: Lab, content: dict[str, Any]) -> Iterator[None]:
-    """Have both servers reached as a user who may what the generated drop-in says, and nothing else."""
+def reached_as_user(servers: Lab, content: dict[str, Any], *, without: str = "") -> Iterator[None]:
+    """Have both servers reached as a user who may what the generated drop-in says, and nothing else.
+
+    ``without``: words that the drop-in lacks, as one of an earlier version does.
+    """
     config = ["-o", f"AllowUsers={USER}", "-o", "SetEnv=PATH=/usr/local/bin:/usr/bin:/bin"]
     for role in ("dut", "tg"):
         argv = [sys.executable, "-m", "xdplab", "lab", "run", "--lab", servers.name, "--deadline", "500", role, "--"]
         sshd = ["/usr/sbin/sshd", "-i", "-f", "/run/sshd/sshd_config", *config]
         content[role] |= {"proxy": [*argv, *sshd], "user": USER, "sudo": True}
-    rules = sudoers(Inventory.model_validate(content))
+    rules = {host: text.replace(without, "") for host, text in sudoers(Inventory.model_validate(content)).items()}
     with account(servers.dut, rules["dut"]), account(servers.tg, rules["tg"]):
         yield
 
@@ -93,3 +96,19 @@ def test_a_smoke_run_over_ssh_needs_the_drop_in_and_no_more(tmp_path: Path) -> N
             assert "nothing to restore" in command("--lab", inventory, "restore", cwd=tmp_path)
             refused = servers.dut.run(["su", USER, "-c", "sudo -n -- id; sudo -n -- sh -c id"], check=False)
             assert refused.error_text.count("a password is required") == 2, refused.error_text
+
+
+@pytest.mark.root
+@needs_root
+@needs_sudo
+def test_a_drop_in_of_an_earlier_version_is_told_with_the_command_that_prints_it(tmp_path: Path) -> None:
+    """It holds the very scripts that a version sends: the one that starts a command once told no start time."""
+    with labs.use_lab(f"netns:sudoers-{os.getpid()}") as servers:
+        content = rack(servers, tmp_path)
+        with reached_as_user(servers, content, without="read -r line "):
+            argv = [sys.executable, "-m", "xdplab", "--lab", written(content, tmp_path), "restore"]
+            done = subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode != 0
+    assert "sudo refuses" in done.stderr
+    assert "`xdplab lab sudoers INVENTORY` prints" in done.stderr
+    assert "Traceback" not in done.stderr

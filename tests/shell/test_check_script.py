@@ -44,6 +44,7 @@ OWN = """#!/bin/sh
 case "$*" in -c*) echo 3.11 ;; *index-url) exit 1 ;; *" install "*) exit "${PIP:-1}" ;; esac
 """
 OTHER = """#!/bin/sh
+[ -z "${PYTHONDONTWRITEBYTECODE:-}" ] || exit 9
 case "$0" in */3.13/*) echo "1 of 9 failed"; exit "${TESTS:-0}" ;; *) echo "9 passed" ;; esac
 """
 
@@ -58,7 +59,12 @@ def test_each_python_decides_but_one_that_cannot_be_had(tmp_path: Path, own: dic
         (tmp_path / path).chmod(0o755)
     shutil.copy(CHECK, tmp_path / "shell" / "check.sh")
     (temporary := tmp_path / "temporary").mkdir()
-    environment = os.environ | {"TMPDIR": str(temporary), "DOUBLE": str(tmp_path / "double")} | own
+    environment = (
+        os.environ
+        | {"TMPDIR": str(temporary), "DOUBLE": str(tmp_path / "double")}
+        | own
+        | {"PYTHONDONTWRITEBYTECODE": "1"}
+    )
     argv = ["shell/check.sh", "pythons"]
     result = subprocess.run(argv, cwd=tmp_path, env=environment, capture_output=True, text=True)
     assert result.returncode == code, result.stdout + result.stderr

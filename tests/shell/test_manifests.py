@@ -5,6 +5,7 @@ import subprocess
 import tomllib
 from pathlib import Path
 
+import pandas as pd
 import pytest
 import yaml
 from packaging.requirements import Requirement
@@ -26,12 +27,22 @@ LOCK = (ROOT / "requirements.lock").read_text()
 TARGETS = ("setup", "notebook", "lab", "run", "test", "figures", "lint", "bench", "nightly", "distros")
 
 
+CONDA_FORGE = pd.read_csv(Path(__file__).parent / "recorded-conda-forge.tsv", sep="\t", dtype=str).set_index("package")
+"""Packages of conda-forge, the project on PyPI that each is, and the version of its recipe at a commit."""
+
+
 def test_the_conda_environment_is_in_step_with_pyproject() -> None:
     environment = yaml.safe_load((ROOT / "environment.yml").read_text())
-    *plain, by_pip = environment["dependencies"]
-    assert plain == [f"python{PROJECT['requires-python']}", "pip"]
-    assert sorted(map(str, map(Requirement, by_pip["pip"]))) == sorted(map(str, WANTED))
+    python, pip, *by_conda, by_pip = environment["dependencies"]
+    assert [python, pip] == [f"python{PROJECT['requires-python']}", "pip"]
+    named = [Requirement(line) for line in by_conda]
+    of_conda = [f"{CONDA_FORGE.loc[one.name, 'project']}{one.specifier}" for one in named]
+    found = {canonicalize_name(one.name): str(one.specifier) for one in map(Requirement, [*of_conda, *by_pip["pip"]])}
+    assert found == {canonicalize_name(one.name): str(one.specifier) for one in WANTED}
+    assert len(found) == len(by_conda) + len(by_pip["pip"])
     assert environment["name"] == PROJECT["name"]
+    for one in named:
+        assert one.specifier.contains(Version(CONDA_FORGE.loc[one.name, "version"])), one
 
 
 @pytest.mark.parametrize("wanted", WANTED, ids=lambda wanted: wanted.name)

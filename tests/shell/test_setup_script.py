@@ -218,6 +218,13 @@ def test_the_environment_is_made_once(machine: Machine) -> None:
     assert len(machine.calls) == 2
 
 
+def test_what_conda_has_installed_stays_condas(machine: Machine) -> None:
+    machine.tool(machine.bin / "no-such-tool", "#!/bin/sh\n")
+    (machine.conda / "conda-meta").mkdir()
+    assert machine.run().returncode == 0
+    assert [call.split(" ", 6)[6] for call in machine.calls] == ["--no-deps -e ."]
+
+
 def test_an_interrupted_installation_is_done_again(machine: Machine) -> None:
     machine.tool(machine.bin / "no-such-tool", "#!/bin/sh\n")
     assert machine.run(PIP_FAILS="1").returncode == 1

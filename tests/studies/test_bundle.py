@@ -45,7 +45,7 @@ def test_another_machine_derives_the_same_rows(sent: Path, tmp_path: Path) -> No
     taken = tmp_path / "results" / "sample"
     assert rows_csv(open_run(taken)) == zipfile.ZipFile(sent).read(ROWS)
     assert not list(taken.glob("*.parquet"))
-    with pytest.raises(ResultsError, match="is there already"):
+    with pytest.raises(ResultsError, match="already exists"):
         import_bundle(sent, tmp_path / "results")
     assert [path.name for path in (tmp_path / "results").iterdir()] == ["sample"]
 
@@ -91,14 +91,14 @@ def doctored(sent: Path, path: Path, change: Callable[[dict[str, bytes]], None],
 @pytest.mark.parametrize(
     ("name", "data", "words"),
     [
-        ("../outside", b"x", "no name of a file"),
-        ("/absolute", b"x", "no name of a file"),
-        ("run/../../outside", b"x", "no name of a file"),
-        ("run/./raw", b"x", "no name of a file"),
-        ("run\\outside", b"x", "no name of a file"),
+        ("../outside", b"x", "not a valid file name"),
+        ("/absolute", b"x", "not a valid file name"),
+        ("run/../../outside", b"x", "not a valid file name"),
+        ("run/./raw", b"x", "not a valid file name"),
+        ("run\\outside", b"x", "not a valid file name"),
         ("run/link", b"/etc/passwd", "a link or a special file"),
         ("run/bomb", bytes(20_000_000), "would be 20000000 bytes"),
-        (ABOUT, b'{"name": "../../outside", "rules": "8"}', "is no name of a run"),
+        (ABOUT, b'{"name": "../../outside", "rules": "8"}', "is not a valid name of a run"),
         (ABOUT, b"{", "cannot be read"),
         ("run/journal.jsonl", b"{}\n", "line 1 is not an event"),
     ],
@@ -133,7 +133,7 @@ def test_a_bundle_that_is_not_what_its_sums_say_is_refused(sent: Path, tmp_path:
 def test_rows_that_differ_are_said(sent: Path, tmp_path: Path) -> None:
     other = doctored(sent, tmp_path / "other.zip", lambda files: files.update({ROWS: files[ROWS] + b"x"}))
     taken = import_bundle(other, tmp_path / "results")
-    assert (taken.equal, taken.why) == (False, "its rows are others")
+    assert (taken.equal, taken.why) == (False, "its rows differ")
 
 
 def test_too_much_is_refused_before_it_is_written(sent: Path, tmp_path: Path) -> None:
@@ -158,5 +158,5 @@ def test_a_full_disk_is_told_with_what_helps(tmp_path: Path, monkeypatch: pytest
 def test_a_run_with_a_link_is_not_exported(tmp_path: Path) -> None:
     shutil.copytree(SAMPLE, tmp_path / "run")
     (tmp_path / "run" / "raw" / "extra").symlink_to("/etc/passwd")
-    with pytest.raises(ResultsError, match="no plain file"):
+    with pytest.raises(ResultsError, match="not a regular file"):
         export(open_run(tmp_path / "run"), tmp_path / "run.zip")

@@ -44,5 +44,5 @@ def test_only_numbers_are_rounded(asked: int | str, found: int | str | None) -> 
 def test_what_other_factors_set_is_no_device_setting() -> None:
     require_in_plans(["rings.rx", "features.gro", "coalesce.rx-usecs", "pause.rx", "napi.threaded", "link.mtu"])
     for name in ("channels.rx", "xps.0", "link.up", "governor.0", "colour.rx"):
-        with pytest.raises(PlanError, match=f"device: {name} is no device setting of a plan"):
+        with pytest.raises(PlanError, match=f"device: {name} is not a device setting of a plan"):
             require_in_plans([name])

@@ -173,7 +173,7 @@ def test_a_search_that_was_not_finished_owes_trials_and_says_so(tmp_path: Path) 
 
 
 def test_a_run_that_is_no_search_gives_no_pdr(tmp_path: Path) -> None:
-    with pytest.raises(ResultsError, match="holds no search"):
+    with pytest.raises(ResultsError, match="is not a search"):
         pdr_files(traffic(tmp_path))
 
 

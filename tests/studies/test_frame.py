@@ -151,7 +151,7 @@ def test_another_study_s_run_is_refused(tmp_path: Path) -> None:
     run = STUDY.start(Request(), tmp_path)
     plan = run.directory.path / "plan.yaml"
     plan.write_text(plan.read_text().replace("study: words", "study: others"))
-    with pytest.raises(ResultsError, match="no run of study words"):
+    with pytest.raises(ResultsError, match="not a run of study words"):
         STUDY.open(run.directory.path)
 
 

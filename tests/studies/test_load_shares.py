@@ -57,7 +57,7 @@ def test_without_a_pdr_a_share_is_unsupported_and_says_how_to_get_one() -> None:
 
 def test_a_run_that_is_no_search_is_refused(tmp_path: Path) -> None:
     run = RunDirectory.create(tmp_path, "t", run_id="ab12", plan_yaml="name: t\n")
-    with pytest.raises(ResultsError, match="holds no search"):
+    with pytest.raises(ResultsError, match="is not a search"):
         pdr_files(open_run(run.path))
 
 

@@ -182,3 +182,17 @@ def test_a_tool_that_prints_nothing_is_absent_with_the_reason() -> None:
         "silent": {"absent": "it printed nothing"},
         "here": {"value": "x"},
     }
+
+
+def test_a_tool_that_hangs_costs_its_own_answer_only() -> None:
+    """All that was asked after it was absent too: "the host did not answer"."""
+    asked = {
+        "hangs": ("sh", "-c", "trap '' TERM; sleep 9"),
+        "here": ("echo", "x"),
+        "fails": ("sh", "-c", "echo no >&2; exit 3"),
+    }
+    assert answers(LocalHost(), asked, deadline_s=12.0) == {
+        "hangs": {"absent": "no answer within 2 s"},
+        "here": {"value": "x"},
+        "fails": {"absent": "no"},
+    }

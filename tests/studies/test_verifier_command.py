@@ -59,6 +59,9 @@ def test_one_command_from_objects_to_tables_and_figures(objects: Path, tmp_path:
         assert (path / "figures" / f"{name}.md").exists()
     assert "PREVAIL" in said
     assert str(tmp_path) not in (path / "points.json").read_text()
+    page = command("--paper", str(path))
+    assert (path / "tables" / "paper.md").read_text().splitlines()[-1] in page
+    assert "9 of 10" in page
 
 
 def test_a_run_that_was_ended_goes_on_where_it_stopped(objects: Path, tmp_path: Path, monkeypatch):
@@ -94,7 +97,7 @@ def test_audit_and_figures_take_a_study_s_run_too(tmp_path: Path):
 
 def test_another_run_is_refused(tmp_path: Path):
     run = RunDirectory.create(tmp_path, "other", run_id="1", plan_yaml="name: quick\n")
-    with pytest.raises(ResultsError, match="no run of study verifier"):
+    with pytest.raises(ResultsError, match="not a run of study verifier"):
         STUDY.open(run.path)
 
 

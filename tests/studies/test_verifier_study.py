@@ -24,6 +24,7 @@ from xdplab.studies.verifier.compilers import Compiler, find_compilers
 from xdplab.studies.verifier.corpora import carve, collect
 from xdplab.studies.verifier.families import FAMILIES, Member, source
 from xdplab.studies.verifier.largest import SizeTried, answer, search
+from xdplab.studies.verifier.paper import against_paper
 from xdplab.studies.verifier.points import VerifierPoint
 from xdplab.studies.verifier.prevail import ResourceLimits, Runner, find_prevails
 from xdplab.studies.verifier.rows import COLUMNS, joined, stack_columns
@@ -430,7 +431,7 @@ def test_another_tool_called_check_is_no_prevail(tmp_path, monkeypatch):
     other.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     assert [p.path for p in find_prevails() if p.path == str(other)] == []
-    with pytest.raises(PlanError, match="no PREVAIL"):
+    with pytest.raises(PlanError, match="not a PREVAIL"):
         find_prevails([str(other)])
 
 
@@ -461,3 +462,72 @@ def test_the_docs_have_every_column():
     page = (Path(__file__).parents[2] / "docs" / "verifier.md").read_text()
     rows = re.findall(r"^\| `(\w+)` \| (\w+) \| (.*) \|$", page[page.index("## Columns") :], re.MULTILINE)
     assert rows == [(c.name, c.kind, c.text) for c in COLUMNS]
+
+
+def answers(*rows: dict[str, object], largest: pd.DataFrame | None = None) -> dict[str, tuple[str, str]]:
+    """Return of each experiment of the paper what the run has, and whether it agrees."""
+    found = against_paper(table(*rows), pd.DataFrame() if largest is None else largest)
+    return {r.experiment: (r.ours, r.agrees) for r in found.itertuples(index=False)}
+
+
+def test_the_papers_acceptance_is_beside_the_runs_with_the_environment_apart():
+    rows = [
+        row(program="a"),
+        row(program="b", verdict="environment", cause="helper not available"),
+        row(program="c", verdict="rejected", cause="R1 invalid mem access"),
+    ]
+    found = answers(*rows)
+    assert found["programs accepted as found, Linux 6"][0] == "1 of 3"
+    ours, agrees = found["programs accepted, environment apart, Linux 6"]
+    assert ours == "1 of 2"
+    assert agrees.startswith("no: 1 × R1 invalid mem access")
+    assert "1 × helper not available" in agrees
+    assert answers(row())["programs accepted as found, Linux 6"] == ("1 of 1", "yes")
+
+
+def test_the_papers_instruction_counts_are_judged_one_by_one():
+    def build(*counts: int) -> list[dict[str, object]]:
+        known = {"family": "double_strcmp", "form": "rolled", "exit": "<", "maps": "btf", "compiler": "clang 14"}
+        return [row(sha256=str(n), n=n, insns=c, mcpu="v2", **known) for n, c in zip((1, 2, 3), counts, strict=True)]
+
+    name = "instructions with 1, 2, ≥ 3 iterations, clang 14 + v2"
+    assert answers(*build(21, 68, 60))[name] == ("21, 68, 60", "yes")
+    ours, agrees = answers(*build(22, 62, 53))[name]
+    assert ours == "22, 62, 53"
+    assert agrees.startswith("no: +1, -6, -7")
+    assert answers(*build(21, 68, 60)[:2])[name][1] == "unknown: this build is not in the run"
+
+
+def test_a_newer_kernel_that_costs_more_does_not_agree():
+    def kernel(release: str, work: int) -> dict[str, object]:
+        return row(label=f"Linux {release}", kernel_release=release, processed_insns=work, memory_bytes=work)
+
+    name = "cost of a newer kernel, same programs"
+    ours, agrees = answers(kernel("6.12.1", 200), kernel("6.1.9", 100))[name]
+    assert ours.startswith("Linux 6.12.1 against Linux 6.1.9: processed_insns × 2.000, memory_bytes × 2.000")
+    assert agrees.startswith("no: more")
+    assert answers(kernel("6.12.1", 100), kernel("6.1.9", 100))[name][1] == "yes"
+    assert answers(kernel("6.1.9", 100))[name][1].startswith("unknown")
+
+
+def test_the_papers_prevail_experiments_need_a_prevail():
+    sizes = [row(sha256=str(n), insns=n) for n in range(1, 8)]
+    alone = answers(*sizes)
+    assert alone["PREVAIL's time against instructions"][1].startswith("unknown: the run has no PREVAIL")
+    grows = [prevails(sha256=str(n), load_ns=n * 1e6, memory_bytes=8e6 - n) for n in range(1, 8)]
+    found = answers(*sizes, *grows)
+    assert found[f"PREVAIL's time against instructions, {grows[0]['label']}"] == ("rank correlation 1.00, n = 7", "yes")
+    assert found[f"PREVAIL's memory against instructions, {grows[0]['label']}"][1].startswith("no")
+    assert found["programs that one verifier refuses and the other accepts"][1] == "yes"
+
+
+def test_every_figure_that_the_papers_page_names_is_one():
+    sizes = [row(sha256=str(n), insns=n) for n in range(1, 8)]
+    named = set(against_paper(table(*sizes), pd.DataFrame())["figure"].dropna())
+    assert named <= {*VIEWS, *summaries.TABLES, "largest"}
+
+
+def test_an_experiment_without_rows_is_unknown_and_not_left_out():
+    found = answers(row())
+    for form in ("rolled", "unrolled"):
+        assert found[f"double_strcmp {form}: memory, bytes"][1].startswith("unknown")

@@ -24,6 +24,8 @@ from xdplab.thesis.rules import corrected, judged_import
 from xdplab.thesis.source import Found, RawLog, raw_logs
 
 PLACE = names("resultados1", "xdpdrv", 2, 100, 128)
+TOGETHER = 10
+"""Logs of one import. Its rules read whole columns: ten rows take hardly longer than one."""
 WHOLE = {
     "generator": generator(1000.0, seconds=6).encode(),
     "sar": sar(1000.0, 900.0, {0: 9.0}, samples=9).encode(),
@@ -61,12 +63,13 @@ PIECES = [
 ]
 
 
-def rows_of(kind: str, data: bytes) -> list[dict[str, object]]:
+def rows_of(kind: str, data: bytes, accesses: int = 100) -> list[dict[str, object]]:
     """Import one log beside whole ones of the other kinds."""
     logs = {**WHOLE, kind: data}
+    place = names("resultados1", "xdpdrv", 2, accesses, 128)
     trial = None
     for own, text in logs.items():
-        name = parse_name(PLACE[own])
+        name = parse_name(place[own])
         assert name is not None
         (digest,) = digest_logs([RawLog(name, None, text)])
         trial = trial or TrialLogs(name.measured)
@@ -75,23 +78,24 @@ def rows_of(kind: str, data: bytes) -> list[dict[str, object]]:
     return trial_rows(trial, "0a0b")
 
 
-def check(kind: str, data: bytes) -> None:
-    rows = rows_of(kind, data)
-    table = judged_import(frame(rows, TRIAL_COLUMNS))
+def check(kind: str, logs: list[bytes]) -> None:
+    """Import the logs as one each of so many trials, which differ in their accesses."""
+    rows = [rows_of(kind, data, 100 * n) for n, data in enumerate(logs)]
+    table = judged_import(frame([row for own in rows for row in own], TRIAL_COLUMNS))
     corrected(table)
     assert table["verdict"].isin(["valid", "invalid"]).all()
     counts = ("tx_packets", "rx_packets", "dut_tx_packets", "published_rx_mean_pps")
-    for row in rows:
+    for data, row in ((data, row) for data, own in zip(logs, rows, strict=True) for row in own):
         if not data.strip():
-            own = {"generator": counts[:2], "sar": counts[2:3], "perf": ()}[kind]
-            assert all(row.get(name) is None for name in own)
+            missing = {"generator": counts[:2], "sar": counts[2:3], "perf": ()}[kind]
+            assert all(row.get(name) is None for name in missing)
 
 
 def fuzz(kind: str, examples: int) -> Callable[[], None]:
-    @settings(max_examples=examples, deadline=None, suppress_health_check=list(HealthCheck), database=None)
-    @given(mutated(kind))
-    def run(data: bytes) -> None:
-        check(kind, data)
+    @settings(max_examples=examples // TOGETHER, deadline=None, suppress_health_check=list(HealthCheck), database=None)
+    @given(st.lists(mutated(kind), min_size=TOGETHER, max_size=TOGETHER))
+    def run(logs: list[bytes]) -> None:
+        check(kind, logs)
 
     return run
 

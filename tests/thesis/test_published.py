@@ -185,6 +185,11 @@ def test_corrected_perf_has_no_mark_and_the_reason(made: pd.DataFrame) -> None:
     assert "sleep 5" in " ".join(corrected_view(source_of(made), figure_named(name)).look.caption)
 
 
+def test_a_corrected_figure_of_which_nothing_was_measured_says_so(made: pd.DataFrame) -> None:
+    view = corrected_view(source_of(made[made["frame_bytes"] == 64]), figure_named("21"))
+    assert view.look.caption == ("Nothing of this figure was measured.",)
+
+
 def test_labels_are_drawn_in_english_and_kept_in_the_marks(made: pd.DataFrame) -> None:
     view = published_view(source_of(made), figure_named("18"))
     shown = translated(view, "en")

@@ -264,10 +264,16 @@ def test_commands_on_imported_data(run: RunDirectory, tmp_path: Path, arguments:
     assert code == (undecided if arguments[0] == "compare" else 0), result.output
 
 
+@pytest.fixture(scope="module")
+def published(tmp_path_factory: pytest.TempPathFactory) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """The trials of the published data, as imported and corrected."""
+    trials = import_thesis([DATA], tmp_path_factory.mktemp("published")).trials
+    return trials, corrected(trials)
+
+
 @needs_data
-def test_the_published_data_show_what_went_wrong(tmp_path: Path) -> None:
-    trials = import_thesis([DATA], tmp_path).trials
-    better = corrected(trials)
+def test_the_published_data_show_what_went_wrong(published: tuple[pd.DataFrame, pd.DataFrame]) -> None:
+    trials, better = published
     findings = find_import(trials, better)
     rules = {finding.rule for finding in findings}
     assert {
@@ -297,8 +303,8 @@ HEADLINE_MPPS = {  # facts of the published data: mean of the like-for-like repe
 
 
 @needs_data
-def test_the_headline_numbers(tmp_path: Path) -> None:
-    better = corrected(import_thesis([DATA], tmp_path).trials)
+def test_the_headline_numbers(published: tuple[pd.DataFrame, pd.DataFrame]) -> None:
+    _, better = published
     alike = like_for_like(better, {"native": 3, "generic": 3, "af_xdp": 3})
     rows = better[better["verdict"].eq("valid") & better["forwarded_pps"].gt(0)]
     for (mode, queues, size), wanted in HEADLINE_MPPS.items():

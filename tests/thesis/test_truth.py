@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from matplotlib.collections import PolyCollection
+from tests.thesis.doc_tables import block, quoted
 from tests.thesis.test_published import DATA, needs_data
 
 from xdplab.analysis.intervals import interval_on
@@ -22,6 +23,7 @@ from xdplab.run.rundir import RunDirectory
 from xdplab.studies.traffic import audits
 from xdplab.studies.traffic.explain import explain
 from xdplab.thesis.columns import TRIAL_COLUMNS
+from xdplab.thesis.conclusions import conclusions, corrected_reading, in_markdown, published_reading
 from xdplab.thesis.generator_log import parse_generator_log
 from xdplab.thesis.imported import import_thesis, imported_trials
 from xdplab.thesis.latency import Latency, latency, two_levels
@@ -209,6 +211,18 @@ def test_the_first_page_has_ten_lines_and_nothing_is_said_twice(audit: audits.Au
 
 
 @needs_data
+def test_the_tables_in_the_docs_are_those_that_the_commands_make(audit: audits.Audit, trials: pd.DataFrame) -> None:
+    """``make thesis`` writes them; one's own run, the last column, is not here."""
+    assert block("audit") == quoted(audit.summary)
+    source = source_of(trials)
+    table = in_markdown(conclusions([published_reading(source), corrected_reading(source)]))
+    written = block("conclusions")
+    assert len(written) == len(table)
+    for line, shown in zip(table[2:], written[2:], strict=True):
+        assert shown.startswith(line), "make thesis DATA=… RUN=…"
+
+
+@needs_data
 def test_no_rate_exceeds_the_link_once_the_clock_is_corrected(trials: pd.DataFrame) -> None:
     better = corrected(trials)
     rows = better[better["verdict"].eq("valid") & better["forwarded_pps"].notna()]
@@ -359,7 +373,7 @@ def test_a_corrected_figure_stands_on_the_printed_page_and_says_what_limits_a_ma
     native = sheet.axes[-1]
     assert 10 < native.get_ylim()[1] < 20, "an interval of few repetitions leaves the marks their room"
     entries = [text.get_text() for text in sheet.legends[0].get_texts()]
-    assert entries[-2:] == ["link-\nlimited", "interval\ngoes on"]
+    assert entries[-2:] == ["link\nlimits", "interval\ngoes on"]
     assert [bars.get_hatch() for bars in native.collections if isinstance(bars, PolyCollection)] == [None, "....."]
     text = render(sheet, "svg", style_named("paper-2col"), "x", {}).decode()
     assert "<title>8, XDP Native" in text, "each mark of an SVG has its words"

@@ -27,10 +27,10 @@ def tg_count(row: Row) -> float | None:
 
 
 def program_does_as_said(row: Row) -> str | None:
-    """A plan that names the wrong action of a program would have the wrong frames counted.
+    """If a plan names the wrong action of a program, the wrong frames are counted.
 
-    Two counts tell: the driver's in the measured window (native), and that of the instructions put before the program
-    in a burst of its own, which knows ABORTED from DROP.
+    Two counts show it: the driver's in the measured window (native), and that of the instructions before the program in
+    a separate burst, which tells ABORTED from DROP.
     """
     wanted = text(row, "action")
     if wanted is None or wanted == "mixed":
@@ -45,7 +45,7 @@ def program_does_as_said(row: Row) -> str | None:
 def redirects_are_taken(row: Row) -> str | None:
     """A redirect that the kernel refuses does not cost the same as one that it carries out.
 
-    A CPU's queue that is full is no such case: in generic mode it refuses what it drops in native mode.
+    A full CPU queue does not count: in generic mode it refuses the frames that it drops in native mode.
     """
     targets = [one for one in _targets(row) if one["kind"] != "cpu"]
     refused, decided = (sum(one[name] for one in targets) for name in ("refused", "accepted"))
@@ -77,7 +77,7 @@ def _decided(counts: dict[str, int]) -> str:
 
 
 def _returned_as_said(row: Row, wanted: str) -> str | None:
-    """Without counters of actions, frames that come back tell tx from drop and pass."""
+    """Without counters of actions, the returned frames distinguish tx from drop and pass."""
     own = text(row, "workload") is None and text(row, "program_name") is not None
     arrived, back = number(row, "dut_rx_packets"), number(row, "dut_tx_packets")
     if not own or not arrived or back is None or text(row, "mode") == "af_xdp":
@@ -101,7 +101,7 @@ def say_decided(row: Row) -> str:
 
 
 def _say_arrived(row: Row) -> str:
-    """Say for each target what became of the redirected frames in the burst that counts decisions."""
+    """Describe for each target what happened to the redirected frames in the burst that counts actions."""
     targets = _targets(row)
     if not targets:
         return "; where redirected frames arrive is not known"

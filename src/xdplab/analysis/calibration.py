@@ -1,8 +1,6 @@
-"""How far equal runs of one machine lie apart, and whether the machine is fit to compare runs at all.
-
-Runs differ as wholes (Kalibera and Jones 2013, levels of repetition): no number of repetitions within a run makes up
-for that. PASTRAMI (arXiv 2410.18644) did the same for packet rates over kernels and threw whole environments out as
-unfit.
+"""How much equal runs of one machine differ, and whether the machine is fit to compare runs. Whole runs differ
+(Kalibera and Jones 2013, levels of repetition): repetitions within a run do not reduce this. PASTRAMI (arXiv
+2410.18644) did the same for packet rates over kernels and threw whole environments out as unfit.
 """
 
 from __future__ import annotations
@@ -29,8 +27,8 @@ LEAST_REPETITIONS = 2
 class Calibration:
     """``between``: SD of the logarithm of a run's mean at one point; ``joint``: of its mean over all points.
 
-    Both hold what the repetitions of a calibration run add, so they are rather too large. ``within``: SD of a
-    repetition. ``names`` are the runs, ``lab`` what they were measured in, ``around`` the machine they hold for.
+    Both include the variance of the repetitions, so they are rather too large. ``within``: SD of a repetition.
+    ``names`` are the runs, ``lab`` is their lab, ``around`` describes the machine that they are valid for.
     """
 
     date: str
@@ -75,7 +73,7 @@ class Calibration:
         )
 
     def lines(self) -> list[str]:
-        """Return the result in words: the spreads, the detectable differences, fit or unfit and why."""
+        """Return the result as text: the spreads, the detectable differences, fit or unfit and why."""
         found = [f"{self.words}; {self.points} points, {self.repetitions} repetitions in each run"]
         found.append(f"repetitions spread by {self.within:.1%}, runs over all points by {self.joint:.1%} (SD)")
         shares = ", ".join(f"{self.detectable(n):.1%} with {n}" for n in (3, 10, 30))
@@ -101,9 +99,9 @@ def calibration(
     around: Mapping[str, str],
     value: str = "forwarded_pps",
 ) -> Calibration:
-    """Return how far the runs of ``tables`` (settled trials of one plan) lie apart.
+    """Return how much the runs of ``tables`` (settled trials of one plan) differ.
 
-    Raises ResultsError if they do not tell: fewer than three runs, no point with a valid rate in each of them, or no
+    Raises ResultsError if they do not show it: fewer than three runs, no point with a valid rate in each of them, or no
     point with two valid repetitions in one run.
     """
     every = pd.concat([table.assign(run=name) for name, table in zip(names, tables, strict=True)], ignore_index=True)

@@ -1,9 +1,9 @@
 """Is the second of two runs faster, slower or the same, by point and overall, and could the runs have shown it?
 
-Runs differ as wholes: equal ones lay 1.5 to 3.8 % apart on one machine, whatever the number of their repetitions. So a
+Whole runs differ: equal ones differed by 1.5 to 3.8 % on one machine, for any number of repetitions. So a
 run is a random effect (Kalibera and Jones 2013, levels of repetition): the variance of a difference has the spread of
-runs as its floor, taken from equal runs where they are given, else assumed. Each point is a hypothesis, and so are
-all of them together: Holm (1979) keeps the false alarms of the family. Equivalence is two one-sided tests (Schuirmann
+runs as its floor, taken from equal runs where they are given, else assumed. Each point is a hypothesis, and so are all
+of them together: Holm (1979) controls the false alarms of the family. Equivalence is two one-sided tests (Schuirmann
 1987).
 """
 
@@ -31,12 +31,12 @@ Logs = Mapping[str, pd.Series]
 
 ALPHA, POWER = 1 - CONFIDENCE, 0.8
 SURE = 0.999
-"""How sure the bound of the floor is. Where runs spread too far for any number of repetitions, a number is named only
-by pilots whose equal runs lay close together by chance, so these must be rare. With 95 %, 3 % of the pilots named one
-at a spread of 0.7 %, and 69 % of these numbers did what was promised of 80 %.
+"""The confidence of the floor's bound. If runs spread too far for any number of repetitions, only pilots whose equal
+runs are close together by chance give a number, so these must be rare. With 95 %, 3 % of the pilots gave one at a
+spread of 0.7 %, and 69 % of these numbers held instead of the promised 80 %.
 """
 ASSUMED_SPREAD = 0.04
-"""Relative SD of equal runs where none are given: the most that ten equal runs of a netns lab showed was 3.8 %."""
+"""Relative SD of equal runs if none are given: the largest in ten equal runs of a netns lab was 3.8 %."""
 
 POINT = (*SETTING, *PROGRAM, "accesses", "dut_cpus")
 FOUND = (
@@ -49,7 +49,7 @@ DTYPES |= {"differs": "boolean"}
 
 @dataclass(frozen=True)
 class Floor:
-    """The variance of the difference of two equal runs, which no number of repetitions takes away, as it was seen.
+    """The observed variance of the difference of two equal runs, which no number of repetitions reduces.
 
     ``seen`` contains ``repetitions``, the part that the repetitions of the equal runs add; ``freedom``: its degrees.
     """
@@ -64,9 +64,9 @@ class Floor:
 
     @property
     def at_most(self) -> float:
-        """Return what the floor is at most, with 99.9 % (``SURE``), after what was seen.
+        """Return the upper bound of the floor, with 99.9 % (``SURE``), given the observations.
 
-        seen x freedom / chi2(freedom), cut off where it would be less than what repetitions add: Box and Tiao 1973,
+        seen x freedom / chi2(freedom), truncated at the part that repetitions add: Box and Tiao 1973,
         Bayesian Inference in Statistical Analysis, 5.2, for the variance between groups.
         """
         if isinf(self.freedom):
@@ -74,7 +74,7 @@ class Floor:
         half, below = self.freedom / 2, self.repetitions  # 2 gammaincinv(freedom / 2, p) is the quantile of chi2
         cut = float(gammainc(half, half * self.seen / below)) if below else 1.0
         quantile = float(gammaincinv(half, (1 - SURE) * cut))
-        if not quantile:  # nothing was seen to lie apart: the tail of the posterior alone
+        if not quantile:  # no spread was observed: only the tail of the posterior
             return below * (float((1 - SURE) ** (-1 / half)) - 1)
         return self.seen * half / quantile - below
 
@@ -107,15 +107,16 @@ class Difference:
         return exp(self.log_ratio - half), exp(self.log_ratio + half)
 
     def detectable(self, family: int) -> float:
-        """Return the relative difference of the runs that is detected with 80 % power, in a family of so many tests."""
+        """Return the relative difference of the runs that is detected with 80 % power, in a family of this many
+        tests."""
         reach = t_quantile(1 - ALPHA / 2 / family, self.freedom) + t_quantile(POWER, self.freedom)
         return exp(reach * self.se) - 1
 
     def needed(self, family: int, margin: float) -> int | None:
         """Return the repetitions per run that show equal runs as equivalent with 80 % power; None if no number does.
 
-        The test goes by the estimate of the floor, but the runs lie apart by the floor itself. That is known from few
-        equal runs, so the power is that at the highest plausible floor (`SURE`): the number is not too low by chance.
+        The test uses the estimate of the floor, but the runs differ by the floor itself. Few equal runs determine it,
+        so the power is computed at the highest plausible floor (`SURE`): then the number is not too low by chance.
         """
         quantile = t_quantile(1 - ALPHA / family, self.freedom)
 
@@ -130,7 +131,7 @@ class Difference:
 
 
 _ENDLESS = 1_000_000_000
-"""So many repetitions leave nothing but the floor."""
+"""A number of repetitions that leaves only the floor."""
 
 
 def log1p_of(margin: float) -> float:
@@ -140,7 +141,7 @@ def log1p_of(margin: float) -> float:
 
 @dataclass(frozen=True)
 class Spread:
-    """How far equal runs lie apart: from ``runs`` (degrees of freedom: their number minus one), else from the machine's
+    """The spread of equal runs: from ``runs`` (degrees of freedom: their number minus one), else from the machine's
     ``calibration``, else assumed.
     """
 
@@ -160,7 +161,8 @@ class Spread:
         return f"the spread of runs comes from {len(self.runs)} equal runs"
 
     def difference(self, a: Logs, b: Logs, points: Sequence[str]) -> Difference:
-        """Return b less a over ``points`` with equal weights. Every point has two repetitions or more on both sides."""
+        """Return b minus a over ``points`` with equal weights. Every point has two repetitions or more on both
+        sides."""
         shift = float(np.mean([b[p].mean() - a[p].mean() for p in points]))
         own = [_spread_within(side, points) for side in (a, b)]
         if not self.runs and self.calibration is not None:
@@ -189,7 +191,7 @@ def _spread_within(side: Logs, points: Sequence[str]) -> Within:
 
 
 def _summed(shift: float, own: Sequence[Within], sd: float, known_by: float = inf) -> Difference:
-    """Welch and Satterthwaite: the runs' SD is known by so many degrees of freedom, the repetitions' by their own."""
+    """Welch and Satterthwaite: the runs' SD and that of the repetitions have separate degrees of freedom."""
     between = 2 * sd**2
     parts = [one.variance / one.n for one in own]
     variance = between + sum(parts)
@@ -200,7 +202,7 @@ def _summed(shift: float, own: Sequence[Within], sd: float, known_by: float = in
 
 
 def _calibrated(shift: float, own: Sequence[Within], means: float, equal: Sequence[Within]) -> Difference:
-    """The means of equal runs spread by ``means``; where they had other repetitions, by what these add or take."""
+    """The means of equal runs spread by ``means``, corrected for a different number of repetitions."""
     every = [*own, *equal]
     within = sum(one.variance * (one.n - 1) for one in every) / sum(one.n - 1 for one in every)
     theirs = within * sum(1 / one.n for one in equal) / len(equal)
@@ -214,7 +216,8 @@ def _calibrated(shift: float, own: Sequence[Within], means: float, equal: Sequen
 
 @dataclass(frozen=True)
 class Decision:
-    """The answer: ``points`` one row each, ``joint`` over all that both runs have; ``spread`` names the floor."""
+    """The answer: ``points`` has one row each, ``joint`` is over all points of both runs; ``spread`` names the
+    floor."""
 
     points: pd.DataFrame
     joint: dict[str, object] | None
@@ -241,9 +244,9 @@ def decide(
 ) -> Decision:
     """Compare ``b`` to ``a`` by valid trials of ``value``. ``equal``: runs that measured the same as each other.
 
-    ``calibration`` says how far equal runs of the machine lie apart, where no ``equal`` does.
+    Without ``equal``, ``calibration`` gives the spread of equal runs of the machine.
 
-    Where a point has no ratio, ``reason`` says why.
+    If a point has no ratio, ``reason`` says why.
     """
     (first, why_first), (second, why_second) = _logs(a, value), _logs(b, value)
     sides, reasons = (first, second), (why_first, why_second)
@@ -291,7 +294,7 @@ def _answers(family: Sequence[Difference], value: str, margin: float) -> list[di
 
 
 def _verdict(one: Difference, apart: float, equal: float, value: str) -> Verdict:
-    """A difference inside the margin counts as equivalent; ``differs`` still says that it was seen."""
+    """A difference inside the margin counts as equivalent; ``differs`` still records that it was detected."""
     if equal <= ALPHA:
         return "equivalent"
     if apart > ALPHA:
@@ -346,7 +349,7 @@ def _problem(
 
 
 def _means(sides: Sequence[Logs], point: str) -> dict[str, object]:
-    """Return what is known without an interval: repetitions, geometric means and their ratio."""
+    """Return the values that need no interval: repetitions, geometric means and their ratio."""
     logs = [side.get(point) for side in sides]
     means = [nan if x is None else float(x.mean()) for x in logs]
     counts = {f"n_{name}": 0 if x is None else len(x) for name, x in zip("ab", logs, strict=True)}
@@ -380,9 +383,9 @@ class Drift:
 
 
 def drift(trials: pd.DataFrame, value: str = "forwarded_pps") -> Drift | None:
-    """Return the trend of the logarithm over the order of the trials, points taken out; None without repetitions.
-
-    Least squares within points: the plan's order is drawn anew in each repetition, so that a drift falls on all alike.
+    """Return the trend of the logarithm over the order of the trials, without the points' effects; None without
+    repetitions. Least squares within points: the order is random in each repetition, so a drift affects all points
+    alike.
     """
     rows = valid(trials)
     rows = rows[rows[value].gt(0).fillna(False).astype(bool) & rows["order"].notna()]

@@ -1,4 +1,4 @@
-"""Rules that compare the cost of the accesses, as the rates show it, with BPF_PROG_TEST_RUN of the same programs."""
+"""Rules that compare the cost of the accesses, from the rates, with BPF_PROG_TEST_RUN of the same programs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from xdplab.analysis.series import by_series, valid
 from xdplab.analysis.values import Row, is_null, number, records, text, three_digits
 
 TESTRUN_TOLERANCE = 0.15
-"""Largest distance of access_ns from testrun_ns, as a share of it: traffic meets other caches than a test run."""
+"""Largest allowed difference of access_ns from testrun_ns, as a share of it: traffic and test runs use caches
+differently."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +73,8 @@ def checked(trials: pd.DataFrame) -> list[Checked]:
 
 
 def testrun_disagrees(trials: pd.DataFrame) -> Iterator[Finding]:
-    """The whole interval of access_ns lies outside the tolerance around testrun_ns: one of them is not the accesses."""
+    """The whole interval of access_ns is outside the tolerance around testrun_ns: one of the two includes other
+    costs."""
     every = checked(trials)
     far = [one for one in every if abs(one.apart) - one.half(len(every)) > one.tolerance]
     for label, points in groupby(far, key=lambda one: one.label):
@@ -107,20 +109,20 @@ def cost_not_resolved(trials: pd.DataFrame) -> Iterator[Finding]:
 
 BLOCK = 32  # fewer accesses than one unrolled block are mostly the walk's own work
 SAME_WORK = 0.25
-"""Loads or stores per access that differ by more are different work: each workload adds at least one."""
+"""A larger difference of loads or stores per access means different work: each workload adds at least one."""
 
 
 OF_WORK = (
     *("run_id", "trial_id", "attempt", "verdict", "program_name", "mode", "accesses"),
     *("access_loads", "access_stores", "access_chain", "null_reasons"),
 )
-"""The columns that tell it: choosing rows of all hundred nullable columns takes twenty times as long."""
+"""The columns for this rule: choosing rows of all hundred nullable columns takes twenty times as long."""
 
 
 def unequal_work(trials: pd.DataFrame) -> list[str]:
     """Return a phrase for each program whose access does other machine work in user space (AF_XDP) than in the kernel.
 
-    Runs that recorded neither tell nothing, and a phrase would be a guess.
+    Runs that recorded neither give no phrase.
     """
     known = valid(trials[[name for name in OF_WORK if name in trials]])
     known = known[known["accesses"].ge(BLOCK).fillna(False).astype(bool)]

@@ -1,6 +1,6 @@
 """Columns that need more than one trial: service time, access cost, test-run cost minus its baseline.
 
-A value that cannot be is null, and ``null_reasons`` says why.
+A value that cannot be computed is null, and ``null_reasons`` says why.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ BASELINE_KEY = ("block", "repetition", *SETTING)
 
 
 def work_cpus(row: Row) -> float | None:
-    """Return how many CPUs do the DUT's work: one for one queue; for more queues the trial must have recorded it."""
+    """Return how many CPUs do the DUT's work: one for one queue; for more queues from the trial's record."""
     cpus = number(row, "dut_cpus")
     return cpus if cpus else (1.0 if number(row, "queues") == 1 else None)
 
@@ -85,10 +85,10 @@ SENT_BACK = 0.99
 
 
 def _kept_back(row: Row) -> str | None:
-    """A user's program may drop frames by itself (a policer, a filter): what it forwards is then its rule's rate.
+    """A user's program may drop frames by design (a policer, a filter): then its rule determines the forwarded rate.
 
-    What it received is known where no frame is lost between the counter and the program: in the closed loop of a shared
-    CPU, and by the driver's own count.
+    The number of received frames is known if no frame is lost between counter and program: in the closed loop of a
+    shared CPU, and from the driver's own count.
     """
     received, done = number(row, "dut_rx_packets"), forwarded(row)
     counted = text(row, "arrangement") == "shared" or text(row, "mode") == "native"
@@ -104,12 +104,12 @@ _NO_BASELINE = "no valid N = 0 in the same block, repetition and setting"
 
 
 def _paced_on_a_shared_cpu(row: Row) -> bool:
-    """There a rate is a cost only if the loop runs without a pause."""
+    """In a closed loop a rate is a cost only if the loop runs without a pause."""
     return text(row, "arrangement") == "shared" and number(row, "rate_requested_pps") is not None
 
 
 def _costs_show(row: Row) -> bool:
-    """In the closed loop of a shared CPU a difference of rates is the work's, also where the sender dominates."""
+    """In the closed loop of a shared CPU, a difference of rates comes from the work, even if the sender dominates."""
     limit = text(row, "limited_by")
     if _paced_on_a_shared_cpu(row):
         return False

@@ -36,7 +36,7 @@ CLASS_SIGMAS = 4.0
 RING_MATCH = 0.10
 FLAT = 0.03
 MOST = 0.5
-MOST_PREDICTED = 0.10  # a drop that a flat series should have shown
+MOST_PREDICTED = 0.10  # a drop that a flat series should show
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ def rate_rises(trials: pd.DataFrame) -> Iterator[Finding]:
 
 
 def off_the_line(trials: pd.DataFrame) -> Iterator[Finding]:
-    """Points off the line t0 + c N through the others (DUT-limited points only), from the worst one on."""
+    """Points off the line t0 + c N through the others (only DUT-limited points), the worst one first."""
     for label, rows, _ in fits(trials):
         there = places(rows, "ns_per_packet")
         while len(there) >= 4:
@@ -139,7 +139,7 @@ def _names(members: Sequence[float]) -> str:
 
 
 def _split(values: dict[float, tuple[float, float]]) -> list[list[float]]:
-    """Cut sorted values where neighbours differ by more than a tenth of the largest and four standard errors."""
+    """Split sorted values where neighbours differ by more than a tenth of the largest and four standard errors."""
     ordered = sorted(values, key=lambda name: values[name][0])
     classes: list[list[float]] = []
     largest = max((abs(value) for value, _ in values.values()), default=0.0)
@@ -174,7 +174,8 @@ def load_classes(trials: pd.DataFrame) -> Iterator[Finding]:
 
 
 def latency_is_a_ring(trials: pd.DataFrame) -> Iterator[Finding]:
-    """Little's law: latency x rate is the frames in flight; where that is a ring's depth, the latency is the ring's."""
+    """Little's law: latency x rate is the number of frames in flight; if it equals a ring's depth, the ring causes the
+    latency."""
     for label, rows in by_series(valid(trials)):
         known = rows[rows["latency_mean_ns"].gt(0) & rows["forwarded_pps"].gt(0)]
         for repetition, group in known.groupby("repetition", dropna=False):
@@ -193,7 +194,7 @@ def latency_is_a_ring(trials: pd.DataFrame) -> Iterator[Finding]:
 
 
 def _ring(group: pd.DataFrame, in_flight: pd.Series) -> tuple[pd.DataFrame, float, str] | None:
-    """A known ring depth must be met at two N; an unknown one shows as a constant while the rate changes."""
+    """A known ring depth must occur at two N; an unknown one is a constant while the rate changes."""
     depth = group["rx_ring_entries"].astype("Float64").astype(float)
     met = (in_flight / depth - 1).abs() < RING_MATCH
     if met.sum() >= 2:
@@ -256,7 +257,7 @@ def missing_points(trials: pd.DataFrame) -> Iterator[Finding]:
         there = set(rows[varied].itertuples(index=False, name=None))
         grid = pd.MultiIndex.from_product([sorted(rows[name].dropna().unique()) for name in varied])
         absent = [combination for combination in grid if combination not in there]
-        if not absent or len(absent) > len(there):  # a sparse plan promises nothing
+        if not absent or len(absent) > len(there):  # a sparse plan suggests no further points
             continue
         examples = "; ".join(f"{q:g} queues, {size:g} B, N = {n:g}" for q, size, n in absent[:4])
         label = " ".join(str(rows[name].iloc[0]) for name in ("mode", "program_name", "engine"))

@@ -1,4 +1,4 @@
-"""What several trials say together. A finding never turns a trial invalid: it says where to look twice."""
+"""Findings over several trials. A finding never makes a trial invalid: it says where to look again."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def points_of(rows: pd.DataFrame) -> tuple[str, ...]:
 
 
 def files_of(rows: pd.DataFrame) -> tuple[str, ...]:
-    """Return where the rows' raw output lies in the run directory."""
+    """Return the folders of the rows' raw output in the run directory."""
     known = rows[rows["trial_id"].notna()]
     attempts = known["attempt"].fillna(1).astype(int)
     return tuple(f"raw/{trial}/{attempt}" for trial, attempt in zip(known["trial_id"], attempts, strict=True))
@@ -56,7 +56,7 @@ def to_frame(findings: Iterable[Finding]) -> pd.DataFrame:
 
 
 def to_markdown(findings: Iterable[Finding]) -> str:
-    """Return the findings as a Markdown list, each with its numbers and where they come from."""
+    """Return the findings as a Markdown list, each with its numbers and their sources."""
     lines = ["# Findings", ""]
     for finding in findings:
         lines.append(f"- **{finding.rule}** ({finding.severity}): {finding.what}")

@@ -38,8 +38,9 @@ class Line:
 def fit_line(accesses: ArrayLike, times_ns: ArrayLike) -> Line | None:
     """Weighted least squares of time (ns) against N, one observation per repetition; None with fewer than two N.
 
-    The noise of a rate is a share of it, so each observation weighs 1/t^2 (one iteration, with the fitted t); standard
-    errors come from the scaled residuals, s^2 (X'WX)^-1, R^2 from the weighted sums (Draper and Smith, ch. 9).
+    The noise of a rate is proportional to it, so each observation has the weight 1/t^2 (one iteration, with the fitted
+    t); standard errors come from the scaled residuals, s^2 (X'WX)^-1, R^2 from the weighted sums (Draper and Smith, ch.
+    9).
     """
     x, t = np.asarray(accesses, dtype=float), np.asarray(times_ns, dtype=float)
     if len(np.unique(x)) < 2:
@@ -61,7 +62,7 @@ def fit_line(accesses: ArrayLike, times_ns: ArrayLike) -> Line | None:
 def _solve(
     x: NDArray[np.float64], t: NDArray[np.float64], weights: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return (t0, c) and (X'WX)^-1. N is scaled to its range, so that N = 12800 costs no digits."""
+    """Return (t0, c) and (X'WX)^-1. N is scaled to its range, to keep precision at N = 12800."""
     scale = np.ptp(x)
     design = np.column_stack([np.ones_like(x), x / scale])
     inverse = np.linalg.inv(design.T @ (weights[:, None] * design))
@@ -76,7 +77,7 @@ STAGE = "dut_stage"
 
 @dataclass(frozen=True)
 class Slope:
-    """What one more access costs (ns), with the half-width of its 95 % interval (NaN for one repetition)."""
+    """The cost of one more access (ns), with the half-width of its 95 % interval (NaN for one repetition)."""
 
     c: float
     half: float

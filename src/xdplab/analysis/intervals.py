@@ -18,7 +18,8 @@ CONFIDENCE = 0.95
 
 @dataclass(frozen=True)
 class Interval:
-    """Of one point over its repetitions; ``sd``, ``low``, ``high`` and ``cv`` are NaN for a single repetition."""
+    """Statistics of one point over its repetitions; ``sd``, ``low``, ``high`` and ``cv`` are NaN for a single
+    repetition."""
 
     n: int
     mean: float
@@ -61,11 +62,11 @@ Scale = Literal["linear", "log", "logit"]
 
 
 def interval_on(scale: Scale, values: Iterable[float]) -> Interval:
-    """Return the same as ``interval``, with the t interval made on the scale where the quantity lives.
+    """Return the same as ``interval``, with the t interval computed on the natural scale of the quantity.
 
-    ``log`` for what is above 0, ``logit`` for shares between 0 and 1: mean and SD are those of the values; the standard
-    error goes to the scale by the delta method (times dg/dx at the mean), and the ends come back from there, so that
-    none of them leaves the range of the quantity. A mean at the end of its range has no interval.
+    ``log`` for values above 0, ``logit`` for shares between 0 and 1: mean and SD are those of the values; the standard
+    error is transformed by the delta method (times dg/dx at the mean), and the ends are transformed back, so none of
+    them leaves the range of the quantity. A mean at the end of its range has no interval.
     """
     found = interval(values)
     half = (found.high - found.low) / 2
@@ -86,10 +87,10 @@ _MOST_EXPONENT = 300.0  # beyond it the end is that of the range in any case
 
 
 def median_interval(values: Iterable[float], confidence: float = CONFIDENCE) -> tuple[float, float]:
-    """Return the median's interval by order statistics, (NaN, NaN) where none holds: 95 % needs six repetitions.
+    """Return the median's interval by order statistics, (NaN, NaN) if there is none: 95 % needs six repetitions.
 
     The narrowest symmetric pair x(k), x(n+1-k) with 1 - 2 P(Bin(n, 1/2) < k) >= confidence: Thompson (1936); it holds
-    whatever the distribution.
+    for any distribution.
     """
     ordered = np.sort(np.asarray(list(values), dtype=float))
     n = len(ordered)

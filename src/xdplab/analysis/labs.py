@@ -17,12 +17,12 @@ from xdplab.analysis.series import valid
 from xdplab.words import many
 
 MATTERS = 0.05
-"""Labs that are taken to be equal should differ by less than this share."""
+"""Labs that count as equal should differ by less than this share."""
 
 
 @dataclass(frozen=True)
 class LabRatio:
-    """Rate in lab ``b`` over that in ``a``, over the points that both measured, with its interval."""
+    """Ratio of the rate in lab ``b`` to that in ``a``, over the points that both measured, with its interval."""
 
     a: str
     b: str
@@ -88,7 +88,7 @@ def labs_differ(trials: pd.DataFrame) -> Iterator[Finding]:
 def _effects(rows: pd.DataFrame, labs: list[str], spare: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return each lab's effect on the log rate (the first lab's is 0) and their covariance.
 
-    The points' own effects are swept out of both sides first (Frisch and Waugh, 1933).
+    The points' own effects are first removed from both sides (Frisch and Waugh, 1933).
     """
     rate = pd.Series(np.log(rows["forwarded_pps"].to_numpy(dtype=float)), index=rows.index)
     dummies = pd.DataFrame({lab: rows["lab"].eq(lab).astype(float) for lab in labs})

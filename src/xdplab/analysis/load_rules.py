@@ -1,4 +1,4 @@
-"""Findings about what was offered: paced loads that were not carried, generators that were held back."""
+"""Findings about the offered load: paced loads that were not carried, generators that were slowed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ HELD_BACK = 0.8
 
 
 def paced_loss(trials: pd.DataFrame) -> Iterator[Finding]:
-    """A paced load should be carried, but some trials lost more than 0.5 % of it: their latency is a full queue's."""
+    """Some trials lost more than 0.5 % of a paced load: their latency is that of a full queue."""
     paced = valid(trials[trials["rate_requested_pps"].notna() & trials["loss_ratio"].notna()])
     for _, rows in paced.groupby(key_of(paced, SERIES), sort=False):
         lost = rows[rows["loss_ratio"].astype(float) > CARRIED]
@@ -62,9 +62,9 @@ def held_back(trials: pd.DataFrame) -> Iterator[Finding]:
 
 
 def clock_differs(trials: pd.DataFrame) -> Iterator[Finding]:
-    """Trials of one run whose CPUs ran at another clock than the others: their times do not compare.
+    """Trials of one run whose CPUs ran at a different clock: their times are not comparable.
 
-    The clock of a trial is held against the median of those that were measured alike (by perf, or by additions).
+    The clock of a trial is compared with the median of those measured in the same way (by perf, or by additions).
     """
     known = valid(trials[trials["cycles_per_ns"].notna()])
     for _, rows in known.groupby(key_of(known, ("lab", "cycles_per_ns_from")), sort=False):
@@ -83,10 +83,9 @@ def clock_differs(trials: pd.DataFrame) -> Iterator[Finding]:
 
 
 def drifts(trials: pd.DataFrame) -> Iterator[Finding]:
-    """Rates that rise or fall with the order of the trials, points taken out (least squares on the logarithm).
-
-    The order is drawn anew in each repetition, so that a drift falls on all points alike and cancels between them. It
-    does not cancel between runs, and it makes intervals wider than they need be.
+    """Rates that rise or fall with the order of the trials, without the points' effects (least squares on the
+    logarithm). The order is random in each repetition, so a drift affects all points alike and cancels between them. It
+    does not cancel between runs, and it widens the intervals.
     """
     for _, rows in trials.groupby("run_id", sort=False):
         found = drift(rows)

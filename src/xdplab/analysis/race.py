@@ -1,14 +1,14 @@
 """Two sides in one run, paired by repetition: faster, slower, equivalent, or not yet known.
 
-Each repetition gives one value, the mean logarithm of b over a of all pairs of points that both measured in it: what a
-repetition shares (drift, the machine's other work) cancels, and repetitions are the independent values. Where the two
+Each repetition gives one value, the mean logarithm of b over a of all pairs of points that both measured in it: common
+effects in a repetition (drift, the machine's other work) cancel, and repetitions are the independent values. If the two
 programs took turns under one sender, the ratio of a repetition is that of their slices, whose spread is a hundredth of
 that of whole windows on a shared machine; otherwise it is that of the two windows' rates. The ratio of the race is the
 median: single disturbed repetitions do not move it. Its interval holds at every look (`xdplab.analysis.sequential`), so
 the run may stop as soon as it knows. The three-way decision is that of `compare`.
 
-Where the sides' order is drawn anew in each repetition and the noise of both is alike, the logarithms lie
-symmetrically about that of the true ratio, so their median is the true ratio.
+If the sides' order is random in each repetition and both have the same noise, the logarithms are symmetric about that
+of the true ratio, so their median is the true ratio.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ Rates = Mapping[tuple[str, int], float]
 
 @dataclass(frozen=True)
 class Standing:
-    """How a race stands after ``ratio.n`` pairs; ``ratio`` is of the logarithm of b over a, ``by`` what they are of."""
+    """The state of a race after ``ratio.n`` pairs; ``ratio`` is the logarithm of b over a, ``by`` is slices or
+    windows."""
 
     ratio: Known
     margin: float
@@ -68,17 +69,17 @@ class Standing:
 
 
 def standing(rates: Rates, slices: Rates, pairs: Sequence[tuple[str, str]], margin: float) -> Standing:
-    """Return how the race between the sides of ``pairs`` (point ids of a and b) stands.
+    """Return the state of the race between the sides of ``pairs`` (point ids of a and b).
 
-    ``slices`` are the ratios of b's programs over a's, of trials of b. Where a point has one, its others that have none
-    say nothing: two kinds of values with two kinds of noise have no median.
+    ``slices`` are the ratios of b's programs over a's, from trials of b. If some trials of a point have a ratio, its
+    other trials are ignored: two kinds of values with different noise have no common median.
     """
     sliced = {b for b, _ in slices}
     values = []
     for repetition in sorted({repetition for _, repetition in rates}):
         logs = [_log_ratio(rates, slices if b in sliced else None, a, b, repetition) for a, b in pairs]
         found = [value for value in logs if value is not None]
-        if len(found) == len(pairs):  # a mean over other pairs would be of other points
+        if len(found) == len(pairs):  # a mean over different pairs would describe different points
             values.append(sum(found) / len(found))
     return Standing(known(values), margin, "slices" if sliced else "windows")
 

@@ -1,9 +1,9 @@
-"""An interval of a median that holds at every look, so that a run may stop as soon as it knows enough.
+"""An anytime-valid interval of a median: it holds at every look, so a run may stop as soon as it has its answer.
 
-The interval of a fixed number of values does not: the t interval, looked at after each of 200 pairs, calls equal
-programs different in 41 % of all races. And no interval of a mean is of use where single windows of a program are up
-to 40 % slow for a reason outside it: few such values decide how wide it is. So the interval is of the median, and uses
-only on which side of it each value lies. It holds whatever the distribution is.
+An interval for a fixed number of values does not hold: the t interval, checked after each of 200 pairs, calls equal
+programs different in 41 % of all races. And an interval of a mean is not useful if external causes slow single windows
+of a program by up to 40 %: a few such values determine its width. So this interval is that of the median, and depends
+only on which side of it each value is. It holds for any distribution.
 
 Howard and Ramdas 2022, Sequential estimation of quantiles with applications to A/B testing and best-arm identification
 (Bernoulli 28); the mixture of likelihood ratios is that of Robbins 1970, Statistical methods related to the law of the
@@ -24,7 +24,7 @@ ALPHA = 0.05
 
 @dataclass(frozen=True)
 class Known:
-    """The median of ``n`` values with its interval, in their unit; no values have no median: it is NaN."""
+    """The median of ``n`` values with its interval, in their unit; NaN without values."""
 
     n: int
     median: float
@@ -33,15 +33,15 @@ class Known:
 
     @property
     def bounded(self) -> bool:
-        """False if there were too few values for an interval, or only copies of one."""
+        """False if there are too few values for an interval, or only copies of one."""
         return self.low > -inf
 
 
 def known(values: Sequence[float], alpha: float = ALPHA) -> Known:
     """Return the median with its anytime-valid interval; infinitely wide for too few values, or copies of one.
 
-    The values are independent, each with the same median. Two of them in their order are the ends, as in Thompson's
-    interval of a fixed number (1936), but farther out: see `_outside`.
+    The values are independent, each with the same median. Two order statistics are the ends, as in
+    Thompson's interval for a fixed number (1936), but farther out: see `_outside`.
     """
     n, ordered = len(values), sorted(map(float, values))
     middle = median(ordered) if n else nan
@@ -53,7 +53,7 @@ def known(values: Sequence[float], alpha: float = ALPHA) -> Known:
 
 @lru_cache(maxsize=4096)
 def _outside(n: int, alpha: float) -> int:
-    """Return how many of ``n`` values in their order the interval's lower end is from the outside; 0 if it has none.
+    """Return the rank, from the outside, of the interval's lower end among ``n`` sorted values; 0 if it has none.
 
     If m is the median, each value is below it with probability 1/2. Averaged over all probabilities p alike, the
     likelihood ratio of p to 1/2 after k values below m is 2^n / ((n + 1) C(n, k)). It is a martingale of mean 1, so it
@@ -67,4 +67,4 @@ def _log_evidence(n: int, k: int) -> float:
 
 
 LEAST = next(n for n in count(1) if _outside(n, ALPHA))
-"""Fewer values have no interval."""
+"""The smallest number of values that have an interval."""

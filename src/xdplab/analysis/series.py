@@ -10,14 +10,14 @@ from xdplab.analysis.values import Row, is_null, records
 from xdplab.plan.factors import FACTORS, changed, of_program
 from xdplab.run.metrics import METRICS
 
-# What stays the same along a series: the setting, and the program apart from its N.
+# The fixed columns of a series: the setting, and the program without its N.
 SETTING = tuple(factor.column for factor in FACTORS if not of_program(factor))
 PROGRAM = tuple(factor.column for factor in FACTORS if of_program(factor) and factor.name != "accesses")
 SERIES = SETTING + PROGRAM
 
 
 def key_of(trials: pd.DataFrame, columns: tuple[str, ...]) -> pd.Series:
-    """Return one text key per row; nulls are a value of their own, so that they group and compare."""
+    """Return one text key per row; null counts as a value, so rows with nulls group and compare."""
     cells = [["-" if is_null(value) else str(value) for value in trials[name].tolist()] for name in columns]
     return pd.Series(["|".join(row) for row in zip(*cells, strict=True)], index=trials.index, dtype="object")
 
@@ -36,17 +36,17 @@ def plain(trials: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame:
 
 
 def settled(trials: pd.DataFrame) -> pd.DataFrame:
-    """Return the last attempt of each trial: what was tried before it is history, not a measurement."""
+    """Return the last attempt of each trial: earlier attempts are not measurements."""
     if trials["trial_id"].isna().any():
         return trials
     if trials.index.is_monotonic_increasing and not trials.duplicated(["run_id", "trial_id"]).any():
-        return trials  # each was tried once: a copy of all columns would take longer than the rest
+        return trials  # each has one attempt: a copy of all columns would take longer than the rest
     ordered = trials.sort_values("attempt", kind="stable", na_position="first")
     return trials.loc[ordered.groupby(["run_id", "trial_id"], sort=False, dropna=False).tail(1).index.sort_values()]
 
 
 def same_reason(trials: pd.DataFrame) -> pd.Series:
-    """Return each row's reason without its numbers: trials that went wrong alike group together."""
+    """Return each row's reason without its numbers: this groups trials with the same fault."""
     return trials["reason"].astype("string").str.replace(r"\d[\d.,]*", "n", regex=True)
 
 
@@ -73,7 +73,9 @@ def with_baselines(trials: pd.DataFrame) -> pd.DataFrame:
         heirs = sorted(owners - set(program[there & zero]))
         if len(orphans) and owners:
             parts[0] = parts[0].drop(orphans.index)
-            orphans = orphans[program[orphans.index].eq(program[orphans.index[0]])]  # two programs make no one baseline
+            orphans = orphans[
+                program[orphans.index].eq(program[orphans.index[0]])
+            ]  # two programs have no common baseline
         parts += [_lend(orphans, frame[there & counted & program.eq(heir)]) for heir in heirs if len(orphans)]
     return pd.concat(parts, ignore_index=True) if len(parts) > 1 else parts[0]
 
@@ -86,7 +88,7 @@ def _lend(orphans: pd.DataFrame, owners: pd.DataFrame) -> pd.DataFrame:
 
 
 def by_series(trials: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
-    """Yield (label, rows by N) of every series with known N; the label names what the series holds still."""
+    """Yield (label, rows by N) of every series with known N; the label names the fixed columns."""
     known = with_baselines(trials[trials["accesses"].notna()])
     if known.empty:
         return

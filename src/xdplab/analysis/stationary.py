@@ -1,4 +1,4 @@
-"""Did a rate stay the same while it was measured? One rule for a trial's intervals, whichever side counted them."""
+"""Whether a rate stayed the same during the measurement: one rule for a trial's intervals of either side."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ class RateStep:
 
 
 def step_in(rates: ArrayLike) -> RateStep | None:
-    """Return the step that parts ``rates`` (one an interval of equal length) best, or None if they are stationary.
+    """Return the step that best splits ``rates`` (one per interval of equal length), or None if they are stationary.
 
-    The place is that of least squares; the step counts where it is more than STEP_SHARE of the mean and SPREADS
-    standard deviations within the two sides. NaN are left out.
+    The place is that of least squares; the step counts if it is more than STEP_SHARE of the mean and SPREADS standard
+    deviations within the two sides. NaN are ignored.
     """
     known = np.flatnonzero(~np.isnan(np.asarray(rates, dtype=float)))
     values = np.asarray(rates, dtype=float)[known]

@@ -1,4 +1,4 @@
-"""Was a rate steady while it was measured? A step or a trend in the intervals of one window.
+"""Whether a rate was steady during the measurement: a step or a trend in the intervals of one window.
 
 The intervals are described by one step (two means, split where least squares split them best) and by one line, and the
 better of the two is taken. The rate was not steady where that changes it by more than CHANGE, and by more than SIGMAS
@@ -19,12 +19,12 @@ import numpy as np
 LEAST_INTERVALS = 4
 CHANGE = 0.1
 SIGMAS = 5.0
-SHORTEST = 0.5  # of the usual interval: a shorter rest at the window's end is left out
+SHORTEST = 0.5  # of the usual interval: a shorter rest at the window's end is ignored
 
 
 @dataclass(frozen=True)
 class Course:
-    """How a rate went: ``change`` is by which share of its mean it changed, at or until ``at_s``; 0 where steady."""
+    """The course of a rate: ``change`` is its change as a share of the mean, at or until ``at_s``; 0 if steady."""
 
     kind: Literal["steady", "step", "trend"]
     change: float
@@ -32,9 +32,9 @@ class Course:
 
 
 def course(ends_s: Sequence[float], frames: Sequence[int], window_s: float) -> Course | None:
-    """Return how the rate of a window went; None if it has fewer than LEAST_INTERVALS intervals.
+    """Return the course of a window's rate; None if it has fewer than LEAST_INTERVALS intervals.
 
-    ``frames`` came in the intervals that end at ``ends_s``, counted from the window's begin; the last interval may end
+    ``frames`` came in the intervals that end at ``ends_s``, counted from the window's start; the last interval may end
     after the window, whose frames then all came before its end.
     """
     edges = [0.0, *(min(end, window_s) for end in ends_s)]
@@ -52,7 +52,7 @@ def course(ends_s: Sequence[float], frames: Sequence[int], window_s: float) -> C
 
 
 _Fit = tuple[float, Course, float]
-"""The sum of squares it leaves, what it says, and how many standard errors its change is."""
+"""The residual sum of squares, the description, and the change in standard errors."""
 
 
 def _error(fit: _Fit) -> float:

@@ -1,4 +1,4 @@
-"""What everybody wants first of a run of XDP traffic: one row per point, with the interval over its repetitions."""
+"""The summary of a run of XDP traffic: one row per point, with the interval over its repetitions."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ _VALUES = {
     "p99_us": ("latency_p99_ns", 1e3),
     "testrun_ns": ("testrun_raw_ns", 1.0),
 }
-"""Column of the summary: a trial's column, and what it is divided by. Latency is shown at paced loads only."""
+"""Column of the summary: a trial's column and its divisor. Latency is shown only at paced loads."""
 
 WORDS = {"mpps": "Mpps", "p50_us": "p50 µs", "p99_us": "p99 µs", "testrun_ns": "test run ns"}
 
 
 def varying(trials: pd.DataFrame) -> list[str]:
-    """Return the factors' columns that tell the points apart, best known first; none that others settle."""
+    """Return the factors' columns that distinguish the points, the best known first, without redundant ones."""
     order = {name: rank for rank, name in enumerate(_FIRST)}
     columns = [factor.column for factor in FACTORS if factor.column in trials]
     cells = trials[columns].astype("string").fillna("")
@@ -39,7 +39,7 @@ def varying(trials: pd.DataFrame) -> list[str]:
 
 
 def points_summary(trials: pd.DataFrame) -> pd.DataFrame:
-    """Return one row per point: what varies, n, mean with 95 % interval of each value, what limited it, verdicts.
+    """Return one row per point: varying factors, n, mean with 95 % interval of each value, limit, verdicts.
 
     Rates in Mpps, latencies in µs at paced loads, the test run in ns per packet. Of valid trials only; ``n`` are these.
     """
@@ -93,7 +93,7 @@ def for_people(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def _with_interval(mean: float | None, low: float | None, high: float | None) -> str | None:
-    """Return the mean to the digits that its interval leaves it; to three where there is none."""
+    """Return the mean with the digits that its interval supports; with three digits if there is no interval."""
     if mean is None or math.isnan(mean):
         return None
     half = math.nan if low is None or high is None else (high - low) / 2
@@ -104,7 +104,7 @@ def _with_interval(mean: float | None, low: float | None, high: float | None) ->
 
 
 def constant_words(trials: pd.DataFrame, names: Sequence[str]) -> str:
-    """Return what all points have alike, of the factors that a reader asks for first."""
+    """Return the factors that are the same at all points, of those that a reader wants first."""
     told = [("lab", "lab"), ("mode", "mode"), ("frame_bytes", "frame"), ("queues", "queues"), ("engine", "engine")]
     told += [("load", "load"), ("arrangement", "arrangement")]
     rest = [(name, word) for name, word in told if name not in names and trials[name].dropna().nunique() == 1]

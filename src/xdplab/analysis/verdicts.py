@@ -1,6 +1,6 @@
-"""May this trial be believed, and what limited it: pure rules over the one trial, with a version.
+"""Whether a trial is trustworthy, and what limited it: pure rules over one trial, with a version.
 
-A better rule re-judges old runs: nothing here reads the lab, the clock or another trial.
+Improved rules also apply to old runs: a rule reads neither the lab nor the clock nor another trial.
 """
 
 from __future__ import annotations
@@ -72,7 +72,8 @@ def offered_share(row: Row) -> float | None:
 
 
 def line_pps(link_bps: float | None, frame_bytes: float) -> float | None:
-    """Frames a second that a physical link can carry, preamble and gap counted (L1); None for a link without a rate."""
+    """Frames per second that a physical link can carry, including preamble and gap (L1); None for a link without a
+    rate."""
     return frame_rate(link_bps, frame_bytes) if link_bps else None
 
 
@@ -84,7 +85,7 @@ def line_share(row: Row, frames: float | None) -> float | None:
 
 
 def late_quantiles(row: Row) -> list[str]:
-    """Return at which of p50 and p99 the sender's lateness is more than half of the latency from the due time."""
+    """Return at which percentile (p50 or p99) the sender's lateness exceeds half of the latency from the due time."""
     pairs = ((name, number(row, f"late_{name}_ns"), number(row, f"latency_{name}_ns")) for name in ("p50", "p99"))
     return [name for name, late, whole in pairs if late and whole and late > LATE_SHARE * whole]
 
@@ -113,7 +114,7 @@ def something_sent(row: Row) -> str | None:
 
 
 def tg_port_sent(row: Row) -> str | None:
-    """A generator hands frames to its port; one without a link takes them all and sends none."""
+    """A generator hands frames to its port; a port without a link accepts them all and sends none."""
     sent, went = number(row, "tx_packets"), number(row, "tg_port_tx_packets")
     if not sent or went is None or went >= sent * (1 - COUNT_TOLERANCE):
         return None
@@ -121,7 +122,7 @@ def tg_port_sent(row: Row) -> str | None:
 
 
 def tg_took_what_came(row: Row) -> str | None:
-    """What came to the TG's port and was not taken from it is no loss of the DUT's."""
+    """Frames that reached the TG's port but not its generator are not the DUT's loss."""
     missed, came = number(row, "tg_missed_packets"), number(row, "tg_port_rx_packets")
     if not missed or came is None or missed <= COUNT_TOLERANCE * (came + missed):
         return None
@@ -129,12 +130,12 @@ def tg_took_what_came(row: Row) -> str | None:
 
 
 def probes_back(row: Row) -> float:
-    """Probes of a NIC's that the DUT has counted and the TG's count of its frames has not."""
+    """Probes of a NIC: the DUT counted them, but the TG's count of frames does not include them."""
     return (number(row, "probes_sent") or 0.0) - (number(row, "probes_lost") or 0.0)
 
 
 def path_carries(row: Row) -> str | None:
-    """A trial of which no frame came back, before it and in it, tells of its path, not of its program."""
+    """If no frame came back, before the trial or in it, the path is the reason, not the program."""
     proof = json.loads(text(row, "path") or "{}")
     if not returns_frames(row) or not proof.get("sent") or proof.get("back") != 0 or tg_count(row):
         return None
@@ -204,7 +205,7 @@ def readings_are_whole(row: Row) -> str | None:
 
 
 def sender_in_time(row: Row) -> str | None:
-    """Where the DUT does not slow the sender, latency from the due time must not be the sender's own lateness."""
+    """If the DUT does not slow the sender, the latency from the due time must not be the sender's own lateness."""
     if text(row, "arrangement") not in OPEN_LOOPS or "p50" not in late_quantiles(row):
         return None
     return f"the sender had its own core and was late: {_lateness(row, 'p50')}"
@@ -238,7 +239,7 @@ RULES: tuple[Callable[[Row], str | None], ...] = (
 )
 
 
-# --- what a valid trial still has to say ---
+# --- remarks on a valid trial ---
 
 
 def say_who_counted(row: Row) -> str | None:
@@ -272,7 +273,7 @@ def say_rewritten(row: Row) -> str | None:
 
 
 def say_foreign(row: Row) -> str | None:
-    """Frames of others on the link are in no count of test frames; the DUT worked on them all the same."""
+    """No count of test frames includes foreign frames on the link, but the DUT processed them too."""
     rewritten = say_rewritten(row)
     kinds = (
         ("foreign frames at the TG", None if rewritten else number(row, "foreign_packets")),
@@ -296,7 +297,7 @@ def say_queues(row: Row) -> str | None:
 
 
 def say_paced_loss(row: Row) -> str | None:
-    """Loss at a paced load is a result, not a fault of the trial: it must not be read as a load that was carried."""
+    """Loss at a paced load is a result, not a fault of the trial, but the remark says that the load was not carried."""
     loss = loss_share(row)
     if loss is None or loss <= LOSS_FLOOR or number(row, "rate_requested_pps") is None:
         return None
@@ -307,7 +308,7 @@ def say_paced_loss(row: Row) -> str | None:
 
 
 def say_not_reached(row: Row) -> str | None:
-    """Where TG and DUT share a CPU the DUT's work may keep a load from being reached: what was offered counts."""
+    """If TG and DUT share a CPU, the DUT's work may prevent a load from being reached: the offered rate counts."""
     share, asked, offered = offered_share(row), number(row, "rate_requested_pps"), number(row, "offered_pps")
     if share is None or share >= OFFERED_SHARE or asked is None or offered is None:
         return None
@@ -321,7 +322,7 @@ def say_late_sender(row: Row) -> str | None:
 
 
 def say_paused(row: Row) -> str | None:
-    """At maximum load a rate is too low by the time in which nothing was sent."""
+    """At maximum load, pauses of the sender make the rate too low."""
     window, longest = number(row, "window_s"), number(row, "tx_pause_ms")
     paused = number(row, "tx_paused_ms")
     if number(row, "rate_requested_pps") is not None or not window or longest is None:
@@ -345,7 +346,7 @@ def _throttled(row: Row, longest_ms: float) -> str:
 
 
 def say_device_refused(row: Row) -> str | None:
-    """Frames that the TG's own device did not take were never on the link: they count as sent, and as lost."""
+    """Frames that the TG's own device refused were never on the link: they count as sent, and as lost."""
     refused, sent = number(row, "tx_errors"), number(row, "tx_packets")
     if not refused or not sent or refused / sent <= LOSS_FLOOR:
         return None
@@ -354,7 +355,7 @@ def say_device_refused(row: Row) -> str | None:
 
 
 def say_rounded(row: Row) -> str | None:
-    """A driver may round a ring's size: what was measured is what it obtained."""
+    """A driver may round a ring's size: the trial measured the obtained size."""
     settings = json.loads(text(row, "device_settings") or "{}").items()
     other = [(name, own) for name, own in settings if own["obtained"] != own["requested"]]
     words = [f"{name} is {own['obtained']} where the plan asks for {own['requested']}" for name, own in other]
@@ -368,7 +369,7 @@ def say_unsteady(row: Row) -> str | None:
 
 
 def say_drained(row: Row) -> str | None:
-    """Only the TG counts as the window ends; the DUT's counts hold what drained from its rings after it."""
+    """Only the TG counts when the window ends; the DUT's counts include frames that drained from its rings later."""
     entries, queues, done = number(row, "rx_ring_entries"), number(row, "queues"), forwarded(row)
     if returns_frames(row) or not entries or not queues or not done or (loss_share(row) or 0.0) <= LOSS_FLOOR:
         return None
@@ -382,7 +383,7 @@ def say_refused(row: Row) -> str | None:
 
 
 def say_stolen(row: Row) -> str | None:
-    """Time in which the hypervisor ran something else while a CPU of this machine had work."""
+    """Time in which the hypervisor ran other guests while a CPU of this machine had work."""
     stolen, window = number(row, "host_steal_cores"), number(row, "window_s")
     if stolen is None or not window or stolen <= max(STEAL_CORES, TICKS_S / window):
         return None
@@ -390,7 +391,7 @@ def say_stolen(row: Row) -> str | None:
 
 
 def other_work(row: Row) -> bool:
-    """True where something else kept more of the CPUs busy than the window's own CPU time explains."""
+    """True if other work kept the CPUs busier than the tick resolution explains."""
     other, own, window = number(row, "other_busy_cores"), number(row, "tx_busy_cores"), number(row, "window_s")
     if other is None or not own or not window:
         return False
@@ -398,12 +399,12 @@ def other_work(row: Row) -> bool:
 
 
 def say_other_work(row: Row) -> str | None:
-    """Busy CPUs beyond the trial's own: more than a tenth of these, and than the ticks of the window tell."""
+    """Busy CPUs beyond the trial's own: more than a tenth of these, and more than the resolution of ticks."""
     return f"other work kept {number(row, 'other_busy_cores'):.1f} CPUs busy" if other_work(row) else None
 
 
 def say_clock_changed(row: Row) -> str | None:
-    """A window that another clock followed than went before it has no one speed."""
+    """If the CPU's clock differs before and after the window, the window has no single speed."""
     change = number(row, "clock_change")
     if change is None or abs(change) <= CLOCK_CHANGE:
         return None
@@ -447,7 +448,7 @@ REMARKS = (
 )
 
 
-# --- what limited a valid trial: the first that holds ---
+# --- what limited a valid trial: the first rule that holds ---
 
 
 def link_is_full(row: Row) -> bool:
@@ -463,8 +464,8 @@ def load_was_met(row: Row) -> bool:
 def sender_dominates(row: Row) -> bool:
     """The core is shared with an AF_XDP sender, whose frame costs a system call's share, a copy and an skb.
 
-    Only where the program's own time is known (BPF_PROG_TEST_RUN, else BPF statistics) can one trial tell: below
-    half of the core's time the rate is the sender's, not the DUT's. ``live`` frames cost the sender next to nothing.
+    One trial shows this only if the program's own time is known (BPF_PROG_TEST_RUN, else BPF statistics): below half
+    of the core's time, the sender limits the rate, not the DUT. ``live`` frames cost the sender almost nothing.
     """
     program_ns = number(row, "testrun_raw_ns") or number(row, "program_run_ns")
     rate, cpus = number(row, "forwarded_pps"), number(row, "dut_cpus") or 1.0
@@ -478,7 +479,7 @@ def cpu_is_shared(row: Row) -> bool:
 
 
 def sender_bunched(row: Row) -> bool:
-    """A paced sender that stood still catches up in a burst: as many frames as were late may be lost by that alone."""
+    """A paced sender that stood still catches up in a burst, which alone may lose as many frames as were late."""
     late, lost = number(row, "tx_late_packets"), number(row, "lost_packets")
     open_loop = text(row, "arrangement") in OPEN_LOOPS
     return open_loop and late is not None and lost is not None and 0 < lost <= late
@@ -495,7 +496,7 @@ LIMITS: tuple[tuple[str, Callable[[Row], bool]], ...] = (
     ("shared_cpu", cpu_is_shared),
     ("generator", sender_bunched),
     ("dut", dut_lost_frames),
-    ("generator", lambda row: True),  # the DUT forwarded all that was offered at max
+    ("generator", lambda row: True),  # the DUT forwarded everything offered at max
 )
 
 

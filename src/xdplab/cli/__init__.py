@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
@@ -18,6 +19,8 @@ from xdplab.errors import PlanError, ResultsError, ResultsWarning, XdplabError
 from xdplab.run.disk import is_of_the_disk, reason
 
 INTERRUPTED = 130
+FEW_COLLECTIONS = (20_000, 20, 20)
+"""An import makes many objects that stay. With Python's own thresholds a fifth of a short command is spent on them."""
 
 VERBS = {
     "lab": Verb("lab", "lab", "Bring a lab up, see it, use it, take it down."),
@@ -117,6 +120,15 @@ _PYTHONS_OWN = warnings.showwarning
 
 def main() -> None:
     """Entry point: an expected failure is one line and its own exit code; Ctrl-C and SIGTERM clean up and end 130."""
+    gc.set_threshold(*FEW_COLLECTIONS)
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "1")  # it reads the metadata of every package to find none
+    try:
+        _run()
+    finally:
+        gc.freeze()  # the interpreter ends without looking for cycles among all that was imported
+
+
+def _run() -> None:
     os.umask(os.umask(0o077) | 0o002)  # a run names code: other users must not be able to change its files
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _interrupt)

@@ -6,11 +6,10 @@ from pathlib import Path
 
 import click
 
-from xdplab.cli.conduct import conduct, run_options
+from xdplab.cli.conduct import conduct, made_small, run_options
 from xdplab.studies.catalogue import study
 from xdplab.studies.offload.points import PLACES, OffloadRequest
-
-SMALLEST_PLACES = ("vm:6.1",)
+from xdplab.studies.offload.points import smallest as smaller
 
 
 @click.command()
@@ -24,10 +23,10 @@ def offload(
 
     No packet is forwarded: netdevsim executes nothing.
     """
-    chosen = places or (SMALLEST_PLACES if smallest else PLACES)
+    request = OffloadRequest(places=places or PLACES)
     return conduct(
         study("offload"),
-        lambda: OffloadRequest(smallest=smallest, places=chosen),
+        lambda: made_small(request, smaller) if smallest else request,
         out=out,
         name=name,
         resume=resume,

@@ -62,6 +62,12 @@ else:
     type=click.Path(exists=True, file_okay=False, path_type=Path),
     help="With --lines: keep the verifier's whole logs there.",
 )
+@click.option(
+    "--paper",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    metavar="RUN",
+    help="Only print a page: the numbers of the paper beside those of RUN; no run.",
+)
 @judging_options
 @run_options
 def verifier(
@@ -70,6 +76,7 @@ def verifier(
     compare: bool,
     lines: bool,
     logs: Path | None,
+    paper: Path | None,
     out: Path,
     name: str | None,
     resume: Path | None,
@@ -81,8 +88,12 @@ def verifier(
     OBJECTS are BPF objects, directories or archives of them, or `system`. Generated families are added.
     """
     judged = taken(chosen)
+    if paper:
+        _require_only(click.get_current_context(), "--paper", ("paper",))
+        click.echo(runs.paper_page(paper), nl=False)
+        return 0
     if lines:
-        _require_of_lines(click.get_current_context())
+        _require_only(click.get_current_context(), "--lines", _OF_LINES)
         _require_image(chosen["modules"], chosen["kernels"])
         kernels = [_kernel(kernel, chosen["modules"]) for kernel in chosen["kernels"] or (HOST,)]
         return _show_lines(objects, kernels, logs, judged["top"], as_json=as_json)
@@ -106,12 +117,16 @@ def verifier(
 _OF_LINES = ("objects", "kernels", "modules", "lines", "logs", "top", "as_json")
 
 
-def _require_of_lines(context: click.Context) -> None:
-    """Raise PlanError for an option that --lines would ignore."""
-    said = [option for option in context.command.params if option.name not in _OF_LINES]
-    given = [option.opts[0] for option in said if context.get_parameter_source(option.name or "") is _GIVEN]
+def _require_only(context: click.Context, mode: str, taken_by_it: Sequence[str]) -> None:
+    """Raise PlanError for an option that ``mode``, which makes no run, would ignore."""
+    said = [option for option in context.command.params if option.name not in taken_by_it]
+    given = [
+        option.human_readable_name if option.param_type_name == "argument" else option.opts[0]
+        for option in said
+        if context.get_parameter_source(option.name or "") is _GIVEN
+    ]
     if given:
-        raise PlanError(f"--lines makes no run: it takes no {', '.join(given)}", remedy="leave it out")
+        raise PlanError(f"{mode} makes no run: it takes no {', '.join(given)}", remedy="leave it out")
 
 
 _GIVEN = click.core.ParameterSource.COMMANDLINE

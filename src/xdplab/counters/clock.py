@@ -13,7 +13,7 @@ from xdplab.counters.table import When
 from xdplab.counters.value import Absent, difference
 
 TICK_NS = 10_000_000
-"""One tick of /proc/stat: USER_HZ is 100 on every architecture that BPF has a JIT for."""
+"""One tick of /proc/stat: USER_HZ is 100 on every architecture with a BPF JIT."""
 
 MOST_TICKS = 1 / 50
 """The two ticks at the ends may be at most this share of the busy time: a shorter time is too coarse."""

@@ -1,7 +1,7 @@
 """CPU time inside the window: from the samples of a recorder, else from the readings around the window.
 
-The kernel counts CPU time in ticks (250 Hz on many kernels, printed in units of 10 ms): coarse over one second. A
-share is busy ticks by all ticks of the same CPU, so that neither the tick's length nor a clock matters.
+The kernel counts CPU time in ticks (250 Hz on many kernels, printed in units of 10 ms): coarse over one second. A share
+divides busy ticks by all ticks of the same CPU, so it depends neither on the tick's length nor on a clock.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def cores(readings: Readings, scope: Scope, kind: str) -> float:
 def at_work(readings: Readings) -> int:
     """Return how many of the CPUs that may do the DUT's work did do some, by their busy time.
 
-    A window too short for samples inside it is judged by the readings around it: what lies beside it is idle for all.
+    If the window is too short for samples inside it, the readings around it are used: outside it all CPUs are idle.
     """
     try:
         bounds = _bounds(readings, "dut")
@@ -56,7 +56,7 @@ def at_work(readings: Readings) -> int:
 
 
 def source(readings: Readings, role: Role) -> str:
-    """Return where the CPU values come from."""
+    """Return the source of the CPU values."""
     _bounds(readings, role)
     return "samples inside the window" if _sampled(readings, role) else "readings around the window"
 
@@ -81,7 +81,7 @@ def _shares(bounds: tuple[tuple[CpuTicks, ...], tuple[CpuTicks, ...]], kind: str
 
 def _share(before: CpuTicks, after: CpuTicks, kind: str) -> float:
     busy = difference(before.busy, after.busy)
-    # proc(5): iowait may go back; a CPU that idles is what it means by that.
+    # proc(5): iowait may go back; it means an idle CPU.
     idle = difference(before.idle, after.idle) + max(after.iowait - before.iowait, 0)
     total = busy + idle + difference(before.steal, after.steal)
     if total == 0:
@@ -90,7 +90,7 @@ def _share(before: CpuTicks, after: CpuTicks, kind: str) -> float:
 
 
 def sar_window(readings: Readings, role: Role) -> tuple[SarSample, ...]:
-    """Return sar's samples that lie wholly inside the window, found by the packets of the role's interface."""
+    """Return sar's samples completely inside the window, found by the packets of the role's interface."""
     samples, name = readings.sar(role), readings.link(role, "before").interface
     inside = longest_run([_rate(sample, name, "rx_pps") for sample in samples], lambda rate: rate > 0)[1:-1]
     if not inside:
@@ -145,7 +145,7 @@ class CpuInterval:
 
 
 def intervals(readings: Readings, role: Role) -> list[CpuInterval]:
-    """Return the intervals of the longest run of traffic, the two partly filled ones at its ends included."""
+    """Return the intervals of the longest run of traffic, including the two partly filled ones at its ends."""
     samples = readings.samples(role)
     pairs = list(pairwise(samples))
     run = longest_run(pairs, lambda pair: pair[1].rx_packets > pair[0].rx_packets)

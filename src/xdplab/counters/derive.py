@@ -1,7 +1,7 @@
-"""Turns the files of an attempt into values: a number, or None and the reason.
+"""Turns the files of an attempt into values: a number, or None with the reason.
 
-It works on the files alone, so that a better rule rebuilds old runs. Values of the DUT's CPUs are absent if TG and
-DUT share them; those of the whole machine stand under `host_`.
+It needs only the files, so improved rules also work for old runs. Values of the DUT's CPUs are absent if TG and DUT
+share them; those of the whole machine begin with `host_`.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ PERF_COLUMNS = {
     "L1-dcache-load-misses": "l1d_misses",
     "context-switches": "context_switches",
 }
-"""Column of an event; an event of the user's is a column of its own name, spelt with underscores."""
+"""Column of an event; a user's event has a column of its own name, with underscores."""
 
 
 @dataclass(frozen=True)
 class Derived:
-    """One value: how it is computed. ``of_cpus`` marks values that mean nothing if TG and DUT share CPUs."""
+    """One value and its computation. ``of_cpus`` marks values that are meaningless if TG and DUT share CPUs."""
 
     name: str
     compute: Callable[[Readings], Measured]
@@ -53,7 +53,7 @@ class Derived:
 
 
 def _interface_rows(role: Role) -> list[Derived]:
-    """Return the rows that TG and DUT have alike."""
+    """Return the rows that both TG and DUT have."""
     link = [
         Derived(f"{role}_link_{direction}_{name}", partial(function, role=role, direction=direction))
         for direction in ("rx", "tx")
@@ -127,9 +127,9 @@ def derive(
 ) -> dict[str, Value]:
     """Return every value that ``files`` (before, after, recorded: names as in a run's `counters/`) give.
 
-    ``mode`` says which count of the DUT makes the verdict; ``shared`` that TG and DUT share CPUs. A role with CPUs of
-    its own on a shared machine names them; ``working`` may do the DUT's work. ``queues``: those in use, of which
-    drivers may count more. The user's metrics come as `metric_NAME`.
+    ``mode`` decides which count of the DUT the verdict uses; ``shared`` says that TG and DUT share CPUs. ``cpus`` names
+    a role's own CPUs on a shared machine; ``working`` are those that may do the DUT's work. ``queues``: those in use,
+    of which drivers may count more. The user's metrics come as `metric_NAME`.
     """
     cpus: dict[Role, Collection[int]] = {}
     if dut_cpus is not None:
@@ -160,9 +160,10 @@ def derive_from_directory(
 def unreadable(path: Path) -> str | None:
     """Return which readings of the DUT in ``path`` are missing or truncated; None if all are whole.
 
-    A tool that failed has left its words in place of its output: that is an answer too, unless it is empty.
+    A failed tool leaves its error message instead of its output: this counts as a reading, unless it is empty. A run
+    made before a collector was added has neither of its readings.
     """
-    judged = [row for row in COLLECTORS if not row.once]
+    judged = [row for row in COLLECTORS if not row.once and (row.always or any(path.glob(f"dut.{row.name}.*")))]
     found = (_unreadable(path, row, when) for row in judged for when in ("before", "after"))
     return "; ".join(words for words in found if words) or None
 
@@ -193,7 +194,7 @@ def intervals(*files: Mapping[str, bytes], role: Role = "dut") -> list[cpu.CpuIn
 
 
 def _perf_rows(readings: Readings) -> list[Derived]:
-    """Return the rows of perf: the known events, and those of the user's that it counted."""
+    """Return the rows of perf: the known events, and the user's events that it counted."""
     try:
         counted = {count.event for count in readings.perf("dut")}
     except Absent:

@@ -1,7 +1,7 @@
 """The XDP counters of NIC drivers: a row per driver, read from its source in the kernels 5.10, 6.1 and 6.12.
 
-A counter is a name in `ethtool -S` as a pattern, with the queue as its group; one that begins with `-` is taken off.
-Where a driver counts XDP_TX in the link's statistics only, ``sent`` is None.
+A counter is a name in `ethtool -S` as a pattern, with the queue as its group; one that begins with `-` is subtracted.
+If a driver counts XDP_TX only in the link's statistics, ``sent`` is None.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ QUEUE = "([0-9]{1,4})"
 class Driver:
     """One driver's counters. A kind is empty if the driver does not count it separately.
 
-    ``received``: frames that a receive queue took, whatever the program decided; ``received_xdp_only`` where they stay
-    0 without native XDP. ``sent``: frames of XDP_TX that the ring took; ``refused``: that it did not take. ``tx``,
-    ``drop`` (aborted ones with it), ``redirect``: what the program decided. ``lost``: what the NIC had no buffer for.
-    ``since``: the oldest of the kernels read that counts so. ``tried``: where it was compared with known frames.
-    ``lag_s``: how much older than the truth a reading may be.
+    ``received``: frames that a receive queue took, whatever the program decided; ``received_xdp_only``: they stay 0
+    without native XDP. ``sent``: XDP_TX frames that the ring took; ``refused``: those that it did not take. ``tx``,
+    ``drop`` (including aborted), ``redirect``: the program's actions. ``lost``: frames for which the NIC had no buffer.
+    ``since``: the oldest of the kernels read that counts in this way. ``tried``: where the counters were compared with
+    known frames. ``lag_s``: how far a reading may lag behind.
     """
 
     name: str
@@ -204,7 +204,7 @@ DRIVERS = (
 )
 
 _BY_LAYOUT = (("veth", "peer_ifindex"), ("virtio_net", r"tx(?:_queue_)?[0-9]+_xdp_tx_drops"))
-"""Runs of older versions did not record the driver's name; they were made with these two, told by a name in each."""
+"""Runs of older versions did not record the driver's name; they used one of these two, recognised by a counter."""
 
 
 def driver_of(counters: Mapping[str, int], name: str | None) -> Driver | None:
@@ -228,5 +228,5 @@ def total(counters: Mapping[str, int], names: Names) -> int | None:
 
 
 def lag_s(name: str) -> float:
-    """Return how much older than the truth the counters of driver ``name`` may be, in seconds."""
+    """Return how far the counters of driver ``name`` may lag behind, in seconds."""
     return max((row.lag_s for row in DRIVERS if row.name == name), default=0.0)

@@ -16,7 +16,7 @@ from xdplab.formats.ethtool import by_queue
 Direction = Literal["rx", "tx"]
 
 COUNTERS: dict[str, Callable[[Driver], Names]] = {
-    # what the driver counted, as `dut_driver_NAME` and `tg_driver_NAME`: its field of `drivers.Driver`
+    # the driver's counts as `dut_driver_NAME` and `tg_driver_NAME`: a field of `drivers.Driver`
     "rx_packets": lambda driver: driver.received,
     "tx_packets": lambda driver: driver.sent or (),
     "tx_refused": lambda driver: driver.refused,
@@ -26,7 +26,7 @@ COUNTERS: dict[str, Callable[[Driver], Names]] = {
 }
 
 COUNTED_BY = {"native": "driver", "generic": "link", "offload": "link"}
-"""Whose count makes the verdict, by mode. In generic mode veth's driver counts no XDP packet at all."""
+"""Whose count decides the verdict, by mode. In generic mode veth's driver counts no XDP packets."""
 
 STRAY_SHARE = 0.01  # of the frames received: a link that counted fewer as sent has counted other frames than XDP_TX's
 
@@ -66,9 +66,9 @@ def _gained(readings: Readings, role: Role, names: Names, meaning: str) -> int:
 
 
 def driver_by_queue(readings: Readings, role: Role) -> tuple[int, ...]:
-    """Return the frames that each receive queue took in the window, without the queues that are not in use.
+    """Return the frames that each receive queue took in the window, without unused queues.
 
-    Some drivers print counters of every queue that there could be.
+    Some drivers print counters of every possible queue.
     """
     columns = []
     for pattern in driver_of(readings, role).received:
@@ -95,7 +95,7 @@ def rx_by_queue(readings: Readings, role: Role) -> tuple[int, ...]:
 
 
 def counted_by(readings: Readings) -> str:
-    """Return whose count of the DUT makes the verdict: `driver` or `link`, where no row fits the driver."""
+    """Return whose count of the DUT decides the verdict: `driver`, or `link` if no row fits the driver."""
     try:
         by = COUNTED_BY[readings.mode]
     except KeyError:
@@ -136,8 +136,8 @@ def _by_link(readings: Readings, direction: Direction, unknown: Absent) -> int:
 def actions(readings: Readings) -> str:
     """Return the actions of the DUT's program in the window, as JSON: frames by action.
 
-    From the driver's own counters, which cost the program nothing. ``drop`` holds XDP_ABORTED and unknown codes too;
-    ``pass`` is what no other counter saw. veth's were compared with programs that decide one thing only, on 6.18.
+    They come from the driver's own counters, which do not slow the program. ``drop`` includes XDP_ABORTED and unknown
+    codes; ``pass`` is the rest. veth's counters were compared with programs of one constant action, on 6.18.
     """
     if readings.mode != "native":
         raise Absent(f"{readings.mode}: no counter of the driver says what a program decided")

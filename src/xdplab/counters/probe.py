@@ -7,8 +7,8 @@
     after = dut.snapshot("after")
     files = before | after | recording.stop()
 
-Files are named as in a run's `counters/` folder and hold what the tools printed; `derive` needs nothing else. A tool
-that is missing or fails leaves a `.err` file with its own words.
+Files are named as in a run's `counters/` folder and contain the tools' output; `derive` needs only them. A tool that is
+missing or fails leaves a `.err` file with its message.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _STARTED = "started"
 class CounterProbe:
     """The counters of ``device`` on ``host``; ``directory`` holds the scripts there.
 
-    ``lag_s``: how old what the device shows may be; a reading at rest waits so long.
+    ``lag_s``: how far the device's counters may lag behind; a reading at rest waits this long.
     """
 
     host: Host
@@ -63,14 +63,14 @@ class CounterProbe:
     def snapshot(self, when: When, metrics: Sequence[UserMetric] = (), *, clock: Sequence[str] = ()) -> Files:
         """Read all collectors, and the user's metrics of this ``when``, by one command. Raises HostError.
 
-        ``clock`` is what tells the CPUs' clock: it keeps them busy, so it stands outside of what the others span.
+        ``clock`` measures the CPUs' clock: it keeps them busy, so it runs outside the time that the others span.
         """
         time.sleep(self.lag_s)
         told = {CLOCK: (tuple(clock), "jsonl")} if clock else {}
         commands = dict(told) if when == "before" else {}
         commands |= {row.name: (row.command(self.device), row.extension) for row in _in_order(when)}
         for metric in (metric for metric in metrics if metric.when == when):
-            # A command of the user's may hang; the counters after it are still read.
+            # A user's command may hang; the counters after it are still read.
             argv = ("timeout", str(METRIC_DEADLINE_S), *metric.argv)
             commands[metric_collector(metric.name)] = (argv, "txt")
         commands |= told
@@ -119,7 +119,7 @@ def metric_collector(name: str) -> str:
 
 @dataclass
 class Recording:
-    """Recorders that run on one host. Leaving it as a context manager ends those that were not stopped."""
+    """Recorders that run on one host. The end of its block ends those that were not stopped."""
 
     role: Role
     processes: dict[str, Process] = field(default_factory=dict)
@@ -133,7 +133,7 @@ class Recording:
             self.failures[row.name] = (argv, error.message)
 
     def await_started(self) -> None:
-        """Wait until each recorder echoes one line: it records then. `stop` says why one ended instead."""
+        """Wait until each recorder echoes one line, which means that it records. `stop` says why one ended instead."""
         asked = [process for process in self.processes.values() if _tell(process)]
         for process in asked:
             process.read_line(START_DEADLINE_S)
@@ -164,7 +164,8 @@ class Recording:
         return files
 
     def abandon(self) -> None:
-        """End every recorder; their records are lost. They clean up after themselves, unless they must be killed."""
+        """End every recorder and discard its record. Recorders clean up after themselves, unless they must be
+        killed."""
         for process in self.processes.values():
             process.close_stdin()
         for process in self.processes.values():
@@ -191,7 +192,7 @@ def _run_json(argv: Sequence[str], exit_code: int | None) -> bytes:
 
 
 def _words(error: bytes, output: bytes, exit_code: int | None) -> bytes:
-    """Return the tool's own error message; our own words only if it printed none."""
+    """Return the tool's own error message; if it printed none, a description of its end."""
     how = "it was ended at its deadline" if exit_code in (None, 124) else f"it exited with {exit_code}"
     return error.strip() or output.strip() or how.encode()
 

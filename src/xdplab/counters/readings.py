@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Scope:
-    """CPUs that a value is summed over: those of ``owner`` on the machine of ``machine``; None: all of its CPUs."""
+    """CPUs that a value sums over: those of ``owner`` on the machine of ``machine``; None: all of its CPUs."""
 
     machine: Role
     owner: Role | None
@@ -33,9 +33,9 @@ class Scope:
 class Readings:
     """The readings of an attempt and how its point was measured: everything that a derived value may use.
 
-    ``cpus`` names the CPUs of a role where it has some of its machine's only; a role that is not in it has all.
-    ``working`` are those that may do the DUT's work; ``queues`` is how many the DUT receives on, where it is known.
-    Every method raises Absent where there is nothing, with the tool's own words if it had any.
+    ``cpus`` names a role's CPUs if it has only some of its machine; other roles have all. ``working`` are those that
+    may do the DUT's work; ``queues`` is how many the DUT receives on, if known. Every method raises Absent if there is
+    no value, with the tool's own message if there is one.
     """
 
     files: Mapping[str, bytes]
@@ -91,7 +91,7 @@ class Readings:
         return events_of_argv(self._perf_argv(role))
 
     def was_asked(self, role: Role, recorder_name: str) -> bool:
-        """Whether that recorder was asked to record, even if it could not."""
+        """Whether that recorder was requested, even if it could not record."""
         return record_file(role, recorder_name, "run.json") in self.files
 
     def text(self, name: str) -> str:
@@ -104,7 +104,7 @@ class Readings:
         return own is None or cpu in own
 
     def own_cpus(self, scope: Scope) -> Collection[int] | None:
-        """Return the CPUs that the scope is restricted to, or None if it has all of its machine."""
+        """Return the CPUs that the scope is restricted to, or None if it has all CPUs of its machine."""
         return None if scope.owner is None else self.cpus.get(scope.owner)
 
     def _perf_argv(self, role: Role) -> list[str]:

@@ -1,8 +1,7 @@
-"""What sample.sh notes: ticks of the CPUs and packets of one interface, ten times per second; and which lie inside.
+"""The samples of sample.sh: CPU ticks and packets of one interface, ten times per second; and those in the window.
 
-No clock is shared between controller, TG and DUT, so that the window is found in the notes themselves: it is the
-longest run of intervals in which the interface counted packets, without the two at its ends, which traffic filled only
-in part.
+Controller, TG and DUT share no clock, so the window is found in the samples themselves. It is the longest run of
+intervals in which the interface counted packets, without the two at its ends, which traffic filled only in part.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ class Sample:
 
 
 def parse_samples(data: bytes | str) -> tuple[Sample, ...]:
-    """Return the notes, without a last one that is truncated. Raises FormatError."""
+    """Return the samples, without a truncated last one. Raises FormatError."""
     text = text_of(data, TOOL)
     lines = lines_of(text[: text.rfind("\n") + 1], TOOL)
     starts = [index for index, line in enumerate(lines) if _UPTIME.fullmatch(line)]
@@ -67,7 +66,7 @@ def window(samples: Sequence[Sample]) -> tuple[Sample, Sample]:
 
 
 def longest_run(items: Sequence[T], holds: Callable[[T], bool]) -> range:
-    """Return the places of the longest run of ``items`` for which ``holds`` (the first of equal ones)."""
+    """Return the range of the longest run of ``items`` for which ``holds`` (the first of equal ones)."""
     best, place = range(0), 0
     for good, group in groupby(items, key=holds):
         length = len(list(group))

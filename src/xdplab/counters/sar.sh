@@ -26,6 +26,7 @@ trap 'exit 1' HUP INT TERM
 
 read -r word && echo "$word"
 cat >/dev/null
-kill $!
+# Once our child has ended, another process may have its number.
+{ read -r stat <"/proc/$!/stat"; } 2>/dev/null && set -- ${stat##*) } && [ "$2" = $$ ] && kill $!
 cat "$record/errors" >&2
 sadf -j "$record/sar" -- -u ALL -P ALL -n DEV

@@ -24,7 +24,8 @@ class Collector:
     """A command that reads cumulative counters at rest, before and after the window, on TG and DUT alike.
 
     ``argv``: `{device}` stands for the host's interface. ``extension`` is its file's; ``yields`` says what it is for.
-    ``once``: it is read before the window only, and no verdict rests on it.
+    ``once``: it is read before the window only, and no verdict rests on it. ``always``: every run has read it, so that
+    a run without it is damaged; a later collector leaves older runs valid.
     """
 
     name: str
@@ -33,6 +34,7 @@ class Collector:
     parser: Callable[[bytes | str], object]
     yields: str
     once: bool = False
+    always: bool = False
 
     def command(self, device: str) -> tuple[str, ...]:
         return tuple(word.format(device=device) for word in self.argv)
@@ -42,8 +44,8 @@ class Collector:
 class Recorder:
     """A command that is started before the window and records until its standard input ends.
 
-    `{events}` and `{device}` are filled in, `{script}` is the remote path of the file ``script`` beside this table;
-    the record comes on ``stream``. It answers the first line of its input with the same line once it records.
+    `{events}` and `{device}` are filled in; `{script}` is the remote path of the file ``script`` beside this table. The
+    record comes on ``stream``. Once it records, it echoes the first line of its input.
     """
 
     name: str
@@ -58,17 +60,18 @@ class Recorder:
         return tuple(word.format(**words) for word in self.argv)
 
 
-# /proc/stat comes last: read in this order before the window and in reverse after it, so that the least of our own
-# work falls between its two readings.
+# /proc/stat comes last: collectors run in this order before the window and in reverse after it. So the least of
+# xdplab's own work falls between its two readings.
 COLLECTORS = (
     Collector("driver", ("ethtool", "-i", "{device}"), "txt", parse_driver, "whose counters these are", once=True),
-    Collector("ethtool", ("ethtool", "-S", "{device}"), "txt", parse_statistics, "the driver's counters by queue"),
-    Collector("softnet", ("cat", "/proc/net/softnet_stat"), "txt", parse_softnet, "backlog drops, squeezes by CPU"),
-    Collector(
-        "iplink", ("ip", "-s", "-j", "link", "show", "dev", "{device}"), "json", parse_link, "link counters, XDP"
-    ),
-    Collector("procstat", ("cat", "/proc/stat"), "txt", parse_procstat, "CPU time by CPU"),
-)
+    Collector("ethtool", ("ethtool", "-S", "{device}"), "txt", parse_statistics, "the driver's counters by queue",
+              always=True),
+    Collector("softnet", ("cat", "/proc/net/softnet_stat"), "txt", parse_softnet, "backlog drops, squeezes by CPU",
+              always=True),
+    Collector("iplink", ("ip", "-s", "-j", "link", "show", "dev", "{device}"), "json", parse_link, "link counters, XDP",
+              always=True),
+    Collector("procstat", ("cat", "/proc/stat"), "txt", parse_procstat, "CPU time by CPU", always=True),
+)  # fmt: skip
 
 RECORDERS = (
     Recorder(
@@ -102,10 +105,10 @@ def recorder(name: str) -> Recorder:
 
 
 def snapshot_file(role: Role, name: str, when: When, extension: str) -> str:
-    """Return the file of one reading; ``err`` as extension holds the tool's words where it failed."""
+    """Return the file of one reading; with the extension ``err`` it has the message of a failed tool."""
     return f"{role}.{name}.{when}.{extension}"
 
 
 def record_file(role: Role, name: str, extension: str = "out") -> str:
-    """Return the file of one record: `out` what the tool recorded, `run.json` how it was run, `err` its last words."""
+    """Return the file of one record: `out` is the record, `run.json` how the tool was run, `err` its last message."""
     return f"{role}.{name}.{extension}"

@@ -8,7 +8,7 @@ Measured = int | float | str | tuple[int, ...] | tuple[float, ...]
 
 
 class Absent(Exception):
-    """There is no such value; its text is the reason."""
+    """The value does not exist; the text is the reason."""
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,7 @@ class Value:
 
     def __post_init__(self) -> None:
         if (self.value is None) == (self.reason is None):
-            raise ValueError("a Value holds a value or a reason")
+            raise ValueError("a Value has a value or a reason")
 
 
 def difference(before: int, after: int) -> int:

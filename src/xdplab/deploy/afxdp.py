@@ -1,6 +1,6 @@
-"""The AF_XDP application on the DUT: afxdp_user's lines, typed.
+"""The AF_XDP application on the DUT: types for afxdp_user's lines.
 
-Its counts are exact at rest, after traffic has ended and settled; read while traffic runs they are a moment's.
+Its counts are exact after traffic has ended and settled; during traffic they are a snapshot.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ _ERRORS = {
 
 @dataclass(frozen=True)
 class AfxdpRequest:
-    """What afxdp_user is to do. Paths are the host's; ``fifo`` is a real-time priority, ``busy`` spins.
+    """The options of afxdp_user. Paths are on the host; ``fifo`` is a real-time priority, ``busy`` spins.
 
-    With ``frame_bytes`` (FCS included) it counts the frames that are no test frames of this size and ``run_id``.
+    With ``frame_bytes`` (FCS included) it counts the frames that are not test frames of this size and ``run_id``.
     """
 
     interface: str
@@ -70,7 +70,7 @@ class QueueReady:
 
 @dataclass(frozen=True)
 class AfxdpReady:
-    """The application forwards; ``mode_obtained`` is how its XDP program sits, native or generic."""
+    """The application forwards; ``mode_obtained`` is the mode of its attached XDP program, native or generic."""
 
     queues: tuple[QueueReady, ...]
     program_id: int
@@ -88,8 +88,8 @@ class AfxdpReady:
 class QueueStats:
     """Frames since the start. ``rx_dropped`` contains those of the empty fill ring; ``tx_dropped`` were received.
 
-    ``rx_foreign`` of ``rx`` were no test frames, and were sent back with the others. It is None where the application
-    was not told what a test frame is, and in runs of earlier versions.
+    ``rx_foreign`` of ``rx`` were not test frames, and were sent back with the others. It is None if the application was
+    not told what a test frame is, and in runs of earlier versions.
     """
 
     queue: int
@@ -108,7 +108,7 @@ class QueueStats:
 
 @dataclass(frozen=True)
 class Stats:
-    """All queues, the frames that came by queues without a socket (dropped), and the application's CPU time.
+    """All queues, the frames of queues without a socket (dropped), and the application's CPU time.
 
     ``cpu_ns`` is None in runs of earlier versions.
     """
@@ -122,7 +122,7 @@ class Stats:
         return sum(int(getattr(queue, name)) for queue in self.queues)
 
     def foreign(self) -> int | None:
-        """Return the frames that were no test frames, or None if one queue did not look."""
+        """Return the number of frames that were not test frames, or None if a queue did not check."""
         counts = [queue.rx_foreign for queue in self.queues]
         return None if None in counts else sum(count for count in counts if count is not None)
 
@@ -130,8 +130,8 @@ class Stats:
 class AfxdpForwarder(JsonSession):
     """The session of one application: its program and sockets end with it.
 
-    Raises UnsupportedError if the driver lacks zero-copy or the attach mode, ProgramError where the workload cannot
-    be used, HostError otherwise.
+    Raises UnsupportedError if the driver lacks zero-copy or the attach mode, ProgramError if the workload cannot be
+    used, HostError otherwise.
     """
 
     def __init__(self, host: Host, binary: str, request: AfxdpRequest, *, deadline_s: float) -> None:
@@ -148,7 +148,7 @@ class AfxdpForwarder(JsonSession):
         return _stats(self.ask("stats", "stats"))
 
     def stop(self) -> Stats:
-        """Detach, forward what is still in the rings, and return the last counters."""
+        """Detach, forward the frames that are still in the rings, and return the last counters."""
         return _stats(self.finish(["stats", "detached"])[0])
 
 

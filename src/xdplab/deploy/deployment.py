@@ -13,9 +13,9 @@ from xdplab.deploy.xdp import InKernel, XdpLoader
 
 @dataclass(frozen=True)
 class Deployment:
-    """One program on one interface. Null is what the mode does not have; times in ns.
+    """One program on one interface. Fields that the mode does not have are null; times in ns.
 
-    ``mode_obtained`` is in the words of `mode`: af_xdp where the sockets are bound and their program is attached.
+    ``mode_obtained`` uses the values of `mode`: af_xdp if the sockets are bound and their program is attached.
     """
 
     interface: str

@@ -1,4 +1,4 @@
-"""Device state: remembered before a run, set for a block, put back after it, also by another process after a crash."""
+"""Device state: saved before a run, set for a block, restored after it, also by another process after a crash."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from xdplab.errors import HostError, PlanError, UnsupportedError
 from xdplab.hosts.base import Host
 
 NAMES_TOLD = 8
-"""The most names of a device's settings that an error lists: a NIC has sixty features."""
+"""How many setting names an error lists at most: a NIC has sixty features."""
 
 
 @dataclass(frozen=True)
 class Snapshot:
-    """The settings of one interface. ``unsupported`` gives, per row, the tool's words for having no value."""
+    """The settings of one interface. ``unsupported`` has, per row, the tool's message on why there is no value."""
 
     host: str
     interface: str
@@ -44,7 +44,7 @@ class Snapshot:
 
 @dataclass(frozen=True)
 class Applied:
-    """What was asked of an interface, what it said before, and what it says now, by ``row.name``."""
+    """The requested, former and current settings of an interface, by ``row.name``."""
 
     host: str
     interface: str
@@ -54,19 +54,21 @@ class Applied:
 
     @property
     def differing(self) -> dict[str, tuple[Value, Value | None]]:
-        """Requested and obtained of every setting the device changed to something else (rings are often rounded)."""
+        """The requested and obtained value of every setting that the device changed (it often rounds ring sizes)."""
         pairs = {key: (value, self.obtained.get(key)) for key, value in self.requested.items()}
         return {key: pair for key, pair in pairs.items() if pair[0] != pair[1]}
 
     def require(self, *, rounded: bool = False) -> Applied:
         """Return self, or raise UnsupportedError naming the first setting that is not as requested.
 
-        ``rounded``: a number may be another one, a switch and a word may not.
+        ``rounded``: a number may differ, a switch or text may not.
         """
         for key, (requested, obtained) in self.differing.items():
             if rounded and type(requested) is type(obtained) is int:
                 continue
-            raise UnsupportedError(f"{self.host}: {self.interface}: {key} is {obtained} where {requested} was asked")
+            raise UnsupportedError(
+                f"{self.host}: {self.interface}: {key} is {obtained} instead of the requested {requested}"
+            )
         return self
 
     def to_json(self) -> dict[str, Any]:
@@ -89,8 +91,8 @@ def snapshot(host: Host, interface: str) -> Snapshot:
 def apply(host: Host, interface: str, wanted: Mapping[str, Value]) -> Applied:
     """Write the settings that differ, in the table's order, and read them back.
 
-    Raises PlanError for a setting the table does not know and UnsupportedError for one the device lacks, both before
-    anything is changed; UnsupportedError with the tool's words where the device refuses a value.
+    Raises PlanError for an unknown setting and UnsupportedError for one that the device lacks, both before anything is
+    changed; UnsupportedError with the tool's message if the device refuses a value.
     """
     rows = _rows(wanted)
     before = _read_all(rows, host, interface)
@@ -101,22 +103,22 @@ def apply(host: Host, interface: str, wanted: Mapping[str, Value]) -> Applied:
 
 
 def reread(host: Host, applied: Applied) -> Applied:
-    """Return ``applied`` with what its device says now: attaching a program may have changed a setting."""
+    """Return ``applied`` with the device's current values: attaching a program may have changed a setting."""
     obtained = _read_all(_rows(applied.requested), host, applied.interface)
     return replace(applied, obtained=_only(obtained, applied.requested))
 
 
 def restore(host: Host, interface: str, remembered: Snapshot) -> None:
-    """Put an interface back as it was, in reverse order, and verify. Restoring twice is harmless.
+    """Restore an interface in reverse order, and verify. Restoring twice is harmless.
 
-    A second pass goes forward: a queue's XPS mask, say, can only return after the queue. Then features are asked for
-    anew that the driver switched off by itself. Raises HostError naming what stayed different.
+    A second pass goes forward: for example, a queue's XPS mask can only return after the queue. Then features that the
+    driver switched off by itself are requested again. Raises HostError naming the settings that still differ.
     """
     for order in (tuple(reversed(SETTINGS)), SETTINGS):
         if not _differences(host, interface, remembered):
             return
         for setting in order:
-            with contextlib.suppress(UnsupportedError):  # the verification below is the judge
+            with contextlib.suppress(UnsupportedError):  # the verification below decides
                 current = _read(setting, host, interface)
                 _write_differences(setting, host, interface, remembered.values, current)
     if _differences(host, interface, remembered):
@@ -125,13 +127,13 @@ def restore(host: Host, interface: str, remembered: Snapshot) -> None:
                 tool(host, command.argv)
     if left := _differences(host, interface, remembered):
         raise HostError(
-            f"{host.name}: {interface} is not as it was: {left}", remedy="set these by hand, or make the device anew"
+            f"{host.name}: {interface} is not restored: {left}", remedy="set these by hand, or recreate the device"
         )
 
 
 @dataclass(frozen=True)
 class Left:
-    """What is not as it was before a run that died, and what its watchdog was told as it put the device back."""
+    """The settings that differ from those before a dead run, and the errors that its watchdog got while restoring."""
 
     interface: str
     differing: dict[str, tuple[Value | None, Value]]
@@ -144,7 +146,7 @@ class Left:
 
 
 def left_by_the_dead(host: Host, interface: str, state_dir: str) -> Left | None:
-    """Return what a watchdog has tried to put back in vain; None if there is nothing of the kind."""
+    """Return the settings that a watchdog failed to restore; None if there are none."""
     said = _said(host, interface, state_dir)
     kept = _kept(host, interface, state_dir) if said else None
     differing = {} if kept is None else _differences(host, interface, kept)
@@ -157,12 +159,12 @@ def _said(host: Host, interface: str, state_dir: str) -> str:
 
 
 def is_remembered(host: Host, interface: str, state_dir: str) -> bool:
-    """Tell whether a device's state before a run is kept: that run goes on, or has died."""
+    """Tell whether a device's state before a run is stored: that run is active, or has died."""
     return _kept(host, interface, state_dir) is not None
 
 
 def settle(host: Host, interface: str, state_dir: str) -> None:
-    """Put back what is kept, and keep it. Raises HostError naming what stays different."""
+    """Restore the stored state, and keep it stored. Raises HostError naming the settings that still differ."""
     if (kept := _kept(host, interface, state_dir)) is None:
         return
     try:
@@ -178,7 +180,7 @@ def settle(host: Host, interface: str, state_dir: str) -> None:
 def remember(host: Host, interface: str, state_dir: str) -> Snapshot:
     """Return the interface's original state, kept in ``state_dir`` on the host until `restore_remembered`.
 
-    What an earlier run has left there wins over what the interface says now: that run may have died halfway.
+    A state stored by an earlier run wins over the interface's current state: that run may have died halfway.
     """
     if (kept := _kept(host, interface, state_dir)) is not None:
         return kept
@@ -186,14 +188,13 @@ def remember(host: Host, interface: str, state_dir: str) -> Snapshot:
     script = restore_script(interface, taken.identity, taken.values, SETTINGS)
     host.put(script.encode(), script_path(interface, state_dir))
     host.put(json.dumps(taken.to_json(), indent=1).encode(), _path(interface, state_dir))
-    host.run(["rm", "-f", said_path(interface, state_dir)])  # of another boot's device
+    host.run(["rm", "-f", said_path(interface, state_dir)])  # it belongs to the device of another boot
     return taken
 
 
 def restore_remembered(host: Host, interface: str, state_dir: str) -> Snapshot | None:
-    """Put back what `remember` kept, verify, and forget it; None if nothing is kept. Calling it again is harmless.
-
-    Raises HostError if the device does not return to its state: the snapshot then stays for another try.
+    """Restore the state that `remember` stored, verify, and delete it; None if nothing is stored. Repeating it is
+    harmless. Raises HostError if the device does not return to its state: the snapshot then stays for another try.
     """
     kept = _kept(host, interface, state_dir)
     settle(host, interface, state_dir)
@@ -203,7 +204,7 @@ def restore_remembered(host: Host, interface: str, state_dir: str) -> Snapshot |
 
 
 def _kept(host: Host, interface: str, state_dir: str) -> Snapshot | None:
-    """Return the stored snapshot, unless it is of another boot or of a former device of that name."""
+    """Return the stored snapshot, unless it belongs to another boot or to a former device of that name."""
     found = host.run(["cat", _path(interface, state_dir)], check=False)
     if not found.ok:
         return None
@@ -223,7 +224,7 @@ def _path(interface: str, state_dir: str) -> str:
 
 
 def _identity(host: Host, interface: str, *, missing_ok: bool = False) -> str:
-    """Return boot, index and MAC: what a device made anew under the same name does not share."""
+    """Return boot, index and MAC: a recreated device of the same name has different ones."""
     shown = host.run(["ip", "-j", "link", "show", "dev", interface], check=not missing_ok)
     if not shown.ok:
         return ""
@@ -250,7 +251,7 @@ def _read_all(rows: Iterable[Setting], host: Host, interface: str) -> Values:
 def _write_differences(
     setting: Setting, host: Host, interface: str, wanted: Mapping[str, Value], current: Mapping[str, Value]
 ) -> bool:
-    """Write one row's values that are not as wanted, and say whether there were any."""
+    """Write those values of one row that differ from the wanted ones, and return whether there were any."""
     own = {key: value for key, value in wanted.items() if key.partition(".")[0] == setting.prefix}
     changes = {key.partition(".")[2]: value for key, value in own.items() if current.get(key) != value}
     if changes:
@@ -259,7 +260,7 @@ def _write_differences(
 
 
 def _differences(host: Host, interface: str, remembered: Snapshot) -> dict[str, tuple[Value | None, Value]]:
-    """Return what is now and what was, of every setting that is not as remembered."""
+    """Return the current and the stored value of every setting that differs."""
     now = _read_all((BY_PREFIX[prefix] for prefix in _prefixes(remembered)), host, interface)
     return {key: (now.get(key), was) for key, was in remembered.values.items() if now.get(key) != was}
 
@@ -270,7 +271,7 @@ def _prefixes(remembered: Snapshot) -> list[str]:
 
 def _require_known(host: Host, interface: str, wanted: Iterable[str], present: Mapping[str, Value]) -> None:
     for key in wanted:
-        # Which queues exist may be changed by the same call, so their masks are left to the kernel's own words.
+        # The same call may change which queues exist, so the kernel itself checks their masks.
         if key not in present and not key.startswith("xps."):
             own = [name for name in present if name.partition(".")[0] == key.partition(".")[0]]
             nearest = set(get_close_matches(key, own, n=NAMES_TOLD, cutoff=0.0))

@@ -16,7 +16,7 @@ from xdplab.hosts.base import Host
 SYSFS = "/sys"
 
 SHARING_DRIVERS = frozenset({"mlx5_core", "mlx4_core", "mana"})
-"""Drivers that stay: DPDK uses these cards beside the kernel, and another driver would leave it without the card."""
+"""Drivers that stay bound: DPDK shares these cards with the kernel, and could not use them with another driver."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class DpdkState:
 
 
 def read_state(host: Host, pci: str, *, sysfs: str = SYSFS) -> DpdkState:
-    """Return the state of a PCI device. Raises HostError if there is none of that address."""
+    """Return the state of a PCI device. Raises HostError if there is none at that address."""
     device = f"{sysfs}/bus/pci/devices/{pci}"
     if not host.run(["test", "-d", device], check=False).ok:
         raise HostError(f"{host.name}: no PCI device {pci}", remedy="`lspci -D` lists them")
@@ -45,9 +45,9 @@ def read_state(host: Host, pci: str, *, sysfs: str = SYSFS) -> DpdkState:
 
 
 def set_state(host: Host, wanted: DpdkState, *, sysfs: str = SYSFS) -> DpdkState:
-    """Bring a device into a state and return what it was. Raises UnsupportedError if it does not come about.
+    """Bring a device into a state and return its former state. Raises UnsupportedError if that fails.
 
-    Setting the state it is in changes nothing, so that restoring twice is harmless.
+    Setting the current state changes nothing, so restoring twice is harmless.
     """
     before = read_state(host, wanted.pci, sysfs=sysfs)
     if before.hugepages != wanted.hugepages:
@@ -57,16 +57,16 @@ def set_state(host: Host, wanted: DpdkState, *, sysfs: str = SYSFS) -> DpdkState
     now = read_state(host, wanted.pci, sysfs=sysfs)
     if now != wanted:
         raise UnsupportedError(
-            f"{host.name}: {_words(now)} where {_words(wanted)} was asked",
+            f"{host.name}: {_words(now)} instead of the requested {_words(wanted)}",
             remedy="hugepages need free memory, vfio-pci an IOMMU: `dmesg` on that host says which",
         )
     return before
 
 
 def _bind(host: Host, before: DpdkState, wanted: DpdkState, bus: str) -> None:
-    """Unbind, then let the kernel probe with the override set: no driver takes more than this one device."""
+    """Unbind, then let the kernel probe with the override set: no driver gets any other device."""
     if wanted.driver:
-        host.run(["modprobe", wanted.driver], check=False)  # it may be built in: the binding below is the judge
+        host.run(["modprobe", wanted.driver], check=False)  # it may be built in: the binding below decides
     if before.driver:
         _write(host, f"{bus}/drivers/{before.driver}/unbind", wanted.pci)
     _write(host, f"{bus}/devices/{wanted.pci}/driver_override", wanted.override or "\n")
@@ -103,7 +103,7 @@ printf %s {pages} | tee {pages_file} >/dev/null
 
 
 def _script(before: DpdkState, sysfs: str) -> str:
-    """Return what puts a port back where no controller is left to do it (`watchdog`)."""
+    """Return the script that restores a port if the controller is gone (`watchdog`)."""
     return _SCRIPT.format(
         bus=shlex.quote(f"{sysfs}/bus/pci"),
         pci=shlex.quote(before.pci),
@@ -115,7 +115,7 @@ def _script(before: DpdkState, sysfs: str) -> str:
 
 
 def take(host: Host, pci: str, state_dir: str, *, driver: str, hugepages: int, sysfs: str = SYSFS) -> DpdkState:
-    """Give a port to DPDK and return what it was, which a copy on the host remembers until `give_back`.
+    """Give a port to DPDK and return its former state; a copy stays on the host until `give_back`.
 
     The number of pages is never lowered. A card of SHARING_DRIVERS keeps its driver. Raises UnsupportedError with the
     kernel's words.
@@ -130,7 +130,8 @@ def take(host: Host, pci: str, state_dir: str, *, driver: str, hugepages: int, s
 
 
 def give_back(host: Host, pci: str, state_dir: str, *, sysfs: str = SYSFS) -> DpdkState | None:
-    """Put back what `take` found, verify, and forget it; None if nothing is kept. Calling it again is harmless."""
+    """Restore the state that `take` found, verify, and delete it; None if nothing is stored. Repeating it is
+    harmless."""
     kept = _kept(host, pci, state_dir)
     if kept is not None:
         set_state(host, kept, sysfs=sysfs)

@@ -1,4 +1,4 @@
-"""A device in a session's hands: its state is remembered and watched over, until it is put back."""
+"""A device held by a session: its state is stored and a watchdog guards it, until it is restored."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from xdplab.hosts.base import Host
 
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
 
-# The kernel shares interrupts out anew at each boot; a run sets the sending masks by itself.
+# The kernel distributes interrupts again at each boot; a run sets the sending masks by itself.
 _OF_ONE_BOOT = ("irq", "xps")
 
 
 def _watched(watchdog: Watchdog | None) -> bool:
-    """Return whether a watchdog lives; one that does not is dismissed."""
+    """Return whether a watchdog lives; a dead one is dismissed."""
     if watchdog is None:
         return False
     try:
@@ -41,9 +41,9 @@ class HeldDevice:
         self._watchdog: Watchdog | None = None
 
     def take(self) -> bool:
-        """Remember the device's state and watch over it. Returns whether the host was started anew since the last time.
+        """Store the device's state and start a watchdog. Returns whether the host has rebooted since the last time.
 
-        Nothing happens where the watchdog lives. Raises HostChangedError if the host came back as another one.
+        Does nothing if the watchdog lives. Raises HostChangedError if the host came back changed.
         """
         if _watched(self._watchdog):
             return False
@@ -58,10 +58,10 @@ class HeldDevice:
         return before.identity != now.identity
 
     def _settle(self) -> None:
-        """What a run that died has left is put back before another one begins, or named: it would measure with it."""
+        """Restore the settings that a dead run left, or name them in an error: the next run would measure with them."""
         if not is_remembered(self.host, self.interface, self._state_dir):
             return
-        with contextlib.suppress(HostError):  # what a program keeps from being put back is named
+        with contextlib.suppress(HostError):  # a setting that an attached program blocks is named
             await_nothing_attached(self.host, self.interface)
         settle(self.host, self.interface, self._state_dir)
 
@@ -76,26 +76,26 @@ class HeldDevice:
             differing.insert(0, f"its kernel was `{' '.join(old.split())}` and is `{' '.join(new.split())}`")
         if differing:
             raise HostChangedError(
-                f"{self.host.name}: it came back as another one: {self.interface}: {'; '.join(differing)}",
+                f"{self.host.name}: it came back changed: {self.interface}: {'; '.join(differing)}",
                 remedy="restore its former state, then `xdplab resume`; or begin a new run",
             )
 
     @property
     def before(self) -> Snapshot:
-        """The device's state before the session. Raises HostError if it is not taken."""
+        """The device's state before the session. Raises HostError if the session does not hold the device."""
         if self._before is None:
-            raise HostError(f"{self.host.name}: {self.interface} is not taken", remedy="take it first")
+            raise HostError(f"{self.host.name}: {self.interface} is not held by this session", remedy="take it first")
         return self._before
 
     def require(self) -> None:
-        """Raise HostError unless the watchdog still watches: else the device has been put back."""
+        """Raise HostError unless the watchdog is alive: otherwise it has restored the device."""
         if self._watchdog is not None:
             self._watchdog.require()
 
     def put_back(self) -> None:
-        """Have the device as it was before the session.
+        """Restore the device's state from before the session.
 
-        Where it does not return to its state, the watchdog is not dismissed: it tries once more by itself.
+        If that fails, the watchdog is not dismissed, but tries once more by itself.
         """
         restore_remembered(self.host, self.interface, self._state_dir)
         if self._watchdog is not None:
@@ -103,7 +103,7 @@ class HeldDevice:
 
 
 class HeldPort:
-    """The TG's port in DPDK's hands. `take` may be called again, after its connection was lost."""
+    """The TG's port under DPDK. `take` may be called again after its connection was lost."""
 
     def __init__(
         self, host: Host, pci: str, state_dir: str, *, driver: str, hugepages: int, sysfs: str = SYSFS
@@ -114,10 +114,10 @@ class HeldPort:
         self._watchdog: Watchdog | None = None
 
     def take(self) -> bool:
-        """Give the port to DPDK and watch over it. Returns whether the host was started anew since the last time."""
+        """Give the port to DPDK and start a watchdog. Returns whether the host has rebooted since the last time."""
         if _watched(self._watchdog):
             return False
-        # The watchdog first: it waits for what the one before it has begun to put back.
+        # The watchdog comes first: it waits until the one before it has finished restoring.
         self._watchdog = Watchdog(self.host, self._pci, self._state_dir)
         wanted = {"driver": self._driver, "hugepages": self._hugepages, "sysfs": self._sysfs}
         dpdk.take(self.host, self._pci, self._state_dir, **wanted)  # type: ignore[arg-type]
@@ -125,12 +125,12 @@ class HeldPort:
         return before not in ("", self._boot)
 
     def require(self) -> None:
-        """Raise HostError unless the watchdog still watches: else the kernel has the port again."""
+        """Raise HostError unless the watchdog is alive: otherwise the kernel has the port again."""
         if self._watchdog is not None:
             self._watchdog.require()
 
     def put_back(self) -> None:
-        """Give the port back to its driver; where that fails, the watchdog tries once more by itself."""
+        """Give the port back to its driver; if that fails, the watchdog tries once more by itself."""
         dpdk.give_back(self.host, self._pci, self._state_dir, sysfs=self._sysfs)
         if self._watchdog is not None:
             self._watchdog.dismiss()

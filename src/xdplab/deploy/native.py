@@ -2,8 +2,8 @@
 
 A C tool (xdpload, xdpgen, afxdp_user, …) and the user-space build of a workload are compiled on the host that runs
 them, because only that host knows its libraries and CPU. The result is in a cache directory of the host, under a name
-made of the sources' content and the compilers' versions. It appears there by one rename, so that an interrupted build
-leaves nothing that looks finished.
+made of the sources' content and the compilers' versions. A finished build is renamed into place, so an interrupted one
+cannot look finished.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class _Build:
     tools: tuple[str, ...]
 
     def key(self, versions: str) -> str:
-        """Return 16 hex digits of everything the product is made of."""
+        """Return a hash (16 hex digits) of everything that goes into the product."""
         digest = hashlib.sha256(repr((self.command, versions)).encode())
         for name, content in sorted(self.files.items()):
             digest.update(f"\0{name}\0{len(content)}\0".encode() + content)
@@ -85,7 +85,7 @@ def build_workload(
 
 
 def _sources(folder: Path) -> dict[str, bytes]:
-    """Read what a tool is built from; objects and binaries of a local build are left out."""
+    """Read the sources of a tool, without objects and binaries of a local build."""
     found = (path for pattern in _SOURCE_PATTERNS for path in folder.rglob(pattern))
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in sorted(found)}
 
@@ -121,7 +121,7 @@ def _make(host: Host, build: _Build, target: PurePosixPath, deadline_s: float) -
 
 
 def _publish(host: Host, work: str, target: PurePosixPath, product: str) -> None:
-    """Rename the finished folder into place; where another build of the same content was first, use that one."""
+    """Rename the finished folder into place; if another build of the same content was first, use that one."""
     host.run(["chmod", "755", work])  # mktemp's 700 would keep a workload from other users of the cache
     moved = host.run(["mv", "-T", work, str(target)], check=False)
     if not moved.ok and not host.run(["test", "-f", str(target / product)], check=False).ok:

@@ -1,8 +1,8 @@
 """Queue counts of the DUT and the TG, changed in the order that a veth pair with XDP attached allows.
 
 While an end carries XDP its receive queues must not be fewer than the peer's transmit queues (the kernel answers
-EINVAL). So transmit queues shrink first, then receive queues change, then transmit queues grow: right at every step for
-both ends, and harmless where the two are separate cards.
+EINVAL). So transmit queues shrink first, then receive queues change, then transmit queues grow. This is valid at every
+step for both ends, and harmless if the two are separate cards.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from xdplab.errors import UnsupportedError
 from xdplab.hosts.base import Host
 
 _Step = Callable[[str, int, int], bool]
-"""Whether a count of this name, going from the second to the third argument, is changed in the step."""
+"""Whether the step changes a count of this name from the second to the third argument."""
 
 _STEPS: tuple[_Step, ...] = (
     lambda name, was, will: name == "tx" and will < was,
@@ -41,7 +41,7 @@ class Endpoint:
 
 
 def queue_limit(end: Endpoint) -> int:
-    """Return how many queues an interface can have both ways; 1 where its driver has no channels to set."""
+    """Return how many queues an interface can have each way; 1 if its driver has no channel setting."""
     return _limit(end.channels()[1])
 
 
@@ -51,7 +51,7 @@ def set_queues(dut: Endpoint, tg: Endpoint | None, queues: int) -> tuple[Applied
     ``tg`` is null if the kernel does not have it: under DPDK the generator makes its own queues.
 
     Raises UnsupportedError naming the end that cannot, before anything is changed, or with ethtool's words.
-    XPS masks of queues that are added come up empty.
+    XPS masks of added queues are empty.
     """
     ends = (dut,) if tg is None else (dut, tg)
     before, wanted = zip(*(_plan(end, queues) for end in ends), strict=True)
@@ -64,7 +64,7 @@ def set_queues(dut: Endpoint, tg: Endpoint | None, queues: int) -> tuple[Applied
 
 
 def _write(end: Endpoint, was: Counted, change: Values) -> None:
-    """Raise UnsupportedError where the driver cannot change its queues (vmxnet3), or not to this number."""
+    """Raise UnsupportedError if the driver cannot change its queues (vmxnet3), or not to this number."""
     try:
         write(CHANNELS, end.host, end.interface, change)
     except UnsupportedError as error:
@@ -73,7 +73,7 @@ def _write(end: Endpoint, was: Counted, change: Values) -> None:
 
 
 def _plan(end: Endpoint, queues: int) -> tuple[Counted, Counted]:
-    """Return the counts an end has and those it shall have."""
+    """Return the current and the wanted counts of an end."""
     current, limits = end.channels()
     if not 1 <= queues <= _limit(limits):
         raise UnsupportedError(f"{end.host.name}: {end.interface} can have 1 to {_limit(limits)} queues, not {queues}")

@@ -1,4 +1,4 @@
-"""A tool of ours on a host that prints JSON lines and reads commands: one question, one answer, everything kept."""
+"""A C tool on a host that prints JSON lines and reads commands: one answer per command; all lines are kept."""
 
 from __future__ import annotations
 
@@ -31,19 +31,19 @@ def typed(kind: type[_Line], message: Message) -> _Line:
     return kind(**{name: tuple(value) if isinstance(value, list) else value for name, value in values.items()})
 
 
-# Errors that say nothing about the driver or the program: permission, memory, another user's program.
+# Errors that are unrelated to the driver or the program: permission, memory, another user's program.
 _HOST_ERRNOS: dict[type[XdplabError], frozenset[str]] = {
     UnsupportedError: frozenset({"EBUSY", "EEXIST", "EPERM", "ENODEV", "ENOMEM"}),
     ProgramError: frozenset({"EPERM", "ENOMEM"}),
 }
-# A card's memory is not the host's: netdevsim and nfp answer so to a map of too many entries.
+# This is the card's memory, not the host's: netdevsim and nfp return it for a map with too many entries.
 _DRIVERS_OWN = frozenset({("offload map", "ENOMEM")})
 
 
 def error_by_step(classes: Mapping[str, type[XdplabError]]) -> ErrorMaker:
-    """Return what turns a tool's error line into the class of its step, so that the point gets the right verdict.
+    """Return a function that maps a tool's error line to its step's class of error: this determines the verdict.
 
-    Steps not listed, and errors that are the host's and not the step's, become HostError.
+    Other steps, and errors of the host itself, become HostError.
     """
 
     def make(host: str, message: Message) -> XdplabError:
@@ -57,7 +57,7 @@ def error_by_step(classes: Mapping[str, type[XdplabError]]) -> ErrorMaker:
 
 
 class JsonSession:
-    """One running tool. Ends with its block, whatever happens, and then the kernel drops what it held."""
+    """One running tool. It always ends with its block; the kernel then releases what it held."""
 
     def __init__(self, host: Host, argv: Sequence[str], *, deadline_s: float, error: ErrorMaker) -> None:
         self.host = host
@@ -69,7 +69,7 @@ class JsonSession:
 
     @property
     def raw(self) -> str:
-        """Every line the tool has printed, untouched."""
+        """Every line that the tool has printed, unchanged."""
         return "".join(f"{line}\n" for line in self._lines)
 
     def read(self, kind: str, timeout_s: float) -> Message:
@@ -82,7 +82,7 @@ class JsonSession:
         if message.get("type") == "error":
             raise self._error(self.host.name, message)
         if message.get("type") != kind:
-            raise HostError(f"{self.host.name}: {self.argv[0]} answered {line!r} where {kind!r} was due")
+            raise HostError(f"{self.host.name}: {self.argv[0]} answered {line!r} instead of a {kind!r} line")
         return message
 
     def ask(self, command: str, kind: str, timeout_s: float = 10.0) -> Message:
@@ -98,7 +98,7 @@ class JsonSession:
         return messages
 
     def close(self) -> None:
-        """End it without asking anything more; harmless when it has ended."""
+        """End it without further commands; harmless if it has ended."""
         if not self._ended:
             self._process.kill()
             self._close(END_DEADLINE_S)

@@ -1,4 +1,4 @@
-"""What a row of device settings is, and the rows that every interface has; `settings_table` puts them in order.
+"""The class of a row of device settings, and the rows that every interface has; `settings_table` orders them.
 
 A value's key is ``row.name``: ``channels.rx``, ``rings.tx``, ``features.gro``, ``link.mtu``, ``xps.0``.
 """
@@ -18,8 +18,8 @@ Value = int | bool | str
 Values = dict[str, Value]
 Counted = dict[str, int]
 
-# The kernel releases the queues of closed AF_XDP sockets some time after their owner has ended: a second for each
-# while a generator floods the CPUs with frames.
+# The kernel releases the queues of closed AF_XDP sockets some time after their owner has ended: this takes a second per
+# queue while a generator floods the CPUs with frames.
 SOCKET_RELEASE_S = 10.0
 _GONE = re.compile(r"No such device|no device matches|[Cc]annot find device", re.IGNORECASE)
 _SOCKETS_REMAIN = "AF_XDP sockets"
@@ -38,14 +38,14 @@ _SHORT_NAMES = {
 
 @dataclass(frozen=True)
 class Command:
-    """One change of a device, as a host can make it without us."""
+    """One change of a device that its host can make without the controller."""
 
     argv: tuple[str, ...]
     stdin: str = ""
 
 
 class Setting(Protocol):
-    """One row. Names are without the row's prefix; `read` raises UnsupportedError with the tool's own words."""
+    """One row. Names are without the row's prefix; `read` raises UnsupportedError with the tool's own message."""
 
     @property
     def prefix(self) -> str: ...
@@ -53,11 +53,12 @@ class Setting(Protocol):
     def read(self, host: Host, interface: str) -> Values: ...
 
     def commands(self, interface: str, values: Mapping[str, Value]) -> list[Command]:
-        """Return what sets ``values``."""
+        """Return the commands that set ``values``."""
 
 
 def write(setting: Setting, host: Host, interface: str, values: Mapping[str, Value]) -> None:
-    """Set values of one row, waiting for what AF_XDP sockets hold. Raises UnsupportedError with the tool's words."""
+    """Set values of one row; wait until AF_XDP sockets are released. Raises UnsupportedError with the tool's
+    message."""
     for command in setting.commands(interface, values):
         until = time.monotonic() + SOCKET_RELEASE_S
         while True:
@@ -84,15 +85,15 @@ def to_file(path: str, text: str) -> Command:
 
 
 def tool(host: Host, argv: Sequence[str], *, stdin: bytes = b"") -> str:
-    """Run a device tool and return what it printed, as `answer` does."""
+    """Run a device tool and return its output, as `answer` does."""
     return answer(host, argv, stdin=stdin).text
 
 
 def answer(host: Host, argv: Sequence[str], *, stdin: bytes = b"") -> Result:
     """Run a device tool and return its result.
 
-    Raises UnsupportedError with its words if it refuses, HostError if the device is not there: that is no answer of its
-    driver's, and a trial that met it is owed.
+    Raises UnsupportedError with its message if it refuses, HostError if the device is missing: this says nothing about
+    the driver, so the trial is owed.
     """
     result = host.run(argv, stdin=stdin, check=False)
     if result.exit_code in (127, None):
@@ -148,7 +149,7 @@ class Features:
         if not lines:
             raise shown.nonsense()
         following = [*lines[1:], ""]
-        # A line with indented ones below it only sums them up.
+        # A line with indented lines below it is only their summary.
         single = [line for line, after in zip(lines, following, strict=True) if line[:1] == "\t" or after[:1] != "\t"]
         found = (re.fullmatch(r"\s*([\w-]+): (on|off)(?: \[requested (?:on|off)\])?", line) for line in single)
         return {_SHORT_NAMES.get(match[1], match[1]): match[2] == "on" for match in found if match}
@@ -158,9 +159,9 @@ class Features:
         return ethtool("-K", interface, words)
 
     def ask_anew(self, host: Host, interface: str) -> list[Command]:
-        """Return what brings back features that a driver has switched off by itself, as vmxnet3 LRO for a program.
+        """Return the commands that restore features that a driver switched off by itself, as vmxnet3 does with LRO.
 
-        The kernel still has the wish, and looks at a driver's features only when a wish changes.
+        The kernel still has the request, but updates a driver's features only when a request changes.
         """
         shown = tool(host, ["ethtool", "-k", interface])
         names = re.findall(r"^\s*([\w-]+): off \[requested on\]$", shown, re.MULTILINE)
@@ -195,7 +196,7 @@ class Xps:
 
     def read(self, host: Host, interface: str) -> Values:
         queues = f"/sys/class/net/{interface}/queues/"
-        # grep's exit code only says whether a queue had a mask: a device with one queue has none to show.
+        # grep's exit code only says whether a queue had a mask: a device with one queue has none.
         found = host.run(["grep", "-rsH", ".", queues, "--include=xps_cpus"], check=False).text
         masks = re.findall(r"/tx-(\d+)/xps_cpus:([0-9a-f,]+)$", found, re.MULTILINE)
         return {queue: self._canonical(mask) for queue, mask in sorted(masks, key=lambda pair: int(pair[0]))}

@@ -15,7 +15,7 @@ _CPUFREQ = "/sys/devices/system/cpu"
 
 @dataclass(frozen=True)
 class Coalescing:
-    """How long the NIC gathers frames before it interrupts: µs, frames, and whether it adapts that by itself."""
+    """How long the NIC collects frames before it interrupts: µs, frames, and whether it adapts these by itself."""
 
     prefix: str = "coalesce"
 
@@ -24,7 +24,7 @@ class Coalescing:
 
     @staticmethod
     def parse(text: str) -> Values:
-        """Return what ``ethtool -c`` shows, without what the driver does not have (``n/a``)."""
+        """Return the values of ``ethtool -c``, without those that the driver does not have (``n/a``)."""
         adaptive = re.search(r"^Adaptive RX: (on|off|n/a)\s+TX: (on|off|n/a)$", text, re.MULTILINE)
         words = zip(("adaptive-rx", "adaptive-tx"), adaptive.groups() if adaptive else (), strict=False)
         values: Values = {name: word == "on" for name, word in words if word != "n/a"}
@@ -62,8 +62,9 @@ class Pause:
 class Rss:
     """Receive-side scaling: the table and the key.
 
-    A table is ``equal``, over how many queues it spreads evenly, or ``weight``, how many entries each queue has, in the
-    order of the queues, as ``ethtool -X weight`` lays them. In any other order ethtool shows a table and cannot set it.
+    A table is ``equal``: the number of queues over which it spreads evenly; or ``weight``: how many entries each queue
+    has, in the order of the queues, as ``ethtool -X weight`` writes them. ethtool shows a table in any other order, but
+    cannot set it.
     """
 
     prefix: str = "rss"
@@ -73,7 +74,7 @@ class Rss:
 
     @staticmethod
     def parse(text: str) -> Values:
-        """Return what ``ethtool -x`` shows. A table that cannot be written back is no value."""
+        """Return the values of ``ethtool -x``. A table that cannot be written back is left out."""
         key = re.search(r"^((?:[0-9a-f]{2}:){3,}[0-9a-f]{2})$", text, re.MULTILINE)
         return rss_spread(rss_table(text)) | ({"hkey": key[1]} if key else {})
 
@@ -100,12 +101,12 @@ class IrqAffinity:
 
 @dataclass(frozen=True)
 class Napi:
-    """Whether the device's receiving runs in threads of its own, which the scheduler may move to another CPU."""
+    """Whether the device receives in its own threads, which the scheduler may move to another CPU."""
 
     prefix: str = "napi"
 
     def read(self, host: Host, interface: str) -> Values:
-        # Absent before kernel 5.12; writing it to a device without NAPI is refused in the kernel's words.
+        # Absent before kernel 5.12; the kernel refuses a write for a device without NAPI.
         found = host.run(["cat", f"/sys/class/net/{interface}/threaded"], check=False)
         return {"threaded": found.text.strip() == "1"} if found.ok else {}
 
@@ -115,12 +116,12 @@ class Napi:
 
 @dataclass(frozen=True)
 class Governor:
-    """Who sets each CPU's clock. The machine's, not the interface's: here because a run sets it and puts it back."""
+    """The governor of each CPU. It belongs to the machine, not to the interface, but a run sets and restores it too."""
 
     prefix: str = "governor"
 
     def read(self, host: Host, interface: str) -> Values:
-        # grep's exit code only says whether there is any: a guest's clock is not ours to set.
+        # grep's exit code only says whether there is any: a guest has no governor.
         found = host.run(["sh", "-c", f"grep -sH . {_CPUFREQ}/cpu*/cpufreq/scaling_governor"], check=False).text
         return dict(re.findall(r"/cpu(\d+)/cpufreq/scaling_governor:(\S+)$", found, re.MULTILINE))
 

@@ -1,4 +1,4 @@
-"""The table of device settings. Its order is the order of writing: what later rows need comes first."""
+"""The table of device settings, in the order of writing: later rows depend on earlier ones."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ SETTINGS: tuple[Setting, ...] = (
 )
 BY_PREFIX: dict[str, Setting] = {setting.prefix: setting for setting in SETTINGS}
 
-# What a plan's `device:` may name. Queue counts, XPS masks and the link's state follow from the plan's other factors.
+# The names that a plan's `device:` may use. Queue counts, XPS masks and the link's state follow from other factors.
 IN_PLANS = ("rings.", "features.", "coalesce.", "pause.", "napi.", "link.mtu", "link.promisc")
 
 
 def require_in_plans(names: Iterable[str]) -> None:
-    """Raise PlanError for a name that no plan may set, whatever the device."""
+    """Raise PlanError for a name that no plan may set on any device."""
     for name in names:
         if not name.startswith(IN_PLANS):
             known = ", ".join(f"{each}NAME" if each.endswith(".") else each for each in IN_PLANS)
             raise PlanError(
-                f"device: {name} is no device setting of a plan",
+                f"device: {name} is not a device setting of a plan",
                 remedy=f"write {known}; `queues` sets the number of queues",
             )

@@ -1,10 +1,10 @@
-"""Real-time throttling and the fair server, switched off for a run and put back however it ends.
+"""Real-time throttling and the fair server: switched off for a run, and restored however the run ends.
 
-A sender of SCHED_FIFO may run 950 of each 1,000 ms (`sched_rt_runtime_us`), and from Linux 6.12 on each CPU's fair
-server takes as much for other tasks. Both affect the whole machine: the last of the runs that switched them off puts
-them back. A process on the host keeps them off and puts them back when its input ends, which it does however this
-program ends. If that process is killed, a file holds the former values and the boot they belong to: the next run, or
-`xdplab restore`, puts them back first.
+A SCHED_FIFO sender may run for 950 of each 1,000 ms (`sched_rt_runtime_us`), and from Linux 6.12 on each CPU's fair
+server also reserves 50 ms for other tasks. Both affect the whole machine: the last of the runs that switched them off
+restores them. A process on the host keeps them off and restores them when its input closes, which happens however this
+program ends. If that process is killed, a file has the former values and their boot: the next run, or `xdplab restore`,
+restores them first.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ SWITCHES = {
     "/proc/sys/kernel/sched_rt_runtime_us": "-1",
     "/sys/kernel/debug/sched/fair_server/cpu*/runtime": "0",
 }
-"""Files of the kernel (a pattern may match none), and what says off in them."""
+"""Files of the kernel (a pattern may match none), and the value that switches each off."""
 
 LOCKED = "locked"
-"""What is said of a file that a locked-down kernel does not let root read: it stays as it is, and that is recorded."""
+"""The record for a file that root cannot read in a locked-down kernel: the file stays unchanged."""
 
 FOLDER = "/var/lib/xdplab/throttling"
-"""Root's own, and one for all labs of a machine: their /run and /tmp are private."""
+"""A folder of root, shared by all labs of a machine, because their /run and /tmp are private."""
 _ANSWER_S = 30.0
 _HOLD_S = 14 * 86400.0
 
-# Locks: `guard` for a change, `holders` shared by all that hold the switches off. Only root gets at them: whoever can
-# open a lock can hold it for ever.
+# Locks: `guard` for a change; `holders` is shared by all processes that hold the switches off. Only root can open them,
+# because a process that can open a lock can hold it for ever.
 _SCRIPT = """
 task=$1 folder=$2; shift 2
 boot=$(cat /proc/sys/kernel/random/boot_id)
@@ -81,7 +81,7 @@ cat >/dev/null 8>&- 9>&-  # a lock is held by all that have its file open
 def unthrottled(
     host: Host, *, folder: str = FOLDER, switches: dict[str, str] | None = None
 ) -> Iterator[dict[str, str]]:
-    """Hold the switches of ``host`` off in this block; gives what each file holds now.
+    """Hold the switches of ``host`` off in this block; gives the current value of each file.
 
     Raises HostError if one of them cannot be switched off.
     """
@@ -104,13 +104,13 @@ def _held(host: Host, holder: Process) -> dict[str, str]:
         if now[file] not in (off, LOCKED):
             raise HostError(
                 f"{host.name}: {file} stays {now[file]}: real-time throttling cannot be switched off",
-                remedy="leave `throttling: off` out of the plan",
+                remedy="remove `throttling: off` from the plan",
             )
     return now
 
 
 def put_back(host: Host, *, folder: str = FOLDER) -> bool:
-    """Put back what a killed run left switched off. Returns whether there was anything; harmless while a run holds it.
+    """Restore what a killed run left switched off. Returns whether there was anything; harmless during a run.
 
     Raises HostError.
     """

@@ -1,7 +1,7 @@
-"""If the controller disappears, the host puts its device back by itself: by a script that lies there, and a watchdog.
+"""If the controller disappears, the host restores its device by itself, with a script and a watchdog.
 
-The script holds plain commands, because nothing of ours is left to run them. It cannot verify as `restore` does. What
-its last commands were refused, with the tools' words, lies beside it for whoever comes next (`said_path`).
+The script has plain commands, because no xdplab code is left to run. It cannot verify as `restore` does. The messages
+of commands that failed are stored beside it for the next run (`said_path`).
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from xdplab.errors import HostError
 from xdplab.hosts.base import Host, Process
 
 PATIENCE_S = 1800
-"""Seconds without a word from the controller after which it counts as gone; a closed connection counts at once."""
+"""Seconds of silence after which the controller counts as gone; after a closed connection it does at once."""
 
 BEATS = 6
-"""How often it hears of us within its patience."""
+"""How many beats the controller sends within that time."""
 LIFE_S = 14 * 86400.0
 ANSWER_S = 30.0  # a guest under emulation, on a busy machine
 
-# What the dead controller's other tools hold (a program, sockets) is let go within this time.
+# The dead controller's other tools release their program and sockets within this time.
 _RELEASE_S = 1
 
 _SCRIPT = """\
@@ -64,8 +64,8 @@ done
 [ -z "$left" ] || echo "$left"
 """
 
-# Ends quietly when told; otherwise acts, unless a later one has taken over. It says that it lives when asked.
-# A later one waits for a deed that has begun: what it sets afterwards stays set.
+# It ends quietly when told; otherwise it restores the device, unless a later watchdog has taken over. It answers when
+# asked whether it lives. A later watchdog waits for a restore that has begun, so its own settings stay.
 _WATCHDOG = """
 umask 077; : >>"$3.lock" && chmod 600 "$3.lock"  # whoever can open a lock can hold it for ever
 { flock 9 && echo "$1" >"$3"; } 9>"$3.lock" && echo watching
@@ -76,7 +76,7 @@ sleep "$5"
 
 
 def restore_script(interface: str, identity: str, values: Mapping[str, Value], table: Sequence[Setting]) -> str:
-    """Return a shell script that sets ``values`` of the device that has this identity, and of no other."""
+    """Return a shell script that sets ``values`` only on the device that has this identity."""
     lines = [_line(command) for setting in table for command in _commands(setting, interface, values)]
     return _SCRIPT.format(
         interface=interface,
@@ -88,7 +88,7 @@ def restore_script(interface: str, identity: str, values: Mapping[str, Value], t
 
 
 def _commands(setting: Setting, interface: str, values: Mapping[str, Value]) -> list[Command]:
-    """One value per command: a driver refuses a whole line for one word it does not like."""
+    """Use one value per command: a driver refuses a whole line for one bad value."""
     own = [(key.partition(".")[2], value) for key, value in values.items() if key.partition(".")[0] == setting.prefix]
     return [command for name, value in own for command in setting.commands(interface, {name: value})]
 
@@ -99,20 +99,20 @@ def _line(command: Command) -> str:
 
 
 def script_path(interface: str, state_dir: str) -> str:
-    """Return where a device's script lies on its host."""
+    """Return the path of a device's script on its host."""
     return str(PurePosixPath(state_dir) / f"device-{interface}.sh")
 
 
 def said_path(interface: str, state_dir: str) -> str:
-    """Return where a host keeps what a watchdog could not put back, a line each."""
+    """Return the path of the file in which a host lists what its watchdog could not restore, one per line."""
     return f"{script_path(interface, state_dir)}.said"
 
 
 class Watchdog:
     """Watches over one device that `remember` has remembered, as a process on its host.
 
-    A thread tells it that we live, however long one trial or one search takes. ``require`` asks whether it does, too:
-    one that has acted has changed the device. ``dismiss`` ends it without a deed, once the device is as it was.
+    A thread sends it beats, however long one trial or one search takes. ``require`` checks that it is alive, because a
+    watchdog that has acted has changed the device. ``dismiss`` ends it without action, once the device is restored.
     """
 
     def __init__(self, host: Host, interface: str, state_dir: str, *, patience_s: int = PATIENCE_S) -> None:
@@ -126,12 +126,12 @@ class Watchdog:
         threading.Thread(target=self._beat, args=(patience_s / BEATS,), daemon=True).start()
 
     def _beat(self, every_s: float) -> None:
-        with contextlib.suppress(HostError):  # `require` says so, to those whom it concerns
+        with contextlib.suppress(HostError):  # `require` reports it to its callers
             while not self._closing.wait(every_s):
                 self.require()
 
     def require(self) -> None:
-        """Raise HostError unless it still watches: else it has reset the device, and what is measured is not as set."""
+        """Raise HostError unless it is alive: otherwise it has reset the device during the measurement."""
         with self._asking:
             try:
                 self._process.write_line("alive")
@@ -142,12 +142,12 @@ class Watchdog:
                 why = "it has ended"
         if answer != "watching":
             raise HostError(
-                f"{self._host.name}: the watchdog over {self._interface} is gone, and has put the device back: {why}",
-                remedy="the trial is tried again; `xdplab resume` goes on with a run",
+                f"{self._host.name}: the watchdog over {self._interface} is gone, and has restored the device: {why}",
+                remedy="the trial is repeated; `xdplab resume` continues a run",
             )
 
     def dismiss(self) -> None:
-        """End it; harmless where the connection is gone (then it acts)."""
+        """End it; harmless if the connection is gone (then it acts)."""
         self._closing.set()
         with contextlib.suppress(HostError):
             self._process.write_line("done")

@@ -1,6 +1,6 @@
-"""An XDP program on the DUT: loaded and owned by xdpload, verified by what the kernel itself says.
+"""An XDP program on the DUT: loaded and owned by xdpload, and verified with the kernel's own report.
 
-xdpload's lines are the contract; this module gives them types, and its errors their classes.
+This module gives types to xdpload's lines, and classes to its errors.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _PROGRAM_STEPS = ("open", "rodata", "init", "max-entries", "map", "load")
 _ERRORS = dict.fromkeys((*_PROGRAM_STEPS, "testrun"), ProgramError) | dict.fromkeys(
     ("attach", "alternate"), UnsupportedError
 )
-# Offload asks the driver at load already; that the program itself is sound was shown by loading it in another mode.
+# Offload asks the driver already at load; the program was shown to be valid by a load in another mode.
 _OFFLOAD_ERRORS = _ERRORS | dict.fromkeys(("load", "offload map"), UnsupportedError)
 
 
@@ -46,7 +46,7 @@ class Loaded:
 
 @dataclass(frozen=True)
 class AttachedProgram:
-    """Where the program sits; ``mode_obtained`` is what the kernel reports."""
+    """Where the program is attached; ``mode_obtained`` is the mode that the kernel reports."""
 
     interface: str
     mode: str
@@ -64,7 +64,7 @@ class RunStats:
 
 
 ACTIONS = ("aborted", "drop", "pass", "tx", "redirect", "other")
-"""What a program can decide, as xdpload counts it; ``other`` is every code that XDP does not have."""
+"""The actions of a program, as xdpload counts them; ``other`` is every code that XDP does not define."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class RedirectTarget:
 
     The kernel ``accepted`` or ``refused`` each frame for it. ``arrived`` counts those that the device sent or the
     CPU's thread read, ``dropped`` those lost on the way there. ``busy_ns`` is that thread's CPU time from the first
-    to the last batch. None means that the kernel does not tell.
+    to the last batch. None means that the kernel does not report it.
     """
 
     kind: str
@@ -96,9 +96,9 @@ class Decided:
 
 @dataclass(frozen=True)
 class XdpRequest:
-    """What xdpload is to load. ``mode`` none loads without attaching; paths are the host's.
+    """What xdpload loads, and how. ``mode`` none loads without attaching; paths are on the host.
 
-    With ``count_actions`` 17 instructions before the program count what it decides: its cost is another then.
+    With ``count_actions``, 17 instructions before the program count its actions: this changes its cost.
     """
 
     object: str
@@ -123,10 +123,10 @@ class XdpRequest:
 
 
 class XdpLoader(JsonSession):
-    """The session of one program on one interface: nothing stays attached after it.
+    """The session of one program on one interface: no program stays attached after it.
 
-    Raises UnsupportedError if the driver lacks the mode (with its reason), ProgramError where the object or the
-    verifier refuses, HostError otherwise.
+    Raises UnsupportedError if the driver lacks the mode (with its reason), ProgramError if the object is invalid or the
+    verifier refuses it, HostError otherwise.
     """
 
     def __init__(self, host: Host, binary: str, request: XdpRequest, *, deadline_s: float) -> None:
@@ -150,7 +150,7 @@ class XdpLoader(JsonSession):
 
         ``frame`` is the size of a test frame with its FCS, or the bytes of a frame without it.
 
-        Raises ProgramError if the kernel refuses to run the program so.
+        Raises ProgramError if the kernel refuses to run the program in this way.
         """
         asked = f"0x{frame.hex()}" if isinstance(frame, bytes) else frame
         answer = self.ask(f"testrun {asked} {repeat} {runs}", "testrun", ANSWER_S)
@@ -165,7 +165,7 @@ class XdpLoader(JsonSession):
         self.ask("reset", "reset")
 
     def decided(self) -> Decided:
-        """Return what the program, loaded with ``count_actions``, has decided since then."""
+        """Return the actions of the program, loaded with ``count_actions``, since then."""
         answer = self.ask("decided", "decided")
         actions = {name: int(answer[name]) for name in ACTIONS}
         targets = answer["targets"]
@@ -177,7 +177,7 @@ class XdpLoader(JsonSession):
         self.ask(f"bpf_stats {'on' if enabled else 'off'}", "bpf_stats")
 
     def stats_cost(self) -> float:
-        """Return what the statistics, switched on, say of a program that does nothing: their own cost, ns per run."""
+        """Return the run time that the statistics report for an empty program: their own cost, in ns per run."""
         answer = typed(RunStats, self.ask("stats_cost", "stats_cost"))
         return answer.run_time_ns / answer.run_cnt
 
@@ -186,10 +186,10 @@ class XdpLoader(JsonSession):
         return typed(RunStats, self.ask("runstats", "runstats"))
 
     def begin_slices(self, other: XdpLoader, slice_s: float, pairs: int, seed: int) -> None:
-        """Have ``other``'s program take turns with this one, from the first frame on that the interface receives.
+        """Let ``other``'s program take turns with this one, starting with the first frame that the interface receives.
 
         Each program has ``pairs`` slices of ``slice_s``; ``seed`` decides which goes first in each pair. Raises
-        UnsupportedError where the kernel cannot exchange them.
+        UnsupportedError if the kernel cannot exchange them.
         """
         asked = f"alternate {other.loaded.program_id} {round(slice_s * 1e6)} {pairs} {seed}"
         self.ask(asked, "ready", ANSWER_S)
@@ -203,7 +203,7 @@ class XdpLoader(JsonSession):
         self.ask(f"dump {image} {path}", "dump")
 
     def detach(self) -> None:
-        """Let go of program and interface and wait for the end."""
+        """Release program and interface, and wait for the end."""
         self.finish(["detached"])
 
 
@@ -214,7 +214,8 @@ def attach(host: Host, binary: str, request: XdpRequest, *, deadline_s: float = 
 
 @dataclass(frozen=True)
 class InKernel:
-    """What ``ip -j -d link`` says of an interface; ``mode`` and ``program_id`` are None if nothing is attached."""
+    """The state of an interface from ``ip -j -d link``; ``mode`` and ``program_id`` are None if no program is
+    attached."""
 
     mode: str | None
     program_id: int | None
@@ -224,7 +225,7 @@ class InKernel:
 
 
 def attached_program(host: Host, interface: str) -> InKernel:
-    """Ask the kernel what is attached. Raises HostError if native and generic programs sit there together."""
+    """Ask the kernel which program is attached. Raises HostError if both a native and a generic program are."""
     shown = host.run(["ip", "-j", "-d", "link", "show", "dev", interface])
     xdp = shown.row("ifindex").get("xdp")
     if not xdp:
@@ -238,16 +239,16 @@ def attached_program(host: Host, interface: str) -> InKernel:
 
 
 def verify(host: Host, interface: str, *, program_id: int, mode: str) -> InKernel:
-    """Return what is attached after checking that it is this program in this mode, with nothing in between.
+    """Return the attached program after checking that it is this one in this mode.
 
-    A dispatcher would show up as another program's id. Raises HostError.
+    A dispatcher in between would show up as another program's id. Raises HostError.
     """
     found = attached_program(host, interface)
     if (found.program_id, found.mode) != (program_id, mode):
         raise HostError(
             f"{host.name}: {interface} should run program {program_id} in {mode} mode, "
             f"but the kernel says {_described(found)}",
-            remedy="detach what is not of this lab",
+            remedy="detach programs that do not belong to this lab",
         )
     return found
 
@@ -263,7 +264,7 @@ def verify_nothing_attached(host: Host, interface: str) -> None:
 
 
 def await_nothing_attached(host: Host, interface: str, *, within_s: float = LET_GO_S) -> None:
-    """Wait until what a lost connection or a killed process held has been let go.
+    """Wait until the kernel has released what a lost connection or a killed process held.
 
     Raises HostError if a program stays attached.
     """

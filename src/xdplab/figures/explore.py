@@ -6,6 +6,7 @@ from typing import Any
 
 import pandas as pd
 import seaborn as sns
+from matplotlib.ticker import EngFormatter
 from seaborn.axisgrid import FacetGrid
 
 from xdplab.analysis.series import settled
@@ -13,6 +14,7 @@ from xdplab.analysis.summary import varying
 from xdplab.errors import FigureError
 from xdplab.figures.catalogue import chosen
 from xdplab.figures.factors import ALIASES
+from xdplab.run.metrics import BY_NAME
 
 _NAMES = ("hue", "col", "row", "style", "size", "units")
 
@@ -41,13 +43,13 @@ def plot(trials: pd.DataFrame, y: str, x: str, hue: str | None, panel: str | Non
 def _lines(shown: pd.DataFrame, found: dict[str, str], options: dict[str, Any]) -> FacetGrid:
     kind = options.pop("kind", "line")
     usual = {"marker": "o"} if kind == "line" else {}
-    return sns.relplot(data=_hue_as_words(shown, found), kind=kind, **found, **(usual | options))
+    return _labelled(sns.relplot(data=_levels_as_words(shown, found), kind=kind, **found, **(usual | options)), found)
 
 
 def _categories(shown: pd.DataFrame, found: dict[str, str], options: dict[str, Any]) -> FacetGrid:
     kind = options.pop("kind", "point")
     usual = {"linestyle": "none", "dodge": 0.3} if kind == "point" and "hue" in found else {}
-    return sns.catplot(data=_hue_as_words(shown, found), kind=kind, **found, **(usual | options))
+    return _labelled(sns.catplot(data=_levels_as_words(shown, found), kind=kind, **found, **(usual | options)), found)
 
 
 def column_of(table: pd.DataFrame, name: str) -> str:
@@ -68,12 +70,36 @@ def _plain(table: pd.DataFrame) -> pd.DataFrame:
     return made
 
 
-def _hue_as_words(shown: pd.DataFrame, found: dict[str, str]) -> pd.DataFrame:
-    """Make a numeric hue categorical: its values are levels, not shades."""
-    name = found.get("hue")
-    if name is None or name in (found["x"], found["y"]) or not pd.api.types.is_numeric_dtype(shown[name]):
-        return shown
-    return shown.sort_values(name).assign(**{name: shown[name].map("{:g}".format)})
+def _levels_as_words(shown: pd.DataFrame, found: dict[str, str]) -> pd.DataFrame:
+    """Make a numeric hue categorical, as its values are levels and not shades; a panel's title is 400, not 400.0."""
+    words = shown
+    for place in ("hue", "col", "row"):
+        name = found.get(place)
+        if name and name not in (found["x"], found["y"]) and pd.api.types.is_numeric_dtype(words[name]):
+            words = words.sort_values(name).assign(**{name: words[name].map("{:g}".format)})
+    return words
+
+
+def _labelled(grid: FacetGrid, found: dict[str, str]) -> FacetGrid:
+    """Label the axes by column and unit; a rate is read as 8 M, not as 0.8 beside a distant 1e7."""
+    grid.set_axis_labels(_label(found["x"]), _label(found["y"]))
+    for ax in grid.axes.flat:
+        if _unit(found["y"]) == "1/s":
+            ax.yaxis.set_major_formatter(EngFormatter())
+    return grid
+
+
+def _label(column: str) -> str:
+    unit = _unit(column)
+    return f"{column} ({unit})" if unit else column
+
+
+def _unit(column: str) -> str:
+    return _OF_SAMPLES.get(column) or (BY_NAME[column].unit if column in BY_NAME else "")
+
+
+_OF_SAMPLES = {"rx_pps": "1/s", "tx_pps": "1/s", "t_s": "s", "latency_us": "µs"}
+"""Units of columns that no table of trials has."""
 
 
 def _require_points(shown: pd.DataFrame, found: dict[str, str]) -> None:
@@ -139,4 +165,4 @@ def _by_trial(
     found = {place: column_of(joined, name) for place, name in {"hue": hue, "col": panel}.items() if name}
     names = {"x": x, "y": y, **found}
     usual = {"units": "trial_id", "estimator": None, "kind": "line"}
-    return sns.relplot(data=_hue_as_words(_plain(joined), names), **names, **(usual | options))
+    return _labelled(sns.relplot(data=_levels_as_words(_plain(joined), names), **names, **(usual | options)), names)

@@ -87,8 +87,15 @@ class View:
 
 
 def marks_frame(rows: Iterable[Mapping[str, object]]) -> pd.DataFrame:
-    """Return rows as a marks table: absent columns are null, in the table's order."""
-    table = pd.DataFrame([dict(row) for row in rows], columns=list(COLUMNS))
+    """Return rows as a marks table: absent columns are null, in the table's order.
+
+    Raises ValueError for a key that is no column: the mark's value would be lost without a word.
+    """
+    made = [dict(row) for row in rows]
+    unknown = {key for row in made for key in row} - set(COLUMNS)
+    if unknown:
+        raise ValueError(f"a mark has no {', '.join(sorted(unknown))}; its columns are {', '.join(COLUMNS)}")
+    table = pd.DataFrame(made, columns=list(COLUMNS))
     for name in ("value", "low", "high"):
         table[name] = pd.to_numeric(table[name]).astype(float)
     return table.astype(dict.fromkeys(("panel", "hue", "label"), object))

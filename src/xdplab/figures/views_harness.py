@@ -1,8 +1,7 @@
-"""The figure of what a closed loop's packet is made of: the program, the way in, the way back.
-
-On shared CPUs a packet's time is that of sender, link, DUT and receiver together. BPF_PROG_TEST_RUN tells the program
-itself; sender and receiver are measured alone, without a link; a program that drops makes only the way in. What these
-leave of the whole is the way back: below zero, one of them was measured wrong.
+"""The parts of a packet's time in a closed loop: the program, the way in, the way back. On shared CPUs a packet's time
+is that of sender, link, DUT and receiver together. BPF_PROG_TEST_RUN gives the time of the program; sender and receiver
+are measured alone, without a link; a program that drops takes only the way in. The rest of the whole is the way back:
+if it is negative, one of the parts was measured wrongly.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ TOOL = "cpuclock"
 
 
 def parse_cpuclock(data: bytes | str) -> dict[int, float]:
-    """Return cycles per ns by CPU. Raises FormatError on any line that does not say so."""
+    """Return cycles per ns by CPU. Raises FormatError on any other line."""
     clocks: dict[int, float] = {}
     for number, text in enumerate(lines_of(data, TOOL), start=1):
         line = as_object(json_of(text, TOOL, line=number), TOOL, line=number)

@@ -52,14 +52,14 @@ class Feature:
 
 @dataclass(frozen=True)
 class LinkState:
-    """``speed_bps`` is None without a link: some drivers go on showing the speed of the last one."""
+    """``speed_bps`` is None without a link: some drivers still show the speed of the last one."""
 
     speed_bps: float | None
     detected: bool | None
 
 
 def parse_link(data: bytes | str) -> LinkState:
-    """Return what `ethtool INTERFACE` says of the link."""
+    """Return the link's state from `ethtool INTERFACE`."""
     lines = lines_of(data, TOOL)
     _require_title(lines, "Settings for ")
     found = {name: value for name, _, value in (line.strip().partition(": ") for line in lines[1:])}
@@ -69,7 +69,7 @@ def parse_link(data: bytes | str) -> LinkState:
 
 
 def parse_driver(data: bytes | str) -> str:
-    """Return the driver's name, as `ethtool -i` says it."""
+    """Return the driver's name from `ethtool -i`."""
     first = lines_of(data, TOOL)[0]
     name = first.removeprefix("driver: ").strip()
     if name == first.strip() or not name:
@@ -80,7 +80,7 @@ def parse_driver(data: bytes | str) -> str:
 def parse_statistics(data: bytes | str) -> dict[str, int]:
     """Return the counters of `ethtool -S` by name, in the driver's order (a name that comes twice is refused).
 
-    A counter whose own name begins with blanks (vmxnet3) belongs to the last one that does not, and is named after it
+    A counter whose name begins with blanks (vmxnet3) belongs to the last one without; its full name contains that name
     and its value: `Rx Queue# 0     xdp tx`.
     """
     lines = lines_of(data, TOOL)
@@ -185,7 +185,8 @@ def rss_table(text: str) -> list[int]:
 
 
 def rss_spread(table: list[int]) -> dict[str, int | str]:
-    """Return what ``ethtool -X`` makes this table of, ``equal`` or ``weight``; nothing for a table of another order."""
+    """Return the arguments of ``ethtool -X`` for this table, ``equal`` or ``weight``; nothing for a table in another
+    order."""
     queues = len(set(table))
     if table and table == [entry % queues for entry in range(len(table))]:
         return {"equal": queues}

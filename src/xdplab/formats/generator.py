@@ -1,6 +1,6 @@
 """The JSON lines every traffic generator prints: ready; intervals, summary and histogram of each burst; detached.
 
-xdpgen and the MoonGen scripts write the same lines, so that adapters differ in arguments only.
+xdpgen and the MoonGen scripts write the same lines, so adapters differ only in arguments.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ class GeneratorReady:
     sched_policy: str
     frame_bytes: int | None
     settings: Mapping[str, Any] = field(default_factory=dict)
-    """Every field of the line, also those above."""
+    """Every field of the line, including those above."""
 
 
 @dataclass(frozen=True)
 class GeneratorInterval:
-    """Frames since the interval before; ``t_s`` is its end since the burst began."""
+    """Frames since the previous interval; ``t_s`` is its end, from the burst's start."""
 
     burst: str
     t_s: float
@@ -58,13 +58,13 @@ class GeneratorInterval:
 class Summary:
     """One burst, at rest. Received counts are None if they were not counted, and ``rx_missing`` says why.
 
-    ``tx_packets`` were handed to the device; ``tx_errors`` of them it did not take. ``lost_packets`` is tx_packets less
+    ``tx_packets`` were handed to the device, which refused ``tx_errors`` of them. ``lost_packets`` is tx_packets less
     the received ones without ``duplicates``. ``reordered`` ones came behind a higher number of their flow (of their
-    stream in outputs without ``rx_window_packets``). ``rx_window_packets`` were there ``rx_window_s`` after the burst's
-    begin, its end: those that ``rx_packets`` has beyond them drained from rings later. At maximum load the sender stood
-    still for ``tx_pause_max_ns`` at most, ``tx_paused_ns`` in all. ``tx_busy_cores``: CPUs that its threads kept busy.
-    ``device_*``: what the generator's own port counted, where the generator owns it (DPDK). ``probes_*`` are frames
-    beside the others that a NIC stamps. ``missing`` says why a field is null, by its name.
+    stream in outputs without ``rx_window_packets``). ``rx_window_packets`` had arrived ``rx_window_s`` after the
+    burst's start, at its end: the other ``rx_packets`` drained from rings later. At maximum load the sender stood still
+    for ``tx_pause_max_ns`` at most and for ``tx_paused_ns`` in total. ``tx_busy_cores``: CPUs that its threads kept
+    busy. ``device_*``: counts of the generator's own port, if the generator owns it (DPDK). ``probes_*`` are additional
+    frames that a NIC stamps. ``missing`` says, by field, why it is null.
     """
 
     burst: str
@@ -105,10 +105,11 @@ class Summary:
 
 @dataclass(frozen=True)
 class Histogram:
-    """Times in ns: (smallest value, count) of each bucket that holds any, ascending.
+    """Times in ns: (smallest value, count) of each bucket that is not empty, ascending.
 
     ``of`` says which: latencies ``from_sent`` or, at a paced load, ``from_due`` (when the frame should have been sent),
-    the sender's ``lateness``, from the one to the other, or latencies of ``probes`` that a NIC sent and stamped itself.
+    the sender's ``lateness`` (the difference of the two), or latencies of ``probes`` that a NIC sent and stamped
+    itself.
 
     Values below 2**sub_bits have a bucket each; above it every octave has 2**sub_bits buckets. Counts, ``min``, ``max``
     and ``sum`` are exact.
@@ -125,11 +126,11 @@ class Histogram:
 
     @property
     def mean(self) -> float | None:
-        """The exact mean in ns, None of nothing."""
+        """The exact mean in ns; None if empty."""
         return self.sum / self.count if self.count else None
 
     def percentile(self, q: float) -> float | None:
-        """Return the ``q``-th percentile (0 to 100, nearest rank) in ns, None of nothing.
+        """Return the ``q``-th percentile (0 to 100, nearest rank) in ns; None if empty.
 
         The rank is exact; the value is the middle of its bucket, at most 2**-(sub_bits + 1) off (0.4 % at 7 bits), and
         never outside ``min`` and ``max``.
@@ -138,7 +139,7 @@ class Histogram:
             raise ValueError(f"a percentile lies between 0 and 100: {q}")
         if self.min is None or self.max is None:
             return None
-        # As it is written: 99.9 % of 4,000 are 3,996, which binary fractions make 3,997.
+        # In decimal: 99.9 % of 4,000 are 3,996; binary fractions give 3,997.
         rank = max(1, math.ceil(Fraction(str(q)) * self.count / 100))
         if rank == self.count:
             return float(self.max)
@@ -172,7 +173,7 @@ class Histogram:
 class Failure:
     """The generator gave up: at which step, and why. ``error`` is the errno's name.
 
-    ``log`` is what libbpf and the verifier said of a BPF object, None if they had no part in it.
+    ``log`` has the messages of libbpf and the verifier about a BPF object; None if they were not involved.
     """
 
     step: str
@@ -190,7 +191,8 @@ class Detached:
 
 @dataclass(frozen=True)
 class Released:
-    """What belongs together ends here, and it goes on running; ``bursts`` were completed since the last such line."""
+    """A group of bursts ends here, and the generator keeps running; ``bursts`` were completed since the last such
+    line."""
 
     bursts: int
 
@@ -200,7 +202,7 @@ class Burst:
     """One burst with everything that was printed about it.
 
     ``histogram`` has the latencies from sending, of frames or of a NIC's probes. Those from the due time, and the
-    sender's ``lateness``, are None at maximum load, where nothing is due, and where the generator did not record them.
+    sender's ``lateness``, are None at maximum load, which has no due times, and if the generator did not record them.
     """
 
     name: str
@@ -255,8 +257,8 @@ def bucket_width(lower: int, sub_bits: int) -> int:
 def parse_output(data: bytes | str) -> Output:
     """Return everything a generator printed.
 
-    Raises FormatError with the line number if it is foreign, and where it stops before its last line: then the
-    generator was killed, and what it printed last is not to be believed.
+    Raises FormatError with the line number if a line is not a generator's, or if the output stops before the last line:
+    then the generator was killed, and its last lines are not trustworthy.
     """
     lines = lines_of(data, TOOL)
     output = assemble(parse_line(line, number) for number, line in enumerate(lines, 1))
@@ -266,7 +268,7 @@ def parse_output(data: bytes | str) -> Output:
 
 
 def assemble(records: Iterable[Record]) -> Output | None:
-    """Put records in their order together; None if the last one is missing. Raises FormatError on another order."""
+    """Assemble records in their order; None if the last one is missing. Raises FormatError on another order."""
     ready: GeneratorReady | None = None
     bursts: list[Burst] = []
     pending = BurstBuilder()
@@ -316,7 +318,7 @@ class BurstBuilder:
         return bool(self._intervals or self._summary)
 
     def take(self, record: GeneratorInterval | Summary | Histogram, number: int | None = None) -> Burst | None:
-        """Take one line in; return the burst that it completes. Raises FormatError if it does not come next."""
+        """Add one line; return the burst that it completes. Raises FormatError if the line is out of order."""
         self._require_same_burst(record.burst, number)
         if isinstance(record, Histogram) and self._summary is not None and record.of not in self._others:
             return self._take_histogram(record, self._summary)
@@ -345,7 +347,7 @@ class BurstBuilder:
 
 
 def parse_line(line: str, number: int | None = None) -> Record:
-    """Return what one line says. Raises FormatError naming ``number`` where it is not a generator's."""
+    """Return the record of one line. Raises FormatError naming ``number`` if it is not a generator's line."""
     fields = as_object(json_of(line, TOOL, line=number), TOOL, line=number)
     reader = _READERS.get(str(fields.get("type")))
     if reader is None:
@@ -385,7 +387,7 @@ class _Fields:
         return self.all[key] is not None
 
     def reasons(self, key: str) -> dict[str, str]:
-        """Return an object of texts; nothing where the line has none."""
+        """Return an object of texts; empty if the line has none."""
         found = as_object(self.all.get(key, {}), TOOL)
         return {name: text_field(found, name, TOOL, line=self._number) for name in found}
 
@@ -481,29 +483,29 @@ def _histogram(line: _Fields) -> Histogram:
 def _pair(line: _Fields, item: object) -> tuple[int, int]:
     pair = as_list(item, TOOL)
     if len(pair) != 2:
-        line.refuse("a bucket that is no pair")
+        line.refuse("a bucket that is not a pair")
     lower, count = (count_field({"buckets": value}, "buckets", TOOL) for value in pair)
     return lower, count
 
 
 def _contradiction(histogram: Histogram) -> str | None:
-    """Return what a histogram contradicts itself in, or None."""
+    """Return how a histogram contradicts itself, or None."""
     h, lowers = histogram, [lower for lower, _ in histogram.buckets]
     if sum(count for _, count in h.buckets) != h.count:
         return "the buckets hold another number than `count`"
     if lowers != sorted(set(lowers)) or any(count == 0 for _, count in h.buckets):
         return "its buckets are not in order"
     if any(lower % bucket_width(lower, h.sub_bits) for lower in lowers):
-        return "a bucket begins where none does"
+        return "a bucket begins at an invalid value"
     if h.min is None or h.max is None:
         return "values without smallest or largest" if h.count else None
     if not h.count:
-        return "a smallest or largest of nothing"
+        return "a smallest or largest value of an empty histogram"
     ends = ((lowers[0], h.min), (lowers[-1], h.max))
     if any(not lower <= value < lower + bucket_width(lower, h.sub_bits) for lower, value in ends):
         return "`min` or `max` lies outside its bucket"
     if not h.count * h.min <= h.sum <= h.count * h.max:
-        return "`sum` lies outside of what the values can add up to"
+        return "`sum` is not possible with these values"
     return None
 
 

@@ -8,7 +8,7 @@ from xdplab.formats.reading import as_list, as_object, count_field, json_of, ref
 
 TOOL = "ip link"
 MODES = {1: "native", 2: "generic", 3: "offload"}
-"""XDP_ATTACHED_DRV, _SKB and _HW of linux/if_link.h in the project's words (4, _MULTI, lists several)."""
+"""XDP_ATTACHED_DRV, _SKB and _HW of linux/if_link.h as modes (4, _MULTI, lists several)."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Classic pcap files: the frames that a user's own traffic is made of."""
+"""Classic pcap files: the frames of a user's own traffic."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Flow = tuple[object, ...]
 
 
 def parse_pcap(data: bytes) -> list[bytes]:
-    """Return the frames, without FCS. Raises FormatError for what is no classic Ethernet pcap of whole frames."""
+    """Return the frames, without FCS. Raises FormatError unless the file is a classic Ethernet pcap of whole frames."""
     order = _ORDERS.get(data[:4])
     if order is None or len(data) < _HEADER_BYTES:
         raise FormatError("not a classic pcap (pcapng: convert it, `tcpdump -r A -w B`)")
@@ -42,7 +42,7 @@ def parse_pcap(data: bytes) -> list[bytes]:
 
 
 def flow_of(frame: bytes) -> Flow:
-    """Return what tells flows apart: IP's addresses, protocol and ports, else the Ethernet header."""
+    """Return the key of a flow: IP addresses, protocol and ports, else the Ethernet header."""
     kind, at = _protocol(frame)
     if kind == _IPV4 and len(frame) >= at + 20:
         length, protocol, ends = 4 * (frame[at] & 15), frame[at + 9], frame[at + 12 : at + 20]

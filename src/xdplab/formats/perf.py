@@ -1,8 +1,8 @@
 """`perf stat -j`: one JSON object per line; and the check that perf counted the machine, not the command it ran.
 
-perf writes values as strings, and `<not supported>` or `<not counted>` where it has none. Its JSON carries no header,
-so that the target is known from the recorded argument vector only (its text form says it in the first line). With -A
-some versions (6.12) add the PMU to an event's name, `context-switches [software]`; others (6.1, 7.2) do not.
+perf writes values as strings, and `<not supported>` or `<not counted>` where it has none. Its JSON has no header, so
+only the recorded argument vector shows the target (its text form has it in the first line). With -A some versions
+(6.12) add the PMU to an event's name, `context-switches [software]`; others (6.1, 7.2) do not.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ TOOL = "perf stat"
 Missing = Literal["<not supported>", "<not counted>"]
 TargetKind = Literal["system", "cpus", "process", "command"]
 
-# Options of perf stat that take a value (builtin-stat.c): whatever follows them is not the measured command.
+# Options of perf stat that take a value (builtin-stat.c): the next argument is not the measured command.
 _SHORT_WITH_VALUE = frozenset("eptrxoICDGM")
 _LONG_WITH_VALUE = re.compile(
     "event|filter|pid|tid|cpu|repeat|field-separator|cgroup|for-each-cgroup|output|log-fd|pre|post|interval-print|"
@@ -63,7 +63,7 @@ class PerfCount:
 
 @dataclass(frozen=True)
 class Target:
-    """What perf counted, and the words that say so."""
+    """What perf counted, and the text that says so."""
 
     kind: TargetKind
     text: str
@@ -81,7 +81,7 @@ def parse_perf_json(data: bytes | str) -> tuple[PerfCount, ...]:
 
 def _count(text: str, line: int) -> PerfCount | None:
     """Return the count in one line; None if the line only adds another metric of the event before (perf 6.5 on)."""
-    # Some versions print C's nan for a metric they could not derive; JSON has no such word.
+    # Some versions print C's nan for a metric that they could not derive; JSON has no nan.
     fields = as_object(json_of(_BARE_NAN.sub(": null", text), TOOL, line=line), TOOL, line=line)
     if "metric-value" in fields and "event" not in fields:
         return None
@@ -112,7 +112,7 @@ def _value(word: str, line: int) -> tuple[float | None, str | None]:
 
 
 def target_of_argv(argv: Sequence[str]) -> Target:
-    """Return what `perf stat` with these arguments counts. Raises FormatError if it is no `perf stat`.
+    """Return what `perf stat` with these arguments counts. Raises FormatError if it is not `perf stat`.
 
     A process wins over everything ("PID/TID switch overriding SYSTEM"); without target and command perf counts the
     system.
@@ -131,7 +131,7 @@ def target_of_argv(argv: Sequence[str]) -> Target:
 
 
 def events_of_argv(argv: Sequence[str]) -> tuple[str, ...]:
-    """Return the events that `perf stat` with these arguments is asked for by `-e LIST` words of their own."""
+    """Return the events that `perf stat` gets with these arguments, by separate `-e LIST` arguments."""
     return tuple(event for option, events in pairwise(argv) if option == "-e" for event in events.split(","))
 
 
@@ -177,7 +177,8 @@ def _named_target(words: str) -> Target:
 
 
 def require_system_wide(target: Target) -> Target:
-    """Return ``target`` where perf counted whole CPUs. Raises FormatError: counts of a command say nothing of XDP."""
+    """Return ``target`` if perf counted whole CPUs. Raises FormatError otherwise: counts of a command do not include
+    XDP."""
     if target.kind in ("system", "cpus"):
         return target
     raise FormatError(

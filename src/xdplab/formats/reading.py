@@ -1,6 +1,6 @@
-"""What every parser begins with: bytes that are text, JSON that is JSON, fields that hold what they should.
+"""The basics of every parser: checks of bytes, text, JSON and fields.
 
-Whatever a tool printed, a parser returns rows or raises FormatError naming the tool and, where there is one, the line.
+For any output of a tool, a parser returns rows or raises FormatError naming the tool and, if there is one, the line.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from typing import NoReturn, cast
 from xdplab.errors import FormatError
 
 _EXCERPT = 60
-REMEDY = "look at the raw file: it was cut, is empty, or another tool wrote it"
+REMEDY = "look at the raw file: it is truncated or empty, or another tool wrote it"
 
 
 def refuse(tool: str, what: str, *, line: int | None = None, text: str = "") -> NoReturn:
-    """Raise FormatError: ``tool``, the 1-based ``line`` where known, ``what`` is wrong and the text it is wrong in."""
+    """Raise FormatError: ``tool``, the 1-based ``line`` where known, ``what`` is wrong, and the wrong text."""
     where = f"{tool}: line {line}" if line is not None else tool
     excerpt = f": {text[:_EXCERPT]!r}" if text else ""
     raise FormatError(f"{where}: {what}{excerpt}", remedy=REMEDY)
@@ -42,7 +42,7 @@ def _decoded(data: bytes, tool: str) -> str:
 def lines_of(data: bytes | str, tool: str) -> list[str]:
     """Return the lines of ``data`` without their ends.
 
-    Raises FormatError if it is empty or binary, or where the last line has no end: half a number is a number too.
+    Raises FormatError if it is empty or binary, or if the last line has no end: half a number looks like a number.
     """
     text = text_of(data, tool).replace("\r\n", "\n")
     if not text.endswith("\n"):
@@ -51,7 +51,7 @@ def lines_of(data: bytes | str, tool: str) -> list[str]:
 
 
 def json_of(data: bytes | str, tool: str, *, line: int | None = None) -> object:
-    """Return the one JSON value in ``data``. Raises FormatError if there is none, or half of one."""
+    """Return the one JSON value in ``data``. Raises FormatError if there is none, or only a part of one."""
     text = text_of(data, tool)
     try:
         return cast("object", json.loads(text, parse_constant=lambda name: None))
@@ -100,7 +100,7 @@ def number_field(fields: dict[str, object], key: str, tool: str, *, line: int | 
 
 
 def optional_number(value: object) -> float | None:
-    """Return ``value`` as a finite float, or None if it is none."""
+    """Return ``value`` as a finite float, or None if it is not a finite number."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
     try:
@@ -111,7 +111,7 @@ def optional_number(value: object) -> float | None:
 
 
 def count_of(word: str, tool: str, *, line: int | None = None, base: int = 10) -> int:
-    """Return the count that ``word`` spells in ASCII digits of ``base``, without sign or underscore."""
+    """Return the count that ``word`` is in ASCII digits of ``base``, without sign or underscore."""
     try:
         if word.isascii() and word.isalnum():
             return int(word, base)

@@ -24,7 +24,7 @@ NO_SOFTIRQ = "sar was asked without `-u ALL`"
 class CpuLoad:
     """Shares of one CPU in percent; ``cpu`` is its number, None for all together.
 
-    ``soft`` (softirqs) is None where sar was asked without `-u ALL`.
+    ``soft`` (softirqs) is None if sar ran without `-u ALL`.
     """
 
     cpu: int | None
@@ -34,13 +34,13 @@ class CpuLoad:
 
     @property
     def busy(self) -> float:
-        """Percent of the time that went to work; steal is counted, waiting for a disk is not."""
+        """Percent of the time spent working; includes steal, but not waiting for a disk."""
         return 100.0 - self.idle - self.iowait
 
 
 @dataclass(frozen=True)
 class InterfaceRate:
-    """Rates of one interface: packets and 1000-byte kilobytes a second."""
+    """Rates of one interface: packets and 1000-byte kilobytes per second."""
 
     interface: str
     rx_pps: float
@@ -60,7 +60,7 @@ class SarSample:
 
 
 def parse_sadf(data: bytes | str) -> tuple[SarSample, ...]:
-    """Return the samples of `sadf -j FILE -- -u ALL -P ALL -n DEV`; none where sar ended before its first interval.
+    """Return the samples of `sadf -j FILE -- -u ALL -P ALL -n DEV`; none if sar ended before its first interval.
 
     Raises FormatError on anything else.
     """

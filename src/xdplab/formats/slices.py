@@ -1,8 +1,8 @@
-"""What xdpload prints of two programs that took turns under one sender, and the ratio of their rates.
+"""xdpload's output about two programs that took turns under one sender, and the ratio of their rates.
 
-Each slice is a few milliseconds of one of the two. Slices come in pairs, one of each program, in an order that is drawn
-anew for each pair. What a pair shares cancels: an unchanged program's rate may swing by tens of percent within tenths
-of a second where another guest works on the same core.
+Each slice is a few milliseconds of one program. Slices come in pairs, one of each program, in a random order for each
+pair. Common effects on a pair cancel: the rate of an unchanged program may swing by tens of percent within tenths of a
+second if another guest works on the same core.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from xdplab.formats.reading import as_list, as_object, count_field, json_of, lin
 TOOL = "xdpload"
 _FIELDS = ("other", "from", "to", "frames", "exchange")
 MOST_SILENT = 0.25
-"""The largest share of slices without a frame: the sender's pauses, but not a driver whose counter stands still."""
+"""The largest allowed share of slices without a frame: pauses of the sender, but not a counter that never moves."""
 LEAST_PAIRS = 20
 MOST_EXCHANGE = 0.5
-"""The longest that an exchange of programs may take, as a share of a slice."""
+"""The longest allowed exchange of programs, as a share of a slice."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,8 @@ class Slice:
 
 @dataclass(frozen=True)
 class SlicedRatio:
-    """Rate of the attached program over the other's: ``median`` of the pairs, and ``total`` of all frames and times."""
+    """Rate of the attached program divided by the other's: ``median`` over pairs, and ``total`` of all frames and
+    times."""
 
     median: float
     total: float
@@ -43,7 +44,7 @@ class SlicedRatio:
 
 
 def parse_slices(data: bytes | str) -> tuple[Slice, ...] | None:
-    """Return the slices in what xdpload printed; None if there are none. Raises FormatError."""
+    """Return the slices in xdpload's output; None if there are none. Raises FormatError."""
     lines = enumerate(lines_of(data, TOOL), 1)
     records = [(as_object(json_of(text, TOOL, line=number), TOOL, line=number), number) for number, text in lines]
     found = [(record, number) for record, number in records if record.get("type") == "alternated"]

@@ -2,7 +2,7 @@
 
 Columns as net/core/net-procfs.c writes them: 0 processed, 1 dropped, 2 time_squeeze since 2.6; 9 received_rps since
 2.6.35; 10 flow_limit since 3.11; later 11 backlog and 12 CPU number, then 13 input and 14 process queue (15 columns in
-6.18). Offline CPUs have no line, so that without column 12 a line's CPU is only its place.
+6.18). Offline CPUs have no line, so without column 12 only a line's position shows its CPU.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The statistics that end the kernel verifier's log at level 4, and the JSON lines of bpfverify that carry it.
+"""The statistics at the end of the kernel verifier's log at level 4, and bpfverify's JSON lines that contain it.
 
 ``verification time N usec``, ``stack depth N+N+…``, ``processed N insns (limit N) max_states_per_insn N total_states N
 peak_states N mark_read N``, as kernel/bpf/verifier.c writes them since 5.2; 7.2 adds ``max N`` to the stack depth, and
@@ -31,18 +31,18 @@ _STACK = re.compile(r"^stack depth (\d{1,9}(?:\+\d{1,9})*)(?: max (\d{1,9}))?$",
 _INSTRUCTION = re.compile(r"[0-9]+: |; |[Rr][0-9]+=|from [0-9]+ to ")
 _STATISTIC = re.compile(r"processed |insns processed |verification time|stack depth")
 _REPEATED = re.compile(r"libbpf: (prog |failed to load object|Error in bpf_create_map|map ')|-- END PROG LOAD LOG")
-"""libbpf's ways of saying what the error number says already."""
+"""libbpf's messages that only repeat the error number."""
 
 MOST_WORDS = 3
-"""Lines of a log that are handed on as its last words."""
+"""How many of a log's last lines are quoted."""
 
 
 @dataclass(frozen=True)
 class VerifierStats:
-    """What the log's end says; every field is None if the kernel did not come to it.
+    """The statistics at the end of the log; every field is None if the kernel did not get there.
 
     ``stack_depths``: bytes of stack of the main program and of each subprogram, in the order of their code;
-    ``stack_chain``: the most bytes along a chain of calls, of a kernel that says it. It is 0 if the verifier stopped
+    ``stack_chain``: the most bytes along a chain of calls, if the kernel prints it. It is 0 if the verifier stopped
     before it followed the calls.
     """
 
@@ -74,10 +74,10 @@ class StepLog:
 @dataclass(frozen=True)
 class VerifiedProgram:
     """One program of one object, as bpfverify saw it. ``load_ns``: each BPF_PROG_LOAD, nanoseconds of its clock;
-    ``verify_us``: the kernel's own word on verifying in the same loads, microseconds, None if its log has none.
+    ``verify_us``: the kernel's own verification time of the same loads in microseconds, None if its log has none.
 
-    ``insns`` and ``insns_hash`` are null if it never came to a load; memory is in bytes, with the reason where
-    null. ``complaint`` is what the log says before its statistics, or the loader's words.
+    ``insns`` and ``insns_hash`` are null if there was no load; memory is in bytes, with a reason if null. ``complaint``
+    is the log's text before its statistics, or the loader's message.
     ``compiler`` is the one that the object's debug information names.
     """
 
@@ -110,7 +110,7 @@ class VerifiedProgram:
 
 
 def parse_stats(log: str) -> VerifierStats:
-    """Return the statistics of the last verification that ``log`` tells of."""
+    """Return the statistics of the last verification in ``log``."""
     times = _TIME.findall(log)
     counts = list(_COUNTS.finditer(log))
     fields: dict[str, Any] = {name: _count(text) for name, text in counts[-1].groupdict().items()} if counts else {}
@@ -134,8 +134,8 @@ _KERNEL = "libbpf: Kernel error message: "
 def last_words(log: str) -> str:
     """Return why a load failed, from the log of verifier, driver or libbpf: its last three lines at most, on one.
 
-    What comes before the last instruction is the way there; statistics and the error number said again are left out,
-    and so is a source line that follows the complaint.
+    Lines before the last instruction are skipped, as are statistics, repetitions of the error number, and a source line
+    after the complaint.
     """
     lines = [line.strip().removeprefix(_KERNEL) for line in log.splitlines() if line.strip()]
     told = [line for line in lines if not _STATISTIC.match(line) and not _REPEATED.match(line)]
@@ -145,14 +145,14 @@ def last_words(log: str) -> str:
 
 
 def told(error: Mapping[str, object]) -> str:
-    """Return what the error line of a C tool says: its message, and the last words of its log where it has any."""
+    """Return the error of a C tool's error line: its message, and the last lines of its log if it has one."""
     log = error.get("log")
     words = last_words(log) if isinstance(log, str) else ""
     return f"{error.get('message')}: {words}" if words else str(error.get("message"))
 
 
 def parse_bpfverify(data: bytes | str) -> tuple[VerifiedProgram, ...]:
-    """Return one row per program, and one per object that holds none. Raises FormatError naming the line."""
+    """Return one row per program, and one per object without programs. Raises FormatError naming the line."""
     return tuple(_program(line, number) for number, line in enumerate(lines_of(data, TOOL), start=1))
 
 
@@ -207,7 +207,7 @@ def _program(line: str, number: int) -> VerifiedProgram:
 
 
 def _steps(value: object, number: int) -> StepLog | None:
-    """The kernel's length of a log counts the byte that ends it; ours does not."""
+    """The kernel's length of a log includes the final NUL; this one does not."""
     if value is None:
         return None
     fields = as_object(value, TOOL, line=number)
@@ -223,12 +223,12 @@ def _steps(value: object, number: int) -> StepLog | None:
 
 def _times(value: object, number: int) -> tuple[int, ...]:
     if not isinstance(value, list) or not all(isinstance(t, int) and not isinstance(t, bool) for t in value):
-        refuse(TOOL, "times that are no counts", line=number, text=repr(value))
+        refuse(TOOL, "times that are not counts", line=number, text=repr(value))
     return tuple(value)
 
 
 def _verify_times(fields: dict[str, Any], number: int) -> tuple[int | None, ...]:
-    """One value per load; of a run made before bpfverify printed them, only the last load's log says one."""
+    """One value per load; in runs from before bpfverify printed them, only the last load's log has one."""
     loads = len(_times(fields.get("load_ns", []), number))
     if "verify_us" not in fields:
         last = parse_stats(fields.get("log") or "").verify_us

@@ -1,4 +1,4 @@
-"""What the kernel's veristat writes with ``-o csv``: one row per program, one column per statistic.
+"""The kernel's veristat with ``-o csv``: one row per program, one column per statistic.
 
 Source of names and units: ``stat_defs`` in tools/testing/selftests/bpf/veristat.c. A statistic that veristat could not
 obtain is ``N/A``, or negative.
@@ -14,7 +14,7 @@ from xdplab.formats.reading import count_of, refuse
 
 TOOL = "veristat"
 VERDICTS = {"success": "accepted", "failure": "failure"}
-"""veristat tells no causes: a failure may be the verifier's finding, its limit, or the environment."""
+"""veristat gives no causes: a failure may be the verifier's finding, its limit, or the environment."""
 
 _COUNTS: dict[str, tuple[str, int]] = {
     "total_insns": ("processed_insns", 1),
@@ -28,15 +28,15 @@ _COUNTS: dict[str, tuple[str, int]] = {
     "duration": ("verify_ns", 1000),
     "mem_peak": ("cgroup_peak_bytes", 1 << 20),
 }
-"""A column of veristat, ours, and how many of our units one of its own is (µs and MiB against ns and bytes)."""
+"""A column of veristat, the study's column, and the factor between their units (µs and MiB to ns and bytes)."""
 
 _NAMES = ("file_name", "prog_name", "verdict")
 
 
 def parse_veristat(text: str) -> list[dict[str, Any]]:
-    """Return one row per program: ``object``, ``program``, ``verdict``, and the study's columns, null where not told.
+    """Return one row per program: ``object``, ``program``, ``verdict``, and the study's columns, null if missing.
 
-    Raises FormatError for a file that is no such table, or a comparison that veristat wrote.
+    Raises FormatError for any other file, and for a comparison that veristat wrote.
     """
     reader = csv.DictReader(io.StringIO(text))
     missing = [name for name in _NAMES if name not in (reader.fieldnames or ())]

@@ -6,18 +6,23 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, Protocol
+from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
 
 from xdplab.errors import HostError
-from xdplab.formats.verifier_log import told
+from xdplab.later import later
+
+if TYPE_CHECKING:
+    from xdplab.formats import verifier_log
+else:
+    verifier_log = later("xdplab.formats.verifier_log")
 
 
 @dataclass(frozen=True)
 class Result:
     """A command that ended.
 
-    ``exit_code`` is null if the deadline ended it, and 128 + N (or -1, where SSH does not hand N on) after signal N.
-    ``cut`` says how much it printed where that was too much to be kept: then the output is its beginning.
+    ``exit_code`` is null if the deadline ended it, and 128 + N (or -1, if SSH does not pass N on) after signal N. If it
+    printed too much to keep, ``cut`` says how much, and the output is only the beginning.
     """
 
     host: str
@@ -43,12 +48,12 @@ class Result:
         return self.stderr.decode(errors="replace").strip()
 
     def _error_line(self) -> str:
-        """Return the error on the last line of standard output of one of our C tools; empty if it has none."""
+        """Return the error on the last line of a C tool's standard output; empty if it has none."""
         try:
             last = json.loads(self.text.splitlines()[-1])
         except (IndexError, ValueError, RecursionError):
             return ""
-        return told(last) if isinstance(last, dict) and last.get("type") == "error" else ""
+        return verifier_log.told(last) if isinstance(last, dict) and last.get("type") == "error" else ""
 
     def require(self) -> Result:
         """Return self, or raise HostError with host, command, exit code and the end of the command's output."""
@@ -63,7 +68,7 @@ class Result:
     def rows(self, *needed: str) -> list[dict[str, Any]]:
         """Return the JSON list of objects that it printed, each with the ``needed`` keys.
 
-        Raises HostError for anything else: a tool that exits with 0 may still be another one of that name.
+        Raises HostError for anything else: a tool that exits with 0 may be another tool of that name.
         """
         try:
             rows = json.loads(self.text)
@@ -80,10 +85,10 @@ class Result:
         raise self.nonsense()
 
     def nonsense(self) -> HostError:
-        """Return what is to be raised where a tool says that it did well, and printed what it never prints."""
+        """Return the error to raise if a tool exited with 0 but printed something that it never prints."""
         said = f"printed {self.text[:60]!r}" if self.text.strip() else "printed nothing"
         return HostError(
-            f"{self.host}: `{spoken(self.argv)}` {said}, which is no answer of {self.argv[0]}'s",
+            f"{self.host}: `{spoken(self.argv)}` {said}, which is not output of {self.argv[0]}",
             remedy=f"is it the right {self.argv[0]} that is first in the PATH there?",
         )
 
@@ -94,7 +99,7 @@ def spoken(argv: Sequence[str]) -> str:
 
 
 class Process(Protocol):
-    """A command that runs on a host while the controller goes on."""
+    """A command that runs on a host while the controller continues."""
 
     argv: tuple[str, ...]
 
@@ -128,7 +133,7 @@ class Host(Protocol):
         """Run to its end; the remote process group is ended at the deadline. ``check`` raises on failure."""
 
     def start(self, argv: Sequence[str], *, deadline_s: float) -> Process:
-        """Start and return; the remote process group is ended at the deadline at the latest."""
+        """Start and return; the remote process group is ended no later than the deadline."""
 
     def put(self, data: bytes | Path, remote: str, *, mode: int = 0o644) -> None:
         """Write a file (parents made)."""
@@ -136,6 +141,6 @@ class Host(Protocol):
     def get(self, remote: str) -> bytes: ...
 
     def await_return(self) -> None:
-        """Wait until a host that was lost answers again. Raises HostLostError if it does not come back."""
+        """Wait until a lost host answers again. Raises HostLostError if it does not come back."""
 
     def close(self) -> None: ...

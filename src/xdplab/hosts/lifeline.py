@@ -1,9 +1,9 @@
-"""Both ends of a connection notice when the other is gone, even if no packet says so.
+"""Heartbeats: both ends of a connection notice when the other is gone, even if no packet says so.
 
-A process on the host, under the connection's own sshd, is sent a line every few seconds and sends it back. Where none
-comes for `SILENCE_S`, it ends that sshd: every command of the connection then finds its input closed, and lets go of
-what it holds (programs, locks, devices). Where nothing comes back for as long, our end closes the connection: whoever
-waits for an answer is told.
+Every few seconds the controller sends a line to a process on the host, under the connection's own sshd, which sends it
+back. If no line arrives for `SILENCE_S`, that process ends the sshd: every command of the connection then finds its
+input closed, and releases its programs, locks and devices. If no line comes back for as long, the controller closes the
+connection, and every waiting call gets an error.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ SILENCE_S = 15.0
 """Seconds of silence after which either end considers the other gone."""
 BEAT_S = 3.0
 
-# Built-in commands only, once it stands: nothing is started on the host while a window is measured. A machine that
-# stood still itself has both at once, the end of its patience and a line that waits: hence the second look. The sshd is
+# After its start it uses only built-in commands: it starts no process on the host while a window is measured. If the
+# machine itself was suspended, its time-out ends although a line is waiting: so it checks a second time. The sshd is
 # known by its number and its start: once it has ended, another process may have the number.
 _HOST_END = """
 started() { line=; { read -r line <"/proc/$pid/stat"; } 2>/dev/null; fields=(${line##*) }); now=${fields[19]}; }
@@ -39,12 +39,12 @@ started
 
 
 def host_end(silence_s: float) -> list[str]:
-    """Return the command to run on the host, as the user who logged in."""
+    """Return the command to run on the host as the login user."""
     return ["bash", "-c", _HOST_END, "xdplab-lifeline", f"{silence_s:g}"]
 
 
 class Lifeline:
-    """Our end: beats in a thread of its own until the connection, or this, is closed."""
+    """The controller's end: sends beats in its own thread until the connection, or this, is closed."""
 
     def __init__(self, host: str, channel: paramiko.Channel, silence_s: float = SILENCE_S) -> None:
         """``channel`` runs `host_end`. Raises HostError if it cannot."""
@@ -57,7 +57,9 @@ class Lifeline:
             said = str(error).encode()
         if said != b"alive\n":
             words = (said + channel.recv_stderr(400)).decode(errors="replace").strip()
-            raise HostError(f"{host}: no lifeline: {words or 'it said nothing'}", remedy="is `bash` installed there?")
+            raise HostError(
+                f"{host}: no lifeline: {words or 'it printed nothing'}", remedy="is `bash` installed there?"
+            )
         for work in (self._beat, self._listen):
             threading.Thread(target=work, name=f"lifeline of {host}", daemon=True).start()
 
@@ -67,7 +69,7 @@ class Lifeline:
                 self._channel.sendall(b"alive\n")
 
     def _listen(self) -> None:
-        """Wait for each answer in a thread of its own: sending a beat may block once the other end reads no more."""
+        """Wait for each answer in a separate thread: sending a beat may block if the other end no longer reads."""
         with contextlib.suppress(OSError, EOFError, paramiko.SSHException):
             while self._channel.recv(200):
                 pass

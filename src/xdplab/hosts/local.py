@@ -46,7 +46,7 @@ class LocalProcess(StreamedProcess):
         self._stdin.close()
 
     def _kill_group(self) -> None:
-        # Waited for, its number is free, unless its group lives: a process that has it is a stranger.
+        # After the wait its PID is free unless its group lives: another process may have it.
         if self._child.returncode is not None and Path(f"/proc/{self._child.pid}").exists():
             return
         with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -57,13 +57,13 @@ class LocalProcess(StreamedProcess):
             code = self._child.wait(timeout_s)
         except subprocess.TimeoutExpired:
             return None
-        return code if code >= 0 else 128 - code  # as a shell says it
+        return code if code >= 0 else 128 - code  # as a shell reports it
 
     def _release(self) -> None:
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._child.wait(1.0)
         for pipe_end, stream in ((self._child.stdout, self.stdout), (self._child.stderr, self.stderr)):
-            if pipe_end and stream.wait_end(0):  # a pump that still reads keeps its descriptor
+            if pipe_end and stream.wait_end(0):  # a pump that still reads keeps its file descriptor
                 pipe_end.close()
         with contextlib.suppress(OSError):
             self._stdin.close()
@@ -114,11 +114,11 @@ class LocalHost:
         """It is never lost."""
 
     def close(self) -> None:
-        """Nothing is held open."""
+        """There is nothing to close."""
 
 
 def _sync_folder(folder: Path) -> None:
-    """Sync a folder, so that its names are on the disk too."""
+    """Sync a folder: its names must be on disk too."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)

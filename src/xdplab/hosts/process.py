@@ -1,6 +1,6 @@
-"""A command that runs on a host: both streams are drained at all times; its process group ends at its deadline.
+"""A command that runs on a host: both streams are always drained; its process group ends at its deadline.
 
-Local and SSH processes differ in four primitives only; reading lines, waiting and ending are the same for both.
+Local and SSH processes differ only in four primitives; reading lines, waiting and ending are the same for both.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ GUARD_S = KILL_AFTER_S + 1.0
 """Seconds after the deadline at which the controller no longer trusts ``timeout`` on the host."""
 
 SEND_S = 30.0
-"""Seconds in which a command must read its input."""
+"""Seconds within which a command must read its input."""
 
 TIMEOUT_CODES = frozenset({124, 137, 143, -1})
-"""What ``timeout`` exits with once it had to act (-1: SSH says 'by a signal', not which)."""
+"""Exit codes of ``timeout`` after it had to act (-1: SSH reports a signal, but not which)."""
 
 
 def guarded(argv: Sequence[str], deadline_s: float) -> list[str]:
-    """Return ``argv`` under coreutils' timeout: the host itself ends the group, also when the controller is gone."""
+    """Return ``argv`` under coreutils' timeout: the host itself ends the group, even if the controller is gone."""
     return ["timeout", f"--kill-after={KILL_AFTER_S:g}", f"{max(deadline_s, 0.001):.3f}", *argv]
 
 
 KEPT_BYTES = 1 << 25
-"""Bytes of each stream that a `Result` keeps: more than the longest file that is read from a host."""
+"""Bytes of each stream that a `Result` keeps: more than the longest file read from a host."""
 
 STORED_BYTES = 1 << 28
 """Bytes of each stream that are stored for the reader of its lines. The rest is counted and dropped."""
@@ -55,7 +55,7 @@ class OutputStream:
         self._changed = threading.Condition()
 
     def pump(self, read: Callable[[], bytes]) -> None:
-        """Take in what ``read`` returns until it returns nothing or fails."""
+        """Store the output of ``read`` until it returns nothing or fails."""
         try:
             while chunk := read():
                 with self._changed:
@@ -95,7 +95,7 @@ class OutputStream:
     def line(self, timeout_s: float) -> str | None:
         """Return the next line without its end, or None at the end. Raises TimeoutError.
 
-        Raises OverflowError if it is not stored: the reader was too slow, or the line has no end.
+        Raises OverflowError if the line is not stored: the reader was too slow, or the line has no end.
         """
         with self._changed:
             ready = self._changed.wait_for(lambda: self._newline() >= 0 or self._ended or self._full, max(timeout_s, 0))
@@ -160,11 +160,11 @@ class OutputStream:
 
     @property
     def cut(self) -> str | None:
-        """Return in words what `data` lacks; None if it is complete."""
+        """Return a description of what `data` lacks; None if it is complete."""
         with self._changed:
             if self._full is None and self._stored <= KEPT_BYTES:
                 return None
-            return f"{self._said:,} bytes; {self._full or f'only the first {KEPT_BYTES:,} are handed on'}"
+            return f"{self._said:,} bytes; {self._full or f'only the first {KEPT_BYTES:,} are passed on'}"
 
 
 class StreamedProcess(ABC):
@@ -201,7 +201,7 @@ class StreamedProcess(ABC):
         self.send(line.encode() + b"\n")
 
     def send(self, data: bytes, *, within_s: float = SEND_S) -> None:
-        """Raises HostError if it does not take all of ``data`` in time, or reads no more."""
+        """Raises HostError if it does not read all of ``data`` in time, or no longer reads."""
         failed: list[Exception] = []
 
         def write() -> None:
@@ -226,7 +226,7 @@ class StreamedProcess(ABC):
                 self._write(data)
                 self._close_stdin()
             except (OSError, ValueError, EOFError):
-                return  # it ended without reading all its input, which is its good right
+                return  # it ended without reading all its input, as it may
 
         if data:
             threading.Thread(target=write_and_close, daemon=True).start()
@@ -245,7 +245,7 @@ class StreamedProcess(ABC):
         try:
             self._close_stdin()
         except (OSError, ValueError, EOFError):
-            return  # closed already, by it or by us
+            return  # already closed, at either end
 
     def wait(self, deadline_s: float) -> Result:
         patience = min(time.monotonic() + deadline_s, self._deadline + GUARD_S)

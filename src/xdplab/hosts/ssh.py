@@ -34,17 +34,17 @@ logging.getLogger("paramiko").addHandler(logging.NullHandler())  # it prints tra
 FILE_S = 30.0
 SLOWEST_BYTES_S = 250_000
 MOST_BYTES = 30_000_000
-"""The longest file that is waited for, over the slowest line."""
+"""The size of the longest file that is waited for, over the slowest link."""
 
 CHANNELS_KNOWN = 256
-"""How many of the last commands' channels are remembered, for what still comes of those that ended."""
+"""How many of the last commands' channels are kept, for late messages about ended ones."""
 
 _CHUNK = 1 << 16
 _LOST = (paramiko.SSHException, OSError, EOFError)
 _SIGNALLED = -1
-"""Exit code of a command that a signal ended: paramiko does not hand on which."""
+"""Exit code of a command that a signal ended: paramiko does not say which signal."""
 
-# Written beside, read back, on the disk, and only then put in its place: a full disk leaves the old file or none.
+# Writes a file beside the target, syncs and checks it, and then renames it: a full disk leaves the old file or none.
 _PUT = """
 part=$1.$$ folder=${1%/*}
 case $1 in */*) mkdir -p -- "${folder:=/}" || exit 1 ;; *) folder=. ;; esac
@@ -61,8 +61,8 @@ TELL_GROUP = 'read -r line </proc/$$/stat; echo "xdplab-group $$ $line" >&2; exe
 _GROUP_LINE = re.compile(rb"xdplab-group (\d+) (?:.*\))?((?: \S+)*)\n")
 _START_FIELD = 19  # of those behind the name
 
-# Where another process has the number now, ours has ended, and so has its group: the number was free. While a member of
-# the group lives, nobody gets it, so that a number without a process is the group's or nobody's.
+# If another process has the PID now, both the command and its group have ended: the PID was free. While a member of
+# the group lives, no other process gets it. So a PID without a process belongs to the group or is free.
 KILL_GROUP = (
     'pid=$1 start=$2; if { read -r line <"/proc/$pid/stat"; } 2>/dev/null; then set -- ${line##*) }; '
     '[ "${20}" = "$start" ] || exit 0; fi; kill -s KILL -- "$pid" "-$pid"'
@@ -74,10 +74,10 @@ class SshAddress:
     """How to reach a host, and the key that proves its identity.
 
     ``host_key`` is the server's public key (``ssh-ed25519 AAAA…``), ``known_hosts`` a file that holds it; one of
-    them is needed. ``key`` is the private key, as text or as the file it lies in. ``connect`` makes the socket where
-    host and port do not lead there (a namespace behind a Unix socket). ``silence_s``: seconds after which each end
-    takes a silent other one for gone (`Lifeline`); None where both are on this machine and end with it. ``returns_s``:
-    how long a lost host may take to come back (`SshHost.await_return`); a server's reboot takes minutes.
+    them is needed. ``key`` is the private key, as text or as a file. ``connect`` makes the socket if host and port do
+    not reach the host (a namespace behind a Unix socket). ``silence_s``: seconds of silence after which each end
+    considers the other gone (`Lifeline`); None if both are on this machine and end with it. ``returns_s``: how long a
+    lost host may take to come back (`SshHost.await_return`); a server's reboot takes minutes.
     """
 
     host: str
@@ -142,8 +142,8 @@ class SshProcess(StreamedProcess):
         self._group_told.wait(CONNECT_S)
         if self._group is None or self._channel.closed:
             return
-        # The leader first, by its own id: until ``timeout`` has made the group there is none, and nothing else runs.
-        # Once it has ended it starts nothing more, and the group is all that it did start.
+        # First the leader, by its own PID: before ``timeout`` makes the group, only the leader runs. After its end it
+        # starts # no more processes, and the group has all that it started.
         with contextlib.suppress(HostError):  # a dead connection: the host's own timeout ends the group
             killer = self._owner.channel(["sh", "-c", KILL_GROUP, "xdplab", f"{self._group}", self._started_at])
             killer.status_event.wait(1.0)
@@ -162,7 +162,7 @@ class SshProcess(StreamedProcess):
 
 
 class SshHost:
-    """A `Host` behind one SSH connection, which is opened at once; key login only, no agent, no password."""
+    """A `Host` behind one SSH connection, opened at once; login only by key, without agent or password."""
 
     def __init__(self, name: str, address: SshAddress) -> None:
         self.name = name
@@ -192,7 +192,7 @@ class SshHost:
         return transport is not None and transport.is_active()
 
     def channel(self, argv: Sequence[str]) -> paramiko.Channel:
-        """Return a channel on which ``argv`` runs. This is the one place where a vector becomes a string."""
+        """Return a channel on which ``argv`` runs. Only here does an argument vector become a string."""
         try:
             transport = self._transport()
             channel = transport.open_session(timeout=CONNECT_S)
@@ -203,8 +203,8 @@ class SshHost:
         return channel
 
     def _transport(self) -> paramiko.Transport:
-        """Return the connection; one that was cut is made again, once."""
-        with self._connecting:  # a watchdog's beats ask for it too
+        """Return the connection; a lost connection is made again, once."""
+        with self._connecting:  # the beats of a watchdog use it too
             if self._closed:
                 raise HostError(f"{self.name}: the connection is closed")
             if not self.connected:
@@ -213,7 +213,7 @@ class SshHost:
                 except LabError as error:
                     raise HostLostError(
                         f"{self.name}: the connection is lost, and a new one cannot be made: {error.message}",
-                        remedy="see `xdplab lab status`; `xdplab resume` goes on with a run",
+                        remedy="see `xdplab lab status`; `xdplab resume` continues a run",
                     ) from error
             transport = self._client.get_transport()
         assert transport is not None  # paramiko: set by connect()
@@ -265,16 +265,18 @@ class SshHost:
 
 
 def _forget_old(transport: paramiko.Transport) -> None:
-    """Drop the numbers of channels that ended long ago: paramiko keeps each to know late messages, 1 kB per trial."""
+    """Forget the numbers of channels that ended long ago: paramiko keeps each for late messages, 1 kB per trial."""
     with transport.lock:
         seen = transport.channels_seen
-        if len(seen) > 2 * CHANNELS_KNOWN:  # seldom: the first of a dict that was emptied from its front is far
+        if (
+            len(seen) > 2 * CHANNELS_KNOWN
+        ):  # seldom, because finding the first key of a dict that was emptied from its front is slow
             for number in list(seen)[:-CHANNELS_KNOWN]:
                 del seen[number]
 
 
 def _patience_s(size: int) -> float:
-    """Return the longest time in s that so many bytes may take, over the slowest link (a guest's serial line)."""
+    """Return the longest time in s that this many bytes may take, over the slowest link (a guest's serial line)."""
     return FILE_S + size / SLOWEST_BYTES_S
 
 
@@ -307,7 +309,7 @@ def _explained(name: str, address: SshAddress, error: BaseException) -> HostErro
     if isinstance(error, paramiko.BadHostKeyException):
         return HostError(
             f"{name}: its host key has changed: {error.key.get_name()} {error.key.get_base64()}",
-            remedy="the connection may be intercepted; if the host was installed anew, replace the pinned key",
+            remedy="the connection may be intercepted; if the host was reinstalled, replace the pinned key",
         )
     if isinstance(error, paramiko.AuthenticationException):
         return HostError(
@@ -342,7 +344,7 @@ def _pin(client: paramiko.SSHClient, name: str, address: SshAddress) -> None:
         except (ValueError, paramiko.SSHException, paramiko.hostkeys.InvalidHostKey) as error:
             raise HostError(f"{name}: host_key is damaged: {kind} {encoded[:40]!r}") from error
         if entry is None or entry.key is None:
-            raise HostError(f"{name}: host_key is of a kind that is not known: {kind}")
+            raise HostError(f"{name}: host_key is of an unknown kind: {kind}")
         client.get_host_keys().add(address.known_as, kind, entry.key)
 
 
@@ -350,7 +352,7 @@ _KEY_LINE = re.compile(r"(?:\S+ )?((?:ssh|ecdsa|sk)-\S+) (\S+)")
 
 
 def _key_lines(name: str, text: str) -> list[tuple[str, str]]:
-    """Return kind and key of each line of ``host_key``: a public key's line, or what ssh-keyscan printed."""
+    """Return kind and key of each line of ``host_key``: a public key's line, or output of ssh-keyscan."""
     lines = (line.strip() for line in text.splitlines())
     found = [_KEY_LINE.match(line) for line in lines if line and not line.startswith("#")]
     if not found or None in found:

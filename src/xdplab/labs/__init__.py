@@ -28,12 +28,12 @@ __all__ = [
 
 
 class Labs(Protocol):
-    """What the module of a kind of lab offers; ``instance`` is what follows the colon of a name, or `DEFAULT`."""
+    """The functions of a kind's module; ``instance`` is the part of a name after the colon, or `DEFAULT`."""
 
     DEFAULT: str
 
     def require_name(self, instance: str, /) -> None:
-        """Raise LabError for a name that no lab of this kind can have."""
+        """Raise LabError for a name that is invalid for this kind of lab."""
 
     def open_lab(self, instance: str, uid: int, /) -> Lab: ...
     def up(self, instance: str, uid: int, /, *, lease: bool = False) -> bool: ...
@@ -46,9 +46,9 @@ class Labs(Protocol):
 
 @dataclass(frozen=True)
 class LabKind:
-    """One kind of lab. Its module is only loaded for a lab of it: what inventories need takes longer than a lab.
+    """One kind of lab. Its module is loaded only for a lab of this kind, because loading that of inventories is slow.
 
-    ``listed``: this machine knows which labs of it are up; which inventories there are, only their files know.
+    ``listed``: this machine knows which labs of this kind are up; inventories exist only as files.
     """
 
     names: str
@@ -69,7 +69,7 @@ KINDS: dict[str, LabKind] = {
     "uml": LabKind("uml, uml:NAME", "xdplab.labs.uml"),
     "inventory": LabKind("an inventory FILE.yaml", "xdplab.labs.inventory_lab", listed=False),
 }
-"""A new kind of lab is a line here."""
+"""Add a line here for a new kind of lab."""
 
 
 def _parted(name: str) -> tuple[LabKind, str]:
@@ -83,14 +83,14 @@ def _parted(name: str) -> tuple[LabKind, str]:
 
 
 def _find(name: str) -> tuple[LabKind, str]:
-    """Return kind and instance of a name that a lab can have. Every function that takes a name asks this one."""
+    """Return kind and instance of a valid lab name. Every function with a name calls this one."""
     kind, instance = _parted(name)
     kind.labs.require_name(instance)
     return kind, instance
 
 
 def require_name(name: str) -> None:
-    """Raise LabError for a name that no lab can have, whether by its kind, its form or its kernel."""
+    """Raise LabError for an invalid lab name: by its kind, its form or its kernel."""
     _find(name)
 
 
@@ -101,13 +101,13 @@ def open_lab(name: str, *, for_user: str | None = None) -> Lab:
 
 
 def up(name: str, *, for_user: str | None = None) -> bool:
-    """Bring a lab up for its owner. Returns whether it was made now: one that is up stays as it is."""
+    """Bring a lab up for its owner. Returns whether it was made now; a lab that is already up stays unchanged."""
     kind, instance = _find(name)
     return kind.labs.up(instance, owner(for_user))
 
 
 def down(name: str, *, for_user: str | None = None) -> bool:
-    """Take a lab down, also one that another process made. Returns whether it was up."""
+    """Take a lab down, even if another process made it. Returns whether it was up."""
     kind, instance = _find(name)
     return kind.labs.down(instance, owner(for_user))
 
@@ -125,14 +125,14 @@ def status(*, for_user: str | None = None) -> list[dict[str, Any]]:
 
 
 def default_arrangement(name: str) -> Arrangement:
-    """Return what ``arrangement: auto`` means in the lab of that name, whether it is up or not."""
+    """Return the meaning of ``arrangement: auto`` in the lab of that name, whether it is up or not."""
     kind, instance = _find(name)
     return kind.labs.arrangement(instance)
 
 
 @contextlib.contextmanager
 def use_lab(name: str) -> Iterator[Lab]:
-    """Give the lab of that name. One that is not up is made, and ends with the last process that uses it so."""
+    """Give the lab of that name. If it is not up, it is made, and it ends with the last process that uses it."""
     kind, instance = _find(name)
     uid = owner()
     with contextlib.ExitStack() as stack:

@@ -1,4 +1,4 @@
-"""What a lab is to everything that measures in it: two hosts, the link's two ends, and who may use which CPU."""
+"""The interface of a lab for all that measures in it: two hosts, the link's two ends, and the CPUs of each."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from xdplab.hosts import Host
 
 Arrangement = Literal["shared", "split", "hosts"]
 MITIGATED = "+mitigations"
-"""Ends the name of a guest's kernel that is to guard against faults of the CPU, as it does by default."""
+"""The suffix of a guest's kernel name that enables the kernel's default mitigations of CPU faults."""
 Clock = Literal["time", "instructions"]
 
 SPLIT_FROM = 4
-"""CPUs from which on TG and DUT of one machine get different ones."""
+"""The number of CPUs from which on TG and DUT of one machine get separate ones."""
 
 
 @dataclass(frozen=True)
@@ -29,11 +29,10 @@ class Cpus:
 
 @dataclass(frozen=True)
 class GeneratorPlace:
-    """What sends on the TG. ``path`` is where its user has installed it; xdpgen is built there instead.
-
-    ``port`` is DPDK's number of the TG's end, ``dpdk`` are arguments for DPDK. ``driver`` is what the port is bound to
-    while it sends, with so many ``hugepages`` of 2 MiB; ``pci`` is null for what has no PCI address (veth).
-    ``follows``: the TG's end is a tap of the DUT's, a guest: it needs no queues set, and the two have a kernel each.
+    """The generator on the TG. ``path`` is where its user has installed it; xdpgen is built there instead. ``port`` is
+    DPDK's number of the TG's end, ``dpdk`` are arguments for DPDK. While it sends, the port is bound to ``driver`` with
+    this number of ``hugepages`` of 2 MiB; ``pci`` is null without a PCI address (veth). ``follows``: the TG's end is a
+    tap of the DUT, a guest: its queues need no setting, and the two have separate kernels.
     """
 
     kind: str = "xdpgen"
@@ -47,12 +46,12 @@ class GeneratorPlace:
 
     @property
     def by_dpdk(self) -> bool:
-        """True where DPDK takes the TG's end from the kernel while it sends."""
+        """True if DPDK takes the TG's end from the kernel while it sends."""
         return self.kind == "moongen" and self.pci is not None
 
 
 class Lab(Protocol):
-    """A lab that is up. Hosts are connected to when first used."""
+    """A lab that is up. Hosts are connected on first use."""
 
     @property
     def name(self) -> str: ...
@@ -80,11 +79,11 @@ class Lab(Protocol):
 
     @property
     def generator(self) -> GeneratorPlace:
-        """What sends on the TG."""
+        """The generator on the TG."""
 
     @property
     def queues(self) -> int:
-        """The most queues the link can have."""
+        """The largest number of queues of the link."""
 
     @property
     def arrangement(self) -> Arrangement:
@@ -92,17 +91,17 @@ class Lab(Protocol):
 
     @property
     def virtual(self) -> bool:
-        """True if the link is no physical one: it has no line rate."""
+        """True if the link is not physical: it has no line rate."""
 
     @property
     def clock(self) -> Clock | None:
-        """What a nanosecond here is: time, or an instruction. None: an emulator's, which is worth nothing."""
+        """What a nanosecond means here: time, or an instruction. None: that of an emulator, which means nothing."""
 
     @property
     def native_dir(self) -> Path | None:
-        """The folder of this machine for what is compiled for both hosts, where their compilers are this machine's.
+        """This machine's folder of compiled tools for both hosts, if they use this machine's compilers.
 
-        A guest sees it as ``native`` in its work directory; what it writes there stays with it.
+        A guest sees it as ``native`` in its work directory; the guest's own files stay in the guest.
         """
 
     @property
@@ -110,53 +109,54 @@ class Lab(Protocol):
         """One line for figures: "virtual lab, netns, 2 CPUs, shared"."""
 
     def cpus(self, arrangement: Arrangement | None = None) -> Cpus:
-        """Return who may use which CPUs in ``arrangement`` (by default the lab's own)."""
+        """Return the CPUs of each host in ``arrangement`` (by default the lab's own)."""
 
     def place(self, arrangement: Arrangement, queues: int) -> dict[str, Any]:
-        """Bring the link's softirq work onto the CPUs of the arrangement, once programs are attached to both ends.
+        """Place the link's softirq work on the CPUs of the arrangement, once programs are attached to both ends.
 
-        Returns what was obtained. Raises LabError if that is not possible.
+        Returns the obtained placement. Raises LabError if that is not possible.
         """
 
     def host(self, name: str) -> Host:
         """Return the host called ``dut`` or ``tg``. Raises LabError for any other name."""
 
     def work_dir(self, host: Host) -> str:
-        """Return a directory on ``host`` that is the lab's alone and goes away with it."""
+        """Return a directory on ``host`` that only this lab uses and that is removed with it."""
 
     def lock(self, who: str | None = None, *, steal: bool = False) -> AbstractContextManager[None]:
-        """Hold the lab for one run; ``who`` is what others are told (by default the process).
+        """Hold the lab for one run; ``who`` is the holder's name for others (by default the process).
 
-        Raises LabError that names who holds it already. ``steal`` takes it from one that is silent.
+        Raises LabError naming the present holder. ``steal`` takes it from a silent holder.
         """
 
     def turn(self, told: Callable[[str | None], None]) -> AbstractContextManager[None]:
         """Measure alone: labs of one machine that use the same CPUs take turns, trial by trial.
 
-        ``told`` hears why this waits, and None once it goes on. Raises HostError if another keeps the CPUs too long.
+        ``told`` is called with the reason of a wait, and with None at its end. Raises HostError if another lab keeps
+        the CPUs too long.
         """
 
     def regain(self) -> None:
-        """Hold again what a lost connection let go (the lock of a run). Raises LabError if another holds it now."""
+        """Take the lock of a run again after a lost connection. Raises LabError if another process holds it now."""
 
     @property
     def leased(self) -> bool:
         """True if the lab ends with the last process that holds it."""
 
     def hold(self) -> AbstractContextManager[None]:
-        """Keep a leased lab up through this block; the last to leave takes it down, also when it is killed."""
+        """Keep a leased lab up in this block; the last user takes it down, even if that user is killed."""
 
     def close(self) -> None:
         """Disconnect; the lab stays up."""
 
 
 def arrangement_for(cpus: int) -> Arrangement:
-    """Return the arrangement of a lab on one machine that may use so many CPUs."""
+    """Return the arrangement of a lab on one machine with this number of CPUs."""
     return "shared" if cpus < SPLIT_FROM else "split"
 
 
 def share_out(cpus: Sequence[int], arrangement: Arrangement, sysfs: Path = Path("/sys")) -> Cpus:
-    """Return each host's CPUs: all for both where shared, else whole cores for each, the DUT's first."""
+    """Return each host's CPUs: if shared, all for both; else whole cores for each, the DUT's first."""
     if arrangement == "shared" or len(cpus) < 2:
         return Cpus(dut=tuple(cpus), tg=tuple(cpus))
     cores: dict[Any, list[int]] = {}
@@ -173,4 +173,4 @@ def _core(cpu: int, sysfs: Path) -> tuple[int, ...]:
     try:
         return tuple(int((topology / name).read_text()) for name in ("physical_package_id", "core_id"))
     except (OSError, ValueError):
-        return (0, cpu)  # a kernel that does not say: each CPU is a core
+        return (0, cpu)  # if the kernel does not say, each CPU counts as a core

@@ -1,4 +1,4 @@
-"""What labs keep for this user: kernels, headers, sources, modules. A folder appears by one rename, or not at all."""
+"""The user's cache of labs: kernels, headers, sources, modules. A folder appears by one rename, or not at all."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from pathlib import Path
 from xdplab.errors import LabError, PlanError
 
 PARTS = ("kernels", "headers", "sources", "modules", "uml-kernel", "vm/states")
-"""The folders of what is fetched or made again when it is missing; each entry of them goes as a whole."""
+"""The folders whose entries are fetched or made again when missing; an entry is removed as a whole."""
 LIMIT_MB = 4000
-"""What these may take, by default; the variable `LIMIT_NAME` sets another limit."""
+"""The default limit of their size; the variable `LIMIT_NAME` sets another one."""
 LIMIT_NAME = "XDPLAB_CACHE_MB"
 DAY_S = 86400.0
 RESTS_S = 7 * DAY_S
-"""Seconds after its last use in which nothing is removed to keep the limit: a guest may still run from it."""
+"""Seconds after its last use in which an entry is not removed to keep the limit: a guest may still run from it."""
 _KEPT_ALWAYS = ("apt",)
 
 
@@ -35,13 +35,13 @@ class Entry:
 
 
 def cache_dir() -> Path:
-    """Return the folder of all that labs keep."""
+    """Return the folder of this cache."""
     home = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
     return Path(home).absolute() / "xdplab"
 
 
 def native_dir() -> Path:
-    """Return the folder of what this machine's compilers made for labs on this machine. Raises LabError."""
+    """Return the folder of tools compiled by this machine for its labs. Raises LabError."""
     folder = cache_dir() / "native"
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -52,7 +52,7 @@ def native_dir() -> Path:
 
 @contextlib.contextmanager
 def locked(name: str) -> Iterator[Path]:
-    """Give the cache's folder of that name to one maker at a time, rid of what an interrupted one has left.
+    """Lock the cache's folder of that name for one writer, and remove the leftovers of interrupted ones.
 
     Raises LabError if it cannot be made.
     """
@@ -60,7 +60,7 @@ def locked(name: str) -> Iterator[Path]:
     try:
         root.mkdir(parents=True, exist_ok=True)
         lock = os.fdopen(os.open(root / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600), "w")
-        os.fchmod(lock.fileno(), 0o600)  # whoever can open a lock can hold it for ever
+        os.fchmod(lock.fileno(), 0o600)  # a process that can open a lock can hold it for ever
     except OSError as error:
         raise LabError(f"nothing can be kept in {root}: {error.strerror}", remedy="set XDG_CACHE_HOME") from error
     with lock:
@@ -71,12 +71,12 @@ def locked(name: str) -> Iterator[Path]:
 
 
 def make(folder: Path, fill: Callable[[Path], None], *, what: str, space_mb: int) -> Path:
-    """Replace ``folder``, which lies in a `locked` one, by what ``fill`` leaves in the folder it is given.
+    """Replace ``folder``, which is in a `locked` one, by the folder that ``fill`` fills.
 
-    What was used longest ago goes where the cache is over its limit then.
+    If the cache then exceeds its limit, the entries used longest ago are removed.
 
-    ``fill`` gets a folder named as the result will be, in a temporary one: it may put temporary files beside it.
-    Raises LabError, naming ``what``, where less than ``space_mb`` is free, or where the disk or a file fails.
+    ``fill`` gets a folder with the final name inside a temporary one: it may put temporary files beside it. Raises
+    LabError, naming ``what``, if less than ``space_mb`` is free, or if the disk or a file fails.
     """
     require_space(folder.parent, what, space_mb)
     try:
@@ -94,13 +94,13 @@ def make(folder: Path, fill: Callable[[Path], None], *, what: str, space_mb: int
 
 
 def mark_used(path: Path) -> None:
-    """Say that a thing in the cache is used now; of one that belongs to another user nothing is said."""
+    """Record that an entry of the cache is used now, unless it belongs to another user."""
     with contextlib.suppress(OSError):
         os.utime(path)
 
 
 def entries() -> list[Entry]:
-    """Return what can be made again, the one used longest ago first."""
+    """Return the entries that can be made again, the one used longest ago first."""
     found = []
     for part in PARTS:
         folder = cache_dir() / part
@@ -112,7 +112,7 @@ def entries() -> list[Entry]:
 
 
 def size_of(path: Path) -> int:
-    """Return the bytes that the files of a folder, or a file, take on the disk."""
+    """Return the disk space in bytes of a file, or of the files of a folder."""
     size = path.lstat().st_blocks * 512
     if path.is_dir() and not path.is_symlink():
         for child in path.iterdir():
@@ -122,7 +122,7 @@ def size_of(path: Path) -> int:
 
 
 def limit_bytes() -> int:
-    """Return what the cache may take. Raises PlanError for a limit that is no number."""
+    """Return the cache's limit in bytes. Raises PlanError for a limit that is not a number."""
     said = os.environ.get(LIMIT_NAME, str(LIMIT_MB))
     if not said.isdecimal():
         raise PlanError(f"{LIMIT_NAME}={said}: not a number of MB", remedy=f"such as {LIMIT_MB}")
@@ -130,9 +130,9 @@ def limit_bytes() -> int:
 
 
 def clean(*, to_bytes: int, unused_s: float, in_use: Container[str] = ()) -> list[Entry]:
-    """Remove what was used longest ago until the rest takes ``to_bytes``, and return what went.
+    """Remove the entries used longest ago until the rest takes ``to_bytes``, and return the removed ones.
 
-    What was used in the last ``unused_s`` seconds stays, and what is named in ``in_use``. Raises LabError.
+    Entries used in the last ``unused_s`` seconds, and those named in ``in_use``, stay. Raises LabError.
     """
     known = entries()
     total, before, gone = sum(entry.size for entry in known), time.time() - unused_s, []
@@ -151,7 +151,7 @@ def clean(*, to_bytes: int, unused_s: float, in_use: Container[str] = ()) -> lis
 
 
 def require_space(root: Path, what: str, space_mb: int) -> None:
-    """Raise LabError where the disk of ``root`` has less than ``space_mb`` left."""
+    """Raise LabError if the disk of ``root`` has less than ``space_mb`` left."""
     free_mb = shutil.disk_usage(root).free // 1_000_000
     if free_mb < space_mb:
         raise LabError(

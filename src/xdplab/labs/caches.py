@@ -1,4 +1,4 @@
-"""How large this machine's largest cache is, and what is walked through to push all out of it."""
+"""The size of this machine's largest cache, and of the memory that evicts it."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
 def largest_cache_bytes(folder: Path = CACHES) -> int:
-    """Return the size of the largest cache that CPU 0 sees. Raises UnsupportedError if sysfs tells of none."""
+    """Return the size of the largest cache that CPU 0 sees. Raises UnsupportedError if sysfs shows none."""
     sizes = [_bytes(path.read_text()) for path in folder.glob("index*/size")]
     if not sizes:
-        raise UnsupportedError(f"{folder} lists no cache: how much memory to walk through is not known")
+        raise UnsupportedError(f"{folder} lists no cache: the amount of memory to walk through is unknown")
     return max(sizes)
 
 

@@ -1,4 +1,4 @@
-"""The owner's side of a keeper's socket: who may talk to whom, one JSON line each way."""
+"""The owner's side of a keeper's socket: checks both ends, and exchanges one JSON line each way."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ANSWER_S = 15.0
 
 
 def owner(for_user: str | None = None) -> int:
-    """Return the uid whose labs are meant: the one named, the one who called sudo, or the caller."""
+    """Return the owner's uid: the given one, that of the user who called sudo, or the caller's."""
     if for_user is not None:
         return _uid(for_user)
     if os.geteuid() == 0 and os.environ.get("SUDO_UID", "").isdigit():
@@ -38,17 +38,19 @@ def _uid(user: str) -> int:
 
 
 class Control:
-    """One connection to a keeper. What it holds (a lease, a lock) ends with it."""
+    """One connection to a keeper. Its leases and locks end with it."""
 
     def __init__(self, connection: socket.socket, where: str) -> None:
         self._connection = connection
         self._where = where
 
     def ask(self, do: str, *, within_s: float = ANSWER_S, **more: Any) -> dict[str, Any]:
-        """Send one request and return its answer. Raises LabError with the keeper's words."""
+        """Send one request and return its answer. Raises LabError with the keeper's message."""
         self._connection.settimeout(within_s)
         try:
-            with contextlib.suppress(BrokenPipeError):  # it may have refused us already, and closed: its words say why
+            with contextlib.suppress(
+                BrokenPipeError
+            ):  # it may have refused the connection and closed it: its message says why
                 self._connection.sendall(json.dumps({"do": do, **more}).encode() + b"\n")
             line = self._read_line()
         except OSError as error:
@@ -64,7 +66,7 @@ class Control:
         return answer
 
     def detach(self) -> socket.socket:
-        """Return the socket, which the keeper has made something else than a control connection."""
+        """Return the socket, which is no longer a control connection."""
         self._connection.settimeout(None)
         return self._connection
 
@@ -77,7 +79,7 @@ class Control:
         self._connection.close()
 
     def _read_line(self) -> bytes:
-        # By single bytes past the buffer's end would be wrong: after ``ssh`` the next byte is sshd's.
+        # Reading past the line would be wrong: after ``ssh`` the next byte belongs to sshd.
         line = bytearray()
         while not line.endswith(b"\n") and (byte := self._connection.recv(1)):
             line += byte
@@ -87,7 +89,7 @@ class Control:
 def connect_to(keeper: Path, where: str, keepers: Container[int]) -> Control | None:
     """Return a connection to the keeper at a socket, or None. Raises LabError unless one of ``keepers`` runs it."""
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    # With Python's own timeout a keeper whose queue is full for a moment would be taken for none.
+    # With Python's own timeout, a keeper whose queue is briefly full would look absent.
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", int(ANSWER_S), 0))
     try:
         connection.connect(str(keeper))

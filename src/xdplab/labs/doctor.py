@@ -1,4 +1,4 @@
-"""What a lab's hosts can do and what is missing, a row each, with the remedy. Everything that can be is tried."""
+"""What a lab's hosts can do and what is missing, one row each, with the remedy. Features are tried where possible."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _PATH = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 @dataclass(frozen=True)
 class Row:
-    """One thing looked for. ``found`` says what is there; ``remedy`` is null if nothing needs to be done."""
+    """One check. ``found`` is the result; ``remedy`` is null if nothing needs to be done."""
 
     host: str
     check: str
@@ -47,12 +47,12 @@ _ORDER: dict[Verdict, int] = {"missing": 0, "warn": 1, "ok": 2}
 
 
 def problems_first(rows: Iterable[Row]) -> list[Row]:
-    """Return the rows in the order in which a reader has to do something about them."""
+    """Return the rows in the order of their urgency."""
     return sorted(rows, key=lambda row: _ORDER[row.verdict])
 
 
 class Patient:
-    """One host, and what several checks want to know of it."""
+    """One host, with facts that several checks need."""
 
     def __init__(self, host: Host, name: str, interface: str | None = None) -> None:
         self.host, self.name, self.interface = host, name, interface
@@ -67,7 +67,7 @@ class Patient:
             return None
 
     def words(self, *argv: str) -> str | None:
-        """Return what a command says, on either stream, or None if it fails."""
+        """Return the output of a command on either stream, or None if it fails."""
         result = self.host.run(["env", _PATH, *argv], check=False, deadline_s=10)
         return (result.text + result.error_text).strip() if result.ok else None
 
@@ -81,12 +81,12 @@ class Patient:
 
     @cached_property
     def probes(self) -> dict[str, dict[str, Any]]:
-        """What probe.py found, by probe; empty if the host has no python3."""
+        """The results of probe.py, by probe; empty if the host has no python3."""
         return self._tried(*([self.interface] if self.interface else []), deadline_s=20)
 
     @cached_property
     def kernel_probes(self) -> dict[str, dict[str, Any]]:
-        """What probe.py found of the kernel of a guest."""
+        """The results of probe.py for a guest's kernel."""
         return self._tried("--kernel", deadline_s=60)
 
     def _tried(self, *words: str, deadline_s: float) -> dict[str, dict[str, Any]]:
@@ -112,7 +112,7 @@ def btf(patient: Patient) -> Row:
 
 
 def lockdown(patient: Patient) -> Row:
-    """What the kernel forbids even to root; unknown is not none."""
+    """The kernel's lockdown, which restricts even root; unknown does not mean none."""
     told = patient.read("/sys/kernel/security/lockdown")
     tried = patient.probes.get("lockdown")
     if told is None and tried is not None and tried["ok"]:
@@ -137,7 +137,7 @@ def compiler(patient: Patient) -> Row:
 
 
 def libraries(patient: Patient) -> Iterator[Row]:
-    """Their versions, as pkg-config's files say; that they are there at all is a row of `tools`."""
+    """The libraries' versions, from pkg-config's files; `tools` has a row for whether they are installed."""
     folders = "/usr/lib/*/pkgconfig /usr/lib64/pkgconfig /usr/lib/pkgconfig /usr/local/lib/pkgconfig"
     script = f"for name; do grep -hs ^Version: $(ls -d {folders} 2>/dev/null | sed s,$,/$name.pc,); done; true"
     versions = (patient.words("sh", "-c", script, "sh", "libbpf", "libxdp") or "").replace("Version: ", "").split()
@@ -147,7 +147,7 @@ def libraries(patient: Patient) -> Iterator[Row]:
         yield _version(patient, "libbpf", versions[0])
 
 
-# tool, what tells its version, and where it stands in the answer
+# tool, the command that prints its version, and a pattern for it
 _TELL_VERSION = (
     ("QEMU", ("qemu-system-x86_64", "--version"), r"version (\d[\d.]*)"),
     ("sysstat", ("sar", "-V"), r"version (\d[\d.]*)"),
@@ -157,7 +157,7 @@ _TELL_VERSION = (
 
 
 def versions(patient: Patient) -> Iterator[Row]:
-    """The tools whose versions have made a difference, where they are there; a missing one is a row of `tools`."""
+    """The tools whose versions have made a difference, if installed; `tools` has a row for a missing one."""
     for tool, argv, pattern in _TELL_VERSION:
         found = re.search(pattern, patient.words(*argv) or "")
         if found:
@@ -168,7 +168,7 @@ def _version(patient: Patient, tool: str, version: str) -> Row:
     """Compare a version with those that were tried."""
     told = untried(tool, version)
     found = f"{version}, {told}" if told else version
-    remedy = f"`make test` tries it; where something fails with it, take {tool} {tried(tool)[-1].version}"
+    remedy = f"`make test` tries it; if something fails with it, use {tool} {tried(tool)[-1].version}"
     return patient.row(f"{tool} version", found, "warn" if told else "ok", remedy)
 
 
@@ -190,11 +190,11 @@ def governor(patient: Patient) -> Row:
     mode = patient.read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
     verdict: Verdict = "ok" if mode in (None, "performance") else "warn"
     remedy = "`cpupower frequency-set -g performance`, or numbers move with the clock"
-    return patient.row("CPU governor", mode or "not ours to set (a VM)", verdict, remedy)
+    return patient.row("CPU governor", mode or "not available (a VM)", verdict, remedy)
 
 
 def real_time_share(patient: Patient) -> Row:
-    """What makes a real-time sender stand still: the kernel keeps a part of each period for other tasks."""
+    """The cause of pauses of a real-time sender: the kernel reserves a part of each period for other tasks."""
     runtime, period = (patient.read(f"/proc/sys/kernel/sched_rt_{name}_us") for name in ("runtime", "period"))
     if not runtime or not period or int(runtime) < 0:
         return patient.row("real-time throttling", "off" if runtime else "not told by this kernel")
@@ -208,7 +208,7 @@ def real_time_share(patient: Patient) -> Row:
 
 
 def _fair_server(patient: Patient) -> str:
-    """Since 6.12 the same is done by a server of the deadline class, where the kernel shows it."""
+    """Since 6.12 a server of the deadline class does the same, if the kernel shows it."""
     folder = "/sys/kernel/debug/sched/fair_server/cpu0"
     runtime, period = (patient.read(f"{folder}/{name}") for name in ("runtime", "period"))
     return f" (fair server: {int(runtime) / 1e6:g} of {int(period) / 1e6:g} ms)" if runtime and period else ""
@@ -217,7 +217,7 @@ def _fair_server(patient: Patient) -> str:
 def clock_source(patient: Patient) -> Row:
     """Time stamps are read from it, one or two per frame."""
     source = patient.read("/sys/devices/system/clocksource/clocksource0/current_clocksource")
-    remedy = "each time stamp takes long to read: boot with clocksource=tsc, or have the hypervisor give a stable TSC"
+    remedy = "each time stamp takes long to read: boot with clocksource=tsc, or let the hypervisor provide a stable TSC"
     good = source is None or source in FAST_CLOCKS
     return patient.row("clock source", source or "not told by this kernel", "ok" if good else "warn", remedy)
 
@@ -238,7 +238,7 @@ def disk_space(patient: Patient, path: str = "/tmp") -> Row:
 
 
 def cache_size() -> Row:
-    """What kernels, headers and modules of guests take on this machine."""
+    """The disk space of guests' kernels, headers and modules on this machine."""
     taken, limit = sum(entry.size for entry in cache.entries()), cache.limit_bytes()
     found = f"{taken / 1e6:,.0f} MB of guests' kernels and modules in {cache.cache_dir()}, limit {limit / 1e6:,.0f} MB"
     verdict: Verdict = "ok" if taken <= limit else "warn"
@@ -255,7 +255,7 @@ def tools(patient: Patient) -> Iterator[Row]:
 
 
 def _there(patient: Patient, need: Need) -> str | None:
-    """Return where a need is met, or None."""
+    """Return the path that meets a need, or None."""
     look = {
         "command": ("sh", "-c", 'command -v -- "$1"', "sh", need.name),
         "header": ("find", f"/usr/include/{need.name}"),
@@ -284,7 +284,7 @@ CHECKS: tuple[Callable[[Patient], Row], ...] = (
     disk_space,
 )
 
-# probe, what it is called, what its failure means, what to do about it
+# probe, its title, the meaning of its failure, the remedy
 HOST_PROBES: tuple[tuple[str, str, Verdict, str], ...] = (
     ("jit", "BPF JIT", "missing", "`sysctl net.core.bpf_jit_enable=1`: interpreted programs are not worth measuring"),
     ("live_frames", "live frames (xdpgen's engine live)", "warn", "kernel 5.18 or newer; until then use engine afxdp"),
@@ -353,9 +353,9 @@ def _probed(
 
 
 def examine(lab: Lab) -> list[Row]:
-    """Return the rows of a lab that is up: of each machine, of each end of the link, and of where results will lie.
+    """Return the rows of a lab that is up: of each machine, of each end of the link, and of the results' folder.
 
-    A run is not disturbed: while one is going on in the lab its interfaces are left alone, and a row says so.
+    During a run in the lab its interfaces are not touched, and a row says so.
     """
     rows = [disk_space(Patient(LocalHost(), "here"), str(Path.cwd())), cache_size()]
     with contextlib.ExitStack() as stack:
@@ -374,11 +374,11 @@ def examine(lab: Lab) -> list[Row]:
 
 
 def examine_here(why_no_lab: str) -> list[Row]:
-    """Return the rows of this machine where no lab can be had, for the reason given."""
+    """Return the rows of this machine if no lab is possible, with the given reason."""
     patient = Patient(LocalHost(), "here")
     rows = examine_machine(patient)
     if os.geteuid() != 0:
         privileged = {name for _, name, _, _ in HOST_PROBES}
-        rows = [row for row in rows if row.check not in privileged]  # they say nothing when an ordinary user tries
+        rows = [row for row in rows if row.check not in privileged]  # they mean nothing for an ordinary user
     sudo = "yes" if shutil.which("sudo") else "no"
     return [Row("here", "a lab", f"none (sudo: {sudo})", "missing", why_no_lab), cache_size(), *rows]

@@ -1,6 +1,6 @@
 """`doctor --tune`: the settings of a server that are safe to change while it runs, and the way back.
 
-What was before is kept on the host as a script; tuning twice keeps the first. `undo` runs it and forgets it.
+The former settings are stored on the host as a script; tuning twice keeps the first one. `undo` runs and deletes it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ SERVICES = ("irqbalance",)
 
 @dataclass(frozen=True)
 class Tuned:
-    """One change on a host; ``refused`` has the kernel's words where it did not come about."""
+    """One change on a host; ``refused`` has the kernel's message if it failed."""
 
     host: str
     what: str
@@ -59,9 +59,9 @@ def tune(host: Host, directory: str, *, root: str = "") -> list[Tuned]:
 
 
 def undo(host: Host, directory: str) -> bool:
-    """Put back what `tune` found. Returns whether there was anything; calling it again is harmless.
+    """Restore the settings that `tune` found. Returns whether there was anything; repeating it is harmless.
 
-    Raises HostError with the words of what failed: the script stays, for another try.
+    Raises HostError with the message of a failed command: the script stays, for another try.
     """
     script = str(PurePosixPath(directory) / UNDO)
     if not host.run(["test", "-f", script], check=False).ok:

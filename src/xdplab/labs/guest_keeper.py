@@ -1,8 +1,8 @@
-"""The keeper of one guest: a process with a console, that says what it has when it is up, and gives signs of life.
+"""The keeper of one guest: a process with a console that reports when it is up, and then shows that it is alive.
 
-Imported by scripts that run as the owner, standard library only. Such a script reads what to run as JSON from standard
-input, says one line (``{"ready": …}`` or ``{"error": …}``) and goes on in the background. The guest dies with it,
-however it ends.
+Imported by scripts that run as the owner, standard library only. Such a script reads its configuration as JSON from
+standard input, prints one line (``{"ready": …}`` or ``{"error": …}``) and continues in the background. However it ends,
+the guest dies with it.
 """
 
 import argparse
@@ -29,19 +29,19 @@ else:
 Answer = dict[str, Any]
 
 SILENT_S = 60.0
-"""Seconds without an answer after which a guest is taken for hung."""
+"""Seconds without an answer after which a guest counts as hung."""
 _LAST_WORDS = re.compile(rb"(?:Kernel panic[^\n\r]*|xdplab: guest: [^\n\r]*)")
 
 
 class GuestProcess(Protocol):
-    """What runs the guest, and the socket on which the guest first says what it has, in one JSON line."""
+    """The guest's process, and the socket on which the guest first describes itself in one JSON line."""
 
     process: "subprocess.Popen[bytes]"
     socket: socket.socket
 
 
 class Console:
-    """The guest's console: kept in a file from its first line on, and asked for its last words."""
+    """The guest's console: stored in a file, and quoted in errors."""
 
     def __init__(self, stream: int, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -60,7 +60,7 @@ class Console:
         self.file.write(f"\nxdplab: {words}\n".encode())
 
     def last_words(self) -> str:
-        """Return why the guest ended, as far as the console tells."""
+        """Return why the guest ended, as far as the console shows it."""
         told = _LAST_WORDS.findall(self.text)
         lines = told or [line for line in self.text.splitlines() if line.strip()][-1:]
         return lines[0].decode(errors="replace").strip() if lines else "its console said nothing"
@@ -70,7 +70,7 @@ class GuestKeeper(netns_keeper.Keeper):
     """Keeps a guest instead of two namespaces. A kind of guest adds `start` and `reach`."""
 
     pulse: socket.socket
-    """Where the guest answers what it is sent."""
+    """The connection on which the guest answers beats."""
 
     def __init__(self, wanted: Answer) -> None:
         lab = {key: wanted[key] for key in ("socket", "uid", "lease")}
@@ -90,7 +90,7 @@ class GuestKeeper(netns_keeper.Keeper):
         raise NotImplementedError
 
     def come_up(self) -> Answer:
-        """Return what the guest says of itself once it is up."""
+        """Return the guest's description of itself once it is up."""
         return self.hear()
 
     def make(self) -> None:
@@ -107,7 +107,7 @@ class GuestKeeper(netns_keeper.Keeper):
         self.listener.listen(64)
 
     def hear(self) -> Answer:
-        """Return the line that the guest says next while it comes up, the console kept in the meantime."""
+        """Return the guest's next line while it comes up; store the console meanwhile."""
         assert self.guest is not None
         door, said = self.guest.socket, b""
         with selectors.DefaultSelector() as ready:
@@ -148,23 +148,23 @@ class GuestKeeper(netns_keeper.Keeper):
         said = connection.recv(1 << 12)
         self.heard = time.monotonic()
         if not said:
-            self.selector.unregister(connection)  # the console tells why
+            self.selector.unregister(connection)  # the console shows why
         self.said += said
         *lines, self.said = self.said.split(b"\n")
         for line in lines:
             self.answered(line)
 
     def answered(self, line: bytes) -> None:
-        """Take in a line of the guest's that is more than a sign of life."""
+        """Handle a line of the guest that is not an answer to a beat."""
 
     def watch(self, guest: GuestProcess) -> None:
-        """Ask for a sign of life every few seconds, and end a guest that gives none."""
+        """Send a beat every few seconds, and end a guest that does not answer."""
         while guest.process.poll() is None:
             if time.monotonic() - self.heard > SILENT_S:
                 self.console.note(f"the guest hangs: no sign of life for {SILENT_S:g} s")
                 guest.process.kill()
                 return
-            with contextlib.suppress(OSError):  # it reads nothing: the silence is what counts
+            with contextlib.suppress(OSError):  # it does not read: the time-out ends it
                 self.pulse.send(b"?\n", socket.MSG_DONTWAIT)
             time.sleep(self.wanted["ping_s"])
 

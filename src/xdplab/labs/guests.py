@@ -1,4 +1,4 @@
-"""What labs in guests of this machine have in common: keepers, consoles, and the folder of tools they share."""
+"""What labs in guests of this machine have in common: keepers, consoles, and the shared folder of tools."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ class GuestKeepers(Keepers):
     """The keepers of one kind of guest; they run as the lab's owner."""
 
     ping_s: float = 5.0
-    """Seconds between two signs of life asked of a guest, unless it must not be asked."""
+    """Seconds between two beats to a guest, unless it must get none."""
 
     def console(self, instance: str) -> Path:
-        """Return the file with all that the last guest of that name wrote on its console."""
+        """Return the file with the console output of the last guest of that name."""
         return cache_dir() / self.kind / f"{instance}.console"
 
     def ended(self, instance: str) -> str:
-        """Tell how the last guest of that name ended, if not by our asking."""
+        """Tell how the last guest of that name ended, if xdplab did not end it."""
         console = self.console(instance)
         try:
             notes = _NOTE.findall(console.read_text(errors="replace"))
@@ -53,13 +53,13 @@ class GuestKeepers(Keepers):
     ) -> bool:
         """Start a keeper and return once its guest is up. Returns whether it was made now.
 
-        ``known`` is what clients will be told of the lab, ``wanted`` what the keeper's ``script`` must know.
+        ``known`` is the description of the lab for clients, ``wanted`` the configuration of the keeper's ``script``.
         """
         console = str(self.console(instance))
         more = {"ping_s": self.ping_s} | wanted
         lab = {"socket": str(self.address(uid, instance)), "uid": uid, "lease": lease, "start_s": self.coming_up_s}
         with ThreadPoolExecutor(1) as beside:
-            beside.submit(importlib.import_module, "xdplab.hosts.ssh")  # its users will want it as soon as it is up
+            beside.submit(importlib.import_module, "xdplab.hosts.ssh")  # its users need it as soon as it is up
             done = subprocess.run(
                 [sys.executable, "-I", "-B", str(script)],
                 input=json.dumps(lab | more | {"console": console, "known": known | {"console": console}}),

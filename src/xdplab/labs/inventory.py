@@ -15,7 +15,7 @@ from xdplab.own import require_own
 from xdplab.yaml_file import complaint, places_of, read_yaml, yaml_words
 
 WORK_DIR = "/var/lib/xdplab"
-"""Where root keeps a lab's files on a server: not in /tmp, where any user could lay a trap."""
+"""The folder of a lab's files on a server: not in /tmp, where any user could prepare files."""
 
 _SECRET_WORDS = re.compile(r"pass(word|phrase|wd)?$|secret|token", re.IGNORECASE)
 _PRIVATE_KEY = "PRIVATE KEY-----"
@@ -30,7 +30,7 @@ class _Strict(BaseModel):
 
 
 class Interface(_Strict):
-    """One NIC port. A physical one is named by its PCI address, what has none (veth) by its name; the MAC proves it."""
+    """One NIC port. A physical port is named by its PCI address, others (veth) by their name; the MAC proves it."""
 
     pci: Pci | None = Field(
         default=None, description="PCI address of a physical port, as in `lspci -D`: `0000:3b:00.0`"
@@ -53,9 +53,9 @@ class Interface(_Strict):
 
 
 class GeneratorKeys(_Strict):
-    """What sends on the TG. xdpgen is built there; MoonGen was installed by its user in ``path``.
+    """The generator on the TG. xdpgen is built there; the user has installed MoonGen in ``path``.
 
-    ``ports`` holds DPDK's number of the TG's end. ``dpdk`` are arguments of DPDK's own.
+    ``ports`` has DPDK's number of the TG's end. ``dpdk`` are arguments for DPDK itself.
     """
 
     kind: Literal["xdpgen", "moongen"] = Field(default="xdpgen", description="the generator that sends the traffic")
@@ -78,7 +78,7 @@ class GeneratorKeys(_Strict):
         return self
 
     def place(self) -> GeneratorPlace:
-        """Return what a lab says of its generator."""
+        """Return the lab's description of its generator."""
         return GeneratorPlace(self.kind, self.path, self.ports[0], tuple(self.dpdk), self.driver, self.hugepages)
 
 
@@ -112,7 +112,7 @@ class Machine(_Strict):
     @field_validator("host_key")
     @classmethod
     def _without_the_host(cls, line: str | None) -> str | None:
-        """Take what ssh-keyscan prints as well: a comment before the line, and the host before the key's type."""
+        """Also accept ssh-keyscan's output: a comment before the line, and the host before the key's type."""
         keys = [words.strip() for words in (line or "").splitlines() if words.strip() and not words.startswith("#")]
         if line is not None and len(keys) != 1:
             raise ValueError("host_key is one line: the host's key of one type")
@@ -194,7 +194,7 @@ def _relative(inventory: Inventory, folder: Path) -> Inventory:
 
 
 def _refuse_secrets(path: Path, text: str, data: Any) -> None:
-    """An inventory is shared and committed: it names keys, it never holds one."""
+    """An inventory is shared and committed: it names keys, but never contains one."""
     found = next((key for key in _keys(data) if _SECRET_WORDS.search(key)), None)
     if found is None and _PRIVATE_KEY in text:
         found = "a private key"

@@ -1,4 +1,4 @@
-"""A server of an inventory as a `Host`: through a proxy command where one is named, through sudo where it must be."""
+"""A server of an inventory as a `Host`: through a proxy command and through sudo if the inventory says so."""
 
 from __future__ import annotations
 
@@ -48,10 +48,10 @@ def reach(name: str, machine: Machine) -> SshHost:
 
 
 def _through(name: str, proxy: Sequence[str]) -> socket.socket:
-    """Return our end of a socket whose other end is the proxy command's standard input and output."""
+    """Return one end of a socket whose other end is the proxy command's standard input and output."""
     ours, its = socket.socketpair()
     try:
-        # A session of its own: Ctrl-C is for us, and what we say last must still pass.
+        # In its own session: Ctrl-C must not reach it, because xdplab's last messages must still pass.
         subprocess.Popen(list(proxy), stdin=its.fileno(), stdout=its.fileno(), start_new_session=True)
     except OSError as error:
         ours.close()

@@ -1,4 +1,4 @@
-"""Labs of real servers: `rack.yaml`. Nothing is made and nothing taken down: they are reached, checked and locked."""
+"""Labs of real servers: `rack.yaml`. They are not made or taken down, but connected, checked and locked."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from xdplab.labs.inventory_lock import PortLock
 from xdplab.labs.inventory_place import pin_threads, receive_in_threads
 from xdplab.labs.netns import DUT_FIFO, TG_FIFO
 
-DEFAULT = ""  # an inventory is a file: one without a name is none
+DEFAULT = ""  # an inventory is a file, so it needs a name
 
 
 class InventoryLab:
-    """A `Lab` of an inventory. Its hosts are reached and its ports checked when they are first needed."""
+    """A `Lab` of an inventory. Its hosts are connected and its ports checked on first use."""
 
     kind = "inventory"
     leased = False
@@ -78,7 +78,7 @@ class InventoryLab:
 
     @property
     def queues(self) -> int:
-        # The TG's queues under DPDK are the generator's to set.
+        # Under DPDK the generator sets the TG's queues.
         return self.dut_port.queues if self.tg_port.with_dpdk else min(self.dut_port.queues, self.tg_port.queues)
 
     @property
@@ -107,7 +107,7 @@ class InventoryLab:
 
     @contextlib.contextmanager
     def lock(self, who: str | None = None, *, steal: bool = False) -> Iterator[None]:
-        """Hold both ports, the TG's first. The lock lies on the hosts: another controller meets it too."""
+        """Hold both ports, the TG's first. The locks are on the hosts, where other controllers see them."""
         with contextlib.ExitStack() as stack:
             for host, port in ((self.tg, self.tg_port), (self.dut, self.dut_port)):
                 path = f"{self._inventory.work_dir}/{port.name}.lock"
@@ -119,19 +119,19 @@ class InventoryLab:
         self._locks.pop().close()
 
     def turn(self, told: Callable[[str | None], None]) -> contextlib.AbstractContextManager[None]:
-        """Nobody is waited for: the ports are locked, and their CPUs are the inventory's to choose."""
+        """There is nothing to wait for: the ports are locked, and the inventory chooses their CPUs."""
         return contextlib.nullcontext()
 
     def regain(self) -> None:
-        self._threaded = None  # a watchdog has put the devices back
+        self._threaded = None  # a watchdog has restored the devices
         for lock in self._locks:
             lock.regain()
 
     def place(self, arrangement: Arrangement, queues: int) -> dict[str, Any]:
-        """Two machines share no CPU: there interrupts stay where the devices' own affinity puts them.
+        """Two machines share no CPU: their interrupts stay where the devices' own affinity puts them.
 
-        In ``split`` both ports of the one machine receive in threads, on CPUs of their own. Raises UnsupportedError
-        where these threads cannot be seen.
+        In ``split`` both ports of the one machine receive in threads, on their own CPUs. Raises UnsupportedError if
+        these threads are not visible.
         """
         if arrangement == "hosts":
             return {}
@@ -153,7 +153,7 @@ class InventoryLab:
 
     @contextlib.contextmanager
     def hold(self) -> Iterator[None]:
-        """Nothing to keep up: servers stay."""
+        """Servers need not be kept up."""
         yield
 
     def close(self) -> None:
@@ -175,7 +175,7 @@ class InventoryLab:
 
 
 def require_name(instance: str) -> None:
-    """Raise LabError for a file that is no inventory."""
+    """Raise LabError for a file that is not an inventory."""
     load_inventory(Path(instance))
 
 
@@ -185,13 +185,13 @@ def open_lab(instance: str, _uid: int) -> InventoryLab:
 
 
 def up(instance: str, _uid: int, *, lease: bool = False) -> bool:
-    """Check the file; servers are up or they are not. Returns False: nothing was made."""
+    """Check the file; xdplab does not start servers. Returns False: no lab was made."""
     load_inventory(Path(instance))
     return False
 
 
 def down(instance: str, _uid: int) -> bool:
-    """Leave the servers as they are. Returns False: nothing was taken down."""
+    """Leave the servers unchanged. Returns False: no lab was taken down."""
     load_inventory(Path(instance))
     return False
 

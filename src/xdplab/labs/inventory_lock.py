@@ -1,7 +1,8 @@
-"""The lock of a server's port: it lies on the host, so that another controller meets it, and it ends with its holder.
+"""The lock of a server's port: a file on the host, where other controllers see it; it is released when its holder ends.
 
-The holder is a shell on the host, at the end of the controller's connection. It is sent a line every few seconds, and
-notes on the host when it heard one. A holder that stands still keeps the lock and notes nothing: `steal` takes it.
+The holder is a shell on the host, at the end of the controller's connection. The controller sends it a line every few
+seconds, and it stores the time of each on the host. A hanging holder keeps the lock but stores no new time: then
+`steal` takes the lock.
 """
 
 from __future__ import annotations
@@ -47,10 +48,10 @@ while read -r word; do echo >"$1.beat"; echo held; done
 
 
 class PortLock:
-    """One port, held until `close`. Each holder has a word of its own, so that it knows its own lost lock again."""
+    """One port, held until `close`. Each holder has a unique token, by which it recognises its own lost lock."""
 
     def __init__(self, host: Host, path: str, who: str, *, steal: bool = False) -> None:
-        """Raises LabError that names who holds it, and for how long that one has been silent."""
+        """Raises LabError naming the holder, and how long it has been silent."""
         self._host, self._path = host, path
         self._who = f"{who} on {os.uname().nodename}"
         self._asking, self._closing = threading.Lock(), threading.Event()
@@ -70,7 +71,7 @@ class PortLock:
 
     def _beat(self) -> None:
         while not self._closing.wait(BEAT_S):
-            with contextlib.suppress(HostError):  # `regain` is called by whoever measures
+            with contextlib.suppress(HostError):  # the measuring code calls `regain`
                 self._require()
 
     def _require(self) -> None:
@@ -80,7 +81,7 @@ class PortLock:
                 raise HostError(f"{self._host.name}: the lock {self._path} is no longer held")
 
     def regain(self) -> None:
-        """Hold it again where its connection was lost. Raises LabError if another has taken it meanwhile."""
+        """Take it again after its connection was lost. Raises LabError if another holder has it meanwhile."""
         try:
             self._require()
         except HostError:
@@ -89,7 +90,7 @@ class PortLock:
                 self._process = process
 
     def _again(self) -> Process:
-        """Until the host has seen that our own connection is dead, it is ourselves who hold the lock."""
+        """Until the host notices that the old connection is dead, that connection still holds the lock."""
         until = time.monotonic() + LET_GO_S
         while True:
             try:
@@ -100,7 +101,7 @@ class PortLock:
             time.sleep(LOOK_S)
 
     def close(self) -> None:
-        """Let go; harmless where the connection is gone."""
+        """Release it; harmless if the connection is gone."""
         self._closing.set()
         with contextlib.suppress(HostError):
             self._process.close_stdin()
@@ -108,14 +109,12 @@ class PortLock:
 
 
 class _Taken(LabError):
-    """Another has the lock."""
+    """Another holder has the lock."""
 
     def __init__(self, who: str, silent_s: int) -> None:
         self.who = who
         silent = f", silent for {silent_s} s" if silent_s >= SILENT_S else ""
         way = (
-            "it is dead or stands still: --steal takes the lab from it"
-            if silent
-            else "wait for it (`xdplab runs` lists all)"
+            "it is dead or hangs: --steal takes the lab from it" if silent else "wait for it (`xdplab runs` lists all)"
         )
         super().__init__(f"a run is going on in this lab: {who}{silent}", remedy=f"{way}, or use another lab")

@@ -1,4 +1,4 @@
-"""Arrangement ``split`` on one machine: each end of the link receives in threads, and these get CPUs of their own."""
+"""Arrangement ``split`` on one machine: each end of the link receives in threads, which get their own CPUs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from xdplab.errors import UnsupportedError
 from xdplab.hosts import Host, LocalHost
 
-# Kernel threads are seen by the machine's own root only. $1 interface, $2 priority, then the CPUs, used in turn.
+# Only the machine's own root sees kernel threads. $1 interface, $2 priority, then the CPUs, used in turn.
 _PIN = """
 interface=$1 priority=$2; shift 2
 for file in /proc/[0-9]*/comm; do
@@ -22,9 +22,9 @@ done
 
 
 def receive_in_threads(ends: Iterable[tuple[Host, str]], threaded: bool) -> None:
-    """Have each (host, interface) receive in kernel threads, or where its interrupts arrive.
+    """Make each (host, interface) receive in kernel threads, or where its interrupts arrive.
 
-    A kernel before 5.12 has no such threads: UnsupportedError where they are asked for.
+    A kernel before 5.12 has no such threads: then requesting them raises UnsupportedError.
     """
     for host, interface in ends:
         file = f"/sys/class/net/{interface}/threaded"
@@ -40,7 +40,7 @@ def receive_in_threads(ends: Iterable[tuple[Host, str]], threaded: bool) -> None
 def pin_threads(host: Host, interface: str, cpus: Sequence[int], fifo: int) -> int:
     """Give the interface's receiving threads ``cpus`` in turn and a real-time priority; return how many there are.
 
-    A host that is a namespace of the controller's own machine does not see them: then the controller does it.
+    A host that is a namespace of the controller's own machine does not see them: then the controller places them.
     """
     found = _pinned(host, interface, cpus, fifo)
     return found or (_pinned(LocalHost(), interface, cpus, fifo) if _is_here(host) else 0)

@@ -1,10 +1,10 @@
-"""Where the socket of a lab's keeper lies, and who may talk on it. Standard library only: keepers are scripts.
+"""The path of a keeper's socket, and who may connect to it. Standard library only: keepers are scripts.
 
 It lies in a folder of the lab's owner, of mode 0700: in `/run/xdplab/UID`, which root makes, else in the owner's
 runtime folder, else in the owner's cache (``XDPLAB_RUNTIME_DIR`` names another parent of the UID's folder). A name in
 the abstract namespace of sockets would be open to each container that shares the network namespace, and to each user.
 
-Labs of one user in different network namespaces do not meet: below the owner's folder each namespace has its own.
+Labs of one user in different network namespaces are separate: each namespace has its own folder below the owner's.
 Beside a socket lies the lock of its keeper; the kernel releases it when the keeper ends. So a socket whose lock
 is free belongs to a dead keeper, and the next keeper removes both.
 """
@@ -26,7 +26,8 @@ ROOT = Path("/run/xdplab")
 PATH_BYTES = 107
 """The longest path of a socket, Linux's ``sun_path`` less its zero."""
 TAKEN_S = 0.5
-"""Seconds for which a keeper tries to take its name: who removes a dead one's socket holds its lock for a moment."""
+"""Seconds for which a keeper tries to take its name: a process that removes a dead keeper's socket holds its lock
+briefly."""
 _LOCK = "hhqqi4x"  # struct flock of a 64-bit Linux, in its native order
 
 
@@ -81,7 +82,7 @@ def found(uid: int, kind: str) -> dict[str, Path]:
 
 
 def place_for(uid: int, kind: str, instance: str) -> Path:
-    """Return where a new keeper, started by this process, shall put its socket: in the first folder it can have."""
+    """Return the path for the socket of a new keeper of this process: in the first usable folder."""
     candidates = owners_folders(uid)
     by_root = os.geteuid() == 0 or kind == "netns"  # sudo starts the keeper of a netns lab
     usable = [owners for owners in candidates if by_root or is_private(owners, uid) or _can_make(owners)]
@@ -103,7 +104,7 @@ def is_private(folder: Path, uid: int) -> bool:
 
 
 class ClaimedSocket:
-    """A keeper's place, taken until this process ends."""
+    """A keeper's socket path, held until this process ends."""
 
     def __init__(self, path: Path, uid: int) -> None:
         """Take it, with the folders made. Raises FileExistsError if another keeper has it, else OSError."""
@@ -117,7 +118,8 @@ class ClaimedSocket:
             time.sleep(0.01)
 
     def _take(self) -> bool:
-        """Take the lock and remove a dead keeper's socket. Returns False if a keeper, or its remover, has it."""
+        """Take the lock and remove a dead keeper's socket. Returns False if a live keeper, or a remover, has the
+        lock."""
         owners = self.path.parents[1]
         if os.geteuid() == 0:
             _make_as_root(owners, self.uid)
@@ -193,7 +195,7 @@ def _locked(lock: int, path: Path) -> bool:
 
 
 def _is_locked(path: Path) -> bool:
-    """Tell whether a keeper has the lock; asking takes nothing away from one that is just starting."""
+    """Tell whether a keeper has the lock; the check does not disturb a keeper that is just starting."""
     try:
         lock = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:
@@ -206,7 +208,7 @@ def _is_locked(path: Path) -> bool:
 
 
 def _remove_dead(path: Path) -> None:
-    """Remove what a keeper left that was killed, unless another has just taken its place."""
+    """Remove the leftovers of a killed keeper, unless another keeper has just taken its path."""
     with contextlib.suppress(OSError):
         lock = os.open(_lock_of(path), os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
         try:
@@ -225,14 +227,14 @@ def _remove(path: Path) -> None:
 
 
 def peer(connection: socket.socket) -> tuple[int, int]:
-    """Return the process and the user at the other end; process 0 is one outside of our PID namespace."""
+    """Return the process and the user at the other end; process 0 is outside of this PID namespace."""
     size = struct.calcsize("3i")
     pid, uid, _ = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size))
     return pid, uid
 
 
 def in_our_pid_namespace(pid: int) -> bool:
-    """Tell whether a process is in our PID namespace itself, not in a container's below it (or none we can see)."""
+    """Tell whether a process is in this PID namespace itself, not in a container's below it (or an invisible one)."""
     try:
         lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     except OSError:

@@ -1,4 +1,4 @@
-"""Labs that a keeper process keeps: how keepers of one kind are found and started, and what each such lab can do."""
+"""Labs with a keeper process: how keepers of one kind are found and started, and the common functions of their labs."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from xdplab.errors import HostError, LabError, LabInUseError
 from xdplab.labs import control, keeper_socket
 
 LOOK_S = 0.05
-"""Seconds between two looks at a lab that someone else is just making."""
+"""Seconds between two checks of a lab that another process is just making."""
 TURN_LOOK_S = 0.005
 TURN_S = 7200.0
-"""The longest a trial waits for another lab's on the same CPUs; the longest trial has five windows of 600 s."""
+"""The longest wait of a trial for another lab's trial on the same CPUs; the longest trial has five windows of 600 s."""
 _CPUS = Path("/sys/devices/system/cpu")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,39}")
 
@@ -38,9 +38,8 @@ def require_name(instance: str) -> None:
 class Keepers:
     """The keepers of one kind of lab.
 
-    ``kind`` begins their sockets' names, ``title`` gives what a person calls an instance, ``label`` what figures say
-    of a lab of which this is known; ``coming_up_s`` is the most one may take to come up; ``users`` (none: its owner and
-    root) may run one.
+    ``kind`` is the prefix of their sockets' names, ``title`` gives the user's name of an instance, ``label`` its label
+    in figures; ``coming_up_s`` is the longest start-up time; ``users`` (none: its owner and root) may run one.
     """
 
     kind: str
@@ -50,11 +49,11 @@ class Keepers:
     users: Container[int] | None = None
 
     def ended(self, _instance: str) -> str:
-        """Tell how the last lab of that name ended, where that is known."""
+        """Tell how the last lab of that name ended, if known."""
         return ""
 
     def address(self, uid: int, instance: str) -> Path:
-        """Return where a keeper that is started now shall put its socket."""
+        """Return the path for the socket of a new keeper."""
         return keeper_socket.place_for(uid, self.kind, instance)
 
     def connect(self, uid: int, instance: str) -> control.Control | None:
@@ -72,12 +71,12 @@ class Keepers:
         return connection
 
     def hello(self, uid: int, instance: str) -> dict[str, Any]:
-        """Return all a keeper knows of its lab."""
+        """Return all that a keeper knows about its lab."""
         with contextlib.closing(self.connected(uid, instance)) as connection:
             return connection.ask("hello")
 
     def is_up(self, uid: int, instance: str) -> bool:
-        """Tell whether the lab is up; one that someone else is just making is waited for."""
+        """Tell whether the lab is up; wait for a lab that another process is just making."""
         until = time.monotonic() + self.coming_up_s
         while time.monotonic() < until:
             if (connection := self.connect(uid, instance)) is not None:
@@ -89,9 +88,9 @@ class Keepers:
         raise LabError(f"lab {self.title(instance)}: it has been coming up for {self.coming_up_s:g} s and still is not")
 
     def made(self, uid: int, instance: str, done: subprocess.CompletedProcess[str]) -> bool:
-        """Tell from what a new keeper said whether the lab was made; not if someone else was a moment faster.
+        """Tell from a new keeper's output whether the lab was made (False if another process was faster).
 
-        Raises LabError with the keeper's words.
+        Raises LabError with the keeper's message.
         """
         try:
             answer: dict[str, Any] = json.loads(done.stdout)
@@ -105,7 +104,7 @@ class Keepers:
         return True
 
     def down(self, instance: str, uid: int) -> bool:
-        """Take a lab down. Returns whether one was up; when it returns, its processes are gone."""
+        """Take a lab down. Returns whether it was up; its processes are gone then."""
         connection = self.connect(uid, instance)
         if connection is None:
             return False
@@ -131,11 +130,11 @@ class Keepers:
 
 
 class KeptLab:
-    """What a lab is to its keeper: one of its users, who may lock it, hold it up and reach its hosts."""
+    """A lab as a client of its keeper: it can lock the lab, keep it up and connect to its hosts."""
 
     keepers: Keepers
     another: str
-    """What to type for another lab of this kind, while this one is in use."""
+    """The name to use for another lab of this kind while this one is in use."""
 
     def __init__(self, instance: str, uid: int, known: dict[str, Any]) -> None:
         self._instance, self._uid, self._known = instance, uid, known
@@ -144,7 +143,7 @@ class KeptLab:
 
     @contextlib.contextmanager
     def lock(self, who: str | None = None, *, steal: bool = False) -> Iterator[None]:
-        """Hold the lab. There is nothing to ``steal``: the lock is a process of this machine, and ends with it."""
+        """Hold the lab. ``steal`` is not needed: a process of this machine holds the lock, which ends with it."""
         holding = self._keeper()
         try:
             if other := holding.ask("lock", who=who or f"process {os.getpid()}").get("locked_by"):
@@ -161,11 +160,11 @@ class KeptLab:
 
     @property
     def _machine_cpus(self) -> Iterable[int]:
-        """The CPUs of this machine that the lab may use: its keeper's, which all that it starts inherits."""
+        """The CPUs of this machine that the lab may use: those of its keeper, which its children inherit."""
         return map(int, self._known["machine_cpus"])
 
     def regain(self) -> None:
-        """The keeper is on this machine, and holds the lock for as long as we live."""
+        """The keeper is on this machine, and holds the lock as long as this process lives."""
 
     @property
     def label(self) -> str:
@@ -182,7 +181,7 @@ class KeptLab:
             try:
                 yield
             finally:
-                with contextlib.suppress(LabError):  # it is down already
+                with contextlib.suppress(LabError):  # it is already down
                     if not lease.ask("release").get("kept"):
                         lease.wait_gone()
 
@@ -198,7 +197,7 @@ class KeptLab:
         return self._made[-1]
 
     def _address(self, name: str) -> hosts.SshAddress:
-        """Return the way to a host: a connection of the keeper that becomes its sshd's."""
+        """Return the connector of a host: a connection to the keeper that becomes one to its sshd."""
         known = self._known["hosts"][name]
 
         def connect() -> socket.socket:
@@ -211,14 +210,13 @@ class KeptLab:
 
 @contextlib.contextmanager
 def alone_on(cpus: Iterable[int], who: str, told: Callable[[str | None], None]) -> Iterator[None]:
-    """Hold CPUs of this machine alone, against every xdplab on it, whoever runs it; ``who`` begins what is told.
+    """Hold CPUs of this machine exclusively among all xdplab processes of all users; ``who`` begins the messages.
 
-    What is locked is each CPU's own folder in /sys: all users can open it, and the kernel lets go for one that is
-    killed. Two senders of real-time priority on one CPU would otherwise keep each other from sending at all. Raises
-    HostError after `TURN_S`.
+    The lock is on each CPU's own folder in /sys: all users can open it, and the kernel releases it if the holder is
+    killed. Otherwise two real-time senders on one CPU would stop each other. Raises HostError after `TURN_S`.
     """
     with contextlib.ExitStack() as held:
-        for cpu in sorted(cpus):  # in one order for all: nobody waits for one who waits for him
+        for cpu in sorted(cpus):  # the same order for all avoids a deadlock
             _hold(cpu, held, who, told)
         yield
 

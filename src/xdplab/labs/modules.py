@@ -26,7 +26,7 @@ _SPACE_MB = 50
 
 @dataclass(frozen=True)
 class BuildTree:
-    """What modules of one kernel are built against.
+    """The build tree for modules of one kernel.
 
     ``release`` is what ``uname -r`` says there, ``version`` the package's, ``arch`` what kbuild calls ``ARCH``
     (``x86``, ``um``), ``compiler`` the command that builds for it here.
@@ -68,7 +68,7 @@ def _gcc_version() -> int | None:
 
 
 def build(tree: BuildTree, name: str, sources: Mapping[str, bytes]) -> Path:
-    """Build ``NAME.ko`` and return where it lies: in the cache, by content.
+    """Build ``NAME.ko`` and return its path: in the cache, by content.
 
     ``sources`` maps relative paths to contents: ``NAME.c`` alone, or with a ``Kbuild`` (or ``Makefile``) that makes
     the module. Raises ProgramError with the compiler's first error, LabError where there is no make.
@@ -113,10 +113,10 @@ def _write(folder: Path, name: str, sources: Mapping[str, bytes]) -> None:
 
 
 def _require_plain(path: Path) -> None:
-    """Raise LabError for a folder whose name make would read as its own signs: the kernel's Makefiles quote nothing."""
+    """Raise LabError for a folder name with make's special characters: the kernel's Makefiles do not quote."""
     if found := _MAKES_OWN.search(str(path)):
         raise LabError(
-            f"no module can be built in {path}: make reads {found[0]!r} as a sign of its own",
+            f"no module can be built in {path}: {found[0]!r} is a special character of make",
             remedy="set XDG_CACHE_HOME to a folder without it",
         )
 
@@ -147,7 +147,7 @@ def _make(tree: BuildTree, name: str, folder: Path) -> None:
 
 
 def _first_error(words: str) -> str:
-    """Return the compiler's first error, or what was said last."""
+    """Return the compiler's first error, or the last line of output."""
     found = _ERROR.search(words)
     lines = [found[0]] if found else words.strip().splitlines()[-1:]
     return lines[0].strip()[:400] if lines else "no .ko was made, and nothing was said"

@@ -1,12 +1,12 @@
-"""Many streams over one line: what a guest without a network is reached by.
+"""Many streams over one line: the connection to a guest without a network.
 
-Used at both ends of the line, by scripts, standard library only. A frame is a head (stream, length) and so many bytes;
-a frame of length 0 ends its stream. The outside opens a stream by its first frame; numbers are never used twice. Who
-does not read holds up no other: what comes for it waits here, which SSH's own window bounds.
+Used at both ends of the line, by scripts, standard library only. A frame is a head (stream, length) and that many
+bytes; a frame of length 0 ends its stream. The outside opens a stream by its first frame; numbers are never used twice.
+A stream that is not read does not block others: its data waits here, bounded by SSH's own window.
 
-A terminal line of a user-mode Linux stays silent for ever once its reader is 4096 bytes behind (it is throttled, and
-not listened to again). So the outside never has more than `WINDOW` bytes on their way, and the inside says what it has
-taken in, by a head of stream `TAKEN` whose length is that number; nothing follows it.
+A terminal line of a user-mode Linux stays silent for ever once its reader is 4096 bytes behind (the line is throttled
+and never resumes). So the outside never has more than `WINDOW` bytes in flight, and the inside acknowledges received
+bytes by a head of stream `TAKEN` whose length is their number; no data follows it.
 """
 
 import os
@@ -20,11 +20,11 @@ CHUNK = 1 << 14
 WINDOW = 3072
 TAKEN = 0xFFFFFFFF
 FULL = 1 << 18
-"""Bytes waiting for the line from which on no more is taken from the streams."""
+"""Number of bytes waiting for the line above which the streams are not read."""
 
 
 class MuxStream:
-    """One end's socket of a stream, and what the line has brought for it but it has not taken."""
+    """One end's socket of a stream, and the data from the line that the socket has not taken yet."""
 
     def __init__(self, end: socket.socket) -> None:
         self.socket = end
@@ -73,7 +73,7 @@ class Mux:
             pass
 
     def _take(self) -> bool:
-        """Take one frame off what has come. Returns whether it was whole."""
+        """Remove one frame from the received data. Returns whether it was complete."""
         number, length = HEAD.unpack_from(self.incoming)
         end = HEAD.size if number == TAKEN else HEAD.size + length
         if len(self.incoming) < end:
@@ -130,7 +130,7 @@ class Mux:
             self._listen(number, stream)
 
     def _listen(self, number: int, stream: MuxStream) -> None:
-        """Ask to be called for what can be done with the stream now."""
+        """Register for the events that the stream can handle now."""
         wanted = selectors.EVENT_WRITE if stream.pending else 0
         wanted |= 0 if self.full else selectors.EVENT_READ
         if stream.wanted:
@@ -144,14 +144,14 @@ class Mux:
         self._flush()
 
     def _flush(self) -> None:
-        """Write what the line takes, and let the streams wait where that is not enough."""
+        """Write as much as the line takes, and let the streams wait if that is not enough."""
         try:
             while self.outgoing and self._room():
                 written = os.write(self.line, self.outgoing[: self._room()])
                 del self.outgoing[:written]
                 self.window -= 0 if self.opened else written
         except OSError:
-            pass  # it takes no more now, or never: then there is nothing to read either
+            pass  # it takes no more now, or never again: then there is nothing to read either
         more = selectors.EVENT_WRITE if self.outgoing and self._room() else 0
         self.selector.modify(self.line, selectors.EVENT_READ | more, self._on_line)
         if self.full != (len(self.outgoing) >= FULL):
@@ -163,7 +163,7 @@ class Mux:
         return CHUNK if self.opened else self.window
 
     def _end(self) -> None:
-        """The line is closed: so is every stream."""
+        """The line is closed, and so is every stream."""
         for number in list(self.streams):
             self._forget(number)
         self.selector.unregister(self.line)

@@ -31,12 +31,12 @@ _PROMPT = "xdplab makes the lab's namespaces as root. [sudo] password for %p: "
 
 
 def full_name(instance: str) -> str:
-    """Return what a person calls the lab."""
+    """Return the lab's name for the user."""
     return "netns" if instance == DEFAULT else f"netns:{instance}"
 
 
 def label(known: dict[str, Any]) -> str:
-    """Return what figures say of a lab of which this is known."""
+    """Return the lab's label in figures."""
     cpus = len(known["cpus"])
     return f"virtual lab, netns, {cpus} CPUs, {arrangement_for(cpus)}"
 
@@ -48,7 +48,7 @@ down, status = KEEPERS.down, KEEPERS.status
 
 
 class NetnsLab(KeptLab):
-    """A `Lab` of two namespaces, known by what its keeper says."""
+    """A `Lab` of two namespaces, as its keeper describes it."""
 
     kind = "netns"
     virtual = True
@@ -69,7 +69,7 @@ class NetnsLab(KeptLab):
 
     @property
     def _ends(self) -> dict[str, Any]:
-        """What is known of the two hosts, by name."""
+        """The facts about the two hosts, by name."""
         hosts: dict[str, Any] = self._known["hosts"]
         return hosts
 
@@ -109,7 +109,7 @@ class NetnsLab(KeptLab):
         return WORK_DIR
 
     def place(self, arrangement: Arrangement, queues: int) -> dict[str, Any]:
-        """A veth's softirq runs on the CPU that sent the frame; on a CPU of its own it must be a thread."""
+        """A veth's softirq runs on the CPU that sent the frame; to run on its own CPU it must be a thread."""
         threaded = arrangement == "split"
         if self._threaded is not threaded:
             receive_in_threads(((self.dut, self.dut_interface), (self.tg, self.tg_interface)), threaded)
@@ -125,7 +125,7 @@ class NetnsLab(KeptLab):
         }
 
     def regain(self) -> None:
-        self._threaded = None  # a watchdog has put the devices back
+        self._threaded = None  # a watchdog has restored the devices
 
     def _pin(self, interface: str, cpus: tuple[int, ...], fifo: int, least: int) -> int:
         with contextlib.closing(self._keeper()) as connection:
@@ -146,7 +146,8 @@ def open_lab(instance: str, uid: int) -> NetnsLab:
 
 
 def up(instance: str, uid: int, *, lease: bool = False) -> bool:
-    """Bring a lab up, with sudo where needed. Returns whether it was made now; one that is up is left as it is."""
+    """Bring a lab up, with sudo if needed. Returns whether it was made now; a lab that is already up stays
+    unchanged."""
     if KEEPERS.is_up(uid, instance):
         return False
     _require_tools()
@@ -165,7 +166,7 @@ def _require_tools() -> None:
 
 
 def _start(keeper: list[str], lab: str) -> subprocess.CompletedProcess[str]:
-    """Run the keeper of ``lab`` as root until it has said its one line."""
+    """Run the keeper of ``lab`` as root until it has printed its one line."""
     return _run(keeper) if os.geteuid() == 0 else _run_by_sudo(keeper, lab)
 
 

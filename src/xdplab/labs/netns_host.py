@@ -1,4 +1,4 @@
-"""PID 1 of a netns host: private mounts, keys, the link, then one ``sshd -i`` for each connection it is handed.
+"""PID 1 of a netns host: private mounts, keys, the link, then one ``sshd -i`` for each connection it gets.
 
 Runs as a script under ``unshare``, standard library only. Standard input is a socket to the keeper; when that closes
 this process ends, and the kernel ends everything else in the host with it.
@@ -17,10 +17,10 @@ from pathlib import Path
 RUN = Path("/run/sshd")
 WORK_DIR = "/tmp/xdplab"
 BUILT = "/mnt/xdplab-native"
-"""Where a guest sees the outside folder of compiled tools; each host links ``native`` in its work folder to it."""
+"""The mount point of the outside folder of compiled tools in a guest; each host's ``native`` links to it."""
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 ENVIRONMENT = {"PATH": PATH}
-"""Of every process of a host, whatever its owner's own is; a host that needs more of it adds it first."""
+"""The environment of every process of a host, independent of the owner's; a host may extend it first."""
 
 # type, where, does the lab need it (the rest is for tools that look there)
 MOUNTS = (
@@ -34,7 +34,7 @@ MOUNTS = (
     ("securityfs", "/sys/kernel/security", False),
 )
 
-# A host that answers no request: the only frames on the link are those under test.
+# The host answers no requests: the only frames on the link are those of the test.
 QUIET = {
     "net/ipv6/conf/all/disable_ipv6": "1",
     "net/ipv6/conf/default/disable_ipv6": "1",
@@ -72,7 +72,7 @@ def sshd_config() -> str:
 
 
 def command(*argv: str) -> None:
-    """Run a tool; its own words are the error."""
+    """Run a tool; its own message is the error."""
     done = subprocess.run(argv, capture_output=True, text=True, env=ENVIRONMENT, check=False)
     if done.returncode:
         raise RuntimeError(f"`{' '.join(argv)}`: {(done.stderr or done.stdout).strip()}")
@@ -87,11 +87,11 @@ def mount_private() -> None:
                 raise
     for path in (RUN, Path(WORK_DIR)):
         path.mkdir(mode=0o755)
-    Path("/run").chmod(0o755)  # tmpfs begins as writable by all, where sshd trusts no key
+    Path("/run").chmod(0o755)  # a new tmpfs is writable by all, and sshd would trust no key in it
 
 
 def replace_root_account() -> None:
-    """Put a root account of the lab's own over the machine's, in this mount namespace only."""
+    """Replace the machine's root account by the lab's own, only in this mount namespace."""
     for number, (path, root_line) in enumerate(ROOT_ACCOUNT.items()):
         others = [line for line in Path(path).read_text().splitlines() if not line.startswith("root:")]
         own = RUN / f"account{number}"
@@ -131,7 +131,7 @@ def bring_up(interface: str) -> dict[str, str]:
 
 
 def serve(keeper: socket.socket, sshd: str) -> None:
-    """Start an sshd for every connection the keeper hands over, until the keeper is gone."""
+    """Start an sshd for every connection from the keeper, until the keeper is gone."""
     signal.signal(signal.SIGCHLD, reap)
     while True:
         message, descriptors, _, _ = socket.recv_fds(keeper, 64, 4)

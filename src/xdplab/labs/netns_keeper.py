@@ -1,14 +1,14 @@
 """The keeper of one netns lab: two hosts, the link between them, and a socket for their owner.
 
-Runs as root and as a script, standard library only. Hosts are namespaces of processes, keys live in memory: when the
-keeper ends, however it ends, the kernel removes all of it. Only the socket has a name, in a folder of the owner alone
-(`keeper_socket`); who comes next removes that of a killed keeper. One JSON line on standard output says
-``{"ready": …}`` or ``{"error": …}``; the keeper then goes on in the background.
+Runs as root and as a script, standard library only. Hosts are namespaces of processes, keys live in memory: however the
+keeper ends, the kernel then removes all of it. Only the socket has a name, in a private folder of the owner
+(`keeper_socket`); the next keeper removes that of a killed one. One JSON line on standard output says ``{"ready": …}``
+or ``{"error": …}``; the keeper then continues in the background.
 
 A client is the owner or root, in the keeper's own PID namespace. It sends one JSON line and gets one back: ``hello``
-(all there is to know), ``ssh`` (from then on the connection is that host's sshd), ``lease`` (the lab ends with the last
-of these connections), ``release`` (end it now, and say when it is gone), ``lock`` (held until the connection closes),
-``pin`` (an interface's softirq threads to CPUs), ``down``.
+(everything about the lab), ``ssh`` (from then on the connection is that host's sshd), ``lease`` (the lab ends with the
+last of these connections), ``release`` (end it now, and say when it is gone), ``lock`` (held until the connection
+closes), ``pin`` (an interface's softirq threads to CPUs), ``down``.
 """
 
 import argparse
@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from xdplab.labs import keeper_socket
-else:  # the package itself would bring in all of pandas
+else:  # importing the package itself would load pandas
     sys.path.insert(0, str(Path(__file__).parent))
     import keeper_socket
 
@@ -37,21 +37,21 @@ ISOLATED = (
     *("setpriv", "--pdeathsig", "KILL"),
     *("unshare", "--net", "--mount", "--pid", "--uts", "--ipc", "--fork", "--kill-child", "--mount-proc"),
 )
-"""In namespaces of its own, which end when the keeper does, however that is."""
+"""Runs a host in its own namespaces, which end with the keeper, however it ends."""
 START_S = 20
 LEASE_S = 5.0
 """Seconds a leased lab waits for its first lease."""
 REQUEST_BYTES = 4096
 MOST_CLIENTS = 256
-"""Connections at a time; more are told so and closed."""
+"""Largest number of connections; further ones get an error and are closed."""
 SILENT_S = 10.0
-"""Seconds after which a connection that has not asked anything is closed."""
+"""Seconds after which a connection without a request is closed."""
 
 Answer = dict[str, Any]
 
 
 class KeeperError(Exception):
-    """What the owner is told; ``remedy`` is what to do about it."""
+    """An error for the owner; ``remedy`` says what to do about it."""
 
     def __init__(self, message: str, remedy: str | None = None) -> None:
         super().__init__(message)
@@ -59,7 +59,7 @@ class KeeperError(Exception):
 
 
 class NameTakenError(KeeperError):
-    """Someone else makes, or has, a lab of this name."""
+    """Another process makes, or has, a lab of this name."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message)
@@ -67,14 +67,14 @@ class NameTakenError(KeeperError):
 
 
 class Client:
-    """A connection, what it has said of its first request, and when it is dropped if it says no more."""
+    """A connection, the received part of its first request, and the time when it is dropped."""
 
     def __init__(self) -> None:
         self.said = b""
         self.until: float | None = time.monotonic() + SILENT_S
 
     def request(self, data: bytes) -> Answer | None:
-        """Take in what came; return the request once it is whole. Raises KeeperError for what is none."""
+        """Add received bytes; return the request once it is complete. Raises KeeperError if it is not a request."""
         self.said += data
         if b"\n" not in self.said and len(self.said) < REQUEST_BYTES:
             return None
@@ -114,7 +114,7 @@ class NetnsHost:
         self.known: Answer = {}
 
     def listen(self) -> None:
-        """Take in what PID 1 says about itself next."""
+        """Read the next line that PID 1 prints about itself."""
         said = self.socket.recv(1 << 16)
         answer: Answer = json.loads(said) if said else {"error": self._last_words()}
         if "error" in answer:
@@ -130,7 +130,7 @@ class NetnsHost:
         socket.send_fds(self.socket, [b"ssh"], [connection.fileno()])
 
     def wait_end(self) -> None:
-        """Return when all of the host is gone; its socket was closed before, which is what PID 1 ends by."""
+        """Wait until the whole host is gone; PID 1 ends because its socket was closed before."""
         try:
             self.process.wait(2.0)
         except subprocess.TimeoutExpired:
@@ -143,7 +143,7 @@ class NetnsHost:
 
 
 def _why(done: "subprocess.CompletedProcess[str]") -> str:
-    """Return why a command failed: its own words, or how it ended where it said nothing."""
+    """Return why a command failed: its message, or how it ended if it printed none."""
     if words := done.stderr.strip():
         return words
     command = f"`{' '.join(done.args[:3])} …`"
@@ -153,7 +153,7 @@ def _why(done: "subprocess.CompletedProcess[str]") -> str:
 
 
 def _remedy(words: str) -> str | None:
-    """Return the way out for the failures that are known."""
+    """Return the remedy for known failures."""
     known = {
         "unshare failed": "this root may not make namespaces: use a machine or VM, not an unprivileged container",
         "Unknown device type": "the kernel lacks veth: `modprobe veth`, or a kernel with CONFIG_VETH",
@@ -195,7 +195,7 @@ class Keeper:
         self.listener.listen(64)
 
     def take_name(self) -> None:
-        """Bind, but do not listen yet: the name is taken at once, and no one can come in too early."""
+        """Bind, but do not listen yet: this takes the name at once, and no client can connect too early."""
         try:
             self.place = keeper_socket.ClaimedSocket(Path(self.options.socket), self.options.uid)
             self.place.bind(self.listener)
@@ -205,7 +205,7 @@ class Keeper:
             raise KeeperError(f"no socket can be made at {self.options.socket}: {error}") from error
 
     def close_listener(self) -> None:
-        """Let no one in any more, and give the name back."""
+        """Accept no more connections, and release the name."""
         self.listener.close()
         if self.place is not None:
             self.place.leave()
@@ -267,7 +267,7 @@ class Keeper:
     def accept(self, listener: socket.socket) -> None:
         try:
             connection, _ = listener.accept()
-        except OSError:  # who came is gone, or no descriptor is left: then those who wait must wait
+        except OSError:  # the client is gone, or no descriptor is left: then waiting clients must wait
             time.sleep(0.01)
             return
         connection.setblocking(False)
@@ -287,9 +287,9 @@ class Keeper:
         self.selector.register(connection, selectors.EVENT_READ, self.request)
 
     def request(self, connection: socket.socket) -> None:
-        """Answer one request; a connection that was answered is only waited for to close, or to ask again."""
+        """Answer one request; the connection then closes, or sends another request."""
         if connection not in self.clients:
-            return  # it was forgotten in this same round
+            return  # it was dropped in this same round
         try:
             data = connection.recv(REQUEST_BYTES)
         except BlockingIOError:
@@ -308,14 +308,14 @@ class Keeper:
             self.reply(connection, answer)
 
     def act(self, connection: socket.socket, asked: Answer) -> Answer | None:
-        """Return the answer to a request, or None if it comes later. Raises KeeperError for one without sense."""
+        """Return the answer to a request, or None if it comes later. Raises KeeperError for an invalid request."""
         action = self.actions.get(str(asked.get("do")))
         if action is None:
             raise KeeperError(f"no request is called {asked.get('do')!r}")
         try:
             return action(connection, asked)
         except (LookupError, TypeError, ValueError, ArithmeticError) as error:
-            raise KeeperError(f"the request `{asked['do']}` lacks something, or has it wrong: {error!r}") from error
+            raise KeeperError(f"the request `{asked['do']}` lacks a field, or has a wrong one: {error!r}") from error
 
     def reply(self, connection: socket.socket, answer: Answer) -> None:
         try:
@@ -333,14 +333,15 @@ class Keeper:
         connection.close()
 
     def forget_closed(self) -> bool:
-        """Forget the connections whose other end is gone, before their turn. Returns whether there were any."""
+        """Drop the connections whose other end is gone, without waiting for their turn. Returns whether there were
+        any."""
         closed = [connection for connection in self.clients if _closed(connection)]
         for connection in closed:
             self.forget(connection)
         return bool(closed)
 
     def hand_off(self, connection: socket.socket) -> None:
-        """Listen to a connection no more: it is another's now."""
+        """Stop listening to a connection: another process has it now."""
         self.selector.unregister(connection)
         del self.clients[connection]
 
@@ -349,7 +350,8 @@ class Keeper:
             "pid": os.getpid(),
             "uid": self.options.uid,
             "since": self.since,
-            # The one it still waits for counts too: who comes before its maker must hold it as well.
+            # The first lease, which it still waits for, counts too: a client that comes before the lab's maker must
+            # also hold it.
             "leases": len(self.leases) + (self.lease_until is not None),
             "locked_by": self.lock[1] if self.lock else None,
             "machine_cpus": sorted(os.sched_getaffinity(0)),
@@ -373,7 +375,7 @@ class Keeper:
         return {"ok": True}
 
     def release(self, connection: socket.socket, asked: Answer) -> Answer | None:
-        """Give a lease back; the last one takes the lab down, and is answered when it is gone."""
+        """Release a lease; the last one takes the lab down, and is answered when the lab is gone."""
         self.leases.discard(connection)
         if self.leases:
             return {"kept": True}
@@ -387,9 +389,10 @@ class Keeper:
         return {"ok": True}
 
     def pin(self, _connection: socket.socket, asked: Answer) -> Answer:
-        """Give an interface's NAPI threads a CPU each and a real-time priority; they are seen out here only.
+        """Give each NAPI thread of an interface a CPU and a real-time priority; only the keeper's namespace shows them.
 
-        Labs of one machine share its CPUs out alike, so that another lab's interface of that name is served too.
+        Labs of one machine distribute its CPUs in the same way, so an interface of the same name in another lab may be
+        placed too.
         """
         threads = _napi_threads(asked["interface"])
         try:
@@ -419,7 +422,7 @@ def _napi_threads(interface: str) -> list[int]:
 
 
 def _discard(connection: socket.socket) -> None:
-    """Close a connection; closing with something unread would lose the answer."""
+    """Close a connection; closing it with unread data would lose the answer."""
     with contextlib.suppress(OSError):
         connection.recv(REQUEST_BYTES)
     connection.close()
@@ -436,7 +439,7 @@ def _closed(connection: socket.socket) -> bool:
 
 
 def keep(options: argparse.Namespace, say: Callable[[Answer], None]) -> None:
-    """Make the lab, say so, and keep it."""
+    """Make the lab, report it, and keep it."""
     signal.alarm(START_S)
     keeper = Keeper(options)
     try:
@@ -451,7 +454,7 @@ def keep(options: argparse.Namespace, say: Callable[[Answer], None]) -> None:
 
 
 def in_background(work: Callable[[Callable[[Answer], None]], None]) -> None:
-    """Do ``work`` in a detached process; return once it has said its one line, or ended."""
+    """Do ``work`` in a detached process; return once it has printed its one line, or ended."""
     reader, writer = os.pipe()
     if os.fork():
         os.close(writer)

@@ -1,4 +1,4 @@
-"""The one table of what a machine needs (packages.tsv), and each distribution's words for it."""
+"""The one table of what a machine needs (packages.tsv), with each distribution's package names."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ INSTALLERS = {"debian": "apt-get install", "ubuntu": "apt-get install", "fedora"
 
 @dataclass(frozen=True)
 class Need:
-    """One line of the table. ``packages`` is keyed by distribution; of A|B a release without package A has B."""
+    """One line of the table. ``packages`` is keyed by distribution; A|B means that releases without package A have
+    B."""
 
     look: str
     name: str
@@ -21,7 +22,7 @@ class Need:
     why: str
 
     def remedy(self, distribution: str | None) -> str:
-        """Return what to type or, if the distribution is not known, what to look for."""
+        """Return the command to type or, if the distribution is unknown, the package to look for."""
         if distribution is None:
             return f"install what has {self.name} (Debian: {self.packages['debian']})"
         here, _, older = self.packages[distribution].partition("|")
@@ -39,7 +40,7 @@ def needs(use: str | None = None) -> list[Need]:
 
 
 def distribution(os_release: str) -> str | None:
-    """Return which column is right for the machine of this /etc/os-release, or None."""
+    """Return the column for the machine of this /etc/os-release, or None."""
     lines = (line.partition("=") for line in os_release.splitlines())
     values = {key: value.strip("\"'") for key, _, value in lines}
     return _first_known([values.get("ID", ""), *values.get("ID_LIKE", "").split()])

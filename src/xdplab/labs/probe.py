@@ -1,9 +1,9 @@
-"""Tries what XDP needs on one host, by the system calls themselves, so that it works where no tool is installed yet.
+"""Tries XDP's requirements on one host by system calls, so it works before any tool is installed.
 
-Sent to the host and run there as ``python3 - INTERFACE`` (standard library only). Prints one JSON object a probe:
-``{"probe": …, "ok": …, "found": …}``. All it makes ends with the process; an interface is touched only when one is
-named. As ``python3 - --kernel`` it tries what the studies of a guest's kernel use; what it changes for a moment (a
-setting, the tracer, modules) is the machine's, so that is for guests.
+Sent to the host and run there as ``python3 - INTERFACE`` (standard library only). Prints one JSON object per probe:
+``{"probe": …, "ok": …, "found": …}``. All its objects end with the process; it uses an interface only if one is named.
+As ``python3 - --kernel`` it tries the kernel features that studies use in guests; its temporary changes (a setting, the
+tracer, modules) affect the whole machine, so this is only for guests.
 """
 
 import contextlib
@@ -136,7 +136,7 @@ READ_LOCKDOWN = f"mount -t securityfs none {SECURITY} && cat {SECURITY}/lockdown
 
 
 def lockdown(_index: int) -> str:
-    """Read the kernel's lockdown; where securityfs is not mounted, in a mount namespace of its own that has it."""
+    """Read the kernel's lockdown; if securityfs is not mounted, mount it in a separate mount namespace."""
     file = SECURITY / "lockdown"
     if file.exists():
         return file.read_text().strip()
@@ -153,7 +153,7 @@ def lockdown(_index: int) -> str:
 
 BTF = Path("/sys/kernel/btf/vmlinux")
 BTF_FUNC = 12
-# Bytes behind the 12 of each type, by kind: a fixed number, and a number a member (include/uapi/linux/btf.h).
+# Bytes after the first 12 of each type, by kind: a fixed number, and a number per member (include/uapi/linux/btf.h).
 BTF_SIZES = {1: (4, 0), 3: (12, 0), 4: (0, 12), 5: (0, 12), 6: (0, 8), 13: (0, 8), 14: (4, 0), 15: (0, 12),
              17: (4, 0), 19: (0, 12)}  # fmt: skip
 NEVER_CALLED = b"bpf_fentry_test1"
@@ -177,7 +177,7 @@ def btf_function(name: bytes) -> int:
 
 
 def tracing_program(_index: int) -> str:
-    """Attach a program to the entry of a function that nothing calls."""
+    """Attach a program to the entry of a function that is never called."""
     instructions = ctypes.create_string_buffer(struct.pack("<BBhi", 0xB7, 0, 0, 0) + b"\x95" + bytes(7), 16)
     license = ctypes.create_string_buffer(b"Dual BSD/GPL")
     head = struct.pack("=IIQQ", TYPE_TRACING, 2, address(instructions), address(license))
@@ -191,7 +191,7 @@ def tracing_program(_index: int) -> str:
 
 @contextlib.contextmanager
 def written(path: Path, value: str, after: str | None = None) -> Iterator[None]:
-    """Have a setting of the kernel's in this block; then it is as before, or ``after``."""
+    """Change a kernel setting in this block; afterwards it has its former value, or ``after``."""
     before = path.read_text().strip()
     path.write_text(value)
     try:
@@ -268,7 +268,7 @@ DEVICE_PROBES: dict[str, Callable[[int], str]] = {
     "native": attach("native"),
     "generic": attach("generic"),
     "offload": offload,
-    "zerocopy": af_xdp("zerocopy"),  # before copy: a queue is free again only a moment after its socket closed
+    "zerocopy": af_xdp("zerocopy"),  # before copy: a queue becomes free only a moment after its socket was closed
     "af_xdp": af_xdp("copy"),
 }
 
@@ -280,7 +280,7 @@ def run(probes: dict[str, Callable[[int], str]], index: int) -> None:
         except OSError as error:
             answer = {"probe": name, "ok": False, "found": error.strerror or str(error)}
         except KeyError as error:
-            answer = {"probe": name, "ok": False, "found": f"not known on this machine: {error}"}
+            answer = {"probe": name, "ok": False, "found": f"unknown on this machine: {error}"}
         sys.stdout.write(json.dumps(answer) + "\n")
 
 

@@ -1,8 +1,7 @@
-"""What a run executes as root on a server, and the sudoers drop-in for exactly that.
+"""The commands that a run executes as root on a server, and the sudoers drop-in that allows exactly these.
 
-A user with this drop-in is as good as root there: shells run our scripts, `tee` writes files, `make` compiles what then
-runs as root. It keeps other commands, logins and options out of what this key can do by mistake, and says in the
-server's own words what a run needs.
+A user with this drop-in has root's power there: shells run scripts, `tee` writes files, `make` compiles code that then
+runs as root. It prevents other commands, logins and options by mistake, and documents on the server what a run needs.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from xdplab.labs.inventory import Inventory, Machine, TrafficMachine
 
 @dataclass(frozen=True)
 class RootCommand:
-    """``why``: what a run does with it. ``only``: where it is needed, in words; "" for each run."""
+    """``why``: its purpose in a run. ``only``: the condition under which it is needed; "" for each run."""
 
     name: str
     why: str
@@ -57,7 +56,7 @@ COMMANDS = (
     RootCommand("uname", "kernel and machine"),
 )
 TOOLS = ("xdpload", "xdpgen", "afxdp_user")
-"""What was built in the work directory, run by its path."""
+"""Tools that are built in the work directory and run by their paths."""
 
 _SHELL = "/usr/bin/sh"
 _LONGEST = 1024  # of a regular expression in sudoers

@@ -1,7 +1,7 @@
-"""Which ports of a server carry our SSH connection, or its default route: asked of its kernel.
+"""Which ports of a server carry xdplab's SSH connection, or the default route: the server's kernel is asked.
 
-No variable of the environment says it: sudo's `env_reset` drops ``SSH_CONNECTION``. The kernel knows the processes
-above the command that we run, the sockets that these hold, and the addresses and routes of these sockets.
+The environment does not say it: sudo's `env_reset` drops ``SSH_CONNECTION``. The kernel knows the parent processes of
+xdplab's command, the sockets that these hold, and the addresses and routes of these sockets.
 """
 
 from __future__ import annotations
@@ -38,10 +38,9 @@ class Connection:
 
 
 def refuse_ssh_route(host: Host, name: str) -> None:
-    """Raise LabError where a change of port ``name`` could cut us off.
-
-    That is: it carries our SSH connection or the default route, or shares a port with a device that does: as member of
-    the same bond or bridge, as what a VLAN sits on, or as a VLAN on the same port.
+    """Raise LabError if a change of port ``name`` could cut the connection. That is: it carries the SSH connection or
+    the default route, or shares a port with a device that does: as a member of the same bond or bridge, as the port
+    below a VLAN, or as a VLAN on the same port.
     """
     wanted = _with_lowers(host, name)
     for what, devices in (("SSH connection", _devices_of_ssh(host)), ("default route", _devices_of_default(host))):
@@ -57,7 +56,7 @@ def _devices_of_ssh(host: Host) -> set[str]:
 
 
 def ssh_connections(host: Host) -> set[Connection]:
-    """Return the TCP connections of the processes above our commands; none where our sshd is behind a Unix socket.
+    """Return the TCP connections of the parent processes of a command; none if their sshd is behind a Unix socket.
 
     Raises LabError if that cannot be seen.
     """
@@ -109,7 +108,7 @@ def _devices_of(host: Host, connection: Connection) -> set[str]:
 
 
 def _rows_if_any(listed: Result) -> list[dict[str, Any]]:
-    """`ip route` prints nothing where it has no route."""
+    """`ip route` prints nothing if there is no route."""
     return listed.rows() if listed.text.strip() else []
 
 
@@ -128,7 +127,7 @@ def _hops(routes: Iterable[dict[str, Any]]) -> set[str]:
 
 
 def _with_lowers(host: Host, device: str) -> set[str]:
-    """Return a device and all below it: the ports of a bond or bridge, what a VLAN sits on."""
+    """Return a device and all devices below it: the ports of a bond or bridge, the port of a VLAN."""
     listed = host.run(["sh", "-c", 'ls -d "/sys/class/net/$1"/lower_* 2>/dev/null', "sh", device], check=False).text
     lowers = {line.rpartition("/lower_")[2] for line in listed.split()}
     return {device}.union(*(_with_lowers(host, lower) for lower in lowers))

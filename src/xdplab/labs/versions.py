@@ -1,4 +1,4 @@
-"""The one table of versions that were tried (versions.tsv), and what it says of a version that is found."""
+"""The one table of tested versions (versions.tsv), and the comparison of a found version with it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Number = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Tried:
-    """One line of the table: a tool's version, as exactly as it matters, and the Debian suites that have it."""
+    """One line of the table: a tool's version, as exact as necessary, and the Debian suites that have it."""
 
     tool: str
     version: str
@@ -39,7 +39,7 @@ def number(version: str) -> Number:
 
 
 def untried(tool: str, version: str) -> str | None:
-    """Return what to tell of a version, such as ``newer than any tried (14 to 23)``; None if it was tried.
+    """Return a remark on a version, such as ``newer than any tried (14 to 23)``; None if it was tried.
 
     Versions are compared as exactly as the table names them: 19.1.7 is clang's 19, and 12.6.1 is sysstat's 12.6.
     Raises ValueError for a tool without a line, and for a version that does not begin with a number.

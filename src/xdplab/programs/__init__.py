@@ -1,8 +1,8 @@
 """XDP programs: generated with exactly N proved accesses per packet, or a user's own.
 
-`ProgramSpec` says what a program is to do, `source` and `user_source` write it, `build` compiles it once, `prove` shows
-that it does exactly that, `load_report` what a kernel makes of it, `testrun` what a packet costs. `program` returns the
-object for the notebook, which does all of it when asked.
+`ProgramSpec` specifies a program, `source` and `user_source` write it, `build` compiles it once, `prove` shows that it
+does exactly what it should, `load_report` shows the kernel's image of it, `testrun` measures its cost per packet.
+`program` returns the object for the notebook, which does all of this on demand.
 """
 
 from xdplab.later import former

@@ -1,7 +1,7 @@
 """From a program to its object: compiled on the controller, cached by content.
 
-A directory of the cache bears the first 16 hex digits of a SHA-256 over source, compile command and compiler version.
-It appears by one rename, so that what is there is whole; what is learned later (proof, load report) is added to it.
+The name of a cache directory has the first 16 hex digits of a SHA-256 over source, compile command and compiler
+version. It appears by one rename, so its files are complete; later results (proof, load report) are added to it.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class BuiltProgram:
 
 
 def build(program: ProgramSpec | UserProgram, cache_dir: Path) -> BuiltProgram:
-    """Compile, or take from the cache. Raises ProgramError with the compiler's words."""
+    """Compile, or take from the cache. Raises ProgramError with the compiler's message."""
     clang = find_clang()
     if isinstance(program, UserProgram) and program.file.endswith(".o"):
         command: list[str] = []
@@ -160,7 +160,7 @@ def _first_complaint(words: str) -> str:
 
 
 def _text(program: ProgramSpec | UserProgram, command: list[str]) -> bytes:
-    """Return what the compiler reads: a user's file after the preprocessor, so that its headers count too."""
+    """Return the compiler's input: a user's file after the preprocessor, because its headers count too."""
     if isinstance(program, ProgramSpec):
         return source(program).encode()
     file = Path(program.file).resolve()

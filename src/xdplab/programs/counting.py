@@ -14,7 +14,8 @@ from xdplab.programs.spec import SLOT_BYTES, WORD_BYTES, ProgramSpec
 ETHERNET_BYTES = 14
 XDP_TX = 3
 FRAME_LENGTHS = (60, 60, 1514, 61)
-"""Without FCS: shortest, once more to see where the walk goes on, longest, and one that no block divides."""
+"""Lengths without FCS: the shortest, again to see where the walk continues, the longest, and one that no block
+divides."""
 
 Access = tuple[int, int, bool]
 """Offset, size in bytes, whether it is a store."""
@@ -90,12 +91,12 @@ def require_reflected(spec: ProgramSpec, before: bytes, after: bytes, where: str
 
 
 def in_frame(accesses: Sequence[Access]) -> list[Access]:
-    """Keep what lies behind the Ethernet header, where the MAC swap works."""
+    """Keep the accesses behind the Ethernet header, in which the MAC swap works."""
     return [access for access in accesses if access[0] >= ETHERNET_BYTES]
 
 
 def in_state(spec: ProgramSpec, accesses: Sequence[Access]) -> list[Access]:
-    """Keep what lies in the working set of a workload's state: behind the header, before the padding."""
+    """Keep the accesses to the working set in a workload's state: behind the header, before the padding."""
     end = HEADER_BYTES + (spec.working_set_bytes or 0)
     return [access for access in accesses if HEADER_BYTES <= access[0] < end]
 

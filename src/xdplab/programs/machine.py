@@ -1,8 +1,8 @@
 """Executes BPF bytecode as the kernel's interpreter would, and records its memory accesses.
 
-It knows what our programs need: 32- and 64-bit arithmetic, jumps, subprograms, array-like maps, two helpers. Anything
-else raises ProgramError instead of guessing. Addresses are a region's number in the upper and an offset in the lower
-32 bits, so that an access outside of a region is found at once.
+It supports what xdplab's programs need: 32- and 64-bit arithmetic, jumps, subprograms, array-like maps, two helpers.
+Anything else raises ProgramError. Addresses are a region's number in the upper and an offset in the lower 32 bits, so
+an access outside of a region is found at once.
 """
 
 from __future__ import annotations
@@ -156,7 +156,7 @@ class Interpreter:
     def _lookup(self, handle: int, key: int) -> int:
         one = self._handles.get(handle)
         if one is None:
-            raise ProgramError("the program looks up in something that is no map")
+            raise ProgramError("the program looks up in something that is not a map")
         one.lookups += 1
         offset = key * one.value_size
         return self._value_bases[handle] + offset if offset < len(one.values) else 0

@@ -63,7 +63,7 @@ class TestRun:
     repeat: int
     runs_ns: tuple[float, ...]
 
-    __test__ = False  # no test class, whatever pytest thinks of its name
+    __test__ = False  # not a test class, in spite of its name
 
     @property
     def testrun_ns(self) -> float:
@@ -74,7 +74,7 @@ class TestRun:
 def load_report(host: Host, xdpload: str, built: BuiltProgram, folder: str) -> LoadReport:
     """Load on ``host`` (files go to ``folder`` there), read the kernel's image back, and keep both beside the object.
 
-    Raises ProgramError in the verifier's own words.
+    Raises ProgramError with the verifier's own message.
     """
     with loaded(host, xdpload, built, folder) as (report, ask):
         images = {}
@@ -151,7 +151,8 @@ def verified_to_count(host: Host, xdpload: str, built: BuiltProgram, folder: str
 
 
 def _add_counting_build(built: BuiltProgram) -> None:
-    """Compile elsewhere: beside its output a compiler makes files of its own, and other runs read this directory."""
+    """Compile elsewhere, because a compiler makes temporary files beside its output, and other runs read this
+    directory."""
     command = compile_command(find_clang(), built.program, "-DXDPLAB_COUNT")
     with tempfile.TemporaryDirectory(prefix="xdplab-counting-") as name:
         compiled = Path(name) / _COUNTING

@@ -28,7 +28,7 @@ def cache_directory() -> Path:
 
 
 class Text(str):
-    """Text that a notebook shows as it is, line by line."""
+    """Text that a notebook shows unchanged, line by line."""
 
     def __repr__(self) -> str:
         return str(self)

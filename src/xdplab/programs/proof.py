@@ -28,7 +28,7 @@ class Proof:
 
     ``bytecode``: the object's instructions, executed. ``kernel``: a counting build, run by BPF_PROG_TEST_RUN.
     ``user``: the machine code of the user-space twin, executed by an emulator. ``user_native``: a counting build of it,
-    run by this machine. All of them agree with ``accesses``, or there is no Proof.
+    run by this machine. All of them must equal ``accesses``; otherwise there is no Proof.
     """
 
     accesses: int

@@ -105,7 +105,7 @@ class ProgramSpec:
 
 @dataclass(frozen=True)
 class UserProgram:
-    """Any XDP program of a user's: a C file (or a BPF object, ``*.o``), measured as it is; its N is null.
+    """A user's own XDP program: a C file (or a BPF object, ``*.o``), measured unchanged; its N is null.
 
     ``action`` is what it does to the test frames and says which counters make the verdict. ``setup`` are commands for
     the DUT after it is attached, ``frames`` a pcap to send instead of the test frames.

@@ -31,7 +31,7 @@ _CALL = 0x85
 
 @dataclass(frozen=True)
 class AccessWork:
-    """Per access: machine loads, stores and the bytes they move, the walk's own among them; the MAC swap is left out.
+    """Per access: machine loads, stores and the bytes they move, including the walk's own, without the MAC swap.
 
     ``chain``: the operations between a load of the chase and the load that depends on it, null for another machine than
     x86-64. Where nothing is known, ``missing`` says why.
@@ -136,7 +136,7 @@ class _Rewritten(Interpreter):
     def call_helper(self, number: int, registers: Registers) -> None:
         if number == SMP_PROCESSOR_ID:
             registers[0] = 0
-        else:  # a distance from __bpf_call_base: whatever it does, it does out of sight
+        else:  # a distance from __bpf_call_base: the called function's work is not visible
             self.helpers += 1
             registers[0] = _PER_CPU
         registers[1:6] = [0xDEAD << 48] * 5

@@ -1,4 +1,4 @@
-"""A copy of a run without what names people and machines, for a bundle that others may have.
+"""A copy of a run without names of people and machines, for a bundle that may be passed on.
 
 Each name, address, key, identity and kernel command line is found by its form or by the field that holds it, in any
 file of the run, and then replaced in every file: the same one by the same pseudonym of the same length, so that sizes,
@@ -29,7 +29,7 @@ from xdplab.run.rundir import RunDirectory
 FIELDS = (".json", ".jsonl", ".yaml")
 """Files whose fields have names."""
 SOURCES = re.compile(r"files/.*|programs/[^/]+/program\.c")
-"""Of a run: what was measured. A change would make other programs, and so other points, of them."""
+"""Files that were measured. A change would make them other programs, and so other points."""
 _OWN_IDENTITIES = ("/etc/machine-id", "/proc/sys/kernel/random/boot_id")
 
 
@@ -127,7 +127,7 @@ COMMON = {
 
 
 def _words() -> set[str]:
-    """Return the words that cannot be replaced in a run without changing what it says."""
+    """Return the words that cannot be replaced in a run without changing its meaning."""
     columns = {word for name in BY_NAME for word in name.split("_")}
     return COMMON | columns | {word for factor in factors.FACTORS for word in factor.name.split("_")}
 
@@ -144,10 +144,10 @@ class TakenOut:
     sources: dict[str, int] = field(default_factory=dict)
 
     def lines(self) -> list[str]:
-        """Return in words what was taken out, and what was not."""
+        """Return a description of what was removed, and what was not."""
         counts = Counter(kind for kind, _ in self.names.values())
         said = ", ".join(f"{kind}: {number}" for kind, number in sorted(counts.items()))
-        lines = [f"taken out: {said or 'nothing, for nothing was found'}"]
+        lines = [f"removed: {said or 'no names or addresses were found'}"]
         if self.kept:
             lines.append(f"names that are common words stay: {', '.join(sorted(self.kept))}")
         for name, number in self.sources.items():
@@ -155,7 +155,7 @@ class TakenOut:
         return lines
 
     def add(self, kind: str, value: bytes, fill: bytes) -> None:
-        """Give it a pseudonym: that of the same word in capitals, else a new one."""
+        """Give it a pseudonym: that of the same name in another case, else a new one."""
         if value in self.names:
             return
         alike = [made for known, (_, made) in self.names.items() if known.lower() == value.lower()]
@@ -167,7 +167,7 @@ class TakenOut:
         self.names[value] = kind, alike[0]
 
     def pattern(self) -> re.Pattern[bytes]:
-        """Return what finds each of them again as a whole word, the longest first."""
+        """Return a pattern that finds each of them as a whole word, the longest first."""
         longest = sorted(self.names, key=len, reverse=True)
         return re.compile(b"|".join(self._one(value) for value in longest) or rb"(?!)")
 
@@ -177,7 +177,7 @@ class TakenOut:
         return before + re.escape(value) + after
 
     def without(self, data: bytes) -> bytes:
-        """Return the data with the pseudonyms in place of what they stand for."""
+        """Return the data with each identity replaced by its pseudonym."""
         return self.pattern().sub(lambda found: self.names[found[0]][1], data)
 
 
@@ -198,9 +198,9 @@ def pseudonym(value: bytes, number: int, fill: bytes) -> bytes:
 
 
 def anonymous_copy(run: RunDirectory, chosen: Iterable[tuple[str, Path]], parent: Path) -> tuple[Path, TakenOut]:
-    """Write the ``chosen`` files of a run into ``parent`` without what names people and machines.
+    """Write the ``chosen`` files of a run into ``parent`` without names of people and machines.
 
-    Raises ResultsError if any of it is still there then.
+    Raises ResultsError if one of them is still there.
     """
     files = {name: _data(path) for name, path in chosen}
     found = identities(run.name, files)
@@ -211,7 +211,7 @@ def anonymous_copy(run: RunDirectory, chosen: Iterable[tuple[str, Path]], parent
     changed = _with_sums(files, changed, sources)
     left = [name for name, data in changed.items() if name not in sources and pattern.search(data)]
     if left:
-        raise ResultsError(f"{run.path}: {left[0]} still holds a name or an address", remedy="do not hand it on")
+        raise ResultsError(f"{run.path}: {left[0]} still holds a name or an address", remedy="do not pass it on")
     folder = parent / found.without(run.name.encode()).decode()
     for name, data in changed.items():
         path = folder / found.without(name.encode()).decode()
@@ -221,7 +221,7 @@ def anonymous_copy(run: RunDirectory, chosen: Iterable[tuple[str, Path]], parent
 
 
 def identities(name: str, files: dict[str, bytes]) -> TakenOut:
-    """Return what names people and machines in the files of a run, and those of this user and machine."""
+    """Return the names of people and machines in the files of a run, and those of this user and machine."""
     found, common = TakenOut(), _words()
     for form in FORMS:
         seen: dict[bytes, None] = {}
@@ -255,7 +255,7 @@ def _learn(found: TakenOut, common: set[str], form: Form, value: bytes) -> None:
 
 
 def _own() -> Iterator[tuple[Form, str]]:
-    """Names of this user and machine, which a run may hold anywhere; root identifies no person."""
+    """Names of this user and machine, which may occur anywhere in a run; root identifies no person."""
     by_kind = {form.kind: form for form in FORMS}
     yield by_kind["host"], socket.gethostname()
     with suppress(KeyError):

@@ -1,8 +1,8 @@
-"""A run as one file for another machine: an RO-Crate with checksums and the table that must come out of it again.
+"""A run as one file for another machine: an RO-Crate with checksums, and the rows that the import must reproduce.
 
-An export holds the journal, the plan, programs and raw files, never what is derived of them. Whoever imports it trusts
-nothing: names, kinds and sizes of entries are checked before anything is written, checksums before the run appears, and
-what the run names is not run (`xdplab.own`).
+An export has the journal, the plan, programs and raw files, but nothing derived from them. An import trusts none of it:
+it checks names, kinds and sizes of entries before it writes anything, and checksums before the run appears; commands
+that the run names are not run (`xdplab.own`).
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ SUMS, CRATE, CITATION, README, ROWS, ABOUT = (
 RUN = "run"
 DERIVED = ("figures", "tables", "report.html", "audit.md", "audit.json", "run.log", LOCK, BUNDLE)
 MOST_BYTES, MOST_FILES, MOST_RATIO = 8 << 30, 200_000, 1000
-"""Of a bundle that is imported: bytes in all, entries, and bytes of an entry per byte of the archive."""
+"""Limits of an imported bundle: total bytes, entries, and bytes of an entry per byte of the archive."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _CHUNK = 1 << 20
 
 
 @dataclass(frozen=True)
 class Taken:
-    """An imported run; ``equal``: its rows are byte for byte those of the export; ``why`` where they are not."""
+    """An imported run; ``equal``: its rows equal those of the export byte for byte; otherwise ``why``."""
 
     path: Path
     files: int
@@ -63,7 +63,7 @@ def export(run: AnyRun, path: Path, *, author: str | None = None, licence: str |
     texts[CRATE] = json.dumps(crate, indent=1).encode() + b"\n"
     sums[CRATE] = hashlib.sha256(texts[CRATE]).hexdigest()
     texts[SUMS] = "".join(f"{sums[name]}  {name}\n" for name in sorted(sums)).encode()
-    elsewhere = "free some space, or name another place with `--out`; the run is as it was"
+    elsewhere = "free some space, or name another place with `--out`; the run is unchanged"
     with replacing(path, elsewhere) as scratch, zipfile.ZipFile(scratch, "w", zipfile.ZIP_DEFLATED) as archive:
         for name in sorted([*files, *texts]):
             data = texts[name] if name in texts else files[name].read_bytes()
@@ -74,8 +74,8 @@ def export(run: AnyRun, path: Path, *, author: str | None = None, licence: str |
 def export_anonymous(run: AnyRun, path: Path, *, author: str | None = None, licence: str | None = None) -> TakenOut:
     """Write a run as a zip file without names of hosts and users, addresses, keys; return what was taken out.
 
-    Raises ResultsError where its rows would not be the same but for these: an address in a plan's factors is part of
-    what was measured.
+    Raises ResultsError if this would change its rows otherwise: an address in a plan's factors is part of the
+    measurement.
     """
     with tempfile.TemporaryDirectory(prefix="xdplab-anonymous-") as scratch:
         folder, found = anonymous_copy(run.directory, _files(run.directory.path), Path(scratch))
@@ -100,7 +100,7 @@ def _files(folder: Path) -> Iterator[tuple[str, Path]]:
             continue
         if path.is_symlink() or not path.is_file():
             raise ResultsError(
-                f"{path} is no plain file: it is not exported", remedy="remove it, or copy what it names"
+                f"{path} is not a regular file: it cannot be exported", remedy="remove it, or copy what it names"
             )
         yield name.as_posix(), path
 
@@ -135,7 +135,7 @@ def _texts(run: AnyRun, author: str | None, licence: str | None) -> dict[str, by
 
 
 def rows_csv(run: AnyRun) -> bytes:
-    """Return the rows of a run as CSV: the bytes that an import must come to again."""
+    """Return the rows of a run as CSV: an import must reproduce these bytes."""
     return run.rows().to_csv(index=False, lineterminator="\n").encode()
 
 
@@ -165,9 +165,9 @@ def _crate(run: AnyRun, files: dict[str, tuple[str, int]], licence: str | None) 
 
 
 def import_bundle(path: Path, parent: Path, *, name: str | None = None, most_bytes: int = MOST_BYTES) -> Taken:
-    """Take a bundle in as a run of ``parent``. Raises ResultsError for anything that is not as it should be.
+    """Import a bundle as a run of ``parent``. Raises ResultsError if anything is wrong with it.
 
-    Nothing appears under its name before every checksum holds.
+    The run gets its name only after every checksum was verified.
     """
     try:
         with zipfile.ZipFile(path) as archive:
@@ -191,11 +191,11 @@ def _checked(archive: zipfile.ZipFile, path: Path, most_bytes: int) -> dict[str,
         kind = stat.S_IFMT(entry.external_attr >> 16)
         odd = entry.filename.startswith("/") or "\\" in entry.filename or entry.filename != "/".join(parts)
         if odd or not parts or any(part in ("..", ".") for part in parts) or entry.is_dir():
-            raise ResultsError(f"{path}: {entry.filename!r} is no name of a file within a bundle")
+            raise ResultsError(f"{path}: {entry.filename!r} is not a valid file name in a bundle")
         if kind not in (0, stat.S_IFREG):
             raise ResultsError(f"{path}: {entry.filename!r} is a link or a special file")
         if entry.filename in entries:
-            raise ResultsError(f"{path}: {entry.filename!r} is there twice")
+            raise ResultsError(f"{path}: {entry.filename!r} occurs twice")
         if entry.file_size > MOST_RATIO * max(entry.compress_size, 1 << 10):
             raise ResultsError(f"{path}: {entry.filename!r} would be {entry.file_size} bytes, of {entry.compress_size}")
         entries[entry.filename] = entry
@@ -212,40 +212,40 @@ def _taken(
     sums = _sums(archive, entries, path)
     for entry in entries.values():
         if entry.filename != SUMS and _written(archive, entry, scratch / entry.filename) != sums[entry.filename]:
-            raise ResultsError(f"{path}: {entry.filename} is not what its checksum says")
+            raise ResultsError(f"{path}: {entry.filename} does not match its checksum")
     try:
         about = json.loads((scratch / ABOUT).read_bytes())
         chosen, rules = name or str(about["name"]), str(about["rules"])
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ResultsError(f"{path}: {ABOUT} cannot be read: {error}") from error
     if not _NAME.fullmatch(chosen):
-        raise ResultsError(f"{path}: {chosen!r} is no name of a run", remedy="give one with --name")
+        raise ResultsError(f"{path}: {chosen!r} is not a valid name of a run", remedy="give one with --name")
     if (parent / chosen).exists():
-        raise ResultsError(f"{parent / chosen} is there already", remedy="give another name with --name")
+        raise ResultsError(f"{parent / chosen} already exists", remedy="give another name with --name")
     (scratch / RUN / BUNDLE).write_text(json.dumps({"bundle": path.name, "rules": rules}) + "\n")
     open_run(scratch / RUN)
     rows = (scratch / ROWS).read_bytes()
     (scratch / RUN).rename(parent / chosen)
     now = rows_csv(open_run(parent / chosen))
     other = f"it was exported by rules {rules}, and these are {RULES_VERSION}" if rules != RULES_VERSION else ""
-    return Taken(parent / chosen, len(entries), now == rows, other or ("" if now == rows else "its rows are others"))
+    return Taken(parent / chosen, len(entries), now == rows, other or ("" if now == rows else "its rows differ"))
 
 
 def _sums(archive: zipfile.ZipFile, entries: dict[str, zipfile.ZipInfo], path: Path) -> dict[str, str]:
-    """Return the checksums; they must be of all files and of no other."""
+    """Return the checksums; they must cover all files and no others."""
     missing = [name for name in (SUMS, ABOUT, ROWS, f"{RUN}/journal.jsonl") if name not in entries]
     if missing:
-        raise ResultsError(f"{path} is no bundle of xdplab: it has no {missing[0]}")
+        raise ResultsError(f"{path} is not a bundle of xdplab: it has no {missing[0]}")
     lines = archive.read(entries[SUMS]).decode(errors="replace").splitlines()
     sums = {name: digest for digest, _, name in (line.partition("  ") for line in lines)}
     if set(sums) != set(entries) - {SUMS}:
         odd = sorted(set(sums) ^ (set(entries) - {SUMS}))[0]
-        raise ResultsError(f"{path}: {odd} is in {SUMS} or in the bundle, and not in both")
+        raise ResultsError(f"{path}: {odd} is in {SUMS} or in the bundle, but not in both")
     return sums
 
 
 def _written(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, path: Path) -> str:
-    """Write an entry, never more than it said it has, and return its SHA-256."""
+    """Write an entry, never more than its declared size, and return its SHA-256."""
     digest, left = hashlib.sha256(), entry.file_size
     path.parent.mkdir(parents=True, exist_ok=True)
     with archive.open(entry) as source, path.open("xb") as target:

@@ -1,8 +1,9 @@
-"""Every study by its name, and the study a run belongs to. A new study is a line here."""
+"""Every study by its name, and the study a run belongs to. Add a line here for a new study."""
 
 from __future__ import annotations
 
 import importlib
+from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,7 +27,7 @@ STUDIES = ("verifier", "execution", "loading", "jit", "offload")
 
 
 def study(name: str) -> StudyKind[Any, Any]:
-    """Return the study of that name; one is loaded when it is asked for."""
+    """Return the study of that name; it is loaded on demand."""
     kind: StudyKind[Any, Any] = importlib.import_module(f"xdplab.studies.{name}.runs").STUDY
     return kind
 
@@ -45,12 +46,12 @@ def kind_of(directory: RunDirectory) -> AnyKind:
 
 
 def open_run(path: Path) -> AnyRun:
-    """Open a run of any kind. Raises ResultsError if ``path`` is none."""
+    """Open a run of any kind. Raises ResultsError if ``path`` is not a run."""
     return kind_of(RunDirectory.open(path)).open(path)
 
 
 def request_in(plan: Path) -> tuple[StudyKind[Any, Any], Any] | None:
-    """Return the study that a plan file is for, and what it asks; None for a plan of XDP traffic. Raises PlanError."""
+    """Return the study of a plan file, and its request; None for a plan of XDP traffic. Raises PlanError."""
     try:
         written = read_yaml(plan.read_text())
     except (OSError, ValueError, yaml.YAMLError):
@@ -58,10 +59,15 @@ def request_in(plan: Path) -> tuple[StudyKind[Any, Any], Any] | None:
     if not isinstance(written, dict) or written.get("study") not in STUDIES:
         return None
     kind = study(written.pop("study"))
+    return kind, request_of(kind, written, f"{plan}: ")
+
+
+def request_of(kind: StudyKind[Any, Any], asked: Mapping[str, Any], where: str = "") -> Any:
+    """Return what is asked of a study; lists become tuples. Raises PlanError for a name that is none of its fields."""
     known = {field.name for field in fields(kind.request)}
-    for name in written:
+    for name in asked:
         if name not in known:
             raise PlanError(
-                f"{plan}: {name}: no field of study {kind.name}", remedy=f"there are {', '.join(sorted(known))}"
+                f"{where}{name}: no field of study {kind.name}", remedy=f"there are {', '.join(sorted(known))}"
             )
-    return kind, kind.request(**{name: tuple(v) if isinstance(v, list) else v for name, v in written.items()})
+    return kind.request(**{name: tuple(v) if isinstance(v, list) else v for name, v in asked.items()})

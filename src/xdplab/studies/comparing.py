@@ -1,4 +1,4 @@
-"""Two runs side by side, of any kind: what was not the same around them, what is to be doubted, what they say."""
+"""Two runs of any kind side by side: differences of environment, warnings, and the comparison."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LONGEST = 60
 
 @dataclass(frozen=True)
 class Unlike:
-    """Something around the runs that was not the same; null is not known."""
+    """A difference of the runs' environments; null means unknown."""
 
     what: str
     first: str | None
@@ -63,7 +63,7 @@ class ComparedRuns:
         }
 
     def lines(self) -> list[str]:
-        """Return what comes before the table of points, and the answer."""
+        """Return the lines before the table of points, and the answer."""
         d = self.decision
         around = [f"  {one.words}" for one in self.unlike] or ["  nothing; all that was recorded is the same"]
         doubted = [f"  {name}: {words}" for name, every in self.doubts.items() for words in every] or ["  nothing"]
@@ -99,19 +99,20 @@ def _joint_lines(d: Decision) -> list[str]:
 
 
 def differences(first: Mapping[str, str], second: Mapping[str, str]) -> list[Unlike]:
-    """Return what was not the same around two runs, by name."""
+    """Return the differences of two runs' environments, by name."""
     names = dict.fromkeys([*first, *second])
     return [Unlike(name, first.get(name), second.get(name)) for name in names if first.get(name) != second.get(name)]
 
 
 def check_runs(first: RunDirectory, second: RunDirectory, equal: Sequence[RunDirectory]) -> None:
     if len(equal) == 1:
-        raise ResultsError("one equal run has no spread", remedy="give --equal twice or more, or leave it out")
+        raise ResultsError("one equal run has no spread", remedy="give --equal twice or more, or omit it")
     taken = {first.run_id, second.run_id}
     again = [run.name for run in equal if run.run_id in taken]
     if again:
         raise ResultsError(
-            f"{again[0]} is compared and cannot say how equal runs spread too", remedy="give other runs to --equal"
+            f"{again[0]} is one of the compared runs, and cannot also be an equal run",
+            remedy="give other runs to --equal",
         )
 
 
@@ -122,7 +123,7 @@ def names_of(first: RunDirectory, second: RunDirectory) -> tuple[str, str]:
 
 
 def check_metric(table: pd.DataFrame, metric: str, run: RunDirectory) -> None:
-    """Raise PlanError where ``table`` has no such column of numbers."""
+    """Raise PlanError if ``table`` has no such column of numbers."""
     numbers = [str(name) for name in table.columns if pd.api.types.is_numeric_dtype(table[name])]
     if metric not in numbers:
         raise PlanError(
@@ -140,8 +141,8 @@ def compared_rows(
 ) -> ComparedRuns:
     """Compare the tables of two runs (the first two; the others are equal runs) row by row.
 
-    A trial may leave several rows: each of them is a point of its own, told by its place among the rows of its trial.
-    ``words`` names the points by their ids, ``unlike`` is what was not the same around the first two.
+    A trial may have several rows: each is a separate point, identified by its position among the rows of its trial.
+    ``words`` names the points by their ids, ``unlike`` has the differences around the first two.
     """
     first, second, *equal = runs
     check_runs(first, second, equal)
@@ -154,7 +155,7 @@ def compared_rows(
 
 
 def _rows_as_points(table: pd.DataFrame, metric: str, words: Mapping[str, str]) -> pd.DataFrame:
-    """Return each row as a valid trial of a point of its own; what has no value or one at or below 0 is left out."""
+    """Return each row as a valid trial of its own point, without rows that have no value or one at or below 0."""
     if "trial_id" not in table:
         raise ResultsError("this study has no repetitions to compare")
     point = table["trial_id"].astype(str).str.rpartition("-r")

@@ -1,4 +1,4 @@
-"""What every run can be asked, whatever it measured. The command line and the notebook ask nothing else."""
+"""The interface of runs of any kind. The command line and the notebook use only this."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from xdplab.words import many
 
 @dataclass(frozen=True)
 class Where:
-    """Where a run goes on: a lab, or several at once; by default where it was.
+    """Where a run continues: a lab, or several at once; by default where it was.
 
     ``steal`` takes one lab's servers from a run that is silent.
     """
@@ -36,7 +36,7 @@ class Where:
 
 
 class AnyAudit(Protocol):
-    """What is not to be believed of a run."""
+    """The results of a run that are not trustworthy."""
 
     def to_json(self) -> dict[str, Any]: ...
 
@@ -54,19 +54,19 @@ class AnyRun(Protocol):
 
     @property
     def metric(self) -> str:
-        """The column that is compared unless another one is asked for."""
+        """The column that is compared by default."""
 
     @property
     def state(self) -> RunState: ...
 
     def measure(self, observer: Observer, where: Where) -> RunState:
-        """Measure what the run owes and derive its tables."""
+        """Measure the run's missing trials and derive its tables."""
 
     def complete(self) -> list[str]:
-        """Do what a kill after the last trial left undone, and return what that was, in words."""
+        """Complete what a kill after the last trial interrupted, and return a description of it."""
 
     def keep_tables(self) -> Path:
-        """Derive the tables where they are not current; return the folder that holds them."""
+        """Derive the tables if they are not current; return their folder."""
 
     def check_raw(self) -> None:
         """Warn (ResultsWarning) where raw files are gone."""
@@ -75,13 +75,13 @@ class AnyRun(Protocol):
         """Return the measurements that count, a row each. Writes nothing into the run."""
 
     def tables(self) -> dict[str, Table]:
-        """Return what is printed, by name."""
+        """Return the printed tables, by name."""
 
     def summary(self) -> list[str]:
-        """Return what came out, in a few lines."""
+        """Return the results in a few lines."""
 
     def draw_figures(self, *, names: Sequence[str] = (), style: str = ..., out: Path | None = None) -> list[str]:
-        """Draw what applies, or ``names``; return where it is, and why the rest is not."""
+        """Draw all figures that apply, or ``names``; return their files, and why the others were not drawn."""
 
     @property
     def figure_names(self) -> list[str]:
@@ -98,7 +98,7 @@ class AnyRun(Protocol):
     def compare(
         self, other: AnyRun, metric: str | None = None, *, equal: Sequence[AnyRun] = (), margin: float = MARGIN
     ) -> ComparedRuns:
-        """Say whether ``other`` is the same as this run, point by point and over all.
+        """Compare ``other`` with this run, point by point and over all.
 
         ``equal``: runs that measured the same as each other. Raises ResultsError for another kind of run, PlanError
         where there is no such column.
@@ -106,7 +106,7 @@ class AnyRun(Protocol):
 
 
 class AnyKind(Protocol):
-    """A kind of run: what opens one."""
+    """A kind of run: opens runs of this kind."""
 
     @property
     def name(self) -> str: ...
@@ -139,7 +139,7 @@ class PlainAudit:
 
 
 def not_measured(attempts: Iterable[Attempt], state: RunState) -> list[Finding]:
-    """Return a finding for each reason why trials were not measured, and one for those that are still owed."""
+    """Return a finding for each reason why trials were not measured, and one for missing trials."""
     by_reason: dict[tuple[str, str], list[Attempt]] = {}
     for attempt in attempts:
         if attempt.status != "measured":
@@ -162,7 +162,7 @@ def not_measured(attempts: Iterable[Attempt], state: RunState) -> list[Finding]:
 
 
 def require_same_kind(run: AnyRun, *others: AnyRun) -> None:
-    """Raise ResultsError where the runs are not of one kind."""
+    """Raise ResultsError if the runs are not of one kind."""
     for other in others:
         if run.kind_name != other.kind_name:
             raise ResultsError(

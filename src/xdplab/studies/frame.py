@@ -1,7 +1,6 @@
-"""What every study of the execution side is: a request becomes points, points become a run, a run shows itself.
-
-A study is one `StudyKind`: what it asks for, what it measures, and how its table, tables and figures are made. Order,
-journal, resume and progress are the runner's; everything shown is derived from the journal and the raw files of a run.
+"""The frame of the studies besides XDP traffic: a request becomes points, and the points become a run. A study is one
+`StudyKind`: its request, its measurement, and the functions for its table, tables and figures. The runner has order,
+journal, resume and progress; all output is derived from the journal and the raw files of a run.
 """
 
 from __future__ import annotations
@@ -45,11 +44,11 @@ MakeView = Callable[[pd.DataFrame], View]
 
 
 class PlacedStudy(Study[OfT, F], Protocol[OfT, F]):
-    """What measures: a block's trials at one place."""
+    """Measures a block's trials at one place."""
 
     @property
     def place(self) -> Place | None:
-        """Where, between ``enter_block`` and ``leave_block``; None if nothing but this machine is needed."""
+        """The place between ``enter_block`` and ``leave_block``; None if only this machine is needed."""
 
 
 @dataclass(frozen=True)
@@ -70,12 +69,14 @@ class StudyKind(Generic[R, P]):
     tables: Callable[[StudyRun[R, P], pd.DataFrame], dict[str, Table]]
     views: Mapping[str, MakeView]
     version: str = "1"
-    """Of its table: it changes whenever the same raw files would give another one."""
+    """The version of its table: it changes whenever the same raw files would give another table."""
+    smallest: Callable[[R], R] = lambda request: request
+    """Makes a request as small as still shows everything: a minute or two."""
     tools: Callable[[StudyRun[R, P]], Mapping[str, str]] = lambda _: {}
     """The tools that only this study uses, by name, with their versions: kept in each session's manifest."""
 
     def start(self, request: R, parent: Path, name: str | None = None) -> StudyRun[R, P]:
-        """Gather what is to be measured and make a run directory in ``parent``; nothing is measured yet.
+        """Gather the points and make a run directory in ``parent``; nothing is measured yet.
 
         Raises PlanError for unusable options.
         """
@@ -96,10 +97,10 @@ class StudyKind(Generic[R, P]):
         return StudyRun(self, directory, request, points, notes)
 
     def open(self, path: Path) -> StudyRun[R, P]:
-        """Open a run of this study. Raises ResultsError if ``path`` is none."""
+        """Open a run of this study. Raises ResultsError if ``path`` is not one."""
         directory = RunDirectory.open(path)
         if study_of(directory) != self.name:
-            raise ResultsError(f"{path} is no run of study {self.name}", remedy="its plan.yaml says what it is")
+            raise ResultsError(f"{path} is not a run of study {self.name}", remedy="its plan.yaml names its study")
         plan = read_yaml(directory.plan_text)
         asked: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in plan.items() if k != "study"}
         known = json.loads((path / "points.json").read_text())
@@ -132,7 +133,7 @@ class StudyRun(Generic[R, P]):
             yield by_id[attempt.trial_id], attempt, self.directory.raw_dir(attempt.trial_id, attempt.attempt)
 
     def execute(self, observer: Observer | None = None) -> RunState:
-        """Measure what the run owes. A trial that cannot be measured gets that verdict; the rest goes on."""
+        """Measure the missing trials. A trial that cannot be measured gets that verdict; the others continue."""
         with self.directory.writer():
             seen = observer or silent()
             around = Around(self.directory, self.kind.tools(self))
@@ -168,11 +169,11 @@ class StudyRun(Generic[R, P]):
         return table(self.directory, self._recipe, f"{self.kind.name}.parquet")
 
     def keep_tables(self) -> Path:
-        """Derive the table, ``STUDY.parquet``, where it is not current; return the folder that holds it."""
+        """Derive the table, ``STUDY.parquet``, if it is not current; return its folder."""
         return derive(self.directory, self._recipe)
 
     def complete(self) -> list[str]:
-        """Do what a kill after the last trial left undone, and return what that was, in words."""
+        """Complete what a kill after the last trial interrupted, and return a description of it."""
         done = []
         with self.directory.writer():
             if is_owed(self.directory, self._recipe):
@@ -188,7 +189,7 @@ class StudyRun(Generic[R, P]):
         return {name: table for name, table in made.items() if not table.frame.empty}
 
     def draw(self, style: str = "paper-1col", names: Sequence[str] = (), out: Path | None = None) -> list[Drawn]:
-        """Write every table and draw every figure (or ``names``) there is data for; say why others are not drawn."""
+        """Write every table and draw every figure (or ``names``) with data; say why others are not drawn."""
         for name in names:
             self._require(name)
         write_tables(self.tables(), self.directory.outputs / "tables")
@@ -217,7 +218,7 @@ class StudyRun(Generic[R, P]):
             raise FigureError(f"no figure {name!r}", remedy=f"figures are {', '.join(self.kind.views)}")
 
     def failures(self) -> list[str]:
-        """Return one line per reason why trials did not come to a measurement, with the first of their points."""
+        """Return one line per reason why trials were not measured, with the first of their points."""
         points: dict[str, dict[str, None]] = {}
         for trial, last, _ in self.attempts():
             if last.status != "measured":
@@ -236,9 +237,9 @@ class StudyRun(Generic[R, P]):
         return next(iter([*fractional, *(str(name) for name in rows.columns if str(name).endswith("_ns"))]), "")
 
     def measure(self, observer: Observer, where: Where) -> RunState:
-        """Measure what the run owes at the places that its plan names.
+        """Measure the missing trials at the places that the plan names.
 
-        Raises LabError if ``where`` shares it, StrangersFileError for a run that is not one's own.
+        Raises LabError if ``where`` shares the run, StrangersFileError for another user's run.
         """
         require_own_run(self.directory.path)
         if where.labs:
@@ -270,7 +271,7 @@ class StudyRun(Generic[R, P]):
     def compare(
         self, other: AnyRun, metric: str | None = None, *, equal: Sequence[AnyRun] = (), margin: float = MARGIN
     ) -> ComparedRuns:
-        """Say whether ``other`` is the same as this run, row by row of its table and over all."""
+        """Compare ``other`` with this run, row by row of its table and over all."""
         every: tuple[AnyRun, ...] = (self, other, *equal)
         require_same_kind(*every)
         words = {point.point_id: str(point) for point in self.points}

@@ -1,4 +1,4 @@
-"""Where a study measures: this machine, or a lab of one host; and what a nanosecond of its clock is worth."""
+"""The places where a study measures (this machine, or a lab of one host), and the meaning of their clocks."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ _ANSWER_S = 30.0
 _HOLD_S = 14 * 86400.0
 _LOOK_S = 0.5
 MOST_GUESTS = 4
-"""Guests of one kernel that count side by side; a further study waits for one of them."""
+"""Number of counting guests of one kernel side by side; a further study waits for one of them."""
 
 WAITS: ContextVar[Callable[[str | None], None]] = ContextVar("WAITS", default=lambda why: warn(why))
-"""What is told that a study waits, and for whom; None as soon as it goes on. A run sets it to write it down."""
+"""Called when a study waits, with the reason, and with None when it continues. A run sets it to record the wait."""
 
 
 def warn(why: str | None) -> None:
@@ -46,9 +46,10 @@ def warn(why: str | None) -> None:
         warnings.warn(f"waiting: {why}", ResultsWarning, stacklevel=2)
 
 
-# The setting is the whole machine's: whoever needs it as it is shares a lock, whoever changes it has the lock alone.
-# It is put back when this command's input ends: that is with us, however we end. Whoever can open a lock can hold it
-# for ever: only root can. A user who is not root changes nothing and holds nothing.
+# The setting affects the whole machine: a study that needs its current value shares the lock, a study that changes it
+# holds the lock alone. The setting is restored when this command's input closes, that is when this program ends in any
+# way. A process that can open a lock can hold it for ever: so only root can open it. An ordinary user changes nothing
+# and holds nothing.
 _HOLD_SETTING = """
 lock=$3 patience=$4
 (umask 022; mkdir -p "${lock%/*}") 2>/dev/null
@@ -72,12 +73,12 @@ cat >/dev/null
 """
 _LOCK = "/run/xdplab/bpf_jit_enable.lock"
 LOCK_S = 600.0
-"""How long another study that holds the setting otherwise is waited for."""
+"""How long to wait for another study that holds the other setting."""
 
 
 @dataclass
 class PlaceFacts:
-    """What every trial of a study knows of its place; a study adds what its trials learn besides."""
+    """A trial's facts about its place; a study adds further facts."""
 
     kernel_release: str | None = None
     clock: Clock | None = None
@@ -86,9 +87,9 @@ class PlaceFacts:
 
 @dataclass(frozen=True)
 class Place:
-    """``clock``: what a nanosecond here is: time, or one instruction (a guest under ``-icount``).
+    """``clock``: the meaning of a nanosecond here: time, or one instruction (a guest under ``-icount``).
 
-    ``label`` is for figures and tables; it says which kernel, and what the clock is.
+    ``label`` is for figures and tables; it names the kernel and the clock.
     """
 
     name: str
@@ -100,16 +101,16 @@ class Place:
     """What its numbers depend on that it cannot be asked itself, by name."""
 
     def told(self, facts: PlaceFacts) -> None:
-        """Fill in where a trial is measured."""
+        """Record the place of a trial."""
         facts.kernel_release, facts.clock, facts.label = self.release, self.clock, self.label
 
     @property
     def patience(self) -> int:
-        """How many of our seconds a second of work may take: a guest that counts instructions is emulated."""
+        """How many seconds outside a second of work may take: a guest that counts instructions is emulated."""
         return _PATIENCE[self.clock]
 
     def put(self, path: Path, *, mode: int = 0o644) -> str:
-        """Return where the place finds a file of ours; it is copied into a guest."""
+        """Return the path of a file of this machine at the place; the file is copied into a guest."""
         if isinstance(self.host, LocalHost):
             return str(path)
         target = f"{_GUEST_DIR}/{path.name}"
@@ -204,7 +205,7 @@ def is_foreign(name: str) -> bool:
 
 
 def require_places(names: Iterable[str], *, any_architecture: bool = False) -> None:
-    """Raise LabError for a place that cannot exist, or has no guest: before anything runs, not once per trial.
+    """Raise LabError for an invalid place, or a place without a guest, before anything runs.
 
     ``any_architecture``: the study can measure a guest of another architecture.
     """
@@ -259,9 +260,9 @@ def place_of(name: str, modules: Iterable[str] = ()) -> Iterator[Place]:
 
     ``modules`` are what the study loads: a guest of another architecture sees no file but what it boots with.
 
-    A guest that counts instructions may have others beside it: where one is in use, the study gets one of its own.
-    What tells time is waited for, and `WAITS` is told. Raises UnsupportedError for a lab whose clock is worth nothing,
-    or that this machine lacks the tool for, LabError if none can be brought up.
+    Several guests may count instructions side by side: if one is in use, the study gets another. For a place that
+    measures time, the study waits, and `WAITS` is called. Raises UnsupportedError for a lab whose clock means nothing,
+    or if this machine lacks its tool, LabError if none can be brought up.
     """
     if name == HOST:
         release = platform.release()
@@ -281,10 +282,10 @@ def place_of(name: str, modules: Iterable[str] = ()) -> Iterator[Place]:
 
 @contextmanager
 def free_lab(*names: str) -> Iterator[Lab]:
-    """Give the first of these labs that no other run is in, locked; where there is none, wait, and tell `WAITS`.
+    """Give the first of these labs that no other run uses, locked; if there is none, wait, and call `WAITS`.
 
-    Another study in the same guest would be counted too, and each would switch the other's JIT. Raises
-    UnsupportedError where this machine lacks the tool for such a lab: what other places can, they still measure.
+    Another study in the same guest would be counted too, and each would switch the other's JIT. Raises UnsupportedError
+    if this machine lacks the tool for such a lab: other places still measure.
     """
     with ExitStack() as stack:
         while (lab := next(filter(None, (_locked(name, stack) for name in names)), None)) is None:
@@ -295,7 +296,7 @@ def free_lab(*names: str) -> Iterator[Lab]:
 
 
 def _locked(name: str, stack: ExitStack) -> Lab | None:
-    """Return the lab, held by the ``stack``; None if another run is in it."""
+    """Return the lab, held by the ``stack``; None if another run uses it."""
     try:
         with ExitStack() as trying:
             lab = trying.enter_context(use_lab(name))

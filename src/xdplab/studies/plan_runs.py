@@ -1,6 +1,6 @@
-"""Runs of a plan, as every run can be asked: XDP traffic that is measured, or searched for the rates it carries.
+"""Runs of a plan through the common interface: XDP traffic that is measured or searched.
 
-A search is a plan whose trials are searched in the testbed of the traffic study: this is where the two meet.
+A search is a plan whose trials are searched in the testbed of the traffic study: this module joins the two.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from xdplab.studies.traffic.planned import Files, run_trials_of
 from xdplab.studies.traffic.runs import MEASURED, TrafficMethod
 
 ASKED = "search.json"
-"""What a search was asked for, kept in its run: one that goes on must not go on differently."""
+"""The file with a search's options in its run: a continued search must use the same."""
 
 
 class PlanRun:
@@ -66,9 +66,9 @@ class PlanRun:
         return read_state(self.directory)
 
     def measure(self, observer: Observer, where: Where) -> RunState:
-        """Measure what the run owes where it was, or in the lab or labs that ``where`` names.
+        """Measure the missing trials where the run was, or in the lab or labs of ``where``.
 
-        Raises StrangersFileError for a run that is not one's own.
+        Raises StrangersFileError for another user's run.
         """
         require_own_run(self.directory.path)
         labs = where.labs
@@ -92,7 +92,7 @@ class PlanRun:
         runs.check_raw(self.directory)
 
     def rows(self) -> pd.DataFrame:
-        """Return one row per trial: its last attempt, judged by today's rules."""
+        """Return one row per trial: its last attempt, judged by the current rules."""
         return runs.settled_trials(self.directory)
 
     def samples(self) -> pd.DataFrame:
@@ -100,7 +100,7 @@ class PlanRun:
         return runs.samples_table(self.directory)
 
     def points_summary(self) -> pd.DataFrame:
-        """Return one row per point: what varies, n, means with their intervals, verdicts."""
+        """Return one row per point: varying factors, n, means with their intervals, verdicts."""
         return points_summary(self.rows())
 
     def tables(self) -> dict[str, Table]:
@@ -146,7 +146,7 @@ class PlanRun:
 
 @dataclass(frozen=True)
 class SearchRequest:
-    """What a search was asked for; ``share``: also the largest N that keeps this share of the throughput at N = 0."""
+    """The options of a search; ``share``: also find the largest N that keeps this share of the throughput at N = 0."""
 
     profile: Profile
     share: float | None = None
@@ -180,14 +180,14 @@ class SearchRun(PlanRun):
         return found.drop_duplicates("trial_id", keep="last", ignore_index=True) if len(found) else found
 
     def samples(self) -> pd.DataFrame:
-        raise ResultsError(f"{self.directory.path} is a search: it has bursts, and no samples", remedy="see its raw/")
+        raise ResultsError(f"{self.directory.path} is a search: it has bursts, but no samples", remedy="see its raw/")
 
     def check_raw(self) -> None:
-        """A search's table is made of the journal alone."""
+        """A search's table is made only from the journal."""
 
     def tables(self) -> dict[str, Table]:
         rows = self.rows()
-        return {"searches": Table("Rates that lose nothing, lose little, and the most", pd.DataFrame(shown(rows)))}
+        return {"searches": Table("Rates without loss, with little loss, and the maximum", pd.DataFrame(shown(rows)))}
 
     def summary(self) -> list[str]:
         return remarks(self.rows())
@@ -256,7 +256,7 @@ def start_search(
 
 
 def as_searched(plan: Plan, chosen: Profile) -> Plan:
-    """A search finds the load by itself; a profile of a standard brings its frame sizes with it. Raises PlanError."""
+    """A search finds the load itself; a standard's profile has its own frame sizes. Raises PlanError."""
     if plan.open_ended:
         raise PlanError("a search repeats each point a given number of times", remedy="give `repetitions` a number")
     frames = {"frame_bytes": list(chosen.frame_bytes)} if chosen.frame_bytes else {}
@@ -273,9 +273,9 @@ def as_searched(plan: Plan, chosen: Profile) -> Plan:
 
 
 def pdr_files(search: AnyRun) -> Files:
-    """Return the file that gives a run the PDRs of ``search``. Raises ResultsError if that is no search."""
+    """Return the file that gives a run the PDRs of ``search``. Raises ResultsError if it is not a search."""
     if search.kind_name != "search":
-        raise ResultsError(f"{search.directory.path} holds no search", remedy="`xdplab search PLAN` makes one")
+        raise ResultsError(f"{search.directory.path} is not a search", remedy="`xdplab search PLAN` makes one")
     return {pdr.FILE: pdr.of_search(search.directory.name, search.rows())}
 
 

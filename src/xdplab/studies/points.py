@@ -1,4 +1,4 @@
-"""What a study is asked, and the points and trials that this comes to: no table, no figure, no host."""
+"""A study's request, and its points and trials: no table, no figure, no host."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from xdplab.yaml_file import read_yaml
 
 @dataclass(frozen=True)
 class StudyRequest:
-    """What a person asks for; a study adds its own fields: scalars, and tuples of scalars. Kept as plan.yaml."""
+    """The user's request; a study adds its own fields: scalars, and tuples of scalars. Stored as plan.yaml."""
 
     repetitions: int = 3
     seed: int = 1
@@ -32,12 +32,12 @@ class StudyPoint:
 
     @property
     def block(self) -> tuple[str, ...]:
-        """What is set up once for all points that share it, such as a kernel that is booted."""
+        """The key of the set-up that points share, such as a booted kernel."""
         return ()
 
     @property
     def once(self) -> bool:
-        """True where repeating it would tell nothing new: it is measured in the first repetition only."""
+        """True if a repetition would give the same: it is measured only in the first repetition."""
         return False
 
 
@@ -60,7 +60,7 @@ class StudyTrial(Generic[P]):
 
 @dataclass(frozen=True)
 class Gathered(Generic[P]):
-    """What a request comes to here: its points, files that are to be kept in the run, what is left out and why."""
+    """The result of a request: its points, files to keep in the run, and what is left out with the reasons."""
 
     points: Sequence[P]
     files: Mapping[str, bytes] = field(default_factory=dict)
@@ -68,7 +68,8 @@ class Gathered(Generic[P]):
 
 
 def schedule(points: Sequence[P], repetitions: int, seed: int) -> list[StudyTrial[P]]:
-    """Return every trial in the order it is measured: block after block, its points shuffled anew each repetition."""
+    """Return every trial in the order it is measured: block after block, with its points shuffled again in each
+    repetition."""
     groups: dict[tuple[str, ...], list[P]] = {}
     for point in points:
         groups.setdefault(point.block, []).append(point)

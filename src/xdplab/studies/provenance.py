@@ -1,7 +1,7 @@
-"""What a number depends on besides the plan: a host's kernel, CPU, settings and tools, in their own words.
+"""What a number depends on besides the plan: a host's kernel, CPU, settings and tools, as they describe themselves.
 
-A run asks when it begins, and what changes while it measures (load, stolen time) once more when it ends. The answers
-are in its journal, and as ``manifest.json`` beside it. Studies of the execution side ask through `Around`.
+A run asks when it begins; values that change during the run (load, stolen time) are asked again at its end. The answers
+are in its journal, and in ``manifest.json`` beside it. Studies of the execution side ask through `Around`.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ MACHINE: dict[str, tuple[str, ...]] = {
     "bpf_jit_harden": ("cat", "/proc/sys/net/core/bpf_jit_harden"),
     "rt_runtime_us": ("cat", "/proc/sys/kernel/sched_rt_runtime_us"),
 }
-"""Of any host: name → command. A command that fails is kept with its last words."""
+"""For any host: name → command. A failed command is stored with its last message."""
 
 MOMENT = {
     "frequency": ("grep", "-m1", "MHz", "/proc/cpuinfo"),
     "load": ("cat", "/proc/loadavg"),
     "cpu_ticks": ("grep", "-m1", "^cpu ", "/proc/stat"),
 }
-"""What is another at any moment: asked before and after, and never a difference between two runs."""
+"""Values that always change: read before and after, and never listed as a difference between two runs."""
 
 TOOLS = {
     "clang": ("clang", "--version"),
@@ -54,17 +54,23 @@ TOOLS = {
 }
 
 _SEPARATOR = "\x1e"
+# One that hangs costs its own answer; the others are there.
 _SCRIPT = (
-    f'ask() {{ name=$1; shift; if said=$("$@" 2>/dev/null); then how=value; else how=absent; '
-    f'said=$("$@" 2>&1 | tail -n 1); fi; printf \'%s\\n%s\\n%s{_SEPARATOR}\' "$name" $how "$said"; }}\n'
+    'ask() {{ name=$1 how=absent; shift; said=$(timeout -k 1 {most_s:g} "$@" 2>/dev/null); '
+    "case $? in 0) how=value ;; 124 | 137) said='no answer within {most_s:g} s' ;; "
+    '*) said=$("$@" 2>&1 | tail -n 1) ;; esac; '
+    f'printf \'%s\\n%s\\n%s{_SEPARATOR}\' "$name" $how "$said"; }}}}\n'
 )
 _ANSWER_S = 30.0
+_MOST_HANGING = 6
+"""How many hanging tools a deadline allows for."""
 
 
 def answers(host: Host, questions: Mapping[str, tuple[str, ...]], *, deadline_s: float = _ANSWER_S) -> Answers:
-    """Ask a host everything in one command; each answer is a ``value``, or ``absent`` with the last words."""
+    """Ask a host everything in one command; each answer is a ``value``, or ``absent`` with the last message."""
     asked = "".join(f"ask {name} {shlex.join(argv)}\n" for name, argv in questions.items())
-    said = host.run(["sh", "-c", _SCRIPT + asked], deadline_s=deadline_s, check=False).text
+    script = _SCRIPT.format(most_s=deadline_s / _MOST_HANGING) + asked
+    said = host.run(["sh", "-c", script], deadline_s=deadline_s, check=False).text
     found: Answers = {}
     for part in said.split(_SEPARATOR)[:-1]:
         name, how, text = part.split("\n", 2)
@@ -73,7 +79,7 @@ def answers(host: Host, questions: Mapping[str, tuple[str, ...]], *, deadline_s:
 
 
 def own_version() -> dict[str, str]:
-    """Return our commit where this is a checkout, so that a number leads back to the code that measured it."""
+    """Return xdplab's commit if this is a checkout: a number leads back to the code that measured it."""
     here = Path(__file__).resolve().parent
     git = subprocess.run(
         ["git", "-C", str(here), "describe", "--always", "--dirty", "--abbrev=12"],
@@ -85,11 +91,11 @@ def own_version() -> dict[str, str]:
 
 
 def flat(name: str, value: str) -> dict[str, str]:
-    """Split ``key: value`` lines, so that a difference names the one line that differs."""
+    """Split ``key: value`` lines: then a difference names only the line that differs."""
     if value.startswith("{"):  # lscpu -J
         try:
             fields = [(str(field["field"]), str(field["data"])) for field in json.loads(value)["lscpu"]]
-        except (ValueError, LookupError, TypeError):  # half of it, or another tool's: as it stands
+        except (ValueError, LookupError, TypeError):  # truncated, or from another tool: return it unchanged
             return {name: value}
         return {f"{name} {field.rstrip(':')}": data for field, data in fields if "MHz" not in field}
     lines = value.splitlines()
@@ -101,7 +107,7 @@ def flat(name: str, value: str) -> dict[str, str]:
 
 @dataclass
 class Around:
-    """What is around one session of a study's run. ``tools``: what only this study uses, by name."""
+    """The environment of one session of a study's run. ``tools``: those that only this study uses, by name."""
 
     run: RunDirectory
     tools: Mapping[str, str] = field(default_factory=dict)
@@ -117,7 +123,7 @@ class Around:
         self._note(CONTROLLER, "before", state | {"xdplab": own_version()})
 
     def at(self, place: Place) -> None:
-        """Ask a place that was entered, once per session; this machine was asked when the session began."""
+        """Ask an entered place, once per session; this machine was asked when the session began."""
         if place.name == HOST or place.name in self._places:
             return
         self._places.add(place.name)
@@ -134,7 +140,7 @@ class Around:
 
 
 def around(run: RunDirectory) -> dict[str, str]:
-    """Return what was around the last session of a study's run, line by line; empty if nothing was recorded."""
+    """Return the environment of the last session of a study's run, line by line; empty if nothing was recorded."""
     facts: dict[str, str] = {}
     for place, state in _states(run).items():
         for name, answer in state.items():
@@ -154,7 +160,7 @@ def _states(run: RunDirectory, when: str = "before") -> dict[str, dict[str, Any]
 
 
 def words(run: RunDirectory) -> str | None:
-    """Return one line on what the run was measured with; None if nothing was recorded."""
+    """Return one line on the run's environment; None if nothing was recorded."""
     states = _states(run)
     here = states.get(CONTROLLER)
     if here is None:

@@ -1,7 +1,7 @@
-"""One HTML file for a colleague: question, answer, how sure it is, what it does not show, figures, tables, provenance.
+"""One HTML file for a colleague: question, answer with its interval, limits, figures, tables, provenance.
 
-It loads nothing from a network: figures are SVG images within it, the only script sorts tables. What a run says may
-come from a stranger: jinja2 escapes all of it, and the page's own policy runs no script but that one. Interactive
+It loads nothing from a network: figures are SVG images in the page, and its only script is its own. A run's content may
+come from another user: jinja2 escapes all of it, and the page's content policy allows only that script. Interactive
 figures (plotly: 4.7 MB per page) are left out.
 """
 
@@ -66,7 +66,7 @@ class Picture:
 
 @dataclass(frozen=True)
 class Part:
-    """What the page says of one run."""
+    """The page's content about one run."""
 
     name: str
     kind: str
@@ -117,7 +117,7 @@ def html(parts: Sequence[Part], both: Part | None, *, author: str | None = None,
 
 
 def part_of(run: AnyRun) -> Part:
-    """Return what the page says of a run."""
+    """Return the page's content about a run."""
     rows = run.rows()
     pictures, absent = drawn(run)
     verdicts = rows["verdict"].value_counts().to_dict() if "verdict" in rows else {}
@@ -140,7 +140,7 @@ def part_of(run: AnyRun) -> Part:
 
 
 def question(run: AnyRun, rows: pd.DataFrame) -> str:
-    """Return what was asked: the run's note where it has one, else what its plan varies."""
+    """Return the question: the run's note if it has one, else what its plan varies."""
     if note := note_of(run.directory.path):
         return note
     if not isinstance(run, PlanRun) or rows.empty:
@@ -231,7 +231,7 @@ def place(directory: RunDirectory, rows: pd.DataFrame) -> list[tuple[str, str]]:
 
 
 def drawn(run: AnyRun) -> tuple[list[Picture], list[str]]:
-    """Return the run's figures, and why the others are not there."""
+    """Return the run's figures, and why the others are missing."""
     with tempfile.TemporaryDirectory(prefix="xdplab-report-") as name:
         try:
             said = run.draw_figures(out=Path(name))
@@ -243,7 +243,8 @@ def drawn(run: AnyRun) -> tuple[list[Picture], list[str]]:
 
 
 def picture(path: Path) -> Picture:
-    """Return a figure that was drawn: an SVG, the CSV of its marks and, if its face is short, its caption beside it."""
+    """Return a drawn figure: an SVG, the CSV of its marks and, if the figure shows only a short caption, the caption's
+    file."""
     marks, whole = path.with_suffix(".csv"), path.with_suffix(".txt")
     frame = pd.read_csv(marks).dropna(axis=1, how="all") if marks.is_file() else pd.DataFrame()
     frame = frame.drop(columns=[name for name in ("figure", "file", "points") if name in frame])
@@ -326,7 +327,7 @@ def _ratios(found: ComparedRuns) -> tuple[list[Picture], list[str]]:
 
 
 def cell(value: Any) -> str:
-    """Return a cell in words: numbers to four digits, nothing for null."""
+    """Return a cell as text: numbers with four digits, empty for null."""
     if value is None or (not isinstance(value, (list, tuple, dict)) and pd.isna(value)):
         return ""
     if isinstance(value, bool):

@@ -1,4 +1,4 @@
-"""Tables: the typed columns of a study's own, and those for people, with a title, as Markdown and CSV."""
+"""Tables: a study's table with typed columns, and tables for readers, with a title, as Markdown and CSV."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from xdplab.figures.save import write_whole
 
 @dataclass(frozen=True)
 class Column:
-    """A column of a study's table: its pandas dtype, and what it means, in words and with its unit.
+    """A column of a study's table: its pandas dtype, and its meaning with its unit.
 
-    ``kind``, where a study tells it, is ``factor``, ``count``, ``time``, ``memory`` or ``verdict``.
+    ``kind``, if a study gives it, is ``factor``, ``count``, ``time``, ``memory`` or ``verdict``.
     """
 
     name: str
@@ -26,7 +26,7 @@ class Column:
 
 
 def typed(rows: Iterable[Mapping[str, Any]], columns: Sequence[Column]) -> pd.DataFrame:
-    """Return rows as a table with these columns, in their order; what a row does not have is null."""
+    """Return rows as a table with these columns, in their order; missing values are null."""
     table = pd.DataFrame(list(rows), columns=[column.name for column in columns])
     return table.astype({column.name: column.dtype for column in columns})
 

@@ -1,4 +1,4 @@
-"""What a trial of XDP traffic or of a search learns, and what each piece of it is."""
+"""The facts that a trial of XDP traffic or of a search records."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Missing:
 
 @dataclass(frozen=True)
 class Limit:
-    """A rate (bits or frames per second), or None and why there is no such number."""
+    """A rate (bits or frames per second), or None with the reason."""
 
     rate: float | None
     missing: str | None = None
@@ -34,7 +34,7 @@ class Limit:
 
 @dataclass(frozen=True)
 class TimingLimits:
-    """What the times of a generator rest on: its clock source, and how long of each second real-time tasks may run.
+    """The basis of a generator's times: its clock source, and how long of each second real-time tasks may run.
 
     ``rt_runtime_us`` is -1 for ever. None if the kernel does not say.
     """
@@ -63,7 +63,7 @@ class WarmedUp:
 
 @dataclass(frozen=True)
 class ProgramRuns:
-    """BPF statistics around a burst; ``cost_ns`` is what they say of a program that does nothing, per run."""
+    """BPF statistics around a burst; ``cost_ns`` is the time that they report per run of an empty program."""
 
     before: RunStats
     after: RunStats

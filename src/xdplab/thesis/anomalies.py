@@ -1,8 +1,8 @@
 """What the three parsers of the thesis' raw logs share: anomalies with names, and the first look at a file.
 
 Format and source: I. F. Capeletti, "Análise de Desempenho de Aplicações eBPF/XDP em Planos de Dados Programáveis",
-Unipampa 2022. A log that is not whole is never a crash and never a zero: what can be read is kept, absent values are
-NaN, and an Anomaly says what is wrong with the file.
+Unipampa 2022. A truncated log causes neither a crash nor a zero: readable values are kept, absent values are NaN, and
+an Anomaly says what is wrong with the file.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ AnomalyKind = Literal["empty", "binary", "foreign", "truncated", "damaged", "app
 class Anomaly:
     """What is wrong with one file. ``line`` is 1-based, None if the whole file is meant.
 
-    empty, binary, foreign: nothing in it can be used. truncated: it ends too early. damaged: lines in between cannot be
+    empty, binary, foreign: none of it can be used. truncated: it ends too early. damaged: lines in between cannot be
     read. appended_runs: it holds several runs one after another. no_traffic: the sender wrote no row.
     """
 

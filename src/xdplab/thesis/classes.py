@@ -1,6 +1,5 @@
-"""Which repetitions are like for like: those of one program, and of one ring depth.
-
-Nothing in the logs names the program or the ring. The time per packet identifies the program if it differs by more
+"""Which repetitions are comparable: those of one program and one ring depth. The logs name neither the program nor the
+ring. The time per packet identifies the program if it differs by more
 than program loads differ anyway; latency x rate, the frames in flight, identifies the ring (Little's law).
 """
 

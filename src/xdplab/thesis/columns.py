@@ -1,4 +1,4 @@
-"""What an imported run has besides the columns of every run: where each number stood, what the thesis printed of it."""
+"""The additional columns of an imported run: the source of each number, and the thesis' printed values."""
 
 from __future__ import annotations
 

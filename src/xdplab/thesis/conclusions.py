@@ -1,7 +1,6 @@
-"""What the thesis states, against three readings of data: as published, corrected, and one's own run.
-
-The statements are those of its public summary and those that its figures make; the words are ours. Each is a rule over
-means at points; where the points it needs are not there, or the lab cannot show it, it cannot be told.
+"""The thesis' statements, checked against three data sets: as published, corrected, and the user's own run. The
+statements are those of its public summary and those that its figures imply, in xdplab's wording. Each is a rule over
+means at points; if its points are missing, or the lab cannot show it, the result is "cannot be told here".
 """
 
 from __future__ import annotations
@@ -242,7 +241,7 @@ STATEMENTS: Mapping[str, tuple[str, Rule]] = {
 
 
 def answer(rule: Rule, reading: Reading) -> StatementVerdict:
-    """Return what a reading says of a statement."""
+    """Return the result of a statement for one data set."""
     try:
         holds, numbers = rule(reading)
     except UntoldError as error:
@@ -300,7 +299,7 @@ def _means(rows: pd.DataFrame, column: str, how: Literal["mean", "std"] = "mean"
 
 
 def conclusions(readings: list[Reading]) -> pd.DataFrame:
-    """Return one row a statement: where it stands, and each reading's verdict and numbers."""
+    """Return one row per statement: its source, and each data set's verdict and numbers."""
     rows = []
     for statement, (where, rule) in STATEMENTS.items():
         row = {"statement": statement, "where": where}

@@ -1,4 +1,4 @@
-"""One log → what the tables need of it: small enough to travel between processes, with the lines it stood on."""
+"""One log → the data that the tables need: small enough to pass between processes, with line numbers."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
-"""What a finding changes in the published figures: each is made with and without it, and the marks are compared.
-
-An effect says what would have been drawn without the fault: another number, or nothing where no number is known. A
-finding without an effect changes what marks mean, and no mark.
+"""What a finding changes in the published figures: each is drawn with and without the fault, and the marks are
+compared. An effect is the mark without the fault: another number, or no mark if no number is known. A finding without
+an effect changes what marks mean, and no mark.
 """
 
 from __future__ import annotations

@@ -1,6 +1,5 @@
-"""What an imported run's trials show together: two counters, printed means, foreign clocks.
-
-Each rule takes the judged trials and the same as the better counter tells them; none knows a file or a point.
+"""Findings over an imported run's trials: two counters, printed means, foreign clocks. Each rule gets the judged
+trials, and the same trials by the better counter; no rule refers to a particular file or point.
 """
 
 from __future__ import annotations

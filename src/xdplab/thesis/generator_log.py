@@ -62,7 +62,7 @@ class GeneratorLog:
 
 
 def parse_generator_log(data: bytes, *, seconds: int = 60) -> GeneratorLog:
-    """Return what a log of runs of ``seconds`` seconds holds. Raises nothing: anomalies are part of the answer."""
+    """Return the content of a log of runs of ``seconds`` seconds. Raises nothing: anomalies are part of the result."""
     anomaly = unreadable(data, b"Time")
     first = _HEADER.match(data)
     if anomaly is None and not first:

@@ -1,4 +1,4 @@
-"""Runs that were measured elsewhere: imported once, then judged and audited by today's rules like any other."""
+"""Runs that were measured elsewhere: imported once, then judged and audited by the current rules like any other."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ TRIALS, SAMPLES = "trials.parquet", "samples.parquet"
 
 @dataclass(frozen=True, eq=False)
 class ImportedRun:
-    """The run directory, and what was read into it."""
+    """The run directory, and the imported data."""
 
     run: RunDirectory
     found: Imported
     trials: pd.DataFrame
 
     def summary(self) -> list[str]:
-        """What was read and what is wrong with it, in a few lines."""
+        """The imported data and its problems, in a few lines."""
         found, verdicts = self.found, self.trials["verdict"].value_counts()
         lines = [
             f"{found.logs} logs of {self.trials['trial_id'].nunique()} trials "

@@ -1,4 +1,4 @@
-"""The latency that the generator printed is a running mean over frames: undone, with the error that its digits leave.
+"""The generator printed latency as a running mean over frames: this computes it back, with the rounding error.
 
 The sum behind the mean after n frames is n * mean; between two rows the frames took
 (n * mean - n' * mean') / (n - n'). A foreign frame carries no time stamp and shows as a jump of many

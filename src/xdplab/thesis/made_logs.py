@@ -24,7 +24,7 @@ def generator(
     rx_pps: float, *, tx_pps: float = 1.6e7, latency_s: float = 0.04, decimals: int | None = 10, seconds: int = 60,
     foreign_at: int | None = None,
 ) -> str:  # fmt: skip
-    """Return one run. A frame of somebody else in second ``foreign_at`` takes 1e6 s off the sum of latencies."""
+    """Return one run. A foreign frame in second ``foreign_at`` subtracts 1e6 s from the sum of latencies."""
     latency = "" if decimals is None else "       Latency mean"
     lines = [f"{TITLE}{latency}  Core  Port"]
     for second in range(1, seconds + 1):

@@ -74,7 +74,7 @@ def parse_program(path: str) -> MeasuredProgram | None:
 
 
 def is_log_place(path: str) -> bool:
-    """True for text and CSV files in a folder of logs: whatever lies there should be a log."""
+    """True for text and CSV files in a folder of logs: all files there should be logs."""
     parts = path.split("/")
     return len(parts) > 2 and parts[1] in LOG_FOLDERS and path.endswith((".txt", ".csv"))
 

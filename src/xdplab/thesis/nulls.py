@@ -1,4 +1,4 @@
-"""Why a column of an imported trial is null, where its derivation did not say: what the published logs do not hold."""
+"""Why a column of an imported trial is null if its derivation gives no reason: the published logs lack the value."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ class PerfText:
 
 
 def parse_perf_text(data: bytes) -> PerfText:
-    """Return what a perf log holds. Raises nothing: anomalies are part of the answer."""
+    """Return the content of a perf log. Raises nothing: anomalies are part of the result."""
     if anomaly := unreadable(data, b"# started on "):
         return PerfText(None, {}, None, (anomaly,))
     text = data.decode()

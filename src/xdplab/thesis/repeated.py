@@ -32,7 +32,7 @@ from xdplab.thesis.views import (
     power_of,
     translated,
 )
-from xdplab.thesis.words import CORRECTED_Y, OWN, OWN_BEHIND, OWN_LIMITS, OWN_NOT_MEASURED, Language
+from xdplab.thesis.words import CORRECTED_Y, NOT_MEASURED, OWN, OWN_BEHIND, OWN_LIMITS, Language
 
 THESIS_FACTORS = ("mode", "queues", "frame_bytes", "accesses")
 WHICH = "repeated"
@@ -108,7 +108,7 @@ def own_view(own: OwnRun, spec: Spec, language: Language = "en", *, published: b
     marks = marks[marks["value"] > 0] if spec.family == "latency" else marks
     said = OWN.of(language).format(name=own.name, setting=own.setting, repetitions=own.repetitions)
     limits = [OWN_LIMITS[key].of(language) for key in limits_of(own, spec)]
-    why = absent_words(rows, spec, language) if len(rows) else OWN_NOT_MEASURED.of(language)
+    why = absent_words(rows, spec, language) if len(rows) else NOT_MEASURED.of(language)
     notes = [said, *([OWN_BEHIND.of(language)] if published else []), *limits, *([why] if why else [])]
     label = CORRECTED_Y[spec.family].of(language).format(power="")
     scale = "log" if spec.family == "latency" else "linear"

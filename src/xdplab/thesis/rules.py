@@ -1,7 +1,7 @@
 """Rules for runs measured elsewhere: two independent counts of the same frames, and a generator with a ceiling.
 
-Imported trials have a second, independent counter. A difference of 1 to 5 % is reported; with a larger one the trial is
-not believed. If the generator cannot be believed and the DUT counted, the DUT's count is used.
+Imported trials have a second, independent counter. A difference of 1 to 5 % is reported; a larger one makes the trial
+invalid. If the generator is not trustworthy and the DUT counted, the DUT's count is used.
 """
 
 from __future__ import annotations
@@ -153,7 +153,7 @@ LOSS_COLUMNS = ("lost_packets", "loss_ratio")
 
 
 def _without_unknown_rates(trials: pd.DataFrame) -> pd.DataFrame:
-    """A count of 0 that is not believed is no rate of 0: the rate is null, and the verdict's reason says why."""
+    """An untrustworthy count of 0 is not a rate of 0: the rate is null, and the verdict's reason says why."""
     unknown = trials["verdict"].eq("invalid").fillna(False) & trials["forwarded_pps"].eq(0).fillna(False)
     names = [name for name in (*RATE_COLUMNS, *LOSS_COLUMNS) if name in trials]
     table = trials.assign(**{name: trials[name].mask(unknown) for name in names})
@@ -195,7 +195,7 @@ def _with_ceiling(trials: pd.DataFrame) -> pd.DataFrame:
 
 
 def _with_signature(trials: pd.DataFrame) -> pd.DataFrame:
-    """A TG that hears nothing at all where the same setting forwards at another N or in another repetition is deaf."""
+    """A TG that receives nothing is deaf if the same setting forwards at another N or in another repetition."""
     silent = deaf_by_signature(trials)
     words = (
         "the TG was deaf, by its signature: it sent all the time and counted 0 from the first row on, while the same "

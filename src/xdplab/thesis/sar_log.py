@@ -46,7 +46,7 @@ class SarText:
 
 
 def parse_sar_text(data: bytes) -> SarText:
-    """Return what a sar log holds. Raises nothing: anomalies are part of the answer."""
+    """Return the content of a sar log. Raises nothing: anomalies are part of the result."""
     if anomaly := unreadable(data, b"Linux "):
         return SarText(np.zeros((0, len(CPU_COLUMNS))), (), np.zeros((0, len(INTERFACE_COLUMNS))), (anomaly,))
     start = _START.search(data, data.find(b"\n"))
@@ -64,9 +64,9 @@ def parse_sar_text(data: bytes) -> SarText:
 
 
 def _bodies(data: bytes, *, checked: bool) -> tuple[dict[bytes, bytes], list[Anomaly]]:
-    """Return the rows of all CPU blocks and of all interface blocks, the averages at the end left out.
+    """Return the rows of all CPU blocks and of all interface blocks, without the averages at the end.
 
-    ``checked``: each line is looked at, and what is no row is left out and named.
+    ``checked``: each line is checked, and lines that are not rows are left out and reported.
     """
     parts: dict[bytes, list[bytes]] = {b"CPU": [], b"IFACE": []}
     anomalies: list[Anomaly] = []
@@ -88,7 +88,7 @@ def _bodies(data: bytes, *, checked: bool) -> tuple[dict[bytes, bytes], list[Ano
             if bad > cut:
                 anomalies.append(Anomaly("damaged", f"{bad} lines that are no rows", _line(data, offset)))
         elif block.strip():
-            anomalies.append(Anomaly("damaged", "a block that is none of sar's", _line(data, offset)))
+            anomalies.append(Anomaly("damaged", "a block that is not one of sar's", _line(data, offset)))
         offset += len(block) + 2
     if averages != 2 or not data.endswith(b"\n"):
         anomalies.append(Anomaly("truncated", "no averages of CPUs and interfaces at the end", _line(data, len(data))))
@@ -103,7 +103,7 @@ def _kind(columns: bytes) -> bytes | None:
 
 
 def _rows(rows: bytes, name: bytes) -> tuple[bytes, int]:
-    """Return the rows of one block, and how many of its lines are none."""
+    """Return the rows of one block, and how many of its lines are not rows."""
     if _ROWS[name].fullmatch(rows):
         return rows, 0
     lines = [line for line in rows.splitlines(keepends=True) if line.strip()]
@@ -162,7 +162,8 @@ def _interfaces(rows: bytes) -> tuple[tuple[str, ...], Rows] | None:
 
 @lru_cache(maxsize=4096)
 def _interface(row: bytes) -> tuple[bytes, float, float] | None:
-    """Return name and rates of a row behind its time: most interfaces are idle, and say the same again and again."""
+    """Return name and rates of a row after its time (cached, because most interfaces are idle and repeat the same
+    row)."""
     match = _INTERFACE_ROW.fullmatch(row)
     return match and (match[1], float(match[2].translate(_DECIMAL)), float(match[3].translate(_DECIMAL)))
 

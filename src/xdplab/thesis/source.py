@@ -15,14 +15,14 @@ from xdplab.errors import ResultsError
 from xdplab.thesis.names import LogName, below_folder, is_log_place, parse_name, parse_program
 
 ARCHIVES = (".tar", ".tar.xz", ".tar.gz", ".tar.bz2", ".tgz", ".txz")
-MOST_BYTES = 1 << 20  # the longest log has 0.1 MB: a larger file is none
+MOST_BYTES = 1 << 20  # the longest log has 0.1 MB: a larger file is not a log
 MOST_TIMES, UNPACKED_BYTES = 100, 16 << 20
 """An archive of logs unpacks to 30 times its size. More than so many times, beyond so many bytes, and it is none."""
 
 
 @dataclass(frozen=True)
 class Problem:
-    """One file that is not what its place promises: a named, counted anomaly. ``line`` is 1-based or None."""
+    """A file with unexpected content: a named, counted anomaly. ``line`` is 1-based or None."""
 
     file: str
     kind: str
@@ -45,7 +45,7 @@ class RawLog:
 
 @dataclass
 class Found:
-    """What the search met apart from logs: problems, twins (the same log as CSV) and files that are no logs.
+    """Files other than logs: problems, twins (the same log as CSV) and unrelated files.
 
     ``programs`` are the C files beside the logs, path → text.
     """

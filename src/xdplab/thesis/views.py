@@ -1,4 +1,4 @@
-"""The thesis' figures as published and as the data really say: marks and words, drawn like every other figure."""
+"""The thesis' figures as published and corrected: marks and labels, drawn like every other figure."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
 from typing import cast
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from xdplab.analysis.intervals import Interval, interval_on
 from xdplab.figures.marks import COLUMNS, Look, View, marks_frame
@@ -45,6 +47,7 @@ from xdplab.thesis.words import (
     HUE_TITLES,
     LEFT_OUT,
     NO_INTERVAL,
+    NOT_MEASURED,
     POINTS,
     POOLED,
     PRINTED_ERRORS,
@@ -278,10 +281,12 @@ def _means(rows: pd.DataFrame, spec: Spec, hue: str | None) -> Iterator[dict[str
         return
     unit = VALUES[spec.family][1]
     at = ranked(rows, spec)
-    repetitions = at.groupby([*RANKS, "mode", "repetition"])["value"].mean().groupby(RANKS)
+    repetitions = at.groupby([*RANKS, "mode", "repetition"])["value"].mean()
+    keys = [tuple(index[: len(RANKS)]) for index in repetitions.index.to_list()]
+    means = repetitions.to_numpy(dtype=float)
     limits, points = (at.groupby(RANKS)[name].unique().to_dict() for name in ("limited_by", "point_id"))
-    for key, values in repetitions:
-        found = _on_its_scale(values, spec, unit)
+    for key, rows_of_key in groupby(range(len(keys)), keys.__getitem__):  # sorted; a Series each would take seconds
+        found = _on_its_scale(means[list(rows_of_key)], spec, unit)
         panel, own, x = place_names(spec, key)
         yield {
             "figure": spec.figure, "file": spec.file, "kind": spec.kind, "panel": panel, "hue": hue or own, "x": x,
@@ -291,9 +296,9 @@ def _means(rows: pd.DataFrame, spec: Spec, hue: str | None) -> Iterator[dict[str
         }  # fmt: skip
 
 
-def _on_its_scale(values: pd.Series, spec: Spec, unit: float) -> Interval:
+def _on_its_scale(values: NDArray[np.float64], spec: Spec, unit: float) -> Interval:
     """Shares of a CPU lie between 0 and 100 %, everything else above 0; user time may be of several CPUs."""
-    if spec.family == "softirq" and values.between(0, 100).all():
+    if spec.family == "softirq" and ((values >= 0) & (values <= 100)).all():
         found = interval_on("logit", values / 100)
         return replace(found, mean=100 * found.mean, low=100 * found.low, high=100 * found.high)
     return interval_on("log", values / unit)
@@ -305,7 +310,7 @@ def _limit(limits: Sequence[object]) -> str | None:
 
 
 def corrected_view(source: Source, spec: Spec, language: Language = "en") -> View:
-    """Return what the data really say of a published figure; its caption says what they cannot."""
+    """Return the corrected version of a published figure; its caption says what the data cannot show."""
     rows = corrected_rows(source, spec)
     marks = corrected_marks(rows, spec)
     said = (_what(source, spec, language), _of_the_ring(rows, spec, language), _by_dut(rows, language))
@@ -318,6 +323,8 @@ def corrected_view(source: Source, spec: Spec, language: Language = "en") -> Vie
         )
         if part
     ]
+    if rows.empty:
+        caption = [NOT_MEASURED.of(language)]
     label = CORRECTED_Y[spec.family].of(language).format(power="")
     look = look_of(spec, language, label, tuple(caption), y_scale="log" if spec.family == "latency" else "linear")
     if spec.hue == "cpu":
@@ -334,13 +341,15 @@ def _what(source: Source, spec: Spec, language: Language) -> str:
     if spec.family not in WHAT:
         return ""
     what, numbers = WHAT[spec.family].of(language), _repetitions(source.alike, spec)
-    if spec.family == "throughput" and source.clock != 1:
+    if spec.family == "throughput" and abs(source.clock - 1) >= CLOCK_SHOWN:
         what += CLOCK.of(language).format(percent=100 * (source.clock - 1))
     scale = SCALES["logit" if spec.family == "softirq" else "log"].of(language)
     return CORRECTED.of(language).format(what=what, repetitions=numbers, scale=scale)
 
 
 RING_FULL = 0.5
+CLOCK_SHOWN = 5e-5
+"""Of the clock: less is 0.00 % in the caption."""
 
 
 def _of_the_ring(rows: pd.DataFrame, spec: Spec, language: Language) -> str:

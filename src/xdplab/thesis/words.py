@@ -124,8 +124,8 @@ WHAT = {
     ),
 }
 BY_DUT = Words(
-    "{count} trials by the DUT's count, where the generator counted nothing or too few.",
-    "{count} medições pela contagem do DUT, onde o gerador contou nada ou pouco.",
+    "By the DUT's count, because the generator counted nothing or too few: {count} of the trials.",
+    "Pela contagem do DUT, porque o gerador contou nada ou pouco: {count} das medições.",
 )
 ABSENT = Words("Absent: {parts}.", "Ausentes: {parts}.")
 POINTS = Words("{count} × {reason}", "{count} × {reason}")
@@ -179,7 +179,7 @@ OWN = Words(
     "Medição própria {name} ({setting}): média de até {repetitions} repetições, barras de erro: intervalo t de 95 %.",
 )
 OWN_BEHIND = Words("Grey: as published.", "Cinza: como publicado.")
-OWN_NOT_MEASURED = Words("Nothing of this figure was measured.", "Nada desta figura foi medido.")
+NOT_MEASURED = Words("Nothing of this figure was measured.", "Nada desta figura foi medido.")
 OWN_LIMITS = {
     "no NIC": Words(
         "No NIC here: nothing is said of line rate, offload or a driver's rings.",
@@ -196,8 +196,8 @@ OWN_LIMITS = {
 NO_MARK = Words("nothing can be said", "nada pode ser dito")
 BEHIND = Words("thesis", "tese")
 LIMITED = {
-    "generator": Words("generator-\nlimited", "limite do\ngerador"),
-    "link": Words("link-\nlimited", "limite do\nenlace"),
+    "generator": Words("TG\nlimits", "gerador\nlimita"),
+    "link": Words("link\nlimits", "enlace\nlimita"),
 }
 """What bounds a mark in place of the DUT, as narrow as the printed legends are."""
 CUT = Words("interval\ngoes on", "intervalo\ncontinua")

@@ -1,8 +1,8 @@
-"""Starts a command to which every file of this machine is read-only, and that has no capability: a user-mode Linux.
+"""Starts a user-mode Linux without capabilities, and with read-only access to all files of this machine.
 
-Root in the guest can mount hostfs anew, writable, and can load a module into its kernel, which is a process
-of the lab's owner. So its limit is set out here, in a mount namespace of its own (made by ``unshare``): all mounts
-become read-only; /dev/shm and the folder for what the kernel leaves of itself are memories of its own. Arguments: that
+Root in the guest can mount hostfs again, writable, and can load a module into its kernel, which is a process of the
+lab's owner. So the limits are set outside, in a separate mount namespace (made by ``unshare``): all mounts become
+read-only; /dev/shm and the folder for the kernel's own files become private tmpfs mounts. Arguments: that
 folder, then the command. Standard library only.
 """
 
@@ -43,7 +43,7 @@ def make_all_read_only() -> None:
 
 
 def drop_all_capabilities() -> None:
-    """Leave the next program none, root's included, and none to gain."""
+    """Drop all capabilities for the next program, even as root, with no way to regain them."""
     capability = 0
     while libc.prctl(PR_CAPBSET_DROP, ctypes.c_ulong(capability), 0, 0, 0) == 0:
         capability += 1

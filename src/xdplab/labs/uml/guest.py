@@ -1,6 +1,6 @@
 """PID 1 of a user-mode Linux: one host, ``guest``, and an sshd for each stream that its serial line brings.
 
-Runs as a script, standard library only. The first line it says is JSON: what the keeper outside must know.
+Runs as a script, standard library only. Its first line is JSON with all that the keeper outside must know.
 """
 
 import json
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from xdplab.labs import mux, netns_host, netns_keeper
     from xdplab.labs.uml import inside
-else:  # the package itself would bring in all of pandas
+else:  # importing the package itself would load pandas
     sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1])]
     import inside
     import mux

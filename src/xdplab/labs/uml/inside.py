@@ -1,4 +1,4 @@
-"""What PID 1 of a user-mode Linux does to become a host: /dev, accounts, mounts, keys. Standard library only."""
+"""Turns a user-mode Linux into a host, as its PID 1: /dev, accounts, mounts, keys. Standard library only."""
 
 import os
 import subprocess
@@ -14,7 +14,7 @@ else:
     import xstate
 
 CODE = {str(path) for path in (Path(__file__).parents[1], Path(sys.executable).parents[1], Path(sys.base_prefix))}
-"""What the hosts of a link run: these scripts and their Python."""
+"""The scripts that the guest runs, and their Python."""
 AUTOLOADED = ("veth",)
 """Modules loaded here, because the modprobe that the kernel itself starts lacks `xstate.ENVIRONMENT` and dies."""
 STANDARD_STREAMS = {"fd": "fd", "stdin": "fd/0", "stdout": "fd/1", "stderr": "fd/2"}
@@ -54,7 +54,7 @@ def prepare() -> None:
 
 
 def _readable_accounts() -> None:
-    """Put files of the guest's own where the machine's may not be read by the user who runs it."""
+    """Replace machine files that the guest's user may not read by the guest's own."""
     for path, root_line in netns_host.ROOT_ACCOUNT.items():
         try:
             Path(path).read_bytes()

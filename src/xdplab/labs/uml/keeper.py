@@ -1,6 +1,6 @@
 """The keeper of one user-mode Linux: its process, and its one serial line, which carries every connection to it.
 
-Runs as the owner and as a script, standard library only. Clients may ask what they may ask of a netns lab's keeper.
+Runs as the owner and as a script, standard library only. Clients have the same requests as for a netns lab's keeper.
 """
 
 import itertools
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from xdplab.labs import guest_keeper, mux
     from xdplab.labs.uml import xstate
-else:  # the package itself would bring in all of pandas
+else:  # importing the package itself would load pandas
     sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1])]
     import guest_keeper
     import mux
@@ -31,7 +31,8 @@ CONFINED = (sys.executable, "-I", "-S", "-B", str(Path(__file__).with_name("conf
 
 
 class Uml:
-    """The kernel as a process, in namespaces of its own: its helpers end with it, and it cannot write our files."""
+    """The kernel as a process, in its own namespaces: its helpers end with it, and it cannot write this machine's
+    files."""
 
     def __init__(self, wanted: guest_keeper.Answer) -> None:
         self.socket, line = socket.socketpair()
@@ -62,7 +63,7 @@ class UmlKeeper(guest_keeper.GuestKeeper):
         self.pulse = self.open_stream()
 
     def open_stream(self) -> socket.socket:
-        """Return our end of a new stream into the guest."""
+        """Return the outside end of a new stream into the guest."""
         ours, theirs = socket.socketpair()
         self.line.attach(next(self.numbers), theirs)
         return ours

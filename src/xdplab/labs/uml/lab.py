@@ -27,7 +27,7 @@ START_S = 60.0
 
 OWN_SPEED = "runs at this machine's own speed"
 WITHOUT_AVX = f"{OWN_SPEED}, without AVX inside: its kernel cannot store the registers of a CPU with AMX"
-MEMORY_MB = 1024  # taken page by page, besides what is walked through to empty this machine's caches
+MEMORY_MB = 1024  # allocated on demand, in addition to the memory that evicts this machine's caches
 LINE = "{line}"  # filled in by the keeper, which makes it
 _NEEDED = {
     "busybox": "busybox-static",
@@ -40,12 +40,12 @@ _HERE = Path(__file__).parent
 
 
 def full_name(instance: str) -> str:
-    """Return what a person calls the lab."""
+    """Return the lab's name for the user."""
     return "uml" if instance == DEFAULT else f"uml:{instance}"
 
 
 def label(known: dict[str, Any]) -> str:
-    """Return what figures say of a lab of which this is known."""
+    """Return the lab's label in figures."""
     return f"virtual lab, uml {known['kernel']}, user-mode Linux: times of its interpreter and modules"
 
 
@@ -53,7 +53,7 @@ KEEPERS = GuestKeepers("uml", full_name, label, START_S)
 
 
 class UmlLab(KeptLab):
-    """A `Lab` of one host, ``guest``. What asks for a link is told that there is none."""
+    """A `Lab` of one host, ``guest``. A request for a link gets an error."""
 
     kind = "uml"
     keepers = KEEPERS
@@ -118,9 +118,9 @@ def open_lab(instance: str, uid: int) -> UmlLab:
 
 
 def up(instance: str, uid: int, *, lease: bool = False) -> bool:
-    """Bring a user-mode Linux up. Returns whether it was made now; one that is up is left as it is.
+    """Bring a user-mode Linux up. Returns whether it was made now; one that is already up stays unchanged.
 
-    It is fetched if it is not in the cache. Raises LabError naming what is missing, or with the console's last words.
+    It is fetched if it is not in the cache. Raises LabError naming what is missing, or with the console's last line.
     """
     if KEEPERS.is_up(uid, instance):
         return False
@@ -154,7 +154,7 @@ def memory_mb() -> int:
     """Return the guest's memory: what it needs, plus the size of this machine's caches, which cold calls evict."""
     try:
         return MEMORY_MB + (evicted_bytes() >> 20)
-    except UnsupportedError:  # no cache is known, so nothing will be walked through
+    except UnsupportedError:  # no cache is known, so none will be evicted
         return MEMORY_MB
 
 

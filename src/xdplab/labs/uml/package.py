@@ -47,7 +47,7 @@ class Package:
 
 
 def package() -> Package:
-    """Return the user-mode Linux of this machine's cache, fetched if it is not there. Raises LabError."""
+    """Return the user-mode Linux of this machine's cache; fetch it if it is missing. Raises LabError."""
     with locked("uml-kernel") as root:
         folder = root / PACKAGE
         if not folder.exists():

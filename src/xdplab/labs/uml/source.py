@@ -1,7 +1,7 @@
-"""What modules of the user-mode Linux are built against: Debian's source of just its version, prepared in the cache.
+"""The build tree for modules of the user-mode Linux: Debian's source of exactly its version, prepared in the cache.
 
-Its configuration is asked of the kernel itself, which is complete, so that kconfig (and the flex and bison it is built
-with) is not needed; its exported symbols are read from the kernel's own table.
+The kernel itself gives its configuration, which is complete, so kconfig (and flex and bison, which build it) is not
+needed; the exported symbols are read from the kernel's own table.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ PREPARE_S = 300.0
 """Seconds the source may take to be prepared; it takes five, on a busy machine twenty."""
 
 TOOLS = ("bc", "make")
-"""What its build calls besides the compiler; each is a package of that name."""
+"""The programs that its build calls besides the compiler; each is a package of that name."""
 
 _SPACE_MB = 400
-# Of 1.3 GB of source what a module's build reads.
+# The part of the 1.3 GB of source that a module's build reads.
 _KEPT = re.compile(
     r"[^/]+|(include|scripts|arch/um|arch/x86/(um|include|entry/syscalls)|security/selinux/include)/.*|arch/x86/Makefile.*"
     r"|kernel/bounds\.c|kernel/time/timeconst\.bc"
@@ -93,7 +93,7 @@ def _write(members: tarfile.TarFile, member: tarfile.TarInfo, target: Path) -> N
     """Write one file; tarfile's own filters came with Python 3.11.4, and Debian 12 has 3.11.2."""
     content = members.extractfile(member)
     if content is None or ".." in target.parts:
-        raise ValueError(f"{member.name} is no file of a source")
+        raise ValueError(f"{member.name} is not a file of a source")
     target.parent.mkdir(parents=True, exist_ok=True)
     with target.open("wb") as file:
         shutil.copyfileobj(content, file)
@@ -101,7 +101,7 @@ def _write(members: tarfile.TarFile, member: tarfile.TarInfo, target: Path) -> N
 
 
 def _configure(folder: Path, config: str) -> None:
-    """Write what kconfig would write for a configuration that is complete already."""
+    """Write the files that kconfig would write for a complete configuration."""
     settings = [line.split("=", 1) for line in config.splitlines() if line.startswith("CONFIG_")]
     files = {
         ".config": config,

@@ -36,16 +36,16 @@ ENVIRONMENT = {
     "GLIBC_TUNABLES": "glibc.cpu.hwcaps=-AVX,-AVX2,-AVX512F,-AVX512VL,-AVX512BW,-AVX_Fast_Unaligned_Load",
     "OPENSSL_ia32cap": "~0x1800000000000000:0",
 }
-"""Of every process inside: no AVX (and for OpenSSL, which asks for it by that, no XSAVE)."""
+"""The environment of every process inside: no AVX (and no XSAVE, by which OpenSSL detects AVX)."""
 
 
 def is_too_long() -> bool:
-    """Tell whether this machine's CPU has a state that does not fit into the buffer of UML."""
+    """Tell whether this CPU's state does not fit into UML's buffer."""
     return "amx_tile" in Path("/proc/cpuinfo").read_text().partition("\n\n")[0].split()
 
 
 def hide() -> None:
-    """Hide it from this process and all it starts. Raises OSError."""
+    """Hide the state from this process and its children. Raises OSError."""
     code = b"".join(struct.pack("HBBI", *instruction) for instruction in FILTER)
     held = ctypes.create_string_buffer(code, len(code))
     program = ctypes.create_string_buffer(struct.pack("HP", len(FILTER), ctypes.addressof(held)))

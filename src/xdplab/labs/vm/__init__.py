@@ -14,7 +14,7 @@ arrangement = guests.arrangement
 
 
 def require_name(instance: str) -> None:
-    """Raise LabError for a name that no guest can have: its form, its way to run, or a kernel that is not to be had."""
+    """Raise LabError for an invalid guest name: its form, its way to run, or a kernel that is not available."""
     kernel, way = lab.parted(tap.without_card(instance))
     kernels.require_name(kernel)
     if way and way not in qemu.WAYS:

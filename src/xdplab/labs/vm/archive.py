@@ -1,4 +1,4 @@
-"""Packages of Debian's archive, through apt with a root of its own: nothing of the machine is touched."""
+"""Packages of Debian's archive, through apt with a separate root: the machine's own apt is not changed."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ ARCHITECTURE = "amd64"
 KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 DEADLINE_S = 600.0
 
-# From 6.19 on what one package held lies in three; the old name is left as an empty one.
+# From 6.19 on, the content of one package is in three; the old name is an empty package.
 _PARTS = ("linux-binary-{}", "linux-modules-{}", "linux-base-{}")
 _WHOLE = "linux-image-{}"
 _OFFERED = r"^linux-(image|binary)-(\S+-{}) - (?!.*meta-package)"
 _OTHER_FLAVOURS = re.compile(r"-(cloud|rt)-")
 
-# Of a kernel's modules those a guest can have a use for, relative to its module tree; a tenth of the whole.
+# The kernel modules that a guest may need, relative to the module tree; a tenth of all.
 _KEPT = (
     "modules.*",
     *(f"kernel/{room}/*" for room in ("arch", "crypto", "lib", "net")),
@@ -52,12 +52,13 @@ _KEPT = (
     ),
 )
 _KEPT_FLAT = "kernel/drivers/net"
-"""A folder of which the files are kept, but not the folders: veth and virtio_net, not every maker's cards."""
+"""A folder of which only the files are kept, without subfolders: veth and virtio_net, not every vendor's cards."""
 
 
 @dataclass(frozen=True)
 class Offer:
-    """A kernel the archive has now: its release (``6.1.0-56-amd64``), package version, packages, and apt's options."""
+    """A kernel that the archive has now: its release (``6.1.0-56-amd64``), package version, packages, and apt's
+    options."""
 
     release: str
     version: str
@@ -89,7 +90,7 @@ def find(root: Path, name: str, suites: Sequence[str], architecture: str = ARCHI
 
 
 def natural(text: str) -> tuple[tuple[int, str], ...]:
-    """Return a sort key by which ``6.12`` comes after ``6.2``."""
+    """Return a sort key that puts ``6.12`` after ``6.2``."""
     return tuple((int(digits or 0), other) for digits, other in re.findall(r"(\d+)|(\D+)", text))
 
 
@@ -119,20 +120,20 @@ def find_newest(
 
 
 def versions(options: Sequence[str], package: str) -> list[str]:
-    """Return the versions of a package, the newest first; none where the suite does not have it."""
+    """Return the versions of a package, the newest first; none if the suite does not have it."""
     shown = _apt("apt-cache", options, "madison", package)
     return [line.split("|")[1].strip() for line in shown.splitlines()]
 
 
 def needed(options: Sequence[str], package: str) -> list[str]:
-    """Return the names of the packages one depends on, of alternatives the first."""
+    """Return the names of a package's dependencies; of alternatives the first."""
     shown = _apt("apt-cache", options, "show", "--no-all-versions", package)
     line = next((line for line in shown.splitlines() if line.startswith("Depends:")), "")
     return [words.split()[0] for words in line.removeprefix("Depends:").split(",") if words.strip()]
 
 
 def dependencies(options: Sequence[str], packages: Sequence[str]) -> dict[str, list[str]]:
-    """Return the names of the packages that each of these depends on, and so on to the last one; no virtual ones."""
+    """Return the names of all direct and indirect dependencies of these packages, without virtual ones."""
     kinds = ("recommends", "suggests", "conflicts", "breaks", "replaces", "enhances")
     argv = ("depends", "--recurse", *(f"--no-{kind}" for kind in kinds), *packages)
     found: dict[str, list[str]] = {}
@@ -175,7 +176,7 @@ def extract(package: Path, folder: Path) -> None:
 
 
 def unpack(package: Path, release: str, folder: Path) -> None:
-    """Unpack what is kept of a package: ``vmlinuz`` (of riscv64 ``vmlinux``), ``config``, ``lib/modules/RELEASE``."""
+    """Unpack the needed parts of a package: ``vmlinuz`` (of riscv64 ``vmlinux``), ``config``, ``lib/modules/RELEASE``."""
     with subprocess.Popen(["dpkg-deb", "--fsys-tarfile", str(package)], stdout=subprocess.PIPE) as source:
         with tarfile.open(fileobj=source.stdout, mode="r|") as members:
             for member in members:
@@ -186,13 +187,13 @@ def unpack(package: Path, release: str, folder: Path) -> None:
                     path.parent.mkdir(parents=True, exist_ok=True)
                     path.write_bytes(content.read())
         if source.stdout:
-            source.stdout.read()  # a tar's padding: else its writer dies of a closed pipe
+            source.stdout.read()  # read the tar's padding: otherwise its writer dies of a closed pipe
     if source.returncode:
         raise LabError(f"dpkg-deb cannot read {package.name}: exit code {source.returncode}")
 
 
 def _target(name: str, release: str) -> str | None:
-    """Return where a package's file goes, or None for one that is not kept."""
+    """Return the target of a package's file, or None if it is not needed."""
     tree = f"lib/modules/{release}/"
     _, is_module, inner = name.partition(tree)
     for single in ("vmlinuz", "vmlinux", "config"):
@@ -219,7 +220,7 @@ def mirror() -> str:
 
 
 def _update(root: Path, suite: str, architecture: str = ARCHITECTURE) -> tuple[str, ...]:
-    """Bring apt's lists of one suite up to date and return the options that make apt use these and nothing else."""
+    """Update apt's lists of one suite and return the options that make apt use only these."""
     for folder in ("state/lists/partial", "cache/archives/partial"):
         (root / folder).mkdir(parents=True, exist_ok=True)
     sources = root / "sources.list"

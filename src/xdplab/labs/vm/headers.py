@@ -1,4 +1,4 @@
-"""What modules of a guest's kernel are built against: Debian's headers of it, unpacked into the cache."""
+"""The build tree for modules of a guest's kernel: Debian's headers for it, unpacked into the cache."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from xdplab.labs.vm import archive, kernels
 ARCH = "x86"
 _SPACE_MB = 250
 _BROUGHT = re.compile(r"linux-(headers-.*-common|kbuild-.*)")
-"""Of what the headers' package needs, what is unpacked with it; the rest is the machine's."""
+"""The dependencies of the headers' package that are unpacked with it; the rest comes from the machine."""
 
 _HERE = "$(dir $(lastword $(MAKEFILE_LIST)))"
-# Where a path of the headers' own Makefile leads once they do not lie in /usr/src.
+# Paths in the headers' own Makefile, which must change because they are not in /usr/src.
 _MOVED = (
     (re.compile(r"^(KBUILD_OUTPUT\s*:?=\s*)/usr/src/\S+$", re.MULTILINE), r"\1$(CURDIR)"),
     (re.compile(r"^include /usr/src/(\S+)$", re.MULTILINE), rf"include {_HERE}../\1"),
@@ -54,12 +54,12 @@ def _fill(kernel: kernels.Kernel, folder: Path) -> None:
         archive.extract(file, folder)
     shutil.rmtree(folder / "usr/share", ignore_errors=True)
     own = folder / "usr/src" / package
-    (own / "vmlinux").unlink(missing_ok=True)  # only for a module's BTF, which wants pahole
+    (own / "vmlinux").unlink(missing_ok=True)  # only for a module's BTF, which needs pahole
     _adapt(own, kernel.release)
 
 
 def _adapt(own: Path, release: str) -> None:
-    """Let the headers be used where they lie, with the compiler `build` names."""
+    """Make the headers usable in their folder, with the compiler that `build` names."""
     makefile = own / "Makefile"
     text = makefile.read_text()
     for pattern, moved in _MOVED:
@@ -70,7 +70,7 @@ def _adapt(own: Path, release: str) -> None:
 
 
 def _require_tools_run(kernel: str, path: Path) -> None:
-    """Raise LabError where the headers' own programs, made for their Debian release, do not run on this machine."""
+    """Raise LabError if the headers' own programs, made for their Debian release, do not run on this machine."""
     tool = path / "scripts/mod/modpost"
     done = subprocess.run([tool], capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
     if "version `" in done.stderr or "shared libraries" in done.stderr:

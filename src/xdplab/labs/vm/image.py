@@ -18,7 +18,7 @@ _BANNER = re.compile(rb"Linux version (\d+\.\d+[^\n\0]*)")
 
 
 def vmlinux(vmlinuz: bytes) -> bytes:
-    """Return the ELF image. Raises ValueError for a file that is no kernel, or of a compression that is not known."""
+    """Return the ELF image. Raises ValueError if the file is not a kernel, or its compression is unknown."""
     offset, magic = _MAGIC
     if vmlinuz[offset : offset + len(magic)] != magic:
         raise ValueError("its vmlinuz is no x86 kernel image")
@@ -32,9 +32,9 @@ def vmlinux(vmlinuz: bytes) -> bytes:
 
 
 def version(content: bytes) -> str:
-    """Return what a kernel's image says of its own version: of a bzImage in its header, of a vmlinux in its banner.
+    """Return the version in a kernel's image: a bzImage has it in its header, a vmlinux in its banner.
 
-    Raises ValueError for a file that is neither.
+    Raises ValueError if the file is neither.
     """
     offset, magic = _MAGIC
     if content[offset : offset + len(magic)] == magic:
@@ -57,7 +57,7 @@ def _decompressed(payload: bytes) -> bytes:
 
 
 def _xz(payload: bytes) -> bytes:
-    return lzma.LZMADecompressor().decompress(payload)  # ends with the stream: the size behind it is no part of it
+    return lzma.LZMADecompressor().decompress(payload)  # ends with the stream: the size after it does not belong to it
 
 
 def _gzip(payload: bytes) -> bytes:
@@ -65,7 +65,7 @@ def _gzip(payload: bytes) -> bytes:
 
 
 def _zstd(payload: bytes) -> bytes:
-    import pyarrow as pa  # only here: a lab is asked about far more often than a kernel is fetched
+    import pyarrow as pa  # imported here, because labs are used far more often than kernels are fetched
 
     size: int = struct.unpack("<I", payload[-4:])[0]  # appended by the kernel's Makefile
     plain: bytes = pa.Codec("zstd").decompress(payload[:-4], decompressed_size=size, asbytes=True)

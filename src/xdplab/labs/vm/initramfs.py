@@ -14,7 +14,7 @@ from pathlib import Path, PurePath
 from xdplab.errors import LabError
 
 BOOT = ("virtio_pci", "virtio_console", "virtio_net", "9pnet_virtio", "9p", "overlay")
-"""What a guest must have before it has a root, and to be reached at all."""
+"""The modules that a guest needs for its root and for its connection to the outside."""
 
 APPLETS = (
     "cat",
@@ -40,7 +40,7 @@ _FILE, _SECRET, _SCRIPT = (stat.S_IFREG | mode for mode in (0o644, 0o600, 0o755)
 _FOLDER, _LINK = stat.S_IFDIR | 0o755, stat.S_IFLNK | 0o777
 _SIGNED = b"~Module signature appended~\n"
 _SIGNATURE_BYTES = 12
-"""Of struct module_signature, behind the signature itself."""
+"""The size of struct module_signature, which follows the signature itself."""
 _DECOMPRESSORS: dict[str, Callable[[bytes], bytes]] = {".ko": bytes, ".xz": lzma.decompress}
 
 
@@ -77,7 +77,7 @@ def unsigned(module: bytes) -> bytes:
 
 
 def shell(busybox: Path, init: bytes) -> bytes:
-    """Return an archive with a script that is run first, and the busybox that runs it."""
+    """Return an archive with the first script, and the busybox that runs it."""
     entries = [(name, _FOLDER, b"") for name in FOLDERS]
     entries += [(f"bin/{name}", _LINK, b"busybox") for name in APPLETS]
     return _cpio([*entries, ("init", _SCRIPT, init), ("bin/busybox", _SCRIPT, busybox.read_bytes())])
@@ -92,13 +92,13 @@ def console(busybox: Path, init: bytes, files: Mapping[str, bytes]) -> bytes:
 
 
 def secret(files: Mapping[str, bytes]) -> bytes:
-    """Return an archive with files by their paths, which only root may read."""
+    """Return an archive with files, by path, that only root may read."""
     folders = sorted({str(PurePath(name).parent) for name in files} - {"."})
     return _cpio([*((name, _FOLDER, b"") for name in folders), *((n, _SECRET, files[n]) for n in files)])
 
 
 def _closure(tree: Path, names: Iterable[str]) -> list[Path]:
-    """Return the files of ``names`` and of all they need, each after what it needs."""
+    """Return the files of ``names`` and of their dependencies, dependencies first."""
     needs: dict[str, tuple[str, list[str]]] = {}
     for line in (tree / "modules.dep").read_text().splitlines():
         file, _, others = line.partition(":")

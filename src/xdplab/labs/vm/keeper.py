@@ -1,7 +1,7 @@
 """The keeper of one virtual lab: QEMU, and the ports of the loopback interface that lead to the guest's hosts.
 
-Runs as the owner and as a script, standard library only. What clients may ask is what they may ask of a netns lab's
-keeper, but ``ssh``: a guest's hosts have ports.
+Runs as the owner and as a script, standard library only. Clients have the requests of a netns lab's keeper, except
+``ssh``: a guest's hosts have ports.
 """
 
 import base64
@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from xdplab.labs import guest_keeper, netns_keeper
     from xdplab.labs.vm import qmp, saved
-else:  # the package itself would bring in all of pandas
+else:  # importing the package itself would load pandas
     sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1])]
     import guest_keeper
     import netns_keeper
@@ -28,12 +28,12 @@ else:  # the package itself would bring in all of pandas
     import saved
 
 MOST_BYTES_S = 1 << 40
-"""What QEMU may write a second while it saves: no limit."""
+"""Bytes that QEMU may write per second while it saves: no limit."""
 _FORWARD = re.compile(r"TCP\[HOST_FORWARD\]\s+\d+\s+127\.0\.0\.1\s+(\d+)\s+\S+\s+(\d+)")
 
 
 class Qemu:
-    """QEMU as a process that dies with this one, the guest's port, and QEMU's monitor."""
+    """QEMU, as a process that dies with this one, the guest's port, and QEMU's monitor."""
 
     def __init__(self, wanted: guest_keeper.Answer, state: socket.socket | None = None, **given: list[int]) -> None:
         """``state``: where a saved state will come from; ``given``: descriptors, by the name they have in argv."""
@@ -66,7 +66,8 @@ class Qemu:
         return {int(inside): int(outside) for outside, inside in _FORWARD.findall(told)}
 
     def save(self, state: saved.Saved) -> None:
-        """Save the guest's state; it stands still meanwhile. Raises SavedError, and lets it go on all the same."""
+        """Save the guest's state; the guest is stopped meanwhile. Raises SavedError, but lets the guest continue even
+        then."""
         ours, theirs = socket.socketpair()
         with ours, theirs:
             ours.settimeout(qmp.ANSWER_S)
@@ -78,16 +79,16 @@ class Qemu:
             try:
                 state.keep(ours, self.has_saved)
             finally:
-                ours.close()  # or QEMU would wait for a reader
+                ours.close()  # otherwise QEMU would wait for a reader
                 self.has_saved()
                 self.monitor.execute("cont")
 
     def has_saved(self) -> bool:
-        """Tell, once QEMU saves no more, whether it saved all."""
+        """Wait until QEMU has ended saving, and tell whether it saved everything."""
         return self.monitor.once("query-migrate", not_in=("setup", "active", "device")) == "completed"
 
     def go_on(self) -> None:
-        """Let the guest go on from the state that was loaded. Raises SavedError."""
+        """Let the guest resume from the loaded state. Raises SavedError."""
         if (status := self.monitor.once("query-status", not_in=("inmigrate",))) != "paused":
             raise saved.SavedError(f"QEMU says {status}")
         self.monitor.execute("cont")
@@ -101,7 +102,7 @@ class VmKeeper(guest_keeper.GuestKeeper):
         return self.set_going()
 
     def set_going(self) -> Qemu:
-        """Start QEMU from a saved state, if there is one that is good."""
+        """Start QEMU from a saved state, if there is a good one."""
         self.state = saved.Saved(Path(self.wanted["state"])) if self.wanted["state"] else None
         self.came = "booted"
         if self.state is not None and self.state.path.exists():
@@ -109,12 +110,12 @@ class VmKeeper(guest_keeper.GuestKeeper):
                 return self.restore(self.state)
             except (saved.SavedError, qmp.MonitorError) as error:
                 self.state.discard()
-                self.came = f"booted, since the state saved by an earlier one could not be used: {error}"
+                self.came = f"booted, because the saved state could not be used: {error}"
         self.qemu = self.run()
         return self.qemu
 
     def run(self, state: socket.socket | None = None) -> Qemu:
-        """Start QEMU, with what it is to be given."""
+        """Start QEMU with its inputs."""
         return Qemu(self.wanted, state)
 
     def restore(self, state: saved.Saved) -> Qemu:
@@ -135,7 +136,7 @@ class VmKeeper(guest_keeper.GuestKeeper):
         return self.qemu
 
     def come_up(self) -> guest_keeper.Answer:
-        """Bring the guest to where all of its kernel are the same, then tell it whose it is."""
+        """Bring the guest to the state that all guests of its kernel share, then give it its identity."""
         if self.came != "restored":
             said = self.hear()
             if self.state is not None:
@@ -145,14 +146,14 @@ class VmKeeper(guest_keeper.GuestKeeper):
             return super().come_up() | {"came_up": self.came}
         except netns_keeper.KeeperError:
             if self.state is not None:
-                self.state.discard()  # whatever it was, it must not happen to the next one because of the state
+                self.state.discard()  # whatever the fault was, the saved state must not cause it in the next guest
             raise
 
     def save(self, state: saved.Saved, notices_restore: bool) -> None:
-        """Save the guest's state for the next one, or tell why not; a guest comes up without it too."""
+        """Save the guest's state for the next one, or return why not; a guest also comes up without it."""
         try:
-            if not notices_restore:  # no vmgenid (5.18): two of them would draw the same random numbers
-                raise saved.SavedError("its kernel would not notice that it goes on twice")
+            if not notices_restore:  # no vmgenid (before 5.18): two guests would draw the same random numbers
+                raise saved.SavedError("its kernel would not notice that the state is resumed twice")
             self.qemu.save(state)
         except saved.SavedError as error:
             self.came += f"; no state is kept for the next one: {error}"
@@ -172,7 +173,7 @@ class VmKeeper(guest_keeper.GuestKeeper):
                 self.known["hosts"][name]["port"] = self.ports[port]
 
     def link(self, connection: socket.socket, _asked: guest_keeper.Answer) -> guest_keeper.Answer | None:
-        """Have the guest make the hosts with the link between them, which only some of its users need."""
+        """Make the guest create the hosts and their link, which only some users need."""
         if "dut" in self.known["hosts"]:
             return {"ok": True}
         if not self.waiting:
@@ -185,7 +186,7 @@ class VmKeeper(guest_keeper.GuestKeeper):
             return
         said = json.loads(line)
         if "error" not in said:
-            guest = self.known["hosts"]["guest"]  # whose keys open what has none of its own
+            guest = self.known["hosts"]["guest"]  # whose keys also open hosts without their own
             self.known["hosts"] |= {name: guest | host for name, host in said["hosts"].items()}
             self.add_ports()
         for connection in self.waiting:

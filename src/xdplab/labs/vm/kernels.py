@@ -1,8 +1,9 @@
 """Debian's kernels for guests: found and checked by apt, unpacked into the user's own cache, never installed.
 
 A kernel's folder holds what a guest needs and nothing else: ``vmlinux`` (booted directly, which saves the guest its
-decompression), ``boot.cpio`` (the modules without which it cannot reach its root), ``config``, and the module tree less
-the drivers no guest has. It appears by one rename, so that an interrupted fetch leaves nothing that looks finished.
+decompression), ``boot.cpio`` (the modules without which it cannot reach its root), ``config``, and the module tree
+without drivers that no guest needs. A complete folder is renamed into place, so an interrupted fetch cannot look
+finished.
 """
 
 from __future__ import annotations
@@ -31,22 +32,22 @@ KNOWN: dict[str, tuple[str, ...]] = {
     "6.12": ("bookworm-security", "trixie-security"),
     "7.2": ("trixie-backports", "sid"),
 }
-"""Kernels that are tested, and the suites that have them; any other name is looked for in all suites."""
+"""Kernels that are tested, and the suites that have them; any other name is searched in all suites."""
 
 CHECKED = ("vmlinux", "boot.cpio", "busybox", "config")
 _DESCRIPTION = "kernel.json"
 OWN = "own-"
-"""What the name of a user's own kernel begins with; the rest is of the SHA-256 of its files."""
+"""Prefix of the name of a user's own kernel; the rest comes from the SHA-256 of its files."""
 _NAME = re.compile(rf"\d+\.\d+[A-Za-z0-9.+~-]*|{OWN}[0-9a-f]{{12}}")
 _SPACE_MB = 1000
-"""What packages and unpacked files of one kernel need at most, while it is being fetched."""
+"""The most disk space for packages and unpacked files of one kernel while it is fetched."""
 
 
 @dataclass(frozen=True)
 class Kernel:
     """One kernel in the cache. ``sha256`` holds the hex digest of each file in `CHECKED`.
 
-    ``packages``: of a user's own kernel, the words of its version with the hash of its image.
+    ``packages``: for a user's own kernel, its version string with the hash of its image.
     """
 
     name: str
@@ -60,7 +61,7 @@ class Kernel:
         return self.folder / name
 
     def check(self) -> None:
-        """Raise LabError unless what the guest boots from is what was fetched."""
+        """Raise LabError unless the guest's boot files are those that were fetched."""
         for name, expected in self.sha256.items():
             try:
                 found = _sha256(self.file(name))
@@ -82,7 +83,7 @@ def cached() -> list[Kernel]:
 def kernel(name: str) -> Kernel:
     """Return a kernel by name (``6.1``, or more exactly ``6.1.0-56``), fetched if it is not in the cache, checked.
 
-    How it is to boot (`MITIGATED`) makes no other kernel of it.
+    The boot option (`MITIGATED`) does not make it another kernel.
     """
     name = name.removesuffix(MITIGATED)
     _require_form(name)
@@ -110,7 +111,7 @@ def _is_called(kernel: Kernel, name: str) -> bool:
 def require_available(name: str) -> None:
     """Raise LabError for a kernel that is neither known nor in the cache nor in Debian's archive.
 
-    Only for a name that is neither known nor in the cache the archive is asked, which takes some seconds, once.
+    The archive is asked only for a name that is neither known nor in the cache; this takes some seconds, once.
     """
     plain = name.removesuffix(MITIGATED)
     _require_form(plain)
@@ -176,10 +177,10 @@ def _has_driver(kernel: Kernel, driver: str) -> bool:
 
 
 def adopt(path: Path, modules: Path | None = None) -> Kernel:
-    """Take a kernel that the user built, a bzImage or a vmlinux, into the cache, and return it under a name of its own.
+    """Take a user's own kernel, a bzImage or a vmlinux, into the cache, and return it under its own name.
 
-    ``modules`` is its module tree (the folder with modules.dep, or one that holds lib/modules/RELEASE), which stays
-    where it is; without one, what a guest needs must be built in. Raises LabError for what is no kernel, or lacks that.
+    ``modules`` is its module tree (the folder with modules.dep, or one that holds lib/modules/RELEASE), which is not
+    moved; without one, all that a guest needs must be built in. Raises LabError if it is not a kernel, or lacks that.
     """
     try:
         content = path.read_bytes()
@@ -228,12 +229,12 @@ def _find(apt: Path, name: str) -> archive.Offer:
 
 
 def suites(name: str) -> tuple[str, ...]:
-    """Return the suites in which a kernel of that name is looked for."""
+    """Return the suites to search for a kernel of that name."""
     return KNOWN.get(name, archive.ALL)
 
 
 def _fill(offer: archive.Offer, name: str, folder: Path) -> None:
-    """Make a kernel's folder of its packages, which are downloaded beside it."""
+    """Make a kernel's folder from its packages, which are downloaded beside it."""
     packages = archive.download(offer.packages, offer.options, folder.parent)
     for package in packages:
         archive.unpack(package, offer.release, folder)
@@ -291,7 +292,7 @@ def _read(folder: Path) -> Kernel:
 
 
 def require_name(name: str) -> None:
-    """Raise LabError for a name that no lab's kernel has, and for one that asks for an architecture (``6.1@arm64``).
+    """Raise LabError for an invalid name of a lab's kernel, and for one with an architecture (``6.1@arm64``).
 
     A lab's root is this machine's file tree, whose programs run on no other architecture.
     """

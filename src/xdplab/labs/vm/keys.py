@@ -1,4 +1,4 @@
-"""The keys of a guest, made outside: under emulation each takes as long to make as a tenth of the guest's start."""
+"""The keys of a guest, made outside, because making one under emulation takes a tenth of the guest's start."""
 
 from __future__ import annotations
 

@@ -31,12 +31,12 @@ _OWN_NAME = re.compile(r"[A-Za-z0-9._-]{1,40}")
 
 
 def full_name(instance: str) -> str:
-    """Return what a person calls the lab."""
+    """Return the lab's name for the user."""
     return f"vm:{instance}"
 
 
 def label(known: dict[str, Any]) -> str:
-    """Return what figures say of a guest of which this is known: its kernel, and what its clock is worth."""
+    """Return the label of a guest in figures: its kernel, and the meaning of its clock."""
     card = f", {known['card']}" if known.get("card") else ""
     return f"virtual lab, vm {known['kernel']}, {known['way']}: {qemu.WAYS[known['way']].says}{card}"
 
@@ -58,12 +58,12 @@ class VmLab(NetnsLab):
 
     @property
     def way(self) -> str:
-        """``kvm``, ``count`` or ``functional``: what the guest's clock is worth."""
+        """``kvm``, ``count`` or ``functional``: the meaning of the guest's clock."""
         return str(self._known["way"])
 
     @property
     def _ends(self) -> dict[str, Any]:
-        """What is known of the two hosts with the link, which are made when first asked for."""
+        """The facts about the two hosts with the link, which are made on first use."""
         if "dut" not in self._known["hosts"]:
             with contextlib.closing(self._keeper()) as connection:
                 connection.ask("link", within_s=START_S)
@@ -88,10 +88,10 @@ def open_lab(instance: str, uid: int) -> VmLab:
 
 
 def up(instance: str, uid: int, *, lease: bool = False) -> bool:
-    """Boot a guest and bring its lab up. Returns whether it was made now; one that is up is left as it is.
+    """Boot a guest and bring its lab up. Returns whether it was made now; a lab that is already up stays unchanged.
 
     The kernel is fetched if it is not in the cache. Raises LabError naming what is missing, or with the console's
-    last words.
+    last line.
     """
     if KEEPERS.is_up(uid, instance):
         return False
@@ -100,7 +100,7 @@ def up(instance: str, uid: int, *, lease: bool = False) -> bool:
 
 
 def parted(instance: str) -> tuple[str, str]:
-    """Return kernel and way of ``6.1``, ``6.1:count`` and ``6.1:count:NAME``; the way is empty where none is asked for.
+    """Return kernel and way of ``6.1``, ``6.1:count`` and ``6.1:count:NAME``; the way is empty if none is given.
 
     Guests of different names are different guests. Raises LabError for a name that cannot be used.
     """
@@ -113,7 +113,7 @@ def parted(instance: str) -> tuple[str, str]:
 
 @dataclass(frozen=True)
 class Guest:
-    """A guest to be: its kernel, how it will run, and the tools that run it."""
+    """A planned guest: its kernel, how it will run, and the tools that run it."""
 
     name: str
     kernel: kernels.Kernel
@@ -142,9 +142,9 @@ def boot(
     ports: dict[str, int] = qemu.PORTS,
     devices: Sequence[str] = (),
 ) -> bool:
-    """Start a guest's keeper, of which ``scripts`` are itself and what makes the link inside. Returns as `up` does.
+    """Start a guest's keeper; ``scripts`` are its own and the one that makes the link inside. Returns as `up` does.
 
-    ``card``: what the guest has at its end of a tap of so many queues (``taps``), if the keeper makes one.
+    ``card``: the guest's card at its end of a tap with ``taps`` queues, if the keeper makes one.
     """
     kernel, way = guest.kernel, guest.choice.way
     cpus = cpus or qemu.cpus(way)
@@ -156,7 +156,7 @@ def boot(
     ]
     first_root = qemu.first_root(kernel, guest.tools)
     state = qemu.state(way, kernel, argv, first_root)
-    host = {"host_key": own.public, "client_key": client.private}  # which the keeper tells to the owner alone
+    host = {"host_key": own.public, "client_key": client.private}  # the keeper gives it only to the owner
     with os.fdopen(os.memfd_create("xdplab-initrd"), "wb") as file:
         file.write(first_root)
         file.flush()

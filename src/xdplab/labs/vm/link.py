@@ -1,8 +1,8 @@
-"""The netns lab in a guest: made at the first request, since making it takes longer than booting a guest.
+"""The netns lab in a guest: made at the first request, because making it takes longer than booting a guest.
 
-Runs in the guest as a script, standard library only. Standard output is the port to the keeper outside: it is told the
-hosts in one JSON line, and every line that comes is answered by itself. Each host has a TCP port at which its sshd
-answers; QEMU forwards a port of the outside's loopback to it.
+Runs in the guest as a script, standard library only. Standard output is the port to the keeper outside: one JSON line
+describes the hosts to it, and every line from it is echoed. Each host has a TCP port at which its sshd answers; QEMU
+forwards a port of the outside's loopback to it.
 """
 
 import argparse
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from xdplab.labs import netns_host, netns_keeper
-else:  # the package itself would bring in all of pandas
+else:  # importing the package itself would load pandas
     sys.path.insert(0, str(Path(__file__).parents[1]))
     import netns_host
     import netns_keeper
@@ -44,7 +44,7 @@ class LinkKeeper(netns_keeper.Keeper):
         self.ports = ports
 
     def make(self) -> None:
-        """Make the netns lab's two hosts, and let in who comes to them."""
+        """Make the netns lab's two hosts, and accept connections to them."""
         super().make()
         self.each(link_built)
         for name, host in self.hosts.items():
@@ -62,13 +62,13 @@ class LinkKeeper(netns_keeper.Keeper):
 
 
 def link_built(host: netns_keeper.NetnsHost) -> None:
-    """Let the host's own work directory, a memory of its own, show the folder of compiled tools as ``native``."""
+    """Make the folder of compiled tools visible as ``native`` in the host's own work directory, a tmpfs."""
     link = f"{netns_host.WORK_DIR}/native"
     netns_host.command("nsenter", "--target", str(host.process.pid), "--mount", "ln", "-s", netns_host.BUILT, link)
 
 
 def enter(host: netns_keeper.NetnsHost, door: socket.socket) -> None:
-    """Let one connection in: the host's sshd takes it from here."""
+    """Accept one connection and pass it to the host's sshd."""
     connection, _ = door.accept()
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     host.hand_over(connection)
@@ -76,18 +76,18 @@ def enter(host: netns_keeper.NetnsHost, door: socket.socket) -> None:
 
 
 def tell(**said: object) -> None:
-    """Say one line to the keeper outside."""
+    """Print one line for the keeper outside."""
     os.write(OUTSIDE_OUT, json.dumps(said).encode() + b"\n")
 
 
 def raise_softirqs() -> None:
-    """Let packets be taken in while a real-time sender shares the CPU.
+    """Make sure that packets are received while a real-time sender shares the CPU.
 
     Before kernel 6.5 softirqs wait for their thread once it is awake; at its normal priority a sender at
     SCHED_FIFO 5 starves it, and 99 % of the frames are lost at a full ring (6.1, one CPU).
     """
     for comm in Path("/proc").glob("[0-9]*/comm"):
-        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # others end while they are looked at
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # a process may end meanwhile
             if comm.read_text().startswith("ksoftirqd/"):
                 os.sched_setscheduler(int(comm.parent.name), os.SCHED_FIFO, os.sched_param(SOFTIRQ_FIFO))
 
@@ -100,7 +100,7 @@ def main(ports: dict[str, int]) -> None:
         keeper.make()
         keeper.serve()
     except (netns_keeper.KeeperError, OSError, RuntimeError) as error:
-        sys.stderr.write(f"xdplab: guest: {error}\n")  # the console: all that is left
+        sys.stderr.write(f"xdplab: guest: {error}\n")  # the console is the only output left
         tell(error=str(error))
     sys.exit(1)
 

@@ -1,4 +1,4 @@
-"""How a guest is run: the three ways, and QEMU's argument vector for each."""
+"""How a guest runs: the three ways, and QEMU's argument vector for each."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from xdplab.labs.vm.kernels import Kernel
 from xdplab.labs.vm.keys import KeyPair
 
 QEMU = "qemu-system-x86_64"
-MEMORY_MB = 2048  # taken page by page, as the guest touches it; its /tmp may grow to half of it
+MEMORY_MB = 2048  # allocated on demand; the guest's /tmp may grow to half of it
 MOST_CPUS = 4
 PORTS = {"guest": 2200, "dut": 2201, "tg": 2202}
 """The hosts of a guest, and the port inside at which each answers."""
@@ -44,25 +44,25 @@ MaxStartups 256
 
 @dataclass(frozen=True)
 class Acceleration:
-    """One way to run a guest; ``says`` is what its numbers are, for every label."""
+    """One way to run a guest; ``says`` describes its numbers in every label."""
 
     name: str
     says: str
     clock: Clock | None
     accelerator: tuple[str, ...]
     models: tuple[str, ...]
-    """The CPUs it may have, the one wanted most first: QEMU's versions differ in which of them a kernel boots with."""
+    """Its possible CPU models, the preferred one first: QEMU's versions differ in which of them boots a kernel."""
     first_process_s: float
-    """Seconds a guest may take to its first process, when a CPU is tried; where it boots it takes one, emulated two."""
+    """Seconds that a guest may take to its first process when a CPU model is tried; usually one, emulated two."""
     cpus: float
     """The share of this machine's CPUs the guest gets, up to `MOST_CPUS`; 0: one."""
     ping_s: float
-    """Seconds between two signs of life asked of it; 0 where a question would be counted as the guest's work."""
+    """Seconds between two beats; 0 if a beat would be counted as the guest's work."""
     restored: bool = False
-    """May it go on from a state that an earlier one saved? Not where anything is measured: repetitions that begin in
-    one state would share what each boot leaves to chance, such as where memory is found."""
+    """Whether it may resume from a saved state. Not if anything is measured: repetitions that begin in one state would
+    share the random outcomes of one boot, such as memory addresses."""
     clock_options: tuple[str, ...] = ()
-    """QEMU's options that make another clock of the guest's."""
+    """QEMU's options that change the guest's clock."""
 
 
 WAYS: dict[str, Acceleration] = {
@@ -78,11 +78,12 @@ WAYS: dict[str, Acceleration] = {
             60.0,
             0.0,
             0.0,
-            # sleep=on: an idle guest waits in real time, or its deadlines would pass while it waits for the outside.
+            # sleep=on: an idle guest waits in real time; otherwise its deadlines would pass while it waits for the
+            # outside.
             clock_options=("-icount", "shift=0,sleep=on"),
         ),
-        # erms: emulated, `rep stosb` goes byte by byte, and a kernel that sees the flag clears all its pages by it.
-        # fsrm: QEMU 10 has it, and kernel 6.1 hangs in silence where a CPU has it without erms.
+        # erms: emulated `rep stosb` works byte by byte, and a kernel that sees the flag clears all its pages with it.
+        # fsrm: # QEMU 10 has it, and kernel 6.1 hangs silently on a CPU that has fsrm without erms.
         Acceleration(
             "functional",
             "no times",
@@ -97,7 +98,7 @@ WAYS: dict[str, Acceleration] = {
     )
 }
 
-# Filled in by the keeper, which makes what they name.
+# The keeper fills these in: it makes the files that they name.
 CONTROL, MONITOR, INITRD = "{control}", "{monitor}", "{initrd}"
 
 
@@ -114,7 +115,7 @@ def require_tools() -> dict[str, str]:
 
 
 _INSIDE = {"modprobe": "kmod", "ip": "iproute2", "ethtool": "ethtool", "sshd": "openssh-server"}
-"""What the guest takes from this machine's root, and the packages that have it."""
+"""The programs that the guest uses from this machine's root, and their packages."""
 
 
 def _static_busybox() -> str | None:
@@ -136,8 +137,8 @@ def argv(
     """Return QEMU's argument vector, with `CONTROL`, `MONITOR` and `INITRD` to be filled in.
 
     The guest has ``cpus`` CPUs, of the kind that QEMU calls ``cpu``. ``native`` is the folder of compiled tools. The
-    guest reads both it and this machine's root, and writes to neither: what it wrote could be run out here.
-    ``mitigated``: the kernel guards against faults of its CPU as it does by default.
+    guest can read it and this machine's root, but write to neither: the machine might run what a guest wrote.
+    ``mitigated``: the kernel uses its default mitigations of CPU faults.
     """
     words = COMMAND_LINE.replace(NO_MITIGATIONS, MITIGATIONS) if mitigated else COMMAND_LINE
     forwards = ",".join(f"hostfwd=tcp:127.0.0.1:0-:{port}" for port in PORTS.values())
@@ -153,32 +154,34 @@ def argv(
         *("-device", "virtserialport,chardev=control,name=xdplab"),
         *("-netdev", f"user,id=door,restrict=on,ipv6=off,{forwards}"),
         *("-device", "virtio-net-pci,netdev=door,romfile="),
-        *(("-device", "vmgenid,guid=auto") if way.restored else ()),  # tells a restored guest that it is another one
+        *(("-device", "vmgenid,guid=auto") if way.restored else ()),  # tells a restored guest that it is a new one
         *("-virtfs", root, "-virtfs", built),
     ]
 
 
 def first_root(kernel: Kernel, tools: dict[str, str]) -> bytes:
-    """Return the first root of all guests of that kernel: with it they come to where they ask whose they are."""
+    """Return the first root of all guests of that kernel: it runs up to the point where they ask for their identity."""
     init = (_HERE / "init.sh").read_bytes()
     return kernel.file("boot.cpio").read_bytes() + initramfs.shell(Path(tools["busybox"]), init)
 
 
 def state(way: Acceleration, kernel: Kernel, argv: list[str], first_root: bytes) -> Path | None:
-    """Return where the state of such a guest is kept for the next one; None if it must not be."""
+    """Return the file for the saved state of such a guest; None if it must not be saved."""
     if not way.restored:
         return None
     return cache_dir() / "vm" / "states" / saved.name(argv, kernel.sha256["vmlinux"], first_root)
 
 
 def files(kernel: Kernel, tools: dict[str, str], own: KeyPair, client: KeyPair, script: str) -> bytes:
-    """Return what makes of a guest a host with the key ``own`` that lets ``client`` in.
+    """Return the script that makes a guest a host with the key ``own`` that accepts ``client``.
 
-    ``script`` makes the link in the guest when it is asked for.
+    ``script`` makes the link in the guest on request.
     """
     settings = {
         "RELEASE": kernel.release,
-        "MODULES": str((kernel.file("lib/modules") / kernel.release).resolve()),  # links of ours end nowhere in there
+        "MODULES": str(
+            (kernel.file("lib/modules") / kernel.release).resolve()
+        ),  # the checkout's symbolic links do not resolve in the guest
         "SHARE": _SHARE,
         "BUILT": netns_host.BUILT,
         "BUILT_SHARE": _BUILT_SHARE,
@@ -211,7 +214,7 @@ def _lines(rows: Iterable[tuple[str, ...]]) -> str:
 
 
 def _code() -> list[str]:
-    """Return what the scripts in a guest are run by and where they lie."""
+    """Return the Python that runs the scripts in a guest, and their folder."""
     return sorted({str(path) for path in (_HERE.parent, Path(sys.executable).parents[1], Path(sys.base_prefix))})
 
 

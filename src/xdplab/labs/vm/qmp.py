@@ -22,7 +22,7 @@ _LOOK_S = 0.01
 
 
 class MonitorError(netns_keeper.KeeperError):
-    """What QEMU does not do, in its own words."""
+    """QEMU refused a command; the message is its own."""
 
 
 class Monitor:
@@ -50,12 +50,12 @@ class Monitor:
         raise MonitorError(f"QEMU, {command}: it has ended")
 
     def human(self, line: str) -> str:
-        """Return the answer to a line of the monitor for people, which knows more."""
+        """Return the answer of the human monitor, which has more commands."""
         arguments: dict[str, Any] = {"command-line": line}
         return str(self.execute("human-monitor-command", **arguments))
 
     def once(self, question: str, *, not_in: Container[str]) -> str:
-        """Return the ``status`` of an answer as soon as it is another than these. Raises MonitorError."""
+        """Return the ``status`` of an answer as soon as it is none of these. Raises MonitorError."""
         until = time.monotonic() + ANSWER_S
         while (status := str(self.execute(question)["status"])) in not_in:
             if time.monotonic() > until:

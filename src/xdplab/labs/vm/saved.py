@@ -1,6 +1,6 @@
 """The state of a guest, saved by QEMU before the guest had an identity; later guests start from it.
 
-Standard library only: read and written by a guest's keeper. A file holds what QEMU wrote, and its SHA-256. The
+Standard library only: read and written by a guest's keeper. A file contains QEMU's data and its SHA-256. The
 file's name is a hash of everything the state depends on, so an outdated state is never found. The state holds no key.
 """
 
@@ -17,17 +17,17 @@ from typing import BinaryIO
 KEPT = 4
 """States that are kept, of 100 MB each: the ones used last."""
 _LEFT_S = 600.0
-"""Age after which a half-written file was left by a killed process."""
+"""Age after which a half-written file counts as left by a killed process."""
 _CHUNK = 1 << 20
 _DIGEST_BYTES = hashlib.sha256().digest_size
 
 
 class SavedError(Exception):
-    """Why a saved state cannot be used, or kept."""
+    """The reason why a saved state cannot be used, or stored."""
 
 
 def name(argv: list[str], *contents: str | bytes) -> str:
-    """Return the name of the state of a guest run by ``argv`` from such contents, with just this build of QEMU."""
+    """Return the name of the state of a guest with this ``argv``, these contents, and this build of QEMU."""
     qemu = Path(argv[0]).resolve()
     build = qemu.stat()
     digest = hashlib.sha256(json.dumps([str(qemu), build.st_size, build.st_mtime_ns, argv]).encode())
@@ -38,14 +38,14 @@ def name(argv: list[str], *contents: str | bytes) -> str:
 
 
 class Saved:
-    """One such file, which may not be there yet."""
+    """One such file, which may not exist yet."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
     def load(self, into: socket.socket) -> None:
-        """Send the state to QEMU. Raises SavedError if it is not what was saved, or is not taken."""
-        with contextlib.suppress(OSError):  # it is then taken for unused, and goes sooner
+        """Send the state to QEMU. Raises SavedError if it is damaged, or QEMU refuses it."""
+        with contextlib.suppress(OSError):  # it then counts as unused, and is removed sooner
             os.utime(self.path)
         try:
             with self.path.open("rb") as file:
@@ -61,7 +61,7 @@ class Saved:
             raise SavedError(str(error)) from error
 
     def keep(self, stream: socket.socket, is_whole: Callable[[], bool]) -> None:
-        """Keep what comes from QEMU, if that is the whole. Raises SavedError, and keeps nothing, if it cannot."""
+        """Store QEMU's data if it is complete. Otherwise raise SavedError, and store nothing."""
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             with _appearing(self.path) as file:
@@ -77,11 +77,11 @@ class Saved:
         self.prune()
 
     def discard(self) -> None:
-        with contextlib.suppress(OSError):  # the next one will find it no better
+        with contextlib.suppress(OSError):  # the next guest would find it damaged too
             self.path.unlink()
 
     def prune(self) -> None:
-        """Remove all but the states used last, and what was left half-written."""
+        """Remove half-written files, and all states except those used last."""
         known = []
         for path in self.path.parent.iterdir():
             with contextlib.suppress(FileNotFoundError):  # by another keeper, just now
@@ -96,7 +96,7 @@ class Saved:
 
 @contextlib.contextmanager
 def _appearing(path: Path) -> Iterator[BinaryIO]:
-    """Give a new file that gets its name once it is whole, and goes away if it does not become so."""
+    """Give a new file that gets its name once it is complete, and is removed if it does not get there."""
     half = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         with half.open("wb") as file:

@@ -1,4 +1,4 @@
-"""Source of a guest's kernel: Debian's of just that version, of which one folder is kept."""
+"""Source of a guest's kernel: one folder of Debian's source of exactly that version."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from xdplab.labs.cache import locked, make, mark_used
 from xdplab.labs.vm import archive, kernels
 
 _SPACE_MB = 300
-"""The package is half of it, and goes away again."""
+"""The package is half of it, and is removed again."""
 
 
 def folder_of(kernel: str, folder: str) -> dict[str, bytes]:
@@ -24,7 +24,7 @@ def folder_of(kernel: str, folder: str) -> dict[str, bytes]:
     """
     found = kernels.kernel(kernel)
     with locked("sources") as root:
-        # Side by side: a folder that lay in the one it is of would be taken for a file of it, and it for whole.
+        # Side by side: a folder inside its parent would be taken for a file of the parent, and the parent for complete.
         kept = root / f"{found.release}_{found.version}+{folder.replace('/', '+')}"
         if not kept.exists():
             make(kept, functools.partial(_fill, found, folder), what=f"source of {kernel}", space_mb=_SPACE_MB)
@@ -44,7 +44,7 @@ def _fill(kernel: kernels.Kernel, wanted: str, folder: Path) -> None:
 
 
 def _unpack(package: Path, inner: str, wanted: str, folder: Path) -> None:
-    """Write the files of a folder of the archive within a package; what comes after it is not even unpacked."""
+    """Write the files of one folder of the archive in a package; the rest of the archive is not unpacked."""
     with subprocess.Popen(["dpkg-deb", "--fsys-tarfile", str(package)], stdout=subprocess.PIPE) as process:
         with tarfile.open(fileobj=process.stdout, mode="r|") as outer:
             member = next((member for member in outer if member.name.removeprefix("./") == inner), None)

@@ -2,7 +2,7 @@
 
 A tap in the TG's namespace is the other end of a card in the guest: `tap` is a multi-queue virtio-net, with native XDP
 on all its queues; the others are QEMU's models of real cards, driven by the kernel's own drivers. These have rings,
-where the veth of other virtual labs has none. Needs root: the namespace and the tap are this machine's.
+unlike the veth of other virtual labs. Needs root: the namespace and the tap are this machine's.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from xdplab.labs.kept import KeptLab
 from xdplab.labs.vm import kernels, lab, qemu, tap_link
 
 QUEUES = 4
-"""Queue pairs a plan can have of virtio-net; each CPU of the guest has one more, for what XDP sends."""
+"""Queue pairs of virtio-net for a plan; each CPU of the guest has one more, for XDP_TX."""
 
 _TAP = "{tap}"
 
@@ -29,9 +29,9 @@ _TAP = "{tap}"
 class LinkCard:
     """A network card at the guest's end of the link.
 
-    ``driver``: the kernel's module; ``devices``: QEMU's arguments for a tap of so many queues; ``queues``: how many a
-    plan can have of it; ``cpus``: the guest's, where the card has a queue for each; ``qemu``: which QEMU has it, where
-    not every one does.
+    ``driver``: the kernel's module; ``devices``: QEMU's arguments for a tap with a number of queues; ``queues``: how
+    many a plan can use; ``cpus``: the guest's CPUs, if the card has a queue for each; ``qemu``: the QEMU versions that
+    have it, if not all do.
     """
 
     driver: str
@@ -41,12 +41,12 @@ class LinkCard:
     qemu: str = ""
 
     def taps(self, cpus: int) -> int:
-        """Return the queues of the tap for a guest of so many CPUs."""
+        """Return the number of queues of the tap for a guest with this number of CPUs."""
         return self.queues + cpus if self.driver == "virtio_net" else self.queues
 
 
 def _virtio(pairs: int) -> list[str]:
-    """Return QEMU's arguments for the link: no offload that native XDP would refuse, an interrupt a queue."""
+    """Return QEMU's arguments for the link: no offload that native XDP would refuse, one interrupt per queue."""
     off = ("csum", "gso", "guest_csum", "guest_tso4", "guest_tso6", "guest_ecn", "guest_ufo")
     options = ",".join(f"{name}=off" for name in off)
     return [
@@ -67,10 +67,12 @@ def _model(name: str) -> Callable[[int], list[str]]:
 CARDS = {
     "tap": LinkCard("virtio_net", _virtio, QUEUES),
     "igb": LinkCard("igb", _model("igb"), queues=2, cpus=2, qemu="8.0 and later"),
-    "vmxnet3": LinkCard("vmxnet3", _model("vmxnet3"), queues=1, cpus=1),  # QEMU's receives on its first queue only
+    "vmxnet3": LinkCard(
+        "vmxnet3", _model("vmxnet3"), queues=1, cpus=1
+    ),  # QEMU's model receives only on its first queue
     "e1000e": LinkCard("e1000e", _model("e1000e"), queues=1, cpus=1),
 }
-"""By the word that ends the lab's name."""
+"""Keyed by the last part of the lab's name."""
 
 
 class TapLab(lab.VmLab):
@@ -82,13 +84,13 @@ class TapLab(lab.VmLab):
     def cpus(self, arrangement: Arrangement | None = None) -> Cpus:
         """Return the guest's own CPUs, and half of this machine's for the TG.
 
-        A sender goes before everything else on its CPU. On all of them the guest would stand still during a burst.
+        A sender has the highest priority on its CPU. If it had all CPUs, the guest would stop during a burst.
         """
         here = tuple(self._known["tg_cpus"])
         return Cpus(dut=tuple(self._known["cpus"]), tg=here[: max(1, len(here) // 2)])
 
     def place(self, arrangement: Arrangement, queues: int) -> dict[str, Any]:
-        """Two kernels, each with its own softirq work: there is nothing to place. Raises LabError for ``split``."""
+        """Two kernels each have their own softirq work, so there is nothing to place. Raises LabError for ``split``."""
         if arrangement == "split":
             raise LabError(f"lab {self.name}: its guest's CPUs are threads of this machine", remedy="write auto")
         return {"softirq": "in the guest, and on this machine"}
@@ -98,13 +100,13 @@ class TapLab(lab.VmLab):
 
 
 def card_of(instance: str) -> str | None:
-    """Return which of `CARDS` a lab's name asks for; None for a guest that has both ends of the link inside."""
+    """Return the card of `CARDS` in a lab's name; None for a guest with both ends of the link inside."""
     _, colon, last = instance.rpartition(":")
     return last if colon and last in CARDS else None
 
 
 def without_card(instance: str) -> str:
-    """Return the name's words for the guest alone."""
+    """Return the part of the name that describes only the guest."""
     return instance.rpartition(":")[0] if card_of(instance) else instance
 
 
@@ -146,13 +148,13 @@ def up(instance: str, uid: int, *, lease: bool = False) -> bool:
 
 
 def _require_model(card: LinkCard, tools: dict[str, str]) -> None:
-    """Raise MissingToolError where this machine's QEMU has no model of the card."""
+    """Raise MissingToolError if this machine's QEMU has no model of the card."""
     if not card.qemu:
         return
     path = tools[qemu.QEMU]
     asked = [path, "-M", "none", "-device", f"{card.driver},help"]
     told = subprocess.run(asked, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False).stdout
-    if f"{card.driver} options" not in told:  # 7.2 ends with 0 for a device that it has not
+    if f"{card.driver} options" not in told:  # 7.2 exits with 0 for a device that it lacks
         version = subprocess.run([path, "--version"], capture_output=True, text=True, check=False).stdout.split("\n")[0]
         raise MissingToolError(
             f"this machine's QEMU has no {card.driver}: {version}",

@@ -26,7 +26,7 @@ else:
 
 TG, INTERFACE = "tg", "vg0"
 RING = 128
-"""Frames the tap keeps for the guest, by queue: an emulated one must be through with them soon after a burst."""
+"""Frames that the tap buffers per queue: an emulated guest must finish them soon after a burst."""
 CLONE_NEWNET = 0x40000000
 TUN = "/dev/net/tun"
 TUNSETIFF = 0x400454CA
@@ -62,7 +62,8 @@ class TapKeeper(keeper.VmKeeper):
 
 
 def tap_queues(holder: int, count: int) -> list[int]:
-    """Make a tap of so many queues in the network namespace of a process; return a descriptor of each queue."""
+    """Make a tap with this number of queues in the network namespace of a process; return a descriptor of each
+    queue."""
     with Path("/proc/self/ns/net").open() as ours, Path(f"/proc/{holder}/ns/net").open() as theirs:
         enter(theirs.fileno())
         try:

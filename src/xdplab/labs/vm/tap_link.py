@@ -19,13 +19,14 @@ else:
 
 DUT, INTERFACE = "dut", "vd0"
 MAC = "52:54:00:78:64:70"
-"""By which the link is told from the door, whatever the kernel calls them."""
+"""The MAC that identifies the link among the guest's interfaces, whatever the kernel calls them."""
 ETHERNET = "0x0200"
-"""How PCI's class of an Ethernet card begins."""
+"""The beginning of the PCI class of an Ethernet card."""
 
 
 def load_drivers() -> None:
-    """Load what drives the guest's network cards: no udev does it here. Raises RuntimeError with modprobe's words."""
+    """Load the drivers of the guest's network cards, because there is no udev. Raises RuntimeError with modprobe's
+    message."""
     for kind in Path("/sys/bus/pci/devices").glob("*/class"):
         if kind.read_text().startswith(ETHERNET) and not (kind.parent / "driver").exists():
             netns_host.command("modprobe", (kind.parent / "modalias").read_text().strip())

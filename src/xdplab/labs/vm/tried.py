@@ -1,7 +1,7 @@
-"""Which way a guest runs and which CPU it gets: what a guest has just proved to work with the QEMU at hand.
+"""How a guest runs, and with which CPU model: found by a test boot with the installed QEMU.
 
-A guest that boots to its first process is the proof. It is asked once per boot of this machine, version of QEMU and
-kernel, and remembered: KVM may be there and not work, and a CPU that one QEMU emulates well hangs a kernel on the next.
+The test is a guest that boots to its first process. It is done once per boot of this machine, version of QEMU and
+kernel, and stored: KVM may exist and not work, and a CPU model that works in one QEMU may hang a kernel in the next.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _INIT = b"#!/bin/busybox sh\necho '" + _MARK + b"'\nexec /bin/busybox reboot -f\
 
 @dataclass(frozen=True)
 class Choice:
-    """How a guest will run: the way, QEMU's name of the CPU that it gets, and why it is this way."""
+    """How a guest will run: the way, QEMU's name of its CPU model, and the reason for the way."""
 
     way: Acceleration
     cpu: str
@@ -34,10 +34,10 @@ class Choice:
 
 
 def choose(asked: str, kernel: Kernel, tools: dict[str, str]) -> Choice:
-    """Return the way asked for, or KVM where it works and else functional, and the CPU with which a guest boots.
+    """Return the requested way (default: KVM if it works, else functional) and the CPU model with which a guest boots.
 
-    Raises MissingToolError for KVM where it does not work, LabError for a way that does not exist, or a kernel that
-    boots with no CPU.
+    Raises MissingToolError if KVM is requested but does not work, LabError for an unknown way, or a kernel that boots
+    with no CPU model.
     """
     if asked and asked not in WAYS:
         raise LabError(f"a guest cannot be run {asked!r}", remedy=f"the ways are {', '.join(WAYS)}")
@@ -58,7 +58,7 @@ def kvm(kernel: Kernel, tools: dict[str, str]) -> tuple[str | None, str]:
     if not DEVICE.exists():
         return None, f"there is no {DEVICE}"
     if not os.access(DEVICE, os.R_OK | os.W_OK):
-        return None, f"{DEVICE} is not yours to use (group kvm)"
+        return None, f"{DEVICE} is not accessible to you (group kvm)"
     return _remembered(WAYS["kvm"], kernel, tools)[:2]
 
 
@@ -73,7 +73,8 @@ def _emulated(way: Acceleration, why: str, kernel: Kernel, tools: dict[str, str]
 
 
 def _remembered(way: Acceleration, kernel: Kernel, tools: dict[str, str]) -> tuple[str | None, str, Path]:
-    """Return the CPU that boots (None: none does), why each one before it does not, and the file that keeps both."""
+    """Return the CPU model that boots (None: none does), why each one before it does not, and the file that stores
+    both."""
     memory = cache_dir() / "vm" / "tried" / f"{kernel.release}-{way.name}.json"
     asked = {
         "boot_id": Path("/proc/sys/kernel/random/boot_id").read_text().strip(),
@@ -104,7 +105,7 @@ def _first_that_boots(way: Acceleration, kernel: Kernel, tools: dict[str, str]) 
 
 
 def _boot(way: Acceleration, model: str, kernel: Kernel, tools: dict[str, str]) -> str | None:
-    """Boot to a first process that says so and ends the guest; return what went wrong."""
+    """Boot to a first process that reports success and ends the guest; return what went wrong."""
     first_root = initramfs.shell(Path(tools["busybox"]), _INIT)
     with os.fdopen(os.memfd_create("xdplab-probe"), "wb") as file:
         file.write(first_root)
@@ -113,7 +114,7 @@ def _boot(way: Acceleration, model: str, kernel: Kernel, tools: dict[str, str]) 
             *(tools[qemu.QEMU], "-M", "q35", *way.accelerator, "-cpu", model, "-m", "256", "-nodefaults"),
             *("-no-user-config", "-no-reboot", "-display", "none", "-serial", "stdio"),
             *("-kernel", str(kernel.file("vmlinux")), "-initrd", f"/proc/self/fd/{file.fileno()}"),
-            *("-append", qemu.COMMAND_LINE.replace("quiet ", "")),  # a kernel that hangs shall say where
+            *("-append", qemu.COMMAND_LINE.replace("quiet ", "")),  # a kernel that hangs should show where
         ]
         try:
             done = subprocess.run(
@@ -139,7 +140,7 @@ def _last_line(output: bytes | None) -> str:
 
 
 def _version(tools: dict[str, str]) -> str:
-    """Return the first line of what QEMU says of its version, its package's included."""
+    """Return the first line of QEMU's version, which includes its package's version."""
     done = subprocess.run([tools[qemu.QEMU], "--version"], capture_output=True, text=True, check=False)
     if done.returncode:
         raise LabError(f"`{tools[qemu.QEMU]} --version`: {done.stderr.strip()[-300:]}", remedy="install it again")

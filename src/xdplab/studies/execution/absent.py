@@ -1,4 +1,4 @@
-"""Backends that a place does not have: known of its kind, or of this machine found out before a run begins."""
+"""Backends that a place does not have: known for its kind, or for this machine found out before a run begins."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ def absent(place: str, host_module: bool = False) -> Mapping[str, str]:
 
 
 def left_out(places: Sequence[str], backends: Sequence[str], host_module: bool = False) -> list[str]:
-    """Return in words which backends are not measured where."""
+    """Return notes on which backends are not measured at which place."""
     found = ((place, backend, why) for place in places for backend, why in absent(place, host_module).items())
     return [f"{place}: {backend} is left out: {why}" for place, backend, why in found if backend in backends]
 
 
 def _of_this_machine() -> dict[str, str]:
-    """Try what a kernel may have been built without: its interpreter (set for a moment), headers for a module."""
+    """Check optional features of a kernel: its interpreter (switched on briefly), headers for a module."""
     found = {}
     with place_of(HOST) as place:
         for backend, attempt in _ATTEMPTS.items():

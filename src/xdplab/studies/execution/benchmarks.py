@@ -17,7 +17,7 @@ NATIVE = "microbench"
 BPF, MODULE, USER = "bpf", "module", "user"
 WRAPPERS = (BPF, MODULE, USER)
 CLOCKS = {BPF: "bpf_ktime_get_ns", MODULE: "ktime_get_mono_fast_ns", USER: "clock_gettime"}
-"""CLOCK_MONOTONIC in nanoseconds, in each world's own way; the BPF helper calls the module's function."""
+"""CLOCK_MONOTONIC in nanoseconds, by each wrapper's own function; the BPF helper calls the module's function."""
 
 HOUSEKEEPING = {
     BPF: frozenset({"bpf_map_lookup_elem", "bpf_get_smp_processor_id"}),
@@ -32,7 +32,7 @@ MATRIX_SEED = 20_210_518
 
 @dataclass(frozen=True)
 class Task:
-    """What one call must do, as the algorithm has it: exactly so many steps of one kind, whoever compiled it.
+    """What one call must do according to the algorithm: an exact number of steps of one kind, for every compiler.
 
     ``per_step``: instructions that one step comes to, in the middle of what clang makes for BPF and gcc for x86-64;
     ``around``: those of its blocks and of where a walk goes on, at the most. ``least_offset``: where the memory that it

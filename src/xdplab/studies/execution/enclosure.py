@@ -1,8 +1,6 @@
-"""Whether the two looks at the clock enclose the work: decided on the control flow of what the compiler made.
-
-Every path from a function's entry must come to one and the same first clock call, from there to one and the same last
-one, and from there to the end. What makes the work up (its loop, divisions, loads, calls) must lie on the way between
-them, and nothing of that kind before or behind.
+"""Whether the two clock calls enclose the work, decided by the control flow of the compiled code. Every path from a
+function's entry must reach the same first clock call, from there the same last one, and from there the end. The work
+(its loop, divisions, loads, calls) must be on the way between them, and none of it before or after.
 """
 
 from __future__ import annotations
@@ -18,7 +16,7 @@ MOST_LOADS_OUTSIDE = 8
 
 @dataclass(frozen=True)
 class TimedWork:
-    """What must lie between the clocks, at the least; ``calls`` are what may be called there.
+    """What must at least be between the clock calls; ``calls`` may be called there.
 
     ``clocks``: looks at the clock that the work itself makes, as places in the code. ``outside``: what the wrapper may
     call before and behind.
@@ -51,7 +49,7 @@ class Flow:
         return {"return": [], "jump": to, "branch": to + after}.get(step.kind, after)
 
     def reachable(self, starts: Iterable[int], stops: Iterable[int] = ()) -> set[int]:
-        """Return what can be reached from ``starts`` (which count), not going on behind ``stops`` (which do not)."""
+        """Return what is reachable from ``starts`` (included) without passing ``stops`` (excluded)."""
         stop, seen, todo = set(stops), set[int](), list(starts)
         while todo:
             i = todo.pop()
@@ -70,7 +68,7 @@ class Flow:
 
 
 def complaints(flow: Flow, entry: int, clock: str, work: TimedWork) -> list[str]:
-    """Return what is wrong with a function that begins at step ``entry``; nothing where the clocks enclose the work."""
+    """Return what is wrong with a function that begins at step ``entry``; empty if the clocks enclose the work."""
     clocks = [i for i, step in enumerate(flow.steps) if step.callee == clock]
     before = flow.reachable([entry], clocks)
     first = _first_of(flow, before | {entry}, clocks, entry)
@@ -88,7 +86,7 @@ def _first_of(flow: Flow, before: set[int], clocks: Sequence[int], entry: int) -
 
 
 def _escapes(flow: Flow, before: set[int], between: set[int]) -> Iterator[str]:
-    """A wrapper may give up before the clock is read; from then on it must read it again."""
+    """A wrapper may return before it reads the clock; after the first reading it must reach the last one."""
     if any(flow.steps[i].kind == "return" for i in between):
         yield "a way leads from the first clock to the end without the last"
     if before & between:

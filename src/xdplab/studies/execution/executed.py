@@ -1,4 +1,4 @@
-"""What one call of a benchmark does between its two looks at the clock: what is loaded is executed by an emulator.
+"""What one call of a benchmark does between its two clock calls: an emulator executes the loaded object.
 
 BPF bytecode runs in `programs.machine`, the machine code of user space and of the module in unicorn. Both count every
 instruction, and the steps that make up the benchmark: its divisions, its accesses, its links.
@@ -28,7 +28,7 @@ FRAME_BYTES = 256
 """FRAME_BYTES of record.h."""
 
 STEP_NS = 7
-"""How far the emulated clock goes on with each look."""
+"""How far the emulated clock advances with each call."""
 
 _INPUT, _RESULT, _RECORD_BYTES = 0, 24, 32  # of struct bench_record
 _MOST = 5_000_000
@@ -54,14 +54,14 @@ class Executed:
 
 
 class _Looks:
-    """Counts that go up, and what they were at each look at the clock."""
+    """Running counts, and their values at each clock call."""
 
     def __init__(self) -> None:
         self.now = dict.fromkeys(("instructions", "divisions", "loads", "stores", "links"), 0)
         self._then: list[dict[str, int]] = []
 
     def look(self) -> int:
-        """Note the counts; return what the clock says."""
+        """Record the counts; return the clock's value."""
         self._then.append(dict(self.now))
         return STEP_NS * len(self._then)
 
@@ -75,7 +75,7 @@ class _Looks:
 
 @lru_cache(maxsize=256)
 def execute(benchmark: Benchmark, wrapper: str, content: bytes) -> Executed:
-    """Execute the first call of a wrapper's object. Raises ProgramError for what the emulator does not know."""
+    """Execute the first call of a wrapper's object. Raises ProgramError for code that the emulator does not support."""
     if wrapper == BPF:
         return _Bytecode(read_image(content, several=True), benchmark).call()
     function = f"microbench_{benchmark.kernel}" if wrapper == MODULE else "microbench"

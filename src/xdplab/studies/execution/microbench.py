@@ -1,4 +1,4 @@
-"""The JSON lines of microbench: what was loaded, every call, and a last line without which the output was cut."""
+"""The JSON lines of microbench: what was loaded, every call, and a last line; without it the output was truncated."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class TimedCall:
 
 @dataclass(frozen=True)
 class Microbench:
-    """``jited_bytes`` is 0 for what is interpreted; both sizes are null for what is no BPF."""
+    """``jited_bytes`` is 0 for interpreted programs; both sizes are null without BPF."""
 
     backend: str
     jited_bytes: int | None
@@ -31,7 +31,7 @@ class Microbench:
 
 
 def parse_microbench(data: bytes | str) -> Microbench:
-    """Return what one run of microbench printed. Raises FormatError naming the line."""
+    """Return the output of one run of microbench. Raises FormatError naming the line."""
     lines = [as_object(json_of(text, TOOL, line=n), TOOL, line=n) for n, text in enumerate(lines_of(data, TOOL), 1)]
     kinds = [text_field(fields, "type", TOOL, line=n) for n, fields in enumerate(lines, 1)]
     if kinds[0] != "loaded" or kinds[-1] != "end" or set(kinds[1:-1]) - {"call"}:

@@ -1,4 +1,4 @@
-"""``objdump -dr --no-show-raw-insn`` of x86-64: one step an instruction, with where it goes and what it calls."""
+"""``objdump -dr --no-show-raw-insn`` of x86-64: one step per instruction, with its jump target and callee."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def parse_objdump(data: bytes | str) -> dict[str, list[CodeLine]]:
 
 
 def _plain(name: str) -> str:
-    """Return a function's name without what the compiler hangs on (``.isra.0``) and the linker's ``@plt``."""
+    """Return a function's name without the compiler's suffix (``.isra.0``) and the linker's ``@plt``."""
     return name.removesuffix("@plt").split(".")[0] or name
 
 

@@ -1,4 +1,4 @@
-"""From kernels to what is loaded: BPF objects, user-space functions, and the module of all benchmarks."""
+"""From the benchmarks' C to loadable objects: BPF objects, user-space functions, and the module of all benchmarks."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from xdplab.studies.execution.benchmarks import BPF, MODULE, NATIVE, USER, Bench
 MODULE_NAME = "xdplab_microbench"
 MAKE_S = 300.0
 _KBUILD_FLAGS = "-std=gnu11 -Wno-declaration-after-statement"
-"""Before 5.18 kernels are C of 1989; a kernel here is the same text for everyone."""
+"""Kernels before 5.18 are built as C89; the benchmarks have the same text for all."""
 
 
 def object_name(benchmark: Benchmark, wrapper: str) -> str:

@@ -51,7 +51,7 @@ class OwnModule(_Part):
 
 
 class Pair(_Part):
-    """The configuration file. ``event`` is a script that ends when all has happened."""
+    """The configuration file. ``event`` is a script that ends when both have run."""
 
     name: Annotated[str, AfterValidator(_plain_name)]
     bpf: OwnBpf
@@ -62,8 +62,8 @@ class Pair(_Part):
 def load(path: Path) -> tuple[Pair, dict[str, bytes]]:
     """Read the configuration and build its BPF object; return it with the files a run keeps of it.
 
-    Paths are relative to the configuration file. Raises PlanError naming the field, ProgramError in make's words,
-    StrangersFileError where what would run is not the user's own.
+    Paths are relative to the configuration file. Raises PlanError naming the field, ProgramError with make's
+    message, StrangersFileError if a file that would run belongs to another user.
     """
     try:
         pair = Pair.model_validate(read_yaml(path.read_text()))

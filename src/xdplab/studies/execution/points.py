@@ -1,4 +1,4 @@
-"""What is asked for, and the points it comes to: one benchmark, backend and place; warm, after a pause, or cold."""
+"""The request, and its points: one benchmark, backend and place; warm, after a pause, or cold."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ BACKENDS = {"interpreter": BPF, "jit": BPF, "module": MODULE, "user": USER}
 """Each backend, and the wrapper it runs."""
 
 REFERENCE = ("module", "user")
-"""What the others are compared with: the first of these that a place has."""
+"""The reference of the others: the first of these that a place has."""
 
 PLACES = (HOST, "uml", "vm:6.1:count")
 FEWEST_CALLS = 15
-"""Of a warm trial: as many as the published prime table has."""
+"""Calls of a warm trial: as many as in the published prime table."""
 
 SMALLEST = ("empty", "clock sum", "matrix", "primes", "chain 1", "chain 32", "array 100")
 
@@ -79,7 +79,7 @@ class ExecutionPoint(StudyPoint):
 
     @property
     def once(self) -> bool:
-        """A counting guest says the same again."""
+        """A counting guest gives the same counts again."""
         return counts(self.place)
 
     def __str__(self) -> str:
@@ -102,7 +102,7 @@ def counts(place: str) -> bool:
 
 
 def smallest(request: ExecutionRequest) -> ExecutionRequest:
-    """Return the request made as small as still shows everything: few benchmarks, warm, once, with few calls."""
+    """Return the smallest request that still shows everything: few benchmarks, warm, once, with few calls."""
     benchmarks = request.benchmarks or SMALLEST
     return replace(request, benchmarks=benchmarks, repetitions=1, calls=20, cold=False, smallest=True)
 

@@ -1,6 +1,6 @@
 """The proof that two wrappers of a benchmark measure the same work: clocks where they belong, equal work and results.
 
-The code of a wrapper is decided on by its control flow (`enclosure`), and executed by an emulator (`executed`).
+The control flow of a wrapper's code is checked (`enclosure`), and an emulator executes it (`executed`).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ MOST_APART = 1.3
 to 23 come to 1.24 between two wrappers."""
 
 CLOCK_INSTRUCTIONS = 10
-"""What one look at the clock may take of a wrapper: user space makes nanoseconds of two numbers."""
+"""Instructions of a wrapper per clock call: user space computes nanoseconds from two numbers."""
 
 PARTNERS = {BPF: USER, MODULE: USER, USER: BPF}
 """Whose work each wrapper's is compared with."""
@@ -43,7 +43,7 @@ class Examined:
 
 
 def examine(benchmark: Benchmark, wrapper: str, path: Path, objects: Path | None = None) -> Examined:
-    """Decide whether what is loaded has its clocks around its work, and whether that is the work it must do.
+    """Check that the loaded object has its clock calls around its work, and that it does the required work.
 
     ``objects``: the folder with the benchmark's objects for BPF and user space, which it is compared with; the folder
     of ``path`` if not given. Raises ProgramError if it cannot be disassembled, FormatError where the disassembly is
@@ -69,7 +69,7 @@ def _partner(benchmark: Benchmark, wrapper: str, objects: Path) -> Executed | No
 
 
 def unequal(benchmark: Benchmark, executed: Executed, partner: Executed | None) -> Iterator[str]:
-    """Give each way in which a call is not the work of the algorithm, or not the work of its partner."""
+    """Yield each difference between a call's work and that of the algorithm, or that of its partner."""
     task, made = benchmark.task, executed.instructions
     done = getattr(executed, task.kind)
     if task.count and done != task.count:
@@ -112,7 +112,7 @@ def _not_recursive(steps: Sequence[CodeLine] | None) -> tuple[str, ...]:
     """A compiler may make a loop, or a jump, of a recursion."""
     if steps is None or any(step.kind == "call" and step.callee == CHAIN_LINK for step in steps):
         return ()
-    return (f"{CHAIN_LINK} does not call itself: it is no recursion any more",)
+    return (f"{CHAIN_LINK} does not call itself: it is no longer a recursion",)
 
 
 def _objdump(path: Path, symbol: str) -> str:
@@ -121,7 +121,7 @@ def _objdump(path: Path, symbol: str) -> str:
 
 
 def require_results(benchmark: Benchmark, calls: Sequence[TimedCall], expected: Sequence[int], cold: bool) -> None:
-    """Raise ProgramError unless each call gave what the reference gave; a cold call begins anew each time.
+    """Raise ProgramError unless each call gave the reference's result; each cold call starts from the beginning.
 
     ``expected``: the results of as many warm calls of the user-space function on this machine.
     """

@@ -1,4 +1,4 @@
-"""The study as the frame knows it: what it gathers before anything is measured."""
+"""The study's `StudyKind`: what it gathers before anything is measured."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from xdplab.studies.execution.points import (
     chosen,
     own_points,
     points,
+    smallest,
 )
 from xdplab.studies.execution.rows import table_of
 from xdplab.studies.execution.study import OBJECTS, REFERENCE, ExecutionStudy, reference
@@ -70,4 +71,5 @@ STUDY: StudyKind[ExecutionRequest, ExecutionPoint] = StudyKind(
     tables=lambda run, table: tables_of(table),
     views=VIEWS,
     version="2",
+    smallest=smallest,
 )

@@ -32,7 +32,7 @@ DEADLINE_S = 120.0
 
 @dataclass
 class ExecutionFacts(PlaceFacts):
-    """What a trial learns: sizes of the program in the kernel, what its proof counted, and the cache it evicted."""
+    """A trial's facts: sizes of the program in the kernel, the counts of its proof, and the evicted cache."""
 
     jited_bytes: int | None = None
     xlated_bytes: int | None = None
@@ -92,7 +92,7 @@ class ExecutionStudy:
             require_results(self._benchmarks[point.benchmark], found.calls, expected, point.cold)
 
     def _argv(self, place: Place, point: ExecutionPoint, raw: Path, facts: ExecutionFacts) -> list[str]:
-        """Prove what is to be loaded, put it there, and return how the driver is to call it."""
+        """Prove the object, put it on the place, and return how the driver calls it."""
         benchmark, wrapper = self._benchmarks[point.benchmark], BACKENDS[point.backend]
         path = self._module(place) if wrapper == MODULE else self._objects / object_name(benchmark, wrapper)
         found = examine(benchmark, wrapper, path, self._objects)
@@ -114,7 +114,7 @@ class ExecutionStudy:
         return argv + (self._cold(place, facts) if point.cold else [])
 
     def _cold(self, place: Place, facts: ExecutionFacts) -> list[str]:
-        """A guest that counts instructions has no caches: there cold is only loaded anew."""
+        """A guest that counts instructions has no caches: there, cold only means loaded again."""
         facts.evicted_bytes = 0 if place.clock == "instructions" else evicted_bytes()
         return ["--cold", "--evict-bytes", str(facts.evicted_bytes)]
 
@@ -151,7 +151,7 @@ class ExecutionStudy:
         return path
 
     def _set_jit(self, enabled: bool | None) -> None:
-        """Have BPF compiled or interpreted from here on; None puts the setting back as it was."""
+        """Switch BPF to compiled or interpreted; None restores the setting."""
         if self._jit is not None and self._jit[0] == enabled:
             return
         if self._jit is not None:
@@ -173,7 +173,7 @@ def driver() -> str:
 
 
 def reference(benchmarks: dict[str, Benchmark], folder: Path, calls: int) -> dict[str, list[int]]:
-    """Return what the user-space function of each benchmark gives in so many calls on this machine."""
+    """Return the results of each benchmark's user-space function in this number of calls on this machine."""
     wanted = {name: b for name, b in benchmarks.items() if not b.trap and not b.clock_result}
     return {name: _results(benchmark, folder, calls) for name, benchmark in wanted.items()}
 
@@ -187,7 +187,7 @@ def _results(benchmark: Benchmark, folder: Path, calls: int) -> list[int]:
 
 
 def _require_backend(point: ExecutionPoint, found: Microbench) -> None:
-    """Raise ProgramError where a program is compiled that should be interpreted, or the other way round."""
+    """Raise ProgramError if a program is compiled that should be interpreted, or the reverse."""
     if point.backend in _JIT and _JIT[point.backend] != bool(found.jited_bytes):
         obtained = f"compiled ({found.jited_bytes} bytes)" if found.jited_bytes else "interpreted"
         raise ProgramError(f"{point}: the kernel has it {obtained}")

@@ -14,10 +14,10 @@ from xdplab.studies.execution.points import BACKENDS, REFERENCE, state_words
 from xdplab.studies.tables import Table
 
 DROPPED = 5
-"""First calls of a warm trial that count for nothing: caches and branch predictors learn."""
+"""First calls of a warm trial, which are ignored: caches and branch predictors warm up."""
 
 FINE = 20
-"""Steps of a clock that a median must have to be one."""
+"""The smallest median in steps of its clock."""
 
 PRIME_CALLS = 15
 Row = Mapping[Any, Any]
@@ -53,16 +53,16 @@ def settled(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def clock_steps(table: pd.DataFrame) -> dict[str, int]:
-    """Return by place's label what all its times are multiples of: user-mode Linux' clock has steps of 256 ns."""
+    """Return the clock step of each place, by label: user-mode Linux' clock has steps of 256 ns."""
     known = values(table).groupby("label", sort=False)["value"]
     return {str(label): int(np.gcd.reduce(group.astype("int64").to_numpy())) or 1 for label, group in known}
 
 
 def typical(calls: pd.Series, step: int) -> float:
-    """Return the median; of a clock whose step is no longer small against it, the mean of the calls around it.
+    """Return the median; if the clock's step is not small compared with it, return the mean of the calls around it.
 
-    A median would be a multiple of the step. The phase of the clock is random, so that the mean of the undisturbed
-    calls, those within two steps of the median, is not.
+    A median would be a multiple of the step. The phase of the clock is random, so the mean of the undisturbed calls
+    (those within two steps of the median) is not.
     """
     median = float(calls.median())
     if step * FINE <= median:
@@ -98,7 +98,7 @@ def medians(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def rank(benchmark: str) -> tuple[int, int, str]:
-    """Return where a benchmark stands among all; a user's own comes last."""
+    """Return the position of a benchmark among all; a user's own comes last."""
     kind, _, size = str(benchmark).partition(" ")
     known = [name.partition(" ")[0] for name in all_benchmarks()]
     return (known.index(kind) if kind in known else len(known), int(size) if size.isdigit() else 0, str(benchmark))
@@ -130,7 +130,7 @@ def _row(factors: dict[str, object], group: pd.DataFrame, wide: pd.DataFrame) ->
             ratios = (own / others).dropna()
     row |= {"reference": reference if len(ratios) else None, "ratio": None, "ratio_low": None, "ratio_high": None}
     if len(ratios):
-        ratio = interval(np.log(ratios))  # a ratio and its inverse say the same; neither goes below 0
+        ratio = interval(np.log(ratios))  # a ratio and its inverse are equivalent; neither is below 0
         ends = {"ratio": ratio.mean, "ratio_low": ratio.low, "ratio_high": ratio.high}
         row |= {name: _null(np.exp(value)) for name, value in ends.items()}
     return row

@@ -1,4 +1,4 @@
-"""What a place's modules are built against."""
+"""The build tree for a place's modules."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ LOAD, LOAD_X, ALU, JUMP, RETURN, MISC = 0, 1, 4, 5, 6, 7
 WORD, HALF, BYTE = 0x00, 0x08, 0x10
 IMM, ABS, IND, MEM, LEN, MSH = (mode << 5 for mode in range(6))
 SHORT_OF_DATA = 0
-"""What the kernel returns of a filter that reads behind the end: the packet is refused."""
+"""The kernel's result of a filter that reads beyond the end: the packet is refused."""
 
 _M32 = (1 << 32) - 1
 _BYTES = {WORD: 4, HALF: 2, BYTE: 1}
@@ -177,9 +177,9 @@ def _jump(op: Op, state: _State) -> int:
 
 
 def parse_ddd(text: str) -> tuple[Op, ...]:
-    """Return the filter that ``tcpdump -ddd`` printed: a count, then four decimal numbers a line.
+    """Return the filter that ``tcpdump -ddd`` printed: a count, then four decimal numbers per line.
 
-    Raises ProgramError if the text is none.
+    Raises ProgramError if the text is not a filter.
     """
     try:
         count, *rows = [[int(word) for word in line.split()] for line in text.splitlines()]

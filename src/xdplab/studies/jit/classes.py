@@ -1,6 +1,6 @@
 """Programs of one instruction class: the same body K times, so that two values of K give the cost of one body.
 
-The operands come from the packet. What the verifier knows it computes itself, and branches that it knows are gone.
+The operands come from the packet, because the verifier computes known values itself and removes known branches.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ Body = Sequence[Insn]
 
 @dataclass(frozen=True)
 class InsnClass:
-    """``body`` is one instruction, or what is needed around it; it is told how far the end of the program is.
+    """``body`` is one instruction, or the few that it needs; it gets the distance to the end of the program.
 
-    ``forget`` comes once after the last body, where A is no number a model could know; ``after`` are subprograms behind
-    the end; ``uses_map`` says whether the program has the array of `MAP_ENTRIES`.
+    ``forget`` comes once after the last body if a model cannot know A; ``after`` are subprograms after the end;
+    ``uses_map`` says whether the program has the array of `MAP_ENTRIES`.
     """
 
     name: str
@@ -85,7 +85,8 @@ _EPILOGUE = (
     e.alu(e.XOR, A, 1),
     e.leave(),
 )
-"""What a body may have changed comes into the result: A, `SUM`, the stack's word and the packet's."""
+"""The result includes everything that a body may have changed: A, `SUM`, the word on the stack and the one in the
+packet."""
 
 
 def _one(name: str, group: str, *body: Insn) -> InsnClass:

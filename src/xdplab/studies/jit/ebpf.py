@@ -1,4 +1,4 @@
-"""eBPF instructions by what they do: the few shapes that the class programs are written in.
+"""eBPF instructions by function: the few forms that the class programs use.
 
 Encoding: Documentation/bpf/standardization/instruction-set.rst of the Linux kernel (RFC 9669).
 """

@@ -1,4 +1,4 @@
-"""Classic filters that are measured: our own ones, what tcpdump compiles, and one of system calls."""
+"""The measured classic filters: xdplab's own, those that tcpdump compiles, and one of system calls."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from xdplab.studies.jit import frames as f
 from xdplab.studies.jit.cbpf import Op
 
 ALL, NOTHING = 262144, 0
-"""What tcpdump's filters return: so many bytes of what matches, none of anything else."""
+"""The result of tcpdump's filters for a matching packet, in bytes; 0 for all others."""
 
 V2, IPV4, IPV6, L2, VLAN = 0x02, 0x10, 0x20, 0x40, 0x80
 """Classes of PTP packets, as linux/ptp_classify.h numbers them; the lowest four bits are the version."""
@@ -34,7 +34,7 @@ DHCP = (
     c.ret(ALL),
     c.ret(NOTHING),
 )
-"""What a DHCP client wants to see: the first fragment of IPv4 UDP to port 68."""
+"""The filter of a DHCP client: the first fragment of IPv4 UDP to port 68."""
 
 
 def _classified(flags: int, at: Op) -> tuple[Op, ...]:
@@ -126,7 +126,7 @@ def seccomp_data(argument: int) -> bytes:
 
 
 def errno_of(action: int) -> int:
-    """Return what a system call fails with after a filter returned ``action``: 0 where it is let through."""
+    """Return the error of a system call after a filter returned ``action``: 0 if the call is allowed."""
     return action & 0xFFFF if action & 0xFFFF0000 == ERRNO else 0
 
 
@@ -136,7 +136,7 @@ def tcpdump() -> str | None:
 
 
 def compiled(expression: str) -> tuple[Op, ...]:
-    """Return what tcpdump makes of an expression on Ethernet. Raises PlanError with its words if it refuses."""
+    """Return tcpdump's filter for an expression on Ethernet. Raises PlanError with its message if it refuses."""
     command = tcpdump()
     if command is None:
         raise PlanError(f"no tcpdump to compile {expression!r}", remedy="install tcpdump")

@@ -1,4 +1,4 @@
-"""What jitbench says: a line on the kernel, then one on each program or filter that it ran."""
+"""jitbench's output: a line about the kernel, then one for each program or filter that it ran."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ TOOL = "jitbench"
 
 @dataclass(frozen=True)
 class JitTiming:
-    """One program. ``ns`` has one entry per round: what ``times`` runs took together, in nanoseconds of that clock.
+    """One program. ``ns`` has one entry per round: the time of ``times`` runs together, in nanoseconds of that clock.
 
     ``failed`` says what did not work, and why; ``ns`` is empty then. Sizes are null for classic filters.
     """
@@ -27,12 +27,12 @@ class JitTiming:
 
     @property
     def per_run(self) -> float:
-        """The least of the rounds, for one run: what a machine does besides only adds."""
+        """The minimum of the rounds, per run: other work of the machine only adds time."""
         return min(self.ns) / self.times
 
     @property
     def unsteady(self) -> float:
-        """How far the first quartile of the rounds lies above the least, for one run: what a difference hides in."""
+        """The distance of the first quartile of the rounds from the minimum, per run: the noise of a difference."""
         return (sorted(self.ns)[len(self.ns) // 4] - min(self.ns)) / self.times
 
 
@@ -45,7 +45,7 @@ class JitBench:
 
 
 def parse_jitbench(data: bytes | str) -> JitBench:
-    """Return all that one call of jitbench said. Raises FormatError."""
+    """Return the output of one call of jitbench. Raises FormatError."""
     lines = [as_object(json_of(line, TOOL, line=at), TOOL, line=at) for at, line in enumerate(lines_of(data, TOOL), 1)]
     compiles = lines[0].get("compiles")
     if lines[0].get("type") != "kernel" or not isinstance(compiles, bool):
@@ -78,7 +78,7 @@ def _known(fields: dict[str, object], key: str, line: int) -> int | None:
 
 
 def _failure(fields: dict[str, object], line: int) -> str | None:
-    """Return what failed, the system's word for it, and the verifier's: its last line but its statistics."""
+    """Return what failed, the system's message, and the verifier's: its last line before the statistics."""
     if fields.get("failed") is None:
         return None
     parts = [text_field(fields, "failed", TOOL, line=line)]

@@ -14,9 +14,9 @@ _WHERE = ["label", "unit"]
 
 
 def collapsed(table: pd.DataFrame, keys: Sequence[str], values: Sequence[str]) -> pd.DataFrame:
-    """Return one row of ``keys`` and mode: of instructions the least of the repetitions, of times the median.
+    """Return one row of ``keys`` and mode: for instructions the minimum of the repetitions, for times the median.
 
-    A timer tick in a count can only add; what disturbs a time is on both sides.
+    A timer tick only adds to a count; disturbances of a time go both ways.
     """
     groups = table.groupby([*_WHERE, *keys, "mode"], sort=False, dropna=False)[list(values)]
     least, middle = groups.min(), groups.median()

@@ -1,4 +1,4 @@
-"""Runs the kernel's own test_bpf module and reads what it says in the kernel log."""
+"""Runs the kernel's own test_bpf module and reads its lines in the kernel log."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def run_suite(place: Place, known: list[KnownTest], suite: str, tests: str) -> I
 
 
 def _run(place: Place, suite: str, first: int, last: int) -> str:
-    """Load the module: it runs its tests while it is, and is not loaded where one fails."""
+    """Load the module: it runs its tests during the load, and the load fails if a test fails."""
     host, mark = place.host, f"xdplab {secrets.token_hex(8)}"
     host.run(["tee", "/dev/kmsg"], stdin=f"{mark}\n".encode())
     command = ["modprobe", MODULE, f"test_suite={suite}", f"test_range={first},{last}"]

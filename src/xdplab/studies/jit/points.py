@@ -11,7 +11,7 @@ from xdplab.studies.points import StudyPoint, StudyRequest
 INTERPRETER, JIT = "interpreter", "jit"
 MODES = (INTERPRETER, JIT)
 MODES_OF = {"uml": (INTERPRETER,), "host": (JIT,)}
-"""What a place has, where it is not both: user-mode Linux has no JIT, distributions' kernels no interpreter."""
+"""The modes of places that do not have both: user-mode Linux has no JIT, distributions' kernels no interpreter."""
 
 SUITES = ("test_bpf", "test_tail_calls", "test_skb_segment")
 TEST_BPF, INSN_CLASSES, FILTERS, TRAFFIC = "test_bpf", "classes", "filters", "traffic"
@@ -19,7 +19,7 @@ PARTS = (TEST_BPF, INSN_CLASSES, FILTERS, TRAFFIC)
 """What is measured. ``test_bpf`` is a kernel module."""
 
 PARTS_OF = {"uml": PARTS[1:], "host": PARTS[1:]}
-"""User-mode Linux comes without the module; on this machine it is loaded only where it is asked for by name."""
+"""User-mode Linux lacks the module; on this machine it is loaded only if requested by name."""
 
 FOREIGN_PARTS = (TEST_BPF,)
 """In a guest of another architecture: what needs no program of this machine's."""
@@ -30,7 +30,7 @@ DEFAULT_PLACE = "vm:6.1:count"
 
 @dataclass(frozen=True)
 class JitRequest(StudyRequest):
-    """What is asked for. Empty tuples are all there are; ``tests`` is a range of suite test_bpf such as ``0-33``.
+    """The request. Empty tuples mean all; ``tests`` is a range of suite test_bpf such as ``0-33``.
 
     ``expressions`` are tcpdump's; ``modes`` are by default those of the place.
     """
@@ -61,7 +61,8 @@ class JitPoint(StudyPoint):
 
     @property
     def once(self) -> bool:
-        """A guest counts the same again, but where a timer tick falls into a test of test_bpf, which runs it once."""
+        """A guest gives the same count again, unless a timer tick falls into a test of test_bpf, which runs only
+        once."""
         return self.place.endswith(COUNTING) and self.part != TEST_BPF
 
     def __str__(self) -> str:
@@ -72,7 +73,7 @@ SMALLEST_CLASSES = ("add64 reg", "div64 reg", "packet load 32", "jump taken", "c
 
 
 def smallest(request: JitRequest) -> JitRequest:
-    """Return the request made as small as still shows everything: few tests, six classes, three filters."""
+    """Return the smallest request that still shows everything: few tests, six classes, three filters."""
     return replace(
         request,
         suites=request.suites or ("test_bpf",),

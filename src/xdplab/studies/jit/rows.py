@@ -98,7 +98,7 @@ def _subjects(raw: Path) -> dict[str, JitTiming]:
 
 
 def _class(raw: Path) -> Iterator[Row]:
-    """Two values of K: what happens once per program or once per run is in both."""
+    """The difference of two values of K: costs per program or per run are in both."""
     small, large = (_subjects(raw)[str(k)] for k in SIZES)
     more = SIZES[1] - SIZES[0]
     images = large.jited_bytes, small.jited_bytes
@@ -108,7 +108,7 @@ def _class(raw: Path) -> Iterator[Row]:
 
 
 def _filter(raw: Path) -> Iterator[Row]:
-    """What the shortest filter costs above none is what entering a filter costs."""
+    """The cost of the shortest filter compared with no filter is that of entering a filter."""
     found, compiled = _subjects(raw), parse_jitbench((raw / BENCH).read_bytes()).compiles
     entering = found[SHORTEST].per_run - found[OPEN].per_run if OPEN in found else None
     for name in (name for name in found if same(name) in found):
@@ -119,7 +119,7 @@ def _filter(raw: Path) -> Iterator[Row]:
 
 
 def _resolved(values: Row, found: dict[str, JitTiming], names: tuple[str, ...]) -> Row:
-    """Return the values, or null and why: a cost that is smaller than what its subjects vary by is none."""
+    """Return the values, or null with the reason: a cost below the variation of its subjects is null."""
     noise = sum(found[name].unsteady for name in names if name in found)
     cost = values["above"] if values["cost"] is None else values["cost"]
     if cost > noise:

@@ -1,4 +1,4 @@
-"""The jit study as a kind of study: what is gathered, what measures it, what it shows."""
+"""The jit study as a kind of study: its points, measurement and output."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ from xdplab.studies.jit.points import (
     JitRequest,
     modes_of,
     parts_of,
+    smallest,
     subjects_of,
 )
 from xdplab.studies.jit.rows import table_of
@@ -97,4 +98,4 @@ def _tables(run: JitRun, table: pd.DataFrame) -> dict[str, Table]:
     return summaries.tables_of(table)
 
 
-STUDY = StudyKind("jit", JitRequest, JitPoint, _gather, _measurer, table_of, _tables, views.VIEWS)
+STUDY = StudyKind("jit", JitRequest, JitPoint, _gather, _measurer, table_of, _tables, views.VIEWS, smallest=smallest)

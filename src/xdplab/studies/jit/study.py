@@ -31,8 +31,8 @@ DEADLINE_S = 120.0
 class Effort:
     """Runs in a round, and rounds.
 
-    In a guest that counts, a round is short against the pause between two timer ticks, four million instructions: what
-    comes in between is in some rounds, and the least of them is without.
+    In a guest that counts, a round is short compared with the pause between two timer ticks (four million
+    instructions): a tick falls into some rounds, and the minimum is a round without one.
     """
 
     times: int
@@ -106,7 +106,7 @@ class JitStudy:
         self._bench(place, point, raw, "traffic", subjects.of_traffic(self._filters[point.subject]))
 
     def _bench(self, place: Place, point: JitPoint, raw: Path, bench: str, asked: Sequence[subjects.JitLoad]) -> None:
-        """Run jitbench on what is asked; every verdict must be the model's."""
+        """Run jitbench on the subjects; every verdict must be the model's."""
         effort = EFFORTS[bench, place.clock]
         (raw / ASKED).write_text("".join(json.dumps(asdict(one)) + "\n" for one in asked))
         argv = [self._command, bench, str(effort.times), str(effort.rounds)]

@@ -1,4 +1,4 @@
-"""What jitbench is asked to run for one trial, and what the model says that each must return."""
+"""The subjects that jitbench runs for one trial, and the model's result for each."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from xdplab.studies.jit.frames import FRAMES, on_loopback
 
 SECCOMP = "seccomp"
 NONE, OPEN, SHORTEST = "none", "open", "shortest"
-"""What is subtracted: no socket looks; a socket looks without a filter (or with one that is not run); the shortest
-filter that lets everything through."""
+"""The baselines: no socket; a socket without a filter (or with one that is not run); the shortest filter that lets
+everything through."""
 
 PAYLOADS = (18, 1400)
 """UDP payloads: the least frame and nearly the largest."""
@@ -58,7 +58,7 @@ def same(name: str) -> str:
 
 
 def of_filter(code: Sequence[Op]) -> list[JitLoad]:
-    """Return the filter on each frame, beside it the shortest one that returns the same; and no filter at all."""
+    """Return the filter on each frame, with the shortest one that returns the same; and no filter at all."""
     asked = []
     for name, frame in FRAMES.items():
         passed = min(cbpf.run(code, frame), len(frame))

@@ -1,4 +1,4 @@
-"""The study's tables: every test of both modes in one, what it comes to beside the published numbers, the rest."""
+"""The study's tables: every test with both modes, the means beside the published numbers, and the rest."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def results(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def failures(table: pd.DataFrame) -> pd.DataFrame:
-    """Return every test that failed, in the kernel's words."""
+    """Return every failed test, with the kernel's message."""
     rows = joined.part(table, TEST_BPF)
     failed = rows[~rows["passed"].fillna(True)].drop_duplicates(["label", "subject", "number", "mode", "words"])
     shown = failed[["label", "subject", "number", "name", "mode", "words"]]
@@ -102,7 +102,7 @@ def speed_up(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def _means(rows: pd.DataFrame) -> dict[str, float]:
-    """Return three means, as a mean may be meant, and the spread."""
+    """Return three kinds of mean, and the spread."""
     ratios = rows[SPEED_UP].astype(float)
     return {
         "tests": len(rows),
@@ -139,7 +139,7 @@ def filters(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def traffic(table: pd.DataFrame) -> pd.DataFrame:
-    """Return the filter's share of all that is done for a datagram, interpreted (before) and compiled (after)."""
+    """Return the filter's share of all work for a datagram, interpreted (before) and compiled (after)."""
     rows = joined.part(table, TRAFFIC)
     keys = ["subject", "number", "name"]
     cost = joined.side_by_side(rows, keys)

@@ -1,8 +1,8 @@
 """The kernel log of module test_bpf: the kernel's own tests of its BPF interpreter and JIT, with the cost of each.
 
 A line is ``test_bpf: #0 TAX jited:1 185 61 59 PASS``: number and name, whether the program ran compiled, and what one
-run of each of its cases took in nanoseconds (a case that computes something wrong says so instead). A program that the
-kernel has to refuse is not run. Each suite ends with a line that counts.
+run of each of its cases took in nanoseconds (a case with a wrong result says so instead). A program that the kernel
+must refuse is not run. Each suite ends with a line of totals.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class TestLine:
     ``ns`` has one entry per case: nanoseconds of one run, or null if the result is wrong. ``words`` end the line.
     """
 
-    __test__ = False  # pytest: it is none of its own
+    __test__ = False  # pytest must not collect it
 
     suite: str
     number: int
@@ -39,9 +39,9 @@ class TestLine:
 
 
 def parse_test_bpf(data: bytes | str) -> tuple[TestLine, ...]:
-    """Return the tests of a log, in its order; lines of others are passed over.
+    """Return the tests of a log, in its order; other lines are ignored.
 
-    Raises FormatError if a suite has no end, or counts other than the lines there are: the log was cut.
+    Raises FormatError if a suite has no end, or its totals differ from its lines: then the log was truncated.
     """
     found: list[TestLine] = []
     open_suite: list[TestLine] = []

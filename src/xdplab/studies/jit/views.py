@@ -1,4 +1,4 @@
-"""The study's figures; marks come from the table and nothing else."""
+"""The study's figures; marks come only from the table."""
 
 from __future__ import annotations
 

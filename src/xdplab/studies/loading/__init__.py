@@ -1,4 +1,4 @@
-"""What bringing code into the kernel costs: a BPF program opened, verified, compiled, attached; a module inserted.
+"""What loading code into the kernel costs: a BPF program opened, verified, compiled, attached; a module inserted.
 
 `STUDY.start` makes a run, which measures, resumes, tables and draws itself.
 """

@@ -1,4 +1,4 @@
-"""The JSON lines of loadbench: sizes, every repetition, and a last line without which the output was cut."""
+"""The JSON lines of loadbench: sizes, every repetition, and a last line; without it the output was truncated."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ Counts = Mapping[str, int | None]
 
 @dataclass(frozen=True)
 class LoadError:
-    """Why it ended early: the step, the tool's or the kernel's word of it, the verifier's last words where it has any.
+    """Why it ended early: the step, the message of the tool or the kernel, and the verifier's last lines if there are
+    any.
 
     ``step`` is ``open``, ``load``, ``attach``, ``init_module``, ``trace`` and the like.
     """
@@ -38,7 +39,7 @@ class LoadBench:
 
 
 def parse_loadbench(data: bytes | str) -> LoadBench:
-    """Return what one run of loadbench printed. Raises FormatError naming the line."""
+    """Return the output of one run of loadbench. Raises FormatError naming the line."""
     cycles: list[Counts] = []
     sizes: Counts = {}
     lines = lines_of(data, TOOL)

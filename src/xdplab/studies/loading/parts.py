@@ -1,4 +1,4 @@
-"""From repetitions to parts: medians of every step by who tells it; of each load, parts that add up to its whole."""
+"""From repetitions to parts: medians of every step by source; for each load, parts that add up to its whole."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ SUBJECT = ["place", "label", "clock", "kind", "program", "form", "accesses"]
 BPF_PARTS = ("open", "prepare", "verify", "jit", "rest of load", "attach")
 MODULE_PARTS = ("read", "copy", "layout", "finish", "init")
 PREFERRED = (GRAPH, FENTRY, LOG, SAMPLES)
-"""Whose word on a part is taken where several have one: a trace before a log in whole µs before a share of samples."""
+"""The preferred source of a part: a trace, then a log in whole µs, then a share of samples."""
 
 WHOLES = ("load", "insert")
 _BPF_WHOLE, _MODULE_WHOLE = ("open", "prepare", "load", "attach"), ("read", "insert")
@@ -38,10 +38,10 @@ def values(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def scaled(table: pd.DataFrame) -> pd.DataFrame:
-    """Return `values`, times of watched passes brought to the untraced one.
+    """Return `values`, with times of traced passes scaled to the untraced one.
 
-    Where the clock is time, two passes differ by more than what watching costs: a part is then its share of its own
-    repetition's system call, times the median of the untraced calls. Counts stay as they are.
+    If the clock is time, two passes differ by more than the cost of tracing: a part is then its share of its own
+    repetition's system call, times the median of the untraced calls. Counts stay unchanged.
     """
     found = values(table)
     wholes = found.loc[found["step"].isin(WHOLES)]
@@ -126,7 +126,7 @@ def _wide(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _divide_by_samples(wide: pd.DataFrame, sampled: pd.DataFrame) -> None:
-    """Divide the part of a load that the log leaves between JIT and rest, in the ratio of the profiler's samples."""
+    """Split the part of a load outside the log's time into JIT and rest, in the ratio of the profiler's samples."""
     by_samples = sampled["jit"].notna()
     remainder = sampled["jit"] / (wide["load"] - sampled["verify"])
     wide.loc[by_samples, "jit"] = ((wide["load"] - wide["verify"]) * remainder)[by_samples]
@@ -139,7 +139,7 @@ def _compiled(table: pd.DataFrame) -> pd.Index:
 
 
 def _completed(wide: pd.DataFrame, compiled: pd.Index) -> pd.DataFrame:
-    # No JIT is no part of a load; one that ran untimed leaves the rest unknown.
+    # Without a JIT there is no such part; if it ran untimed, the rest is unknown.
     jit = wide["jit"].where(wide["jit"].notna() | wide.index.isin(compiled), 0.0)
     wide["rest of load"] = wide["load"] - wide["verify"] - jit
     wide["copy"] = wide["insert"] - wide["load_module"]

@@ -1,6 +1,6 @@
-"""The passes over one program in one place, each a process of its own: untraced, with the verifier's log, traced.
+"""The passes over one program in one place, each in a separate process: untraced, with the verifier's log, traced.
 
-Only the untraced pass gives the cost of the whole; what watches it costs time, and gives its parts.
+Only the untraced pass gives the cost of the whole; the others cost time themselves, and give the parts.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class LoadRunner:
 
 
 def measure(bench: LoadRunner, raw: Path) -> tuple[str | None, str | None]:
-    """Measure one program; return what told its parts, or None and why nothing could."""
+    """Measure one program; return the source of its parts, or None with the reason."""
     bench.run(raw, PLAIN)
     if bench.mode == BPF:
         bench.run(raw, LOGGED, "--watch", "log")
@@ -140,4 +140,4 @@ def shares(stacks: bytes) -> dict[str, Share]:
 
 
 WAYS: dict[str, Watch] = {"function_graph": _by_graph, "fentry": _by_fentry, "perf samples": _by_samples}
-"""What can tell the parts of a load; tried in the order of `_ways`."""
+"""A source of the parts of a load; tried in the order of `_ways`."""

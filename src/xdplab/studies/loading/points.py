@@ -40,7 +40,7 @@ class LoadingRequest(StudyRequest):
 
 
 def smallest(request: LoadingRequest) -> LoadingRequest:
-    """Return the request made as small as still shows everything: one kernel that counts, two sizes, a minute."""
+    """Return the smallest request that still shows everything: one kernel that counts, two sizes, a minute."""
     places = request.places if request.places != DEFAULT_PLACES else DEFAULT_PLACES[1:]
     return replace(
         request,
@@ -136,5 +136,5 @@ def _require(request: LoadingRequest) -> None:
     for place in request.places:
         if kind_of(place) not in (HOST, "uml", "vm") or (kind_of(place) == "vm" and not kernel_of(place)):
             raise PlanError(
-                f"--place: {place!r} is no place", remedy="places are host, uml and vm:KERNEL:count (or :kvm)"
+                f"--place: {place!r} is not a place", remedy="places are host, uml and vm:KERNEL:count (or :kvm)"
             )

@@ -1,9 +1,9 @@
-"""The loading study as the frame knows it."""
+"""The loading study's `StudyKind`."""
 
 from __future__ import annotations
 
 from xdplab.studies.frame import StudyKind, StudyRun
-from xdplab.studies.loading.points import LoadingPoint, LoadingRequest, gather
+from xdplab.studies.loading.points import LoadingPoint, LoadingRequest, gather, smallest
 from xdplab.studies.loading.rows import table_of
 from xdplab.studies.loading.study import LoadingStudy
 from xdplab.studies.loading.summaries import tables_of
@@ -20,4 +20,5 @@ STUDY: StudyKind[LoadingRequest, LoadingPoint] = StudyKind(
     table=table_of,
     tables=tables_of,
     views=VIEWS,
+    smallest=smallest,
 )

@@ -1,4 +1,4 @@
-"""The loading study for the runner: a block is a place (or all that is compiled), a trial one program in it."""
+"""The loading study for the runner: a block is a place (or all compilations), a trial one program in it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ COMPILED, SECTIONS, OBJECT = "compiled.json", "sections.json", "program.bpf.o"
 
 @dataclass
 class LoadingFacts(PlaceFacts):
-    """What a trial learns: what told the parts of a load, or why nothing could, and what compiled a program."""
+    """A trial's facts: the source of a load's parts, or why there is none, and the compiler of a program."""
 
     split_by: str | None = None
     split_reason: str | None = None

@@ -1,4 +1,4 @@
-"""From a point to what is loaded: a BPF object or a module of the same text, and how long compiling it takes."""
+"""From a point to its loadable object: a BPF object or a module of the same text, and the time to compile it."""
 
 from __future__ import annotations
 
@@ -52,9 +52,9 @@ def module_sources(point: LoadingPoint) -> dict[str, bytes]:
 
 
 def module_file(point: LoadingPoint, tree: BuildTree, folder: Path) -> Path:
-    """Build the point's module against ``tree``; return it in ``folder``, without what only a debugger reads.
+    """Build the point's module against ``tree``; return it in ``folder``, without debug information.
 
-    That is how distributions ship modules: with it a small module's file is forty times as large, and init_module(2)
+    Distributions ship modules without it: with it a small module's file is forty times as large, and init_module(2)
     copies all of it. Raises ProgramError, LabError.
     """
     built = modules.build(tree, MODULE_NAME, module_sources(point))
@@ -94,7 +94,7 @@ def compile_bpf(point: LoadingPoint) -> int:
 
 def compile_module(point: LoadingPoint, tree: BuildTree) -> int:
     """Build the point's module from nothing; return nanoseconds of this machine. Raises ProgramError, LabError."""
-    unlike_any = {"never.h": str(time.time_ns()).encode()}  # the cache has it not
+    unlike_any = {"never.h": str(time.time_ns()).encode()}  # the cache does not have it
     start = time.monotonic_ns()
     built = modules.build(tree, MODULE_NAME, module_sources(point) | unlike_any)
     took = time.monotonic_ns() - start
@@ -103,7 +103,7 @@ def compile_module(point: LoadingPoint, tree: BuildTree) -> int:
 
 
 def compiler_of(point: LoadingPoint, tree: BuildTree | None) -> str:
-    """Return the version of what compiles the point, in its own words, for the journal."""
+    """Return the version string of the point's compiler, for the journal."""
     compiler = tree.compiler if tree else find_clang()
     try:
         return run_tool([compiler, "--version"], Path.cwd()).splitlines()[0]

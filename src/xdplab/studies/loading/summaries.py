@@ -1,4 +1,4 @@
-"""The study's tables: parts of a load, BPF against modules, who says what, memory, compiling; and what was found."""
+"""The study's tables: parts of a load, BPF against modules, sources, memory, compiling; and the findings."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from xdplab.studies.loading.rows import FENTRY, GRAPH, LOG, SAMPLES, SYSTEM_CALL
 from xdplab.studies.tables import Table
 
 TOLERANCE = 0.02
-"""By how much the parts of a traced load may exceed the whole of an untraced one: what tracing itself costs."""
+"""By how much the parts of a traced load may exceed the whole of an untraced one: the cost of tracing."""
 
 UNITS = {"time": "µs", "instructions": "k insns"}
 """Of the numbers in tables: thousands of ns, or of instructions."""
@@ -56,7 +56,7 @@ def versus(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def crosscheck(table: pd.DataFrame) -> pd.DataFrame:
-    """Return what the verifier's log and the tracer say of verifying, and whether the parts are at most the whole."""
+    """Return the verifying time from the log and from the tracer, and whether the parts are at most the whole."""
     found = medians(table)
     rows = found.loc[found["kind"].eq(BPF) & found["step"].isin(("verify", "jit", "load"))]
     keyed = rows.assign(who=rows["step"] + ", " + rows["source"])
@@ -114,7 +114,7 @@ def compiling(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def starting(table: pd.DataFrame) -> pd.DataFrame:
-    """Return what a process of the loader costs that loads nothing."""
+    """Return the cost of a loader process that loads nothing."""
     found = medians(table)
     rows = found.loc[found["task"].eq("start")]
     shown = rows[["place"]].assign(unit=rows["clock"].map(UNITS))
@@ -124,7 +124,7 @@ def starting(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def findings(table: pd.DataFrame) -> pd.DataFrame:
-    """Return in words what holds over all programs of a place, and what does not."""
+    """Return as text which statements hold over all programs of a place, and which do not."""
     checked = crosscheck(table)
     said = []
     for place, rows in checked.groupby("place", sort=False) if not checked.empty else ():

@@ -1,4 +1,4 @@
-"""What a card that offloads XDP takes and refuses: asked of netdevsim in guests, by the project's own loader."""
+"""What a card that offloads XDP accepts and refuses: tried on netdevsim in guests, with the project's own loader."""
 
 from xdplab.later import former
 

@@ -1,4 +1,4 @@
-"""Questions about one program on one port: attaching, reading back, letting go, the verifier's path."""
+"""Questions about one program on one port: attaching, reading back, detaching, the verifier's path."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def after_kill(bench: OffloadDevices) -> Answer:
 
 
 def _left(bench: OffloadDevices) -> Answer:
-    """Return what is left; the kernel may take a moment to free a program."""
+    """Return what remains; the kernel may take a moment to free a program."""
     until = time.monotonic() + GONE_S
     while True:
         link, programs = bench.attached(), [p for p in bench.programs() if p.device == bench.port]
@@ -125,7 +125,7 @@ def loopback(bench: OffloadDevices) -> Answer:
 
 
 def switched(switch: str, value: str, mode: str, defines: Defines) -> Callable[[OffloadDevices], Answer]:
-    """Ask whether a program is taken while one of the driver's switches is set."""
+    """Ask whether a program is accepted while one of the driver's switches is set."""
 
     def ask(bench: OffloadDevices) -> Answer:
         with bench.switched(switch, value):
@@ -139,7 +139,7 @@ def unchecked(bench: OffloadDevices) -> Answer:
 
 
 def hook(bench: OffloadDevices) -> Answer:
-    """The log comes with a refusal only."""
+    """The log comes only with a refusal."""
     with bench.switched("bpf_bind_verifier_accept", "N"):
         words = bench.taken(bench.object()).words or ""
     return Answer("there" if "[netdevsim] " in words else "not there", words)

@@ -81,7 +81,7 @@ def noticed(bench: OffloadDevices) -> Answer:
 
 @contextmanager
 def _ingress(bench: OffloadDevices) -> Iterator[None]:
-    """Have a place for filters on the port, and its hardware's part switched on."""
+    """Create a place for filters on the port, and switch on its hardware part."""
     bench.run("ethtool", "-K", bench.port, "hw-tc-offload", "on")
     bench.run("tc", "qdisc", "add", "dev", bench.port, "clsact")
     try:

@@ -36,12 +36,12 @@ REFUSED_TYPES = tuple(_TYPES)
 
 
 def of_type(kind: str) -> Callable[[OffloadDevices], Answer]:
-    """Ask whether a map of that type is taken."""
+    """Ask whether a map of that type is accepted."""
     return lambda bench: bench.taken(bench.object(**_TYPES[kind]))
 
 
 def most_entries(kind: str) -> Callable[[OffloadDevices], Answer]:
-    """Ask for 1, 2, 3 … entries until they are refused; the words are of the first refusal."""
+    """Ask for 1, 2, 3 … entries until they are refused; the message is that of the first refusal."""
 
     def ask(bench: OffloadDevices) -> Answer:
         path = bench.object(**(_map(kind) | {"LOOKUP": 1}))

@@ -1,4 +1,4 @@
-"""What a question asks with: two cards in a guest, the project's loader, the kernel's tools; what is said is kept."""
+"""The means of a question: two cards in a guest, the project's loader, the kernel's tools; all output is kept."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ from xdplab.studies.offload.netdevsim import Card
 PROBE = Path(__file__).parent / "programs" / "probe.bpf.c"
 SESSION_S = 60.0
 AT_FIRST = {"bpf_bind_verifier_delay": "0", "bpf_tc_non_bound_accept": "N"}
-"""What the driver's switches are in a new card; all others say yes."""
+"""The driver's switches that are off in a new card; all others are on."""
 ACCEPTED, REFUSED, NOTHING = "accepted", "refused", "nothing"
 Defines = Mapping[str, str | int]
 
 
 class Answer(NamedTuple):
-    """What was obtained, in a word or a few, and whose words came with it."""
+    """The obtained answer, in a word or a few, and the message that came with it."""
 
     obtained: str
     words: str | None = None
 
 
 class Held(NamedTuple):
-    """A program of ours that is attached, and what was read back of it."""
+    """An attached program of the study, and the values read back."""
 
     loader: XdpLoader
     loaded: Loaded
@@ -61,13 +61,13 @@ class OffloadDevices:
         return self.one.ports[0]
 
     def run(self, *argv: str, stdin: bytes = b"") -> Result:
-        """Run a command in the guest and keep what it says."""
+        """Run a command in the guest and keep its output."""
         done = self.host.run(argv, stdin=stdin, check=False)
         self.said.append({"argv": argv, "exit_code": done.exit_code, "stdout": done.text, "stderr": done.error_text})
         return done
 
     def answer(self, *argv: str) -> Answer:
-        """Return whether a tool's command was taken, with the kernel's words where it was not."""
+        """Return whether a tool's command succeeded, with the kernel's message if it did not."""
         done = self.run(*argv)
         return Answer(ACCEPTED) if done.ok else Answer(REFUSED, kernels_words(done))
 
@@ -86,7 +86,7 @@ class OffloadDevices:
 
     @contextmanager
     def held(self, path: str, mode: str = "offload", *, port: str | None = None, **options: Any) -> Iterator[Held]:
-        """Have a program attached by the project's own loader, read back; detached at the end of the block."""
+        """Attach a program with the project's own loader and read it back; detach it at the end of the block."""
         request = XdpRequest(path, port or self.port, mode, **options)
         try:
             loader = attach(self.host, self.xdpload, request, deadline_s=SESSION_S)
@@ -95,14 +95,14 @@ class OffloadDevices:
             raise
         with loader:
             found = verify(self.host, request.interface, program_id=loader.loaded.program_id, mode=mode)
-            assert loader.attached is not None  # mode none is not asked for here
+            assert loader.attached is not None  # mode none is not used here
             yield Held(loader, loader.loaded, loader.attached, found)
             with suppress(XdplabError):  # a question may have ended it
                 loader.detach()
         self.said.append({"argv": loader.argv, "stdout": loader.raw})
 
     def taken(self, path: str, mode: str = "offload", **options: Any) -> Answer:
-        """Return whether the project's own loader brings a program there; the words are what its user reads."""
+        """Return whether the project's own loader loads a program there; the words are its message for users."""
         try:
             with self.held(path, mode, **options):
                 return Answer(ACCEPTED)
@@ -112,7 +112,7 @@ class OffloadDevices:
 
     @contextmanager
     def switched(self, name: str, value: str) -> Iterator[None]:
-        """Have one of the driver's switches set within this block."""
+        """Set one of the driver's switches in this block."""
         path = f"{self.one.switches}/{name}"
         self.run("tee", path, stdin=value.encode())
         try:
@@ -122,7 +122,7 @@ class OffloadDevices:
 
     @contextmanager
     def pinned(self, path: str, *device: str) -> Iterator[str]:
-        """Have a program loaded by bpftool, for a device or for none, and pinned, within this block."""
+        """Load and pin a program with bpftool in this block, for a device or for none."""
         pin = "/sys/fs/bpf/xdplab-offload"
         argv = ["bpftool", "prog", "load", path, pin, "type", "xdp", *device]
         try:
@@ -134,7 +134,7 @@ class OffloadDevices:
 
     @contextmanager
     def beside(self, pin: str, kind: str, port: str | None = None) -> Iterator[Answer]:
-        """Have a pinned program attached by bpftool within this block, ``kind`` as bpftool calls the mode."""
+        """Attach a pinned program with bpftool in this block; ``kind`` is bpftool's name of the mode."""
         interface = port or self.port
         answer = self.answer("bpftool", "net", "attach", kind, "pinned", pin, "dev", interface)
         try:
@@ -144,7 +144,7 @@ class OffloadDevices:
                 self.run("bpftool", "net", "detach", kind, "dev", interface)
 
     def programs(self) -> tuple[bpftool_format.LoadedProgram, ...]:
-        """Return the loaded XDP programs, as bpftool tells."""
+        """Return the loaded XDP programs, from bpftool."""
         found = bpftool_format.parse_programs(self.run("bpftool", "-j", "prog", "show").stdout or b"[]")
         return tuple(program for program in found if program.type == "xdp")
 
@@ -152,7 +152,7 @@ class OffloadDevices:
         return attached_program(self.host, port or self.port)
 
     def raw(self) -> bytes:
-        """Return all that was run and said since the last call, a JSON line each."""
+        """Return all commands and outputs since the last call, one JSON line each."""
         lines, self.said = self.said, []
         return "".join(json.dumps(line) + "\n" for line in lines).encode()
 
@@ -161,7 +161,7 @@ _WITHIN = ("libbpf: Kernel error message: ", "PROG LOAD LOG --")
 
 
 def kernels_words(done: Result) -> str:
-    """Return what the kernel said within a tool's complaint, else the complaint."""
+    """Return the kernel's message within a tool's complaint, else the complaint."""
     lines = [line.strip() for line in (done.error_text or done.text).splitlines() if line.strip()]
     complaint = [line for line in lines if line.startswith("Error: ")]
     if any(sign in line for line in lines for sign in _WITHIN):

@@ -31,10 +31,10 @@ class Card:
 
 
 def build(kernel: str) -> Path:
-    """Return netdevsim's module for a guest's kernel, built from Debian's source of just that version.
+    """Return netdevsim's module for a guest's kernel, built from Debian's source of exactly that version.
 
-    Raises UnsupportedError if this machine cannot build modules for it, LabError where the archive lacks something,
-    ProgramError with the compiler's words.
+    Raises UnsupportedError if this machine cannot build modules for it, LabError if the archive lacks something,
+    ProgramError with the compiler's message.
     """
     kernels.kernel(kernel)
     try:
@@ -50,7 +50,7 @@ def build(kernel: str) -> Path:
 
 @contextmanager
 def loaded(host: Host, module: Path) -> Iterator[None]:
-    """Have the module in the guest's kernel within this block. Raises HostError with the kernel's words."""
+    """Load the module into the guest's kernel for this block. Raises HostError with the kernel's message."""
     target = f"/tmp/{module.name}"
     host.put(module, target)
     needed = host.run(["modinfo", "-F", "depends", target]).text.strip().split(",")
@@ -65,7 +65,7 @@ def loaded(host: Host, module: Path) -> Iterator[None]:
 
 @contextmanager
 def card(host: Host, number: int, ports: int) -> Iterator[Card]:
-    """Have a card of so many ports within this block, its interfaces up."""
+    """Create a card with this number of ports for this block, with its interfaces up."""
     host.run(["tee", f"{_BUS}/new_device"], stdin=f"{number} {ports}".encode())
     try:
         names = host.run(["ls", f"{_BUS}/devices/{NAME}{number}/net"]).text.split()
@@ -79,13 +79,13 @@ def card(host: Host, number: int, ports: int) -> Iterator[Card]:
 
 
 def remove(host: Host, number: int) -> None:
-    """Take a card away; harmless where it is gone."""
+    """Remove a card; harmless if it is gone."""
     host.run(["tee", f"{_BUS}/del_device"], stdin=str(number).encode(), check=False)
 
 
 @contextmanager
 def in_guest(host: Host, module: Path, cards: dict[int, int]) -> Iterator[dict[int, Card]]:
-    """Have the module loaded and cards made, by number with their ports, within this block."""
+    """Load the module and make cards for this block: number and ports of each."""
     with ExitStack() as stack:
         stack.enter_context(loaded(host, module))
         yield {number: stack.enter_context(card(host, number, ports)) for number, ports in cards.items()}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from xdplab.errors import PlanError
@@ -16,14 +16,21 @@ else:
 from xdplab.studies.points import Gathered, StudyPoint, StudyRequest
 
 PLACES = ("vm:5.10", "vm:6.1", "vm:6.12", "vm:7.2")
+SMALLEST_PLACES = ("vm:6.1",)
 
 
 @dataclass(frozen=True)
 class OffloadRequest(StudyRequest):
-    """``places`` are labs in guests; nothing here is repeated: each answer is a word, not a time."""
+    """``places`` are labs in guests; nothing is repeated, because each answer is a word, not a time."""
 
     repetitions: int = 1
     places: tuple[str, ...] = PLACES
+
+
+def smallest(request: OffloadRequest) -> OffloadRequest:
+    """Return the request for one kernel, unless places were chosen, and one question of each kind."""
+    places = SMALLEST_PLACES if request.places == PLACES else request.places
+    return replace(request, places=places, smallest=True)
 
 
 @dataclass(frozen=True)
@@ -46,7 +53,7 @@ class OffloadPoint(StudyPoint):
 
 
 def gather(request: OffloadRequest) -> Gathered[OffloadPoint]:
-    """Return every question for every place. Raises PlanError for a place that is no guest."""
+    """Return every question for every place. Raises PlanError for a place that is not a guest."""
     require_places(request.places)
     for place in request.places:
         kernel_of(place)
@@ -59,5 +66,5 @@ def kernel_of(place: str) -> str:
     kind, _, rest = place.partition(":")
     kernel = rest.partition(":")[0]
     if kind != "vm" or not kernel:
-        raise PlanError(f"--place: {place} is no guest: netdevsim is loaded into its kernel", remedy="write vm:6.1")
+        raise PlanError(f"--place: {place} is not a guest: netdevsim is loaded into its kernel", remedy="write vm:6.1")
     return kernel

@@ -1,6 +1,6 @@
-"""What is asked of a card that offloads XDP, what the kernel says should come of it, and where it says so.
+"""The questions to a card that offloads XDP, the answers expected by the kernel's sources, and these sources.
 
-A question is a line of a table; those that differ in a word only are made from a table of words.
+A question is a line of a table; questions that differ only in one word are made from a table of these words.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from xdplab.studies.offload.bench import ACCEPTED, NOTHING, REFUSED, Answer, Def
 
 Ask = Callable[[OffloadDevices], Answer]
 
-# Where the kernel says what is to be expected; the paths are in docs/offload.md.
+# The kernel's sources of the expected answers; the paths are in docs/offload.md.
 ABI, CORE, DEVICE, DRIVER, TESTS, VERIFIER = "if_link.h", "offload.c", "dev.c", "netdevsim", "selftest", "verifier.c"
 OURS = "xdplab"
 
@@ -22,7 +22,7 @@ AT_LOAD, AT_ATTACH, AT_MAP = (f"{REFUSED} at {step}" for step in ("load", "attac
 
 @dataclass(frozen=True)
 class Question:
-    """``expected`` is compared with what is obtained, word for word; ``source`` is where the kernel says so."""
+    """``expected`` is compared with the obtained answer, word for word; ``source`` is the kernel's source of it."""
 
     name: str
     group: str

@@ -1,7 +1,7 @@
 """Study offload, as a kind of run."""
 
 from xdplab.studies.frame import StudyKind
-from xdplab.studies.offload.points import OffloadPoint, OffloadRequest, gather
+from xdplab.studies.offload.points import OffloadPoint, OffloadRequest, gather, smallest
 from xdplab.studies.offload.rows import table_of, tables_of
 from xdplab.studies.offload.study import OffloadStudy
 
@@ -14,4 +14,5 @@ STUDY = StudyKind(
     table=table_of,
     tables=tables_of,
     views={},
+    smallest=smallest,
 )

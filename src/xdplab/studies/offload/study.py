@@ -28,7 +28,7 @@ _FOLDER = "/tmp/xdplab-offload"
 
 @dataclass
 class OffloadFacts(PlaceFacts):
-    """What a trial learns: the lab, and whose build of netdevsim was asked."""
+    """A trial's facts: the lab, and the build of netdevsim."""
 
     lab: str | None = None
     module: str | None = None

@@ -1,4 +1,4 @@
-"""The largest N at which throughput still reaches a share of what it is without any access."""
+"""The largest N at which throughput still reaches a share of that without accesses."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ WIDTH = 0.05
 
 @dataclass(frozen=True)
 class Bisected:
-    """``enough`` accesses still reach the share, ``too_many`` do not; null if none of those tried did that.
+    """``enough`` accesses still reach the share, ``too_many`` do not; null if there was no such N.
 
     ``measured`` holds (N, frames per second) in the order of trying, N = 0 first.
     """

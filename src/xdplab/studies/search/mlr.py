@@ -13,10 +13,10 @@ from xdplab.studies.search.profile import Profile
 if TYPE_CHECKING:
     import MLRsearch
 else:
-    MLRsearch = later("MLRsearch")  # to load it takes 0.2 to 1 s, and every run that is read comes by here
+    MLRsearch = later("MLRsearch")  # loading it takes 0.2 to 1 s, and reading any run loads this module
 
 MIN_SHARE = 1e-3
-"""Of the highest load: the lowest that is offered. A DUT that loses there has no throughput to speak of."""
+"""The lowest offered load, as a share of the highest. A DUT that loses frames there has no useful throughput."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class _Measurer:
 
 @dataclass(frozen=True)
 class Searched:
-    """Both goals, and every burst that led to them."""
+    """The results of both goals, and all bursts of the search."""
 
     ndr: Bounds
     pdr: Bounds
@@ -62,7 +62,7 @@ class Searched:
 
     @property
     def bunched(self) -> bool:
-        """True if no burst that makes the PDR's upper bound lost more than its sender had sent late, in bunches."""
+        """True if no burst behind the PDR's upper bound lost more frames than its sender had sent late, in bunches."""
         if self.pdr.upper_pps is None:
             return False
         at_bound = [b for b in self.bursts if 0.999 < b["load_pps"] / self.pdr.upper_pps < 1.001]
@@ -73,7 +73,7 @@ class Searched:
 def search(offer: Offer, profile: Profile, *, max_pps: float) -> Searched:
     """Search NDR and PDR up to ``max_pps``, the most the generator can offer.
 
-    Raises HostError if the search did not end in the profile's time: then nothing is known of either.
+    Raises HostError if the search did not end in the profile's time: then both are unknown.
     """
     goals = [_goal(loss, profile) for loss in (profile.ndr_loss, profile.pdr_loss)]
     config = MLRsearch.Config()

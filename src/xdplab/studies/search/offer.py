@@ -1,4 +1,4 @@
-"""What a search asks of a lab: offer a rate for a time, say what came back."""
+"""What a search needs from a lab: offer a rate for a time, and return the received frames."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Offered:
 
     @classmethod
     def of(cls, burst: Burst) -> Offered:
-        """Take a generator's burst; a duplicate is received once. Raises HostError if there was no count."""
+        """Make it from a generator's burst; a duplicate counts once. Raises HostError if there was no count."""
         s = burst.summary
         if s.rx_packets is None:
             raise HostError(f"a search needs what came back, and the generator does not know: {s.rx_missing}")

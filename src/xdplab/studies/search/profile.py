@@ -1,4 +1,4 @@
-"""How hard a search tries: durations, widths, loss ratios, by name."""
+"""The precision of a search: durations, widths, loss ratios, by name."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ class Profile:
 
 
 PROFILES = {
-    # One or two minutes a point: for a first look, and for labs that are no racks.
+    # One or two minutes per point: for a first look, and for virtual labs.
     "quick": Profile("quick", 0.05, 0.2, 0.5, 2.0, 0.5, 120.0, 1.0, mrr_repeats=3),
-    # FD.io CSIT's report goals: bursts of 1 s, 21 s a bound, half of them may exceed (RFC draft MLRsearch); MRR 10 s.
+    # FD.io CSIT's report goals: bursts of 1 s, 21 s per bound, half of them may exceed (RFC draft MLRsearch); MRR 10 s.
     "csit": Profile("csit", 0.005, 1.0, 1.0, 21.0, 0.5, 1200.0, 5.0, mrr_repeats=10),
     # RFC 2544, 26.1 (throughput: 60 s without a loss) and 26.2 (latency: 20 times 120 s).
     "rfc2544": Profile(

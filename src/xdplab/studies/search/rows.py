@@ -60,7 +60,7 @@ def search_table(run: RunDirectory, trials: Mapping[str, Trial]) -> pd.DataFrame
 
 
 def shown(table: pd.DataFrame) -> list[dict[str, Any]]:
-    """Return the table for a person: rates in kpps, NDR and PDR as the two bounds they lie between."""
+    """Return the table for a reader: rates in kpps, NDR and PDR as their two bounds."""
     return [
         {
             "point": point_words(row),
@@ -84,7 +84,7 @@ def _rows(table: pd.DataFrame) -> list[dict[Hashable, Any]]:
 
 
 def point_words(row: Mapping[Hashable, Any]) -> str:
-    """Return a point in words, from its row."""
+    """Return the description of a point, from its row."""
     accesses = "" if row["accesses"] is None else f" N={row['accesses']:g}"
     place = f"{row['program_name']}{accesses} {row['mode']} {row['queues']}q {row['frame_bytes']} B"
     known = {str(name): value for name, value in row.items() if value is not None}

@@ -21,7 +21,7 @@ from xdplab.studies.search.profile import Profile
 from xdplab.studies.trial_facts import TrialFacts
 
 LATENCY_SHARES = (0.0, 0.1, 0.5, 0.9)
-"""Of the PDR; 0 is the lowest load that the search offers."""
+"""Shares of the PDR; 0 is the lowest load that the search offers."""
 
 IDLE_SHARE = 1e-3
 Send = Callable[[float | None, float], Burst]
@@ -29,7 +29,7 @@ Send = Callable[[float | None, float], Burst]
 
 @dataclass(frozen=True)
 class LatencyAt:
-    """Latency at a share of the PDR, in ns; None where no frame was timed."""
+    """Latency at a share of the PDR, in ns; None if no frame was timed."""
 
     pdr_share: float
     samples: int
@@ -41,9 +41,9 @@ class LatencyAt:
 
 @dataclass(frozen=True)
 class PointSearch:
-    """What one point's search finds; rates in frames per second.
+    """The result of one point's search; rates in frames per second.
 
-    ``livelock`` is True where more offered load means less forwarded: the MRR lies below the PDR. ``latency`` is None
+    ``livelock`` is True if more offered load means less forwarded: the MRR is below the PDR. ``latency`` is None
     for the reason ``latency_missing``. ``bursts`` and ``histograms`` are in the raw file alone, not in the journal.
     """
 
@@ -66,29 +66,30 @@ class PointSearch:
 
     @property
     def short(self) -> PointSearch:
-        """Without each burst and each bucket."""
+        """The result without bursts and buckets."""
         return replace(self, bursts=None, histograms=None)
 
 
 @dataclass
 class SearchFacts(TrialFacts):
-    """What a search learns beside what it knows of the trial."""
+    """The facts of a search in addition to those of the trial."""
 
     search: PointSearch | None = None
 
 
 class SearchLab(Protocol):
-    """A lab with one trial's program attached, or with none: what `trial` has and a study may not import."""
+    """A lab with one trial's program attached, or with none: `trial` provides it, because a study may not import it."""
 
     def enter_block(self, trials: Sequence[Trial]) -> None: ...
 
     def leave_block(self) -> None: ...
 
     def attached(self, trial: Trial, raw: Path, facts: TrialFacts) -> AbstractContextManager[Send]:
-        """Hold the trial's program attached, and give what offers a rate (None: the most) for some seconds."""
+        """Hold the trial's program attached, and give a function that offers a rate (None: the maximum) for some
+        seconds."""
 
     def generator_pps(self, trial: Trial) -> float | None:
-        """Return what the generator alone offered of these frames per second, as the trial's block was entered."""
+        """Return the rate that the generator alone reached with these frames when the trial's block was entered."""
 
 
 class SearchStudy:
@@ -143,8 +144,8 @@ def _offer(send: Send) -> Offer:
 def search_point(offer: Offer, profile: Profile, limit_pps: float, carried_pps: float | None = None) -> PointSearch:
     """Return everything one point's search finds, in plain values; rates in frames per second.
 
-    ``livelock`` is true where more offered load means less forwarded: the MRR lies below the PDR. ``carried_pps`` is
-    what the physical link can carry, null if it has no rate.
+    ``livelock`` is true if more offered load means less forwarded: the MRR is below the PDR. ``carried_pps`` is the
+    capacity of the physical link, null if it has no rate.
     """
     mrr = [offer(None, profile.mrr_s) for _ in range(profile.mrr_repeats)]
     limit_pps = max(limit_pps, *(burst.offered_pps for burst in mrr))
@@ -169,9 +170,9 @@ def search_point(offer: Offer, profile: Profile, limit_pps: float, carried_pps: 
 
 
 def _limited_by(searched: Searched, carried_pps: float | None) -> str:
-    """Without an upper bound the DUT's limit was not seen: the cable ended the search, or the generator did.
+    """Without an upper bound the DUT's limit was not reached: the cable or the generator ended the search.
 
-    Nor is it the DUT's where the sender stood still and then sent too fast.
+    The same holds if the sender stood still and then sent too fast.
     """
     if searched.pdr.upper_pps is not None:
         return "generator" if searched.bunched else "dut"
@@ -182,7 +183,7 @@ def _limited_by(searched: Searched, carried_pps: float | None) -> str:
 def _latencies(
     offer: Offer, profile: Profile, pdr: float | None, limit_pps: float
 ) -> tuple[dict[float, Histogram | None], str | None]:
-    """Latency belongs to a load that the DUT can carry: at overload it is a queue's length. By share of the PDR."""
+    """Latency, by share of the PDR: only at loads that the DUT carries, because at overload it is a queue's length."""
     if pdr is None:
         return {}, "no PDR: even the lowest load lost too much"
     if not profile.latency_repeats:

@@ -1,4 +1,4 @@
-"""A search's figures; marks come from its table and nothing else."""
+"""A search's figures; marks come only from its table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`audit`: what is not to be believed, how that was found, what it changes in published figures, and the fits."""
+"""`audit`: what is not trustworthy, how that was found, what it changes in published figures, and the fits."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class AuditEntry:
     """One finding: ``what``, ``how`` it was found, where (``points``, their ``places`` in words, ``files``), and
     which published figures it changes.
 
-    ``changes`` is figure → how many of its marks change when it is made again without the fault, ``most`` the largest
+    ``changes`` is figure → how many of its marks change if it is drawn again without the fault, ``most`` the largest
     of these changes as a share of the axis' range.
     """
 
@@ -68,7 +68,7 @@ class AuditEntry:
 
 @dataclass(frozen=True)
 class Audit:
-    """Everything that ``audit`` says of one run; ``summary`` is the first page of an imported one, in Markdown."""
+    """The whole result of ``audit`` for one run; ``summary`` is the first page for an imported run, in Markdown."""
 
     run: str
     entries: tuple[AuditEntry, ...]
@@ -91,7 +91,7 @@ class Audit:
 
 
 def findings(run: RunDirectory, trials: pd.DataFrame) -> list[Finding]:
-    """Return what the judged trials (all attempts) of a run, measured here or imported, say together."""
+    """Return the findings over the judged trials (all attempts) of a run, measured here or imported."""
     if not run.imported:
         return find(settled(trials))
     better = corrected(trials)
@@ -106,7 +106,7 @@ def audit(run: RunDirectory, trials: pd.DataFrame) -> Audit:
     if not run.imported:
         entries = tuple(_entry(finding, Changes(), {}, places) for finding in found)
         return Audit(run.name, entries, tuple(fits_by_repetition(trials)), labs)
-    # matplotlib comes with it: a second that no run and no worker of one need wait for
+    # it loads matplotlib, which takes a second: runs and their workers do not need it
     from xdplab.thesis.effects import Album, by_rule
 
     album, files = Album(trials), files_by_trial(trials)
@@ -119,7 +119,7 @@ def audit(run: RunDirectory, trials: pd.DataFrame) -> Audit:
 
 
 def how_found(rule: str) -> str:
-    """Return how a rule finds, in words."""
+    """Return a description of a rule's method."""
     for name in (rule, {"ring-bound latency": "ring depth", "other ring depth": "ring depth"}.get(rule, "")):
         if name in IMPORT_RULES:
             return IMPORT_RULES[name][1]
@@ -185,7 +185,7 @@ def _or_none(value: float) -> float | None:
 
 
 def _entry_lines(entry: AuditEntry, *, named: bool) -> list[str]:
-    """``named``: the entry before is of the same rule, which need not be explained again."""
+    """``named``: the entry before has the same rule, which need not be explained again."""
     lines = [] if named else [f"### {entry.rule} ({entry.severity})", ""]
     lines += [f"found by: {entry.how}", ""] if entry.how and not named else []
     lines += [f"- {entry.what}"]

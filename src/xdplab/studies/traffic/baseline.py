@@ -1,4 +1,5 @@
-"""A baseline file: what a comparison needs of a run, small enough for a repository: a regression gate in CI."""
+"""A baseline file: the part of a run that a comparison needs, small enough for a repository: a regression gate in
+CI."""
 
 from __future__ import annotations
 
@@ -56,9 +57,9 @@ def against(path: Path, run: RunDirectory, *, margin: float = MARGIN) -> Compare
     except OSError as error:
         raise ResultsError(f"{path}: {error.strerror}", remedy="`compare RUN --save-baseline FILE` makes one") from None
     except (ValueError, KeyError, TypeError):
-        raise ResultsError(f"{path} is no baseline", remedy="`compare RUN --save-baseline FILE` makes one") from None
+        raise ResultsError(f"{path} is not a baseline", remedy="`compare RUN --save-baseline FILE` makes one") from None
     if version != VERSION:
-        raise ResultsError(f"{path} is a baseline of version {version}", remedy=f"save it anew, as version {VERSION}")
+        raise ResultsError(f"{path} is a baseline of version {version}", remedy=f"save it again, as version {VERSION}")
     second = completed(runs.settled_trials(run))
     check_metric(second, metric, run)
     now = around(run)

@@ -1,4 +1,4 @@
-"""A trial's DUT held attached while one rate after another is offered to it: what searches are made of."""
+"""Offers one rate after another to a DUT whose program stays attached: the basis of searches."""
 
 from __future__ import annotations
 
@@ -52,14 +52,15 @@ class TrialBench(TrialStudy):
                 (raw / name).write_bytes(data)
 
     def generator_pps(self, trial: Trial) -> float | None:
-        """Return what the generator alone offers of the trial's frames per second; tested as its block was entered."""
+        """Return the generator's own limit in frames per second for the trial's frames; tested when its block was
+        entered."""
         return self._context.alone[frame_key(trial.point)].rate
 
     def _sender(self, side: DutSide, point: Point, folder: Path) -> Send:
         """Each burst is a session of the generator's own: its rate is set when it starts. Its lines are kept.
 
-        What must live for it to be worth anything is asked for before and after it: the program, and the watchdogs. The
-        DUT's counts are read around it too: what it sent back and the TG did not receive is no loss of the DUT's.
+        The program and the watchdogs are checked before and after it. The DUT's counts are read around it too: frames
+        that the DUT sent back but the TG did not receive are not the DUT's loss.
         """
         folder.mkdir(exist_ok=True)
 

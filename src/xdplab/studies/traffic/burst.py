@@ -1,4 +1,4 @@
-"""One burst by a session of the generator's own: what searches are made of, and the generator's self-test."""
+"""One burst by a separate session of the generator: used by searches and by the generator's self-test."""
 
 from __future__ import annotations
 
@@ -62,9 +62,10 @@ def pieces_alone(context: TrialContext, point: Point, raw: Path) -> HarnessPiece
 
 
 def generator_alone(context: TrialContext, point: Point) -> Limit:
-    """Return what the generator offers of a point's frames, in frames per second, while the DUT has no program.
+    """Return the rate, in frames per second, that the generator offers of a point's frames while the DUT has no
+    program.
 
-    On a shared CPU there is no such limit: whatever the DUT does slows the sender.
+    On a shared CPU there is no such limit: all work of the DUT slows the sender.
     """
     if point.arrangement == "shared":
         return Limit(None, "on a shared CPU the DUT's work slows the sender: it has no limit of its own")

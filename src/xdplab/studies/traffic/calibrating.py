@@ -17,7 +17,7 @@ from xdplab.studies.traffic import runs
 from xdplab.studies.traffic.comparison import around
 
 MACHINE = ("dut cpus Model name", "dut cpus CPU(s)", "dut driver driver", "tg cpus Model name")
-"""What must be the same for a calibration to hold for a run. Kernels may differ: they are what is compared."""
+"""The facts that must be equal for a calibration to be valid for a run. Kernels may differ: they are compared."""
 
 FILE = "calibration.json"
 
@@ -54,7 +54,7 @@ def calibrate(plan: Plan, lab_name: str, count: int, observer: Observer) -> Cali
 
 
 def calibrated(*facts: Mapping[str, str]) -> Calibration | None:
-    """Return the last calibration that holds for runs with these facts around them; None if there is none."""
+    """Return the last calibration that is valid for runs with these facts; None if there is none."""
     for path in sorted((state_root() / "calibration").glob(f"*/{FILE}"), reverse=True):
         found = _read(path)
         if found and all(found.around.get(name) == known.get(name) for known in facts for name in MACHINE):
@@ -63,7 +63,7 @@ def calibrated(*facts: Mapping[str, str]) -> Calibration | None:
 
 
 def _read(path: Path) -> Calibration | None:
-    """A file of another version holds for nothing: it is passed over."""
+    """A file of another version is ignored."""
     try:
         return Calibration.of_json(json.loads(path.read_text()))
     except (OSError, ValueError, KeyError, TypeError):

@@ -1,4 +1,4 @@
-"""Two runs side by side: what was not the same around them, what is to be doubted, then what their values say."""
+"""Two runs side by side: differences of environment, warnings, then the comparison of their values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The DUT's side of one trial, the same to its life whether the kernel or an AF_XDP application does the work."""
+"""The DUT's side of one trial, with one interface for programs in the kernel and for the AF_XDP application."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from xdplab.plan.schedule import SLICES_S
 from xdplab.programs.onhost import calibrated_testrun
 from xdplab.studies.trial_facts import Missing, TestRuns
 
-# Many short test runs in each trial: the least of them is free of other work, and together they take 20 ms.
+# Many short test runs in each trial: the minimum is free of other work, and together they take 20 ms.
 TESTRUNS, TESTRUN_S = 9, 0.002
 SLICE_S, SLICE_PAIRS = 0.005, 100
 """Two programs take turns in slices this long: thousands of frames each, where an exchange takes 10 us.
@@ -26,21 +26,22 @@ SLICE_S, SLICE_PAIRS = 0.005, 100
 A tenth of each slice passes unmeasured. `SLICES_S` leaves time for that, so that no slice outlasts the sender.
 """
 SESSION_S = 14 * 86400.0
-"""The longest a program is held: a search may take days. Its connection's end, or silence, ends it much sooner."""
+"""The longest time that a program is held: a search may take days. The end of its connection, or silence, ends it
+sooner."""
 
 
 class DutSide(Protocol):
-    """A program that is attached, and what it can tell."""
+    """An attached program, and its readings."""
 
     deployment: Deployment
 
     def counts(self) -> Stats | None:
-        """Return cumulative counts of the side's own, at rest; None if the driver's counters are all there is."""
+        """Return the side's own cumulative counts, at rest; None if there are only the driver's counters."""
 
     def bpf_stats(self, enabled: bool) -> None: ...
 
     def stats_cost(self) -> float | None:
-        """Return what BPF statistics, switched on, say of a program that does nothing, in ns per run."""
+        """Return the time per run, in ns, that BPF statistics report for an empty program."""
 
     def runstats(self) -> RunStats | None:
         """Return how often the kernel program has run, and for how long; None if none does the work."""
@@ -57,7 +58,7 @@ class DutSide(Protocol):
         """Raise HostError unless the kernel still runs this program in this mode, and its holder answers."""
 
     def stop(self) -> None:
-        """Detach, and wait until nothing is left."""
+        """Detach, and wait until everything is released."""
 
     def close(self) -> None:
         """End it at once; harmless after `stop`."""
@@ -78,7 +79,7 @@ class KernelSide:
             raise
 
     def require(self) -> None:
-        self._verify()  # xdpload's link holds the program: where it has ended, nothing is attached
+        self._verify()  # xdpload's link holds the program: when xdpload has ended, no program is attached
 
     def counts(self) -> Stats | None:
         return None
@@ -105,7 +106,7 @@ class KernelSide:
     def slices(self, binary: str, rival: XdpRequest, send: Callable[[], object], seed: int) -> None:
         """Have the program of ``rival`` take turns with this one while ``send`` sends for `SLICES_S`.
 
-        Raises UnsupportedError where they cannot, ProgramError where the other one does not load.
+        Raises UnsupportedError if they cannot, ProgramError if the other one does not load.
         """
         other = attach(self._host, binary, replace(rival, mode="none"), deadline_s=SESSION_S)
         with other, ThreadPoolExecutor(1) as meanwhile:
@@ -115,7 +116,7 @@ class KernelSide:
             measured.result()
 
     def decided(self) -> Decided:
-        """Return what the program decided since it was attached; its request asked for it to be counted."""
+        """Return the program's actions since it was attached; its request enabled the count."""
         return self._loader.decided()
 
     def raw_files(self) -> dict[str, bytes]:
@@ -174,7 +175,7 @@ class AfxdpSide:
 
 @dataclass(frozen=True)
 class OnDut:
-    """Where the pieces of one program lie on the DUT. ``workload`` is null for what only the kernel can run."""
+    """The paths of one program's files on the DUT. ``workload`` is null for programs that only the kernel can run."""
 
     object: str
     section: str

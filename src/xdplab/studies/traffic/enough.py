@@ -1,6 +1,6 @@
-"""When a run that decides by itself has measured enough: a rate that is known, a race that has an answer.
+"""When an open-ended run has measured enough: the rate is known, or the race has an answer.
 
-A trial that is released stays in the plan. The journal says why it was not measured; `resume` decides as the run did.
+A released trial stays in the plan. The journal says why it was not measured; `resume` decides as the run did.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Enough:
         return {}
 
     def _points(self, until: Until) -> Mapping[str, Sequence[str]]:
-        """N = 0 goes on as long as any other point does: each repetition's costs are against its own baseline."""
+        """N = 0 is repeated as long as any other point: each repetition's costs are relative to its own baseline."""
         told = {point: self._known(point, until) for point in self._tried}
         zeros = {t.point.point_id for t in self._trials if t.point.program.accesses == 0}
         others = {point for point in told if point not in zeros}

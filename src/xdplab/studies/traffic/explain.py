@@ -1,4 +1,4 @@
-"""From a mark of a figure to the files and lines it was made of."""
+"""From a mark of a figure to its files and lines."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ _PERF = {
 
 
 def explain(run: RunDirectory, trials: pd.DataFrame, figure: str, mark: str, data: Sequence[Path] = ()) -> list[str]:
-    """Return where the marks of ``figure`` that ``mark`` names come from.
+    """Return the sources of the marks of ``figure`` that ``mark`` names.
 
-    ``mark`` is ``PANEL|HUE|X`` in the words of the figure's CSV; parts may be left out, and panels be abridged. Where
-    ``data`` names an import's logs, the lines themselves are shown. Raises FigureError if there is no such mark.
+    ``mark`` is ``PANEL|HUE|X`` as in the figure's CSV; parts may be omitted, and panels abbreviated. If ``data`` names
+    an import's logs, the lines themselves are shown. Raises FigureError if there is no such mark.
     """
     if run.imported:
         return list(_of_published(trials, figure_named(figure), mark, data))
@@ -96,7 +96,7 @@ UNITS = {"throughput": "Gbit/s", "latency": "µs", "softirq": "%"}
 
 
 def _formula(row: Mapping[Hashable, Any], trial: pd.Series, spec: Spec, clock: float) -> str:
-    """Return how a trial's corrected value is made: counter, file and line, and the formula with its numbers."""
+    """Return how a trial's corrected value is computed: counter, file and line, and the formula with its numbers."""
     if spec.family == "throughput":
         by_tg = trial["forwarded_source"] == "tg"
         counter = (
@@ -192,7 +192,7 @@ def _line(file: str, line: int | None, data: Sequence[Path]) -> str | None:
     return log.read().decode(errors="replace").split("\n")[line - 1].strip()
 
 
-# --- figures of one's own runs ---
+# --- figures of the user's own runs ---
 
 
 def _of_run(run: RunDirectory, trials: pd.DataFrame, figure: str, mark: str) -> Iterator[str]:

@@ -33,9 +33,9 @@ from xdplab.studies.traffic.turns import THE_PLANS
 def measure_block(
     way: TrafficMethod, run_id: str, plan: Plan, pdr: Mapping[str, Any], lab_name: str, block: Sequence[Trial]
 ) -> BlockResult:
-    """Measure one block in a lab, in a run directory of the moment, and return its result.
+    """Measure one block in a lab, in a temporary run directory, and return its result.
 
-    A lab that cannot be reached, or is lost meanwhile, is named in ``lost``; what it measured before is kept.
+    If the lab cannot be reached, or is lost meanwhile, ``lost`` says so; its results from before are kept.
     """
     with tempfile.TemporaryDirectory(prefix="xdplab-block-") as folder:
         run = RunDirectory.create(Path(folder), "block", run_id=run_id, plan_yaml="")
@@ -48,7 +48,7 @@ def measure_block(
                 run_trials(run, block, study, PlainObserver(Console(quiet=True)), retries=0, pause_s=way.pause_s(plan))
         except (HostLostError, LabError) as error:
             lost = str(error)
-        # What failed while its lab was going down failed because of that: it is given back, and costs no retry.
+        # A trial that failed while its lab went down failed because of that: it is given back, and costs no retry.
         attempts = [a for a in attempts_of(run) if lost is None or a.status != "failed"]
         measured = tuple((a, pack(run.raw_dir(a.trial_id, a.attempt))) for a in attempts)
         _keep_host_states(run, lab_name)
@@ -65,7 +65,7 @@ def _keep_host_states(run: RunDirectory, lab_name: str) -> None:
 
 @dataclass(frozen=True)
 class Looked:
-    """What a lab says of itself before a run; ``refused`` is why the plan cannot be measured there, or None."""
+    """A lab's description before a run; ``refused`` is why the plan cannot be measured there, or None."""
 
     lab: str
     arrangement: Arrangement
@@ -73,7 +73,7 @@ class Looked:
 
 
 def look(plan: Plan, lab_name: str) -> Looked:
-    """Ask a lab, where it can be reached, whether it can measure ``plan``."""
+    """Ask a lab, on a machine that can reach it, whether it can measure ``plan``."""
     with use_lab(lab_name) as lab:
         try:
             check_plan(plan, lab)
@@ -99,11 +99,11 @@ class JoinedLabs:
     ) -> RunDirectory:
         """Make the run directory of ``plan``, or add to an old one, once every lab can measure it.
 
-        Raises PlanError in the words of the lab that cannot, LabError if the labs are no equals.
+        Raises PlanError with the message of a lab that cannot, LabError if the labs are not equal.
         """
         if plan.open_ended:
             raise PlanError(
-                "--labs: a run that decides by itself how long it goes on is measured in one lab",
+                "--labs: a run with an open number of repetitions is measured in one lab",
                 remedy="give `repetitions` a number, or leave --labs out",
             )
         _require_no_lab_of_their_own(plan.blocks)
@@ -115,7 +115,7 @@ class JoinedLabs:
         return extend
 
     def execute(self, run: RunDirectory, observer: Observer, way: TrafficMethod = MEASURED) -> RunState:
-        """Measure what ``run`` owes, then derive its tables: also after an interrupt, from what there is."""
+        """Measure the missing trials of ``run``, then derive its tables, also after an interrupt."""
         plan, trials = run_plan(run), run_trials_of(run)
         _require_no_lab_of_their_own(trial.point for trial in trials)
         self._look(plan)
@@ -142,13 +142,13 @@ class JoinedLabs:
             if one.arrangement != found[0].arrangement:
                 raise LabError(
                     f"lab {found[0].lab} is of arrangement {found[0].arrangement}, {one.lab} of {one.arrangement}",
-                    remedy="labs that share a run are equal: give each kind a run of its own, and compare them",
+                    remedy="labs that share a run must be equal: make one run per kind of lab, and compare them",
                 )
         return found
 
 
 def _require_no_lab_of_their_own(places: Iterable[Block | Point]) -> None:
-    """Raise PlanError if blocks or points name a lab: each is measured there, and cannot be any lab's."""
+    """Raise PlanError if blocks or points name a lab: these can only be measured there."""
     named = dict.fromkeys(place.lab for place in places if place.lab != THE_PLANS)
     if named:
         raise PlanError(
@@ -165,7 +165,7 @@ def joined(labs: Sequence[str], scheduler: str | None = None) -> Iterator[Joined
     if len(set(labs)) != len(labs):
         raise LabError(f"--labs names a lab twice: {', '.join(labs)}")
     with ExitStack() as stack:
-        if scheduler is None:  # brought up once, not for each block; a lab of another machine is its worker's to keep
+        if scheduler is None:  # brought up once, not for each block; a worker keeps the lab of its own machine
             for name in labs:
                 stack.enter_context(use_lab(name))
         yield JoinedLabs(labs, stack.enter_context(connected(labs, scheduler)), scheduler)

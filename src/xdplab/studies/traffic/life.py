@@ -1,6 +1,6 @@
-"""The life of one trial: attach, verify, warm up, measure, settle, read, further passes, let go.
+"""The life of one trial: attach, verify, warm up, measure, settle, read, further passes, detach.
 
-No command runs on the DUT inside a measured window: what records there was started before it.
+No command is started on the DUT inside a measured window: recorders were started before it.
 """
 
 from __future__ import annotations
@@ -34,10 +34,11 @@ from xdplab.studies.traffic.prepare import Prepared, Tools
 from xdplab.studies.trial_facts import Limit, Missing, TimingLimits, TrialCpus, TrialFacts
 
 SENDER_FIFO = 5
-# Above the sender and the DUT's softirq threads, asleep in poll(): it would starve below them, and they if it spun.
+# Above the sender and the DUT's softirq threads, because it would starve below them; it sleeps in poll(), because they
+# would starve if it spun.
 APPLICATION_FIFO = 6
 DECIDED_S = 0.25
-"""The longest that decisions are counted: shares of thousands of frames need no more."""
+"""The longest burst that counts actions: shares of thousands of frames need no more."""
 RUN_ID_DIGITS = 4  # xdpgen carries 16 bits of the run id in every frame
 
 
@@ -97,14 +98,14 @@ def serving_cpus(lab: Lab, point: Point) -> tuple[tuple[int, ...], ...] | None:
 
 
 def clock_command(context: TrialContext, point: Point) -> tuple[str, ...]:
-    """What tells the clock of the CPUs that do the DUT's work; nothing where the lab's own clock means nothing."""
+    """The command that measures the clock of the DUT's CPUs; none if the lab's own clock means nothing."""
     if context.lab.clock != "time":
         return ()
     return (context.tools.cpuclock, *map(str, working_cpus(context.lab, point)))
 
 
 def measure(context: TrialContext, trial: Trial, raw: Path, facts: TrialFacts) -> None:
-    """Measure ``trial``: raw files into ``raw``, what was requested and obtained into ``facts``."""
+    """Measure ``trial``: write raw files into ``raw``, and requested and obtained values into ``facts``."""
     point = trial.point
     prepared = context.programs[point.program]
     know_before(context, trial, prepared, facts)
@@ -139,7 +140,7 @@ def measure(context: TrialContext, trial: Trial, raw: Path, facts: TrialFacts) -
         side.stop()
         if counts_decisions(point):
             facts.decided = _decided(context, point, prepared, generator, files)
-        if context.tools.adapter.stays and "harness" not in point.passes:  # its pieces need the device for themselves
+        if context.tools.adapter.stays and "harness" not in point.passes:  # its bursts need the device exclusively
             context.staying.give(generator)
         else:
             generator.stop()
@@ -147,16 +148,16 @@ def measure(context: TrialContext, trial: Trial, raw: Path, facts: TrialFacts) -
 
 
 def counts_decisions(point: Point) -> bool:
-    """What a generated program decides is proved; what a user's decides is counted, by the kernel's own program."""
+    """The action of a generated program is proved; the actions of a user's program are counted, in the kernel."""
     return point.program.file is not None and point.mode in ("native", "generic")
 
 
 def _decided(
     context: TrialContext, point: Point, prepared: Prepared, generator: Generator, files: RawFiles
 ) -> Decided | Missing:
-    """Count what the program decides in a burst of its own: it is loaded anew behind instructions that count.
+    """Count the program's actions in a separate burst: it is loaded again behind counting instructions.
 
-    `Missing` says why it cannot be loaded so, as a program with nearly all of the stack for itself.
+    `Missing` says why it cannot be loaded in this way, for example because it uses nearly the whole stack.
     """
     try:
         side = KernelSide(
@@ -179,13 +180,13 @@ def _decided(
 
 
 def _sliced(context: TrialContext, trial: Trial, side: DutSide, generator: Generator) -> Missing | None:
-    """Measure the program against the race's other one, in slices under one sender. xdpload's lines hold them.
+    """Measure the program against the race's other one, in slices under one sender. xdpload prints the slices.
 
     `Missing` says why the two cannot be exchanged.
     """
     rival = context.rivals[trial.point.point_id]
     request = _request(context, rival, context.programs[rival.program])
-    assert isinstance(side, KernelSide)  # a race exchanges programs of the kernel only
+    assert isinstance(side, KernelSide)  # a race swaps only programs in the kernel
     seed = int(hashlib.sha256(f"{context.run_id}/{trial.trial_id}".encode()).hexdigest()[:15], 16)
     try:
         side.slices(context.tools.xdpload, request, lambda: generator.burst(SLICES, SLICES_S), seed)
@@ -208,7 +209,7 @@ def _request(context: TrialContext, point: Point, prepared: Prepared) -> XdpRequ
 
 
 def know_before(context: TrialContext, trial: Trial, prepared: Prepared, facts: TrialFacts) -> None:
-    """Fill in what is known of a trial before anything is attached."""
+    """Record the facts about a trial that are known before anything is attached."""
     point, cpus = trial.point, context.lab.cpus(trial.point.arrangement)
     facts.point = point.factors()
     facts.block, facts.order, facts.repetition = trial.block, trial.order, trial.repetition
@@ -228,7 +229,7 @@ def know_before(context: TrialContext, trial: Trial, prepared: Prepared, facts: 
 def read_device(context: TrialContext, facts: TrialFacts) -> None:
     """Read the plan's device settings back once the program is attached: a veth with XDP switches its GRO on.
 
-    Raises UnsupportedError where a switch is not as the plan has it. A number that the driver has rounded is a fact.
+    Raises UnsupportedError if a switch differs from the plan. A rounded number is recorded.
     """
     if context.device is not None:
         facts.device = reread(context.lab.dut, context.device)
@@ -240,7 +241,7 @@ def _work(point: Point, prepared: Prepared) -> AccessWork | None:
 
 
 def attach(context: TrialContext, point: Point, prepared: Prepared) -> DutSide:
-    """Attach a point's program in its mode; what is returned must be stopped or closed."""
+    """Attach a point's program in its mode; the result must be stopped or closed."""
     lab, there = context.lab, prepared.on_dut
     if point.mode != "af_xdp":
         return KernelSide(lab.dut, context.tools.xdpload, _request(context, point, prepared), queues=point.queues)
@@ -265,13 +266,13 @@ def attach(context: TrialContext, point: Point, prepared: Prepared) -> DutSide:
 
 
 def _recognised_bytes(context: TrialContext, point: Point) -> int | None:
-    """Return the size of the test frames, or None where other frames are sent too: those of a file, a NIC's probes."""
+    """Return the size of the test frames, or None if other frames are sent too: those of a file, a NIC's probes."""
     own = context.programs[point.program].frames_on_tg is None and point.engine != "moongen-hw"
     return point.frame_bytes if own else None
 
 
 def _test_frames(context: TrialContext, point: Point) -> Sequence[int | bytes]:
-    """What a user's program makes of a frame depends on the frame: it is test-run with those that the trial sends."""
+    """A user's program may treat frames differently: it is test-run with those that the trial sends."""
     if point.program.file is None:
         return [point.frame_bytes]
     return frames_of(point, src_mac=context.lab.tg_mac, dst_mac=context.lab.dut_mac)
@@ -293,7 +294,7 @@ def _generator(context: TrialContext, point: Point) -> Generator:
 
 
 def generator_settings(context: TrialContext, point: Point) -> GeneratorSettings:
-    """Return what ``point`` asks of the generator."""
+    """Return the settings of the generator for ``point``."""
     lab = context.lab
     return GeneratorSettings(
         engine=point.engine,
@@ -332,7 +333,7 @@ def _reached(context: TrialContext, point: Point) -> int:
 
 
 def _batch(context: TrialContext, point: Point) -> int:
-    """A share of the PDR is offered as the PDR was found: in full batches."""
+    """A share of the PDR is offered in full batches, as in the search for the PDR."""
     if point.batch != "auto":
         return int(point.batch)
     return context.tools.adapter.capability(point.engine).batch(

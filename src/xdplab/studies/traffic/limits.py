@@ -1,4 +1,4 @@
-"""What bounds a trial from outside the DUT: the cable's rate, and what the generator can offer at all."""
+"""Limits of a trial outside the DUT: the link's rate, and the generator's own limit."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ FrameKey = tuple[object, ...]
 
 
 def frame_key(point: Point) -> FrameKey:
-    """Return what a generator's own limit depends on."""
+    """Return the factors that a generator's own limit depends on."""
     sent = tuple(getattr(point, factor.name) for factor in in_plan("traffic") if factor.name != "load")
     return (point.arrangement, point.queues, point.device, point.frame_bytes, point.program.frames_sha256, *sent)
 
 
 def machine_of(host: Host) -> TimingLimits:
-    """Return what the kernel of ``host`` says of itself."""
+    """Return the kernel release of ``host``."""
     source, runtime, period = (host.run(["cat", path], check=False).text.strip() for path in MACHINE_FILES)
     each_second = None if not runtime or not period else int(runtime)
     if each_second is not None and each_second >= 0:
@@ -35,7 +35,8 @@ MACHINE_FILES = (
 
 
 def link_rate(lab: Lab) -> Limit:
-    """Return the link's L1 rate in bit/s: the slower of the ends that the kernel has (DPDK's is of the same cable)."""
+    """Return the link's L1 rate in bit/s: that of the slower end that the kernel has (DPDK's end has the same
+    cable)."""
     if lab.virtual:
         return Limit(None, "a virtual link has no rate, whatever its `speed` says")
     ends = [(lab.dut, lab.dut_interface)] + ([] if lab.generator.by_dpdk else [(lab.tg, lab.tg_interface)])

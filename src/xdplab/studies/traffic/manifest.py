@@ -1,4 +1,5 @@
-"""What a number depends on besides the plan: both hosts' kernels, CPUs, devices and tools, in their own words."""
+"""What a number depends on besides the plan: both hosts' kernels, CPUs, devices and tools, as they describe
+themselves."""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ _QUESTIONS: dict[str, tuple[str, ...]] = {
 
 
 def host_states(lab: Lab) -> dict[str, Any]:
-    """Return both hosts' answers and our own version, for the manifest."""
+    """Return both hosts' answers and xdplab's own version, for the manifest."""
     return {
         "lab": lab.name,
         "label": lab.label,

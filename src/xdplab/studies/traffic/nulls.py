@@ -1,4 +1,4 @@
-"""Why a column of a measured trial is null, where its derivation did not say: shared and structural reasons."""
+"""Why a column of a measured trial is null if its derivation gives no reason: shared and structural reasons."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The frames that a point sends, as bytes: a user's program is test-run with what it is measured with."""
+"""The frames that a point sends, as bytes: a user's program is test-run with the frames of its trial."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from xdplab.plan import Point
 
 T = TypeVar("T")
 MOST_FRAMES = 16
-"""Test-run one after another: enough for the cases of a program, few enough for a fraction of a second."""
+"""How many frames are test-run: enough for the cases of a program, few enough for a fraction of a second."""
 
 LEAST_BYTES = 60  # Ethernet's 64 less the FCS
 

@@ -1,4 +1,4 @@
-"""The measured bursts of one trial: the headline, and what changes what it measures and so has a burst of its own."""
+"""The measured bursts of one trial: the headline, and separate ones for passes that change what they measure."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PERF_FOLDER = "counters_perf"
 
 
 class RawFiles:
-    """Writes what the tools printed into the attempt's folder, untouched."""
+    """Writes the tools' output into the attempt's folder, unchanged."""
 
     def __init__(self, raw: Path) -> None:
         self._raw = raw
@@ -50,7 +50,7 @@ class Running:
         return self.plan.trial.window_s
 
     def snapshot(self, when: When, *, clock: Sequence[str] = ()) -> dict[str, bytes]:
-        """Both hosts' counters, read at the same time: neither carries traffic. ``clock`` is the command that tells the
+        """Both hosts' counters, read at the same time, without traffic. ``clock`` is the command that measures the
         clock of the DUT's CPUs.
         """
         with ThreadPoolExecutor(1) as meanwhile:
@@ -59,11 +59,11 @@ class Running:
 
 
 WARMUPS = 5
-"""Bursts of the plan's warm-up that a rate has to become steady in."""
+"""Number of warm-up bursts within which the rate must become steady."""
 
 
 def warm_up(generator: Generator, seconds: float) -> WarmedUp | None:
-    """Send bursts of so many seconds until the rate is steady through one, five at most; return how it went."""
+    """Send bursts of this many seconds until the rate is steady in one, at most five; return the result."""
     if not seconds:
         return None
     sent: list[float] = []

@@ -1,4 +1,4 @@
-"""Does the path carry frames? Asked before each trial, and around each rate of a search: both ends' counts."""
+"""Whether the path carries frames: checked before each trial, and by both ends' counts around each rate of a search."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ Files = dict[str, bytes]
 
 
 def require_way_back(lab: Lab, point: Point) -> None:
-    """Raise UnsupportedError where XDP_TX on a veth would fill a ring that is never emptied, and spoil the lab.
+    """Raise UnsupportedError if XDP_TX on a veth would fill a ring that is never emptied, and break the lab.
 
-    A veth takes such frames where a native XDP program is at its other end, or GRO is on there: MoonGen has neither.
+    A veth accepts such frames if its other end has a native XDP program or GRO: MoonGen has neither.
     """
     native = point.mode == "native" or (point.mode == "af_xdp" and point.xsk_attach != "generic")
     if native and point.engine.startswith("moongen") and lab.virtual:
@@ -40,7 +40,7 @@ def require_way_back(lab: Lab, point: Point) -> None:
 
 @dataclass
 class DutCount:
-    """What the DUT counts from now on until it is asked: frames received, and sent back."""
+    """The DUT's counts from now until they are read: frames received, and sent back."""
 
     probe: CounterProbe
     side: DutSide
@@ -70,11 +70,11 @@ def heard(summary: Summary) -> int | None:
 def prove(
     generator: Generator, point: Point, rate_pps: float | None, counting: Callable[[], DutCount]
 ) -> dict[str, int | None]:
-    """Send a few hundred frames before the trial and return what became of them.
+    """Send a few hundred frames before the trial and return the counts.
 
-    If none comes back of a program that returns them, it is tried again for as long as a link may take to come up, with
-    the DUT's counts around each try: these tell on which way the frames end. A DUT that twice received the frames and
-    sent none has a link, and a program that does not return them: no more is tried.
+    If the program should return frames but none comes back, this is repeated for as long as a link may take to come up.
+    The DUT's counts around each try show where the frames are lost. If the DUT received the frames twice and sent none,
+    the link is up and the program does not return them: then it is not repeated.
     """
     least, most = PROOF_S
     seconds = least if rate_pps is None else min(max(PROOF_FRAMES / rate_pps, least), most)
@@ -94,7 +94,7 @@ def prove(
 
 
 def _kept_by_the_dut(found: Mapping[str, int | None]) -> bool:
-    """Of no frame sent it says nothing: a card whose link is down takes none."""
+    """If no frame was sent, it says nothing: a card without a link accepts none."""
     received, sent = found["dut_received"], found["sent"]
     if not sent or received is None:
         return False
@@ -102,7 +102,7 @@ def _kept_by_the_dut(found: Mapping[str, int | None]) -> bool:
 
 
 def require_agreement(point: Point, raw: str, counts: Mapping[str, int | None]) -> None:
-    """Raise HostError where the DUT sent back what the TG did not receive: the loss of a rate would be the TG's."""
+    """Raise HostError if the TG did not receive frames that the DUT sent back: a rate's loss would be the TG's."""
     back, tg = counts["dut_sent"], _heard_in(parse_output(raw).bursts)
     if back is None or tg is None or point.program.action not in (None, "tx"):
         return

@@ -1,4 +1,4 @@
-"""Loads that are shares: of the PDR, which comes from a search and is kept in the run, or of the line rate."""
+"""Loads that are shares: of the PDR, which comes from a search and is stored in the run, or of the line rate."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ FILE = "pdr.json"
 
 
 def of_search(name: str, table: pd.DataFrame) -> dict[str, Any]:
-    """Return what a run keeps of a search, of whose table it is: the median PDR of the repetitions of each point."""
+    """Return the part of a search's table that a run stores: the median PDR over the repetitions of each point."""
     medians = table.dropna(subset=["pdr_pps"]).groupby("pdr_key")["pdr_pps"].median()
     return {"search": name, "pdr_pps": {str(key): float(value) for key, value in medians.items()}}
 
 
 def known_pdr(run: RunDirectory) -> dict[str, float]:
-    """Return the PDRs in frames per second that ``run`` holds, by `Point.pdr_key`."""
+    """Return the stored PDRs of ``run`` in frames per second, by `Point.pdr_key`."""
     path = run.path / FILE
     return dict(json.loads(path.read_text())["pdr_pps"]) if path.exists() else {}
 
 
 def offered_rate(point: Point, pdr: Mapping[str, float], link: Limit) -> float | None:
-    """Return the rate to offer in frames per second, None for the most.
+    """Return the rate to offer in frames per second, None for the maximum.
 
-    ``link``: the cable's bits per second (L1). Raises UnsupportedError for a share of what is not known.
+    ``link``: the cable's bits per second (L1). Raises UnsupportedError for a share of an unknown rate.
     """
     if point.line_share is not None:
         if link.rate is None:

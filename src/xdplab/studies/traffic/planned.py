@@ -1,4 +1,4 @@
-"""A plan becomes a run directory, and a run directory becomes its trials again: resume needs nothing else."""
+"""A plan becomes a run directory, and a run directory becomes its trials again: resume needs only this."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def plan_trials(plan: Plan, arrangement: Arrangement, only: Mapping[str, str] | 
 def race_pairs(plan: Plan, arrangement: Arrangement) -> list[tuple[Point, Point]]:
     """Return the points of a race's two blocks, paired in their order. Raises PlanError if they cannot be.
 
-    Baselines are left out where anything else is measured: N = 0 of both sides would say nothing of the difference.
+    Baselines are left out if there are other points: N = 0 of both sides would say nothing about the difference.
     """
     sides = [list(block_points(block, arrangement)) for block in plan.blocks]
     if any(point.program.accesses for side in sides for point in side):
@@ -60,7 +60,7 @@ def rivals(plan: Plan, arrangement: Arrangement) -> dict[str, Point]:
 
 
 def why_not_sliced(a: Point, b: Point) -> str | None:
-    """Return why the programs of two points cannot be exchanged under one sender; None if they can."""
+    """Return why the programs of two points cannot be swapped under one sender; None if they can."""
     first, second = a.values | {"lab": a.lab}, b.values | {"lab": b.lab}
     own = a.program.values.keys() - {"frames"}
     differ = [name for name in first if name not in own and first[name] != second[name]]
@@ -86,7 +86,7 @@ _TOLD_BY_OTHERS = ("point_id", "file", "program_sha256", "frames_sha256", "rate_
 
 
 def race_sides(plan: Plan, arrangement: Arrangement) -> tuple[str, str]:
-    """Return what A and what B of a race are, in words: the factors in which their first points differ."""
+    """Return a description of A and of B of a race: the factors in which their first points differ."""
     first, second = race_pairs(plan, arrangement)[0]
     cells = first.factors() | {"lab": first.lab}, second.factors() | {"lab": second.lab}
     names = [name for name in cells[0] if cells[0][name] != cells[1][name] and name not in _TOLD_BY_OTHERS]
@@ -108,7 +108,7 @@ def create_run(
     only: Mapping[str, str] | None = None,
     files: Files | None = None,
 ) -> RunDirectory:
-    """Make the run directory of ``plan`` and write down what it owes; ``files`` are kept in it too, as JSON.
+    """Make the run directory of ``plan`` and record its trials; ``files`` are stored in it too, as JSON.
 
     Raises PlanError before anything is made.
     """
@@ -124,7 +124,7 @@ def create_run(
 def extend_run(
     run: RunDirectory, plan: Plan, *, only: Mapping[str, str] | None = None, files: Files | None = None
 ) -> None:
-    """Let an old run owe the points of ``plan`` too; points that it has already are measured once."""
+    """Add the points of ``plan`` to an old run; points that it already has are measured once."""
     first = next(run.journal.events("planned"))
     number = 1 + run.journal.count("planned")
     trials = plan_trials(plan, first["arrangement"], only)

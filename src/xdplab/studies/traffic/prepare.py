@@ -34,9 +34,9 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Tools:
-    """Paths of our binaries, each on its host; ``afxdp_user`` only where a point needs it.
+    """Paths of the C tools, each on its host; ``afxdp_user`` only if a point needs it.
 
-    ``generator`` is what the ``adapter`` starts, ``port`` what it calls the TG's end of the link.
+    ``generator`` is the program that the ``adapter`` starts, ``port`` its name of the TG's end of the link.
     """
 
     xdpload: str
@@ -49,7 +49,7 @@ class Tools:
 
 @dataclass(frozen=True)
 class Prepared:
-    """One program, proved, loaded once, and lying on the DUT; ``work``: what an access is to the machine, by side."""
+    """One program, proved, loaded once, and stored on the DUT; ``work``: the machine's work per access, by side."""
 
     built: BuiltProgram
     load: LoadReport
@@ -80,7 +80,7 @@ def program_of(factors: ProgramFactors) -> ProgramSpec | UserProgram:
 
 
 def build_tools(lab: Lab, points: Iterable[Point]) -> Tools:
-    """Ship and build our native tools where they run. Raises HostError naming a missing compiler or header."""
+    """Ship the C tools and build them where they run. Raises HostError naming a missing compiler or header."""
     with_sockets = any(point.mode == "af_xdp" for point in points)
     adapter, generator, port = generator_of(lab)
     return Tools(
@@ -94,7 +94,7 @@ def build_tools(lab: Lab, points: Iterable[Point]) -> Tools:
 
 
 def generator_of(lab: Lab) -> tuple[Adapter, str, str]:
-    """Put what sends on the TG; return its adapter, what that starts, and its name of the TG's end."""
+    """Put the generator on the TG; return its adapter, the program that it starts, and its name of the TG's end."""
     place = lab.generator
     if place.path is None:
         return XDPGEN, _build_tool(lab, lab.tg, "xdpgen"), lab.tg_interface
@@ -110,20 +110,20 @@ def engines_of(lab: Lab) -> tuple[str, ...]:
 
 def _build_tool(lab: Lab, host: Host, name: str) -> str:
     if lab.native_dir is not None:
-        # Compiled here once and found there: a new lab would take 6 s to compile its tools, a guest minutes.
+        # Compiled once here and reused there: a new lab would take 6 s to compile its tools, a guest minutes.
         _put_there(lab, host, lab.native_dir, build_tool(LocalHost(), name, str(lab.native_dir)))
     return build_tool(host, name, native_dir(lab))
 
 
 def _put_there(lab: Lab, host: Host, cache: Path, product: str) -> None:
-    """Put what was compiled into this machine's ``cache`` under its name on the host, unless it is there already."""
+    """Copy a compiled tool into this machine's ``cache`` under its name on the host, unless it is already there."""
     there = f"{native_dir(lab)}/{Path(product).relative_to(cache)}"
     if not host.run(["test", "-f", there], check=False).ok:
         host.put(Path(product), there, mode=0o755)
 
 
 def native_dir(lab: Lab) -> str:
-    """Where the DUT keeps what was compiled for it."""
+    """The DUT's folder of compiled programs."""
     return f"{lab.work_dir(lab.dut)}/native"
 
 
@@ -132,8 +132,8 @@ def prepare_programs(
 ) -> dict[ProgramFactors, Prepared]:
     """Build, prove and load every program of ``points`` before any is measured.
 
-    A tool that dies on its host is started again, up to ``retries`` times per program. Raises ProgramError: in the
-    compiler's words, in the verifier's, or because a proof found another N.
+    A tool that dies on its host is started again, up to ``retries`` times per program. Raises ProgramError with
+    the compiler's or the verifier's message, or because a proof found another N.
     """
     users: dict[ProgramFactors, list[Point]] = {}
     for point in points:
@@ -162,7 +162,8 @@ PROBES = (1024, 2048)
 
 
 def _load_and_prove(lab: Lab, tools: Tools, built: BuiltProgram, folder: str) -> LoadReport:
-    """Load on the DUT and prove N there. Where the verifier does not finish with a program, say how far N may go."""
+    """Load on the DUT and prove N there. If the verifier does not finish with a program, name the largest possible
+    N."""
     try:
         load = load_report(lab.dut, tools.xdpload, built, folder)
         if isinstance(built.program, ProgramSpec):
@@ -220,7 +221,7 @@ def _ship_frames(lab: Lab, factors: ProgramFactors) -> str | None:
 def _ship_twin(
     lab: Lab, built: BuiltProgram, spec: ProgramSpec, folder: str, on_dut: OnDut
 ) -> tuple[OnDut, AccessWork]:
-    """Compile the same workload for the DUT's user space, and prove the machine code that came out of it."""
+    """Compile the same workload for the DUT's user space, and prove its machine code."""
     source = built.user_source.read_text()
     if lab.native_dir is not None:
         twin = build_workload(LocalHost(), source, str(lab.native_dir), flags=USER_FLAGS)

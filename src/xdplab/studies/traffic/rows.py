@@ -74,7 +74,7 @@ class AttemptRows:
 
 
 def attempt_rows(run: RunDirectory, trial: Trial, attempt: Attempt, *, window_s: float) -> AttemptRows:
-    """Derive everything one attempt tells. What is missing is null, and ``null_reasons`` says why.
+    """Derive all values of one attempt. A missing value is null, and ``null_reasons`` says why.
 
     ``window_s`` is the window that the run's plan asks for.
     """
@@ -123,13 +123,13 @@ def attempt_rows(run: RunDirectory, trial: Trial, attempt: Attempt, *, window_s:
 
 
 def _rate_asked(facts: TrialFacts) -> Row:
-    """The rate that a share of the PDR came to; otherwise the point's own stands."""
+    """The rate that a share of the PDR means; for other loads the point's own."""
     rate = facts.rate_requested_pps
     return {} if rate is None else {"rate_requested_pps": rate}
 
 
 def _limits(facts: TrialFacts, reasons: dict[str, str]) -> Row:
-    """What bounds the trial from outside the DUT; runs of older versions know neither."""
+    """The trial's limits outside the DUT; runs of older versions have neither."""
     row: Row = {}
     for column, limit in (("link_bps", facts.link), ("generator_pps", facts.generator_alone)):
         found = limit or Limit(None, OLDER)
@@ -148,7 +148,7 @@ def _without_times(row: Row, reasons: dict[str, str]) -> Row:
 
 
 def _frames(point: Point, reasons: dict[str, str]) -> Row:
-    """What was sent: frames of one size, or a pcap's, whose sizes and flows are read from the copy in the run."""
+    """The frames sent: of one size, or those of a pcap, whose sizes and flows come from the copy in the run."""
     if point.program.frames is None:
         return {"frame_mean_bytes": float(point.frame_bytes)}
     found = _pcap(point.program.frames)
@@ -173,7 +173,7 @@ def _pcap(path: str) -> Row | str:
 
 
 def _program(facts: TrialFacts, point: Point) -> Row:
-    """What the kernel says of the program that does the accesses; the sockets of af_xdp do them in user space."""
+    """The kernel's facts about the program that does the accesses; af_xdp does them in user space."""
     load = None if point.mode == "af_xdp" else facts.load
     return {
         "program_hash": facts.program_hash,
@@ -197,7 +197,7 @@ def _work(facts: TrialFacts, reasons: dict[str, str]) -> Row:
 
 
 def _deployment(facts: TrialFacts) -> Row:
-    """What the kernel says of the attached program."""
+    """The kernel's facts about the attached program."""
     found, generator = facts.deployment, facts.generator
     if found is None:
         return {}
@@ -214,7 +214,7 @@ def _deployment(facts: TrialFacts) -> Row:
 
 
 def _machine(facts: TrialFacts) -> Row:
-    """What of the TG's machine the times rest on, and which CPUs send by which of the DUT's queues."""
+    """The TG's facts behind the times, and which CPUs send by which of the DUT's queues."""
     tg, warmup = facts.tg_machine, facts.warmup
     return {
         "clocksource": tg and tg.clocksource,
@@ -275,7 +275,7 @@ def _counted(raw: Path, trial: Trial, facts: TrialFacts, reasons: dict[str, str]
 
 
 def _clock(raw: Path, found: Mapping[str, Value], working: Collection[int], reasons: dict[str, str]) -> Row:
-    """perf's count while frames came tells the clock at work; where there is none, the chain of additions beside it."""
+    """perf's count during traffic gives the clock under load; without it, the chain of additions around the window."""
     in_perf = {path.name: path.read_bytes() for path in (raw / PERF_FOLDER).glob("*") if path.is_file()}
     recorded = {path.name: path.read_bytes() for path in (raw / "counters").glob("dut.perf.*")}
     by_perf = derive(in_perf, recorded, mode="", shared=True, working=working)["clock_by_perf"]
@@ -290,7 +290,7 @@ def _clock(raw: Path, found: Mapping[str, Value], working: Collection[int], reas
 def _port(row: Row, burst: Burst, raw: Path, trial: Trial, reasons: dict[str, str]) -> Row:
     """What the port of a TG with DPDK counted: by the kernel where it has the port, else by DPDK's own registers.
 
-    The kernel sees what came to a port and was never taken from its ring, which a software driver of DPDK does not.
+    The kernel sees frames that reached a port and were never taken from its ring; DPDK's software drivers do not.
     """
     columns = ("tg_port_tx_packets", "tg_port_rx_packets", "tg_missed_packets")
     if not trial.point.engine.startswith("moongen"):
@@ -324,7 +324,7 @@ def _rings(before: Stats, after: Stats) -> Row:
 
 
 def _foreign(row: Row, before: Stats, after: Stats, reasons: dict[str, str]) -> Row:
-    """Frames at the application that are not the generator's, taken out of the DUT's counts."""
+    """Frames at the application that are not the generator's; the DUT's counts exclude them."""
     first, last = before.foreign(), after.foreign()
     if first is None or last is None:
         reasons["dut_foreign_packets"] = "the application was not told how to recognise the frames of this trial"
@@ -356,9 +356,9 @@ def _l2_bps(pps: float, frame_bytes: float | None) -> float | None:
 
 
 def _other_work(row: Row, facts: TrialFacts, reasons: dict[str, str]) -> Row:
-    """Busy CPUs of the machine less the trial's own: senders with the softirqs in them, and an AF_XDP application.
+    """Busy CPUs of the machine minus the trial's own: senders with their softirqs, and an AF_XDP application.
 
-    Kernels that account softirqs apart leave them out of a thread's time; more than its CPU no sender is busy.
+    Kernels that account softirqs separately exclude them from a thread's time; a sender is busy at most one CPU.
     """
     busy, own, softirq = row.get("host_busy_cores"), row.get("tx_busy_cores"), row.get("host_softirq_cores")
     if row["arrangement"] != "shared":
@@ -375,7 +375,7 @@ def _other_work(row: Row, facts: TrialFacts, reasons: dict[str, str]) -> Row:
 
 
 def _application_ns(facts: TrialFacts) -> int:
-    """None of it where the kernel forwards; runs of earlier versions do not tell."""
+    """Zero if the kernel forwards; runs of earlier versions do not have it."""
     before, after = facts.dut_before, facts.dut_after
     if before is None or after is None or before.cpu_ns is None or after.cpu_ns is None:
         return 0
@@ -433,7 +433,7 @@ def _perf_packets(raw: Path, trial: Trial, facts: TrialFacts, reasons: dict[str,
 
 
 def _run_time(runs: ProgramRuns, reasons: dict[str, str]) -> Row:
-    """The program's time by BPF statistics, and less what they say of a program that does nothing."""
+    """The program's time by BPF statistics, and the same minus that of an empty program."""
     count = runs.after.run_cnt - runs.before.run_cnt
     spent = runs.after.run_time_ns - runs.before.run_time_ns
     cost = runs.cost_ns
@@ -474,7 +474,7 @@ def _testrun(facts: TrialFacts, reasons: dict[str, str]) -> Row:
 
 
 def _decided(facts: TrialFacts, reasons: dict[str, str]) -> Row:
-    """What a user's program decided in a burst of its own, and where redirected frames ended."""
+    """The actions of a user's program in a separate burst, and the targets of redirected frames."""
     found = facts.decided or Missing("decisions are counted of users' programs in native and generic mode")
     if isinstance(found, Missing):
         reasons["actions_counted"] = reasons["redirect_targets"] = found.missing

@@ -1,4 +1,4 @@
-"""What one does with a run: start it, execute it, derive its tables, draw it. The CLI and the notebook call these."""
+"""The functions on a run: start it, execute it, derive its tables, draw it. The CLI and the notebook call these."""
 
 from __future__ import annotations
 
@@ -51,15 +51,15 @@ MANIFEST = "manifest.json"
 
 
 def quiet() -> Observer:
-    """An observer that says nothing."""
+    """An observer that prints nothing."""
     return PlainObserver(Console(quiet=True))
 
 
 @contextmanager
 def lab_for(name: str, plan: Plan | None = None) -> Iterator[Lab]:
-    """The lab of that name; brought up if it is not, and then taken down at the end.
+    """The lab of that name; if it is not up, it is brought up, and taken down at the end.
 
-    So are the labs that blocks of ``plan`` name.
+    The same holds for labs that blocks of ``plan`` name.
     """
     with use_lab(name) as lab, labs_of(() if plan is None else plan.blocks, lab):
         yield lab
@@ -71,15 +71,15 @@ def lab_of(run: RunDirectory) -> str:
 
 
 def shared_by(run: RunDirectory) -> tuple[str, ...]:
-    """Return the labs that last shared ``run``; none where one lab alone measured it.
+    """Return the labs that last shared ``run``; none if a single lab measured it.
 
-    Raises LabError if they were reached through a scheduler: its address is the user's to name, never a journal's.
+    Raises LabError if they were reached through a scheduler: the user must give its address, never a journal.
     """
     last = list(run.journal.events("shared"))[-1:]
     if last and last[0]["scheduler"] is not None:
         raise LabError(
             f"{run.path}: its labs were reached through a Dask scheduler, at {last[0]['scheduler']}",
-            remedy=f"name it: `--labs {','.join(last[0]['labs'])} --scheduler tls://…`",
+            remedy=f"give its address: `--labs {','.join(last[0]['labs'])} --scheduler tls://…`",
         )
     return tuple(last[0]["labs"]) if last else ()
 
@@ -108,7 +108,7 @@ def start(
 
 @contextmanager
 def discarded_if_nothing_began(run: RunDirectory) -> Iterator[None]:
-    """A program that does not compile or load ends a run before its first trial: then there is nothing to keep."""
+    """A program that does not compile or load ends a run before its first trial: then the run directory is removed."""
     try:
         yield
     except XdplabError:
@@ -119,10 +119,10 @@ def discarded_if_nothing_began(run: RunDirectory) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class TrafficMethod:
-    """How the trials of a plan are tried, and what tables come of it.
+    """How the trials of a plan are measured, and how its tables are derived.
 
-    ``session(lab, run, plan, trials)`` is entered before the first trial and gives what measures one. ``patient`` is
-    False if a trial is tried once and no pause is made between two, whatever the plan says.
+    ``session(lab, run, plan, trials)`` is entered before the first trial and gives the measurer. ``patient`` is False
+    if a trial is tried only once and there is no pause between trials, in spite of the plan.
     """
 
     session: Callable[[Lab, RunDirectory, Plan, Sequence[Trial]], AbstractContextManager[Study[Trial, Any]]]
@@ -139,7 +139,7 @@ class TrafficMethod:
 def execute(
     run: RunDirectory, lab: Lab, observer: Observer, way: TrafficMethod | None = None, *, steal: bool = False
 ) -> RunState:
-    """Measure what ``run`` owes in ``lab``, then derive its tables: also after an interrupt, from what there is.
+    """Measure the missing trials of ``run`` in ``lab``, then derive its tables, also after an interrupt.
 
     ``steal`` takes the lab from a run that is silent.
     """
@@ -204,7 +204,7 @@ def _derive(run: RunDirectory, before: Tables) -> Tables:
     for attempt in attempts_of(run):
         key = (attempt.trial_id, attempt.attempt)
         if key in old_rows:
-            # A column that is younger than the table is the plan's to fill, where it is a factor.
+            # If a column is newer than the table and is a factor, the plan gives its value.
             rows += [trials[attempt.trial_id].point.factors() | _marked(row) for row in old_rows[key]]
             samples += old_samples.get(key, [])
         else:
@@ -249,9 +249,9 @@ def with_own_metrics(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def trials_table(run: RunDirectory) -> pd.DataFrame:
-    """Every attempt that ended, one row each, judged by today's rules. Writes nothing into the run.
+    """Every finished attempt, one row each, judged by the current rules. Writes nothing into the run.
 
-    An import has no raw files of its own: its tables stay as they are, its trials are judged anew.
+    An import has no raw files of its own: its tables stay unchanged, but its trials are judged again.
     """
     return imported_trials(run) if run.imported else table(run, RECIPE, TRIALS)
 
@@ -262,9 +262,9 @@ def samples_table(run: RunDirectory) -> pd.DataFrame:
 
 
 def complete(run: RunDirectory, recipe: Recipe | None = None) -> list[str]:
-    """Do what a kill after the last trial left undone, and return what that was, in words.
+    """Complete what a kill after the last trial interrupted, and return a description of it.
 
-    Tables are owed like trials are; so is the manifest, and the journal's word that the run is complete.
+    Tables, the manifest, and the journal's line that the run is complete may be missing.
     """
     done = []
     with run.writer():
@@ -286,7 +286,7 @@ def check_raw(run: RunDirectory) -> None:
 
 
 def keep_tables(run: RunDirectory, recipe: Recipe | None = None) -> Path:
-    """Derive the tables of ``run`` where they are not current; return the folder that holds them."""
+    """Derive the tables of ``run`` if they are not current; return their folder."""
     return run.path if run.imported else derive_into(run, recipe or RECIPE)
 
 
@@ -296,7 +296,7 @@ def settled_trials(run: RunDirectory) -> pd.DataFrame:
 
 
 def audit(run: RunDirectory) -> list[Finding]:
-    """What several points and repetitions say together."""
+    """The findings over several points and repetitions."""
     return audits.findings(run, trials_table(run))
 
 
@@ -306,10 +306,10 @@ def full_audit(run: RunDirectory) -> Audit:
 
 
 def standing_of(run: RunDirectory) -> Standing:
-    """Return how the run's race stands, by its valid trials. Raises ResultsError for a run that is none."""
+    """Return the state of the run's race, by its valid trials. Raises ResultsError for a run without a race."""
     plan = None if run.imported else run_plan(run)
     if plan is None or plan.race is None:
-        raise ResultsError(f"{run.path} is no race", remedy="`xdplab race A B`, or a plan with `race:`")
+        raise ResultsError(f"{run.path} is not a race", remedy="`xdplab race A B`, or a plan with `race:`")
     arrangement = next(run.journal.events("planned"))["arrangement"]
     rows = valid(settled_trials(run))
     pairs = [(a.point_id, b.point_id) for a, b in race_pairs(plan, arrangement)]
@@ -324,19 +324,19 @@ def _by_trial(rows: pd.DataFrame, column: str) -> dict[tuple[str, int], float]:
 
 
 def race_line(run: RunDirectory) -> str:
-    """Return what raced and how it stands, in one line. Raises ResultsError for a run that is no race."""
+    """Return the sides of a race and its state, in one line. Raises ResultsError for a run that is not a race."""
     found = standing_of(run)
     a, b = race_names(run)
     return f"race of a ({a}) and b ({b}): {found.words}{_why_by_windows(run, found)}"
 
 
 def race_names(run: RunDirectory) -> tuple[str, str]:
-    """Return what a and what b of a race are, in words."""
+    """Return a description of a and of b of a race."""
     return race_sides(run_plan(run), next(run.journal.events("planned"))["arrangement"])
 
 
 def _why_by_windows(run: RunDirectory, found: Standing) -> str:
-    """Return why no program took turns with the other under one sender, where the plan asks for it."""
+    """Return why the programs did not take turns under one sender although the plan asks for it."""
     plan = run_plan(run)
     if found.by == "slices" or plan.race is None or plan.race.by == "windows":
         return ""
@@ -348,7 +348,7 @@ def _why_by_windows(run: RunDirectory, found: Standing) -> str:
 
 
 def summary(run: RunDirectory) -> list[str]:
-    """What came out, in a few lines: verdicts, then the reasons of what is not valid."""
+    """The results in a few lines: verdicts, then the reasons of trials that are not valid."""
     settled = settled_trials(run)
     counts = settled["verdict"].value_counts()
     racing = not run.imported and run_plan(run).race is not None

@@ -1,7 +1,6 @@
-"""Negative controls: what is injected on purpose must be found, and what is equal must be called so.
-
-The injections are made by a BPF program on the frames' path (``xdp_progs/selftest``), and measured by plans like any
-other: the way from the frame to the table is the one that every run takes.
+"""Negative controls: injected events must be found, and equal programs must be called equivalent. A BPF program on the
+frames' path injects the events (``xdp_progs/selftest``), and ordinary plans measure them: the frames take the same way
+to the table as in every run.
 """
 
 from __future__ import annotations
@@ -31,11 +30,12 @@ DELAYS_NS = {10_000: 5000, 100_000: 1000, 1_000_000: 100}
 DELAY_ERROR_NS, DELAY_ERROR_SHARE = 1000, 0.01
 
 EVERY = 200
-"""Every so manieth frame is dropped, sent twice, or exchanged with the next; the window has a multiple of it."""
+"""Each frame with a multiple of this number is dropped, sent twice, or swapped with the next; the window has a
+multiple."""
 LOAD, WINDOW_S = "20kpps", 0.5
 
 SLOWDOWN, SLOW_FRAME_NS = 0.03, 2000
-"""The doctored slow-down, by one frame in so many that is held back for so long."""
+"""The doctored slow-down: some frames are held back for this long."""
 REPETITIONS = 3
 MOST_PAIRS = 100
 """A race by slices ended after 8 pairs, the fewest that have an interval, on a busy machine too."""
@@ -106,7 +106,7 @@ def selftest(lab: Lab, parent: Path, observer: Observer) -> Selftest:
 
 
 def machine_of(run: RunDirectory) -> dict[str, str]:
-    """Return what kind of machine it is, and nothing that names it."""
+    """Return the kind of machine, without anything that identifies it."""
     facts = around(run)
     names = {"CPU": "dut cpus Model name", "CPUs": "dut cpus CPU(s)", "hypervisor": "dut cpus Hypervisor vendor"}
     names |= {"kernel": "dut kernel", "clang": "dut clang"}
@@ -114,7 +114,7 @@ def machine_of(run: RunDirectory) -> dict[str, str]:
 
 
 def load_of(lab: Lab) -> float:
-    """Return how many tasks ran or wanted to on the DUT, on average over the last minute."""
+    """Return how many tasks were runnable on the DUT, on average over the last minute."""
     return float(lab.dut.run(["cat", "/proc/loadavg"]).text.split()[0])
 
 
@@ -132,7 +132,7 @@ def _plan(lab: str, name: str, blocks: list[dict[str, Any]], *, window_s: float,
 
 
 def delay_plan(lab: str) -> Plan:
-    """Each delay beside none, at a load of its own; each frame is stamped and leaves alone."""
+    """Each delay and no delay, at its own load; each frame is stamped and sent by itself."""
     blocks = [
         {
             "points": {"mode": "native", "program": [_injected(delay_ns=ns, delay_every=1) for ns in (0, delay)]},
@@ -167,7 +167,7 @@ EQUAL = ("array", "chase")
 
 
 def race_plan(lab: str, name: str, sides: Sequence[dict[str, Any]]) -> Plan:
-    """Two sides in turns, until it is known."""
+    """Two sides in turns, until the answer is known."""
     blocks = [{"points": {"mode": "native"} | side, "traffic": {"load": "max", "flows": 1}} for side in sides]
     return _plan(lab, name, blocks, window_s=0.2, race={"at_most": MOST_PAIRS})
 
@@ -186,11 +186,11 @@ def period_ns(trials: pd.DataFrame, *, delay_ns: int | None = None) -> float:
 
 
 def frames_between(period: float) -> int:
-    """Return in how many frames one must be held back for the doctored slow-down."""
+    """Return N for the doctored slow-down: one frame in N must be held back."""
     return max(1, round(SLOW_FRAME_NS / (SLOWDOWN * period)))
 
 
-# --- what came of it ---
+# --- results ---
 
 
 def delays_found(trials: pd.DataFrame) -> list[NegativeControl]:
@@ -220,7 +220,7 @@ _EVENTS: dict[str, tuple[str, str, str | None]] = {
     "twice_every": ("duplicates", "duplicate_packets", "redirect"),
     "exchange_every": ("reordering", "reordered_packets", None),
 }
-"""By what switches it on: name, the column that must count it, and the driver's own count of what the DUT did."""
+"""Keyed by the constant that enables it: name, the column that must count it, and the driver's own count of it."""
 _COLUMNS = tuple(column for _, column, _ in _EVENTS.values())
 
 
@@ -293,7 +293,7 @@ def _count(row: pd.Series, column: str) -> float | None:
 
 
 def _numbers(values: Sequence[float | None]) -> str:
-    """Equal ones are said once."""
+    """Equal numbers are listed once."""
     words = ["none" if value is None else f"{value:g}" for value in values]
     return f"{words[0]} in each of {len(words)}" if len(set(words)) == 1 and len(words) > 1 else ", ".join(words)
 

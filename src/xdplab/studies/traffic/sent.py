@@ -1,4 +1,4 @@
-"""What the generator says of a trial's measured burst, as columns: counts, latencies, lateness, how steady it was."""
+"""The generator's report on a trial's measured burst, as columns: counts, latencies, lateness, steadiness."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _NAMED = {
 
 
 def traffic(burst: Burst, reasons: Reasons) -> Row:
-    """Return the columns of one burst; what is null has its reason in ``reasons``."""
+    """Return the columns of one burst; nulls have their reasons in ``reasons``."""
     s = burst.summary
     row: Row = {
         "window_s": s.duration_s,
@@ -63,7 +63,7 @@ def traffic(burst: Burst, reasons: Reasons) -> Row:
 
 
 def _refused(s: Summary) -> int | None:
-    """Frames that bear the generator's magic and were not counted; altered ones are foreign too where that is known."""
+    """Frames with the generator's magic that were not counted; altered ones count as foreign too, if known."""
     kinds = (s.bad_run_id, s.stale_packets, s.altered_packets)
     return None if s.bad_run_id is None else sum(count for count in kinds if count is not None)
 
@@ -118,7 +118,7 @@ def _steadiness(burst: Burst, reasons: Reasons) -> Row:
 
 
 def burst_course(burst: Burst) -> Course | None:
-    """Return how the received rate went, or the sent one where nothing was received; None: too few intervals."""
+    """Return the course of the received rate, or of the sent rate if no frame was received; None: too few intervals."""
     sent = [interval.tx_packets for interval in burst.intervals]
     back = _received(burst)
     heard = back is not None and any(back)
@@ -128,7 +128,7 @@ def burst_course(burst: Burst) -> Course | None:
 
 
 def _received(burst: Burst) -> list[int] | None:
-    """Frames that came back by interval, until the window ended; the last is left out where it was not counted."""
+    """Frames that came back by interval, until the window ended; the last interval is omitted if it was not counted."""
     counts = [_known(interval) for interval in burst.intervals]
     if not counts or any(count < 0 for count in counts):
         return None
@@ -141,10 +141,9 @@ def _known(interval: GeneratorInterval) -> int:
 
 
 def in_window(row: Row, burst: Burst, frames: float) -> tuple[float, float]:
-    """Return how many of ``frames`` were there as the window ended, and the seconds until they were counted.
-
-    The rate is always the one over the other. A count at rest (the DUT's, or one with rewritten frames in it) is over
-    the time in which frames were sent.
+    """Return how many of ``frames`` had arrived when the window ended, and the seconds until they were counted. The
+    rate is always their quotient. For a count at rest (the DUT's, or one that includes rewritten frames), the time is
+    that in which frames were sent.
     """
     counted, ended = burst.summary.rx_window_packets, burst.summary.rx_window_s
     if counted is None or not ended or frames != row["rx_packets"]:

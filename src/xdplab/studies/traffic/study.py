@@ -1,4 +1,4 @@
-"""XDP traffic as a study of the runner: a session in a lab, its blocks, and what is put back afterwards."""
+"""XDP traffic as a study of the runner: a session in a lab, its blocks, and the restoring afterwards."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from xdplab.studies.traffic.prepare import Prepared, Tools, build_tools, engines
 from xdplab.studies.traffic.turns import THE_PLANS
 from xdplab.studies.trial_facts import Mended, TrialFacts
 
-# GRO keeps every mode on one path into the DUT: by NAPI. Without it the generic path depends on the sender.
+# With GRO every mode has the same path into the DUT: by NAPI. Without it the generic path depends on the sender.
 LINK_SETTINGS = {"features.gro": True}
 
 TRY_S = 120.0
@@ -53,12 +53,12 @@ def endpoints(lab: Lab) -> tuple[Endpoint, ...]:
 
 
 def queue_ends(lab: Lab) -> tuple[Endpoint, ...]:
-    """Those of them whose queue count is set; the DUT's first."""
+    """The ends whose queue count is set; the DUT's first."""
     return endpoints(lab)[:1] if lab.generator.follows else endpoints(lab)
 
 
 def state_dir(lab: Lab, host: Host) -> str:
-    """Where a host keeps the original state of its device until it is put back."""
+    """A host's folder for the original state of its device until it is restored."""
     return f"{lab.work_dir(host)}/state"
 
 
@@ -95,7 +95,8 @@ def check_plan(plan: Plan, lab: Lab, name: str = THE_PLANS) -> None:
 
 
 def _check_engines(points: Sequence[Point], lab: Lab) -> None:
-    """A plan of which this lab's generator can send nothing is refused; one that it can send a part of is measured."""
+    """A plan is refused if this lab's generator can send none of its traffic; if it can send a part, that is
+    measured."""
     has = engines_of(lab)
     asked = sorted({point.engine for point in points})
     if asked and not set(asked) & set(has):
@@ -107,7 +108,7 @@ def _check_engines(points: Sequence[Point], lab: Lab) -> None:
 
 
 def _check_frames(point: Point) -> None:
-    """The frames of a pcap are sent as they are: a factor that would change them is refused, not ignored."""
+    """The frames of a pcap are sent unchanged: a factor that would change them is refused, not ignored."""
     if point.program.frames and by_cable(point.load):
         raise PlanError(
             f"load: {point.load} goes by the size of a frame, and those of {Path(point.program.frames).name} differ",
@@ -118,7 +119,7 @@ def _check_frames(point: Point) -> None:
         if asked not in (None, "none", factor.canonical(factor.default)):
             raise PlanError(
                 f"{factor.name}: {asked} cannot be had, the frames of {Path(point.program.frames).name} have their own",
-                remedy="leave it out, or give this program a block of its own",
+                remedy="omit it, or put this program into a separate block",
             )
 
 
@@ -137,7 +138,7 @@ def _dpdk_port(lab: Lab) -> HeldPort | None:
 
 
 def try_generator(lab: Lab) -> GeneratorReady:
-    """Start the generator that the lab names, send nothing, and return what it obtained; its port is given back.
+    """Start the lab's generator without sending, and return what it obtained; its port is then given back.
 
     Raises HostError or UnsupportedError with its own words, LabError if a run holds the lab.
     """
@@ -179,7 +180,7 @@ class TrialStudy:
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
-            # The DUT's device is put back first: a tap's queues follow it.
+            # The DUT's device is restored first: a tap's queues follow it.
             self._dut, *tg = (
                 HeldDevice(end.host, end.interface, state_dir(self._lab, end.host)) for end in endpoints(self._lab)
             )
@@ -203,18 +204,18 @@ class TrialStudy:
         A veth's features, too, change with what is attached to its peer.
         """
         for end in endpoints(self._lab):
-            with suppress(HostError):  # what the end of the session cannot put back is said as it tries
+            with suppress(HostError):  # the end of the session reports what it cannot restore
                 await_nothing_attached(end.host, end.interface)
 
     def _switch_off(self) -> None:
-        """Hold throttling off where the plan asks for it. A holder whose connection is lost has let it go by itself."""
+        """Hold throttling off if the plan asks for it. A holder whose connection is lost has released it."""
         with suppress(HostError):
             self._unthrottled.close()
         if self._plan.trial.throttling == "off":
             self._switched = self._unthrottled.enter_context(unthrottled(self._lab.tg))
 
     def _made_context(self) -> TrialContext:
-        """Build the tools and programs, and have all that the trials need lie on the hosts."""
+        """Build the tools and programs, and put all that the trials need on the hosts."""
         lab, run = self._lab, self._run
         points = [trial.point for trial in self._trials]
         tools = build_tools(lab, points)
@@ -267,14 +268,14 @@ class TrialStudy:
         self._test_generator(trials)
 
     def _return_device(self) -> None:
-        """Put back what a former block of this session has set of the DUT's device, and only that."""
+        """Restore only the settings that a former block of this session changed on the DUT's device."""
         if self._device_changed:
             self._await_let_go()
             restore(self._dut.host, self._dut.interface, self._dut.before.only(self._device_changed))
             self._device_changed.clear()
 
     def _set_device(self, point: Point) -> list[Applied]:
-        """Set what the plan asks of the DUT's device. A number may be rounded, a switch must be as asked."""
+        """Set the plan's settings of the DUT's device. A number may be rounded, a switch must be as requested."""
         self._context.device = None
         self._device_changed.update(name for name, _ in point.device)
         if point.device:
@@ -283,10 +284,10 @@ class TrialStudy:
         return [self._context.device] if self._context.device else []
 
     def _steer(self, point: Point) -> list[Applied]:
-        """Have each CPU send by the queue that it receives by: in generic mode XDP_TX leaves the choice to XPS.
+        """Make each CPU send by the queue that it receives by: in generic mode XDP_TX leaves the choice to XPS.
 
-        Without it a hash of the flow chooses, and half of the frames of two queues come back over the other's CPU.
-        Queues that are added lose their masks, so each block sets them anew. What has none is left as it is.
+        Without it a hash of the flow chooses, and with two queues half of the frames return over the other CPU. Added
+        queues have no masks, so each block sets them again. A device without masks is left unchanged.
         """
         host, interface = self._lab.dut, self._lab.dut_interface
         serving, masks = serving_cpus(self._lab, point), Xps().read(host, interface)
@@ -299,7 +300,7 @@ class TrialStudy:
         return [done]
 
     def _test_generator(self, trials: Sequence[Trial]) -> None:
-        """Before the DUT has a program: what the generator offers alone is the most that any trial can be offered."""
+        """Test the generator before the DUT has a program: its rate alone is the limit of every trial's load."""
         for point in (trial.point for trial in trials):
             if frame_key(point) not in self._context.alone:
                 with self._lab.turn(WAITS.get()):
@@ -308,7 +309,7 @@ class TrialStudy:
     def measure(self, trial: Trial, raw: Path, facts: TrialFacts) -> None:
         with self._whole(facts), self._alone(facts):
             measure(self._context, trial, raw, facts)
-            if "harness" in trial.point.passes:  # once the trial's own generator has let go of the device
+            if "harness" in trial.point.passes:  # when the trial's own generator has released the device
                 facts.harness = pieces_alone(self._context, trial.point, raw)
 
     @contextmanager
@@ -319,16 +320,16 @@ class TrialStudy:
             yield
 
     def require_watched(self) -> None:
-        """Raise HostError where a watchdog is gone: it has put its device back, and nothing is as it was set."""
+        """Raise HostError if a watchdog is gone: it has restored its device, so the settings of the run are lost."""
         for held in self._held:
             held.require()
 
     @contextmanager
     def _whole(self, facts: TrialFacts) -> Iterator[None]:
-        """Have everything as the block needs it, and see afterwards that it still was.
+        """Make sure that the block's settings hold before and after.
 
-        What a lost connection took with it is made again first, and said in ``facts``. Raises CutOffError if one is
-        lost meanwhile, HostLostError where the host does not come back.
+        State that a lost connection took is made again first, and recorded in ``facts``. Raises CutOffError if a
+        connection is lost meanwhile, HostLostError if the host does not come back.
         """
         if (why := self._lost()) is not None:
             booted, took_s = self._mend()
@@ -346,7 +347,7 @@ class TrialStudy:
             raise CutOffError(f"{error.message}: {why}" if why != error.message else why) from error
 
     def _lost(self) -> str | None:
-        """Return in words which watchdog is gone, and with it what its connection held; None if none is."""
+        """Return which watchdog is gone, and with it the state that its connection held; None if none is."""
         try:
             self.require_watched()
         except HostError as error:
@@ -354,11 +355,11 @@ class TrialStudy:
         return None
 
     def _mend(self) -> tuple[tuple[str, ...], float]:
-        """Reach the hosts again, hold what was held, and set the block anew.
+        """Reconnect to the hosts, take their locks and devices again, and set up the block again.
 
-        Returns the hosts that were started anew, and the seconds it took.
+        Returns the hosts that rebooted, and the seconds it took.
 
-        A host that was started anew gets its tools and programs again. Raises HostChangedError if it came back
+        A host that rebooted gets its tools and programs again. Raises HostChangedError if it came back
         with another kernel or other settings.
         """
         began = time.monotonic()
@@ -376,5 +377,5 @@ class TrialStudy:
         return booted, round(time.monotonic() - began, 3)
 
     def leave_block(self) -> None:
-        """End the generator. The next block sets everything anew, and the end of the session puts it back."""
+        """End the generator. The next block sets everything again, and the end of the session restores it."""
         self._context.staying.end()

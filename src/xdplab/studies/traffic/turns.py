@@ -14,7 +14,7 @@ from xdplab.run.engine import Study
 from xdplab.studies.trial_facts import TrialFacts
 
 THE_PLANS = "auto"
-"""What a point says that is measured in the plan's lab."""
+"""The value of a point's lab if it is measured in the plan's lab."""
 
 Labs = Mapping[str, Lab]
 """Each lab by the name that the points have it under."""
@@ -39,13 +39,13 @@ def labs_of(places: Iterable[Block] | Iterable[Point], lab: Lab) -> Iterator[Lab
             if (other := told.setdefault(one.name, name)) != name:
                 raise LabError(
                     f"a block's lab: {name} is {'the lab of the plan' if other == THE_PLANS else other} itself",
-                    remedy="leave `lab:` out of that block, or name another lab",
+                    remedy="remove `lab:` from that block, or name another lab",
                 )
         yield found
 
 
 class InTurns:
-    """The study of a run whose blocks lie in several labs: one session in each, all open for the whole run."""
+    """The study of a run whose blocks are in several labs: one session in each, all open for the whole run."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""The compilers that are here, which instruction sets each knows, and objects kept by content."""
+"""The installed compilers, the instruction sets of each, and objects cached by content."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Compiler:
 
 @cache
 def find_compilers() -> tuple[Compiler, ...]:
-    """Return a clang of each release that is here, oldest first: on PATH, and PyPI's ziglang where installed."""
+    """Return an installed clang of each release, oldest first: those on PATH, and PyPI's ziglang if installed."""
     names = ["clang", *(f"clang-{release}" for release in _RELEASES)]
     commands: list[tuple[str, ...]] = [(name,) for name in names if shutil.which(name)]
     if importlib.util.find_spec("ziglang"):
@@ -89,7 +89,8 @@ def _includes() -> tuple[str, ...]:
 
 
 def _compile(text: str, command: Sequence[str], target: Path) -> None:
-    """Compile into a name of its own and rename: what is in the cache is whole. A clang that fails removes it."""
+    """Compile into a temporary name and rename it: files in the cache are complete. A failing clang removes its
+    output."""
     handle, partial = tempfile.mkstemp(dir=target.parent, suffix=".partial")
     os.close(handle)
     with tempfile.TemporaryDirectory() as work:

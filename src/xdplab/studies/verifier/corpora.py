@@ -1,4 +1,4 @@
-"""What is verified: objects of directories, archives and this system, and members of the generated families."""
+"""The verified programs: objects of directories, archives and this system, and members of the generated families."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SYSTEM = "system"
 TESTBED = "testbed"
 """The corpus of the XDP lab's own programs."""
 SYSTEM_TOOLS = ("/usr/sbin", "/usr/lib/systemd")
-"""Whose executables carry objects: bpfcc's libbpf-tools, systemd."""
+"""Packages whose executables contain objects: bpfcc's libbpf-tools, systemd."""
 
 _ELF = b"\x7fELF"
 _HEADER_BYTES = 64
@@ -49,8 +49,8 @@ class CorpusObject:
 def collect(names: Sequence[str], *, apart: bool = False) -> list[CorpusObject]:
     """Return the BPF objects of files, directories, archives (tar, zip) and ``system``, each content once.
 
-    ``apart``: each name is a corpus of its own (``A: old.o``), with all its contents, to be compared with the others.
-    Raises PlanError for a name that is none of them, or holds no BPF object.
+    ``apart``: each name is a separate corpus (``A: old.o``), with all its contents, to be compared with the others.
+    Raises PlanError for a name of another kind, and for one without a BPF object.
     """
     subjects: dict[tuple[str, str], CorpusObject] = {}
     for rank, name in enumerate(names):
@@ -76,18 +76,18 @@ def _of_path(path: Path) -> Iterator[CorpusObject]:
     elif path.is_file() and path.suffix != ".o" and zipfile.is_zipfile(path):
         yield from _subjects(path.name, _of_zip(path))
     elif path.is_file():
-        yield CorpusObject("files", path.name, path.read_bytes())  # what it is, its verdict will say
+        yield CorpusObject("files", path.name, path.read_bytes())  # its verdict will say what it is
     else:
         raise PlanError(f"{path}: no such file or directory")
 
 
 def _subjects(corpus: str, files: Iterable[tuple[str, bytes]]) -> Iterator[CorpusObject]:
-    """Every file that is called an object: a damaged one gets a verdict too."""
+    """Every file with an object's name: a damaged one gets a verdict too."""
     return (CorpusObject(corpus, name, content) for name, content in files)
 
 
 def carve(content: bytes) -> Iterator[bytes]:
-    """Yield the BPF objects inside another file: a libbpf skeleton carries its object as bytes of the executable."""
+    """Yield the BPF objects inside another file: a libbpf skeleton contains its object as bytes of the executable."""
     at = content.find(_ELF, 1)
     while at > 0:
         if is_bpf(content[at : at + _HEADER_BYTES]) and content[at + 16] == 1:  # ET_REL
@@ -100,7 +100,7 @@ def carve(content: bytes) -> Iterator[bytes]:
 
 
 def _files(folder: Path) -> Iterator[tuple[str, bytes]]:
-    """Yield objects, and those that executables carry (``tool#1``), by their path within the folder."""
+    """Yield objects, and those in executables (``tool#1``), by their path within the folder."""
     for path in sorted(folder.rglob("*")):
         if path.is_symlink() or not path.is_file():
             continue
@@ -133,7 +133,7 @@ def _of_zip(path: Path) -> Iterator[tuple[str, bytes]]:
 
 
 def _system() -> Iterator[CorpusObject]:
-    """Return the objects that packages of this system brought."""
+    """Return the objects of this system's packages."""
     for pattern in (*SYSTEM_FOLDERS, *SYSTEM_TOOLS):
         for folder in sorted(Path("/").glob(pattern.lstrip("/"))):
             found = ((f"{folder.name}/{name}", content) for name, content in _files(folder) if is_bpf(content))

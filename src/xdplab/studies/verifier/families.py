@@ -21,7 +21,7 @@ PROGRAMS = Path(__file__).parent / "programs"
 
 @dataclass(frozen=True)
 class ProgramFamily:
-    """A template, what its N is, and the options it takes with their values, the default first."""
+    """A template, the meaning of its N, and its options with their values, the default first."""
 
     name: str
     n_words: str
@@ -60,7 +60,9 @@ class Member:
         given = dict(self.options)
         for name, value in given.items():
             if value not in known.get(name, ()):
-                raise PlanError(f"{self.family}: {name}={value} is no option of it", remedy=f"it takes {dict(known)}")
+                raise PlanError(
+                    f"{self.family}: {name}={value} is not one of its options", remedy=f"it takes {dict(known)}"
+                )
         return {name: given.get(name, values[0]) for name, values in known.items()}
 
     @property

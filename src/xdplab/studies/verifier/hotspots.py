@@ -24,16 +24,17 @@ NO_LINE = "(no source line)"
 NOT_LOGGED = "(not in the log)"
 DEADLINE_S = 300.0
 SLOWEST_BYTES_S = 0.5e6
-"""Of reading a log where it was written: half of what a guest that counts instructions hands over."""
+"""Time limit of reading a log on its host: half of the limit for a guest that counts instructions."""
 
 _STEP = re.compile(r"(\d+): \([0-9a-f]{2}\) ")
 _PRUNED = re.compile(r"(?:from \d+ to )?(\d+)(?: \(speculative execution\))?: safe")
 _SOURCE = re.compile(r"; ?(.*)")
 _COUNTED = r"^([0-9]+: \([0-9a-f]{2}\) |(from [0-9]+ to )?[0-9]+( \(speculative execution\))?: safe|; )"
-"""What of a log is counted, for grep: most of a large one tells how the verifier tracks back, and stays there."""
+"""The lines of a log that are counted, for grep: most of a large log shows how the verifier backtracks, and stays
+there."""
 
 _SEAM = "; "
-"""A source line without words: between two parts of a log it is not known which line a step belongs to."""
+"""An empty source line: between two parts of a log it is unknown which line a step belongs to."""
 _WHOLE = 'cat -- "$1"'
 _END = f'echo "{_SEAM}" && tail -n +2 -- "$1"'
 _BOTH = 'cat -- "$2" && tail -c "+$3" -- "$1"'
@@ -43,10 +44,10 @@ _APART = f'cat -- "$2" && echo && {_END}'
 def by_line(log: Iterable[str], told: int, *, cut: bool = False) -> pd.DataFrame:
     """Return one row per source line, the costliest first, of a log of level 2: `COLUMNS` from ``line`` on.
 
-    ``told``: the instructions that the verifier says it processed, which ``processed_insns`` sums up to; ``insns`` is
-    how many instructions the line has, ``most_of_one`` how often the one that was processed most often was. A line is
-    that of the program's debug information; without any it is NO_LINE. What a log that was ``cut`` does not have is
-    the row NOT_LOGGED. Raises FormatError if the log tells of another number of steps.
+    ``told``: the verifier's own count of processed instructions, which is the sum of ``processed_insns``; ``insns`` is
+    how many instructions the line has, ``most_of_one`` how often the most frequent one was processed. Lines come from
+    the program's debug information; without it, the line is NO_LINE. The steps that a ``cut`` log lacks are the row
+    NOT_LOGGED. Raises FormatError if the log has a different number of steps.
     """
     each: Counter[tuple[str, int]] = Counter()
     line = ""
@@ -74,14 +75,14 @@ def by_line(log: Iterable[str], told: int, *, cut: bool = False) -> pd.DataFrame
 
 
 def listed(found: pd.DataFrame, top: int | None) -> list[dict[str, Any]]:
-    """Return the rows of the ``top`` costliest lines, or of all, and always that of what the log does not have."""
+    """Return the rows of the ``top`` costliest lines, or of all, and always the row of steps that the log lacks."""
     missing = found["line"] == NOT_LOGGED
     shown = pd.concat([found[~missing].head(top or len(found)), found[missing]])
     return [{name: None if is_null(value) else value for name, value in row.items()} for row in records(shown)]
 
 
 def _with_lines(each: Counter[tuple[str, int]]) -> list[tuple[str, int, int]]:
-    """Give steps before the first source line that is told the line that their instruction has elsewhere."""
+    """Give steps before the log's first source line the line that their instruction has elsewhere."""
     known = {insn: line for line, insn in each if line}
     whole: Counter[tuple[str, int]] = Counter()
     for (line, insn), count in each.items():
@@ -92,8 +93,8 @@ def _with_lines(each: Counter[tuple[str, int]]) -> list[tuple[str, int, int]]:
 def hotspots(path: Path, kernel: str, logs: Path | None = None, *options: str) -> Iterator[pd.DataFrame | XdplabError]:
     """Yield `by_line` of each program of an object on a kernel (host, or a guest's version), with `COLUMNS`.
 
-    ``logs``: a directory that keeps the logs; ``options``: further ones of bpfverify. A program without a log, such as
-    one that came to no verifier, gives a ProgramError in its place, a log that does not add up a FormatError.
+    ``logs``: a directory that keeps the logs; ``options``: further ones of bpfverify. A program without a log,
+    such as one that never reached a verifier, gives a ProgramError instead, and an inconsistent log a FormatError.
     """
     if not path.is_file():
         raise ProgramError(f"{path}: no such object")
@@ -138,7 +139,7 @@ def _counted(program: VerifiedProgram, kernel: str, host: Host, there: str) -> p
 
 
 def _copy(program: VerifiedProgram, steps: StepLog, host: Host, there: str, sink: BinaryIO, only: str = "") -> None:
-    """Copy what is there of a program's log, or of that the lines that ``only`` matches. Raises HostError."""
+    """Copy a program's log, or only its lines that ``only`` matches. Raises HostError."""
     script, skipped = _parts(steps)
     script = f'{{ {script}; }} | {{ LC_ALL=C grep -aE -- "$4" || test $? = 1; }}' if only else script
     names = (f"{there}/{_name(program)}{ending}" for ending in (".log", ".first.log"))
@@ -148,7 +149,8 @@ def _copy(program: VerifiedProgram, steps: StepLog, host: Host, there: str, sink
 
 
 def _parts(steps: StepLog) -> tuple[str, int]:
-    """Return what prints the log in its order, and where the second part of it begins, a byte counted from 1."""
+    """Return the command that prints the log in order, and the byte, counted from 1, at which its second part
+    begins."""
     if not steps.full or steps.true_bytes is None:
         return _WHOLE, 0
     if steps.first_bytes is None:

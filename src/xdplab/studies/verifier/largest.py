@@ -1,7 +1,7 @@
 """The largest N of a family that a verifier still accepts.
 
-Loads near the limit cost most (a second here, minutes in a guest that counts), so three small ones tell where it must
-be: their processed instructions give a parabola. From there it is closed in by doubling steps, then halved.
+Loads near the limit cost most (a second here, minutes in a guest that counts), so three small ones predict it: their
+processed instructions give a parabola. From there, doubling steps and then bisection find it.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ Load = Callable[[int], SizeTried]
 
 
 def search(load: Load) -> Iterator[SizeTried]:
-    """Yield what is tried; the last accepted N below the first refused one is the answer (see `answer`).
+    """Yield the probes; the last accepted N below the first refused one is the answer (see `answer`).
 
-    Acceptance is taken to fall with N, once; `answer` looks at every probe, so that an exception is seen.
+    The search assumes that acceptance ends at one N; `answer` checks every probe, so it notices exceptions.
     """
     low, high, small = 0, MOST_N + 1, []
     for n in FIRST_N:
@@ -63,7 +63,8 @@ def _close_in(load: Load, guess: int, least: int) -> Iterator[SizeTried]:
 
 
 def _predict(small: list[SizeTried]) -> int:
-    """Return the N at which the parabola through what was processed reaches the limit; none that is far away."""
+    """Return the N at which the parabola through the processed instructions reaches the limit; None if it is far
+    away."""
     counts, limit = [p.processed for p in small if p.processed is not None], small[-1].limit
     nearest, farthest = small[-1].n + 1, 16 * small[-1].n
     if len(counts) < len(FIRST_N) or limit is None:

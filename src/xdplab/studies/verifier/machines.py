@@ -1,4 +1,4 @@
-"""Where a kernel's verifier runs: this machine, or a guest of the VM lab; and what its clock is worth."""
+"""The machine of a kernel's verifier: this machine, or a guest of the VM lab; and the meaning of its clock."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _BPF_SETTING = "/proc/sys/kernel/unprivileged_bpf_disabled"
 
 @dataclass(frozen=True)
 class LoaderPlace:
-    """A place with the study's loader on it: ``command`` and its table of ``types``, as the place finds them."""
+    """A place with the study's loader: ``command`` and its table of ``types`` are paths there."""
 
     place: Place
     command: str
@@ -33,7 +33,7 @@ class LoaderPlace:
         argv = [self.command, "--types", self.types, "--deadline", str(int(deadline_s)), *options, path]
         done = self.place.host.run(argv, deadline_s=deadline_s * self.place.patience + 10)
         if not done.stdout:
-            raise HostError(f"{self.place.label}: bpfverify said nothing of {path}")
+            raise HostError(f"{self.place.label}: bpfverify printed nothing about {path}")
         return done.stdout
 
 
@@ -49,7 +49,7 @@ def machine_of(kernel: str, cache_dir: Path, types: Path) -> Iterator[LoaderPlac
 
 
 def require_kernels(names: Iterable[str]) -> None:
-    """Raise LabError for a kernel that is none, or not to be had: before anything runs, not once per trial."""
+    """Raise LabError for an invalid or unavailable kernel, before anything runs."""
     for name in names:
         if name == HOST:
             continue
@@ -74,7 +74,7 @@ def own_kernel(path: Path, modules: Path | None) -> str:
 
 
 def own_kernels(names: Iterable[str]) -> dict[str, str]:
-    """Return what is kept of each user's own kernel among ``names``: the words of its version, and its SHA-256."""
+    """Return version string and SHA-256 of each user's own kernel among ``names``."""
     own = [kernels.kernel(name) for name in names if name.startswith(kernels.OWN)]
     return {f"kernel {kernel.name}": kernel.packages[0] for kernel in own}
 

@@ -42,7 +42,7 @@ class VerifierPoint(StudyPoint):
 
     @property
     def once(self) -> bool:
-        """A guest counts instructions instead of time, and two boots agree; a search finds what it finds."""
+        """A guest counts instructions instead of time, and two boots agree; a search needs no repetition either."""
         return self.kernel not in (HOST, "") or self.task == "largest"
 
     @property

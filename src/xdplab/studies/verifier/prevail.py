@@ -24,7 +24,7 @@ _BY_FUNCTION = re.compile(r"\bfunction\b", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class ResourceLimits:
-    """What one run may use: it can loop without end."""
+    """Limits of one run, because it may loop endlessly."""
 
     wall_s: float = 60.0
     memory_bytes: int = 4 << 30
@@ -60,7 +60,7 @@ class PrevailRun:
 
 
 def find_prevails(given: Sequence[str] = ()) -> list[Prevail]:
-    """Return those named (PATH or NAME=PATH), else those on PATH. Raises PlanError for a name that is none."""
+    """Return the given ones (PATH or NAME=PATH), else those on PATH. Raises PlanError for one that is not a PREVAIL."""
     if given:
         named = [_named(text) for text in given]
         twice = sorted({p.name for p in named if sum(q.name == p.name for q in named) > 1})
@@ -88,12 +88,14 @@ def _named(text: str) -> Prevail:
     found = shutil.which(path)
     prevail = _identify(name, found) if found else None
     if prevail is None:
-        raise PlanError(f"--prevail: {path} is no PREVAIL", remedy="give the path of its `prevail` or `check` command")
+        raise PlanError(
+            f"--prevail: {path} is not a PREVAIL", remedy="give the path of its `prevail` or `check` command"
+        )
     return prevail
 
 
 def _identify(name: str, path: str) -> Prevail | None:
-    """``check`` is also the name of other tools. Its help says what it is, and what it can do says how it is asked."""
+    """Other tools are called ``check``, too. Its help identifies it, and its options show its generation."""
     try:
         done = subprocess.run([path, "--help"], capture_output=True, text=True, timeout=10, check=False)
     except (OSError, subprocess.TimeoutExpired):
@@ -107,16 +109,16 @@ def _identify(name: str, path: str) -> Prevail | None:
 
 
 class Runner:
-    """Runs a PREVAIL of this machine through ``bpfverify --run``, which measures it and holds it to its limits."""
+    """Runs a PREVAIL of this machine through ``bpfverify --run``, which measures it and enforces its limits."""
 
     def __init__(self, bpfverify: str, limits: ResourceLimits) -> None:
         self._command = [bpfverify, "--run", str(int(limits.wall_s)), str(limits.memory_bytes)]
         self._limits = limits
 
     def programs(self, prevail: Prevail, path: Path) -> tuple[tuple[str, str], ...]:
-        """Return the (section, function) pairs that PREVAIL finds in an object; none where it cannot read it.
+        """Return the (section, function) pairs that PREVAIL finds in an object; none if it cannot read it.
 
-        The first generation knows sections alone: its functions are empty.
+        The first generation knows only sections: its functions are empty.
         """
         return parse_list(prevail.generation, self._run([prevail.path, str(path), "-l"])[0])
 
@@ -145,7 +147,7 @@ class Runner:
         )
 
     def _over(self, stderr: str, used: dict[str, Any]) -> PrevailAnswer | None:
-        """Return the answer of a run that did not end by itself, or None. A crash says nothing of the program."""
+        """Return the answer of a run that did not end by itself, or None. A crash says nothing about the program."""
         if used["late"]:
             return PrevailAnswer("complexity", f"still at it after {self._limits.wall_s:g} s", None, None)
         if "bad_alloc" in stderr:

@@ -1,4 +1,4 @@
-"""What PREVAIL prints, in the three generations of its command line.
+"""PREVAIL's output in the three generations of its command line.
 
 * ``check FILE SECTION --domain=zoneCrab`` (2019, as in its paper, until May 2024): one line ``1,0.012,4512``: accepted
   or not, seconds of the analysis, resident kB. ``-l`` lists the sections on one line, with blanks between.
@@ -22,7 +22,7 @@ Answer = Literal["accepted", "rejected", "complexity", "loader"]
 _ROW = re.compile(r"^([01]),([0-9.eE+-]+),(\d+)$", re.MULTILINE)
 _VERDICT = re.compile(r"^(PASS|FAIL): ?(.*)$", re.MULTILINE)
 _LISTED = re.compile(r"^section=(\S*) function=(\S+)(?: \[reject_load: .*\])?$", re.MULTILINE)
-_FILE = re.compile(r" in (?:ELF )?file \S+")  # where the object lies says nothing of it
+_FILE = re.compile(r" in (?:ELF )?file \S+")  # the path of the object is irrelevant
 _BUG_EXIT = 2
 _NO_PROGRAM_EXIT = 64
 
@@ -45,7 +45,7 @@ def parse_list(generation: Generation, text: str) -> tuple[tuple[str, str], ...]
 
 
 def parse_answer(generation: Generation, stdout: str, stderr: str, exit_code: int) -> PrevailAnswer:
-    """Return what one run said. Raises FormatError if it is nothing PREVAIL says."""
+    """Return the result of one run. Raises FormatError if it is not PREVAIL's output."""
     reader = {"section": _old_answer, "check": _old_answer, "prevail": _new_answer}[generation]
     return reader(stdout, stderr, exit_code)
 
@@ -83,7 +83,7 @@ def _first_error(stdout: str) -> str:
 
 
 def _no_answer(stdout: str, stderr: str, exit_code: int) -> PrevailAnswer:
-    """It did not come to an analysis: what it cannot read is no verdict on the program."""
+    """It did not reach an analysis: an unreadable object is not a verdict on the program."""
     if exit_code == 0:
         refuse(TOOL, "it exits with 0 and says nothing of a verdict", text=stdout)
     if exit_code == _NO_PROGRAM_EXIT:

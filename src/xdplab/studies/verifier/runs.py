@@ -1,4 +1,4 @@
-"""The verifier study as a kind of study: what is asked for, gathered, measured, tabled and drawn."""
+"""The verifier study as a kind of study: its request, points, measurement, tables and figures."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pandas as pd
 
 from xdplab.errors import PlanError
 from xdplab.programs.program import cache_directory
+from xdplab.studies import provenance
 from xdplab.studies.frame import StudyKind, StudyRun
 from xdplab.studies.places import HOST
 from xdplab.studies.points import Gathered, StudyRequest
@@ -18,6 +19,7 @@ from xdplab.studies.verifier import corpora
 from xdplab.studies.verifier.compilers import Compiler, find_compilers
 from xdplab.studies.verifier.families import FAMILIES, Member
 from xdplab.studies.verifier.machines import known_types, own_kernels, require_kernels
+from xdplab.studies.verifier.paper import page, paper_table
 from xdplab.studies.verifier.points import LINUX, VerifierPoint, member_columns, point_of
 from xdplab.studies.verifier.prevail import Prevail, ResourceLimits, find_prevails, version_of
 from xdplab.studies.verifier.rows import largest_of, table_of
@@ -39,9 +41,9 @@ TESTBED_ACCESSES = (0, 10, 100, 1000)
 
 @dataclass(frozen=True)
 class VerifierRequest(StudyRequest):
-    """What is asked for. Empty ``compilers`` or ``mcpus`` are all that are here; ``prevails`` those on PATH.
+    """The request. Empty ``compilers`` or ``mcpus`` mean all installed ones; empty ``prevails`` those on PATH.
 
-    ``apart``: each of ``objects`` is a corpus of its own, to be compared with the other.
+    ``apart``: each of ``objects`` is a separate corpus, to be compared with the other.
     """
 
     objects: tuple[str, ...] = ()
@@ -63,7 +65,7 @@ VerifierRun = StudyRun[VerifierRequest, VerifierPoint]
 
 
 def smallest(request: VerifierRequest) -> VerifierRequest:
-    """Return the request made as small as still shows everything: one repetition, few sizes, two compilers."""
+    """Return the smallest request that still shows everything: one repetition, few sizes, two compilers."""
     mcpus = ("v3",) if request.mcpus == VerifierRequest.mcpus else request.mcpus
     return replace(
         request, mcpus=mcpus, repetitions=1, loads=5, budget_ms=100, testbed=False, limit_s=10.0, smallest=True
@@ -71,7 +73,7 @@ def smallest(request: VerifierRequest) -> VerifierRequest:
 
 
 def gather(request: VerifierRequest) -> Gathered[VerifierPoint]:
-    """Gather what is to be verified, and compile what is generated.
+    """Gather the objects, and compile the generated programs.
 
     Raises PlanError for unusable options, ProgramError if a compiler refuses.
     """
@@ -88,14 +90,14 @@ def gather(request: VerifierRequest) -> Gathered[VerifierPoint]:
 
 
 def tools(run: VerifierRun) -> dict[str, str]:
-    """Return the full version of each compiler and verifier that is here, and of users' own kernels."""
+    """Return the full version of each installed compiler and verifier, and of users' own kernels."""
     found = {compiler.name: compiler.version for compiler in find_compilers()}
     found |= own_kernels(run.request.kernels)
     return found | {prevail.name: version_of(prevail) for prevail in find_prevails(run.request.prevails)}
 
 
 def measurer(run: VerifierRun) -> VerifierStudy:
-    """Return what measures a run's trials, with the compilers and verifiers that are here now."""
+    """Return the measurer of a run's trials, with the compilers and verifiers that are installed now."""
     request = run.request
     means = Means(
         objects=run.directory.path / "objects",
@@ -115,11 +117,22 @@ def _table(run: VerifierRun) -> pd.DataFrame:
 
 
 def _tables(run: VerifierRun, table: pd.DataFrame) -> dict[str, Table]:
-    return tables_of(table, largest_of(run.directory, run.trials))
+    largest = largest_of(run.directory, run.trials)
+    made = tables_of(table, largest)
+    return made | {"paper": paper_table(table, largest)} if len(table) else made
+
+
+def paper_page(path: Path) -> str:
+    """Return the page that sets a run beside the published study. Raises ResultsError if ``path`` is no such run."""
+    run = STUDY.open(path)
+    around = provenance.words(run.directory) or "tools that the run does not name"
+    told = page(run.table(), largest_of(run.directory, run.trials), around)
+    failed = "".join(f"* {line}\n" for line in run.failures())
+    return f"{told}\nNot measured:\n\n{failed}" if failed else told
 
 
 STUDY = StudyKind(
-    "verifier", VerifierRequest, VerifierPoint, gather, measurer, _table, _tables, VIEWS, "2", tools=tools
+    "verifier", VerifierRequest, VerifierPoint, gather, measurer, _table, _tables, VIEWS, "2", smallest, tools
 )
 
 
@@ -200,7 +213,7 @@ def _search(kernel: str, compiler: str, mcpu: str, options: tuple[tuple[str, str
 
 
 def _left_out(compilers: Sequence[Compiler], prevails: Sequence[Prevail]) -> list[str]:
-    """Return what this machine cannot show, in words."""
+    """Return notes on what this machine cannot show."""
     notes = [] if prevails else ["PREVAIL is not installed: nothing is compared with it (--prevail PATH)"]
     if not compilers:
         notes.append("no clang is here: the generated families are left out")

@@ -22,14 +22,14 @@ from xdplab.studies.verifier.prevail import Prevail, ResourceLimits, Runner
 
 OBJECT_DEADLINE_S = 120.0
 GUEST_LOADS = 3
-"""A timer tick within a load adds thousands of instructions: the median of three is without it."""
+"""A timer tick within a load adds thousands of instructions: the median of three excludes it."""
 
 TIMED, WATCHED, PREVAIL_RAW, PROBES = "bpfverify.jsonl", "watch.jsonl", "prevail.jsonl", "largest.jsonl"
 
 
 @dataclass(frozen=True)
 class Means:
-    """What a run measures with. ``objects`` is the run's own folder of objects, ``types`` its table of types."""
+    """The tools of a run. ``objects`` is the run's own folder of objects, ``types`` its table of types."""
 
     objects: Path
     types: Path
@@ -85,7 +85,7 @@ class VerifierStudy:
         return self._means.objects / point.file_name
 
     def _verify(self, machine: LoaderPlace, point: VerifierPoint, raw: Path) -> None:
-        """Time the loads, then load once more and count memory and branches: watching costs time."""
+        """Time the loads, then load once more and count memory and branches, because tracing costs time."""
         path = machine.place.put(self._object(point))
         most = self._means.loads if machine.place.clock == "time" else min(GUEST_LOADS, self._means.loads)
         loads = ("--loads", str(most), "--budget-ms", str(self._means.budget_ms))

@@ -1,4 +1,4 @@
-"""The study's tables: what was accepted where and why not, verifier against verifier, compilers, headline."""
+"""The study's tables: acceptance and causes of refusal, verifier against verifier, compilers, headline."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from xdplab.studies.verifier.points import LINUX
 
 PROGRAM = ["sha256", "section", "program"]
 ENVIRONMENT = ("environment", "no_type", "loader")
-"""Verdicts that say something of the machine or the loader, and nothing of the verifier."""
+"""Verdicts about the machine or the loader, not about the verifier."""
 
 ITERATIONS = {1: "i = 1", 2: "i = 2", 3: "i ≥ 3"}
 
@@ -36,7 +36,7 @@ def corpora(table: pd.DataFrame) -> pd.DataFrame:
 def acceptance(table: pd.DataFrame) -> pd.DataFrame:
     """Return one column per verifier: programs accepted of those it saw, then each cause of refusal with its count.
 
-    Environment apart from verifier: ``reached the verifier`` leaves out what the machine or the loader stopped before.
+    ``reached the verifier`` excludes programs that the machine or the loader stopped before.
     """
     rows = first_of_each(table)
     labels = list(dict.fromkeys(rows["label"]))
@@ -83,10 +83,10 @@ def general(cause: str) -> str:
 
 
 def confusion(table: pd.DataFrame) -> pd.DataFrame:
-    """Return how many programs the verifier of a row refuses that the verifier of a column accepts; empty for one.
+    """Return how many programs the verifier of a row refuses and that of a column accepts; empty for a single verifier.
 
-    Only what both judged counts: what a machine lacks is no verdict of its verifier. `judged_together` says how many
-    programs that are.
+    Only programs that both judged count: something that a machine lacks is not a verdict of its verifier.
+    `judged_together` has the number of these programs.
     """
     wide, labels = _judged(table)
     if len(labels) < 2:
@@ -154,7 +154,7 @@ def headline(largest: pd.DataFrame) -> pd.DataFrame:
 
 
 def is_generated(table: pd.DataFrame) -> pd.Series:
-    """Return which rows are of programs that this project wrote: families and the testbed's, not a user's corpus."""
+    """Return which rows are of this project's own programs: families and the testbed's, not a user's corpus."""
     return (table["family"].notna() | table["corpus"].eq(TESTBED)).astype(bool)
 
 
@@ -184,8 +184,8 @@ def _by_corpus(build: Callable[[pd.DataFrame], pd.DataFrame], table: pd.DataFram
 def tables_of(table: pd.DataFrame, largest: pd.DataFrame) -> dict[str, Table]:
     """Return every table; one without content is empty.
 
-    What was accepted is told of corpora and of generated programs apart: sizes are chosen to reach the limits. Of
-    several corpora, or families, each has its own rows.
+    Corpora and generated programs have separate acceptance tables, because generated sizes are chosen to reach the
+    limits. Each of several corpora, or families, has its own rows.
     """
     own = is_generated(table)
     made = {}

@@ -28,7 +28,7 @@ MEDIANS = (
 )
 METRICS = (*COUNTS, *MEDIANS)
 SHOWN = ("processed_insns", "total_states", "verify_ns", "verify_instructions", "memory_bytes")
-"""What is shown unless something else is asked for, where either side has it."""
+"""The default metrics, if either side has them."""
 
 ACCEPTED, FAILURE = "accepted", "failure"
 _TOLD = ["object", "section", "program", "verdict", "stack_depths"]
@@ -40,7 +40,7 @@ _COMPARE = {
 
 @dataclass(frozen=True)
 class Side:
-    """One of the two: its name, and one row per program: `_TOLD` and `METRICS`. veristat tells no section: it is ''."""
+    """One of the two: its name, and one row per program: `_TOLD` and `METRICS`. veristat gives no section: it is ''."""
 
     name: str
     rows: pd.DataFrame
@@ -48,7 +48,7 @@ class Side:
 
 @dataclass(frozen=True)
 class Asked:
-    """What is shown and what is judged.
+    """The options for output and thresholds.
 
     ``filters``: conditions on columns such as ``processed_insns_b>1000`` or ``program=xdp_*``, which all hold;
     ``sort``: a column, largest first, or ``-`` and a column, smallest first; ``thresholds``: most growth of B over A
@@ -64,8 +64,9 @@ class Asked:
 
 @dataclass(frozen=True)
 class ComparedPrograms:
-    """``programs``: what the filters left, sorted, of both sides; ``beyond``: what grew beyond a threshold or is
-    accepted no longer; ``open``: what a threshold could not judge; ``notes``: what was left out of the comparison."""
+    """``programs``: the filtered and sorted programs of both sides; ``beyond``: those that grew beyond a threshold or
+    are no longer accepted; ``open``: those that a threshold could not judge; ``notes``: names left out of the
+    comparison."""
 
     names: tuple[str, str]
     metrics: tuple[str, ...]
@@ -87,7 +88,7 @@ class ComparedPrograms:
 
     @property
     def words(self) -> pd.DataFrame:
-        """The same for a person: each metric as ``A → B`` with the change in percent."""
+        """The same for a reader: each metric as ``A → B`` with the change in percent."""
         rows = records(self.table)
         told = {name: [_arrow(row, name) for row in rows] for name in ("verdict", *self.metrics)}
         return pd.DataFrame({name: self.table[name].tolist() for name in ("object", "program")} | told)
@@ -104,7 +105,7 @@ class ComparedPrograms:
         }
 
     def lines(self) -> list[str]:
-        """Return what stands below the table."""
+        """Return the lines below the table."""
         both = self.programs
         present = both["verdict_a"].notna() & both["verdict_b"].notna()
         lines = [f"A: {self.names[0]}", f"B: {self.names[1]}"]
@@ -128,9 +129,9 @@ class ComparedPrograms:
 
 
 def side_of_run(run: AnyRun, kernel: str | None = None, corpus: str | None = None) -> Side:
-    """Return what a run's kernel says of its programs, one row each: counts of the first repetition, medians of times.
+    """Return the results of a run's kernel, one row per program: counts of the first repetition, medians of times.
 
-    Raises ResultsError for a run of another kind, or several kernels of which none is chosen, or none.
+    Raises ResultsError for a run of another kind, without a kernel, or with several kernels of which none is chosen.
     """
     if run.kind_name != "verifier":
         raise ResultsError(
@@ -210,9 +211,9 @@ def _one_each(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _joined(a: pd.DataFrame, b: pd.DataFrame) -> tuple[pd.DataFrame, tuple[str, ...]]:
-    """Join by object, section and program, as far as both sides tell them; one object on each side needs no name.
+    """Join by object, section and program, as far as both sides have them; one object on each side needs no name.
 
-    veristat knows the object's file name alone, and no section. A name that a side has twice is left out, and said.
+    veristat has only the object's file name, and no section. A name that a side has twice is left out, with a note.
     """
     sections = all(bool(side["section"].ne("").any()) for side in (a, b))
     alone = a["object"].nunique() == b["object"].nunique() == 1
@@ -277,7 +278,7 @@ def _holds(frame: pd.DataFrame, condition: str) -> pd.Series:
 
 
 def _sorted(frame: pd.DataFrame, sort: str | None, metrics: Sequence[str]) -> pd.DataFrame:
-    """Sort as asked; by default what has another verdict first, then by how far the first metric changed."""
+    """Sort as requested; by default changed verdicts first, then by the change of the first metric."""
     if sort is not None:
         name = sort.removeprefix("-")
         _column(frame, name, "--sort")
@@ -292,7 +293,7 @@ def _sorted(frame: pd.DataFrame, sort: str | None, metrics: Sequence[str]) -> pd
 
 
 def _verdict_differs(frame: pd.DataFrame) -> pd.Series:
-    """Of programs on both sides. A failure of veristat's is as good as any verdict that is not accepted."""
+    """Whether the verdicts of both sides differ. A failure of veristat equals any verdict that is not accepted."""
     a, b = (frame[f"verdict_{side}"].fillna("") for side in "ab")
     both_refused = a.ne(ACCEPTED) & b.ne(ACCEPTED) & (a.eq(FAILURE) | b.eq(FAILURE))
     differs: pd.Series = a.ne("") & b.ne("") & a.ne(b) & ~both_refused
@@ -300,7 +301,7 @@ def _verdict_differs(frame: pd.DataFrame) -> pd.Series:
 
 
 def _judged(frame: pd.DataFrame, thresholds: Mapping[str, float]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return what is beyond a threshold or accepted no longer, and what could not be judged."""
+    """Return the programs beyond a threshold or no longer accepted, and those that could not be judged."""
     beyond: list[str] = []
     unjudged: list[str] = []
     both = 0
@@ -364,6 +365,6 @@ def _plain(value: object) -> object:
 
 
 def _order(run: AnyRun) -> Callable[[str], tuple[int, str]]:
-    """The kernels in the order in which they were asked for: the first is A."""
+    """The kernels in the order of the request: the first is A."""
     asked: tuple[str, ...] = getattr(getattr(run, "request", None), "kernels", ())
     return lambda kernel: (asked.index(kernel) if kernel in asked else len(asked), kernel)

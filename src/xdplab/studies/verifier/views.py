@@ -1,4 +1,4 @@
-"""The study's figures: each a row of one table; marks come from the table of programs and nothing else."""
+"""The study's figures: each is a row of one table; marks come only from the table of programs."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _linux(table: pd.DataFrame) -> pd.DataFrame:
 class Figure:
     """``y`` against ``x``: columns of the table; ``scale`` divides ``y`` into the unit of ``y_label``.
 
-    ``each``: each repetition has its mark, where ``y`` tells of the method and no mean of it says anything.
+    ``each``: each repetition has its own mark, because ``y`` describes the method and its mean says nothing.
     """
 
     name: str
@@ -137,14 +137,19 @@ FIGURES = (
     Figure("counted", "insns", "verify_instructions", INSNS, COUNTED_INSNS, MILLION, choose=_sized, note=COUNTED),
     Figure("loads", "insns", "loads", INSNS, "loads behind a time", choose=_native_sized, trend=False, each=True),
     Figure("loops-time", "n", "verify_ns", ITERATIONS, TIME, MS, COMPILER, FORM_SET, "line", _native_loops, TIMED),
+    Figure("loops-insns", "n", "insns", ITERATIONS, INSNS, 1, COMPILER, FORM_SET, "line", _linux_loops),
     Figure("loops-memory", "n", "memory_bytes", ITERATIONS, MEMORY, KB, COMPILER, FORM_SET, "line", _native_loops),
     Figure("compilers", "n", "processed_insns", ITERATIONS, PROCESSED, 1, COMPILER, FORM_SET, "line", _native_loops),
     Figure("kernels", "n", "processed_insns", ITERATIONS, PROCESSED, 1, LABEL, FORM, "line", _one_built),
+    Figure("kernels-time", "n", "verify_ns", ITERATIONS, TIME, MS, LABEL, FORM, "line", _one_built, TIMED),
+    Figure("kernels-counted", "n", "verify_instructions", ITERATIONS, COUNTED_INSNS, MILLION, LABEL, FORM, "line",
+           _one_built, COUNTED),
     Figure("kernels-memory", "n", "memory_bytes", ITERATIONS, MEMORY, KB, LABEL, FORM, "line", _one_built),
     Figure("kernels-branches", "n", "branches", ITERATIONS, BRANCHES, 1, LABEL, FORM, "line", _one_built),
     Figure("prevail-time", "insns", "load_ns", INSNS, LOADING, MS, choose=_versus_sized),
     Figure("prevail-memory", "insns", "memory_bytes", INSNS, MEMORY, KB, choose=_versus_sized),
     Figure("prevail-loops", "n", "load_ns", ITERATIONS, LOADING, MS, LABEL, FORM, "line", _versus_loops),
+    Figure("prevail-loops-memory", "n", "memory_bytes", ITERATIONS, MEMORY, KB, LABEL, FORM, "line", _versus_loops),
 )  # fmt: skip
 
 
@@ -179,7 +184,7 @@ def _because(figure: Figure, chosen: pd.DataFrame) -> str:
 
 
 def _panels(figure: Figure, rows: pd.DataFrame) -> pd.Series:
-    """Each corpus has a panel, and so have generated programs, whose sizes were chosen and not found."""
+    """Each corpus has a panel, and so have generated programs, whose sizes were chosen."""
     if figure.kind != "point":
         return _joined(rows, figure.panel)
     own, corpora = is_generated(rows), rows["corpus"].astype(str)
@@ -197,7 +202,7 @@ def _verdicts(verdicts: pd.Series) -> pd.Series:
 
 
 def _marks(figure: Figure, rows: pd.DataFrame) -> list[dict[str, object]]:
-    """One mark per program or size: mean over repetitions, with its interval; a time never without its verdict."""
+    """One mark per program or size: mean over repetitions, with its interval; times always with their verdict."""
     points = rows.assign(point=rows["trial_id"].str.rsplit("-", n=1).str[0])
     keys = ["panel", "hue", figure.x, "mark"] + (["point", "section", "program"] if figure.kind == "point" else [])
     keys += ["repetition"] if figure.each else []
@@ -211,7 +216,7 @@ def _marks(figure: Figure, rows: pd.DataFrame) -> list[dict[str, object]]:
 
 
 def _trends(figure: Figure, rows: pd.DataFrame) -> list[dict[str, object]]:
-    """A straight line in the logarithms through what was accepted: value = a · x^b."""
+    """A straight line in the logarithms through the accepted programs: value = a · x^b."""
     marks: list[dict[str, object]] = []
     for (panel, hue), group in rows[rows["mark"] == "valid"].groupby(["panel", "hue"], sort=False):
         x, y = group[figure.x].astype(float), group[figure.y].astype(float) / figure.scale
@@ -256,7 +261,7 @@ def _caption(figure: Figure, shown: pd.DataFrame, marks: pd.DataFrame) -> list[s
 
 
 def _not_drawn(figure: Figure, unknown: pd.DataFrame, off_axis: pd.DataFrame) -> list[str]:
-    """Say of each kernel how many programs have no value, with the reason that is given most often; and of zeros."""
+    """Say for each kernel how many programs have no value, with the most frequent reason, and how many are zero."""
     column = REASONS.get(figure.y)
     parts = []
     for label, rows in unknown.groupby("label", sort=False) if column else ():

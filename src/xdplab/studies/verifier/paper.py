@@ -1,0 +1,271 @@
+"""A run beside the published study: the paper's number, the run's, and whether they agree, or why that is unknown.
+
+The paper is "Performance evaluation of the Linux kernel eBPF verifier" (Derri, Lawall, Lazri, 2025).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from xdplab.studies.tables import Table, markdown
+from xdplab.studies.verifier.points import LINUX
+from xdplab.studies.verifier.summaries import ENVIRONMENT, first_of_each, general, is_generated, judged_together
+from xdplab.words import many
+
+INSTRUCTIONS = {
+    ("clang 8", "v2"): (31, 55, 55),
+    ("clang 14", "v2"): (21, 68, 60),
+    ("clang 14", "v3"): (21, 64, 56),
+    ("clang 18", "v2"): (20, 68, 60),
+    ("clang 18", "v3"): (20, 64, 56),
+    ("clang 18", "v4"): (20, 64, 56),
+}
+"""Instructions of the paper's double_strcmp with 1, 2 and at least 3 iterations."""
+
+FEWEST = 5
+"""Programs that a rank correlation needs to say anything."""
+
+BOTH_WORK = ("processed_insns", "memory_bytes")
+MORE = 1.05
+"""A newer kernel that needs this many times as much needs more; below it, a difference is none."""
+
+
+class BesidePaper(NamedTuple):
+    """One row: ``agrees`` begins with yes, no or unknown; after the last two follows the reason."""
+
+    experiment: str
+    paper: str
+    ours: str
+    agrees: str
+    figure: str = ""
+
+
+def against_paper(table: pd.DataFrame, largest: pd.DataFrame) -> pd.DataFrame:
+    """Return one row per experiment of the paper; a null ``ours`` has its reason in ``agrees``."""
+    rows = first_of_each(table)
+    corpus, linux = rows[~is_generated(rows)], rows[rows["verifier"] == LINUX]
+    loops = linux[linux["family"].eq("double_strcmp") & linux["maps"].fillna("btf").eq("btf")]
+    counted = loops[~loops["clock"].eq("time")]
+    answers = [
+        *_acceptance(corpus[corpus["verifier"] == LINUX]),
+        _newer_costs(corpus[corpus["verifier"] == LINUX]),
+        *_prevail_grows(rows),
+        _disagreements(corpus),
+        _fixpoint(rows),
+        *_growth(loops, "processed_insns", "work (processed instructions)", "kernels"),
+        *_growth(loops[loops["clock"].eq("time")], "verify_ns", "time, ns", "kernels-time"),
+        *_growth(counted, "verify_instructions", "verifier's instructions", "kernels-counted"),
+        *_growth(loops, "memory_bytes", "memory, bytes", "kernels-memory"),
+        *_branches(linux),
+        _most_iterations(largest),
+        *_instructions(loops),
+    ]
+    return pd.DataFrame(answers, columns=list(BesidePaper._fields)).replace("", pd.NA)
+
+
+def page(table: pd.DataFrame, largest: pd.DataFrame, around: str) -> str:
+    """Return the comparison as a page in Markdown; ``around`` says what the run was measured with."""
+    kernels = " and ".join(dict.fromkeys(table.loc[table["verifier"] == LINUX, "label"])) or "no kernel"
+    corpora = table.loc[~is_generated(table)]
+    programs = many(len(corpora.drop_duplicates(["sha256", "section", "program"])), "program")
+    names = ", ".join(sorted(set(corpora["corpus"])))
+    of = f"{programs} of {names} and " if names else ""
+    return (
+        "# The verifier study and its paper\n\n"
+        "`xdplab study verifier --paper RUN` makes this page from a run. "
+        f"This one is of {kernels}, with {of}the generated families. "
+        "The paper used 144 programs on kernels 4.19 to 6.10.\n\n"
+        f"{markdown(against_paper(table, largest))}\n"
+        "`agrees` is `yes`, `no` with the reason, or `unknown` with what is missing. `figure` names the figure of the "
+        f"run that draws the row.\n\nMeasured with {around}.\n"
+    )
+
+
+def paper_table(table: pd.DataFrame, largest: pd.DataFrame) -> Table:
+    return Table("The paper's numbers and ours", against_paper(table, largest))
+
+
+def _by_kernel(rows: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
+    """Give the rows of each kernel, the oldest first."""
+    releases = rows.drop_duplicates("label").set_index("label")["kernel_release"].fillna("")
+    for label in sorted(releases.index, key=lambda name: [int(part) for part in re.findall(r"\d+", releases[name])]):
+        yield str(label), rows[rows["label"] == label]
+
+
+def _acceptance(rows: pd.DataFrame) -> Iterator[BesidePaper]:
+    as_found = "139 of 144 (4.19), 141 to 143 (5.0 to 6.10)"
+    mended = "143 of 144 (4.19), 144 of 144 (5.0 to 6.10)"
+    if rows.empty:
+        why = "unknown: the run has no OBJECTS"
+        yield BesidePaper("programs accepted as found", as_found, "", why)
+        yield BesidePaper("programs accepted, environment apart", mended, "", why)
+    for label, found in _by_kernel(rows):
+        accepted = int(found["verdict"].eq("accepted").sum())
+        stopped = found[found["verdict"].isin(ENVIRONMENT)]
+        refused = found[~found["verdict"].isin((*ENVIRONMENT, "accepted"))]
+        causes = "; ".join(f"{n} × {cause}" for cause, n in stopped["cause"].map(general).value_counts().items())
+        missing = f"no: {len(found) - accepted} were not accepted: {len(stopped)} before a verifier saw them"
+        why = "yes" if accepted == len(found) else f"{missing}, {len(refused)} by the verifier"
+        yield BesidePaper(
+            f"programs accepted as found, {label}", as_found, f"{accepted} of {len(found)}", why, "acceptance"
+        )
+        reached = len(found) - len(stopped)
+        own = "; ".join(f"{n} × {cause}" for cause, n in refused["cause"].map(general).value_counts().items())
+        verdict = "yes" if not len(refused) else f"no: {own}"
+        if causes:
+            verdict += f"; left out, and no remedy tried: {causes}"
+        name = f"programs accepted, environment apart, {label}"
+        yield BesidePaper(name, mended, f"{accepted} of {reached}", verdict, "acceptance")
+
+
+def _newer_costs(rows: pd.DataFrame) -> BesidePaper:
+    """The oldest kernel of the run against its newest, over the programs that both accept."""
+    name, said = "cost of a newer kernel, same programs", "less from 5.0 on; no regression found"
+    kernels = list(_by_kernel(rows))
+    if len(kernels) < 2:
+        return BesidePaper(name, said, "", "unknown: needs OBJECTS on two kernels")
+    (old, before), (new, after) = kernels[0], kernels[-1]
+    key = ["sha256", "section", "program"]
+    accepted = (part[part["verdict"].eq("accepted")] for part in (before, after))
+    both = next(accepted).merge(next(accepted), on=key, suffixes=("_a", "_b"))
+    ratios = {m: _mean_ratio(both[f"{m}_a"], both[f"{m}_b"]) for m in BOTH_WORK}
+    known = {m: ratio for m, ratio in ratios.items() if ratio is not None}
+    if not known:
+        return BesidePaper(name, said, "", "unknown: no program was accepted by both kernels")
+    ours = ", ".join(f"{m} × {ratio:.3f}" for m, ratio in known.items())
+    more = [m for m, ratio in known.items() if ratio > MORE]
+    verdict = f"no: more {' and '.join(more)}" if more else "yes"
+    words = f"{new} against {old}: {ours} (geometric mean, {many(len(both), 'program')})"
+    return BesidePaper(name, said, words, verdict, "processed")
+
+
+def _mean_ratio(before: pd.Series, after: pd.Series) -> float | None:
+    ratios = (after.astype("Float64") / before.astype("Float64")).dropna()
+    positive = ratios[np.isfinite(ratios) & ratios.gt(0)]
+    return float(np.exp(np.log(positive.astype(float)).mean())) if len(positive) else None
+
+
+def _prevail_grows(rows: pd.DataFrame) -> Iterator[BesidePaper]:
+    prevail = rows[(rows["verifier"] != LINUX) & ~rows["form"].fillna("").eq("rolled")]
+    for column, words, figure in (("load_ns", "time", "prevail-time"), ("memory_bytes", "memory", "prevail-memory")):
+        name, said = f"PREVAIL's {words} against instructions", "grows with the instructions"
+        if prevail.empty:
+            yield BesidePaper(name, said, "", _NO_PREVAIL)
+        for label, found in prevail.groupby("label", sort=False):
+            known = found.dropna(subset=["insns", column])
+            rank = known["insns"].rank().corr(known[column].rank()) if len(known) >= FEWEST else float("nan")
+            if pd.isna(rank):
+                yield BesidePaper(f"{name}, {label}", said, "", f"unknown: {many(len(known), 'program')} with both")
+                continue
+            verdict = "yes" if rank > 0.5 else "no: the two hardly rise together"
+            yield BesidePaper(
+                f"{name}, {label}", said, f"rank correlation {rank:.2f}, n = {len(known)}", verdict, figure
+            )
+
+
+_NO_PREVAIL = "unknown: the run has no PREVAIL (--prevail PATH)"
+
+
+def _disagreements(rows: pd.DataFrame) -> BesidePaper:
+    name, said = "programs that one verifier refuses and the other accepts", "at most 4 of 144 per pair"
+    if judged_together(rows).empty or not rows["verifier"].ne(LINUX).any():
+        return BesidePaper(name, said, "", _NO_PREVAIL)
+    judged = rows[~rows["verdict"].isin(ENVIRONMENT)]
+    wide = judged.pivot_table(index="program_id", columns="label", values="verdict", aggfunc="first")
+    refused, accepted = wide.notna() & (wide != "accepted"), wide == "accepted"
+    pairs = [(a, b) for a in wide.columns for b in wide.columns if a != b]
+    most, pair = max((int((refused[a] & accepted[b]).sum()), f"{a} refuses, {b} accepts") for a, b in pairs)
+    verdict = "yes" if most <= 4 else "no: more programs, and other versions"
+    return BesidePaper(name, said, f"at most {most} ({pair})", verdict, "confusion")
+
+
+def _fixpoint(rows: pd.DataFrame) -> BesidePaper:
+    name, said = "rolled loops: PREVAIL against Linux", "PREVAIL is faster: it reaches a fixpoint"
+    loops = rows[rows["form"].eq("rolled") & rows["clock"].eq("time") & rows["load_ns"].notna()]
+    ours, theirs = loops[loops["verifier"] == LINUX], loops[loops["verifier"] != LINUX]
+    if theirs.empty:
+        return BesidePaper(name, said, "", _NO_PREVAIL)
+    both = ours.merge(theirs[theirs["verdict"].eq("accepted")], on="sha256", suffixes=("_a", "_b"))
+    if both.empty:
+        return BesidePaper(name, said, "", "unknown: PREVAIL accepts none of the rolled loops")
+    last = both.sort_values("n_a").iloc[-1]
+    ratio = float(last["load_ns_a"]) / float(last["load_ns_b"])
+    words = f"N = {last['n_a']}: Linux takes × {ratio:.2f} of {last['label_b']}'s time"
+    verdict = "yes" if ratio > 1 else "no: N is small, or the process costs more"
+    return BesidePaper(name, said, words, verdict, "prevail-loops")
+
+
+def _growth(loops: pd.DataFrame, column: str, words: str, figure: str) -> Iterator[BesidePaper]:
+    """The power of N with which a cost grows, from the newest compiler's two largest accepted N."""
+    expected = {"rolled": "grows with N, unlike PREVAIL's", "unrolled": "grows with N; much less from 5.3 on"}
+    accepted = loops[loops["verdict"].eq("accepted") & loops["exit"].fillna("<").eq("<") & loops[column].notna()]
+    for form, said in expected.items():
+        said = "the more iterations the more" if column == "memory_bytes" else said
+        name, shown = f"double_strcmp {form}: {words}", 0
+        for label, found in _by_kernel(accepted[accepted["form"].eq(form)]):
+            build = max(zip(found["compiler"], found["mcpu"], strict=True), key=lambda key: (_number(key[0]), key[1]))
+            one = found[found["compiler"].eq(build[0]) & found["mcpu"].eq(build[1])].sort_values("n")
+            if len(one) < 2:
+                continue
+            (n, value), (most, at_most) = ((int(r["n"]), float(r[column])) for _, r in one.iloc[-2:].iterrows())
+            if min(value, at_most) <= 0:
+                continue
+            power = np.log(at_most / value) / np.log(most / n)
+            ours = f"{value:,.0f} at N = {n}, {at_most:,.0f} at N = {most} (power {power:.2f}; {' '.join(build)})"
+            verdict = "yes" if power > 0 else "no: it does not grow"
+            shown += 1
+            yield BesidePaper(f"{name}, {label}", said, ours, verdict, figure)
+        if not shown:
+            yield BesidePaper(name, said, "", "unknown: no kernel of the run has it for two sizes")
+
+
+def _number(compiler: str) -> int:
+    return int(compiler.split()[-1])
+
+
+def _branches(linux: pd.DataFrame) -> Iterator[BesidePaper]:
+    said = "4.19 makes more than 5.0"
+    for label, found in _by_kernel(linux):
+        known = found[found["branches"].notna() & found["insns"].notna() & found["insns"].gt(0)]
+        name = f"branches (push_stack calls) against instructions, {label}"
+        if known.empty:
+            reasons = found["branches_reason"].dropna()
+            yield BesidePaper(
+                name, said, "", f"unknown: {reasons.mode().iloc[0] if len(reasons) else 'nothing counted'}"
+            )
+            continue
+        each = float(known["branches"].sum() / known["insns"].sum())
+        ours = f"{each:.3f} per instruction, n = {len(known)}"
+        yield BesidePaper(name, said, ours, "unknown: neither 4.19 nor 5.0 can be had here", "branches")
+
+
+def _most_iterations(largest: pd.DataFrame) -> BesidePaper:
+    name, said = "loop iterations that are accepted, by compiler", "most with clang 8"
+    found = largest.dropna(subset=["largest_n"]) if len(largest) else largest
+    if found.empty:
+        return BesidePaper(name, said, "", "unknown: the run did not look for the largest N")
+    best = found[found["form"].eq("rolled")].groupby("compiler")["largest_n"].max()
+    ours = ", ".join(f"{compiler}: {int(n)}" for compiler, n in best.items())
+    if "clang 8" not in best:
+        return BesidePaper(name, said, ours, "unknown: no clang 8 here", "largest")
+    return BesidePaper(name, said, ours, "yes" if best.idxmax() == "clang 8" else "no: another has more", "largest")
+
+
+def _instructions(loops: pd.DataFrame) -> Iterator[BesidePaper]:
+    rolled = loops[loops["form"].eq("rolled") & loops["exit"].fillna("<").eq("<")]
+    sizes = rolled.pivot_table(index=["compiler", "mcpu"], columns="n", values="insns", aggfunc="first")
+    for build, published in INSTRUCTIONS.items():
+        name = f"instructions with 1, 2, ≥ 3 iterations, {' + '.join(build)}"
+        said = ", ".join(map(str, published))
+        if build not in sizes.index or not {1, 2, 3} <= set(sizes.columns):
+            yield BesidePaper(name, said, "", "unknown: this build is not in the run")
+            continue
+        ours = [int(count) for count in sizes[[1, 2, 3]].loc[[build]].iloc[0]]
+        off = ", ".join(f"{mine - theirs:+d}" for mine, theirs in zip(ours, published, strict=True))
+        verdict = "yes" if tuple(ours) == published else f"no: {off}: the paper's template is another C program"
+        yield BesidePaper(name, said, ", ".join(map(str, ours)), verdict, "instructions")
