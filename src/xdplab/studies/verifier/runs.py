@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -10,6 +11,7 @@ import pandas as pd
 
 from xdplab.errors import PlanError
 from xdplab.programs.program import cache_directory
+from xdplab.run.state import Attempt
 from xdplab.studies import provenance
 from xdplab.studies.frame import StudyKind, StudyRun
 from xdplab.studies.places import HOST
@@ -26,6 +28,7 @@ from xdplab.studies.verifier.rows import largest_of, table_of
 from xdplab.studies.verifier.study import Means, VerifierStudy
 from xdplab.studies.verifier.summaries import tables_of
 from xdplab.studies.verifier.views import VIEWS
+from xdplab.words import many
 
 LOOP_SIZES = (1, 2, 3, 5, 10, 20, 50, 100, 150, 200, 250, 350)
 """The last two are beyond the limit of a million processed instructions, rolled and unrolled."""
@@ -127,8 +130,13 @@ def paper_page(path: Path) -> str:
     run = STUDY.open(path)
     around = provenance.words(run.directory) or "tools that the run does not name"
     told = page(run.table(), largest_of(run.directory, run.trials), around)
-    failed = "".join(f"* {line}\n" for line in run.failures())
-    return f"{told}\nNot measured:\n\n{failed}" if failed else told
+    lost = Counter(trial.point.kernel or trial.point.verifier for trial, last, _ in run.attempts() if _is_lost(last))
+    parts = ", ".join(f"{many(count, 'trial')} of {place}" for place, count in lost.items())
+    return f"{told}\nNot measured: {parts}; `xdplab audit RUN` says why.\n" if lost else told
+
+
+def _is_lost(attempt: Attempt) -> bool:
+    return attempt.status != "measured"
 
 
 STUDY = StudyKind(
