@@ -176,7 +176,7 @@ def extract(package: Path, folder: Path) -> None:
 
 
 def unpack(package: Path, release: str, folder: Path) -> None:
-    """Unpack the needed parts of a package: ``vmlinuz`` (of riscv64 ``vmlinux``), ``config``, ``lib/modules/RELEASE``."""
+    """Unpack the needed parts of a package: ``vmlinuz`` or ``vmlinux``, ``config`` and ``lib/modules/RELEASE``."""
     with subprocess.Popen(["dpkg-deb", "--fsys-tarfile", str(package)], stdout=subprocess.PIPE) as source:
         with tarfile.open(fileobj=source.stdout, mode="r|") as members:
             for member in members:
