@@ -531,3 +531,17 @@ def test_an_experiment_without_rows_is_unknown_and_not_left_out():
     found = answers(row())
     for form in ("rolled", "unrolled"):
         assert found[f"double_strcmp {form}: memory, bytes"][1].startswith("unknown")
+
+
+def test_instructions_of_a_loop_are_no_average_over_kernels():
+    """With two kernels each object was drawn as the mean of two rows, with an interval of no repetition."""
+    built = {"family": "double_strcmp", "form": "rolled", "compiler": "clang 14", "mcpu": "v3"}
+    rows = [
+        row(**built, n=n, insns=20 * n, sha256=str(n), kernel=kernel, label=kernel, trial_id=f"{kernel}-{n}-r1")
+        for n in (1, 2)
+        for kernel in ("host", "6.1")
+    ]
+    rows[1]["insns"] = 2000  # as if another kernel's row differed
+    marks = drawn("loops-insns", rows).marks
+    assert marks["value"].tolist() == [20, 40]
+    assert marks["n"].eq(1).all()
