@@ -11,6 +11,7 @@ import hashlib
 import importlib.util
 import os
 import re
+import struct
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -29,6 +30,11 @@ HEAD = "| parser | tool | inputs | edges covered | corpus | broken |"
 C_TARGETS = {
     "pcap of --frames": ("xdpgen", "fuzz_pcap.c", ("pcap.c", "fail.c", "json.c"), ()),
     "options and bursts": ("xdpgen", "fuzz_options.c", ("options.c", "command_line.c"), ()),
+    "options": ("xdpload", "fuzz_arguments.c", ("options.c", "command_line.c"), ()),
+    "constants and maps": (
+        "xdpload", "fuzz_constants.c", ("setup.c", "fail.c", "json.c", "refusal.c"), ("-lbpf", "-lelf")
+    ),
+    "arguments": ("afxdp_user", "fuzz_arguments.c", ("options.c", "command_line.c"), ()),
     "subjects": ("jitbench", "fuzz_subjects.c", ("input.c", "command_line.c"), ()),
     "BPF objects": (
         "bpfverify", "", ("fuzz.c", "elf_file.c", "raw_object.c", "raw_maps.c", "program_types.c"), ("-lbpf",)
@@ -39,8 +45,20 @@ C_SEEDS = {
     "pcap of --frames": [PCAP_HEADER + bytes(8) + b"\x0e\0\0\0" * 2 + bytes(14)],
     "options and bursts": [b"--interface\0vg0\0--load\x0010e3\0--bursts\0a:0.1,b:2\0", b"rate 0.5\0--run-id\0beef\0"],
     "subjects": [b"return 95000000000000000b - 7\n", b"a - 00ff 1\nb - - -1\n"],
+    "options": [b"--object\0a.o\0--mode\0none\0--rodata\0limit=4\0--max-entries\0m=cpus\0"],
+    "arguments": [b"--interface\0vd0\0--workload\0w.so\0--cpus\0000,2\0--run-id\0beef\0--batch\00064\0"],
+    "constants and maps": [struct.pack("<9I", 18, 0, 4, 22, 8, 24, 26, 32, 1) + v for v in (b"7", b"true", b"cpus")],
     "BPF objects": [],
 }  # fmt: skip
+CONSTANTS = """
+struct { int (*type)[2]; int (*max_entries)[4]; unsigned *key; long *value; } sizes __attribute__((section(".maps")));
+const volatile unsigned limit = 4;
+const volatile char ready;
+const volatile long rates[3] = {1, 2, 3};
+__attribute__((section("xdp"))) int front(void *packet) { return limit > 2 && ready ? (int)rates[1] : 2; }
+char terms[] __attribute__((section("license"))) = "GPL";
+"""
+"""An object with constants of several sizes and a map, as the compiler makes it."""
 
 
 @dataclass(frozen=True)
@@ -64,14 +82,24 @@ class Fuzzed:
 def built(name: str) -> Path:
     """Build a C target. Raises CalledProcessError where clang has no libFuzzer (Debian: libclang-rt-NN-dev)."""
     tool, harness, files, libraries = C_TARGETS[name]
-    folder, common = ROOT / "native" / tool, ROOT / "native" / "common"
+    folder = next(place for place in (ROOT / "native" / tool, ROOT / tool) if place.is_dir())
+    common = ROOT / "native" / "common"
     sources = [HERE / harness] * bool(harness) + [(folder if (folder / f).exists() else common) / f for f in files]
     target = BUILD / "targets" / f"{tool}-{re.sub('[^a-z]+', '-', name.lower())}"
     target.parent.mkdir(parents=True, exist_ok=True)
     argv = ["clang", "-std=gnu11", "-D_GNU_SOURCE", f"-I{folder}", f"-I{common}", f"-I{HERE}", "-g", "-O1"]
     argv += ["-fsanitize=fuzzer,address,undefined", "-fno-sanitize-recover=undefined", "-Dexit=refuse"]
+    if harness == "fuzz_constants.c":
+        argv += [f'-DOBJECT="{_object_with_constants()}"']
     subprocess.run([*argv, "-o", target, *sources, *libraries], check=True, capture_output=True, text=True)
     return target
+
+
+def _object_with_constants() -> Path:
+    made = BUILD / "targets" / "constants.bpf.o"
+    argv = ["clang", "-O2", "-g", "-target", "bpf", "-xc", "-c", "-", "-o", made]
+    subprocess.run(argv, input=CONSTANTS, check=True, capture_output=True, text=True)
+    return made
 
 
 def fuzzed(name: str, tool: str, argv: Sequence[str | Path], seeds: Sequence[bytes], runs: int, most_s: int) -> Fuzzed:
@@ -140,7 +168,7 @@ def campaign(wanted: str, runs: int, most_s: int) -> Iterator[Fuzzed]:
             except subprocess.CalledProcessError as error:
                 yield Fuzzed(name, tool, missing=str(error.stderr).strip().splitlines()[-1])
                 continue
-            yield fuzzed(name, tool, [target], C_SEEDS[name] or _objects(), runs, most_s)
+            yield fuzzed(name, tool, [target], C_SEEDS[name] or objects(), runs, most_s)
     missing = with_atheris()
     for name, (_, seeds, _) in every().items():
         if re.search(wanted, f"python {name}"):
@@ -152,7 +180,8 @@ def campaign(wanted: str, runs: int, most_s: int) -> Iterator[Fuzzed]:
             )
 
 
-def _objects() -> list[bytes]:
+def objects() -> list[bytes]:
+    """Return the programs of the sample run as compiled."""
     return [path.read_bytes() for path in sorted((ROOT / "results" / "sample" / "programs").glob("*/program.bpf.o"))]
 
 

@@ -17,12 +17,14 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fuzzing, "BUILD", tmp_path)
 
 
-def test_a_slice_of_a_parser_in_c() -> None:
+@pytest.mark.parametrize("name", fuzzing.C_TARGETS)
+def test_a_slice_of_a_parser_in_c(name: str) -> None:
     try:
-        target = fuzzing.built("subjects")
+        target = fuzzing.built(name)
     except subprocess.CalledProcessError as error:
         pytest.skip(f"clang here comes without libFuzzer: {str(error.stderr).splitlines()[-1]}")
-    found = fuzzing.fuzzed("subjects", "jitbench", [target], fuzzing.C_SEEDS["subjects"], RUNS, 0)
+    seeds = fuzzing.C_SEEDS[name] or fuzzing.objects()
+    found = fuzzing.fuzzed(name, fuzzing.C_TARGETS[name][0], [target], seeds, RUNS, 0)
     assert (found.broken, found.missing) == (None, None)
     assert found.inputs >= RUNS
     assert found.edges > 10
