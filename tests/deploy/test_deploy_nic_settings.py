@@ -171,7 +171,7 @@ def test_a_port_goes_back_to_the_kernel_where_the_controller_is_gone(tg: PciHost
     held.require()
     assert held._watchdog is not None
     held._watchdog._process.close_stdin()  # as the end of its connection does
-    with pytest.raises(HostError, match=r"the watchdog over 0000:3b:00\.0 is gone, and has put the device back"):
+    with pytest.raises(HostError, match=r"the watchdog over 0000:3b:00\.0 is gone, and has restored the device"):
         held.require()
     pages, until = tg.sys / "kernel/mm/hugepages/hugepages-2048kB/nr_hugepages", time.monotonic() + 30
     while pages.read_text() != "16" and time.monotonic() < until:
@@ -196,7 +196,7 @@ def test_pages_are_not_taken_from_those_who_have_more(tg: PciHost, tmp_path: Pat
 
 def test_a_driver_that_does_not_take_it_is_said_and_what_was_stays_remembered(tg: PciHost, tmp_path: Path) -> None:
     sysfs = str(tg.sys)
-    with pytest.raises(UnsupportedError, match=r"has driver none .* where .* has driver uio_pci_generic"):
+    with pytest.raises(UnsupportedError, match=r"has driver none .* instead of the requested .* has driver uio_pci_generic"):
         take(tg, PCI, str(tmp_path), driver="uio_pci_generic", hugepages=4, sysfs=sysfs)
     assert give_back(tg, PCI, str(tmp_path), sysfs=sysfs) == DpdkState(PCI, "ixgbe", "", 16)
     assert read_state(tg, PCI, sysfs=sysfs).driver == "ixgbe"

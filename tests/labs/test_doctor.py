@@ -120,7 +120,7 @@ def test_a_version_is_compared_with_those_that_were_tried() -> None:
     patient = played(answers, {})
     rows = {row.check: row for row in (*doctor.libraries(patient), *doctor.versions(patient))}
     assert rows["QEMU version"].found == f"99.1.0, newer than any tried (7.2 to {newest})"
-    assert rows["QEMU version"].remedy == f"`make test` tries it; where something fails with it, take QEMU {newest}"
+    assert rows["QEMU version"].remedy == f"`make test` tries it; if something fails with it, use QEMU {newest}"
     assert (rows["sysstat version"].found, rows["sysstat version"].verdict) == ("12.6.1", "ok")
     assert rows["Python version"].found.startswith("3.2.5, older than any tried (3.11 to ")
     assert rows["libbpf version"].found == "1.6.0, between 1.5 and 1.7, which were tried"

@@ -292,7 +292,7 @@ HOST_PROBES: tuple[tuple[str, str, Verdict, str], ...] = (
         "tracing",
         "tracing programs (fentry, fexit)",
         "warn",
-        "nothing here needs them; lockdown or a security module may",
+        "no measurement needs them; lockdown or a security module may forbid them",
     ),
     ("real_time", "real-time scheduling", "warn", "measure as root with CAP_SYS_NICE: without it ksoftirqd takes over"),
 )
