@@ -89,7 +89,7 @@ def test_silence_counts_as_gone(lab: VethLab, tmp_path: Path) -> None:
     dog._closing.set()  # no more beats, as from a controller that hangs
     host.run(["ip", "link", "set", "vd0", "mtu", "2000"])
     assert until(lambda: snapshot(host, "vd0").values == before.values)
-    with pytest.raises(HostError, match="the watchdog over vd0 is gone, and has put the device back"):
+    with pytest.raises(HostError, match="the watchdog over vd0 is gone, and has restored the device"):
         dog.require()
     dog.dismiss()
 
