@@ -69,7 +69,7 @@ def test_a_host_that_was_started_anew_is_looked_at(lab: VethLab, tmp_path: Path)
     held.require()
     restart()
     host.run(["ip", "link", "set", "vd0", "mtu", "1400"])
-    with pytest.raises(HostChangedError, match=r"another one: vd0: link.mtu was 1500 and is 1400 \(restore"):
+    with pytest.raises(HostChangedError, match=r"it came back changed: vd0: link.mtu was 1500 and is 1400 \(restore"):
         held.take()
 
 
