@@ -196,7 +196,7 @@ def test_pages_are_not_taken_from_those_who_have_more(tg: PciHost, tmp_path: Pat
 
 def test_a_driver_that_does_not_take_it_is_said_and_what_was_stays_remembered(tg: PciHost, tmp_path: Path) -> None:
     sysfs = str(tg.sys)
-    with pytest.raises(UnsupportedError, match=r"has driver none .* instead of the requested .* has driver uio_pci_generic"):
+    with pytest.raises(UnsupportedError, match=r"has driver none .* instead of .* has driver uio_pci_generic"):
         take(tg, PCI, str(tmp_path), driver="uio_pci_generic", hugepages=4, sysfs=sysfs)
     assert give_back(tg, PCI, str(tmp_path), sysfs=sysfs) == DpdkState(PCI, "ixgbe", "", 16)
     assert read_state(tg, PCI, sysfs=sysfs).driver == "ixgbe"
