@@ -251,6 +251,21 @@ def test_a_kernel_that_has_left_the_archive_is_said_to_be_gone(monkeypatch: pyte
         archive.find_exactly(tmp_path, "linux-headers-x", "1-1", ("bookworm",))
 
 
+@pytest.mark.parametrize(
+    ("words", "remedy"),
+    [
+        ("E: Failed to fetch Packages.xz  File has unexpected size (1 != 2). Mirror sync in progress?", "try again"),
+        ("E: Failed to fetch InRelease  Temporary failure resolving 'mirror'", "is the network up"),
+    ],
+)
+def test_what_apt_cannot_fetch_has_the_remedy_of_its_cause(tmp_path: Path, words: str, remedy: str) -> None:
+    tool = tmp_path / "apt-get"
+    tool.write_text(f'#!/bin/sh\necho "{words}" >&2\nexit 100\n')
+    tool.chmod(0o755)
+    with pytest.raises(LabError, match=remedy):
+        archive._apt(str(tool), (), "update")
+
+
 def test_a_full_disk_is_told_before_anything_is_fetched(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setattr(cache.shutil, "disk_usage", lambda _path: shutil._ntuple_diskusage(10**9, 10**9, 5_000_000))

@@ -258,8 +258,14 @@ def _apt(tool: str, options: Sequence[str], *argv: str, cwd: Path | None = None)
         raise LabError(f"`{tool} {argv[0]}` has not ended in {DEADLINE_S:g} s", remedy="is the network up?") from None
     if done.returncode:
         words = [line for line in done.stderr.splitlines() if line.startswith("E:")] or [done.stderr.strip()]
-        raise LabError(f"`{tool} {argv[-1]}`: {words[0][:300]}", remedy="is the network up?")
+        remedy = MIRROR_CHANGES if _MIRROR_CHANGES.search(done.stderr) else "is the network up?"
+        raise LabError(f"`{tool} {argv[-1]}`: {words[0][:300]}", remedy=remedy)
     return done.stdout
+
+
+MIRROR_CHANGES = "the mirror is being updated: try again in some minutes"
+_MIRROR_CHANGES = re.compile(r"unexpected size|Hash Sum mismatch|Mirror sync in progress")
+"""What apt says of a list that does not fit the signed index that it had fetched before."""
 
 
 def _require_apt() -> None:
