@@ -5,6 +5,7 @@
 #   shell/setup.sh              for measuring
 #   shell/setup.sh --dev        for `make test` too
 #   shell/setup.sh --where      only says in which folder the environment is (or will be)
+#   shell/setup.sh --completion only installs the Tab key's completion of `xdplab`, for this user and their shell
 #   shell/setup.sh --give-back  only gives what a call by sudo made here to the user who called
 #
 # Packages come from src/xdplab/labs/packages.tsv. Only installing them needs root: sudo is called for it.
@@ -172,6 +173,22 @@ give_back() {
     fi
 }
 
+# Where bash (its package bash-completion) and fish look by themselves; zsh has no such folder of a user's.
+install_completion() {
+    local shell=${SHELL##*/} target
+    case $shell in
+    bash) target=${XDG_DATA_HOME:-$HOME/.local/share}/bash-completion/completions/xdplab ;;
+    fish) target=${XDG_CONFIG_HOME:-$HOME/.config}/fish/completions/xdplab.fish ;;
+    zsh) die "write into ~/.zshrc: eval \"\$(_XDPLAB_COMPLETE=zsh_source xdplab)\"" ;;
+    *) die "no completion is known for $shell; there are bash, fish and zsh" ;;
+    esac
+    [ -x "$ENVIRONMENT/bin/xdplab" ] || die "xdplab is not set up here: run shell/setup.sh first"
+    mkdir -p "${target%/*}"
+    _XDPLAB_COMPLETE=${shell}_source "$ENVIRONMENT/bin/xdplab" >"$target.new"
+    mv "$target.new" "$target"
+    echo "written: $target; it serves new shells that have xdplab in their PATH"
+}
+
 ENVIRONMENT=$(environment)
 case ${1:-} in
 '') uses=run ;;
@@ -180,11 +197,15 @@ case ${1:-} in
     echo "$ENVIRONMENT"
     exit
     ;;
+--completion)
+    install_completion
+    exit
+    ;;
 --give-back)
     give_back
     exit
     ;;
-*) die "$1 is not known; there are --dev, --where and --give-back" ;;
+*) die "$1 is not known; there are --dev, --where, --completion and --give-back" ;;
 esac
 trap give_back EXIT
 PYTHON=$(python)

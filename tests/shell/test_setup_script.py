@@ -3,6 +3,7 @@
 Package managers, sudo and the environment are played, so that nothing here is installed or needs root.
 """
 
+import os
 import shutil
 import subprocess
 import time
@@ -250,6 +251,31 @@ def test_where_the_environment_is(machine: Machine) -> None:
     assert machine.run("--where").stdout.strip() == str(machine.conda)
     assert machine.run("--where", CONDA_DEFAULT_ENV="base").stdout.strip() == str(ROOT / ".venv")
     assert machine.run("--where", CONDA_PREFIX="/nowhere").stdout.strip() == str(ROOT / ".venv")
+
+
+@pytest.mark.parametrize(
+    ("shell", "file"),
+    [("bash", "share/bash-completion/completions/xdplab"), ("fish", "config/fish/completions/xdplab.fish")],
+)
+def test_completion_is_installed_on_request_where_the_shell_looks(tmp_path: Path, shell: str, file: str) -> None:
+    environment = {
+        "SHELL": f"/bin/{shell}",
+        "XDG_DATA_HOME": f"{tmp_path}/share",
+        "XDG_CONFIG_HOME": f"{tmp_path}/config",
+    }
+    own = subprocess.run([SETUP, "--where"], capture_output=True, text=True, check=True).stdout.strip()
+    if not Path(own, "bin/xdplab").exists():
+        pytest.skip(f"xdplab is not set up in {own}")
+    done = subprocess.run(
+        [SETUP, "--completion"], env=os.environ | environment, capture_output=True, text=True, check=True
+    )
+    assert f"written: {tmp_path / file}" in done.stdout
+    assert f"_XDPLAB_COMPLETE={shell}_complete" in (tmp_path / file).read_text()
+
+
+def test_where_completion_cannot_be_installed_the_line_is_told(machine: Machine) -> None:
+    assert 'eval "$(_XDPLAB_COMPLETE=zsh_source xdplab)"' in machine.run("--completion", SHELL="/bin/zsh").stderr
+    assert "no completion is known for tcsh" in machine.run("--completion", SHELL="/bin/tcsh").stderr
 
 
 def test_an_option_that_is_not_known_is_named(machine: Machine) -> None:
