@@ -54,6 +54,27 @@ def test_a_note_stays_with_its_run(folder: Path) -> None:
     assert json.loads(shown.output)[0]["note"] == "before the patch"
 
 
+def test_tags_are_given_found_and_taken_away(folder: Path) -> None:
+    def runs(*words: str) -> str:
+        return CliRunner().invoke(cli, ["runs", *words]).output
+
+    two = next(path for path in folder.iterdir() if path.name.endswith("-two"))
+    runs("--tag", "latest", "baseline")
+    runs("--tag", "latest", "6.12")
+    assert runs("--tag", str(two), "baseline").strip() == f"tags of {two}: baseline"
+    tagged = json.loads(runs("--tagged", "baseline", "--json"))
+    assert [(run["run"].rpartition("-")[2], run["tags"]) for run in tagged] == [
+        ("one", "baseline 6.12"),
+        ("two", "baseline"),
+    ]
+    runs("--untag", "latest", "baseline")
+    assert [run["tags"] for run in json.loads(runs("--json"))] == ["6.12", None, "baseline"]
+    assert "holds no run with the tag base" in runs("--tagged", "base")
+    done = CliRunner().invoke(cli, ["runs", "--tag", "latest", "two words"])
+    assert isinstance(done.exception, PlanError)
+    assert list(xl.runs()["tags"].dropna()) == ["6.12", "baseline"]
+
+
 def test_a_run_that_cannot_be_read_is_named_with_the_reason(folder: Path) -> None:
     (folder / "other" / "journal.jsonl").write_text("")
     found = {run.run: run.state for run in known_runs(folder)}

@@ -1,4 +1,4 @@
-"""`runs`: the existing runs, their state, and the user's notes on them."""
+"""`runs`: the existing runs, their state, and the user's tags and notes on them."""
 
 from __future__ import annotations
 
@@ -26,16 +26,33 @@ else:
 @click.option(
     "--note", nargs=2, metavar="RUN TEXT", type=(RunPath(), str), help="Store TEXT as a note of RUN; '' clears it."
 )
+@click.option("--tag", nargs=2, metavar="RUN TAG", type=(RunPath(), str), help="Give RUN a tag, a word to find it by.")
+@click.option("--untag", nargs=2, metavar="RUN TAG", type=(RunPath(), str), help="Take a tag away from RUN.")
+@click.option("--tagged", metavar="TAG", help="List only the runs that have this tag.")
 @FORMAT
 @click.option("--json", "as_json", is_flag=True, help="The same as --format json.")
-def runs(folder: Path, note: tuple[Path, str] | None, form: str, as_json: bool) -> None:
+def runs(
+    folder: Path,
+    note: tuple[Path, str] | None,
+    tag: tuple[Path, str] | None,
+    untag: tuple[Path, str] | None,
+    tagged: str | None,
+    form: str,
+    as_json: bool,
+) -> None:
     """List the runs in FOLDER (results), the latest first. Commands that take RUN accept `latest` for the first of
     them."""
     if note is not None:
         listing.write_note(RunDirectory.open(note[0]), note[1])
         tell(f"noted: {note[0]}")
+    for given, away in ((tag, False), (untag, True)):
+        if given is not None:
+            listing.write_tag(RunDirectory.open(given[0]), given[1], away=away)
+            tell(f"tags of {given[0]}: {' '.join(listing.tags_of(given[0])) or 'none'}")
+    if note or tag or untag:
         return
-    rows = [dataclasses.asdict(run) for run in listing.known_runs(folder)]
+    found = [run for run in listing.known_runs(folder) if tagged is None or tagged in (run.tags or "").split()]
+    rows = [dataclasses.asdict(run) for run in found]
     if form in ("csv", "markdown"):
         if as_json:
             raise PlanError(f"--json and --format {form} are two formats", remedy="choose one")
@@ -43,5 +60,7 @@ def runs(folder: Path, note: tuple[Path, str] | None, form: str, as_json: bool) 
         show_frame(pd.DataFrame(rows, columns=columns), form=form)
     elif rows or as_json or form == "json":
         show(rows, as_json=as_json or form == "json")
+    elif tagged is not None:
+        tell(f"{folder} holds no run with the tag {tagged} (`xdplab runs` lists all)")
     else:
         tell(f"{folder} holds no run (`xdplab run smoke` makes one)")

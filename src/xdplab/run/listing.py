@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from xdplab.errors import ResultsError
+from xdplab.errors import PlanError, ResultsError
 from xdplab.later import later
 from xdplab.run.rundir import RunDirectory
 from xdplab.run.state import read_state
@@ -20,16 +21,22 @@ else:
 RESULTS = Path("results")
 LATEST = "latest"
 _NOTE = "note.txt"
+_TAGS = "tags.txt"
+_TAG = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,31}")
 
 
 @dataclass(frozen=True)
 class KnownRun:
-    """A run of a folder; ``written`` is the local time of its last change, ``state`` describes its progress."""
+    """A run of a folder; ``written`` is the local time of its last change, ``state`` describes its progress.
+
+    ``tags`` are words of the user's, separated by blanks.
+    """
 
     run: str
     written: str
     trials: int | None
     state: str
+    tags: str | None
     note: str | None
 
 
@@ -53,8 +60,9 @@ def _known(path: Path) -> KnownRun:
     try:
         state = read_state(RunDirectory.open(path))
     except ResultsError as error:
-        return KnownRun(path.name, written, None, error.message, note_of(path))
-    return KnownRun(path.name, written, state.total, progress.ending(state), note_of(path))
+        return KnownRun(path.name, written, None, error.message, " ".join(tags_of(path)) or None, note_of(path))
+    tags = " ".join(tags_of(path)) or None
+    return KnownRun(path.name, written, state.total, progress.ending(state), tags, note_of(path))
 
 
 def note_of(path: Path) -> str | None:
@@ -66,6 +74,20 @@ def note_of(path: Path) -> str | None:
 def write_note(run: RunDirectory, text: str) -> None:
     """Store a note in a run; an empty note removes it. Raises ResultsError."""
     run.write_bytes(_NOTE, f"{' '.join(text.split())}\n".encode())
+
+
+def tags_of(path: Path) -> list[str]:
+    """Return the tags of a run, in the order in which they were given."""
+    tags = path / _TAGS
+    return tags.read_text(errors="replace").split() if tags.is_file() else []
+
+
+def write_tag(run: RunDirectory, tag: str, *, away: bool = False) -> None:
+    """Add a tag to a run, or take it ``away``. Raises PlanError for a word that is no tag, ResultsError."""
+    if not _TAG.fullmatch(tag):
+        raise PlanError(f"{tag!r} is no tag", remedy="at most 32 letters, digits, . _ -")
+    others = [known for known in tags_of(run.path) if known != tag]
+    run.write_bytes(_TAGS, "".join(f"{known}\n" for known in (others if away else [*others, tag])).encode())
 
 
 def run_named(path: Path, folder: Path = RESULTS) -> Path:
