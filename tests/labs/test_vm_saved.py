@@ -75,7 +75,7 @@ def test_a_state_that_qemu_does_not_take_is_replaced_and_said(kernel: kernels.Ke
     (state,) = states()
     state.write_bytes(STATE + hashlib.sha256(STATE).digest())
     said = started(name)["came_up"]
-    assert said.startswith("booted, since the state saved by an earlier one could not be used: qemu-system-x86_64: ")
+    assert said.startswith("booted, because the saved state could not be used: qemu-system-x86_64: ")
     assert started(name)["came_up"] == "restored"
 
 
