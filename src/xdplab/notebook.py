@@ -51,7 +51,7 @@ from xdplab.studies.search.views import VIEWS as SEARCH_VIEWS
 from xdplab.studies.traffic import runs as traffic_runs
 from xdplab.studies.traffic.latencies import latencies_of
 from xdplab.studies.traffic.planned import plan_trials
-from xdplab.words import many
+from xdplab.text import many
 
 _COLOURS = ("FORCE_COLOR", "CLICOLOR_FORCE", "TTY_COMPATIBLE")
 """Variables that would fill a log with a terminal's control sequences."""
@@ -206,7 +206,7 @@ class Raced:
         return self.standing.answer
 
     def __repr__(self) -> str:
-        return f"{self.run.directory.name}: {self.standing.words}"
+        return f"{self.run.directory.name}: {self.standing.text}"
 
 
 def _plan(name: str, chosen: Sequence[Program | str | None], given: Mapping[str, Any]) -> Plan:

@@ -77,7 +77,7 @@ def test_a_machine_whose_runs_lie_apart_is_unfit_and_the_comparison_says_so() ->
     known = calibrated(np.random.default_rng(SEED), run=0.15)
     (why,) = known.unfit
     assert why.startswith("equal runs lie ")
-    assert "this machine is unfit to compare runs: equal runs lie " in Spread(calibration=known).words
+    assert "this machine is unfit to compare runs: equal runs lie " in Spread(calibration=known).text
     assert known.lines()[-1].startswith("unfit to compare runs: ")
     assert calibrated(np.random.default_rng(SEED)).lines()[-1] == "fit to compare runs"
 

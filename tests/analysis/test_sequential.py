@@ -26,7 +26,7 @@ def test_no_values_have_no_median() -> None:
     assert standing({}, {}, [("a", "b")], 0.02).to_json() == {
         "verdict": "undecided", "ratio": None, "low": None, "high": None, "pairs": 0, "margin": 0.02, "by": "windows",
     }  # fmt: skip
-    assert standing({}, {}, [("a", "b")], 0.02).words == "undecided: 0 valid pairs, and an interval needs 8"
+    assert standing({}, {}, [("a", "b")], 0.02).text == "undecided: 0 valid pairs, and an interval needs 8"
 
 
 @pytest.mark.parametrize("values", [[], [1.0], [1.0, 2.0, 1.5], [1.0] * 30])
@@ -91,7 +91,7 @@ def test_a_race_pairs_by_repetition_and_leaves_out_what_has_no_partner() -> None
 def test_a_difference_inside_the_margin_is_said_to_be_one() -> None:
     found = Standing(Known(20, 0.012, 0.004, 0.022), 0.02)
     assert found.answer == "differs"
-    assert "b is faster, by less than 2.0% in the middle" in found.words
+    assert "b is faster, by less than 2.0% in the middle" in found.text
 
 
 def test_slices_decide_where_there_are_some_and_windows_elsewhere() -> None:
@@ -102,7 +102,7 @@ def test_slices_decide_where_there_are_some_and_windows_elsewhere() -> None:
     found = standing(rates, slices, [("a", "b")], 0.02)
     assert (found.by, found.ratio.n, found.answer) == ("slices", 10, "differs")
     assert found.ratio.median == pytest.approx(log(0.97055), abs=1e-5)
-    assert found.words.endswith("after 10 pairs, by slices")
+    assert found.text.endswith("after 10 pairs, by slices")
 
 
 def test_a_repetition_without_slices_or_with_an_invalid_side_says_nothing() -> None:

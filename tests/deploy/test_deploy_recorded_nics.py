@@ -17,7 +17,7 @@ from xdplab.deploy.settings_nic import Coalescing, Pause, Rss
 from xdplab.deploy.settings_table import BY_PREFIX
 from xdplab.formats.ethtool import Channels, LinkState, MaxAndCurrent, Rings, parse_channels, parse_link, parse_rings
 from xdplab.hosts import Result
-from xdplab.labs.doctor import Patient
+from xdplab.labs.doctor import CheckedHost
 from xdplab.labs.doctor_hardware import driver, queue_limit, rss
 
 RECORDED = Path(__file__).parent / "recorded"
@@ -39,8 +39,8 @@ class Card:
         return Result("dut", tuple(argv), 0, self.text.encode(), b"", 0.0)
 
 
-def card(recorded: str) -> Patient:
-    return Patient(Card(recorded), "dut", "ens2np0")  # type: ignore[arg-type]
+def card(recorded: str) -> CheckedHost:
+    return CheckedHost(Card(recorded), "dut", "ens2np0")  # type: ignore[arg-type]
 
 
 def test_coalescing_of_an_older_ethtool_comes_back_in_the_words_that_set_it() -> None:

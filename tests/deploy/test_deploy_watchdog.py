@@ -213,4 +213,4 @@ def test_what_a_watchdog_could_not_put_back_is_said_to_whoever_comes_next(
         HeldDevice(here, "lo", state).take()
     lab = SimpleNamespace(name="netns:x", work_dir=lambda host: str(tmp_path))
     (row,) = _left(lab, Endpoint(here, "lo"))  # type: ignore[arg-type]
-    assert row.found == left.words
+    assert row.found == left.text

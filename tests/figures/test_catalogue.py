@@ -205,7 +205,7 @@ def test_latency_puts_paced_loads_first_and_max_apart_as_queueing() -> None:
     kinds = means(found).groupby("x")["kind"].agg(set).to_dict()
     assert kinds == {"20": {"line"}, "100": {"line"}, "max": {"point"}}
     assert found.look.x_values == ("20", "100", "max")
-    assert "queueing" in found.look.point_words
+    assert "queueing" in found.look.point_label
     with pytest.raises(NotApplicableError, match="queueing: add a paced load"):
         view("latency", quick())
 

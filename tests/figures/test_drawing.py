@@ -344,12 +344,12 @@ def test_words_beside_marks_do_not_lie_on_each_other() -> None:
         assert not any(a.overlaps(b) for a, b in combinations(boxes, 2))
 
 
-def test_what_is_below_a_value_is_a_triangle_at_it_with_words_in_the_legend() -> None:
+def test_what_is_below_a_value_is_a_triangle_at_it_with_tooltips_in_the_legend() -> None:
     """Beside it a marker of another hue, each in its own place."""
     place = {"figure": "f", "file": "f", "panel": "p", "x": "here", "verdict": "valid"}
     marks = [place | {"kind": "beside", "hue": "a", "value": 900.0, "low": 800.0, "high": 1000.0}]
     marks += [place | {"kind": "below", "hue": "b", "value": 256.0, "label": "7 calls"}]
-    look = Look("", "time, ns", y_scale="log", words={"below": "shorter than a step"})
+    look = Look("", "time, ns", y_scale="log", legend={"below": "shorter than a step"})
     panels = draw(View(marks_frame(marks), look), "paper-1col")
     sheet = sheet_of(panels)
     words = [text.get_text() for text in sheet.findobj(Text)]

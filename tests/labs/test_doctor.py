@@ -12,7 +12,7 @@ from xdplab import labs
 from xdplab.errors import HostError
 from xdplab.hosts import Host, LocalHost, Result
 from xdplab.labs import doctor, versions
-from xdplab.labs.doctor import Patient, Row, examine, examine_here, examine_interface, examine_machine
+from xdplab.labs.doctor import CheckedHost, Row, examine, examine_here, examine_interface, examine_machine
 from xdplab.labs.versions import tried
 from xdplab.labs.vm import archive
 
@@ -40,8 +40,8 @@ class PlayedHost:
         return self.files[remote].encode()
 
 
-def played(answers: dict[str, Answer] | None = None, files: dict[str, str] | None = None, **more: Any) -> Patient:
-    return Patient(cast("Host", PlayedHost(answers, files)), "played", **more)
+def played(answers: dict[str, Answer] | None = None, files: dict[str, str] | None = None, **more: Any) -> CheckedHost:
+    return CheckedHost(cast("Host", PlayedHost(answers, files)), "played", **more)
 
 
 def probes(**outcomes: bool) -> dict[str, Answer]:
@@ -68,7 +68,7 @@ def test_lockdown_is_what_the_kernel_says_where_securityfs_is_not_mounted_too() 
     done = subprocess.run(["unshare", "--mount", "sh", "-c", read], capture_output=True, text=True, check=False)
     if done.returncode:
         pytest.skip(f"securityfs cannot be mounted here: {done.stderr.strip()}")
-    found = doctor.lockdown(Patient(LocalHost(), "here")).found
+    found = doctor.lockdown(CheckedHost(LocalHost(), "here")).found
     assert f"[{found}]" in done.stdout
 
 
@@ -101,7 +101,7 @@ def test_lockdown_is_what_the_kernel_says_where_securityfs_is_not_mounted_too() 
     ],
 )
 def test_each_check(
-    check: Callable[[Patient], Row], answers: dict[str, Answer], files: dict[str, str], verdict: str
+    check: Callable[[CheckedHost], Row], answers: dict[str, Answer], files: dict[str, str], verdict: str
 ) -> None:
     row = check(played(answers, files))
     assert row.verdict == verdict
@@ -117,8 +117,8 @@ def test_a_version_is_compared_with_those_that_were_tried() -> None:
         "python3 --version": "Python 3.2.5",
         "sh -c": "Version: 1.6.0\nVersion: 1.4.2",
     }
-    patient = played(answers, {})
-    rows = {row.check: row for row in (*doctor.libraries(patient), *doctor.versions(patient))}
+    host = played(answers, {})
+    rows = {row.check: row for row in (*doctor.libraries(host), *doctor.versions(host))}
     assert rows["QEMU version"].found == f"99.1.0, newer than any tried (7.2 to {newest})"
     assert rows["QEMU version"].remedy == f"`make test` tries it; if something fails with it, use QEMU {newest}"
     assert (rows["sysstat version"].found, rows["sysstat version"].verdict) == ("12.6.1", "ok")
@@ -139,8 +139,8 @@ def test_the_table_of_versions_is_in_order_and_its_suites_are_known() -> None:
 
 
 def test_a_missing_tool_comes_with_the_distributions_own_words() -> None:
-    patient = played({}, {"/etc/os-release": "ID=fedora\n"})
-    (row,) = [row for row in doctor.tools(patient) if row.check == "xdp/xsk.h"]
+    host = played({}, {"/etc/os-release": "ID=fedora\n"})
+    (row,) = [row for row in doctor.tools(host) if row.check == "xdp/xsk.h"]
     assert (row.verdict, row.remedy) == ("missing", "dnf install libxdp-devel (AF_XDP sockets)")
 
 

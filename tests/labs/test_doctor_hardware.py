@@ -13,7 +13,7 @@ from xdplab.errors import HostError
 from xdplab.hosts import LocalHost, Result
 from xdplab.labs import doctor_hardware as hardware
 from xdplab.labs import doctor_tune
-from xdplab.labs.doctor import Patient
+from xdplab.labs.doctor import CheckedHost
 from xdplab.labs.doctor_tune import tune, undo
 
 CPU = "/sys/devices/system/cpu"
@@ -38,8 +38,8 @@ class Server:
         return self.files[path].encode()
 
 
-def patient(files: dict[str, str] | None = None, commands: dict[str, str] | None = None) -> Patient:
-    return Patient(Server(files, commands), "dut", "ens2np0")  # type: ignore[arg-type]
+def host(files: dict[str, str] | None = None, commands: dict[str, str] | None = None) -> CheckedHost:
+    return CheckedHost(Server(files, commands), "dut", "ens2np0")  # type: ignore[arg-type]
 
 
 CHANNELS = "Channel parameters for e:\nPre-set maximums:\nRX:\t\tn/a\nTX:\t\tn/a\nOther:\t\t1\nCombined:\t8\n"
@@ -107,7 +107,7 @@ FLAGS = "Private flags for ens2np0:\nrx_cqe_compress   : off\nrx_striding_rq    
 def test_a_setting_is_a_row_with_a_verdict(
     check: Any, files: dict[str, str], commands: dict[str, str], found: str, verdict: str
 ) -> None:
-    row = check(patient(files, commands))
+    row = check(host(files, commands))
     assert found in row.found
     assert row.verdict == verdict
     assert (row.remedy is None) == (verdict == "ok")
@@ -115,23 +115,22 @@ def test_a_setting_is_a_row_with_a_verdict(
 
 def test_the_nics_node_matters_where_there_are_several() -> None:
     node = "/sys/class/net/ens2np0/device/numa_node"
-    assert hardware.numa(patient({node: "1"}, {"sh -c ls": "2"})).found == "1"
-    assert hardware.numa(patient({node: "-1"}, {"sh -c ls": "2"})).verdict == "warn"
-    assert hardware.numa(patient({node: "0"}, {"sh -c ls": "1"})).found == "one node only"
+    assert hardware.numa(host({node: "1"}, {"sh -c ls": "2"})).found == "1"
+    assert hardware.numa(host({node: "-1"}, {"sh -c ls": "2"})).verdict == "warn"
+    assert hardware.numa(host({node: "0"}, {"sh -c ls": "1"})).found == "one node only"
 
 
 def test_a_port_in_dpdks_hands_says_no_more_than_that() -> None:
-    rows = hardware.examine_hardware(Patient(Server(), "tg", "0000:3b:00.0"))  # type: ignore[arg-type]
+    rows = hardware.examine_hardware(CheckedHost(Server(), "tg", "0000:3b:00.0"))  # type: ignore[arg-type]
     assert rows[-1].found == "0000:3b:00.0: in DPDK's hands"
     assert "rings" not in {row.check for row in rows}
 
 
 def test_a_driver_for_dpdk_is_looked_for() -> None:
     assert (
-        hardware.dpdk_driver(patient(commands={"modinfo": "x", "readlink": "../ixgbe"}), "p", "vfio-pci").verdict
-        == "ok"
+        hardware.dpdk_driver(host(commands={"modinfo": "x", "readlink": "../ixgbe"}), "p", "vfio-pci").verdict == "ok"
     )
-    assert hardware.dpdk_driver(patient(), "0000:3b:00.0", "vfio-pci").verdict == "missing"
+    assert hardware.dpdk_driver(host(), "0000:3b:00.0", "vfio-pci").verdict == "missing"
 
 
 class Machine(LocalHost):

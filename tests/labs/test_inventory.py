@@ -21,7 +21,7 @@ from xdplab.cli import doctor
 from xdplab.errors import HostError, LabError, UnsupportedError
 from xdplab.hosts import Result
 from xdplab.labs import Lab, inventory_lock
-from xdplab.labs.doctor import Patient, Row
+from xdplab.labs.doctor import CheckedHost, Row
 from xdplab.labs.inventory import Inventory, load_inventory
 from xdplab.labs.inventory_checks import _cpu_list, find_port, refuse_wrong_mac
 from xdplab.labs.inventory_host import SudoHost
@@ -282,7 +282,7 @@ def _lose(host: Any) -> None:
 def test_the_doctor_starts_the_generator_that_the_inventory_names(content: dict[str, Any], tmp_path: Path) -> None:
     def said() -> Row:
         with labs.use_lab(written(content, tmp_path)) as lab:
-            return doctor._generator(lab, Patient(lab.tg, "tg"))
+            return doctor._generator(lab, CheckedHost(lab.tg, "tg"))
 
     assert (said().verdict, said().found) == ("ok", "xdpgen starts")
     with labs.use_lab(written(content, tmp_path)) as lab, lab.lock("a run"):

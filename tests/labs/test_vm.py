@@ -22,7 +22,7 @@ from xdplab.deploy.native import build_tool
 from xdplab.errors import LabError
 from xdplab.hosts import LocalHost
 from xdplab.labs import Lab, cache, control, modules
-from xdplab.labs.doctor import Patient, examine_kernel
+from xdplab.labs.doctor import CheckedHost, examine_kernel
 from xdplab.labs.vm import KEEPERS, VmLab, archive, headers, initramfs, kernels, qemu
 
 pytestmark = pytest.mark.guest
@@ -182,7 +182,7 @@ def test_a_module_built_outside_is_loaded_and_taken_out(lab: VmLab) -> None:
 
 
 def test_the_doctor_tries_what_studies_use(lab: VmLab) -> None:
-    rows = {row.check: row for row in examine_kernel(Patient(lab.guest, "guest"))}
+    rows = {row.check: row for row in examine_kernel(CheckedHost(lab.guest, "guest"))}
     assert [check for check, row in rows.items() if row.verdict != "ok"] == []
     assert {"interpreter or JIT", "function_graph", "kprobes", "module test_bpf", "module pktgen", "BTF"} <= set(rows)
     assert lab.guest.get("/proc/sys/net/core/bpf_jit_enable").strip() == b"1"

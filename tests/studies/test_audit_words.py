@@ -2,7 +2,7 @@
 
 import pandas as pd
 
-from xdplab.studies.traffic.audits import point_words
+from xdplab.studies.traffic.audits import point_label
 
 
 def test_a_program_without_accesses_is_named_by_its_file() -> None:
@@ -13,4 +13,4 @@ def test_a_program_without_accesses_is_named_by_its_file() -> None:
             {"point_id": "q", "program_name": "array-read", "accesses": 100, **same},
         ]
     ).astype({"accesses": "Int64"})
-    assert point_words(trials) == {"p": "native, 1 queue, 64 B, a.bpf.c", "q": "native, 1 queue, 64 B, N = 100"}
+    assert point_label(trials) == {"p": "native, 1 queue, 64 B, a.bpf.c", "q": "native, 1 queue, 64 B, N = 100"}

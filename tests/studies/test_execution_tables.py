@@ -190,7 +190,7 @@ def test_calls_below_a_step_of_the_clock_are_drawn_as_such() -> None:
     (censored,) = view.marks[view.marks["kind"] == "below"].to_dict("records")
     assert (censored["value"], censored["label"], censored["n"]) == (256, "10 calls", 10)
     assert view.marks["kind"].eq("sample").sum() == 10
-    assert "shorter than one step" in view.look.words["below"]
+    assert "shorter than one step" in view.look.legend["below"]
     unseen = calls("uml", "module", "empty")
     for row in unseen:
         row["elapsed_ns"] = 0

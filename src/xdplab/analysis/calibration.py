@@ -65,7 +65,7 @@ class Calibration:
         return exp((t_quantile(0.975, freedom) + t_quantile(0.8, freedom)) * sqrt(variance)) - 1
 
     @property
-    def words(self) -> str:
+    def text(self) -> str:
         """One line: which runs, when, how far apart."""
         return (
             f"the spread of runs is {self.between:.1%} (SD), by the calibration of {self.date[:10]}: "
@@ -74,7 +74,7 @@ class Calibration:
 
     def lines(self) -> list[str]:
         """Return the result as text: the spreads, the detectable differences, fit or unfit and why."""
-        found = [f"{self.words}; {self.points} points, {self.repetitions} repetitions in each run"]
+        found = [f"{self.text}; {self.points} points, {self.repetitions} repetitions in each run"]
         found.append(f"repetitions spread by {self.within:.1%}, runs over all points by {self.joint:.1%} (SD)")
         shares = ", ".join(f"{self.detectable(n):.1%} with {n}" for n in (3, 10, 30))
         found.append(f"two runs are told apart at one point with 80 % where they differ by {shares} repetitions")

@@ -149,10 +149,10 @@ class Spread:
     calibration: Calibration | None = None
 
     @property
-    def words(self) -> str:
+    def text(self) -> str:
         if self.calibration is not None and not self.runs:
             unfit = f"; this machine is unfit to compare runs: {'; '.join(self.calibration.unfit)}"
-            return self.calibration.words + (unfit if self.calibration.unfit else "")
+            return self.calibration.text + (unfit if self.calibration.unfit else "")
         if not self.runs:
             return (
                 f"the spread of equal runs is assumed to be {ASSUMED_SPREAD:.0%}, the most that equal runs of a netns "
@@ -269,7 +269,7 @@ def decide(
     table = both[["point_id", *POINT]].reset_index(drop=True)
     table = pd.concat([table, pd.DataFrame(rows, columns=list(FOUND))], axis=1)
     joint = None if whole is None else answers[-1] | {"points": len(differences)}
-    return Decision(table.astype(DTYPES), joint, spread.words, margin)
+    return Decision(table.astype(DTYPES), joint, spread.text, margin)
 
 
 def compare(a: pd.DataFrame, b: pd.DataFrame, value: str = "forwarded_pps") -> pd.DataFrame:

@@ -27,7 +27,7 @@ from xdplab.analysis.load_rules import (
 )
 from xdplab.analysis.series import SERIES, by_series, first_label, key_of, plain, same_reason, settled, valid
 from xdplab.analysis.values import three_digits
-from xdplab.words import many
+from xdplab.text import many
 
 SIGMAS = 3.0
 CHANGE = 0.05  # of a rate or a time that matters

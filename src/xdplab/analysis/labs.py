@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from xdplab.analysis.findings import Finding, files_of, points_of
 from xdplab.analysis.intervals import CONFIDENCE, summarise, t_quantile
 from xdplab.analysis.series import valid
-from xdplab.words import many
+from xdplab.text import many
 
 MATTERS = 0.05
 """Labs that count as equal should differ by less than this share."""

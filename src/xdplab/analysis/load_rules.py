@@ -11,7 +11,7 @@ from xdplab.analysis.compare import drift
 from xdplab.analysis.findings import Finding, Rule, files_of, points_of
 from xdplab.analysis.series import SERIES, first_label, key_of, valid
 from xdplab.analysis.values import Row, records
-from xdplab.words import many
+from xdplab.text import many
 
 CARRIED = 0.005
 """The PDR's loss ratio: the DUT does not carry a load that loses more."""

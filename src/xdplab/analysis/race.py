@@ -19,7 +19,7 @@ from math import exp, log
 from typing import Literal
 
 from xdplab.analysis.sequential import LEAST, Known, known
-from xdplab.words import many
+from xdplab.text import many
 
 Answer = Literal["equivalent", "differs", "undecided"]
 By = Literal["slices", "windows"]
@@ -52,7 +52,7 @@ class Standing:
         return found | {"pairs": self.ratio.n, "margin": self.margin, "by": self.by}
 
     @property
-    def words(self) -> str:
+    def text(self) -> str:
         """Return one line: the answer, the ratio with its interval, the number of pairs."""
         n = self.ratio.n
         if n < LEAST:

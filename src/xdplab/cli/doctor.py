@@ -11,7 +11,7 @@ import click
 from xdplab.cli.common import show
 from xdplab.errors import HostError, LabError, UnsupportedError
 from xdplab.labs import Lab, require_name, use_lab
-from xdplab.labs.doctor import Patient, Row, examine, examine_here, examine_kernel, problems_first
+from xdplab.labs.doctor import CheckedHost, Row, examine, examine_here, examine_kernel, problems_first
 from xdplab.labs.doctor_tune import tune as apply_tunings
 from xdplab.later import later
 
@@ -66,50 +66,50 @@ def _left(lab: Lab, end: Endpoint) -> list[Row]:
     """Return the settings that the watchdog of a dead run could not restore."""
     found = device.left_by_the_dead(end.host, end.interface, study.state_dir(lab, end.host))
     remedy = f"`xdplab --lab {lab.name} restore`, or recreate the device"
-    return [] if found is None else [Row(end.host.name, "left by a run", found.words, "warn", remedy)]
+    return [] if found is None else [Row(end.host.name, "left by a run", found.text, "warn", remedy)]
 
 
 def _kernel(lab: Lab) -> list[Row]:
     """Return the rows of a guest's kernel; this machine's own kernel is not tried, because others use it."""
-    return examine_kernel(Patient(lab.host("guest"), "guest")) if lab.kind in GUESTS else []
+    return examine_kernel(CheckedHost(lab.host("guest"), "guest")) if lab.kind in GUESTS else []
 
 
 def _hardware(lab: Lab) -> list[Row]:
     """Return the rows of servers and their ports; a virtual lab on this machine has none."""
     if lab.kind != "inventory":
         return []
-    patients = [Patient(lab.dut, "dut", lab.dut_interface), Patient(lab.tg, "tg", lab.tg_interface)]
-    rows = [row for patient in patients for row in hardware.examine_hardware(patient)]
+    hosts = [CheckedHost(lab.dut, "dut", lab.dut_interface), CheckedHost(lab.tg, "tg", lab.tg_interface)]
+    rows = [row for host in hosts for row in hardware.examine_hardware(host)]
     place = lab.generator
-    rows += [counted(patient) for patient in patients if patient.interface and ":" not in patient.interface]
-    rows.append(_generator(lab, patients[1]))
-    return [*rows, hardware.dpdk_driver(patients[1], place.pci, place.driver)] if place.by_dpdk and place.pci else rows
+    rows += [counted(host) for host in hosts if host.interface and ":" not in host.interface]
+    rows.append(_generator(lab, hosts[1]))
+    return [*rows, hardware.dpdk_driver(hosts[1], place.pci, place.driver)] if place.by_dpdk and place.pci else rows
 
 
-def counted(patient: Patient) -> Row:
+def counted(host: CheckedHost) -> Row:
     """Say how the port's driver counts XDP's actions, and whether these counters were ever tested."""
-    words = patient.words("ethtool", "-i", str(patient.interface)) or ""
+    words = host.output("ethtool", "-i", str(host.interface)) or ""
     name = next((line.partition(": ")[2] for line in words.splitlines() if line.startswith("driver: ")), "unknown")
     row = next((row for row in drivers.DRIVERS if row.name == name), None)
     if row is None:
         found = f"no row for {name}: counted by the link's statistics, if these count XDP's frames"
-        return patient.row("XDP counters", found, "warn", "docs/hardware.md explains the verdicts in this case")
+        return host.row("XDP counters", found, "warn", "docs/hardware.md explains the verdicts in this case")
     tried = f"tried on {row.tried}" if row.tried else "from source, untried"
     sent = "driver" if row.sent else "link"
-    return patient.row("XDP counters", f"{name}: received by the driver, sent back by the {sent} ({tried})")
+    return host.row("XDP counters", f"{name}: received by the driver, sent back by the {sent} ({tried})")
 
 
-def _generator(lab: Lab, patient: Patient) -> Row:
+def _generator(lab: Lab, host: CheckedHost) -> Row:
     """Start the lab's generator and stop it again, as a real check."""
     name = "MoonGen" if lab.generator.kind == "moongen" else "xdpgen"
     try:
         ready = study.try_generator(lab)
     except (HostError, UnsupportedError) as error:
-        return patient.row("generator", error.message, "missing", error.remedy or f"{name} is the generator there")
+        return host.row("generator", error.message, "missing", error.remedy or f"{name} is the generator there")
     except LabError as error:
-        return patient.row("generator", f"{name}: not tried: {error.message}", "warn", error.remedy)
+        return host.row("generator", f"{name}: not tried: {error.message}", "warn", error.remedy)
     driver = ready.settings.get("driver")
-    return patient.row("generator", f"{name} starts{f' on {driver}' if driver else ''}")
+    return host.row("generator", f"{name} starts{f' on {driver}' if driver else ''}")
 
 
 def _tune(name: str) -> None:

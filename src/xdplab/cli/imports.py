@@ -13,7 +13,7 @@ from xdplab.cli.common import tell
 from xdplab.errors import FigureError
 from xdplab.figures.styles import DEFAULT_FORMATS, FORMATS
 from xdplab.later import later
-from xdplab.thesis.words import LANGUAGES, Language
+from xdplab.thesis.language import LANGUAGES, Language
 
 if TYPE_CHECKING:
     from xdplab.figures import save

@@ -199,7 +199,7 @@ def status(directory: Path, as_json: bool) -> None:
     (nothing could be measured), or killed.
     """
     run = RunDirectory.open(directory)
-    state, around = read_state(run), provenance.words(run)
+    state, around = read_state(run), provenance.summary(run)
     row = {
         "run": directory.name,
         "trials": state.total,

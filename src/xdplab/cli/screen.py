@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from xdplab.words import colour_system
+from xdplab.text import colour_system
 
 WIDE = 10_000
 """Width of an output that is not a terminal: in a file or a pipe, lines are not broken."""

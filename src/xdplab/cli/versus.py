@@ -106,7 +106,7 @@ def show_programs(a: Side, b: Side, what: Asked, *, as_json: bool = False) -> in
     if as_json:
         click.echo(json.dumps(found.to_json(), indent=1))
         return found.exit_code
-    show_frame(found.words)
+    show_frame(found.readable)
     for line in found.lines():
         tell(line)
     return found.exit_code

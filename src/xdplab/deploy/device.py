@@ -140,7 +140,7 @@ class Left:
     said: str
 
     @property
-    def words(self) -> str:
+    def text(self) -> str:
         told = "; ".join(self.said.splitlines())
         return f"{self.interface} is not as it was: {self.differing}; its host's watchdog was told: {told}"
 

@@ -15,7 +15,7 @@ from xdplab.analysis.cost_rules import OF_WORK, unequal_work
 from xdplab.analysis.series import same_reason
 from xdplab.figures.factors import FACTORS, levels
 from xdplab.plan.factors import of_program
-from xdplab.words import many
+from xdplab.text import many
 
 VIRTUAL = ("netns", "vm")
 MOST_REASONS = 3
@@ -52,7 +52,7 @@ def lab_words(lab: str) -> str:
 
 def _lab(trials: pd.DataFrame) -> str:
     parts = [" and ".join(lab_words(str(lab)) for lab in levels(trials, "lab"))]
-    parts += [" and ".join(FACTORS["arrangement"].words(v) for v in levels(trials, "arrangement"))]
+    parts += [" and ".join(FACTORS["arrangement"].label(v) for v in levels(trials, "arrangement"))]
     engines, kernels = levels(trials, "engine"), levels(trials, "kernel")
     parts += ["engine " + " and ".join(map(str, engines))] if engines else []
     parts += ["Linux " + " and ".join(map(str, kernels))] if kernels else []
@@ -81,7 +81,7 @@ def _held(shown: pd.DataFrame, used: Sequence[str], *, always: bool = False) -> 
         told = told and not (of_program(factor) and shown[name].isna().any())
         found = levels(shown, name) if told else []
         if len(found) == 1 and (factor.caption == "always" or (not always and str(found[0]) != factor.level)):
-            words.append(factor.words(found[0]))
+            words.append(factor.label(found[0]))
     return ", ".join(words)
 
 
@@ -92,7 +92,7 @@ def _reasons(rows: pd.DataFrame, verdict: str) -> list[str]:
     phrases = []
     for _, group in chosen.groupby(keys, dropna=False, sort=False):
         count, words = group["point_id"].nunique(), str(group["reason"].iloc[0]).rstrip(" .")
-        mode = FACTORS["mode"].words(group["mode"].iloc[0])
+        mode = FACTORS["mode"].label(group["mode"].iloc[0])
         phrases.append(f"{mode} ({many(count, 'point')}): {words}")
     more = len(phrases) - MOST_REASONS
     return phrases[:MOST_REASONS] + ([f"and {more} more in trials.parquet"] if more > 0 else [])
@@ -107,7 +107,7 @@ def face(trials: pd.DataFrame, used: Sequence[str], value: str) -> tuple[str, ..
     trials = _narrow(trials, value)
     shown = _drawn(trials, value)
     places = [lab_words(str(lab)) for lab in levels(shown, "lab")]
-    parts = [" and ".join(places), *(FACTORS["arrangement"].words(v) for v in levels(shown, "arrangement"))]
+    parts = [" and ".join(places), *(FACTORS["arrangement"].label(v) for v in levels(shown, "arrangement"))]
     counts = shown.groupby("point_id")["repetition"].nunique() if "repetition" in shown else pd.Series(dtype=int)
     if not counts.empty:
         low, high = int(counts.min()), int(counts.max())
@@ -122,7 +122,7 @@ def face(trials: pd.DataFrame, used: Sequence[str], value: str) -> tuple[str, ..
 def _absent(trials: pd.DataFrame, verdict: str) -> list[str]:
     """Name the modes whose points have no trial to show, ``Unsupported: offload.``"""
     chosen = trials[trials["verdict"].eq(verdict).fillna(False)]
-    modes = [FACTORS["mode"].words(mode) for mode in levels(chosen, "mode")]
+    modes = [FACTORS["mode"].label(mode) for mode in levels(chosen, "mode")]
     return [f"{verdict.capitalize()}: {', '.join(modes)}."] if modes else []
 
 

@@ -88,7 +88,7 @@ def compound(trials: pd.DataFrame, layout: Layout) -> Layout:
     """
     mixed = [name for name in layout.rest if name in NEVER_MIXED]
     if mixed:
-        raise FigureError(_mixed_words(trials, mixed), remedy=_choices(trials, mixed))
+        raise FigureError(_mixed_text(trials, mixed), remedy=_choices(trials, mixed))
     hue, panel = list(layout.hue), list(layout.panel)
     for name in layout.rest:
         if name not in free_factors(trials, [layout.x, *hue, *panel]):
@@ -107,7 +107,7 @@ def _combinations(trials: pd.DataFrame, names: Sequence[str]) -> int:
     return len(trials[list(names)].drop_duplicates())
 
 
-def _mixed_words(trials: pd.DataFrame, names: Sequence[str]) -> str:
+def _mixed_text(trials: pd.DataFrame, names: Sequence[str]) -> str:
     found = "; ".join(f"{name}: {', '.join(map(str, levels(trials, name)))}" for name in names)
     return f"one figure never mixes {' or '.join(names)} ({found})"
 
@@ -123,7 +123,7 @@ def label_column(trials: pd.DataFrame, names: Sequence[str], *, alone: bool) -> 
     full = alone or len(names) > 1
     for name in names:
         factor = FACTORS[name]
-        label = factor.words if full else factor.short
+        label = factor.label if full else factor.short
         words = trials[name].map(lambda v, label=label: "" if pd.isna(v) else label(str(v))).astype("object")
         joint = [f"{a}, {b}" if a and b else a or b for a, b in zip(labels, words, strict=True)]
         labels = pd.Series(joint, index=trials.index, dtype="object")

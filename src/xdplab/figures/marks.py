@@ -26,7 +26,7 @@ COLUMNS = (
     "verdict",
     "limited_by",
     "points",  # point_id of what is shown, comma-separated
-    "label",  # words beside the mark
+    "label",  # text beside the mark
 )
 Scale = Literal["category", "linear", "log", "symlog"]
 Middle = Literal["mean", "median"]
@@ -40,8 +40,9 @@ class Look:
     ``bars`` is what the marks' intervals are called there.
     ``x_values`` orders a categorical axis (default: as the marks come); ``hues`` and ``panels`` likewise. ``columns``
     is how many panels a row should have (0: as they fit). ``notes`` are lines of text inside a panel, each in the
-    colour of its hue; ``rules`` are horizontal lines by panel ("" is every panel). ``point_words`` labels marks of
-    kind ``point`` that mean something else than the rest; ``words`` replaces the legend's own, such as ``invalid``.
+    colour of its hue; ``rules`` are horizontal lines by panel ("" is every panel). ``point_label`` labels marks of
+    kind ``point`` that mean something else than the rest; ``legend`` replaces texts of the legend, such as
+    ``invalid``.
     ``things``: hues that have the colour of a hue that figures of several studies have.
     """
 
@@ -59,13 +60,13 @@ class Look:
     bars: str = ""
     notes: Mapping[str, tuple[tuple[str, str], ...]] = field(default_factory=dict)
     rules: Mapping[str, float] = field(default_factory=dict)
-    point_words: str = ""
+    point_label: str = ""
     columns: int = 0
     share_x: bool = True
     share_y: bool = True
     bar_values: bool = False
     from_zero: bool = True
-    words: Mapping[str, str] = field(default_factory=dict)
+    legend: Mapping[str, str] = field(default_factory=dict)
     things: Mapping[str, str] = field(default_factory=dict)
 
 

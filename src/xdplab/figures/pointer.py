@@ -66,8 +66,8 @@ def named(sheet: Figure, shown: OnSheet) -> Iterator[None]:
             shape.set_gid(gid)
 
 
-def with_words(svg: str, sheet: Figure, shown: OnSheet) -> str:
-    """Return the SVG with an invisible disc over each mark, which has its words as title; the legend has labels."""
+def with_tooltips(svg: str, sheet: Figure, shown: OnSheet) -> str:
+    """Return the SVG with an invisible disc over each mark, with its text as title; the legend has labels."""
     for number, hue in enumerate(shown.hues):
         svg = svg.replace(f'<g id="{LEGEND}-{number}-', f'<g aria-label={quoteattr(hue)} id="{LEGEND}-{number}-')
     told = [one for one in shown.drawn if one.kind in TOLD]
@@ -87,13 +87,13 @@ def _discs(sheet: Figure, drawn: Group, hue: int, look: Look) -> str:
     for (x, up), (_, mark) in zip(places, marks.iterrows(), strict=True):
         if np.isfinite([x, up]).all():
             place = f'cx="{x * width:.1f}" cy="{(1 - up) * height:.1f}" r="{REACH_PT:g}"'
-            said = escape(words(mark, look))
+            said = escape(tooltip(mark, look))
             made.append(f'<circle class="{SERIES}-{hue}" {place}><title>{said}</title></circle>\n')
     return "".join(made)
 
 
-def words(mark: pd.Series, look: Look) -> str:
-    """Return a mark in words: what it is, value with interval, verdict, and the trials behind it."""
+def tooltip(mark: pd.Series, look: Look) -> str:
+    """Return a mark as text: what it is, value with interval, verdict, and the trials behind it."""
     place = f"{look.x_label}: {mark['x']}"
     lines = [", ".join(str(part) for part in (mark["hue"], mark["panel"], place) if not pd.isna(part) and part != "")]
     whole = mark["value"] if mark["kind"] != "stack" else mark["value"] - mark["low"]

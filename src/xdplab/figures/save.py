@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from xdplab.errors import ResultsError
 from xdplab.figures.draw import Panels, Sheet, draw
 from xdplab.figures.marks import View
-from xdplab.figures.pointer import named, with_words
+from xdplab.figures.pointer import named, with_tooltips
 from xdplab.figures.styles import FORMATS, Style, applied, style_named
 
 # A date in the file would make equal figures differ.
@@ -37,7 +37,7 @@ def render(sheet: Figure, suffix: str, style: Style, title: str, source: Mapping
     shown = sheet.shown if isinstance(sheet, Sheet) and suffix == "svg" else None
     with applied(style), named(sheet, shown) if shown else nullcontext():
         sheet.savefig(stream, format=suffix, metadata=metadata)
-    return with_words(stream.getvalue().decode(), sheet, shown).encode() if shown else stream.getvalue()
+    return with_tooltips(stream.getvalue().decode(), sheet, shown).encode() if shown else stream.getvalue()
 
 
 def save(

@@ -112,7 +112,7 @@ def closed_loop(trials: pd.DataFrame) -> str:
     for mode in levels(zeros, "mode"):
         rows = zeros[zeros["mode"].eq(str(mode))]
         own, whole = (rows[name].astype(float).median() for name in ("testrun_raw_ns", "ns_per_packet"))
-        shares.append(f"{own:.1f} of {whole:.0f} ns in {FACTORS['mode'].words(mode)} mode")
+        shares.append(f"{own:.1f} of {whole:.0f} ns in {FACTORS['mode'].label(mode)} mode")
     program = f" At N = 0 the program itself takes {', '.join(shares)}; the rest is the harness." if shares else ""
     return f"A closed loop: sender, link, DUT and receiver share the CPUs, and no NIC moves the payload.{program}"
 

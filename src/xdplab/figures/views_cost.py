@@ -26,7 +26,7 @@ def service_time(request: FigureRequest) -> View:
         if line is None or cost is None:
             continue
         marks += _line_marks(request.figure, str(panel), str(hue), line, float(group["x"].max()))
-        notes.setdefault(str(panel), []).append((str(hue), cost_words(cost)))
+        notes.setdefault(str(panel), []).append((str(hue), cost_text(cost)))
     table = marks_frame(marks)
     model = "Lines: t = t0 + c·N, least squares weighted by 1/t²; c with its 95 % interval over repetitions."
     small = caption(request.trials, table, request.used, request.value, model)
@@ -41,7 +41,7 @@ def _by_order(lines: list[tuple[str, str]], request: FigureRequest) -> tuple[tup
     return tuple(sorted(lines, key=lambda line: order.index(line[0])))
 
 
-def cost_words(cost: Slope) -> str:
+def cost_text(cost: Slope) -> str:
     """Return ``c = 2.41 ± 0.02 ns`` with the digits that the interval allows."""
     if isnan(cost.half):
         return f"c = {cost.c:.3g} ns"
@@ -67,7 +67,7 @@ def access_cost(request: FigureRequest) -> View:
     small = caption(request.trials, table, (*request.used, "accesses"), request.value, note)
     names = tuple(label_order(request.trials, ("program_name",), alone=True))
     look = Look(
-        "program", "CPU time per access (ns)", x_values=names, point_words="BPF_PROG_TEST_RUN", bar_values=True,
+        "program", "CPU time per access (ns)", x_values=names, point_label="BPF_PROG_TEST_RUN", bar_values=True,
         caption=small,        **orders(request),
     )  # fmt: skip
     return View(table, look)
@@ -75,11 +75,11 @@ def access_cost(request: FigureRequest) -> View:
 
 @dataclass(frozen=True)
 class Counter:
-    """``column`` divided by ``per``, both of trials.parquet; ``words`` title the panel."""
+    """``column`` divided by ``per``, both of trials.parquet; ``title`` is the panel's."""
 
     column: str
     per: str | None
-    words: str
+    title: str
 
 
 COUNTERS = (
@@ -106,7 +106,7 @@ def melted_counters(trials: pd.DataFrame) -> pd.DataFrame:
     A counter that is 0 in every trial makes no panel: the column silent names it.
     """
     silent = silent_counters(trials)
-    trials = trials.assign(silent=", ".join(counter.words for counter in silent))
+    trials = trials.assign(silent=", ".join(counter.title for counter in silent))
     parts = [trials.iloc[:0].assign(counter="", counter_value=pd.Series(dtype="Float64"))]
     for counter in COUNTERS:
         if counter in silent:
@@ -114,7 +114,7 @@ def melted_counters(trials: pd.DataFrame) -> pd.DataFrame:
         values = trials[counter.column].astype("Float64")
         if counter.per is not None:
             values = values / trials[counter.per].astype("Float64").where(trials[counter.per].gt(0))
-        there = trials.assign(counter=counter.words, counter_value=values)
+        there = trials.assign(counter=counter.title, counter_value=values)
         parts.append(there[values.notna()])
     return pd.concat(parts, ignore_index=True)
 
@@ -132,6 +132,6 @@ def counters(request: FigureRequest) -> View:
         request.trials, table, request.used, request.value, f"0 in every trial: {silent}." if silent else ""
     )
     names = request.trials["counter"].unique()
-    words = str(names[0]) if len(names) == 1 else ""  # several name their panels
-    look = Look(LOG_ACCESSES, words, "symlog", share_y=False, caption=small, **orders(request))
+    title = str(names[0]) if len(names) == 1 else ""  # several name their panels
+    look = Look(LOG_ACCESSES, title, "symlog", share_y=False, caption=small, **orders(request))
     return View(table, look)

@@ -91,7 +91,7 @@ def latency(request: FigureRequest) -> View:
     which = f"{quantiles[0]} " if len(quantiles) == 1 else ""
     look = Look(
         f"offered load ({load_unit})" if load_unit else "offered load", f"{which}round trip ({unit})", y_scale="log",
-        x_values=tuple(dict.fromkeys(labels.loc[ordered])), point_words="max load: queueing, not latency",
+        x_values=tuple(dict.fromkeys(labels.loc[ordered])), point_label="max load: queueing, not latency",
         caption=caption(
             trials, table, (*request.used, "batch"), request.value, _from_due(trials), _batches(trials), left_out,
             MEDIANS, interval="95 % interval of the median",

@@ -166,7 +166,7 @@ def _program(line: str, number: int) -> VerifiedProgram:
     if verdict not in VERDICTS:
         refuse(TOOL, "an unknown verdict", line=number, text=verdict)
 
-    def words(key: str) -> str | None:
+    def text(key: str) -> str | None:
         return None if fields.get(key) is None else text_field(fields, key, TOOL, line=number)
 
     def count(key: str) -> int | None:
@@ -175,33 +175,33 @@ def _program(line: str, number: int) -> VerifiedProgram:
             refuse(TOOL, f"no count in field `{key}`", line=number, text=repr(value))
         return value
 
-    log = words("log") or ""
+    log = text("log") or ""
     return VerifiedProgram(
         object=text_field(fields, "object", TOOL, line=number),
-        section=words("section"),
-        name=words("name"),
-        loader=words("loader"),
-        program_type=words("program_type"),
+        section=text("section"),
+        name=text("name"),
+        loader=text("loader"),
+        program_type=text("program_type"),
         insns=count("insns"),
-        insns_hash=words("hash"),
+        insns_hash=text("hash"),
         verdict=verdict,
-        cause=words("cause"),
-        error=words("error"),
+        cause=text("cause"),
+        error=text("error"),
         load_ns=_times(fields.get("load_ns", []), number),
         verify_us=_verify_times(fields, number),
         xlated_bytes=count("xlated_bytes"),
         jited_bytes=count("jited_bytes"),
         kmalloc_peak_bytes=count("kmalloc_peak_bytes"),
-        kmalloc_reason=words("kmalloc_reason"),
+        kmalloc_reason=text("kmalloc_reason"),
         peak_bytes=count("peak_bytes"),
-        peak_reason=words("peak_reason"),
+        peak_reason=text("peak_reason"),
         cgroup_peak_bytes=count("cgroup_peak_bytes"),
-        cgroup_reason=words("cgroup_reason"),
+        cgroup_reason=text("cgroup_reason"),
         branches=count("branches"),
-        branches_reason=words("branches_reason"),
-        complaint=words("words") or last_words(log) or None,
+        branches_reason=text("branches_reason"),
+        complaint=text("words") or last_words(log) or None,
         stats=parse_stats(log),
-        compiler=words("compiler"),
+        compiler=text("compiler"),
         steps=_steps(fields.get("steps"), number),
     )
 

@@ -51,7 +51,7 @@ def problems_first(rows: Iterable[Row]) -> list[Row]:
     return sorted(rows, key=lambda row: _ORDER[row.verdict])
 
 
-class Patient:
+class CheckedHost:
     """One host, with facts that several checks need."""
 
     def __init__(self, host: Host, name: str, interface: str | None = None) -> None:
@@ -66,7 +66,7 @@ class Patient:
         except HostError:
             return None
 
-    def words(self, *argv: str) -> str | None:
+    def output(self, *argv: str) -> str | None:
         """Return the output of a command on either stream, or None if it fails."""
         result = self.host.run(["env", _PATH, *argv], check=False, deadline_s=10)
         return (result.text + result.error_text).strip() if result.ok else None
@@ -77,7 +77,7 @@ class Patient:
 
     @cached_property
     def cpus(self) -> int:
-        return int(self.words("nproc") or 1)
+        return int(self.output("nproc") or 1)
 
     @cached_property
     def probes(self) -> dict[str, dict[str, Any]]:
@@ -89,62 +89,62 @@ class Patient:
         """The results of probe.py for a guest's kernel."""
         return self._tried("--kernel", deadline_s=60)
 
-    def _tried(self, *words: str, deadline_s: float) -> dict[str, dict[str, Any]]:
-        argv = ["env", _PATH, "python3", "-I", "-", *words]
+    def _tried(self, *text: str, deadline_s: float) -> dict[str, dict[str, Any]]:
+        argv = ["env", _PATH, "python3", "-I", "-", *text]
         result = self.host.run(argv, stdin=_PROBE.read_bytes(), check=False, deadline_s=deadline_s)
         answers = [json.loads(line) for line in result.text.splitlines()]
         return {answer["probe"]: answer for answer in answers}
 
 
-def kernel(patient: Patient) -> Row:
-    release = patient.words("uname", "-r") or "?"
+def kernel(host: CheckedHost) -> Row:
+    release = host.output("uname", "-r") or "?"
     found = re.match(r"(\d+)\.(\d+)", release)
     version = tuple(map(int, found.groups())) if found else (0, 0)
     lacking = [f"{what} needs {'.'.join(map(str, since))}" for since, what in KERNELS.items() if version < since]
     verdict: Verdict = "ok" if not lacking else "missing" if version < min(KERNELS) else "warn"
-    return patient.row("kernel", release, verdict, f"a newer kernel: {', '.join(lacking)}")
+    return host.row("kernel", release, verdict, f"a newer kernel: {', '.join(lacking)}")
 
 
-def btf(patient: Patient) -> Row:
-    there = patient.words("test", "-r", "/sys/kernel/btf/vmlinux") is not None
+def btf(host: CheckedHost) -> Row:
+    there = host.output("test", "-r", "/sys/kernel/btf/vmlinux") is not None
     remedy = "a kernel with CONFIG_DEBUG_INFO_BTF (only programs that read kernel structures need it)"
-    return patient.row("BTF", "yes" if there else "no", "ok" if there else "warn", remedy)
+    return host.row("BTF", "yes" if there else "no", "ok" if there else "warn", remedy)
 
 
-def lockdown(patient: Patient) -> Row:
+def lockdown(host: CheckedHost) -> Row:
     """The kernel's lockdown, which restricts even root; unknown does not mean none."""
-    told = patient.read("/sys/kernel/security/lockdown")
-    tried = patient.probes.get("lockdown")
+    told = host.read("/sys/kernel/security/lockdown")
+    tried = host.probes.get("lockdown")
     if told is None and tried is not None and tried["ok"]:
         told = str(tried["found"])
     if told is None:
         why = "python3 is missing here" if tried is None else tried["found"]
         remedy = "as root: `mount -t securityfs none /sys/kernel/security`, then ask again"
-        return patient.row("lockdown", f"unknown: {why}", "warn", remedy)
+        return host.row("lockdown", f"unknown: {why}", "warn", remedy)
     mode = (re.findall(r"\[(\w+)\]", told) or ["none"])[0]
     remedy = "boot with lockdown=integrity or none: confidentiality forbids what BPF and perf read"
-    return patient.row("lockdown", mode, "warn" if mode == "confidentiality" else "ok", remedy)
+    return host.row("lockdown", mode, "warn" if mode == "confidentiality" else "ok", remedy)
 
 
-def compiler(patient: Patient) -> Row:
-    words = patient.words("clang", "--version") or ""
-    found = re.search(r"version (\d+)(\.[\d.]+)?", words)
+def compiler(host: CheckedHost) -> Row:
+    text = host.output("clang", "--version") or ""
+    found = re.search(r"version (\d+)(\.[\d.]+)?", text)
     if not found:
-        return patient.row("clang version", "none", "missing", _install(patient, "clang"))
+        return host.row("clang version", "none", "missing", _install(host, "clang"))
     if int(found[1]) < OLDEST_CLANG:
-        return patient.row("clang version", found[0][8:], "missing", f"clang {OLDEST_CLANG} or newer")
-    return _version(patient, "clang", found[0][8:])
+        return host.row("clang version", found[0][8:], "missing", f"clang {OLDEST_CLANG} or newer")
+    return _version(host, "clang", found[0][8:])
 
 
-def libraries(patient: Patient) -> Iterator[Row]:
+def libraries(host: CheckedHost) -> Iterator[Row]:
     """The libraries' versions, from pkg-config's files; `tools` has a row for whether they are installed."""
     folders = "/usr/lib/*/pkgconfig /usr/lib64/pkgconfig /usr/lib/pkgconfig /usr/local/lib/pkgconfig"
     script = f"for name; do grep -hs ^Version: $(ls -d {folders} 2>/dev/null | sed s,$,/$name.pc,); done; true"
-    versions = (patient.words("sh", "-c", script, "sh", "libbpf", "libxdp") or "").replace("Version: ", "").split()
+    versions = (host.output("sh", "-c", script, "sh", "libbpf", "libxdp") or "").replace("Version: ", "").split()
     found = "libbpf {}, libxdp {}".format(*versions) if len(versions) == 2 else "versions not told"
-    yield patient.row("libraries", found)
+    yield host.row("libraries", found)
     if len(versions) == 2:
-        yield _version(patient, "libbpf", versions[0])
+        yield _version(host, "libbpf", versions[0])
 
 
 # tool, the command that prints its version, and a pattern for it
@@ -156,85 +156,85 @@ _TELL_VERSION = (
 )
 
 
-def versions(patient: Patient) -> Iterator[Row]:
+def versions(host: CheckedHost) -> Iterator[Row]:
     """The tools whose versions have made a difference, if installed; `tools` has a row for a missing one."""
     for tool, argv, pattern in _TELL_VERSION:
-        found = re.search(pattern, patient.words(*argv) or "")
+        found = re.search(pattern, host.output(*argv) or "")
         if found:
-            yield _version(patient, tool, found[1])
+            yield _version(host, tool, found[1])
 
 
-def _version(patient: Patient, tool: str, version: str) -> Row:
+def _version(host: CheckedHost, tool: str, version: str) -> Row:
     """Compare a version with those that were tried."""
     told = untried(tool, version)
     found = f"{version}, {told}" if told else version
     remedy = f"`make test` tries it; if something fails with it, use {tool} {tried(tool)[-1].version}"
-    return patient.row(f"{tool} version", found, "warn" if told else "ok", remedy)
+    return host.row(f"{tool} version", found, "warn" if told else "ok", remedy)
 
 
-def perf_events(patient: Patient) -> Row:
-    words = patient.words("perf", "stat", "-a", "-x;", "-e", "cycles,instructions", "--", "true")
-    counted = words is not None and "not supported" not in words and "not counted" not in words
+def perf_events(host: CheckedHost) -> Row:
+    text = host.output("perf", "stat", "-a", "-x;", "-e", "cycles,instructions", "--", "true")
+    counted = text is not None and "not supported" not in text and "not counted" not in text
     remedy = "cycles and caches will be null: a VM needs its hypervisor's virtual PMU, or measure on bare metal"
-    found = "counted" if counted else "not supported" if words is not None else "perf stat -a fails"
-    return patient.row("perf hardware events", found, "ok" if counted else "warn", remedy)
+    found = "counted" if counted else "not supported" if text is not None else "perf stat -a fails"
+    return host.row("perf hardware events", found, "ok" if counted else "warn", remedy)
 
 
-def cpus(patient: Patient) -> Row:
-    found = f"{patient.cpus} CPUs, arrangement {arrangement_for(patient.cpus)}"
+def cpus(host: CheckedHost) -> Row:
+    found = f"{host.cpus} CPUs, arrangement {arrangement_for(host.cpus)}"
     remedy = "TG and DUT share cores: loss and latency under load need 4 CPUs or two machines"
-    return patient.row("CPUs", found, "ok" if patient.cpus >= 4 else "warn", remedy)
+    return host.row("CPUs", found, "ok" if host.cpus >= 4 else "warn", remedy)
 
 
-def governor(patient: Patient) -> Row:
-    mode = patient.read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
+def governor(host: CheckedHost) -> Row:
+    mode = host.read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
     verdict: Verdict = "ok" if mode in (None, "performance") else "warn"
     remedy = "`cpupower frequency-set -g performance`, or numbers move with the clock"
-    return patient.row("CPU governor", mode or "not available (a VM)", verdict, remedy)
+    return host.row("CPU governor", mode or "not available (a VM)", verdict, remedy)
 
 
-def real_time_share(patient: Patient) -> Row:
+def real_time_share(host: CheckedHost) -> Row:
     """The cause of pauses of a real-time sender: the kernel reserves a part of each period for other tasks."""
-    runtime, period = (patient.read(f"/proc/sys/kernel/sched_rt_{name}_us") for name in ("runtime", "period"))
+    runtime, period = (host.read(f"/proc/sys/kernel/sched_rt_{name}_us") for name in ("runtime", "period"))
     if not runtime or not period or int(runtime) < 0:
-        return patient.row("real-time throttling", "off" if runtime else "not told by this kernel")
+        return host.row("real-time throttling", "off" if runtime else "not told by this kernel")
     rest_ms = (int(period) - int(runtime)) / 1e3
-    found = f"a real-time task stands still for {rest_ms:g} of {int(period) / 1e3:g} ms{_fair_server(patient)}"
+    found = f"a real-time task stands still for {rest_ms:g} of {int(period) / 1e3:g} ms{_fair_server(host)}"
     remedy = (
         "`trial: {throttling: off}` in the plan (on servers `sysctl kernel.sched_rt_runtime_us=-1`): windows of a "
         f"second and more show pauses of {rest_ms:g} ms and rates up to {int(period) / int(runtime) - 1:.0%} too low"
     )
-    return patient.row("real-time throttling", found, "warn", remedy)
+    return host.row("real-time throttling", found, "warn", remedy)
 
 
-def _fair_server(patient: Patient) -> str:
+def _fair_server(host: CheckedHost) -> str:
     """Since 6.12 a server of the deadline class does the same, if the kernel shows it."""
     folder = "/sys/kernel/debug/sched/fair_server/cpu0"
-    runtime, period = (patient.read(f"{folder}/{name}") for name in ("runtime", "period"))
+    runtime, period = (host.read(f"{folder}/{name}") for name in ("runtime", "period"))
     return f" (fair server: {int(runtime) / 1e6:g} of {int(period) / 1e6:g} ms)" if runtime and period else ""
 
 
-def clock_source(patient: Patient) -> Row:
+def clock_source(host: CheckedHost) -> Row:
     """Time stamps are read from it, one or two per frame."""
-    source = patient.read("/sys/devices/system/clocksource/clocksource0/current_clocksource")
+    source = host.read("/sys/devices/system/clocksource/clocksource0/current_clocksource")
     remedy = "each time stamp takes long to read: boot with clocksource=tsc, or let the hypervisor provide a stable TSC"
     good = source is None or source in FAST_CLOCKS
-    return patient.row("clock source", source or "not told by this kernel", "ok" if good else "warn", remedy)
+    return host.row("clock source", source or "not told by this kernel", "ok" if good else "warn", remedy)
 
 
-def memory_lock(patient: Patient) -> Row:
-    limits = patient.read("/proc/self/limits") or ""
+def memory_lock(host: CheckedHost) -> Row:
+    limits = host.read("/proc/self/limits") or ""
     found = re.search(r"Max locked memory\s+(\S+)", limits)
     free = "unlimited" if found is None or found[1] == "unlimited" else f"{int(found[1]) >> 20} MiB"
-    capable = patient.words("id", "-u") == "0"
-    return patient.row("memory lock", f"{free}, root exempt" if capable else free)
+    capable = host.output("id", "-u") == "0"
+    return host.row("memory lock", f"{free}, root exempt" if capable else free)
 
 
-def disk_space(patient: Patient, path: str = "/tmp") -> Row:
-    words = (patient.words("df", "-Pk", path) or "").splitlines()
-    gib = int(words[-1].split()[3]) / (1 << 20) if words else 0.0
+def disk_space(host: CheckedHost, path: str = "/tmp") -> Row:
+    text = (host.output("df", "-Pk", path) or "").splitlines()
+    gib = int(text[-1].split()[3]) / (1 << 20) if text else 0.0
     verdict: Verdict = "ok" if gib >= DISK_GIB else "warn"
-    return patient.row(f"disk space in {path}", f"{gib:.1f} GiB free", verdict, f"a run may need {DISK_GIB:g} GiB")
+    return host.row(f"disk space in {path}", f"{gib:.1f} GiB free", verdict, f"a run may need {DISK_GIB:g} GiB")
 
 
 def cache_size() -> Row:
@@ -246,15 +246,15 @@ def cache_size() -> Row:
     return Row("here", "cache", found, verdict, None if verdict == "ok" else remedy)
 
 
-def tools(patient: Patient) -> Iterator[Row]:
+def tools(host: CheckedHost) -> Iterator[Row]:
     for need in needs("run"):
-        there = _there(patient, need)
+        there = _there(host, need)
         verdict: Verdict = "missing" if there is None else "ok"
-        remedy = f"{need.remedy(patient.distribution)} ({need.why})"
-        yield patient.row(need.name, there or "no", verdict, remedy)
+        remedy = f"{need.remedy(host.distribution)} ({need.why})"
+        yield host.row(need.name, there or "no", verdict, remedy)
 
 
-def _there(patient: Patient, need: Need) -> str | None:
+def _there(host: CheckedHost, need: Need) -> str | None:
     """Return the path that meets a need, or None."""
     look = {
         "command": ("sh", "-c", 'command -v -- "$1"', "sh", need.name),
@@ -262,15 +262,15 @@ def _there(patient: Patient, need: Need) -> str | None:
         "file": ("find", need.name),
         "python": ("python3", "-c", f"import ensurepip, {need.name}; print({need.name}.__file__)"),
     }
-    return patient.words(*look[need.look])
+    return host.output(*look[need.look])
 
 
-def _install(patient: Patient, name: str) -> str:
+def _install(host: CheckedHost, name: str) -> str:
     (need,) = [need for need in needs() if need.name == name]
-    return need.remedy(patient.distribution)
+    return need.remedy(host.distribution)
 
 
-CHECKS: tuple[Callable[[Patient], Row], ...] = (
+CHECKS: tuple[Callable[[CheckedHost], Row], ...] = (
     kernel,
     btf,
     lockdown,
@@ -314,41 +314,41 @@ KERNEL_PROBES: tuple[tuple[str, str, Verdict, str], ...] = (
 )
 
 
-def examine_kernel(patient: Patient) -> list[Row]:
+def examine_kernel(host: CheckedHost) -> list[Row]:
     """Return the rows of a guest's kernel, as the studies use it; each is tried."""
-    return [kernel(patient), btf(patient), *_probed(patient, KERNEL_PROBES, found=patient.kernel_probes)]
+    return [kernel(host), btf(host), *_probed(host, KERNEL_PROBES, found=host.kernel_probes)]
 
 
-def examine_machine(patient: Patient) -> list[Row]:
+def examine_machine(host: CheckedHost) -> list[Row]:
     """Return the rows of a machine, without touching a network interface."""
     return [
-        *(check(patient) for check in CHECKS),
-        *_probed(patient, HOST_PROBES),
-        *libraries(patient),
-        *versions(patient),
-        *tools(patient),
+        *(check(host) for check in CHECKS),
+        *_probed(host, HOST_PROBES),
+        *libraries(host),
+        *versions(host),
+        *tools(host),
     ]
 
 
-def examine_interface(patient: Patient) -> list[Row]:
+def examine_interface(host: CheckedHost) -> list[Row]:
     """Return the rows of the host's interface: each mode is attached for a moment."""
-    return _probed(patient, DEVICE_PROBES, f" on {patient.interface}")
+    return _probed(host, DEVICE_PROBES, f" on {host.interface}")
 
 
 def _probed(
-    patient: Patient,
+    host: CheckedHost,
     table: tuple[tuple[str, str, Verdict, str], ...],
     where: str = "",
     found: dict[str, dict[str, Any]] | None = None,
 ) -> list[Row]:
     rows = []
     for probe, name, failure, remedy in table:
-        answer = (patient.probes if found is None else found).get(probe)
+        answer = (host.probes if found is None else found).get(probe)
         if answer is None:
-            rows.append(patient.row(name + where, "not tried", "warn", "install python3 on this host: it tries it"))
+            rows.append(host.row(name + where, "not tried", "warn", "install python3 on this host: it tries it"))
         else:
             verdict: Verdict = "ok" if answer["ok"] else failure
-            rows.append(patient.row(name + where, answer["found"], verdict, remedy))
+            rows.append(host.row(name + where, answer["found"], verdict, remedy))
     return rows
 
 
@@ -357,7 +357,7 @@ def examine(lab: Lab) -> list[Row]:
 
     During a run in the lab its interfaces are not touched, and a row says so.
     """
-    rows = [disk_space(Patient(LocalHost(), "here"), str(Path.cwd())), cache_size()]
+    rows = [disk_space(CheckedHost(LocalHost(), "here"), str(Path.cwd())), cache_size()]
     with contextlib.ExitStack() as stack:
         try:
             stack.enter_context(lab.lock("xdplab doctor"))
@@ -365,18 +365,18 @@ def examine(lab: Lab) -> list[Row]:
         except LabError as error:
             ends = (None, None)
             rows.append(Row("lab", "XDP modes", "not tried", "warn", str(error)))
-        patients = [Patient(lab.dut, "dut", ends[0]), Patient(lab.tg, "tg", ends[1])]
-        machines = patients if lab.arrangement == "hosts" else patients[:1]
-        for patient in patients:
-            rows += examine_machine(patient) if patient in machines else []
-            rows += examine_interface(patient) if patient.interface else []
+        hosts = [CheckedHost(lab.dut, "dut", ends[0]), CheckedHost(lab.tg, "tg", ends[1])]
+        machines = hosts if lab.arrangement == "hosts" else hosts[:1]
+        for host in hosts:
+            rows += examine_machine(host) if host in machines else []
+            rows += examine_interface(host) if host.interface else []
     return rows
 
 
 def examine_here(why_no_lab: str) -> list[Row]:
     """Return the rows of this machine if no lab is possible, with the given reason."""
-    patient = Patient(LocalHost(), "here")
-    rows = examine_machine(patient)
+    host = CheckedHost(LocalHost(), "here")
+    rows = examine_machine(host)
     if os.geteuid() != 0:
         privileged = {name for _, name, _, _ in HOST_PROBES}
         rows = [row for row in rows if row.check not in privileged]  # they mean nothing for an ordinary user

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from xdplab.errors import FormatError
 from xdplab.formats.ethtool import parse_channels, parse_rings, rss_spread, rss_table
-from xdplab.labs.doctor import Patient, Row, Verdict
+from xdplab.labs.doctor import CheckedHost, Row, Verdict
 from xdplab.labs.inventory_checks import DPDK_DRIVERS
 
 CPU = "/sys/devices/system/cpu"
@@ -16,161 +16,157 @@ DEEP_STATE_US = 50
 """A CPU that takes longer to wake shows in the latency of a paced load."""
 
 
-def driver(patient: Patient) -> Row:
-    words = patient.words("ethtool", "-i", str(patient.interface)) or ""
-    found = dict(line.partition(": ")[::2] for line in words.splitlines())
+def driver(host: CheckedHost) -> Row:
+    text = host.output("ethtool", "-i", str(host.interface)) or ""
+    found = dict(line.partition(": ")[::2] for line in text.splitlines())
     text = (
         f"{found.get('driver', 'unknown')} {found.get('version', '')}, firmware {found.get('firmware-version') or '–'}"
     )
-    return patient.row("driver", text)
+    return host.row("driver", text)
 
 
-def queue_limit(patient: Patient) -> Row:
-    words = patient.words("ethtool", "-l", str(patient.interface))
+def queue_limit(host: CheckedHost) -> Row:
+    text = host.output("ethtool", "-l", str(host.interface))
     try:
-        most = parse_channels(words + "\n").maximum if words else None
+        most = parse_channels(text + "\n").maximum if text else None
     except FormatError as error:
-        return patient.row("queues", error.message, "warn", "this ethtool's words are not known: update it")
+        return host.row("queues", error.message, "warn", "this ethtool's output is not known: update it")
     if most is None:
-        return patient.row("queues", "1, not to be changed", "warn", "points with more queues will be refused")
+        return host.row("queues", "1, not to be changed", "warn", "points with more queues will be refused")
     limit = most.combined or min((n for n in (most.rx, most.tx) if n), default=1)
-    return patient.row("queues", f"up to {limit}")
+    return host.row("queues", f"up to {limit}")
 
 
-def rings(patient: Patient) -> Row:
-    words = patient.words("ethtool", "-g", str(patient.interface))
+def rings(host: CheckedHost) -> Row:
+    text = host.output("ethtool", "-g", str(host.interface))
     try:
-        found = parse_rings(words + "\n") if words else None
+        found = parse_rings(text + "\n") if text else None
     except FormatError as error:
-        return patient.row("rings", error.message, "warn", "this ethtool's words are not known: update it")
+        return host.row("rings", error.message, "warn", "this ethtool's output is not known: update it")
     if found is None:
-        return patient.row("rings", "not told by this driver")
-    return patient.row(
+        return host.row("rings", "not told by this driver")
+    return host.row(
         "rings", f"rx {found.current.rx} of {found.maximum.rx}, tx {found.current.tx} of {found.maximum.tx}"
     )
 
 
-def pcie(patient: Patient) -> Row:
+def pcie(host: CheckedHost) -> Row:
     """Compare the slot's lanes and speed with what the card could have."""
-    folder = f"/sys/class/net/{patient.interface}/device"
+    folder = f"/sys/class/net/{host.interface}/device"
     names = ("current_link_width", "max_link_width", "current_link_speed", "max_link_speed")
-    found = [patient.read(f"{folder}/{name}") for name in names]
+    found = [host.read(f"{folder}/{name}") for name in names]
     if None in found or found[1] in ("0", "255"):
-        return patient.row("PCIe link", "not told: no PCIe device")
+        return host.row("PCIe link", "not told: no PCIe device")
     width, widest, speed, fastest = (str(value) for value in found)
     whole = (width, speed.split()[0]) == (widest, fastest.split()[0])
     remedy = "another slot, or the firmware's setting of this one: the bus may be slower than the cable"
-    return patient.row("PCIe link", f"x{width} of x{widest} at {speed} of {fastest}", "ok" if whole else "warn", remedy)
+    return host.row("PCIe link", f"x{width} of x{widest} at {speed} of {fastest}", "ok" if whole else "warn", remedy)
 
 
-def private_flags(patient: Patient) -> Row:
+def private_flags(host: CheckedHost) -> Row:
     """Name the driver's own switches that are on: some of them change what is measured (rx_striding_rq, legacy-rx)."""
-    words = patient.words("ethtool", "--show-priv-flags", str(patient.interface))
-    if words is None:
-        return patient.row("private flags", "none")
-    on = re.findall(r"^(\S+)\s*: on$", words, re.MULTILINE)
-    return patient.row("private flags", f"on: {', '.join(on)}" if on else "all off")
+    text = host.output("ethtool", "--show-priv-flags", str(host.interface))
+    if text is None:
+        return host.row("private flags", "none")
+    on = re.findall(r"^(\S+)\s*: on$", text, re.MULTILINE)
+    return host.row("private flags", f"on: {', '.join(on)}" if on else "all off")
 
 
-def rss(patient: Patient) -> Row:
-    words = patient.words("ethtool", "-x", str(patient.interface))
-    if words is None:
-        return patient.row("RSS", "none", "warn", "one queue gets everything: spread flows by `ethtool -N` rules")
-    table = rss_table(words)
+def rss(host: CheckedHost) -> Row:
+    text = host.output("ethtool", "-x", str(host.interface))
+    if text is None:
+        return host.row("RSS", "none", "warn", "one queue gets everything: spread flows by `ethtool -N` rules")
+    table = rss_table(text)
     found = f"{len(table)} entries over {len(set(table))} queues"
     if table and not rss_spread(table):
         remedy = "ethtool cannot set such a table: note it, for a run that changes queues cannot put it back"
-        return patient.row("RSS", f"{found}, in an order of its own", "warn", remedy)
-    return patient.row("RSS", found)
+        return host.row("RSS", f"{found}, in an order of its own", "warn", remedy)
+    return host.row("RSS", found)
 
 
-def pause(patient: Patient) -> Row:
-    words = patient.words("ethtool", "-a", str(patient.interface))
-    on = re.findall(r"^(RX|TX):\s+on$", words or "", re.MULTILINE)
-    remedy = f"`ethtool -A {patient.interface} rx off tx off`: flow control hides loss from both ends"
-    return patient.row("pause frames", " and ".join(on) + " on" if on else "off", "warn" if on else "ok", remedy)
+def pause(host: CheckedHost) -> Row:
+    text = host.output("ethtool", "-a", str(host.interface))
+    on = re.findall(r"^(RX|TX):\s+on$", text or "", re.MULTILINE)
+    remedy = f"`ethtool -A {host.interface} rx off tx off`: flow control hides loss from both ends"
+    return host.row("pause frames", " and ".join(on) + " on" if on else "off", "warn" if on else "ok", remedy)
 
 
-def numa(patient: Patient) -> Row:
-    node = patient.read(f"/sys/class/net/{patient.interface}/device/numa_node")
-    nodes = patient.words("sh", "-c", "ls -d /sys/devices/system/node/node* | wc -l") or "1"
+def numa(host: CheckedHost) -> Row:
+    node = host.read(f"/sys/class/net/{host.interface}/device/numa_node")
+    nodes = host.output("sh", "-c", "ls -d /sys/devices/system/node/node* | wc -l") or "1"
     if node is None or int(nodes) < 2:
-        return patient.row("NIC's NUMA node", "one node only")
+        return host.row("NIC's NUMA node", "one node only")
     verdict: Verdict = "warn" if node == "-1" else "ok"
-    return patient.row("NIC's NUMA node", node, verdict, "the firmware does not say: set `cpus` in the inventory")
+    return host.row("NIC's NUMA node", node, verdict, "the firmware does not say: set `cpus` in the inventory")
 
 
-def turbo(patient: Patient) -> Row:
-    no_turbo, boost = patient.read(f"{CPU}/intel_pstate/no_turbo"), patient.read(f"{CPU}/cpufreq/boost")
+def turbo(host: CheckedHost) -> Row:
+    no_turbo, boost = host.read(f"{CPU}/intel_pstate/no_turbo"), host.read(f"{CPU}/cpufreq/boost")
     if no_turbo is None and boost is None:
-        return patient.row("turbo", ABSENT)
+        return host.row("turbo", ABSENT)
     on = no_turbo == "0" or boost == "1"
-    return patient.row(
-        "turbo", "on" if on else "off", "warn" if on else "ok", "`doctor --tune`, or numbers follow heat"
-    )
+    return host.row("turbo", "on" if on else "off", "warn" if on else "ok", "`doctor --tune`, or numbers follow heat")
 
 
-def c_states(patient: Patient) -> Row:
+def c_states(host: CheckedHost) -> Row:
     script = (
         f'cd {CPU}/cpu0/cpuidle 2>/dev/null && for s in state*; do echo "$(cat $s/disable) $(cat $s/latency)"; done'
     )
-    lines = [line.split() for line in (patient.words("sh", "-c", script) or "").splitlines()]
+    lines = [line.split() for line in (host.output("sh", "-c", script) or "").splitlines()]
     if not lines:
-        return patient.row("C-states", ABSENT)
+        return host.row("C-states", ABSENT)
     deepest = max((int(latency) for disabled, latency in lines if disabled == "0"), default=0)
     remedy = "boot with intel_idle.max_cstate=1, or `cpupower idle-set -D 1`: waking up is in the latency"
-    return patient.row("C-states", f"wake-up ≤ {deepest} µs", "ok" if deepest <= DEEP_STATE_US else "warn", remedy)
+    return host.row("C-states", f"wake-up ≤ {deepest} µs", "ok" if deepest <= DEEP_STATE_US else "warn", remedy)
 
 
-def smt(patient: Patient) -> Row:
-    active = patient.read(f"{CPU}/smt/active")
+def smt(host: CheckedHost) -> Row:
+    active = host.read(f"{CPU}/smt/active")
     remedy = f"`echo off > {CPU}/smt/control`, or leave siblings out of `cpus`: they share a core's caches and units"
-    return patient.row(
-        "SMT", {"1": "on", "0": "off"}.get(active or "", ABSENT), "warn" if active == "1" else "ok", remedy
-    )
+    return host.row("SMT", {"1": "on", "0": "off"}.get(active or "", ABSENT), "warn" if active == "1" else "ok", remedy)
 
 
-def isolation(patient: Patient) -> Row:
-    cpus = patient.read(f"{CPU}/isolated")
+def isolation(host: CheckedHost) -> Row:
+    cpus = host.read(f"{CPU}/isolated")
     remedy = "boot with isolcpus= and nohz_full= for the CPUs that measure, or the scheduler puts others there"
-    return patient.row("isolated CPUs", cpus or "none", "ok" if cpus else "warn", remedy)
+    return host.row("isolated CPUs", cpus or "none", "ok" if cpus else "warn", remedy)
 
 
-def irqbalance(patient: Patient) -> Row:
-    runs = patient.words("pgrep", "-x", "irqbalance") is not None
+def irqbalance(host: CheckedHost) -> Row:
+    runs = host.output("pgrep", "-x", "irqbalance") is not None
     remedy = "`doctor --tune` stops it: it moves interrupts while a trial runs"
-    return patient.row("irqbalance", "runs" if runs else "does not run", "warn" if runs else "ok", remedy)
+    return host.row("irqbalance", "runs" if runs else "does not run", "warn" if runs else "ok", remedy)
 
 
-def mitigations(patient: Patient) -> Row:
-    words = patient.words("grep", "-r", ".", f"{CPU}/vulnerabilities") or ""
-    on = sum("Mitigation" in line for line in words.splitlines())
-    return patient.row("mitigations", f"{on} active: they are part of the result, and in the manifest")
+def mitigations(host: CheckedHost) -> Row:
+    text = host.output("grep", "-r", ".", f"{CPU}/vulnerabilities") or ""
+    on = sum("Mitigation" in line for line in text.splitlines())
+    return host.row("mitigations", f"{on} active: they are part of the result, and in the manifest")
 
 
-def clock(patient: Patient) -> Row:
-    source = patient.read("/sys/devices/system/clocksource/clocksource0/current_clocksource") or "?"
+def clock(host: CheckedHost) -> Row:
+    source = host.read("/sys/devices/system/clocksource/clocksource0/current_clocksource") or "?"
     good = source in ("tsc", "arch_sys_counter", "kvm-clock")
-    return patient.row("clock source", source, "ok" if good else "warn", "clocksource=tsc: others cost a µs per read")
+    return host.row("clock source", source, "ok" if good else "warn", "clocksource=tsc: others cost a µs per read")
 
 
-def iommu(patient: Patient) -> Row:
+def iommu(host: CheckedHost) -> Row:
     """vfio-pci binds a card only where an IOMMU keeps it within its own memory."""
-    groups = patient.words("sh", "-c", "ls /sys/kernel/iommu_groups | wc -l") or "0"
-    unsafe = patient.read("/sys/module/vfio/parameters/enable_unsafe_noiommu_mode") == "Y"
+    groups = host.output("sh", "-c", "ls /sys/kernel/iommu_groups | wc -l") or "0"
+    unsafe = host.read("/sys/module/vfio/parameters/enable_unsafe_noiommu_mode") == "Y"
     remedy = "boot with intel_iommu=on (or amd_iommu=on) iommu=pt: vfio-pci needs it"
     if int(groups):
-        return patient.row("IOMMU", f"{groups} groups")
-    return patient.row("IOMMU", "off, vfio without it allowed" if unsafe else "off", "warn", remedy)
+        return host.row("IOMMU", f"{groups} groups")
+    return host.row("IOMMU", "off, vfio without it allowed" if unsafe else "off", "warn", remedy)
 
 
-def hugepages(patient: Patient) -> Row:
-    pages = patient.read("/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages") or "0"
+def hugepages(host: CheckedHost) -> Row:
+    pages = host.read("/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages") or "0"
     remedy = "`run` takes what the inventory's `generator.hugepages` says; boot with hugepages=1024 where it cannot"
-    return patient.row("hugepages", f"{pages} of 2 MiB", "ok" if int(pages) else "warn", remedy)
+    return host.row("hugepages", f"{pages} of 2 MiB", "ok" if int(pages) else "warn", remedy)
 
 
-MACHINE: tuple[Callable[[Patient], Row], ...] = (
+MACHINE: tuple[Callable[[CheckedHost], Row], ...] = (
     turbo,
     c_states,
     smt,
@@ -179,7 +175,7 @@ MACHINE: tuple[Callable[[Patient], Row], ...] = (
     mitigations,
     clock,
 )
-PORT: tuple[Callable[[Patient], Row], ...] = (
+PORT: tuple[Callable[[CheckedHost], Row], ...] = (
     driver,
     pcie,
     queue_limit,
@@ -191,17 +187,17 @@ PORT: tuple[Callable[[Patient], Row], ...] = (
 )
 
 
-def examine_hardware(patient: Patient) -> list[Row]:
+def examine_hardware(host: CheckedHost) -> list[Row]:
     """Return the rows of one server and its port. A port that DPDK has can say nothing of itself."""
-    rows = [check(patient) for check in MACHINE]
-    if patient.interface is None or ":" in patient.interface:
-        return [*rows, hugepages(patient), iommu(patient), patient.row("port", f"{patient.interface}: in DPDK's hands")]
-    return rows + [check(patient) for check in PORT]
+    rows = [check(host) for check in MACHINE]
+    if host.interface is None or ":" in host.interface:
+        return [*rows, hugepages(host), iommu(host), host.row("port", f"{host.interface}: in DPDK's hands")]
+    return rows + [check(host) for check in PORT]
 
 
-def dpdk_driver(patient: Patient, pci: str, wanted: str) -> Row:
+def dpdk_driver(host: CheckedHost, pci: str, wanted: str) -> Row:
     """Say whether the driver that takes the port for DPDK is there, and whether it has it already."""
-    link = (patient.words("readlink", f"/sys/bus/pci/devices/{pci}/driver") or "none").rpartition("/")[2]
-    there = link in DPDK_DRIVERS or patient.words("modinfo", wanted) is not None
+    link = (host.output("readlink", f"/sys/bus/pci/devices/{pci}/driver") or "none").rpartition("/")[2]
+    there = link in DPDK_DRIVERS or host.output("modinfo", wanted) is not None
     found = f"{pci} has {link}; {wanted} is {'there' if there else 'not there'}"
-    return patient.row("DPDK driver", found, "ok" if there else "missing", f"a kernel with {wanted}")
+    return host.row("DPDK driver", found, "ok" if there else "missing", f"a kernel with {wanted}")

@@ -231,7 +231,7 @@ class Factor:
         given = self.where and self.default is not ...
         return str(self.cell(self.canonical(self.default))) if given else None
 
-    def words(self, level: object) -> str:
+    def label(self, level: object) -> str:
         """Return a level as text that is clear on its own."""
         return self.full(str(level)) if self.full else f"{self.title} {self.short(str(level))}"
 
@@ -392,7 +392,7 @@ def changed(row: Values, *told: str) -> list[str]:
     """Return the text for each factor of ``row`` that is not its default, except those ``told``. No value is null."""
     asked = [f for f in FACTORS if f.caption != "own" and f.column in row and f.column not in told]
     levels = [(factor, _level(row[factor.column])) for factor in asked]
-    return [factor.words(level) for factor, level in levels if level != factor.level]
+    return [factor.label(level) for factor, level in levels if level != factor.level]
 
 
 def _level(value: object) -> str:

@@ -15,7 +15,7 @@ from xdplab.errors import PlanError
 from xdplab.plan import factors
 from xdplab.plan.factors import FACTORS, Arrangement, Factor, of_program, parse_line_share, parse_load, parse_share
 from xdplab.plan.model import Block, Plan, UserProgramFile
-from xdplab.words import many
+from xdplab.text import many
 
 _PROGRAM = [factor for factor in FACTORS if factor.identity and of_program(factor)]
 _SETTING = [factor for factor in FACTORS if factor.identity and not of_program(factor)]

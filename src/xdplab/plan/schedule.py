@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from xdplab.plan.model import Plan
 from xdplab.plan.points import Point
-from xdplab.words import many
+from xdplab.text import many
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from xdplab.programs.counting import AccessCounts
 from xdplab.programs.onhost import count_in_kernel
 from xdplab.programs.spec import ProgramSpec, UserProgram
 from xdplab.programs.userspace import compile_user, count_natively, count_user, disassemble_user
-from xdplab.words import many
+from xdplab.text import many
 
 _NATIVE_PACKETS = 3
 

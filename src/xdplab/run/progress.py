@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from xdplab.run.state import AnyTrial, Attempt, RunState
-from xdplab.words import many
+from xdplab.text import many
 
 
 class Observer(Protocol):

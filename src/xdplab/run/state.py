@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
 from xdplab.run.rundir import RunDirectory
-from xdplab.words import many
+from xdplab.text import many
 
 Status = Literal["measured", "unsupported", "failed"]
 Block = tuple[int, int]

@@ -12,7 +12,7 @@ from rich.progress import BarColumn, Progress, TextColumn
 
 from xdplab.run.progress import ending, to_go
 from xdplab.run.state import RunState
-from xdplab.words import colour_system
+from xdplab.text import colour_system
 
 POLL_S = 0.5
 LINE_S = 5.0
@@ -111,18 +111,18 @@ def watch(
                 next_s = time.monotonic() + (time.monotonic() - began) / SHARE
                 now = state()  # read after the verdicts, so there are never more verdicts than trials
                 tried = len(now.attempts)
-            shown.show(len(now.last), now.total, words(now, counts))
+            shown.show(len(now.last), now.total, progress_line(now, counts))
             time.sleep(POLL_S)
     except KeyboardInterrupt:
         shown.close()
         print(INTERRUPTED.format(name=name))  # noqa: T201
         return False
     shown.close()
-    print(words(state(), verdicts()))  # noqa: T201
+    print(progress_line(state(), verdicts()))  # noqa: T201
     return True
 
 
-def words(state: RunState, verdicts: dict[str, int]) -> str:
+def progress_line(state: RunState, verdicts: dict[str, int]) -> str:
     """Return how many trials have ended, their verdicts, and how long the rest will take."""
     if not verdicts:
         told = ending(state)

@@ -28,7 +28,7 @@ class Unlike:
     second: str | None
 
     @property
-    def words(self) -> str:
+    def text(self) -> str:
         return f"{self.what}: {_short(self.first)} → {_short(self.second)}"
 
 
@@ -65,7 +65,7 @@ class ComparedRuns:
     def lines(self) -> list[str]:
         """Return the lines before the table of points, and the answer."""
         d = self.decision
-        around = [f"  {one.words}" for one in self.unlike] or ["  nothing; all that was recorded is the same"]
+        around = [f"  {one.text}" for one in self.unlike] or ["  nothing; all that was recorded is the same"]
         doubted = [f"  {name}: {words}" for name, every in self.doubts.items() for words in every] or ["  nothing"]
         counts = d.points["verdict"].value_counts()
         points = ", ".join(f"{count} {verdict}" for verdict, count in counts.items()) or "none could be compared"

@@ -19,7 +19,7 @@ from xdplab.run.rundir import RunDirectory
 from xdplab.run.state import Attempt, RunState
 from xdplab.studies.comparing import ComparedRuns
 from xdplab.studies.tables import Table
-from xdplab.words import many
+from xdplab.text import many
 
 
 @dataclass(frozen=True)

@@ -195,7 +195,7 @@ class StudyRun(Generic[R, P]):
         write_tables(self.tables(), self.directory.outputs / "tables")
         views = {name: make for name, make in self.kind.views.items() if not names or name in names}
         folder = out or self.directory.figures
-        around = provenance.words(self.directory)
+        around = provenance.summary(self.directory)
         return draw_views(views, self.table(), folder, style=style, run=self.directory.run_id, around=around)
 
     def draw_figures(
@@ -258,7 +258,7 @@ class StudyRun(Generic[R, P]):
         return self.table()
 
     def summary(self) -> list[str]:
-        around = provenance.words(self.directory)
+        around = provenance.summary(self.directory)
         return [*self.notes, *([f"measured with {around}"] if around else []), *self.failures(), ending(self.state)]
 
     def findings(self) -> list[Finding]:

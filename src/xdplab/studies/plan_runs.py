@@ -33,7 +33,7 @@ from xdplab.studies.comparing import ComparedRuns, compared_rows
 from xdplab.studies.every import AnyAudit, AnyRun, PlainAudit, Where, not_measured, require_same_kind
 from xdplab.studies.frame import draw_views, said
 from xdplab.studies.search.profile import Profile
-from xdplab.studies.search.rows import TABLE, point_words, remarks, search_table, shown
+from xdplab.studies.search.rows import TABLE, point_label, remarks, search_table, shown
 from xdplab.studies.search.study import SearchStudy
 from xdplab.studies.search.views import VIEWS
 from xdplab.studies.tables import Table
@@ -223,7 +223,7 @@ class SearchRun(PlanRun):
         every: tuple[AnyRun, ...] = (self, other, *equal)
         require_same_kind(*every)
         tables = [run.rows() for run in every]
-        words = {str(row["point_id"]): point_words(row) for table in tables for row in table.to_dict("records")}
+        words = {str(row["point_id"]): point_label(row) for table in tables for row in table.to_dict("records")}
         return compared_rows([run.directory for run in every], tables, metric or self.metric, words, margin)
 
 

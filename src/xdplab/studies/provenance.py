@@ -159,7 +159,7 @@ def _states(run: RunDirectory, when: str = "before") -> dict[str, dict[str, Any]
     return {event["place"]: event["state"] for event in events}
 
 
-def words(run: RunDirectory) -> str | None:
+def summary(run: RunDirectory) -> str | None:
     """Return one line on the run's environment; None if nothing was recorded."""
     states = _states(run)
     here = states.get(CONTROLLER)

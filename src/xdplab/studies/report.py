@@ -225,7 +225,7 @@ def place(directory: RunDirectory, rows: pd.DataFrame) -> list[tuple[str, str]]:
     facts = {} if directory.imported else around(directory) if (directory.path / "manifest.json").is_file() else {}
     known = {name: value for name, value in facts.items() if value and not value.startswith("absent: ")}
     shown = [(name, value.splitlines()[0]) for name, value in known.items() if name.endswith(FACTS)]
-    if words := provenance.words(directory):
+    if words := provenance.summary(directory):
         shown.append(("measured with", words))
     return found + shown
 
@@ -301,7 +301,7 @@ def compared(asked: Sequence[AnyRun], margin: float) -> Part | None:
         run_id="",
         question=f"Did {found.metric} change from {found.names[0]} to {found.names[1]}?",
         answer=[line.strip() for line in found.lines()[-3:]],
-        limits=[f"Around the runs, this differs: {one.words}" for one in found.unlike]
+        limits=[f"Around the runs, this differs: {one.text}" for one in found.unlike]
         or ["Nothing that was recorded differs around the two runs."],
         place=[],
         verdicts={str(k): int(v) for k, v in points["verdict"].value_counts().items()} if "verdict" in points else {},

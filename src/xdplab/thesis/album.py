@@ -16,6 +16,7 @@ import pandas as pd
 from xdplab.figures.marks import View
 from xdplab.figures.save import render, write_whole
 from xdplab.figures.styles import DEFAULT_FORMATS, style_named
+from xdplab.thesis.language import NO_MARK, Language
 from xdplab.thesis.printed import printed_sheet
 from xdplab.thesis.published import Spec, published_figures
 from xdplab.thesis.views import (
@@ -27,7 +28,6 @@ from xdplab.thesis.views import (
     source_of,
     translated,
 )
-from xdplab.thesis.words import NO_MARK, Language
 
 Which = Literal["as-published", "corrected"]
 Drawn = tuple["Regenerated", pd.DataFrame]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from xdplab.analysis.findings import Finding
+from xdplab.text import many
 from xdplab.thesis.changes import Changes, trials_of
-from xdplab.words import many
 
 LINES = 10
 SUPERSEDED = frozenset({"latency is a ring's fill", "repetitions form classes", "no valid trial", "fewer repetitions"})

@@ -16,6 +16,7 @@ from xdplab.analysis import verdicts
 from xdplab.analysis.findings import Finding, Severity, files_of, points_of
 from xdplab.analysis.series import settled
 from xdplab.plan.factors import L1_EXTRA_BYTES
+from xdplab.text import many
 from xdplab.thesis.classes import RING_MATCH, XDP_MODES, Ring, apart, program_classes, rings
 from xdplab.thesis.rules import (
     COUNTS_CLOSE,
@@ -26,7 +27,6 @@ from xdplab.thesis.rules import (
     deaf_by_signature,
     generator_ceiling_pps,
 )
-from xdplab.words import many
 
 FOREIGN_SHARE = 0.05
 SAMPLE_APART = 5.0  # percent points between the last sample and the steady mean of a CPU
@@ -51,7 +51,7 @@ def _by_repetition(rows: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
 
 
 def _points(rows: pd.DataFrame, most: int = 4) -> str:
-    """Return some of the points in words: ``8 queues, 64 B, N = 12800``."""
+    """Return some of the points as text: ``8 queues, 64 B, N = 12800``."""
     columns = zip(rows["queues"], rows["frame_bytes"], rows["accesses"], strict=True)
     words = list(dict.fromkeys(f"{q} queue{'' if q == 1 else 's'}, {size} B, N = {n}" for q, size, n in columns))
     return "; ".join(words[:most]) + (f" and {len(words) - most} more" if len(words) > most else "")

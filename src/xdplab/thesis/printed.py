@@ -29,8 +29,8 @@ from xdplab.figures.draw import Sheet
 from xdplab.figures.marks import Look, View
 from xdplab.figures.paper import wrap
 from xdplab.figures.pointer import Group, OnSheet
+from xdplab.thesis.language import BEHIND, CUT, LIMITED, Language
 from xdplab.thesis.published import Spec
-from xdplab.thesis.words import BEHIND, CUT, LIMITED, Language
 
 Array = NDArray[np.float64]
 

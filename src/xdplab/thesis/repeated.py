@@ -19,6 +19,7 @@ from xdplab.figures.marks import View, marks_frame
 from xdplab.figures.save import render, write_whole
 from xdplab.figures.styles import DEFAULT_FORMATS, style_named
 from xdplab.thesis.album import STYLE, Regenerated, mapped, write_csv
+from xdplab.thesis.language import CORRECTED_Y, NOT_MEASURED, OWN, OWN_BEHIND, OWN_LIMITS, Language
 from xdplab.thesis.printed import printed_sheet
 from xdplab.thesis.published import FAMILIES, MARK_COLUMNS, MODES, Spec, lean, published_figures, published_marks
 from xdplab.thesis.views import (
@@ -32,7 +33,6 @@ from xdplab.thesis.views import (
     power_of,
     translated,
 )
-from xdplab.thesis.words import CORRECTED_Y, NOT_MEASURED, OWN, OWN_BEHIND, OWN_LIMITS, Language
 
 THESIS_FACTORS = ("mode", "queues", "frame_bytes", "accesses")
 WHICH = "repeated"

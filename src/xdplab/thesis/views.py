@@ -17,27 +17,7 @@ from numpy.typing import NDArray
 from xdplab.analysis.intervals import Interval, interval_on
 from xdplab.figures.marks import COLUMNS, Look, View, marks_frame
 from xdplab.thesis.classes import like_for_like, ring_depths, rings_of
-from xdplab.thesis.published import (
-    FAMILIES,
-    MARK_COLUMNS,
-    MODES,
-    RANKS,
-    Axis,
-    Spec,
-    as_printed,
-    axis,
-    axis_power,
-    by_cpu,
-    drawn_repetition,
-    lean,
-    place_names,
-    printed_rows,
-    published_marks,
-    ranked,
-    selected,
-)
-from xdplab.thesis.rules import clock_ratio, corrected
-from xdplab.thesis.words import (
+from xdplab.thesis.language import (
     ABSENT,
     AS_PUBLISHED,
     BY_DUT,
@@ -60,6 +40,26 @@ from xdplab.thesis.words import (
     reason_in,
     shown_label,
 )
+from xdplab.thesis.published import (
+    FAMILIES,
+    MARK_COLUMNS,
+    MODES,
+    RANKS,
+    Axis,
+    Spec,
+    as_printed,
+    axis,
+    axis_power,
+    by_cpu,
+    drawn_repetition,
+    lean,
+    place_names,
+    printed_rows,
+    published_marks,
+    ranked,
+    selected,
+)
+from xdplab.thesis.rules import clock_ratio, corrected
 
 PALETTE = "Paired"
 USER = "user"

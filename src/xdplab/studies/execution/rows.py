@@ -22,7 +22,7 @@ COLUMNS = (
     Column("trial_id", "string", "point and repetition", "factor"),
     Column("repetition", "Int64", "1 …; a guest that counts is measured once", "factor"),
     Column("place", "string", "host, or the lab", "factor"),
-    Column("label", "string", "place, kernel and clock in words, for figures", "factor"),
+    Column("label", "string", "place, kernel and clock as figures name them", "factor"),
     Column("kernel_release", "string", "uname -r of it", "factor"),
     Column("clock", "string", "what the place's nanosecond is: time or instructions", "factor"),
     Column("backend", "string", "interpreter, jit, module or user", "factor"),

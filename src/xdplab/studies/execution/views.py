@@ -12,7 +12,7 @@ from xdplab.errors import NotApplicableError
 from xdplab.figures.marks import Look, View, marks_frame
 from xdplab.studies.execution.points import BACKENDS
 from xdplab.studies.execution.summaries import Row, clock_steps, is_warm, medians, rank, values
-from xdplab.words import many
+from xdplab.text import many
 
 BACKEND_WORDS = {"interpreter": "interpreter", "jit": "JIT", "module": "module", "user": "user space"}
 KINDS = {"host": "host", "uml": "uml", "kvm": "vm"}
@@ -40,7 +40,7 @@ def times(kind: str, cold: bool, table: pd.DataFrame) -> View:
     words = {int(at): f"call {shown.loc[at, 'call']}" for at in highest}
     marks = [_sample(at, row, words) for at, row in zip(shown.index, shown.to_dict("records"), strict=True)]
     marks += _unseen(known[known["value"].le(0)], clock_steps(table))
-    look = replace(_look(known, _NS, cold, share_y=False), words={"below": "calls shorter than one step of the clock"})
+    look = replace(_look(known, _NS, cold, share_y=False), legend={"below": "calls shorter than one step of the clock"})
     labels = "A maximum bears the index of its call, counted from 0."
     return View(marks_frame(marks), replace(look, caption=(*look.caption, labels)))
 

@@ -30,7 +30,7 @@ COLUMNS = (
     Column("trial_id", "string", "point and trial"),
     Column("task", "string", "load, compile or start (of a process that does nothing)"),
     Column("place", "string", "where: host, vm:6.1:count …"),
-    Column("label", "string", "the same in words, with what its clock is"),
+    Column("label", "string", "the same as figures name it, with what its clock is"),
     Column("clock", "string", "what is measured there: time or instructions"),
     Column("kernel_release", "string", "uname -r there"),
     Column("kind", "string", "bpf, module or loader (the process alone)"),

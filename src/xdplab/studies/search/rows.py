@@ -63,7 +63,7 @@ def shown(table: pd.DataFrame) -> list[dict[str, Any]]:
     """Return the table for a reader: rates in kpps, NDR and PDR as their two bounds."""
     return [
         {
-            "point": point_words(row),
+            "point": point_label(row),
             "NDR kpps": _between(row["ndr_pps"], row["ndr_upper_pps"]),
             "PDR kpps": _between(row["pdr_pps"], row["pdr_upper_pps"]),
             "MRR kpps": _kpps(row["mrr_pps"]),
@@ -75,7 +75,7 @@ def shown(table: pd.DataFrame) -> list[dict[str, Any]]:
 
 def remarks(table: pd.DataFrame) -> list[str]:
     """Return a line for each point that livelocks, and for each that was not searched, with the reason."""
-    found = ((point_words(row), _remark(row)) for row in _rows(table))
+    found = ((point_label(row), _remark(row)) for row in _rows(table))
     return [f"{point}: {words}" for point, words in found if words]
 
 
@@ -83,7 +83,7 @@ def _rows(table: pd.DataFrame) -> list[dict[Hashable, Any]]:
     return table.astype("object").where(table.notna(), None).to_dict("records")
 
 
-def point_words(row: Mapping[Hashable, Any]) -> str:
+def point_label(row: Mapping[Hashable, Any]) -> str:
     """Return the description of a point, from its row."""
     accesses = "" if row["accesses"] is None else f" N={row['accesses']:g}"
     place = f"{row['program_name']}{accesses} {row['mode']} {row['queues']}q {row['frame_bytes']} B"

@@ -10,7 +10,7 @@ import pandas as pd
 
 from xdplab.errors import NotApplicableError
 from xdplab.figures.marks import Look, View, marks_frame
-from xdplab.studies.search.rows import point_words
+from xdplab.studies.search.rows import point_label
 
 RATES = {"ndr_pps": "NDR", "pdr_pps": "PDR", "mrr_pps": "MRR"}
 LATENCIES = {"p50_ns": "median", "p99_ns": "99th percentile"}
@@ -55,7 +55,7 @@ _NDR = "NDR: no loss. PDR: the loss ratio of the profile. MRR: received at the m
 def _points(table: pd.DataFrame) -> list[tuple[tuple[str, str], pd.DataFrame]]:
     if table.empty:
         return []
-    words = [point_words(row) for row in table.astype("object").where(table.notna(), None).to_dict("records")]
+    words = [point_label(row) for row in table.astype("object").where(table.notna(), None).to_dict("records")]
     groups = table.assign(_words=words).groupby(["point_id", "_words"], sort=False)
     return [((str(key[0]), str(key[1])), rows) for key, rows in groups]
 

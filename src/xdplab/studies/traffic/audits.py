@@ -16,12 +16,12 @@ from xdplab.analysis.fit import fit_line, limited_by_dut
 from xdplab.analysis.series import SERIES, key_of, plain, settled, with_baselines
 from xdplab.run.rundir import RunDirectory
 from xdplab.studies.traffic.audit_labs import LabsCompared, labs_compared
+from xdplab.text import many
 from xdplab.thesis import audit_page
 from xdplab.thesis.changes import Changes, trials_of
 from xdplab.thesis.findings import RULES as IMPORT_RULES
 from xdplab.thesis.findings import find_import
 from xdplab.thesis.rules import corrected
-from xdplab.words import many
 
 FIT_GROUP = (*(name for name in SERIES if name != "frame_bytes"), "repetition")
 MOST_LISTED = 3
@@ -100,7 +100,7 @@ def findings(run: RunDirectory, trials: pd.DataFrame) -> list[Finding]:
 
 def audit(run: RunDirectory, trials: pd.DataFrame) -> Audit:
     """Return the findings of a run with what they change, and the fits of the model."""
-    places = point_words(trials)
+    places = point_label(trials)
     labs = labs_compared(trials, places)
     found = findings(run, trials)
     if not run.imported:
@@ -137,7 +137,7 @@ def files_by_trial(trials: pd.DataFrame) -> dict[str, list[str]]:
     return {str(trial): [str(file) for file in files if not pd.isna(file)] for trial, *files in columns}
 
 
-def point_words(trials: pd.DataFrame) -> dict[str, str]:
+def point_label(trials: pd.DataFrame) -> dict[str, str]:
     """Return each point in words: ``native, 8 queues, 64 B, N = 100``; of a program without an N, its name."""
     rows = trials.drop_duplicates("point_id")
     names = ("point_id", "mode", "queues", "frame_bytes", "accesses", "program_name")

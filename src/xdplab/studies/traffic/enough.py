@@ -55,7 +55,7 @@ class Enough:
         found = standing(self.rates, self._slices, [(a.point_id, b.point_id) for a, b in pairs], race.margin)
         tried = min(len(repetitions) for repetitions in self._tried.values())
         if tried >= race.at_least and (found.answer != "undecided" or not found.ratio.n):
-            return {found.words: [trial.trial_id for trial in self._trials]}
+            return {found.text: [trial.trial_id for trial in self._trials]}
         return {}
 
     def _points(self, until: Until) -> Mapping[str, Sequence[str]]:

@@ -14,10 +14,10 @@ from xdplab.errors import FigureError
 from xdplab.figures.album import views_of
 from xdplab.figures.marks import View
 from xdplab.run.rundir import RunDirectory
+from xdplab.thesis.language import shown_label
 from xdplab.thesis.published import RANKS, Spec, as_printed, figure_named, place_names, ranked
 from xdplab.thesis.source import Found, raw_logs
 from xdplab.thesis.views import USER, VALUES, Source, corrected_rows, published_view, source_of
-from xdplab.thesis.words import shown_label
 
 Place = tuple[str, str, str]
 _FILES = {"throughput": "generator", "latency": "generator", "softirq": "sar"}

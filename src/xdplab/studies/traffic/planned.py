@@ -91,12 +91,12 @@ def race_sides(plan: Plan, arrangement: Arrangement) -> tuple[str, str]:
     cells = first.factors() | {"lab": first.lab}, second.factors() | {"lab": second.lab}
     names = [name for name in cells[0] if cells[0][name] != cells[1][name] and name not in _TOLD_BY_OTHERS]
 
-    def words(side: Mapping[str, object]) -> str:
+    def text(side: Mapping[str, object]) -> str:
         values = {name: plan.lab if (name, side[name]) == ("lab", "auto") else side[name] for name in names}
         own = ("program_name", "mode", "lab")
         return ", ".join(f"{value}" if name in own else f"{name} {value}" for name, value in values.items())
 
-    return words(cells[0]), words(cells[1])
+    return text(cells[0]), text(cells[1])
 
 
 def create_run(

@@ -327,7 +327,7 @@ def race_line(run: RunDirectory) -> str:
     """Return the sides of a race and its state, in one line. Raises ResultsError for a run that is not a race."""
     found = standing_of(run)
     a, b = race_names(run)
-    return f"race of a ({a}) and b ({b}): {found.words}{_why_by_windows(run, found)}"
+    return f"race of a ({a}) and b ({b}): {found.text}{_why_by_windows(run, found)}"
 
 
 def race_names(run: RunDirectory) -> tuple[str, str]:

@@ -256,7 +256,7 @@ def equal_found(standing: Standing) -> NegativeControl:
     return _control(
         "N = 0 against N = 0",
         "no difference",
-        standing.words,
+        standing.text,
         f"equivalent within {standing.margin:.0%}",
         standing.answer == "equivalent",
     )
@@ -267,7 +267,7 @@ def slowdown_found(standing: Standing, period: float, every: int) -> NegativeCon
     ratio = 1 / (1 + SLOW_FRAME_NS / every / period)
     holds = standing.answer == "differs" and standing.ratio.high < 0
     what = f"b over a {ratio:.4f}: one frame in {every} held back for {SLOW_FRAME_NS / 1e3:g} µs"
-    return _control("doctored slow-down", what, standing.words, "b is slower", holds)
+    return _control("doctored slow-down", what, standing.text, "b is slower", holds)
 
 
 def _control(control: str, injected: str, found: str, allowed: str, holds: bool) -> NegativeControl:

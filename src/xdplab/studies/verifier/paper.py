@@ -15,7 +15,7 @@ import pandas as pd
 from xdplab.studies.tables import Table, markdown
 from xdplab.studies.verifier.points import LINUX
 from xdplab.studies.verifier.summaries import ENVIRONMENT, first_of_each, general, is_generated, judged_together
-from xdplab.words import many
+from xdplab.text import many
 
 INSTRUCTIONS = {
     ("clang 8", "v2"): (31, 55, 55),

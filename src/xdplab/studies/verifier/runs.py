@@ -28,7 +28,7 @@ from xdplab.studies.verifier.rows import largest_of, table_of
 from xdplab.studies.verifier.study import Means, VerifierStudy
 from xdplab.studies.verifier.summaries import tables_of
 from xdplab.studies.verifier.views import VIEWS
-from xdplab.words import many
+from xdplab.text import many
 
 LOOP_SIZES = (1, 2, 3, 5, 10, 20, 50, 100, 150, 200, 250, 350)
 """The last two are beyond the limit of a million processed instructions, rolled and unrolled."""
@@ -128,7 +128,7 @@ def _tables(run: VerifierRun, table: pd.DataFrame) -> dict[str, Table]:
 def paper_page(path: Path) -> str:
     """Return the page that sets a run beside the published study. Raises ResultsError if ``path`` is no such run."""
     run = STUDY.open(path)
-    around = provenance.words(run.directory) or "tools that the run does not name"
+    around = provenance.summary(run.directory) or "tools that the run does not name"
     told = page(run.table(), largest_of(run.directory, run.trials), around)
     lost = Counter(trial.point.kernel or trial.point.verifier for trial, last, _ in run.attempts() if _is_lost(last))
     parts = ", ".join(f"{many(count, 'trial')} of {place}" for place, count in lost.items())

@@ -87,7 +87,7 @@ class ComparedPrograms:
         return self.programs if self.top is None else self.programs.head(self.top)
 
     @property
-    def words(self) -> pd.DataFrame:
+    def readable(self) -> pd.DataFrame:
         """The same for a reader: each metric as ``A → B`` with the change in percent."""
         rows = records(self.table)
         told = {name: [_arrow(row, name) for row in rows] for name in ("verdict", *self.metrics)}

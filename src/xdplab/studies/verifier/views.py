@@ -15,7 +15,7 @@ from xdplab.figures.marks import Look, View, marks_frame
 from xdplab.studies.frame import MakeView
 from xdplab.studies.verifier.points import LINUX
 from xdplab.studies.verifier.summaries import ENVIRONMENT, is_generated
-from xdplab.words import many
+from xdplab.text import many
 
 FEWEST_FOR_TREND = 8
 MOST_OFF = 2.0
@@ -244,7 +244,7 @@ def _look(figure: Figure, caption: Sequence[str]) -> Look:
         y_label=figure.y_label,
         x_scale="log",
         y_scale="log",
-        words={"invalid": "not accepted (finding or limit)"},
+        legend={"invalid": "not accepted (finding or limit)"},
         caption=tuple(caption),
     )
 
