@@ -29,7 +29,7 @@ def test_what_was_said_stands_beside_smallest(
 ) -> None:
     asked: list[Any] = []
 
-    def conduct(kind: object, request: Any, **options: object) -> int:
+    def conduct(kind: object, request: Any, *options: object, **more: object) -> int:
         asked.append(request())
         return 0
 

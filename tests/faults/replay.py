@@ -28,7 +28,7 @@ from typing import Any
 from xdplab.errors import XdplabError
 from xdplab.plan import Plan, Trial
 from xdplab.run.disk import disk_errors
-from xdplab.run.rundir import RunDirectory
+from xdplab.run.rundir import RunDirectory, discarded_if_nothing_began
 from xdplab.run.state import attempts_of, read_state
 from xdplab.studies.traffic import runs
 from xdplab.studies.traffic.planned import create_run, run_plan, run_trials_of
@@ -126,7 +126,7 @@ class Replay:
     def whole(self) -> None:
         """Begin a run and measure it."""
         run = create_run(self.record.plan, self.folder, lab="netns", arrangement="shared", only=ONLY)
-        with runs.discarded_if_nothing_began(run):
+        with discarded_if_nothing_began(run):
             runs.execute(run, self._lab, runs.quiet(), self._way)
 
     def resume(self) -> None:

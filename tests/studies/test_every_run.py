@@ -177,11 +177,11 @@ def test_a_run_that_is_no_search_gives_no_pdr(tmp_path: Path) -> None:
         pdr_files(traffic(tmp_path))
 
 
-def test_a_study_is_not_shared_among_labs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_study_is_not_shared_by_a_scheduler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(catalogue, "STUDIES", (STUDY.name,))
     monkeypatch.setattr(catalogue, "study", lambda name: STUDY)
-    with pytest.raises(LabError, match="at the places its plan names"):
-        words(tmp_path).measure(QUIET, Where(labs=("a", "b")))
+    with pytest.raises(LabError, match="a study measures on this machine and in its guests"):
+        words(tmp_path).measure(QUIET, Where(labs=("a", "b"), scheduler="tls://x:1"))
 
 
 def test_a_studys_plan_is_measured_by_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

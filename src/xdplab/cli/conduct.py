@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -11,7 +11,7 @@ import click
 from click.core import ParameterSource
 
 from xdplab.cli.common import show_frame, tell
-from xdplab.errors import UnsupportedError
+from xdplab.errors import LabError, UnsupportedError
 from xdplab.later import later
 from xdplab.studies.points import P, R
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
     from xdplab.cli import screen
-    from xdplab.run import progress
+    from xdplab.run import progress, rundir
     from xdplab.run.progress import Observer
     from xdplab.run.rundir import RunDirectory
     from xdplab.run.state import RunState
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from xdplab.studies.frame import StudyKind
 else:
     progress, screen = later("xdplab.run.progress"), later("xdplab.cli.screen")
-    every = later("xdplab.studies.every")
+    every, rundir = later("xdplab.studies.every"), later("xdplab.run.rundir")
 
 F = TypeVar("F", bound=Callable[..., Any])
 D = TypeVar("D", bound="DataclassInstance")
@@ -57,36 +57,62 @@ _OPTIONS = (
         metavar="RUN",
         help="Continue a run; all other options come from its plan.",
     ),
+    click.option("--labs", metavar="A,B,…", help="Places that measure at the same time: guests that count."),
     click.option("--json", "as_json", is_flag=True, help="Print the table's rows as JSON."),
 )
 
 
 def run_options(command: F) -> F:
-    """Add the options that all study commands have: --out, --name, --resume, --json."""
+    """Add the options that all study commands have: --out, --name, --resume, --labs, --json."""
     for option in reversed(_OPTIONS):
         command = option(command)
     return command
 
 
+@dataclass(frozen=True)
+class RunChoices:
+    """The values of `run_options`. ``labs`` are the places that measure at the same time."""
+
+    out: Path
+    name: str | None = None
+    resume: Path | None = None
+    labs: tuple[str, ...] = ()
+    as_json: bool = False
+    figures: bool = True
+
+
+def run_choices(chosen: dict[str, Any]) -> RunChoices:
+    """Take the values of `run_options` out of those of a command."""
+    values = {field.name: chosen.pop(field.name) for field in fields(RunChoices) if field.name in chosen}
+    return RunChoices(**values | {"labs": labs_named(values["labs"])})
+
+
+def labs_named(labs: str | None, scheduler: str | None = None) -> tuple[str, ...]:
+    """Return the labs of --labs. Raises LabError for a scheduler without them."""
+    names = tuple(lab for lab in (labs or "").split(",") if lab)
+    if scheduler is not None and not names:
+        raise LabError("--scheduler says where, --labs says which: both are needed", remedy="--labs a.yaml,b.yaml")
+    return names
+
+
 def conduct(
     kind: StudyKind[R, P],
     asked: Callable[[], R],
+    choices: RunChoices,
     *,
-    out: Path,
-    name: str | None,
-    resume: Path | None,
-    as_json: bool,
-    figures: bool = True,
     after: Callable[[AnyRun], int] | None = None,
 ) -> int:
-    """Start the requested run, or continue the run ``resume``; return the exit code (`_exit_code`).
+    """Start the requested run, or continue ``choices.resume``; return the exit code (`_exit_code`).
 
     ``after`` shows more of a run without failures, and then gives the exit code.
     """
-    run = kind.open(resume) if resume else kind.start(asked(), out, name)
-    if not as_json:
-        tell(f"measuring into {run.directory.path}")
-    code = go_on(run, lambda _, seen: run.measure(seen, every.Where()), figures=figures, as_json=as_json)
+    old, where = choices.resume, every.Where(labs=choices.labs)
+    run = kind.open(old) if old else kind.start(asked(), choices.out, choices.name)
+    with rundir.discarded_if_nothing_began(run.directory):
+        if not choices.as_json:
+            tell(f"measuring into {run.directory.path}")
+        measure: Execute = lambda _, seen: run.measure(seen, where)  # noqa: E731
+        code = go_on(run, measure, figures=choices.figures, as_json=choices.as_json)
     return after(run) if after and not code else code
 
 

@@ -15,6 +15,7 @@ from xdplab.cli.plan import require_labs
 from xdplab.errors import PlanError
 from xdplab.later import later
 from xdplab.programs.spec import WORKLOADS
+from xdplab.run.rundir import discarded_if_nothing_began
 
 if TYPE_CHECKING:
     from xdplab.plan import Plan, model
@@ -80,7 +81,7 @@ def race(
     require_labs(lab_name, plan)
     with runs.lab_for(lab_name or plan.lab, plan) as lab:
         directory = runs.start(plan, lab, out)
-        with runs.discarded_if_nothing_began(directory):
+        with discarded_if_nothing_began(directory):
             if not as_json:
                 tell(f"measuring into {directory.path}")
                 go_on(plan_runs.PlanRun(directory), lambda run, seen: runs.execute(run, lab, seen), figures=False)

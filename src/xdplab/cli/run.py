@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 import click
 
 from xdplab.cli.common import RunPath, in_lab, parse_only, show, tell
-from xdplab.cli.conduct import conduct, go_on
+from xdplab.cli.conduct import RunChoices, conduct, go_on, labs_named
 from xdplab.cli.plan import PLAN_OR_NAME, find_plan, require_labs
-from xdplab.errors import LabError, PlanError, XdplabError
+from xdplab.errors import PlanError, XdplabError
 from xdplab.later import later
 from xdplab.own import require_own
 from xdplab.run.disk import is_locked
-from xdplab.run.rundir import RunDirectory
+from xdplab.run.rundir import RunDirectory, discarded_if_nothing_began
 from xdplab.run.state import RunState, is_beginning, read_state
 from xdplab.studies import provenance
 from xdplab.studies.catalogue import open_run, request_in
@@ -88,10 +88,12 @@ def run(
     file = find_plan(plan)
     if asked := request_in(file):
         kind, request = asked
-        if only or extend or pdr_from or labs or scheduler:
-            raise PlanError(f"{file} is a plan of study {kind.name}: it takes --name, --out and --no-figures only")
+        if only or extend or pdr_from or scheduler:
+            raise PlanError(
+                f"{file} is a plan of study {kind.name}: it takes --name, --out, --labs and --no-figures only"
+            )
         require_own(file, "programs that are compiled and run")
-        return conduct(kind, lambda: request, out=out, name=name, resume=None, as_json=False, figures=draw)
+        return conduct(kind, lambda: request, RunChoices(out, name, labs=labs_named(labs), figures=draw))
     chosen = own_plan(file)
     if name is not None:
         chosen = chosen.model_copy(update={"name": name})
@@ -101,13 +103,13 @@ def run(
     if several:
         with fleet.joined(several, scheduler) as joined:
             directory = joined.start(chosen, out, only=wanted, extend=old, files=files)
-            with runs.discarded_if_nothing_began(directory):
+            with discarded_if_nothing_began(directory):
                 tell(f"measuring into {directory.path}")
                 return go_on(plan_runs.PlanRun(directory), joined.execute, figures=draw)
     require_labs(lab_name, chosen)
     with runs.lab_for(lab_name or chosen.lab, chosen) as lab:
         directory = runs.start(chosen, lab, out, only=wanted, extend=old, files=files)
-        with runs.discarded_if_nothing_began(directory):
+        with discarded_if_nothing_began(directory):
             tell(f"measuring into {directory.path}\n{_extent(chosen, directory)}")
             made, early = plan_runs.PlanRun(directory), draw and old is None
 
@@ -169,7 +171,8 @@ def resume(
 ) -> int:
     """Continue RUN, of any kind, after Ctrl-C, a kill, or failed trials. A finished run stays unchanged.
 
-    It continues in its lab or labs; --lab or --labs choose others. A study uses the places of its plan.
+    It continues in its lab or labs; --lab or --labs choose others. A study uses the places of its plan; --labs names
+    those that measure at the same time.
     """
     run = open_run(directory)
     where = every.Where(lab_name, labs_named(labs, scheduler), scheduler, steal)
@@ -179,14 +182,6 @@ def resume(
         return 0
     tell(f"measuring into {run.directory.path}")
     return go_on(run, lambda _, seen: run.measure(seen, where), figures=draw)
-
-
-def labs_named(labs: str | None, scheduler: str | None) -> tuple[str, ...]:
-    """Return the labs of --labs. Raises LabError for a scheduler without them."""
-    names = tuple(lab for lab in (labs or "").split(",") if lab)
-    if scheduler is not None and not names:
-        raise LabError("--scheduler says where, --labs says which: both are needed", remedy="--labs a.yaml,b.yaml")
-    return names
 
 
 @click.command()

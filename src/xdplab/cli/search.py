@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING
 import click
 
 from xdplab.cli.common import in_lab, parse_only, tell
-from xdplab.cli.conduct import Execute, go_on
+from xdplab.cli.conduct import Execute, go_on, labs_named
 from xdplab.cli.plan import PLAN_OR_NAME, find_plan
-from xdplab.cli.run import LABS, SCHEDULER, STEAL, labs_named, own_plan
+from xdplab.cli.run import LABS, SCHEDULER, STEAL, own_plan
 from xdplab.errors import ResultsError
 from xdplab.labs import require_name
 from xdplab.later import later
+from xdplab.run.rundir import discarded_if_nothing_began
 from xdplab.studies.catalogue import open_run
 from xdplab.studies.search.profile import PROFILES, profile
 
@@ -71,7 +72,7 @@ def search(
     asked = plan_runs.SearchRequest(chosen, share)
     with runs.lab_for(several[0] if several else lab_name or wanted.lab) as lab:
         run = plan_runs.start_search(wanted, asked, lab, out, only=parse_only(only))
-        with runs.discarded_if_nothing_began(run.directory):
+        with discarded_if_nothing_began(run.directory):
             where = every.Where(None if several else lab.name, several, scheduler, steal)
             return _search(run, lambda _, seen: run.measure(seen, where), as_json)
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from typing import Any
 
 import click
 
-from xdplab.cli.conduct import conduct, made_small, run_options
+from xdplab.cli.conduct import conduct, made_small, run_choices, run_options
 from xdplab.studies.catalogue import study
 from xdplab.studies.execution.points import BACKENDS, FEWEST_CALLS, PLACES, ExecutionRequest
 from xdplab.studies.execution.points import smallest as smaller
@@ -25,11 +25,9 @@ from xdplab.studies.execution.points import smallest as smaller
 @click.option("--host-module", is_flag=True, help="Insert the module into this machine's own kernel too.")
 @click.option("--config", type=click.Path(dir_okay=False), metavar="FILE", help="Your own BPF and module.")
 @run_options
-def execution(smallest: bool, out: Path, name: str | None, resume: Path | None, as_json: bool, **chosen: object) -> int:
+def execution(smallest: bool, **chosen: Any) -> int:
     """What BPF costs, interpreted and compiled, against the same code as a kernel module and in user space."""
-    return conduct(
-        study("execution"), lambda: _request(smallest, chosen), out=out, name=name, resume=resume, as_json=as_json
-    )
+    return conduct(study("execution"), lambda: _request(smallest, chosen), run_choices(chosen))
 
 
 def _request(smallest: bool, chosen: dict[str, object]) -> ExecutionRequest:

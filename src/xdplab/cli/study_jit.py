@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from typing import Any
 
 import click
 
-from xdplab.cli.conduct import conduct, made_small, run_options
+from xdplab.cli.conduct import conduct, made_small, run_choices, run_options
 from xdplab.studies.catalogue import study
 from xdplab.studies.jit.classes import CLASSES
 from xdplab.studies.jit.filters import PACKET_FILTERS, SECCOMP_FILTERS
@@ -28,9 +28,9 @@ from xdplab.studies.jit.points import smallest as smaller
 @click.option("--expression", "expressions", multiple=True, help='A filter in tcpdump\'s syntax: "tcp port 80".')
 @click.option("--repetitions", type=click.IntRange(1, 1000), default=3, show_default=True)
 @run_options
-def jit(smallest: bool, out: Path, name: str | None, resume: Path | None, as_json: bool, **chosen: object) -> int:
+def jit(smallest: bool, **chosen: Any) -> int:
     """What BPF costs interpreted and compiled: the kernel's own tests, programs of one instruction, classic filters."""
-    return conduct(study("jit"), lambda: _request(smallest, chosen), out=out, name=name, resume=resume, as_json=as_json)
+    return conduct(study("jit"), lambda: _request(smallest, chosen), run_choices(chosen))
 
 
 def _request(smallest: bool, chosen: dict[str, object]) -> JitRequest:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from typing import Any
 
 import click
 
-from xdplab.cli.conduct import conduct, made_small, run_options
+from xdplab.cli.conduct import conduct, made_small, run_choices, run_options
 from xdplab.programs.spec import FORMS, WORKLOADS
 from xdplab.studies.catalogue import study
 from xdplab.studies.loading.points import ACCESSES, DEFAULT_PLACES, LoadingRequest
@@ -30,11 +30,9 @@ def _numbers(context: click.Context, parameter: click.Parameter, text: str) -> t
 @click.option("--compiles", type=click.IntRange(1, 1000), default=5, show_default=True, help="Of each program.")
 @click.option("--budget-s", type=click.FloatRange(0.1, 3600), default=5.0, show_default=True, help="Of one pass.")
 @run_options
-def loading(smallest: bool, out: Path, name: str | None, resume: Path | None, as_json: bool, **chosen: object) -> int:
+def loading(smallest: bool, **chosen: Any) -> int:
     """What loading costs: BPF compiled, opened, verified, JITed, attached; the same compiled, inserted as a module."""
-    return conduct(
-        study("loading"), lambda: _request(smallest, chosen), out=out, name=name, resume=resume, as_json=as_json
-    )
+    return conduct(study("loading"), lambda: _request(smallest, chosen), run_choices(chosen))
 
 
 def _request(smallest: bool, chosen: dict[str, object]) -> LoadingRequest:

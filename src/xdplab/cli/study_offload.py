@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from typing import Any
 
 import click
 
-from xdplab.cli.conduct import conduct, made_small, run_options
+from xdplab.cli.conduct import conduct, made_small, run_choices, run_options
 from xdplab.studies.catalogue import study
 from xdplab.studies.offload.points import PLACES, OffloadRequest
 from xdplab.studies.offload.points import smallest as smaller
@@ -16,19 +16,10 @@ from xdplab.studies.offload.points import smallest as smaller
 @click.option("--smallest", is_flag=True, help="One kernel, and one question of each kind: a minute.")
 @click.option("--place", "places", multiple=True, metavar="vm:KERNEL", help=f"{', '.join(PLACES)} by default.")
 @run_options
-def offload(
-    smallest: bool, places: tuple[str, ...], out: Path, name: str | None, resume: Path | None, as_json: bool
-) -> int:
+def offload(smallest: bool, places: tuple[str, ...], **chosen: Any) -> int:
     """What a card that offloads XDP accepts and refuses: the control plane of offload, on netdevsim in guests.
 
     No packet is forwarded: netdevsim executes nothing.
     """
     request = OffloadRequest(places=places or PLACES)
-    return conduct(
-        study("offload"),
-        lambda: made_small(request, smaller) if smallest else request,
-        out=out,
-        name=name,
-        resume=resume,
-        as_json=as_json,
-    )
+    return conduct(study("offload"), lambda: made_small(request, smaller) if smallest else request, run_choices(chosen))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from xdplab.cli.common import fail, show
-from xdplab.cli.conduct import conduct, made_small, run_options
+from xdplab.cli.conduct import conduct, made_small, run_choices, run_options
 from xdplab.cli.versus import asked, judging_options, show_programs, taken
 from xdplab.errors import PlanError, XdplabError
 from xdplab.later import later
@@ -77,17 +77,14 @@ def verifier(
     lines: bool,
     logs: Path | None,
     paper: Path | None,
-    out: Path,
-    name: str | None,
-    resume: Path | None,
-    as_json: bool,
     **chosen: Any,
 ) -> int:
     """How long the kernel's verifier takes and how much memory it needs, by program size.
 
     OBJECTS are BPF objects, directories or archives of them, or `system`. Generated families are added.
     """
-    judged = taken(chosen)
+    judged, choices = taken(chosen), run_choices(chosen)
+    as_json = choices.as_json
     if paper:
         _require_only(click.get_current_context(), "--paper", ("paper",))
         click.echo(runs.paper_page(paper), nl=False)
@@ -106,10 +103,7 @@ def verifier(
     return conduct(
         study("verifier"),
         lambda: _request(objects, smallest, compare, chosen),
-        out=out,
-        name=name,
-        resume=resume,
-        as_json=as_json,
+        choices,
         after=(lambda run: show_programs(*versus.sides_within(run), asked(judged))) if compare else None,
     )
 

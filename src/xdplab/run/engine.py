@@ -125,7 +125,7 @@ def run_trials(
     """
 
     def one_round(state: RunState, owed: list[T], alike: AllAlike) -> None:
-        _one_round(run, state, owed, study, observer, alike, pause_s, known)
+        measure_round(run, state, owed, study, observer, alike, pause_s=pause_s, known=known)
 
     return in_rounds(run, trials, one_round, observer, retries=retries)
 
@@ -174,16 +174,18 @@ def in_rounds(
     return state
 
 
-def _one_round(
+def measure_round(
     run: RunDirectory,
     state: RunState,
     trials: Sequence[T],
     study: Study[T, Any],
     observer: Observer,
     alike: AllAlike,
-    pause_s: float,
-    known: EnoughKnown[T] | None,
+    *,
+    pause_s: float = 0.0,
+    known: EnoughKnown[T] | None = None,
 ) -> None:
+    """Try each of these trials once, block by block."""
     since = time.monotonic()
     waiting = deque(list(group) for _, group in groupby(trials, key=lambda t: (t.repetition, t.block)))
     put_off: list[list[T]] = []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +12,9 @@ from typing import Any
 
 from xdplab.errors import ResultsError
 from xdplab.run.disk import REMEDY, reason
+
+_WRITES = threading.Lock()
+"""Threads of one process write a line each: a line that the disk did not take is cut off, and no other."""
 
 
 class Journal:
@@ -25,15 +29,16 @@ class Journal:
         A line that no later reader needs can do without ``wait``, which takes milliseconds.
         """
         line = json.dumps({"event": event, "time": time.time(), **facts}, separators=(",", ":")) + "\n"
-        before = self.path.stat().st_size if self.path.exists() else 0
-        try:
-            with self.path.open("ab", buffering=0) as file:
-                file.write(line.encode())
-                if wait:
-                    os.fsync(file.fileno())
-        except OSError as error:
-            self._cut(before)
-            raise ResultsError(f"{self.path} cannot be written: {reason(error)}", remedy=REMEDY) from error
+        with _WRITES:
+            before = self.path.stat().st_size if self.path.exists() else 0
+            try:
+                with self.path.open("ab", buffering=0) as file:
+                    file.write(line.encode())
+                    if wait:
+                        os.fsync(file.fileno())
+            except OSError as error:
+                self._cut(before)
+                raise ResultsError(f"{self.path} cannot be written: {reason(error)}", remedy=REMEDY) from error
 
     def _cut(self, size: int) -> None:
         if self.path.exists() and self.path.stat().st_size > size:

@@ -15,7 +15,7 @@ from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from xdplab.errors import PlanError, ResultsError
+from xdplab.errors import PlanError, ResultsError, XdplabError
 from xdplab.resources import cache_root
 from xdplab.run.disk import LOCK, disk_errors, locked, reason, replacing, sync
 from xdplab.run.journal import Journal
@@ -311,3 +311,14 @@ def _named(path: Path, base: str) -> Path:
             if error.errno != errno.ENOTEMPTY:
                 raise
     raise ResultsError(f"{path.parent} already holds 9,999 runs named {base}")
+
+
+@contextmanager
+def discarded_if_nothing_began(run: RunDirectory) -> Iterator[None]:
+    """Remove a run that an error ends before its first trial: a program does not compile, a place is absent."""
+    try:
+        yield
+    except XdplabError:
+        if next(run.journal.events("started", "finished"), None) is None:
+            shutil.rmtree(run.path, ignore_errors=True)
+        raise

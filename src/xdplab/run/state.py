@@ -237,7 +237,7 @@ def is_beginning(run: RunDirectory) -> bool:
 
 def read_state(run: RunDirectory) -> RunState:
     """Read the journal of ``run``. Raises ResultsError if it is damaged."""
-    state = RunState(run_id=run.run_id)
+    state, session = RunState(run_id=run.run_id), None
     for event in run.journal.events(
         "planned", "finished", "released", "ended", "hosts", "shared", "lab_lost", "waiting"
     ):
@@ -252,7 +252,8 @@ def read_state(run: RunDirectory) -> RunState:
             case "ended":
                 state.ended, state.waiting = event["how"], None
             case "hosts":
-                state.labs = 1
+                if event.get("session") != session:
+                    state.labs, session = 1, event.get("session")
             case "shared":
                 state.labs = len(event["labs"])
             case "lab_lost":

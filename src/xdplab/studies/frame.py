@@ -28,14 +28,15 @@ from xdplab.figures.save import save, write_whole
 from xdplab.own import require_own_run
 from xdplab.run.derived import Recipe, Tables, all_gone, derive, is_owed, table, warn_gone
 from xdplab.run.engine import F, OfT, Study, run_trials
+from xdplab.run.lanes import run_in_lanes
 from xdplab.run.progress import Observer, ending, silent
 from xdplab.run.rundir import RunDirectory
 from xdplab.run.state import Attempt, RunState, last_attempts, read_state, record_planned
 from xdplab.studies import provenance
 from xdplab.studies.comparing import ComparedRuns, compared_rows, differences
 from xdplab.studies.every import AnyRun, PlainAudit, Where, not_measured, require_same_kind
-from xdplab.studies.places import WAITS, Place, warn
-from xdplab.studies.points import Gathered, P, R, StudyTrial, schedule, study_of
+from xdplab.studies.places import WAITS, Place, measures_apart, warn
+from xdplab.studies.points import Gathered, P, R, StudyTrial, place_in, schedule, study_of
 from xdplab.studies.provenance import Around
 from xdplab.studies.tables import Table, markdown, write_tables
 from xdplab.yaml_file import read_yaml
@@ -132,16 +133,20 @@ class StudyRun(Generic[R, P]):
         for attempt in last_attempts(self.directory).values():
             yield by_id[attempt.trial_id], attempt, self.directory.raw_dir(attempt.trial_id, attempt.attempt)
 
-    def execute(self, observer: Observer | None = None) -> RunState:
-        """Measure the missing trials. A trial that cannot be measured gets that verdict; the others continue."""
+    def execute(self, observer: Observer | None = None, at_once: Sequence[str] = ()) -> RunState:
+        """Measure the missing trials. A trial that cannot be measured gets that verdict; the others continue.
+
+        The places ``at_once`` measure at the same time, the others after them. Raises LabError for a place that this
+        would disturb, or that the run has no trials for.
+        """
+        self._require_apart(at_once)
         with self.directory.writer():
             seen = observer or silent()
             around = Around(self.directory, self.kind.tools(self))
-            measurer = _Recorded(self.kind.measurer(self), around)
             around.begin()
             told = WAITS.set(_Waiting(self.directory))
             try:
-                state = run_trials(self.directory, self.trials, measurer, seen, retries=0, pause_s=0.0)
+                state = self._run(seen, around, at_once)
                 around.end()
             except BaseException:
                 with suppress(XdplabError):  # a full disk must not hide what happened first
@@ -151,6 +156,29 @@ class StudyRun(Generic[R, P]):
                 WAITS.reset(told)
             self.keep_tables()
         return state
+
+    def _run(self, seen: Observer, around: Around, at_once: Sequence[str]) -> RunState:
+        def measurer() -> _Recorded[P]:
+            return _Recorded(self.kind.measurer(self), around)
+
+        if not at_once:
+            return run_trials(self.directory, self.trials, measurer(), seen, retries=0, pause_s=0.0)
+        self.directory.journal.append("shared", labs=at_once, scheduler=None)
+        lanes = {place: measurer() for place in at_once}
+        return run_in_lanes(self.directory, self.trials, lanes, place_in, measurer(), seen)
+
+    def _require_apart(self, at_once: Sequence[str]) -> None:
+        """Raise LabError unless the run measures at each of these places, and none of them measures time."""
+        there = list(dict.fromkeys(place_in(trial) for trial in self.trials))
+        fit = [place for place in there if measures_apart(place)]
+        remedy = f"places of this run that can: {', '.join(fit) or 'none'}"
+        for place in at_once:
+            if place not in there:
+                raise LabError(f"--labs: the run has no trials at {place}", remedy=remedy)
+            if place not in fit:
+                raise LabError(f"--labs: {place} measures time, so nothing else may run meanwhile", remedy=remedy)
+        if len(set(at_once)) != len(at_once):
+            raise LabError(f"--labs names a place twice: {', '.join(at_once)}")
 
     @property
     def _recipe(self) -> Recipe:
@@ -237,17 +265,15 @@ class StudyRun(Generic[R, P]):
         return next(iter([*fractional, *(str(name) for name in rows.columns if str(name).endswith("_ns"))]), "")
 
     def measure(self, observer: Observer, where: Where) -> RunState:
-        """Measure the missing trials at the places that the plan names.
+        """Measure the missing trials at the places that the plan names; those in ``where.labs`` at the same time.
 
-        Raises LabError if ``where`` shares the run, StrangersFileError for another user's run.
+        Raises LabError for other places, and for a scheduler: the places of a study are this machine's;
+        StrangersFileError for another user's run.
         """
         require_own_run(self.directory.path)
-        if where.labs:
-            raise LabError(
-                f"a run of study {self.kind.name} measures at the places its plan names",
-                remedy="leave --labs out",
-            )
-        return self.execute(observer)
+        if where.scheduler is not None:
+            raise LabError("--scheduler: a study measures on this machine and in its guests", remedy="leave it out")
+        return self.execute(observer, where.labs)
 
     def check_raw(self) -> None:
         """Warn (ResultsWarning) where raw files are gone."""

@@ -204,6 +204,15 @@ def is_foreign(name: str) -> bool:
     return MARK in name
 
 
+def measures_apart(name: str) -> bool:
+    """Tell whether a place may measure while others do: a guest that counts instructions, or gives answers, may.
+
+    The times of this machine, of user-mode Linux and of a guest under KVM would be disturbed.
+    """
+    kind, _, rest = name.partition(":")
+    return name not in (HOST, "compile", "") and kind != "uml" and not rest.endswith(":kvm")
+
+
 def require_places(names: Iterable[str], *, any_architecture: bool = False) -> None:
     """Raise LabError for an invalid place, or a place without a guest, before anything runs.
 

@@ -7,7 +7,7 @@ import json
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from xdplab.run.rundir import RunDirectory
 from xdplab.yaml_file import read_yaml
@@ -32,7 +32,7 @@ class StudyPoint:
 
     @property
     def block(self) -> tuple[str, ...]:
-        """The key of the set-up that points share, such as a booted kernel."""
+        """The key of the set-up that points share, such as a booted kernel; the place, if it has one, is its end."""
         return ()
 
     @property
@@ -56,6 +56,11 @@ class StudyTrial(Generic[P]):
     @property
     def trial_id(self) -> str:
         return f"{self.point.point_id}-r{self.repetition}"
+
+
+def place_in(trial: StudyTrial[Any]) -> str:
+    """Return the place that a trial is measured at; empty if it needs none."""
+    return trial.point.block[-1] if trial.point.block else ""
 
 
 @dataclass(frozen=True)

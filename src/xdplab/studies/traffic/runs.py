@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass
@@ -104,17 +103,6 @@ def start(
         extend_run(extend, plan, only=only, files=files)
         return extend
     return create_run(plan, parent, lab=lab.name, arrangement=lab.arrangement, only=only, files=files)
-
-
-@contextmanager
-def discarded_if_nothing_began(run: RunDirectory) -> Iterator[None]:
-    """A program that does not compile or load ends a run before its first trial: then the run directory is removed."""
-    try:
-        yield
-    except XdplabError:
-        if next(run.journal.events("started", "finished"), None) is None:
-            shutil.rmtree(run.path, ignore_errors=True)
-        raise
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from xdplab.labs import Lab
 from xdplab.plan import Plan, parse_plan
 from xdplab.resources import shipped
 from xdplab.run.progress import Observer
-from xdplab.run.rundir import RunDirectory
+from xdplab.run.rundir import RunDirectory, discarded_if_nothing_began
 from xdplab.studies.tables import markdown
 from xdplab.studies.traffic import runs
 from xdplab.studies.traffic.comparison import around
@@ -79,7 +79,7 @@ def selftest(lab: Lab, parent: Path, observer: Observer) -> Selftest:
     def measured(plan: Plan) -> RunDirectory:
         run = runs.start(plan, lab, parent)
         made.append(run)
-        with runs.discarded_if_nothing_began(run):
+        with discarded_if_nothing_began(run):
             runs.execute(run, lab, observer)
         loads.append(load_of(lab))
         return run
