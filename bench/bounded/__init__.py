@@ -7,17 +7,20 @@ from __future__ import annotations
 import argparse
 import contextlib
 import ctypes
+import json
 import os
 import signal
 import sys
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 GRACE_S = 15.0
 """Between asking it to end, so that it takes down what it made, and killing what is left."""
 _PR_SET_CHILD_SUBREAPER = 36
+AIMS = "XDPLAB_BENCH_AIMS"
+"""The variable that names a file to which a script appends its aims, a JSON object each."""
 
 
 @dataclass(frozen=True)
@@ -38,13 +41,21 @@ class Aim:
         least, most = self.at_least, self.at_most
         return not ((least is None or self.value >= least) and (most is None or self.value <= most))
 
+    @property
+    def bounds(self) -> str:
+        both = (("≥", self.at_least), ("≤", self.at_most))
+        return ", ".join(f"{sign} {bound:g}" for sign, bound in both if bound is not None)
+
+    @property
+    def obtained(self) -> str:
+        return f"not measured: {self.reason}" if self.value is None else f"{self.value:.5g}"
+
+    @property
+    def verdict(self) -> str:
+        return "MISSED" if self.missed else "skipped" if self.value is None else "met"
+
     def __str__(self) -> str:
-        bounds = [
-            f"{sign} {bound:g}" for sign, bound in (("≥", self.at_least), ("≤", self.at_most)) if bound is not None
-        ]
-        said = f"not measured: {self.reason}" if self.value is None else f"{self.value:.5g}"
-        verdict = "MISSED" if self.missed else "skipped" if self.value is None else "met"
-        return f"aim {verdict}: {self.name}: {said} ({', '.join(bounds)})"
+        return f"aim {self.verdict}: {self.name}: {self.obtained} ({self.bounds})"
 
 
 def by_chance(draws: int, least: float, most: float, *, rare: float) -> tuple[float, float]:
@@ -82,6 +93,9 @@ def _judge(aims: Iterable[Aim]) -> int:
     found = list(aims)
     for aim in found:
         print(aim, flush=True)
+    if kept := os.environ.get(AIMS):
+        with Path(kept).open("a") as file:
+            file.writelines(json.dumps(asdict(aim)) + "\n" for aim in found)
     return int(not found or any(aim.missed for aim in found))
 
 

@@ -137,3 +137,32 @@ def test_its_blocks_end_before_it_is_killed(tmp_path: Path) -> None:
     body = f"try:\n    time.sleep(600)\nfinally:\n    open({str(mark)!r}, 'w')"
     assert said(bench(tmp_path, body, most_s=1)).returncode == 1
     assert mark.exists()
+
+
+def test_one_table_has_the_aims_of_every_script(tmp_path: Path) -> None:
+    """`make bench` writes every aim into the page between its marks, also one that was not measured."""
+    page = tmp_path / "page.md"
+    page.write_text(
+        "# Speed\n<!-- the table of make bench begins -->\nSTALE\n<!-- the table of make bench ends -->\nbelow\n"
+    )
+    done = said([sys.executable, str(BENCH / "bounded"), "thesis", "--page", str(page)])
+    assert done.returncode == 0, done.stderr
+    text = page.read_text()
+    rows = [line for line in text.splitlines() if line.startswith("| thesis |")]
+    assert len(rows) == 4
+    assert all(row.endswith("| skipped |") and "not measured: no folder" in row for row in rows)
+    assert text.startswith("# Speed\n<!--")
+    assert text.endswith("<!-- the table of make bench ends -->\nbelow\n")
+    assert "STALE" not in text
+    assert f"{len(os.sched_getaffinity(0))} CPUs" in text
+
+
+def test_a_script_that_ends_before_its_aims_is_a_row_and_an_exit_code(tmp_path: Path) -> None:
+    bench = tmp_path / "bench"
+    (bench / "bounded").mkdir(parents=True)
+    for name in ("__init__.py", "__main__.py"):
+        (bench / "bounded" / name).write_text((BENCH / "bounded" / name).read_text())
+    (bench / "broken.py").write_text("raise SystemExit(3)\n")
+    done = said([sys.executable, str(bench / "bounded")])
+    assert done.returncode == 1
+    assert "| broken | it ended with exit code 3" in done.stdout
