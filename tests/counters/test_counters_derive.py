@@ -212,7 +212,7 @@ def test_nothing_asked_for_is_nothing_absent() -> None:
 
 
 def notes(*packets: int) -> bytes:
-    """Return sample.sh's notes: one CPU that is busy for one tick in ten."""
+    """Return the sampler's notes: one CPU that is busy for one tick in ten."""
     return "".join(
         f"{10 + place / 10:.2f} 0.00\n{count}\n{count}\ncpu0 {place} 0 0 {place * 9} 0 0 0 0\n"
         for place, count in enumerate(packets)

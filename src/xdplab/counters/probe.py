@@ -1,6 +1,6 @@
 """Reads the counters of one host: at rest with one command, or by recorders that run during the window.
 
-    dut = counters.install(host, "dut", "vd0", directory)
+    dut = counters.install(host, "dut", "vd0", directory, sampler=path)
     recording = dut.start(["perf", "samples"], events=["cycles"], deadline_s=30)
     before = dut.snapshot("before")
     ...                                   # the burst; nothing is run on the host meanwhile
@@ -51,6 +51,7 @@ _STARTED = "started"
 class CounterProbe:
     """The counters of ``device`` on ``host``; ``directory`` holds the scripts there.
 
+    ``sampler`` is the path of the C tool there, which only a host with recorders needs.
     ``lag_s``: how far the device's counters may lag behind; a reading at rest waits this long.
     """
 
@@ -59,6 +60,7 @@ class CounterProbe:
     device: str
     directory: str
     lag_s: float = 0.0
+    sampler: str = ""
 
     def snapshot(self, when: When, metrics: Sequence[UserMetric] = (), *, clock: Sequence[str] = ()) -> Files:
         """Read all collectors, and the user's metrics of this ``when``, by one command. Raises HostError.
@@ -95,7 +97,7 @@ class CounterProbe:
         recording = Recording(self.role)
         try:
             for row in map(recorder, names):
-                argv = row.command(device=self.device, events=events, directory=self.directory)
+                argv = row.command(device=self.device, events=events, directory=self.directory, sampler=self.sampler)
                 recording.start(self.host, row, argv, deadline_s)
             recording.await_started()
         except BaseException:
@@ -104,12 +106,13 @@ class CounterProbe:
         return recording
 
 
-def install(host: Host, role: Role, device: str, directory: str) -> CounterProbe:
+def install(host: Host, role: Role, device: str, directory: str, *, sampler: str = "") -> CounterProbe:
     """Put the scripts into ``directory`` on the host (once per host) and return its probe."""
     for name in SCRIPTS:
         host.put(package_files(__package__).joinpath(name).read_bytes(), f"{directory}/{name}", mode=0o755)
     answer = host.run(["ethtool", "-i", device], check=False)
-    return CounterProbe(host, role, device, directory, lag_s(parse_driver(answer.stdout)) if answer.ok else 0.0)
+    lag = lag_s(parse_driver(answer.stdout)) if answer.ok else 0.0
+    return CounterProbe(host, role, device, directory, lag, sampler)
 
 
 def metric_collector(name: str) -> str:

@@ -1,4 +1,4 @@
-"""The samples of sample.sh: CPU ticks and packets of one interface, ten times per second; and those in the window.
+"""The notes of the sampler: CPU ticks and packets of one interface, ten times per second; and those in the window.
 
 Controller, TG and DUT share no clock, so the window is found in the samples themselves. It is the longest run of
 intervals in which the interface counted packets, without the two at its ends, which traffic filled only in part.
@@ -16,7 +16,7 @@ from xdplab.counters.value import Absent
 from xdplab.formats.procstat import CpuTicks, parse_cpu_line
 from xdplab.formats.reading import count_of, lines_of, refuse, text_of
 
-TOOL = "sample.sh"
+TOOL = "sampler"
 T = TypeVar("T")
 _UPTIME = re.compile(r"([0-9]{1,12}\.[0-9]{1,6}) [0-9]+\.[0-9]+")
 

@@ -44,8 +44,9 @@ class Collector:
 class Recorder:
     """A command that is started before the window and records until its standard input ends.
 
-    `{events}` and `{device}` are filled in; `{script}` is the remote path of the file ``script`` beside this table. The
-    record comes on ``stream``. Once it records, it echoes the first line of its input.
+    `{events}` and `{device}` are filled in, `{sampler}` is the path of the C tool on the host, `{script}` that of the
+    file ``script`` beside this table. The record comes on ``stream``. Once it records, it echoes the first line of its
+    input.
     """
 
     name: str
@@ -55,8 +56,9 @@ class Recorder:
     yields: str
     script: str | None = None
 
-    def command(self, *, device: str, events: Sequence[str], directory: str) -> tuple[str, ...]:
-        words = {"device": device, "events": ",".join(events), "script": f"{directory}/{self.script}"}
+    def command(self, *, device: str, events: Sequence[str], directory: str, sampler: str) -> tuple[str, ...]:
+        script = f"{directory}/{self.script}"
+        words = {"device": device, "events": ",".join(events), "script": script, "sampler": sampler}
         return tuple(word.format(**words) for word in self.argv)
 
 
@@ -83,11 +85,10 @@ RECORDERS = (
     ),
     Recorder(
         "samples",
-        ("sh", "{script}", "{device}", f"{SAMPLE_S:g}"),
+        ("{sampler}", "{device}", f"{SAMPLE_S:g}"),
         "stdout",
         parse_samples,
         "CPU time and link packets every 100 ms",
-        script="sample.sh",
     ),
     Recorder("sar", ("sh", "{script}"), "stdout", parse_sadf, "sar's samples, one per second", script="sar.sh"),
 )

@@ -41,6 +41,7 @@ class Tools:
 
     xdpload: str
     cpuclock: str
+    sampler: str
     generator: str
     afxdp_user: str | None
     adapter: Adapter
@@ -86,6 +87,7 @@ def build_tools(lab: Lab, points: Iterable[Point]) -> Tools:
     return Tools(
         xdpload=_build_tool(lab, lab.dut, "xdpload"),
         cpuclock=_build_tool(lab, lab.dut, "cpuclock"),
+        sampler=_build_tool(lab, lab.dut, "sampler"),
         generator=generator,
         afxdp_user=_build_tool(lab, lab.dut, "afxdp_user") if with_sockets else None,
         adapter=adapter,

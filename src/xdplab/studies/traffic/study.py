@@ -227,7 +227,9 @@ class TrialStudy:
             tools=tools,
             programs=self._prepared([*points, *against.values()], tools),
             rivals=against,
-            dut_probe=counters.install(lab.dut, "dut", lab.dut_interface, f"{lab.work_dir(lab.dut)}/counters"),
+            dut_probe=counters.install(
+                lab.dut, "dut", lab.dut_interface, f"{lab.work_dir(lab.dut)}/counters", sampler=tools.sampler
+            ),
             tg_probe=counters.install(lab.tg, "tg", lab.tg_interface, f"{lab.work_dir(lab.tg)}/counters"),
             run_id=run.run_id,
             kernel=lab.dut.run(["uname", "-r"]).text.strip(),
