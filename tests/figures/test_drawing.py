@@ -344,7 +344,7 @@ def test_words_beside_marks_do_not_lie_on_each_other() -> None:
         assert not any(a.overlaps(b) for a, b in combinations(boxes, 2))
 
 
-def test_what_is_below_a_value_is_a_triangle_at_it_with_tooltips_in_the_legend() -> None:
+def test_what_is_below_a_value_is_a_triangle_at_it_with_words_in_the_legend() -> None:
     """Beside it a marker of another hue, each in its own place."""
     place = {"figure": "f", "file": "f", "panel": "p", "x": "here", "verdict": "valid"}
     marks = [place | {"kind": "beside", "hue": "a", "value": 900.0, "low": 800.0, "high": 1000.0}]

@@ -1,0 +1,72 @@
+"""Every figure of the sample in results/, against its rows: each mark's value and interval, computed here once more."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from click.testing import CliRunner
+from scipy.stats import t
+
+from xdplab.cli import cli
+
+SAMPLE = Path(__file__).resolve().parents[2] / "results" / "sample"
+COLUMNS = {
+    "throughput": ("forwarded_pps", 1e-6),
+    "baseline": ("forwarded_pps", 1e-6),
+    "busy": ("host_busy_cores", 1.0),
+    "service_time": ("ns_per_packet", 1.0),
+    "latency": ("latency_{hue}_ns", 1e-3),
+}
+"""Of each figure: the column of its values, and the factor to the axis' unit."""
+NOT_HERE = {"programs", "harness", "counters", "evenness", "labs"}
+OF_SEVERAL = {"access_cost"}
+"""Its marks are slopes over several points: tests of the slope hold them."""
+
+
+@pytest.fixture(scope="module")
+def drawn(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
+    folder = tmp_path_factory.mktemp("sample") / "out"
+    done = CliRunner().invoke(cli, ["figures", str(SAMPLE), "--out", str(folder)])
+    assert done.exit_code == 0, done.output
+    return done.output, folder
+
+
+def values(figure: str, hue: str, points: str) -> pd.Series:
+    """The values that valid trials of some points have, in the axis' unit."""
+    column, scale = COLUMNS[figure]
+    rows = pd.read_parquet(SAMPLE / "trials.parquet")
+    chosen = rows[rows["point_id"].isin(points.split(",")) & (rows["verdict"] == "valid")]
+    return chosen[column.format(hue=hue.replace(".", ""))].dropna().astype(float) * scale
+
+
+def test_each_figure_is_drawn_or_says_why_not(drawn: tuple[str, Path]) -> None:
+    said, folder = drawn
+    assert {path.stem for path in folder.glob("*.svg")} == set(COLUMNS) | OF_SEVERAL
+    assert all(f"no figure {name}: " in said for name in NOT_HERE)
+
+
+@pytest.mark.parametrize("figure", COLUMNS)
+def test_each_mark_is_computed_from_its_rows(drawn: tuple[str, Path], figure: str) -> None:
+    marks = pd.read_csv(drawn[1] / f"{figure}.csv")
+    shown = marks[marks["kind"].isin(["line", "bar", "point"]) & marks["points"].notna() & marks["value"].notna()]
+    assert len(shown) >= 3
+    for mark in shown.itertuples():
+        found = values(figure, str(mark.hue), str(mark.points))
+        assert len(found) == mark.n
+        middle = found.median() if figure == "latency" else found.mean()
+        assert mark.value == pytest.approx(middle), mark
+        if figure != "latency" and not pd.isna(mark.low):
+            half = t.ppf(0.975, len(found) - 1) * found.std() / len(found) ** 0.5
+            assert (mark.low, mark.high) == pytest.approx((middle - half, middle + half)), mark
+
+
+@pytest.mark.parametrize("figure", COLUMNS)
+def test_each_repetition_is_a_dot_of_its_own(drawn: tuple[str, Path], figure: str) -> None:
+    marks = pd.read_csv(drawn[1] / f"{figure}.csv")
+    raw = marks[marks["kind"] == "raw"]
+    assert not raw.empty
+    for (hue, points), dots in raw.groupby(["hue", "points"], dropna=False):
+        found = values(figure, str(hue), str(points))
+        assert sorted(dots["value"]) == pytest.approx(sorted(found))
