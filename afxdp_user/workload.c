@@ -29,13 +29,13 @@ static void read_all(int fd, unsigned char *bytes, size_t count, const char *pat
     }
 }
 
-// How many states a file of so many bytes holds; what is no whole number of them is an error.
+// How many states a file of this size holds; a size that is not a multiple is an error.
 static size_t count_states(const char *path, size_t bytes, size_t state_bytes) {
     if (!bytes && !state_bytes)
         return 0;
     if (!bytes || !state_bytes || bytes % state_bytes)
         fail("init", EINVAL, NULL,
-             "%s has %zu bytes, which is no multiple of the workload's state of %zu bytes", path, bytes,
+             "%s has %zu bytes, which is not a multiple of the workload's state of %zu bytes", path, bytes,
              state_bytes);
     return bytes / state_bytes;
 }

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Everything that is checked before a change lands, cheapest first. `check.sh lint` leaves the tests out; `check.sh fast`
-# is only the tests of parsers, plans, analysis, figures and refusals: no root, no lab, no compiler of the kernel's.
-# `check.sh pythons` runs these with each Python that the project is for, but for the environment's own. `check.sh tidy`
-# has clang-tidy look at the C tools; `check.sh sanitized [TEST…]` runs their tests with both sanitizers.
+# All checks before a change lands, the cheapest first. `check.sh lint` leaves the tests out; `check.sh fast` runs only the
+# tests of parsers, plans, analysis, figures and refusals, which need no root, no lab and no BPF compiler. `check.sh
+# pythons` runs these with each supported Python besides the environment's own. `check.sh tidy` runs clang-tidy over the
+# C tools; `check.sh sanitized [TEST…]` runs their tests with both sanitizers.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 bin=$(shell/setup.sh --where)/bin
@@ -12,8 +12,8 @@ CLANG_FORMAT=14 # others lay out a few lines differently
 SANITIZED=(tests/afxdp_user tests/native/{common,xdpload} tests/deploy/test_deploy_xdp.py tests/generators/test_xdpgen_traffic.py
     tests/end_to_end/test_{run,foreign_frames}.py)
 PYTHONS=(3.11 3.12 3.13 3.14)
-# Many containers set it. Then each of the tests' processes would compile all that it imports again: three times the CPU
-# time where not even the installed packages are compiled, as in the environments that uv makes.
+# Many containers set it. Then each test process would compile every module again that it imports: that triples the CPU
+# time in environments made by uv, whose installed packages are not compiled either.
 unset PYTHONDONTWRITEBYTECODE
 
 say() { printf '\n== %s\n' "$*"; }
@@ -31,7 +31,7 @@ c_layout() {
     fi
 }
 
-# A minute: not part of every check. .clang-tidy says what is looked for, and what is not.
+# It takes a minute, so it is not part of every check. .clang-tidy lists the checks.
 c_faults() {
     local file failed=0
     if ! command -v "clang-tidy-$CLANG_FORMAT" >/dev/null; then
@@ -79,7 +79,7 @@ tests() {
     say "pytest, all other tests"
     "$bin/pytest" -n "$(nproc)" --durations=25 -m 'not lab and not nightly' 2>&1 | tee "$log/others" || failed=1
     say "both parts"
-    for part in first second others; do [ ! -e "$log/$part" ] || tail -n 1 "$log/$part"; done
+    for part in first second others; do [ ! -e "$log/$part" ] || tail -n 1 "$log/$part" | tr -d =; done
     grep -hE '^(FAILED|ERROR) ' "$log/second" "$log/others" 2>/dev/null || true
     grep -hE '^(FAILED|ERROR) ' "$log/first" | sed 's/^/in the first attempt: /' || true
     rm -r "$log"
@@ -92,14 +92,14 @@ fast() { # PROCESSES PYTHON…
         tests/studies/test_{golden_attempts,planned,search,load_shares}.py tests/test_*.py
 }
 
-# A Python that is here, pyenv's, or one that uv fetches.
+# Uses an installed Python, one of pyenv's, or one that uv fetches.
 environment_of() { # VERSION FOLDER
     local versions=${PYENV_ROOT:-$HOME/.pyenv}/versions folder path=$PATH
     for folder in "$versions/$1".*/bin; do path=$folder:$path; done
     PATH=$path "$bin/uv" venv --quiet --system-certs --no-project --python "$1" "$2"
 }
 
-# By uv, from its cache where they are there; else by the pip that set this checkout up, with its own settings.
+# Installs by uv, from its cache if possible, or else by the pip that set this checkout up, with its settings.
 packages_of() { # FOLDER
     local index=${PIP_INDEX_URL:-}
     [ -n "$index" ] || index=$("$bin/python" -m pip config get global.index-url 2>/dev/null) || index=
@@ -110,7 +110,7 @@ packages_of() { # FOLDER
         "$bin/python" -m pip --python "$1/bin/python" install --quiet --no-deps -e .
 }
 
-# All at a time: each of them keeps one CPU busy.
+# All at the same time: each keeps one CPU busy.
 pythons() {
     local version made own failed=0
     local -A running=()

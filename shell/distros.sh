@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# The README's two commands in fresh roots of Debian, by root and by an ordinary user with sudo: which versions of which
-# tools, how many trials valid, how many tests passed. The whole takes most of a day; wants root, debootstrap and
+# Runs the README's two commands in fresh roots of Debian, as root and as an ordinary user with sudo. The table has the
+# tools' versions, the valid trials and the passed tests. All parts take most of a day and need root, debootstrap and
 # slirp4netns.
 #
 #   shell/distros.sh                    all of it, from the beginning
@@ -12,9 +12,9 @@
 #   shell/distros.sh -m MINUTES …       so many at most for each part (else 30 for the trials, 45 for fast, 180 for the tests)
 #
 # Results and logs of the parts are in build/distros. The superuser and the user have a root each, or sudo would find
-# everything installed. Each root has mount and network namespaces of its own with a way out (slirp4netns), so that no lab
-# meets one of this machine; what still runs in a root when its command has ended is ended. Not a process namespace: a lab
-# pins the kernel's softirq threads, which are seen in the first one alone.
+# everything installed. Each root has its own mount and network namespaces with access to the network (slirp4netns), so
+# its labs cannot meet those of this machine. Processes left in a root when its command ends are killed. There is no
+# process namespace: a lab pins the kernel's softirq threads, which only the first namespace shows.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -23,7 +23,7 @@ USERS=(root user)
 COMMANDS=(trials fast tests)
 declare -A SUITE_OF=([12]=bookworm [13]=trixie)
 declare -A AS_WRITTEN=([trials]="shell/run_matrix.sh" [fast]="make test-fast" [tests]="make test")
-# A root has no make before the first command has set it up; who asks for the tests alone has not called that.
+# A root has no make until the first command has set it up, and the tests may be run alone.
 MAKE="{ command -v make >/dev/null || shell/setup.sh --dev; } && make"
 declare -A TO_RUN=([trials]="shell/run_matrix.sh" [fast]="$MAKE test-fast" [tests]="$MAKE test")
 declare -A MOST_MINUTES=([trials]=30 [fast]=45 [tests]=180)
@@ -62,7 +62,7 @@ bounded() {
 
 # ---- a root ----
 
-# What a user has before a clone: git, certificates, sudo. Neither make nor a compiler.
+# A user has git, certificates and sudo before a clone, but neither make nor a compiler.
 make_root() { # SUITE ROOT
     [ -e "$2/made" ] && return
     rm -rf "$2"
@@ -80,7 +80,7 @@ make_root() { # SUITE ROOT
     touch "$2/made"
 }
 
-# Behind a proxy with a certificate of its own nothing could be fetched without it.
+# Behind a proxy with its own certificate, nothing can be fetched without it.
 trust_what_this_machine_trusts() { # ROOT
     printenv | grep -iE '^(https?|ftp|no)_proxy=' >"$1/etc/environment" || true
     if compgen -G '/usr/local/share/ca-certificates/*.crt' >/dev/null; then
@@ -106,7 +106,7 @@ end_all_in() { # ROOT
         sed 's,/proc/,,' | xargs -r kill -KILL 2>/dev/null || true
 }
 
-# A network namespace with a way out. `leave` takes it away again, with all that runs in the root.
+# Makes a network namespace with access to the network. `leave` removes it and ends all processes in the root.
 NET=xdplab-distros-$$
 DOOR=
 INSIDE=
@@ -133,8 +133,8 @@ leave() {
     DOOR='' INSIDE=''
 }
 
-# in_root ROOT USER MINUTES COMMAND: a login shell of that user's runs it, for so long at most. Not in a subshell, which
-# would not clean up after itself.
+# in_root ROOT USER MINUTES COMMAND: runs it in a login shell of that user, for at most so many minutes. Do not call it in
+# a subshell, which would not clean up.
 in_root() {
     local status=0
     if ! enter "$1"; then
@@ -165,7 +165,7 @@ in_root() {
 
 # ---- what came out ----
 
-# One line for each tool: its name, its version.
+# One line per tool: name and version.
 VERSIONS='
 export PATH=$PATH:/usr/sbin:/sbin
 first() { if command -v "$1" >/dev/null; then "$@" 2>&1 | grep -oE "[0-9]+\.[0-9]+(\.[0-9]+)*" | head -n 1; else echo none; fi; }
@@ -190,7 +190,8 @@ trials_of() { # what VERDICTS said
     grep valid "$1" || echo "no table"
 }
 
-# pytest ends with one line; `make test` calls it twice: real traffic, then all other tests.
+# pytest ends with one line. `make test` calls it for real traffic and for all other tests; tests with traffic that failed
+# run once more, and count twice here.
 tests_of() { # LOG
     sed -nE 's/^=+ (.*[0-9]+ (passed|failed|errors?|skipped).*) in [0-9.]+s.*=+$/\1/p' "$1" | tr ',' '\n' |
         awk '{ sum[$2 == "errors" ? "error" : $2] += $1 }
@@ -200,8 +201,8 @@ tests_of() { # LOG
                 print comma ? "" : "no test was run" }'
 }
 
-# A part's row: suite, user, command, what came out, exit code, minutes, commit. One file each, so that a part that is run
-# again replaces its own row alone.
+# A part's row: suite, user, command, result, exit code, minutes, commit. Each is a file of its own, so that a repeated
+# part replaces only its own row.
 write_row() { # SUITE USER WHAT RESULT STATUS SECONDS COMMIT
     printf '%s\t%s\t%s\t%s\t%s\t%s\t%s\n' "$1" "$2" "${AS_WRITTEN[$3]}" "$4" "$5" $(($6 / 60)) "$7" >"$PARTS/$1.$2.$3.row"
 }

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Every published figure of the thesis again from its raw logs, as printed and as the data really say; no lab, no root.
+# Draws every published figure of the thesis from its raw logs, as printed and corrected; needs no lab and no root.
 #
 #   shell/regenerate_figures.sh PATH-TO-THE-DATA [--as-published|--corrected] [--lang pt] [--out DIR]
 #
-# PATH is a clone of the thesis' repository, a folder of it, or an archive of it (.tar.xz).
+# PATH is a clone of the thesis' repository, a folder in it, or an archive (.tar.xz).
 set -euo pipefail
 home=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 

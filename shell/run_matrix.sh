@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# From a fresh clone to figures: installs what is missing, brings a lab up, measures a plan, draws, says where.
+# From a fresh clone to figures: installs missing packages, brings a lab up, measures a plan, draws its figures.
 #
 #   shell/run_matrix.sh                       plans/quick.yaml
 #   shell/run_matrix.sh PLAN [OPTION]…        another plan; options are those of `xdplab run`

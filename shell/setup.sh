@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Installs what this machine lacks, then makes the project's Python environment; takes a moment where nothing is to do.
+# Installs the missing packages and makes the project's Python environment; takes a moment if everything is there.
 #
 #   shell/setup.sh              for measuring
 #   shell/setup.sh --dev        for `make test` too
-#   shell/setup.sh --where      only says in which folder the environment is (or will be)
+#   shell/setup.sh --where      only prints the folder of the environment
 #   shell/setup.sh --completion only installs the Tab key's completion of `xdplab`, for this user and their shell
-#   shell/setup.sh --give-back  only gives what a call by sudo made here to the user who called
+#   shell/setup.sh --give-back  only gives files that a call by sudo made here to the calling user
 #
-# Packages come from src/xdplab/labs/packages.tsv. Only installing them needs root: sudo is called for it.
+# src/xdplab/labs/packages.tsv lists the packages. Only their installation needs root; it is done by sudo.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -40,7 +40,7 @@ as_root() {
 
 # ---- packages ----
 
-# The first Python that is new enough; nothing where there is none yet: the packages bring it.
+# Prints the first Python that is new enough, or nothing if the packages still have to bring one.
 python() {
     local candidate
     for candidate in python3 python3.14 python3.13 python3.12 python3.11; do
@@ -76,7 +76,7 @@ distribution() {
     echo unknown
 }
 
-# missing DISTRIBUTION USES: the packages of all that is not there; the Debian names where the distribution is not known
+# missing DISTRIBUTION USES: prints the missing packages, by their Debian names if the distribution is unknown
 missing() {
     local look name use debian ubuntu fedora _why
     while IFS=$'\t' read -r look name use debian ubuntu fedora _why; do
@@ -87,7 +87,7 @@ missing() {
     done <"$XDPLAB_PACKAGES" | tr ' ' '\n' | sort -u | tr '\n' ' '
 }
 
-# sshd is wanted as a program: a lab starts its own. A daemon on the machine's address is not wanted.
+# Labs start sshd themselves, so the package must not start a daemon on the machine's own address.
 without_starting_daemons() (
     if [ ! -e "$XDPLAB_POLICY" ]; then
         trap 'as_root rm -f "$XDPLAB_POLICY"' EXIT
@@ -107,7 +107,7 @@ apt_get() {
     as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq -y -o DPkg::Lock::Timeout=120 "$@" >/dev/null
 }
 
-# Of each A|B, A where this release has it.
+# Chooses A of each A|B if this release has it.
 that_are_here() {
     local word
     for word in "$@"; do
@@ -134,9 +134,9 @@ install_packages() {
     where=$(distribution)
     packages=$(missing "$where" "$1")
     [ -z "$packages" ] && return
-    [ "$where" = unknown ] && die "this distribution is not known; install what here is called (in Debian): $packages"
+    [ "$where" = unknown ] && die "this distribution is unknown; install the packages that Debian calls: $packages"
     if [ "$(id -u)" != 0 ] && ! command -v sudo >/dev/null; then
-        die "these packages are missing, and there is no sudo here; ask root to install: $packages"
+        die "these packages are missing, and there is no sudo; ask root to install: $packages"
     fi
     say "installing $packages"
     # shellcheck disable=SC2086 # a list of words
@@ -166,14 +166,14 @@ make_environment() {
     stamp >"$mark" # last: an interrupted installation is done again
 }
 
-# What a call by `sudo` made belongs to the user who called it.
+# Files that a call by `sudo` made belong to the calling user.
 give_back() {
     if [ "$(id -u)" = 0 ] && [ -n "${SUDO_UID:-}" ] && [ "$(stat -c %u .)" = "$SUDO_UID" ]; then
         find . -xdev -user 0 -exec chown -h "$SUDO_UID:${SUDO_GID:-$SUDO_UID}" {} +
     fi
 }
 
-# Where bash (its package bash-completion) and fish look by themselves; zsh has no such folder of a user's.
+# bash (with bash-completion) and fish search these folders; zsh has no such folder per user.
 install_completion() {
     local shell=${SHELL##*/} target
     case $shell in

@@ -114,7 +114,7 @@ static int open_log(const struct record *record, const char *ending) {
     return open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
 }
 
-// Beyond the room of its file system, a page of a mapped file cannot be had.
+// A page of a mapped file beyond the room of its file system cannot be allocated.
 static size_t room_for(int file) {
     struct statvfs status;
     if (fstatvfs(file, &status))

@@ -54,7 +54,7 @@ static int cpu_named(const char *word) {
     char *end;
     long cpu = strtol(word, &end, 10);
     if (*word == '\0' || *end != '\0' || cpu < 0 || cpu >= CPU_SETSIZE)
-        command_line_refuse("%s is no CPU", word);
+        command_line_refuse("%s is not a CPU number", word);
     return cpu;
 }
 

@@ -57,7 +57,8 @@ int read_subjects(FILE *file, struct subject *subjects) {
     int count = 0;
     while (getline(&line, &space, file) >= 0) {
         if (count == MOST_SUBJECTS || read_subject(line, &subjects[count]))
-            command_line_refuse("line %d is no NAME CODE DATA NUMBER, or one too many", count + 1);
+            command_line_refuse("line %d is not NAME CODE DATA NUMBER, or there are too many lines",
+                                count + 1);
         count++;
     }
     free(line);

@@ -34,7 +34,7 @@ static void name_module(struct image *image) {
     snprintf(image->name, sizeof(image->name), "%s", base ? base + 1 : image->path);
     char *ending = strstr(image->name, ".ko");
     if (!ending)
-        fail("open", 0, NULL, "%s is no NAME.ko", image->path);
+        fail("open", 0, NULL, "%s is not named NAME.ko", image->path);
     *ending = '\0';
     for (char *at = image->name; *at; at++)
         if (*at == '-')

@@ -130,7 +130,7 @@ static int64_t period_ns(const char *text) {
     char *end;
     double seconds = strtod(text, &end);
     if (*text == '\0' || *end != '\0' || !(seconds >= 0.001 && seconds <= 3600))
-        command_line_refuse("%s is no time between 0.001 and 3600 s", text);
+        command_line_refuse("%s is not a time between 0.001 and 3600 s", text);
     return seconds * 1e9;
 }
 

@@ -195,7 +195,7 @@ void alternate(const struct program *program, char *arguments) {
     struct holder own = {-1, -1}, others = {-1, -1};
     int other = bpf_prog_get_fd_by_id(id);
     if (other < 0)
-        complain("alternate", errno, "program %u cannot be had", id);
+        complain("alternate", errno, "program %u cannot be opened", id);
     else if (!hold(&own, program->fd) || !hold(&others, other))
         complain("alternate", errno, "programs cannot be held in the kernel's dispatcher: %s",
                  error_words(errno));

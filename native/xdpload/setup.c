@@ -129,7 +129,7 @@ void set_constants(struct bpf_object *object, const struct settings *settings) {
 
 /* ---- maps ---- */
 
-// 0 for what is no number of entries.
+// 0 if it is not a number of entries.
 static long parse_entries(const char *text) {
     if (!strcmp(text, "cpus"))
         return libbpf_num_possible_cpus();

@@ -99,5 +99,5 @@ def test_a_program_that_is_gone_is_named(lab, xdpload, drop_object):
     with attach(lab.dut.host, xdpload, request) as own:
         with attach(lab.dut.host, xdpload, replace(request, mode="none")) as other:
             pass
-        with pytest.raises(UnsupportedError, match=f"program {other.loaded.program_id} cannot be had"):
+        with pytest.raises(UnsupportedError, match=f"program {other.loaded.program_id} cannot be opened"):
             own.begin_slices(other, 0.005, 30, seed=7)

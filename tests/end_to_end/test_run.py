@@ -325,7 +325,7 @@ def test_a_users_own_frames_are_sent_as_they_are(lab_name: str, tmp_path: Path) 
     (tmp_path / "other.yaml").write_text(plan.replace("stamp: none", "flows: 200"))
     refused = xdplab("--lab", lab_name, "run", "other.yaml", "--out", "out", cwd=tmp_path, check=False)
     assert refused.returncode
-    assert "flows: 200 cannot be had, the frames of mine.pcap have their own" in refused.stderr
+    assert "flows: 200 cannot be set: the frames of mine.pcap have their own" in refused.stderr
 
 
 PUSH = """

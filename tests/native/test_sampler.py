@@ -36,6 +36,15 @@ def sampling(sampler: str, *words: str) -> Iterator[subprocess.Popen[bytes]]:
         process.wait()
 
 
+def await_start(process: subprocess.Popen[bytes]) -> None:
+    """Wait for its first note."""
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.write(b"started\n")
+    process.stdin.flush()
+    assert process.stdout.readline() == b"started\n"
+
+
 def cpu_ticks() -> list[str]:
     return [
         line.split()[0] for line in Path("/proc/stat").read_text().splitlines() if line[:3] == "cpu" and line[3] != " "
@@ -45,11 +54,7 @@ def cpu_ticks() -> list[str]:
 def test_its_notes_are_what_the_parser_reads(sampler: str) -> None:
     began = float(Path("/proc/uptime").read_text().split()[0])
     with sampling(sampler, "lo", "0.05") as process:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        process.stdin.write(b"started\n")
-        process.stdin.flush()
-        assert process.stdout.readline() == b"started\n"
+        await_start(process)
         time.sleep(0.5)
         out, error = process.communicate(timeout=10)
     assert (process.returncode, error) == (0, b"")
@@ -64,6 +69,7 @@ def test_its_notes_are_what_the_parser_reads(sampler: str) -> None:
 def test_it_counts_the_packets_of_its_device(sampler: str) -> None:
     counter = Path("/sys/class/net/lo/statistics/rx_packets")
     with sampling(sampler, "lo", "0.01") as process:
+        await_start(process)
         before = int(counter.read_text())
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
             sender.sendto(b"counted", ("127.0.0.1", 9))
@@ -80,8 +86,8 @@ def test_a_device_that_is_not_there_and_a_wrong_time_are_refused(sampler: str) -
     for words, code, why in (
         (("nosuch0", "0.1"), 1, "no network device nosuch0"),
         (("../lo", "0.1"), 1, "no network device ../lo"),
-        (("lo", "0"), 2, "0 is no time between 0.001 and 3600 s"),
-        (("lo", "nan"), 2, "nan is no time"),
+        (("lo", "0"), 2, "0 is not a time between 0.001 and 3600 s"),
+        (("lo", "nan"), 2, "nan is not a time"),
     ):
         done = subprocess.run([sampler, *words], capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
         assert done.returncode == code, words

@@ -178,7 +178,7 @@ def test_an_unknown_distribution_gets_the_list(tmp_path: Path) -> None:
     machine = Machine(tmp_path, "plan9")
     done = machine.run()
     assert done.returncode == 1
-    assert "install what here is called (in Debian): deb-tool" in done.stderr
+    assert "install the packages that Debian calls: deb-tool" in done.stderr
     assert machine.calls == []
 
 
@@ -207,7 +207,7 @@ def test_without_sudo_it_says_what_to_ask_root_for(tmp_path: Path) -> None:
             (others / tool.name).symlink_to(tool)
     done = machine.run(PATH=f"{machine.bin}:{others}")
     assert done.returncode == 1
-    assert "no sudo here; ask root to install: deb-tool" in done.stderr
+    assert "there is no sudo; ask root to install: deb-tool" in done.stderr
     assert machine.calls == []
 
 

@@ -98,7 +98,7 @@ def test_what_the_kernel_refuses_leaves_the_rest_measured(sanitized: str):
 def test_lines_that_are_no_subjects_are_refused(sanitized: str, text: str):
     done = subprocess.run([sanitized, "sockets", "1", "1"], input=text.encode(), capture_output=True, check=False)
     assert done.returncode == 2
-    assert b"line 1 is no NAME CODE DATA NUMBER" in done.stderr
+    assert b"line 1 is not NAME CODE DATA NUMBER" in done.stderr
     assert done.stdout == b""
 
 

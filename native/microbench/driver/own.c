@@ -95,7 +95,7 @@ static unsigned int print_file(void) {
     while ((found = fscanf(file, "%llu", &time)) == 1)
         print_time(count++, time);
     if (found != EOF)
-        fail("own", 0, NULL, "%s: entry %u is no whole number", options.file, count);
+        fail("own", 0, NULL, "%s: entry %u is not a whole number", options.file, count);
     fclose(file);
     return count;
 }

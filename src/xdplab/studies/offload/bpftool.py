@@ -49,7 +49,7 @@ def _program(fields: dict[str, object]) -> LoadedProgram:
     jited = fields.get("jited") is True
     map_ids = as_list(fields.get("map_ids", []), TOOL)
     if not all(isinstance(item, int) for item in map_ids):
-        refuse(TOOL, "a map id that is no number", text=repr(map_ids))
+        refuse(TOOL, "a map id that is not a number", text=repr(map_ids))
     return LoadedProgram(
         program_id=count_field(fields, "id", TOOL),
         type=text_field(fields, "type", TOOL),

@@ -340,7 +340,7 @@ def _float(word: str, what: str) -> float:
     try:
         return float(word)
     except ValueError as error:
-        raise PlanError(f"{what}: {word!r} is no number") from error
+        raise PlanError(f"{what}: {word!r} is not a number") from error
 
 
 def _percent(a: float, b: float) -> str:
