@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from xdplab.analysis.values import Row, is_null, records
@@ -17,9 +19,27 @@ SERIES = SETTING + PROGRAM
 
 
 def key_of(trials: pd.DataFrame, columns: tuple[str, ...]) -> pd.Series:
-    """Return one text key per row; null counts as a value, so rows with nulls group and compare."""
-    cells = [["-" if is_null(value) else str(value) for value in trials[name].tolist()] for name in columns]
-    return pd.Series(["|".join(row) for row in zip(*cells, strict=True)], index=trials.index, dtype="object")
+    """Return one text key per row; null counts as a value, so rows with nulls group and compare.
+
+    Texts are made once per level and once per combination of levels: a run has few of them and many rows.
+    """
+    keys = np.array([""], dtype=object)
+    codes = np.zeros(len(trials), dtype=np.int64)
+    for number, name in enumerate(columns):
+        of_row, texts = _levels(trials[name])
+        combined, codes = np.unique(codes * len(texts) + of_row, return_inverse=True)
+        before, level = keys[combined // len(texts)], texts[combined % len(texts)]
+        keys = before + "|" + level if number else level
+    return pd.Series(keys[codes] if len(columns) else "", index=trials.index, dtype="object")
+
+
+def _levels(column: pd.Series) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    """Return the level of each row as a number, and the text of each level; the last one is null's."""
+    if column.dtype == object:  # 1, 1.0 and True are equal, their texts are not
+        column = pd.Series([None if is_null(value) else str(value) for value in column.tolist()], dtype="object")
+    codes, levels = pd.factorize(column)
+    texts = np.array([*("-" if is_null(value) else str(value) for value in levels.tolist()), "-"], dtype=object)
+    return np.where(codes < 0, len(texts) - 1, codes), texts
 
 
 NUMBERS = {metric.name for metric in METRICS if metric.dtype in ("int", "float", "bool")}
