@@ -17,7 +17,7 @@ from xdplab.run.rundir import RunDirectory
 from xdplab.studies.frame import StudyKind, StudyRun
 from xdplab.studies.places import Place
 from xdplab.studies.points import Gathered, StudyPoint, StudyRequest, StudyTrial
-from xdplab.studies.provenance import CONTROLLER, MACHINE, answers, around, flat, words
+from xdplab.studies.provenance import CONTROLLER, MACHINE, answers, around, flat, summary
 from xdplab.studies.verifier.prevail import Prevail, version_of
 
 GUEST = "a guest"
@@ -130,7 +130,7 @@ def test_status_and_captions_say_it(run: StudyRun[StudyRequest, Nap]) -> None:
     changed(
         run, GUEST, command_line="quiet mitigations=off", mitigations="/sys/x/spectre_v2:Vulnerable", bpf_jit_harden="0"
     )
-    said = words(run.directory)
+    said = summary(run.directory)
     assert said
     assert f"0 CPU mitigations active by mitigations=off ({GUEST})" in said
     assert f"bpf_jit_harden 0 ({GUEST})" in said
@@ -150,12 +150,12 @@ def test_stolen_time_is_that_of_the_session(stolen: int, share: str, run: StudyR
             ticks = "100 0 100 700 0 0 0 5" if event["when"] == "before" else f"150 0 150 700 0 0 0 {5 + stolen}"
             event["state"]["cpu_ticks"] = {"value": f"cpu  {ticks} 0 0"}
     path.write_text("".join(json.dumps(event, separators=(",", ":")) + "\n" for event in events))
-    assert f"{share} of the time stolen" in str(words(run.directory))
+    assert f"{share} of the time stolen" in str(summary(run.directory))
 
 
 def test_a_run_of_before_has_nothing_to_say(tmp_path: Path) -> None:
     old = RunDirectory.create(tmp_path, "old", run_id="1", plan_yaml="study: naps\n")
-    assert words(old) is None
+    assert summary(old) is None
     assert around(old) == {}
 
 

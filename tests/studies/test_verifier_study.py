@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from elftools.elf.elffile import ELFFile
 
 from xdplab.errors import NotApplicableError, PlanError, ProgramError
 from xdplab.figures.marks import View
@@ -20,11 +21,11 @@ from xdplab.formats.verifier_log import parse_bpfverify
 from xdplab.studies.frame import draw_views
 from xdplab.studies.points import schedule
 from xdplab.studies.verifier import summaries
-from xdplab.studies.verifier.compilers import Compiler, find_compilers
+from xdplab.studies.verifier.compilers import Compiler, compile_object, find_compilers
 from xdplab.studies.verifier.corpora import carve, collect
 from xdplab.studies.verifier.families import FAMILIES, Member, source
 from xdplab.studies.verifier.largest import SizeTried, answer, search
-from xdplab.studies.verifier.paper import against_paper
+from xdplab.studies.verifier.paper import INSTRUCTIONS, WIDE_LOADS, against_paper
 from xdplab.studies.verifier.points import VerifierPoint
 from xdplab.studies.verifier.prevail import ResourceLimits, Runner, find_prevails
 from xdplab.studies.verifier.rows import COLUMNS, joined, stack_columns
@@ -91,9 +92,27 @@ def test_families_know_their_options():
         source(Member("nothing", 4))
     assert {m.label for m in (Member(f, 2) for f in FAMILIES)} == {
         "double_strcmp 2 rolled < btf",
+        "strcmp_return 2 rolled <",
         "branches 2",
         "pruning 2",
     }
+
+
+def slots(path: Path) -> int:
+    with path.open("rb") as file:
+        return int(ELFFile(file).get_section_by_name("xdp")["sh_size"]) // 8
+
+
+@pytest.mark.parametrize("build", [build for build in INSTRUCTIONS if build[0] != "clang 8"], ids=" ".join)
+def test_double_strcmp_has_as_many_instructions_as_the_paper_counts(build: tuple[str, str], tmp_path: Path):
+    """The paper counts a wide load once. Of strcmp_return, which was once taken for it, clang 14 makes others."""
+    compiler = next((one for one in find_compilers() if one.name == build[0]), None)
+    if compiler is None:
+        pytest.skip(f"{build[0]} is not here")
+    texts = [source(Member("double_strcmp", n)) for n in (1, 2, 3, 9)]
+    found = [slots(compile_object(text, compiler, build[1], tmp_path)) - WIDE_LOADS for text in texts]
+    assert tuple(found[:3]) == INSTRUCTIONS[build]
+    assert found[3] == found[2]
 
 
 def test_what_a_compiler_refuses_is_told_in_its_words(compile_text):
@@ -491,10 +510,10 @@ def test_the_papers_instruction_counts_are_judged_one_by_one():
         return [row(sha256=str(n), n=n, insns=c, mcpu="v2", **known) for n, c in zip((1, 2, 3), counts, strict=True)]
 
     name = "instructions with 1, 2, ≥ 3 iterations, clang 14 + v2"
-    assert answers(*build(21, 68, 60))[name] == ("21, 68, 60", "yes")
-    ours, agrees = answers(*build(22, 62, 53))[name]
+    assert answers(*build(23, 70, 62))[name] == ("21, 68, 60", "yes")
+    ours, agrees = answers(*build(24, 64, 55))[name]
     assert ours == "22, 62, 53"
-    assert agrees.startswith("no: +1, -6, -7")
+    assert agrees == "no: +1, -6, -7"
     assert answers(*build(21, 68, 60)[:2])[name][1] == "unknown: this build is not in the run"
 
 

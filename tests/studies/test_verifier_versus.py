@@ -182,7 +182,7 @@ def test_one_run_has_two_sides_by_kernel_or_by_corpus():
         ({"metrics": ("foo",)}, "no metric foo"),
         ({"filters": ("foo>1",)}, "no column foo"),
         ({"filters": ("program>1",)}, "is text"),
-        ({"filters": ("processed_insns_a>x",)}, "no number"),
+        ({"filters": ("processed_insns_a>x",)}, "not a number"),
         ({"filters": ("nothing",)}, "no condition"),
         ({"sort": "foo"}, "no column foo"),
         ({"thresholds": ("processed_insns",)}, "METRIC=PERCENT"),

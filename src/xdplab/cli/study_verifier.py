@@ -41,7 +41,13 @@ else:
 @click.option("--prevail", "prevails", multiple=True, metavar="[NAME=]PATH", help="PREVAIL commands; else PATH's own.")
 @click.option("--compiler", "compilers", multiple=True, metavar="NAME", help='Such as "clang 14"; all that are here.')
 @click.option("--mcpu", "mcpus", multiple=True, type=click.Choice(["v1", "v2", "v3", "v4"]), help="v2, v3 and v4.")
-@click.option("--family", "families", multiple=True, type=click.Choice([*FAMILIES, "none"]), help="All by default.")
+@click.option(
+    "--family",
+    "families",
+    multiple=True,
+    type=click.Choice([*FAMILIES, "none"]),
+    help="All but strcmp_return by default.",
+)
 @click.option("--testbed/--no-testbed", default=True, show_default=True, help="The XDP lab's own programs.")
 @click.option("--largest/--no-largest", default=True, show_default=True, help="Look for the largest N accepted.")
 @click.option("--repetitions", type=click.IntRange(1, 1000), default=3, show_default=True)

@@ -21,12 +21,16 @@ PROGRAMS = Path(__file__).parent / "programs"
 
 @dataclass(frozen=True)
 class ProgramFamily:
-    """A template, the meaning of its N, and its options with their values, the default first."""
+    """A template, the meaning of its N, and its options with their values, the default first.
+
+    ``usual``: a request measures it unless it names other families.
+    """
 
     name: str
     n_words: str
     options: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     constants: Mapping[str, int] = field(default_factory=dict)
+    usual: bool = True
 
 
 FAMILIES: dict[str, ProgramFamily] = {
@@ -36,6 +40,9 @@ FAMILIES: dict[str, ProgramFamily] = {
             "double_strcmp",
             "loop iterations",
             {"form": ("rolled", "unrolled"), "exit": ("<", "!="), "maps": ("btf", "legacy")},
+        ),
+        ProgramFamily(
+            "strcmp_return", "loop iterations", {"form": ("rolled", "unrolled"), "exit": ("<", "!=")}, usual=False
         ),
         ProgramFamily("branches", "branches"),
         ProgramFamily("pruning", "branches", constants={"scalars": 4}),

@@ -26,6 +26,8 @@ INSTRUCTIONS = {
     ("clang 18", "v4"): (20, 64, 56),
 }
 """Instructions of the paper's double_strcmp with 1, 2 and at least 3 iterations."""
+WIDE_LOADS = 2
+"""Loads of a map's address in double_strcmp. Each takes the room of two instructions; the paper counts it once."""
 
 FEWEST = 5
 """Programs that a rank correlation needs to say anything."""
@@ -265,7 +267,7 @@ def _instructions(loops: pd.DataFrame) -> Iterator[BesidePaper]:
         if build not in sizes.index or not {1, 2, 3} <= set(sizes.columns):
             yield BesidePaper(name, said, "", "unknown: this build is not in the run")
             continue
-        ours = [int(count) for count in sizes[[1, 2, 3]].loc[[build]].iloc[0]]
+        ours = [int(count) - WIDE_LOADS for count in sizes[[1, 2, 3]].loc[[build]].iloc[0]]
         off = ", ".join(f"{mine - theirs:+d}" for mine, theirs in zip(ours, published, strict=True))
-        verdict = "yes" if tuple(ours) == published else f"no: {off}: the paper's template is another C program"
+        verdict = "yes" if tuple(ours) == published else f"no: {off}"
         yield BesidePaper(name, said, ", ".join(map(str, ours)), verdict, "instructions")

@@ -54,7 +54,7 @@ class VerifierRequest(StudyRequest):
     prevails: tuple[str, ...] = ()
     compilers: tuple[str, ...] = ()
     mcpus: tuple[str, ...] = ("v2", "v3", "v4")
-    families: tuple[str, ...] = tuple(FAMILIES)
+    families: tuple[str, ...] = tuple(name for name, family in FAMILIES.items() if family.usual)
     testbed: bool = True
     largest: bool = True
     loads: int = 20
