@@ -282,7 +282,7 @@ def test_an_attached_program_is_left_alone(lab, forwarder, drop_object: Path):
         ({"workload": "/no/such.so"}, r"workload: /no/such.so: No such file"),
         ({"workload": "/etc/hostname"}, r"workload: .*/etc/hostname"),
         ({"init": "/no/such"}, r"init: /no/such cannot be read: No such file"),
-        ({"init": "/proc/self/comm"}, r"init: /proc/self/comm has 0 bytes, which is no multiple"),
+        ({"init": "/proc/self/comm"}, r"init: /proc/self/comm has 0 bytes, which is not a multiple"),
     ],
 )
 def test_a_workload_that_cannot_be_used_is_a_program_error(forwarder, options, words):
