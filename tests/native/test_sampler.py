@@ -75,6 +75,8 @@ def test_it_counts_the_packets_of_its_device(sampler: str) -> None:
             sender.sendto(b"counted", ("127.0.0.1", 9))
         time.sleep(0.1)
         after = int(counter.read_text())
+        if after == before:
+            pytest.skip("/sys shows the devices of another network namespace here")
         out, _ = process.communicate(timeout=10)
     seen = [note.rx_packets for note in parse_samples(out)]
     assert seen[0] <= before
