@@ -115,7 +115,9 @@ static void prepare_programs(struct bpf_object *object, long only) {
         bpf_program__set_log_level(program, effort.log_level);
         bool wanted = !slot->done && (only < 0 || only == rank);
         if (wanted && !find_kind(program)) {
-            print_words(slot, "no program type for its section");
+            char words[256];
+            snprintf(words, sizeof(words), NO_TYPE_WORDS, bpf_program__section_name(program));
+            print_words(slot, words);
             wanted = false;
         }
         bpf_program__set_autoload(program, wanted);

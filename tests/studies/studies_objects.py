@@ -30,6 +30,16 @@ int asks_for_a_helper(struct xdp_md *context) {
 }
 """
 )
+OVERRIDE = (
+    HEAD
+    + """
+SEC("kprobe/schedule")
+int overrides(void *context) {
+    bpf_override_return(context, 0);
+    return 0;
+}
+"""
+)
 LEGACY_MAP = """
 struct {
     unsigned int type, key_size, value_size, max_entries;

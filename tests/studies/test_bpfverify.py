@@ -9,7 +9,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from studies_objects import BTF_MAP, CALLS, HELPER, LEGACY_MAP, MAP_IN_MAP, OUT_OF_BOUNDS, to_rela
+from studies_objects import BTF_MAP, CALLS, HELPER, LEGACY_MAP, MAP_IN_MAP, OUT_OF_BOUNDS, OVERRIDE, to_rela
 
 from xdplab.errors import PlanError
 from xdplab.studies.verifier.corpora import collect
@@ -41,15 +41,24 @@ def test_budget_ends_the_repetition_of_a_slow_program(verify, compile_member):
     assert sum(program.load_ns[:-1]) < 20_000_000
 
 
+def _has_override() -> bool:
+    """The helper is a function of the kernel only with CONFIG_BPF_KPROBE_OVERRIDE."""
+    return "bpf_override_return" in Path("/proc/kallsyms").read_text().split()
+
+
 @pytest.mark.parametrize(
     ("text", "verdict", "cause"),
     [
         (OUT_OF_BOUNDS, "rejected", "verifier's own"),
         (HELPER, "rejected", "helper not available to this type"),
+        (OVERRIDE, "environment", "CONFIG_BPF_KPROBE_OVERRIDE"),
+        (OVERRIDE.replace('SEC("kprobe/schedule")', 'SEC("xdp")'), "rejected", "helper not available to this type"),
         (HELPER.replace('SEC("xdp")', 'SEC("2/1")'), "no_type", "type"),
     ],
 )
 def test_classes_of_verdicts(verify, compile_text, text, verdict, cause):
+    if text == OVERRIDE and _has_override():
+        pytest.skip("this kernel has CONFIG_BPF_KPROBE_OVERRIDE: kprobes may call the helper")
     (program,) = verify(compile_text(text))
     assert program.verdict == verdict
     assert cause in program.cause

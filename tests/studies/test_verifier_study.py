@@ -9,6 +9,7 @@ import tarfile
 import zipfile
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
@@ -29,7 +30,8 @@ from xdplab.studies.verifier.paper import INSTRUCTIONS, WIDE_LOADS, against_pape
 from xdplab.studies.verifier.points import VerifierPoint
 from xdplab.studies.verifier.prevail import ResourceLimits, Runner, find_prevails
 from xdplab.studies.verifier.rows import COLUMNS, joined, stack_columns
-from xdplab.studies.verifier.runs import VerifierRequest, searches
+from xdplab.studies.verifier.runs import VerifierRequest, members, searches
+from xdplab.studies.verifier.study import object_path
 from xdplab.studies.verifier.views import FIGURES, VIEWS, view_of
 
 RECORDED = Path(__file__).parents[1] / "formats" / "recorded" / "prevail"
@@ -174,7 +176,24 @@ def test_a_guest_searches_for_the_largest_n_of_one_build():
 def test_an_object_keeps_its_name_in_the_run():
     """The table of types tells by it."""
     point = VerifierPoint("linux", "host", "verify", "c", "cilium/bpf_xdp #1, v3.o", "0123456789abcdef")
-    assert point.file_name == "cilium-bpf_xdp-1-v3-0123456789ab.o"
+    assert point.file_name == "c-cilium-bpf_xdp-1-v3-0123456789ab.o"
+    generated = replace(point, corpus="branches", object="branches 10, clang 14 v3", family="branches")
+    assert generated.file_name == "branches-10-clang-14-v3-0123456789ab.o"
+
+
+def test_an_object_of_a_run_begun_when_names_had_no_corpus_is_found(tmp_path: Path):
+    point = VerifierPoint("linux", "host", "verify", "cilium", "bpf_lb.o", "0123456789abcdef")
+    before = tmp_path / "bpf_lb-0123456789ab.o"
+    before.touch()
+    assert object_path(tmp_path, point) == before
+    (tmp_path / point.file_name).touch()
+    assert object_path(tmp_path, point).name == "cilium-bpf_lb-0123456789ab.o"
+
+
+def test_sizes_of_ones_own_replace_those_of_every_family():
+    request = VerifierRequest(sizes=(7,), families=("branches", "double_strcmp"))
+    assert {(m.family, m.n) for m in members(request)} == {("branches", 7), ("double_strcmp", 7)}
+    assert {m.n for m in members(replace(request, sizes=()))} >= {350, 1000}
 
 
 @pytest.mark.parametrize(

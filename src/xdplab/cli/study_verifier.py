@@ -16,7 +16,7 @@ from xdplab.errors import PlanError, XdplabError
 from xdplab.later import later
 from xdplab.studies.catalogue import study
 from xdplab.studies.places import HOST
-from xdplab.studies.verifier.families import FAMILIES
+from xdplab.studies.verifier.families import FAMILIES, MOST_N
 
 if TYPE_CHECKING:
     from xdplab.studies.verifier import hotspots, machines, runs, versus
@@ -47,6 +47,13 @@ else:
     multiple=True,
     type=click.Choice([*FAMILIES, "none"]),
     help="All but strcmp_return by default.",
+)
+@click.option(
+    "--size",
+    "sizes",
+    multiple=True,
+    type=click.IntRange(1, MOST_N),
+    help="N of generated programs; each family has its own.",
 )
 @click.option("--testbed/--no-testbed", default=True, show_default=True, help="The XDP lab's own programs.")
 @click.option("--largest/--no-largest", default=True, show_default=True, help="Look for the largest N accepted.")

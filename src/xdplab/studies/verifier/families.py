@@ -18,6 +18,9 @@ else:
 
 PROGRAMS = Path(__file__).parent / "programs"
 
+MOST_N = 5000
+"""Largest size: of 8,192 pending branches on, some kernels fail in the verifier instead of refusing the program."""
+
 
 @dataclass(frozen=True)
 class ProgramFamily:

@@ -44,7 +44,8 @@ TESTBED_ACCESSES = (0, 10, 100, 1000)
 
 @dataclass(frozen=True)
 class VerifierRequest(StudyRequest):
-    """The request. Empty ``compilers`` or ``mcpus`` mean all installed ones; empty ``prevails`` those on PATH.
+    """The request. Empty ``compilers`` or ``mcpus`` mean all installed ones; empty ``prevails`` those on PATH;
+    empty ``sizes`` each family's own.
 
     ``apart``: each of ``objects`` is a separate corpus, to be compared with the other.
     """
@@ -55,6 +56,7 @@ class VerifierRequest(StudyRequest):
     compilers: tuple[str, ...] = ()
     mcpus: tuple[str, ...] = ("v2", "v3", "v4")
     families: tuple[str, ...] = tuple(name for name, family in FAMILIES.items() if family.usual)
+    sizes: tuple[int, ...] = ()
     testbed: bool = True
     largest: bool = True
     loads: int = 20
@@ -157,8 +159,9 @@ def _names(found: Sequence[Compiler]) -> str:
     return ", ".join(c.name for c in found) or "none"
 
 
-def _members(request: VerifierRequest) -> list[Member]:
-    loops = SMALLEST_SIZES if request.smallest else LOOP_SIZES
+def members(request: VerifierRequest) -> list[Member]:
+    """Return the generated programs that a request asks for."""
+    loops = request.sizes or (SMALLEST_SIZES if request.smallest else LOOP_SIZES)
     members = [
         Member(family, n, options)
         for family in request.families
@@ -167,7 +170,9 @@ def _members(request: VerifierRequest) -> list[Member]:
         for options in ((), (("form", "unrolled"),), (("exit", "!="),))
     ]
     growing = SMALLEST_GROWING if request.smallest else GROWING
-    return members + [Member(family, n) for family in request.families for n in growing.get(family, ())]
+    return members + [
+        Member(family, n) for family in request.families if family in growing for n in request.sizes or growing[family]
+    ]
 
 
 def _subjects(request: VerifierRequest, compilers: Sequence[Compiler]) -> list[corpora.CorpusObject]:
@@ -176,7 +181,7 @@ def _subjects(request: VerifierRequest, compilers: Sequence[Compiler]) -> list[c
     if unknown:
         raise PlanError(f"--family: no {', '.join(sorted(unknown))}", remedy=f"families are {', '.join(FAMILIES)}")
     subjects = corpora.collect(request.objects, apart=request.apart)
-    subjects += corpora.generated(_members(request), compilers, request.mcpus, cache)
+    subjects += corpora.generated(members(request), compilers, request.mcpus, cache)
     if request.testbed and compilers:
         subjects += corpora.testbed(TESTBED_ACCESSES, cache_directory())
     return subjects
