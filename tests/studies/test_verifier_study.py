@@ -519,8 +519,74 @@ def test_the_papers_acceptance_is_beside_the_runs_with_the_environment_apart():
     ours, agrees = found["programs accepted, environment apart, Linux 6"]
     assert ours == "1 of 2"
     assert agrees.startswith("no: 1 × R1 invalid mem access")
-    assert "1 × helper not available" in agrees
+    assert "left out: 1 × helper not available: try a newer kernel" in agrees
+    assert found[MENDED][1] == "unknown: needs OBJECTS on two kernels"
     assert answers(row())["programs accepted as found, Linux 6"] == ("1 of 1", "yes")
+
+
+MENDED = "programs accepted, environment mended by another kernel of the run"
+
+
+def test_what_one_kernel_lacks_is_mended_by_another_that_accepts_it():
+    def kernel(release: str, program: str, **fields: object) -> dict[str, object]:
+        return row(label=f"Linux {release}", kernel_release=release, program=program, **fields)
+
+    lockdown = {"verdict": "environment", "cause": "helper not available (lockdown takes it away)"}
+    option = {"verdict": "environment", "cause": "kernel configuration (helper needs CONFIG_X)"}
+    rows = [kernel("6.18", "a"), kernel("6.18", "b", **lockdown), kernel("6.1", "a"), kernel("6.1", "b")]
+    found = answers(*rows)
+    _, agrees = found["programs accepted, environment apart, Linux 6.18"]
+    assert agrees == "yes; left out: 1 × helper not available (lockdown takes it away): 1 accepted by Linux 6.1"
+    assert found[MENDED] == ("2 of 2", "yes")
+    rows += [kernel("6.18", "c", **option), kernel("6.1", "c", **option)]
+    assert answers(*rows)[MENDED] == ("2 of 3", "no: 1 × kernel configuration (helper needs CONFIG_X)")
+    told = summaries.environment(table(*rows)).set_index(["kernel", "cause"])
+    assert told.loc[("Linux 6.18", lockdown["cause"]), ["programs", "accepted elsewhere", "by"]].tolist() == [
+        1, 1, "Linux 6.1",
+    ]  # fmt: skip
+    assert told.loc[("Linux 6.1", option["cause"]), "remedy"] == "a kernel built with the option (--kernel bzImage)"
+    assert told.loc[("Linux 6.1", option["cause"]), "accepted elsewhere"] == 0
+
+
+def test_every_cause_of_the_loaders_environment_has_a_remedy_or_says_that_none_is_known():
+    text = (Path(__file__).parents[2] / "native" / "bpfverify" / "verdict.c").read_text()
+    causes = set(re.findall(r'(?:ENVIRONMENT|NO_TYPE),\s*"([^"]+)"', text))
+    assert len(causes) > 10
+    assert {cause for cause in causes if summaries.remedy(cause) == summaries.NO_REMEDY} == {"interrupted"}
+
+
+def loop(n: int, **fields: object) -> dict[str, object]:
+    known = {"family": "double_strcmp", "form": "rolled", "exit": "<", "maps": "btf", "compiler": "clang 18"}
+    return row(**known | {"sha256": str(n), "n": n, "mcpu": "v4"} | fields)
+
+
+def test_prevails_cost_of_a_loop_is_judged_from_three_iterations_on():
+    costs = {1: (1e6, 1e6), 3: (5e6, 4e6), 10: (5e6, 9e6), 100: (6e6, 9e6)}
+    rows = [
+        prevails(**loop(n, load_ns=t, memory_bytes=m) | {"label": "P", "verifier": "p"}) for n, (t, m) in costs.items()
+    ]
+    found = answers(*rows, *(loop(n) for n in costs))
+    assert found["double_strcmp rolled: PREVAIL's time, ms, P"] == (
+        "5.0 at N = 3, 6.0 at N = 100 (× 1.20; accepted)", "yes",
+    )  # fmt: skip
+    assert found["double_strcmp rolled: PREVAIL's memory, kB, P"][1] == "no: it grows"
+    assert answers(loop(3))["double_strcmp rolled: PREVAIL's time, ms"][1].startswith("unknown: the run has no PREVAIL")
+
+
+def test_programs_that_prevail_accepts_are_counted_among_those_that_it_read():
+    rows = [prevails(sha256=str(n)) for n in range(8)]
+    rows += [prevails(sha256="8", verdict="loader", cause="no such section")]
+    name = "programs accepted by PREVAIL, PREVAIL"
+    assert answers(*rows)[name] == ("8 of 8; 1 it cannot read", "yes")
+    rows += [prevails(sha256=f"{n}b", verdict="rejected", cause="21: too bad (r1)") for n in range(2)]
+    assert answers(*rows)[name] == ("8 of 10; 1 it cannot read", "no: refused are 2 × too bad")
+
+
+def test_a_rolled_loop_whose_instructions_grow_is_named():
+    name = "double_strcmp rolled: instructions against N"
+    assert answers(loop(3), loop(10))[name] == ("1 of 1 builds, N = 3 to 10", "yes")
+    assert answers(loop(3), loop(10, insns=11))[name] == ("0 of 1 builds, N = 3 to 10", "no: clang 18 + v4")
+    assert answers(loop(1), loop(3))[name][1].startswith("unknown")
 
 
 def test_the_papers_instruction_counts_are_judged_one_by_one():
