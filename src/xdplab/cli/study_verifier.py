@@ -70,10 +70,11 @@ else:
 @click.option(
     "--lines", is_flag=True, help="Only print which source lines of OBJECTS the verifier's work comes from; no run."
 )
+@click.option("--subprograms", is_flag=True, help="Like --lines: which subprograms it comes from, with their stacks.")
 @click.option(
     "--logs",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
-    help="With --lines: keep the verifier's whole logs there.",
+    help="With --lines or --subprograms: keep the verifier's whole logs there.",
 )
 @click.option(
     "--paper",
@@ -88,6 +89,7 @@ def verifier(
     smallest: bool,
     compare: bool,
     lines: bool,
+    subprograms: bool,
     logs: Path | None,
     paper: Path | None,
     **chosen: Any,
@@ -102,11 +104,14 @@ def verifier(
         _require_only(click.get_current_context(), "--paper", ("paper",))
         click.echo(runs.paper_page(paper), nl=False)
         return 0
-    if lines:
-        _require_only(click.get_current_context(), "--lines", _OF_LINES)
+    if lines or subprograms:
+        _require_only(click.get_current_context(), "--subprograms" if subprograms else "--lines", _OF_LINES)
+        if lines and subprograms:
+            raise PlanError("--lines and --subprograms are two listings", remedy="ask for one of them")
         _require_image(chosen["modules"], chosen["kernels"])
         kernels = [_kernel(kernel, chosen["modules"]) for kernel in chosen["kernels"] or (HOST,)]
-        return _show_lines(objects, kernels, logs, judged["top"], as_json=as_json)
+        by: hotspots.By = "subprogram" if subprograms else "line"
+        return _show_work(objects, kernels, logs, judged["top"], by, as_json=as_json)
     if logs:
         raise PlanError("--logs keeps what --lines reads", remedy="add --lines")
     if as_json and compare:
@@ -121,7 +126,7 @@ def verifier(
     )
 
 
-_OF_LINES = ("objects", "kernels", "modules", "lines", "logs", "top", "as_json")
+_OF_LINES = ("objects", "kernels", "modules", "lines", "subprograms", "logs", "top", "as_json")
 
 
 def _require_only(context: click.Context, mode: str, taken_by_it: Sequence[str]) -> None:
@@ -139,16 +144,22 @@ def _require_only(context: click.Context, mode: str, taken_by_it: Sequence[str])
 _GIVEN = click.core.ParameterSource.COMMANDLINE
 
 
-def _show_lines(
-    objects: tuple[str, ...], kernels: Sequence[str], logs: Path | None, top: int | None, *, as_json: bool
+def _show_work(
+    objects: tuple[str, ...],
+    kernels: Sequence[str],
+    logs: Path | None,
+    top: int | None,
+    by: hotspots.By,
+    *,
+    as_json: bool,
 ) -> int:
     if not objects:
-        raise PlanError("--lines is of OBJECTS", remedy="name a BPF object file")
+        raise PlanError(f"--{by}s is of OBJECTS", remedy="name a BPF object file")
     machines.require_kernels(kernels)
     rows: list[dict[str, Any]] = []
     missing: list[XdplabError] = []
     for path, kernel in product(map(Path, objects), kernels):
-        for found in hotspots.hotspots(path, kernel, logs):
+        for found in hotspots.hotspots(path, kernel, logs, by=by):
             if isinstance(found, XdplabError):
                 missing.append(found)
                 continue
