@@ -527,6 +527,47 @@ def test_the_papers_acceptance_is_beside_the_runs_with_the_environment_apart():
 MENDED = "programs accepted, environment mended by another kernel of the run"
 
 
+OWN = """#include <linux/bpf.h>
+#include <bpf/bpf_helpers.h>
+SEC("xdp") int own(struct xdp_md *c) {
+{% for i in range(n) %}
+    if (c->rx_queue_index == {{ i }}) return XDP_DROP;
+{% endfor %}
+    return XDP_PASS;
+}
+"""
+
+
+def test_a_template_of_ones_own_is_a_family_named_after_its_file(tmp_path: Path):
+    path = tmp_path / "queues.bpf.c.j2"
+    path.write_text(OWN)
+    request = VerifierRequest(families=(str(path),), sizes=(2, 5))
+    found = members(request)
+    assert [(m.label, source(m).count("XDP_DROP")) for m in found] == [("queues 2", 2), ("queues 5", 5)]
+    assert found[0].chosen == {}
+    with pytest.raises(PlanError, match="no sizes"):
+        members(replace(request, sizes=()))
+    path.write_text("{% for %}")
+    with pytest.raises(PlanError, match="queues, line 1"):
+        source(members(request)[0])
+    path.write_text("{{ m }}")
+    with pytest.raises(PlanError, match="'m' is undefined"):
+        source(members(request)[0])
+    path.rename(tmp_path / "branches.bpf.c.j2")
+    with pytest.raises(PlanError, match="study's own"):
+        members(replace(request, families=(str(tmp_path / "branches.bpf.c.j2"),)))
+    with pytest.raises(PlanError, match="No such file"):
+        members(request)
+
+
+def test_a_family_is_drawn_by_its_size():
+    own = {"family": "queues", "corpus": "queues", "compiler": "clang 18", "mcpu": "v3"}
+    rows = [row(**own, n=n, sha256=str(n), processed_insns=9 * n, trial_id=f"t{n}-r1") for n in (2, 5)]
+    marks = VIEWS["families"](table(*rows, loop(3))).marks
+    assert set(marks["panel"]) == {"queues"}
+    assert marks.sort_values("x")[["x", "value"]].to_numpy().tolist() == [[2, 18], [5, 45]]
+
+
 def test_what_one_kernel_lacks_is_mended_by_another_that_accepts_it():
     def kernel(release: str, program: str, **fields: object) -> dict[str, object]:
         return row(label=f"Linux {release}", kernel_release=release, program=program, **fields)

@@ -45,8 +45,8 @@ else:
     "--family",
     "families",
     multiple=True,
-    type=click.Choice([*FAMILIES, "none"]),
-    help="All but strcmp_return by default.",
+    metavar="NAME|FILE",
+    help=f"{', '.join(FAMILIES)}, none, or a template of yours; all but strcmp_return by default.",
 )
 @click.option(
     "--size",

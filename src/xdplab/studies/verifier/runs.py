@@ -19,7 +19,7 @@ from xdplab.studies.points import Gathered, StudyRequest
 from xdplab.studies.tables import Table
 from xdplab.studies.verifier import corpora
 from xdplab.studies.verifier.compilers import Compiler, find_compilers
-from xdplab.studies.verifier.families import FAMILIES, Member
+from xdplab.studies.verifier.families import FAMILIES, Member, is_file, own_members
 from xdplab.studies.verifier.machines import known_types, own_kernels, require_kernels
 from xdplab.studies.verifier.paper import page, paper_table
 from xdplab.studies.verifier.points import LINUX, VerifierPoint, member_columns, point_of
@@ -45,7 +45,7 @@ TESTBED_ACCESSES = (0, 10, 100, 1000)
 @dataclass(frozen=True)
 class VerifierRequest(StudyRequest):
     """The request. Empty ``compilers`` or ``mcpus`` mean all installed ones; empty ``prevails`` those on PATH;
-    empty ``sizes`` each family's own.
+    empty ``sizes`` each family's own. ``families`` are names, or files of templates.
 
     ``apart``: each of ``objects`` is a separate corpus, to be compared with the other.
     """
@@ -170,16 +170,21 @@ def members(request: VerifierRequest) -> list[Member]:
         for options in ((), (("form", "unrolled"),), (("exit", "!="),))
     ]
     growing = SMALLEST_GROWING if request.smallest else GROWING
-    return members + [
+    members += [
         Member(family, n) for family in request.families if family in growing for n in request.sizes or growing[family]
     ]
+    own = [Path(family) for family in request.families if is_file(family)]
+    return members + [member for path in own for member in own_members(path, request.sizes)]
 
 
 def _subjects(request: VerifierRequest, compilers: Sequence[Compiler]) -> list[corpora.CorpusObject]:
     cache = cache_directory().parent / "verifier"
-    unknown = set(request.families) - set(FAMILIES)
+    unknown = {family for family in request.families if not is_file(family)} - set(FAMILIES)
     if unknown:
-        raise PlanError(f"--family: no {', '.join(sorted(unknown))}", remedy=f"families are {', '.join(FAMILIES)}")
+        raise PlanError(
+            f"--family: no {', '.join(sorted(unknown))}",
+            remedy=f"families are {', '.join(FAMILIES)}, or a template's file",
+        )
     subjects = corpora.collect(request.objects, apart=request.apart)
     subjects += corpora.generated(members(request), compilers, request.mcpus, cache)
     if request.testbed and compilers:
