@@ -14,7 +14,7 @@ unsigned int object_deadline_s;
 
 struct options {
     unsigned long long budget_ms;
-    unsigned int loads, log_level, deadline_s, kernel_version;
+    unsigned int loads, log_level, deadline_s, kernel_version, program_flags;
     bool watch;
     const char *logs;
     unsigned int log_bytes;
@@ -58,6 +58,8 @@ static const struct option_row ROWS[] = {
     {"log-level", "N", "4", option_unsigned, AT(log_level), 0, 15, "of the verifier; 4: statistics"},
     {"kern-version", "VERSION", NULL, read_version, AT(kernel_version), 0, 0,
      "such as 5.10.3, for kprobe programs on kernels that compare it (the running one)"},
+    {"program-flags", "N", "0", option_unsigned, AT(program_flags), 0, 0xffff,
+     "added to each program's own, such as 8 for BPF_F_TEST_STATE_FREQ"},
     {"deadline", "S", "60", option_unsigned, AT(deadline_s), 1, 86400, "seconds for one object"},
 };
 
@@ -85,6 +87,7 @@ int options_read(int count, char **arguments) {
         .budget_ns = 1000000 * options.budget_ms,
         .log_level = options.log_level,
         .kernel_version = options.kernel_version,
+        .program_flags = options.program_flags,
         .watch = options.watch,
         .logs = options.logs,
         .log_bytes = options.log_bytes,

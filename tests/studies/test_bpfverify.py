@@ -13,6 +13,7 @@ from studies_objects import BTF_MAP, CALLS, HELPER, LEGACY_MAP, MAP_IN_MAP, OUT_
 
 from xdplab.errors import PlanError
 from xdplab.studies.verifier.corpora import collect
+from xdplab.studies.verifier.machines import PROGRAM_FLAGS
 
 pytestmark = pytest.mark.root
 
@@ -33,6 +34,13 @@ def test_counts_repeat_and_every_load_is_timed(verify, compile_member):
     assert len(program.load_ns) == 7
     assert program.load_ns[-1] >= 1000 * program.stats.verify_us  # the call contains the verification
     assert program.stats.processed_insns == again.stats.processed_insns
+
+
+def test_a_state_at_every_branch_makes_the_verifier_keep_more(verify, compile_member):
+    path = compile_member("branches", 20)
+    (usual,), (often,) = verify(path), verify(path, "--program-flags", str(PROGRAM_FLAGS["test_state_freq"]))
+    assert often.verdict == usual.verdict == "accepted"
+    assert often.stats.total_states > usual.stats.total_states
 
 
 def test_budget_ends_the_repetition_of_a_slow_program(verify, compile_member):

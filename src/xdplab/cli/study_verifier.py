@@ -60,6 +60,13 @@ else:
 @click.option("--repetitions", type=click.IntRange(1, 1000), default=3, show_default=True)
 @click.option("--loads", type=click.IntRange(1, 1000), default=20, show_default=True, help="Of a program, at most.")
 @click.option("--limit-s", type=click.FloatRange(1, 3600), default=60.0, show_default=True, help="Of one PREVAIL run.")
+@click.option(
+    "--flag",
+    "flags",
+    multiple=True,
+    metavar="NAME",
+    help="Load every program with BPF_F_NAME, such as test_state_freq.",
+)
 @click.option("--types", type=click.Path(exists=True, dir_okay=False), help="OBJECT SECTION TYPE lines (see the docs).")
 @click.option(
     "--compare",
@@ -111,7 +118,7 @@ def verifier(
         _require_image(chosen["modules"], chosen["kernels"])
         kernels = [_kernel(kernel, chosen["modules"]) for kernel in chosen["kernels"] or (HOST,)]
         by: hotspots.By = "subprogram" if subprograms else "line"
-        return _show_work(objects, kernels, logs, judged["top"], by, as_json=as_json)
+        return _show_work(objects, kernels, logs, judged["top"], by, chosen["flags"], as_json=as_json)
     if logs:
         raise PlanError("--logs keeps what --lines reads", remedy="add --lines")
     if as_json and compare:
@@ -126,7 +133,7 @@ def verifier(
     )
 
 
-_OF_LINES = ("objects", "kernels", "modules", "lines", "subprograms", "logs", "top", "as_json")
+_OF_LINES = ("objects", "kernels", "modules", "lines", "subprograms", "flags", "logs", "top", "as_json")
 
 
 def _require_only(context: click.Context, mode: str, taken_by_it: Sequence[str]) -> None:
@@ -150,16 +157,18 @@ def _show_work(
     logs: Path | None,
     top: int | None,
     by: hotspots.By,
+    flags: tuple[str, ...],
     *,
     as_json: bool,
 ) -> int:
     if not objects:
         raise PlanError(f"--{by}s is of OBJECTS", remedy="name a BPF object file")
     machines.require_kernels(kernels)
+    machines.require_flags(flags)
     rows: list[dict[str, Any]] = []
     missing: list[XdplabError] = []
     for path, kernel in product(map(Path, objects), kernels):
-        for found in hotspots.hotspots(path, kernel, logs, by=by):
+        for found in hotspots.hotspots(path, kernel, logs, by=by, flags=flags):
             if isinstance(found, XdplabError):
                 missing.append(found)
                 continue

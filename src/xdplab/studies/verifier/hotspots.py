@@ -133,7 +133,7 @@ def _with_lines(each: Counter[tuple[str, int]]) -> list[tuple[str, int, int]]:
 
 
 def hotspots(
-    path: Path, kernel: str, logs: Path | None = None, *options: str, by: By = "line"
+    path: Path, kernel: str, logs: Path | None = None, *options: str, by: By = "line", flags: tuple[str, ...] = ()
 ) -> Iterator[pd.DataFrame | XdplabError]:
     """Yield `by_line` or `by_subprogram` of each program of an object on a kernel (host, or a guest's version).
 
@@ -146,7 +146,7 @@ def hotspots(
     with tempfile.TemporaryDirectory() as folder:
         types = Path(folder) / "types"
         types.write_text(known_types())
-        with machine_of(kernel, cache_directory(), types) as machine:
+        with machine_of(kernel, cache_directory(), types, flags) as machine:
             place = machine.place
             object_, there = place.put(path), f"/tmp/xdplab-logs-{Path(folder).name}"
             place.host.run(["mkdir", there])

@@ -20,7 +20,7 @@ from xdplab.studies.tables import Table
 from xdplab.studies.verifier import corpora
 from xdplab.studies.verifier.compilers import Compiler, find_compilers
 from xdplab.studies.verifier.families import FAMILIES, Member, is_file, own_members
-from xdplab.studies.verifier.machines import known_types, own_kernels, require_kernels
+from xdplab.studies.verifier.machines import known_types, own_kernels, require_flags, require_kernels
 from xdplab.studies.verifier.paper import page, paper_table
 from xdplab.studies.verifier.points import LINUX, VerifierPoint, member_columns, point_of
 from xdplab.studies.verifier.prevail import Prevail, ResourceLimits, find_prevails, version_of
@@ -47,6 +47,7 @@ class VerifierRequest(StudyRequest):
     """The request. Empty ``compilers`` or ``mcpus`` mean all installed ones; empty ``prevails`` those on PATH;
     empty ``sizes`` each family's own. ``families`` are names, or files of templates.
 
+    ``flags``: those of `PROGRAM_FLAGS` that every program is loaded with.
     ``apart``: each of ``objects`` is a separate corpus, to be compared with the other.
     """
 
@@ -64,6 +65,7 @@ class VerifierRequest(StudyRequest):
     limit_s: float = 60.0
     types: str | None = None
     apart: bool = False
+    flags: tuple[str, ...] = ()
 
 
 VerifierRun = StudyRun[VerifierRequest, VerifierPoint]
@@ -83,6 +85,7 @@ def gather(request: VerifierRequest) -> Gathered[VerifierPoint]:
     Raises PlanError for unusable options, ProgramError if a compiler refuses.
     """
     require_kernels(request.kernels)
+    require_flags(request.flags)
     compilers = _chosen_compilers(request)
     prevails = find_prevails(request.prevails)
     subjects = _subjects(request, compilers)
@@ -95,9 +98,10 @@ def gather(request: VerifierRequest) -> Gathered[VerifierPoint]:
 
 
 def tools(run: VerifierRun) -> dict[str, str]:
-    """Return the full version of each installed compiler and verifier, and of users' own kernels."""
+    """Return the full version of each installed compiler and verifier, of users' own kernels, and programs' flags."""
     found = {compiler.name: compiler.version for compiler in find_compilers()}
     found |= own_kernels(run.request.kernels)
+    found |= {"program flags": ", ".join(run.request.flags)} if run.request.flags else {}
     return found | {prevail.name: version_of(prevail) for prevail in find_prevails(run.request.prevails)}
 
 
@@ -113,6 +117,7 @@ def measurer(run: VerifierRun) -> VerifierStudy:
         loads=request.loads,
         budget_ms=request.budget_ms,
         limits=ResourceLimits(wall_s=request.limit_s),
+        flags=request.flags,
     )
     return VerifierStudy(means)
 

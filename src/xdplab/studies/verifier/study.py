@@ -39,6 +39,7 @@ class Means:
     loads: int = 20
     budget_ms: int = 500
     limits: ResourceLimits = field(default_factory=ResourceLimits)
+    flags: tuple[str, ...] = ()
 
 
 @dataclass
@@ -65,7 +66,7 @@ class VerifierStudy:
     def enter_block(self, trials: Sequence[VerifierTrial]) -> None:
         point = trials[0].point
         if point.verifier == LINUX:
-            context = machine_of(point.kernel, self._means.cache_dir, self._means.types)
+            context = machine_of(point.kernel, self._means.cache_dir, self._means.types, self._means.flags)
             self._machine = self._stack.enter_context(context)
 
     def leave_block(self) -> None:
