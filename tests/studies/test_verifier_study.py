@@ -515,7 +515,10 @@ def test_the_papers_acceptance_is_beside_the_runs_with_the_environment_apart():
         row(program="c", verdict="rejected", cause="R1 invalid mem access"),
     ]
     found = answers(*rows)
-    assert found["programs accepted as found, Linux 6"][0] == "1 of 3"
+    assert found["programs accepted as found, Linux 6"] == (
+        "1 of 3",
+        "no: 1 stopped before a verifier saw it, 1 refused by the verifier",
+    )
     ours, agrees = found["programs accepted, environment apart, Linux 6"]
     assert ours == "1 of 2"
     assert agrees.startswith("no: 1 × R1 invalid mem access")
@@ -641,6 +644,14 @@ def test_the_papers_instruction_counts_are_judged_one_by_one():
     assert ours == "22, 62, 53"
     assert agrees == "no: +1, -6, -7"
     assert answers(*build(21, 68, 60)[:2])[name][1] == "unknown: this build is not in the run"
+
+
+def test_branches_are_those_of_the_corpus_and_not_of_sizes_that_were_chosen():
+    name = "branches (push_stack calls) against instructions, Linux 6"
+    own = row(branches=20, insns=10)
+    made = row(branches=900, insns=10, sha256="2", family="pruning", corpus="pruning")
+    assert answers(own, made)[name][0] == "2.000 per instruction, n = 1"
+    assert answers(made)[name][0] == "90.000 per instruction, n = 1"
 
 
 def test_a_newer_kernel_that_costs_more_does_not_agree():

@@ -67,9 +67,10 @@ def against_paper(table: pd.DataFrame, largest: pd.DataFrame) -> pd.DataFrame:
     corpus, linux = rows[~is_generated(rows)], rows[rows["verifier"] == LINUX]
     loops = linux[linux["family"].eq("double_strcmp") & linux["maps"].fillna("btf").eq("btf")]
     counted = loops[~loops["clock"].eq("time")]
+    own_corpora = corpus[corpus["verifier"] == LINUX]
     answers = [
-        *_acceptance(corpus[corpus["verifier"] == LINUX]),
-        _newer_costs(corpus[corpus["verifier"] == LINUX]),
+        *_acceptance(own_corpora),
+        _newer_costs(own_corpora),
         *_prevail_grows(rows),
         *_prevail_accepts(corpus[corpus["verifier"] != LINUX]),
         _disagreements(corpus),
@@ -79,7 +80,7 @@ def against_paper(table: pd.DataFrame, largest: pd.DataFrame) -> pd.DataFrame:
         *_growth(loops[loops["clock"].eq("time")], "verify_ns", "time, ns", "kernels-time"),
         *_growth(counted, "verify_instructions", "verifier's instructions", "kernels-counted"),
         *_growth(loops, "memory_bytes", "memory, bytes", "kernels-memory"),
-        *_branches(linux),
+        *_branches(own_corpora if len(own_corpora) else linux),
         _most_iterations(largest),
         _constant_instructions(loops),
         *_instructions(loops),
@@ -128,8 +129,9 @@ def _acceptance(rows: pd.DataFrame) -> Iterator[BesidePaper]:
         accepted = int(found["verdict"].eq("accepted").sum())
         stopped = found[found["verdict"].isin(ENVIRONMENT)]
         refused = found[~found["verdict"].isin((*ENVIRONMENT, "accepted"))]
-        missing = f"no: {len(found) - accepted} were not accepted: {len(stopped)} before a verifier saw them"
-        why = "yes" if accepted == len(found) else f"{missing}, {len(refused)} by the verifier"
+        stops = ((len(stopped), "stopped before a verifier saw it"), (len(refused), "refused by the verifier"))
+        missing = ", ".join(f"{count} {what}" for count, what in stops if count)
+        why = f"no: {missing}" if missing else "yes"
         yield BesidePaper(
             f"programs accepted as found, {label}", as_found, f"{accepted} of {len(found)}", why, "acceptance"
         )
