@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "options.h"
 #include "command_line.h"
+#include "globals.h"
 #include "measure.h"
 #include "program_types.h"
 
@@ -39,6 +40,15 @@ static bool read_types(const struct option_row *row, void *target, const char *t
     return true;
 }
 
+static bool read_globals(const struct option_row *row, void *target, const char *text) {
+    const char *wrong = globals_read(text);
+
+    (void)target;
+    if (wrong)
+        command_line_refuse("--%s: %s: %s", row->name, text, wrong);
+    return true;
+}
+
 #define AT(field) offsetof(struct options, field)
 
 static const struct option_row ROWS[] = {
@@ -49,6 +59,8 @@ static const struct option_row ROWS[] = {
      "one load each, counting memory and branches; such loads are not timed"},
     {"types", "FILE", NULL, read_types, 0, 0, 0,
      "lines of OBJECT-PATTERN SECTION-PATTERN TYPE, for sections that tell no program type"},
+    {"globals", "FILE", NULL, read_globals, 0, 0, 0,
+     "lines of OBJECT-PATTERN VARIABLE INTEGER: global variables to set before an object is loaded"},
     {"logs", "DIRECTORY", NULL, option_text, AT(logs), 0, 0,
      "one more load of each program, whose log of each step goes to NAME.log in it; where that is full, a "
      "further "

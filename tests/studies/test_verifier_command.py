@@ -11,6 +11,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 from click.testing import CliRunner
+from studies_objects import GLOBALS
 
 from xdplab.cli import cli
 from xdplab.errors import LabError, PlanError, ResultsError
@@ -77,6 +78,17 @@ def test_a_flag_of_every_program_changes_the_verifiers_work_and_is_kept(compile_
     assert lines[0] != lines[1]
     with pytest.raises(PlanError, match="no such_a_flag"):
         command(path, *NOTHING_ELSE, "--flag", "such_a_flag", "--out", str(tmp_path))
+
+
+def test_global_variables_come_from_a_file_that_the_run_keeps(compile_text, tmp_path: Path):
+    path, table = str(compile_text(GLOBALS)), tmp_path / "mine.globals"
+    table.write_text("* rounds 50\n")
+    command(path, *NOTHING_ELSE, "--globals", str(table), "--out", str(tmp_path), "--name", "set")
+    command(path, *NOTHING_ELSE, "--out", str(tmp_path), "--name", "usual")
+    (run,), (usual,) = tmp_path.glob("*-set"), tmp_path.glob("*-usual")
+    assert (run / "globals.txt").read_text() == table.read_text()
+    processed = [pd.read_parquet(r / "verifier.parquet")["processed_insns"].max() for r in (run, usual)]
+    assert processed[0] > 5 * processed[1]
 
 
 def test_a_run_that_was_ended_goes_on_where_it_stopped(objects: Path, tmp_path: Path, monkeypatch):

@@ -69,6 +69,12 @@ else:
 )
 @click.option("--types", type=click.Path(exists=True, dir_okay=False), help="OBJECT SECTION TYPE lines (see the docs).")
 @click.option(
+    "--globals",
+    "variables",
+    type=click.Path(exists=True, dir_okay=False),
+    help="OBJECT VARIABLE INTEGER lines: set before loading.",
+)
+@click.option(
     "--compare",
     "compare",
     is_flag=True,

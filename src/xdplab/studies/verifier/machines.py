@@ -25,7 +25,7 @@ PROGRAM_FLAGS = {"strict_alignment": 1, "test_rnd_hi32": 4, "test_state_freq": 8
 
 @dataclass(frozen=True)
 class LoaderPlace:
-    """A place with the study's loader: ``command`` and its table of ``types`` are paths there.
+    """A place with the study's loader: ``command``, its table of ``types`` and of ``globals`` are paths there.
 
     ``flags``: of `PROGRAM_FLAGS`, added to those of each program.
     """
@@ -34,12 +34,14 @@ class LoaderPlace:
     command: str
     types: str
     flags: tuple[str, ...] = ()
+    globals: str | None = None
 
     def verify(self, path: str, *options: str, deadline_s: float) -> bytes:
         """Return bpfverify's lines on one object. Raises HostError if it did not end well."""
         argv = [self.command, "--types", self.types, "--deadline", str(int(deadline_s)), *options, path]
         mask = sum({PROGRAM_FLAGS[flag] for flag in self.flags})
         argv[1:1] = ["--program-flags", str(mask)] if mask else []
+        argv[1:1] = ["--globals", self.globals] if self.globals else []
         done = self.place.host.run(argv, deadline_s=deadline_s * self.place.patience + 10)
         if not done.stdout:
             raise HostError(f"{self.place.label}: bpfverify printed nothing about {path}")
@@ -47,14 +49,17 @@ class LoaderPlace:
 
 
 @contextmanager
-def machine_of(kernel: str, cache_dir: Path, types: Path, flags: tuple[str, ...] = ()) -> Iterator[LoaderPlace]:
+def machine_of(
+    kernel: str, cache_dir: Path, types: Path, flags: tuple[str, ...] = (), variables: Path | None = None
+) -> Iterator[LoaderPlace]:
     """Give the machine that runs a kernel; a guest boots for it, and ends with the block."""
     command = build_tool(LocalHost(), NATIVE, str(cache_dir))
     with place_of(kernel if kernel == HOST else f"vm:{kernel}:count") as place:
         if kernel != HOST:
             # If it cannot be mounted, the charged peak is null with that reason.
             place.host.run(["mount", "-t", "cgroup2", "none", "/sys/fs/cgroup"], check=False)
-        yield LoaderPlace(place, place.put(Path(command), mode=0o755), place.put(types), flags)
+        there = place.put(variables) if variables else None
+        yield LoaderPlace(place, place.put(Path(command), mode=0o755), place.put(types), flags, there)
 
 
 def require_kernels(names: Iterable[str]) -> None:

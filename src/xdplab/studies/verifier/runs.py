@@ -39,6 +39,7 @@ SMALLEST_GROWING = {"branches": (10, 100), "pruning": (4, 8)}
 GUEST_MOST_N = 50
 """Largest generated size handed to a guest: 100 iterations take it half a minute."""
 
+GLOBALS = "globals.txt"
 TESTBED_ACCESSES = (0, 10, 100, 1000)
 
 
@@ -48,6 +49,7 @@ class VerifierRequest(StudyRequest):
     empty ``sizes`` each family's own. ``families`` are names, or files of templates.
 
     ``flags``: those of `PROGRAM_FLAGS` that every program is loaded with.
+    ``variables``: a file of global variables to set.
     ``apart``: each of ``objects`` is a separate corpus, to be compared with the other.
     """
 
@@ -64,6 +66,7 @@ class VerifierRequest(StudyRequest):
     budget_ms: int = 500
     limit_s: float = 60.0
     types: str | None = None
+    variables: str | None = None
     apart: bool = False
     flags: tuple[str, ...] = ()
 
@@ -94,7 +97,10 @@ def gather(request: VerifierRequest) -> Gathered[VerifierPoint]:
         raise PlanError("there is nothing to verify", remedy="name objects, or leave the families in")
     own = Path(request.types).read_text() if request.types else ""
     files = {f"objects/{point_of(subject, '', '').file_name}": subject.content for subject in subjects}
-    return Gathered(points, files | {"known.types": (own + known_types()).encode()}, _left_out(compilers, prevails))
+    files["known.types"] = (own + known_types()).encode()
+    if request.variables:
+        files[GLOBALS] = Path(request.variables).read_bytes()
+    return Gathered(points, files, _left_out(compilers, prevails))
 
 
 def tools(run: VerifierRun) -> dict[str, str]:
@@ -118,6 +124,7 @@ def measurer(run: VerifierRun) -> VerifierStudy:
         budget_ms=request.budget_ms,
         limits=ResourceLimits(wall_s=request.limit_s),
         flags=request.flags,
+        variables=run.directory.path / GLOBALS if request.variables else None,
     )
     return VerifierStudy(means)
 

@@ -29,7 +29,8 @@ TIMED, WATCHED, PREVAIL_RAW, PROBES = "bpfverify.jsonl", "watch.jsonl", "prevail
 
 @dataclass(frozen=True)
 class Means:
-    """The tools of a run. ``objects`` is the run's own folder of objects, ``types`` its table of types."""
+    """The tools of a run. ``objects`` is the run's own folder of objects, ``types`` its table of types, ``variables``
+    its table of global variables, if it has one."""
 
     objects: Path
     types: Path
@@ -40,6 +41,7 @@ class Means:
     budget_ms: int = 500
     limits: ResourceLimits = field(default_factory=ResourceLimits)
     flags: tuple[str, ...] = ()
+    variables: Path | None = None
 
 
 @dataclass
@@ -66,7 +68,8 @@ class VerifierStudy:
     def enter_block(self, trials: Sequence[VerifierTrial]) -> None:
         point = trials[0].point
         if point.verifier == LINUX:
-            context = machine_of(point.kernel, self._means.cache_dir, self._means.types, self._means.flags)
+            means = self._means
+            context = machine_of(point.kernel, means.cache_dir, means.types, means.flags, means.variables)
             self._machine = self._stack.enter_context(context)
 
     def leave_block(self) -> None:
