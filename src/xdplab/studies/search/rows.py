@@ -95,14 +95,15 @@ def shown(table: pd.DataFrame) -> list[dict[str, Any]]:
 
 def rfc2544_tables(table: pd.DataFrame) -> dict[str, list[dict[str, Any]]]:
     """Return the results as RFC 2544 and RFC 9004 ask for them, a row per frame size; none without such a search."""
-    rows = [row for row in _rows(table) if row.get("loss_curve") is not None]
+    found = [row for row in _rows(table) if row.get("loss_curve") is not None]
+    rows = sorted(found, key=lambda row: (point_label(row, of_frames=False), row["frame_bytes"]))
     shares = sorted({at["share"] for row in rows for at in json.loads(row["loss_curve"])}, reverse=True)
     return {
         "throughput": [_throughput(row) for row in rows],
         "latency": [
             {"point": point_label(row), "load kpps": _kpps(row.get("latency_throughput_load_pps")),
              **{f"{name} µs": _number(row.get(f"latency_throughput_{name}_ns"), 1e3) for name in _LATENCY},
-             "repetitions": row.get("latency_throughput_repetitions")}
+             "repetitions": _number(row.get("latency_throughput_repetitions"), 1)}
             for row in rows
         ],
         "loss": [{"point": point_label(row), **_losses(row, shares)} for row in rows],
@@ -136,7 +137,7 @@ def _bursts(row: Mapping[Hashable, Any]) -> dict[str, Any]:
     return {
         "point": point_label(row),
         **{words: None if number is None else f"{number:.6g}" for words, number in frames.items()},
-        "step": row.get("back_to_back_step"),
+        "step": _number(row.get("back_to_back_step"), 1),
         "corrected buffer ms": _number(row.get("buffer_s"), 1e-3),
         "remark": json.loads(row["rfc2544_missing"]).get("back_to_back"),
     }

@@ -83,7 +83,15 @@ def loss(table: pd.DataFrame) -> View:
     caption = (
         "Frame loss rate (RFC 2544, 26.3) of what was offered, from the maximum rate down to two loads without loss.",
     )
-    look = Look("offered (% of the maximum rate)", "frames lost (%)", x_scale="linear", caption=caption)
+    look = Look(
+        "offered (% of the maximum rate)",
+        "frames lost (%)",
+        x_scale="linear",
+        hues=tuple(dict.fromkeys(str(mark["hue"]) for mark in marks)),
+        x_limits=(0, 100),  # as the RFC prescribes
+        y_limits=(0, 100),
+        caption=caption,
+    )
     return _view("loss", "line", marks, look)
 
 
@@ -91,7 +99,8 @@ def _rfc2544(table: pd.DataFrame) -> list[tuple[str, dict[str, Any]]]:
     """Return each row of RFC 2544's tests, and what tells its point from others of the same frame size."""
     if "loss_curve" not in table:
         return []
-    rows: list[dict[str, Any]] = table[table["loss_curve"].notna()].to_dict("records")  # type: ignore[assignment]
+    own = table[table["loss_curve"].notna()].sort_values("frame_bytes")
+    rows: list[dict[str, Any]] = own.to_dict("records")  # type: ignore[assignment]
     words = [point_label({k: v for k, v in row.items() if pd.notna(v)}, of_frames=False) for row in rows]
     several = len(set(words)) > 1
     return [(f", {word}" if several else "", row) for word, row in zip(words, rows, strict=True)]
