@@ -17,7 +17,7 @@ _SEARCH_STEPS = 40
 
 
 @dataclass(frozen=True)
-class Latency:
+class MeanLatency:
     """Latency at the throughput rate in ns: of each repetition the mean of its stamped frames, and of these means the
     mean (the value to report), the least and the greatest."""
 
@@ -71,7 +71,7 @@ class Rfc2544:
 
     max_pps: float
     max_is: str
-    latency: Latency | None
+    latency: MeanLatency | None
     loss: tuple[LossAt, ...]
     back_to_back: BackToBack | None
     missing: dict[str, str]
@@ -99,13 +99,13 @@ def rfc2544(
     return Rfc2544(max_pps, "link" if medium_pps else "generator", latency, loss, found, missing)
 
 
-def latency_at(offer: Offer, rate_pps: float, seconds: float, repeats: int) -> Latency | None:
+def latency_at(offer: Offer, rate_pps: float, seconds: float, repeats: int) -> MeanLatency | None:
     """Return the latency at a load (RFC 2544, 26.2); None if a repetition has no stamped frame."""
     found = [offer(rate_pps, seconds).latencies for _ in range(repeats)]
     means = [one.mean for one in found if one is not None and one.mean is not None]
     if len(means) < repeats:
         return None
-    return Latency(rate_pps, repeats, mean(means), min(means), max(means))
+    return MeanLatency(rate_pps, repeats, mean(means), min(means), max(means))
 
 
 def loss_curve(offer: Offer, max_pps: float, step: float, seconds: float) -> tuple[LossAt, ...]:
