@@ -277,19 +277,21 @@ def test_every_test_is_accounted_for_by_place_and_kind():
     sized = BOTH.assign(
         machine_bytes=[80.0 if n == 0 else None for n in BOTH["number"]], insns=[10] * len(BOTH)
     ).astype({"machine_bytes": "Float64", "insns": "Int64"})
-    made = summaries.architectures(pd.concat([sized, elsewhere])).set_index(["kind of test", "place"])
+    made = summaries.architectures(pd.concat([sized, elsewhere])).set_index(["kind of test", "where"])
     here, there = made.loc[("all tests", "here")], made.loc[("all tests", "there")]
     fates = ["tests", *joined.FATES]
     assert here[fates].tolist() == [5, 3, 0, 1, 1]
     assert there[fates].tolist() == [5, 2, 1, 1, 1]
     assert (made["tests"].dropna() == made[list(joined.FATES)].dropna().sum(axis=1)).all()
-    by_kind = made.drop(index="all tests", level=0)["tests"].groupby("place").sum()
+    by_kind = made.drop(index="all tests", level=0)["tests"].groupby("where").sum()
     assert by_kind["here"] == by_kind["there"] == 5
     assert here["speed-up, geometric"] == round((10 * 2 * 8) ** (1 / 3), 2)
     assert here["bytes per BPF instruction"] == 8
     assert pd.isna(there["machine code, bytes"])
-    published = made[made.index.get_level_values("place").str.contains("Elbrus")]
+    published = made[made.index.get_level_values("where").str.contains("Elbrus")]
     assert published["speed-up, arithmetic"].tolist() == [10.4, 10.3]
+    alone = summaries.tables_of(BOTH)["architectures"].frame  # of one place, which the title names
+    assert alone["where"].str.contains("Elbrus").sum() == 2
     (left,) = summaries.left(pd.concat([sized, elsewhere])).to_dict("records")
     assert (left["place"], left["number"]) == ("there", 2)
     assert summaries.left(BOTH).empty

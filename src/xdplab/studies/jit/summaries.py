@@ -130,14 +130,14 @@ def architectures(table: pd.DataFrame) -> pd.DataFrame:
         return pd.DataFrame()
     ratios = joined.kinds(table)
     made = counted.merge(ratios, on=["label", "kind"], how="left")
-    shown = made.rename(columns={"label": "place", "kind": "kind of test"})
+    shown = made.rename(columns={"label": "where", "kind": "kind of test"})
     whole = dict.fromkeys(["tests", *joined.FATES, "compared"], "Int64")
     below = pd.DataFrame([_published(one) for one in PUBLISHED[:2]])
     return pd.concat([shown, below], ignore_index=True).astype(whole)
 
 
 def _published(said: Mapping[str, object]) -> dict[str, object]:
-    return {"kind of test": said["set"], "place": said["where"], "speed-up, arithmetic": said["mean"]}
+    return {"kind of test": said["set"], "where": said["where"], "speed-up, arithmetic": said["mean"]}
 
 
 def left(table: pd.DataFrame) -> pd.DataFrame:
