@@ -5,6 +5,7 @@
 // one of ours.
 #include "libbpf_load.h"
 #include "bpf_call.h"
+#include "globals.h"
 #include "measure.h"
 #include "program_types.h"
 #include "record.h"
@@ -34,6 +35,7 @@ static struct slot *slots;
 static size_t slot_count;
 static struct record record;
 static const char *object_path;
+static const char *globals_wrong; // why the object's variables could not be set, or NULL
 
 static struct slot *slot_of(const union bpf_attr *attributes) {
     for (size_t i = 0; i < slot_count; i++)
@@ -115,7 +117,9 @@ static void prepare_programs(struct bpf_object *object, long only) {
         bpf_program__set_log_level(program, effort.log_level);
         bool wanted = !slot->done && (only < 0 || only == rank);
         if (wanted && !find_kind(program)) {
-            print_words(slot, "no program type for its section");
+            char words[256];
+            snprintf(words, sizeof(words), NO_TYPE_WORDS, bpf_program__section_name(program));
+            print_words(slot, words);
             wanted = false;
         }
         bpf_program__set_autoload(program, wanted);
@@ -127,8 +131,10 @@ static struct bpf_object *open_object(const void *bytes, size_t size) {
     refusal_forget();
     LIBBPF_OPTS(bpf_object_open_opts, options, .object_name = "bpfverify");
     struct bpf_object *object = bpf_object__open_mem(bytes, size, &options);
-    if (object)
-        prepare_maps(object);
+    if (!object)
+        return NULL;
+    prepare_maps(object);
+    globals_wrong = globals_set(object, object_path);
     return object;
 }
 
@@ -196,6 +202,11 @@ const char *libbpf_load(const char *path, const void *bytes, size_t size) {
     struct bpf_object *object = open_object(bytes, size);
     if (!object)
         return *refusal_words() ? refusal_words() : strerror(errno);
+    if (globals_wrong) {
+        record_print_object(path, globals_wrong);
+        bpf_object__close(object);
+        return NULL;
+    }
     slot_count = count_programs(object);
     slots = calloc(slot_count + 1, sizeof(*slots));
     if (!slots)

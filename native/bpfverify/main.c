@@ -3,6 +3,7 @@
 // parent says so and starts another worker behind that object. No object ends the list.
 #include "elf_file.h"
 #include "fail.h"
+#include "globals.h"
 #include "libbpf_load.h"
 #include "measure.h"
 #include "options.h"
@@ -62,7 +63,9 @@ static void verify_bytes(const char *path, const void *bytes, size_t size) {
     }
     record_compiler(refusal_producer(bytes, size));
     const char *refused = has_legacy_maps(&elf) ? "it has legacy maps" : libbpf_load(path, bytes, size);
-    wrong = refused ? raw_load(path, &elf, refused) : NULL;
+    wrong = refused ? globals_missing(path) : NULL;
+    if (refused && !wrong)
+        wrong = raw_load(path, &elf, refused);
     if (wrong) {
         snprintf(both, sizeof(both), "%s (libbpf: %.1024s)", wrong, refused);
         record_print_object(path, both);

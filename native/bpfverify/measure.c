@@ -181,6 +181,7 @@ int measure_load(struct record *record, const union bpf_attr *given, unsigned in
     attributes.log_size = sizeof(record->log);
     attributes.log_level = effort.log_level;
     attributes.kern_version = effort.kernel_version;
+    attributes.prog_flags |= effort.program_flags;
     record->program_type = attributes.prog_type;
     record->insns = attributes.insn_cnt;
     record->hash = hash_of((const struct bpf_insn *)(uintptr_t)attributes.insns, attributes.insn_cnt);

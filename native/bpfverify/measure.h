@@ -12,6 +12,7 @@ struct effort {
     long long budget_ns; // no further load once those of a program have taken so long
     unsigned int log_level;
     unsigned int kernel_version; // for kprobe programs on kernels that compare it
+    unsigned int program_flags;  // added to each program's own
     bool watch;                  // count memory and branches: such loads are not timed
     const char *logs;            // directory for logs of each step, one more load each; NULL for none
     unsigned int log_bytes;      // the longest of them

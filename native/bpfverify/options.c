@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "options.h"
 #include "command_line.h"
+#include "globals.h"
 #include "measure.h"
 #include "program_types.h"
 
@@ -14,7 +15,7 @@ unsigned int object_deadline_s;
 
 struct options {
     unsigned long long budget_ms;
-    unsigned int loads, log_level, deadline_s, kernel_version;
+    unsigned int loads, log_level, deadline_s, kernel_version, program_flags;
     bool watch;
     const char *logs;
     unsigned int log_bytes;
@@ -39,6 +40,15 @@ static bool read_types(const struct option_row *row, void *target, const char *t
     return true;
 }
 
+static bool read_globals(const struct option_row *row, void *target, const char *text) {
+    const char *wrong = globals_read(text);
+
+    (void)target;
+    if (wrong)
+        command_line_refuse("--%s: %s: %s", row->name, text, wrong);
+    return true;
+}
+
 #define AT(field) offsetof(struct options, field)
 
 static const struct option_row ROWS[] = {
@@ -49,6 +59,8 @@ static const struct option_row ROWS[] = {
      "one load each, counting memory and branches; such loads are not timed"},
     {"types", "FILE", NULL, read_types, 0, 0, 0,
      "lines of OBJECT-PATTERN SECTION-PATTERN TYPE, for sections that tell no program type"},
+    {"globals", "FILE", NULL, read_globals, 0, 0, 0,
+     "lines of OBJECT-PATTERN VARIABLE INTEGER: global variables to set before an object is loaded"},
     {"logs", "DIRECTORY", NULL, option_text, AT(logs), 0, 0,
      "one more load of each program, whose log of each step goes to NAME.log in it; where that is full, a "
      "further "
@@ -58,6 +70,8 @@ static const struct option_row ROWS[] = {
     {"log-level", "N", "4", option_unsigned, AT(log_level), 0, 15, "of the verifier; 4: statistics"},
     {"kern-version", "VERSION", NULL, read_version, AT(kernel_version), 0, 0,
      "such as 5.10.3, for kprobe programs on kernels that compare it (the running one)"},
+    {"program-flags", "N", "0", option_unsigned, AT(program_flags), 0, 0xffff,
+     "added to each program's own, such as 8 for BPF_F_TEST_STATE_FREQ"},
     {"deadline", "S", "60", option_unsigned, AT(deadline_s), 1, 86400, "seconds for one object"},
 };
 
@@ -85,6 +99,7 @@ int options_read(int count, char **arguments) {
         .budget_ns = 1000000 * options.budget_ms,
         .log_level = options.log_level,
         .kernel_version = options.kernel_version,
+        .program_flags = options.program_flags,
         .watch = options.watch,
         .logs = options.logs,
         .log_bytes = options.log_bytes,

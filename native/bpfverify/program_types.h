@@ -4,6 +4,8 @@
 
 #include <stdbool.h>
 
+#define NO_TYPE_WORDS "no program type for section '%.128s': name it with --types"
+
 struct program_kind {
     unsigned int type;   // 0 where nothing says
     unsigned int attach; // expected_attach_type

@@ -79,8 +79,7 @@ static void verify_program(struct record *record, const struct raw_object *objec
     if (program->wrong)
         snprintf(record->words, sizeof(record->words), "%.200s (libbpf: %.700s)", program->wrong, refused);
     else if (!kind.type)
-        snprintf(record->words, sizeof(record->words), "no program type for section '%.128s'",
-                 program->section);
+        snprintf(record->words, sizeof(record->words), NO_TYPE_WORDS, program->section);
     else if (missing)
         snprintf(record->words, sizeof(record->words), "map '%.128s' cannot be created: %s", missing->name,
                  strerror(map_error));

@@ -16,6 +16,19 @@ struct rule {
     const char *cause;
 };
 
+// A helper that the kernel gives to this program type only if it is built with an option.
+static const struct {
+    unsigned int program_type;
+    const char *helper;
+    const char *cause;
+} CONFIGURED[] = {
+    {BPF_PROG_TYPE_KPROBE, " bpf_override_return#",
+     "kernel configuration (helper needs CONFIG_BPF_KPROBE_OVERRIDE)"},
+    {BPF_PROG_TYPE_SCHED_CLS, " bpf_skb_get_xfrm_state#", "kernel configuration (helper needs CONFIG_XFRM)"},
+    {BPF_PROG_TYPE_LWT_SEG6LOCAL, " bpf_lwt_seg6_",
+     "kernel configuration (helper needs CONFIG_IPV6_SEG6_BPF)"},
+};
+
 // The first that fits decides.
 static const struct rule LOAD_RULES[] = {
     {0, "BPF program is too large", COMPLEXITY, "more instructions to process than the limit"},
@@ -86,7 +99,34 @@ static void judge(struct record *record, const struct rule *rule, const char *te
     record->cause = rule->cause;
 }
 
+// The refusal of a helper, in the words of 6.8 and later or in those before, from the helper's name on.
+static const char *refused_helper(const char *log) {
+    static const char *const REFUSALS[] = {"cannot use helper", "unknown func"};
+    for (size_t i = 0; i < sizeof(REFUSALS) / sizeof(REFUSALS[0]); i++) {
+        const char *at = strstr(log, REFUSALS[i]);
+        if (at)
+            return at + strlen(REFUSALS[i]);
+    }
+    return NULL;
+}
+
+// Why the kernel was built without the helper that was refused, or NULL if another cause is to be found.
+static const char *lacking_option(const struct record *record) {
+    const char *helper = refused_helper(record->log);
+    for (size_t i = 0; helper && i < sizeof(CONFIGURED) / sizeof(CONFIGURED[0]); i++)
+        if (CONFIGURED[i].program_type == record->program_type &&
+            !strncmp(helper, CONFIGURED[i].helper, strlen(CONFIGURED[i].helper)))
+            return CONFIGURED[i].cause;
+    return NULL;
+}
+
 void judge_load(struct record *record) {
+    const char *lacking = record->error ? lacking_option(record) : NULL;
+    if (lacking) {
+        record->verdict = ENVIRONMENT;
+        record->cause = lacking;
+        return;
+    }
     if (record->error) {
         judge(record, LOAD_RULES, record->log);
         return;

@@ -30,6 +30,34 @@ int asks_for_a_helper(struct xdp_md *context) {
 }
 """
 )
+OVERRIDE = (
+    HEAD
+    + """
+SEC("kprobe/schedule")
+int overrides(void *context) {
+    bpf_override_return(context, 0);
+    return 0;
+}
+"""
+)
+GLOBALS = (
+    HEAD
+    + """
+const volatile unsigned int rounds = 2;
+const volatile signed char shift = 0;
+volatile unsigned long long base = 1;
+volatile unsigned char table[4];
+SEC("xdp")
+int configured(struct xdp_md *context) {
+    unsigned int sum = 0;
+    for (unsigned int i = 0; i < rounds; i++)
+        sum += context->rx_queue_index;
+    if (shift < 0)
+        base += sum;
+    return sum + base + table[1] > 100 ? XDP_DROP : XDP_PASS;
+}
+"""
+)
 LEGACY_MAP = """
 struct {
     unsigned int type, key_size, value_size, max_entries;

@@ -9,10 +9,11 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from studies_objects import BTF_MAP, CALLS, HELPER, LEGACY_MAP, MAP_IN_MAP, OUT_OF_BOUNDS, to_rela
+from studies_objects import BTF_MAP, CALLS, GLOBALS, HELPER, LEGACY_MAP, MAP_IN_MAP, OUT_OF_BOUNDS, OVERRIDE, to_rela
 
 from xdplab.errors import PlanError
 from xdplab.studies.verifier.corpora import collect
+from xdplab.studies.verifier.machines import PROGRAM_FLAGS
 
 pytestmark = pytest.mark.root
 
@@ -35,10 +36,22 @@ def test_counts_repeat_and_every_load_is_timed(verify, compile_member):
     assert program.stats.processed_insns == again.stats.processed_insns
 
 
+def test_a_state_at_every_branch_makes_the_verifier_keep_more(verify, compile_member):
+    path = compile_member("branches", 20)
+    (usual,), (often,) = verify(path), verify(path, "--program-flags", str(PROGRAM_FLAGS["test_state_freq"]))
+    assert often.verdict == usual.verdict == "accepted"
+    assert often.stats.total_states > usual.stats.total_states
+
+
 def test_budget_ends_the_repetition_of_a_slow_program(verify, compile_member):
     (program,) = verify(compile_member("double_strcmp", 30), "--loads", "500", "--budget-ms", "20")
     assert 1 <= len(program.load_ns) < 500
     assert sum(program.load_ns[:-1]) < 20_000_000
+
+
+def _has_override() -> bool:
+    """The helper is a function of the kernel only with CONFIG_BPF_KPROBE_OVERRIDE."""
+    return "bpf_override_return" in Path("/proc/kallsyms").read_text().split()
 
 
 @pytest.mark.parametrize(
@@ -46,10 +59,14 @@ def test_budget_ends_the_repetition_of_a_slow_program(verify, compile_member):
     [
         (OUT_OF_BOUNDS, "rejected", "verifier's own"),
         (HELPER, "rejected", "helper not available to this type"),
+        (OVERRIDE, "environment", "CONFIG_BPF_KPROBE_OVERRIDE"),
+        (OVERRIDE.replace('SEC("kprobe/schedule")', 'SEC("xdp")'), "rejected", "helper not available to this type"),
         (HELPER.replace('SEC("xdp")', 'SEC("2/1")'), "no_type", "type"),
     ],
 )
 def test_classes_of_verdicts(verify, compile_text, text, verdict, cause):
+    if text == OVERRIDE and _has_override():
+        pytest.skip("this kernel has CONFIG_BPF_KPROBE_OVERRIDE: kprobes may call the helper")
     (program,) = verify(compile_text(text))
     assert program.verdict == verdict
     assert cause in program.cause
@@ -75,6 +92,53 @@ def test_a_table_of_types_decides_for_unknown_sections(verify, compile_text, tmp
 def test_a_broken_table_of_types_is_refused(bpfverify, tmp_path, line):
     (tmp_path / "types").write_text(f"# fine\n{line}\n")
     done = subprocess.run([bpfverify, "--types", tmp_path / "types", "x.o"], capture_output=True, text=True)
+    assert done.returncode == 2
+    assert "line 2" in done.stderr
+
+
+def with_globals(verify, path: Path, folder: Path, text: str):
+    (folder / "globals").write_text(text)
+    return verify(path, "--globals", str(folder / "globals"))[0]
+
+
+def test_global_variables_are_set_before_loading(verify, compile_text, tmp_path):
+    """The verifier knows constants, so a loop of 50 rounds costs more than one of 2, and a dead branch nothing."""
+    path = compile_text(GLOBALS)
+    (usual,) = verify(path)
+    more = with_globals(verify, path, tmp_path, "# rounds\n*.o rounds 50\n*nobody* nothing 1\n")
+    assert more.verdict == "accepted"
+    assert more.stats.processed_insns > 5 * usual.stats.processed_insns
+    live = with_globals(verify, path, tmp_path, "* shift -3\n* base 0xffffffffffffffff\n")
+    assert live.stats.processed_insns > usual.stats.processed_insns
+    endless = with_globals(verify, path, tmp_path, "* rounds 4294967295\n")
+    assert endless.verdict in ("complexity", "rejected")
+
+
+@pytest.mark.parametrize(
+    ("rule", "why"),
+    [
+        ("* nothing 1", "'nothing' of --globals: the object's BTF names none"),
+        ("* table 1", "'table' of --globals: it is no integer"),
+        ("* shift 256", "'shift' of --globals: the value does not fit"),
+        ("* shift -129", "'shift' of --globals: the value does not fit"),
+    ],
+)
+def test_a_variable_that_cannot_be_set_is_told(verify, compile_text, tmp_path, rule, why):
+    program = with_globals(verify, compile_text(GLOBALS), tmp_path, rule + "\n")
+    assert program.verdict == "loader"
+    assert why in program.cause
+
+
+def test_a_legacy_object_has_no_variables_to_set(verify, compile_text, tmp_path):
+    program = with_globals(verify, compile_text(CALLS), tmp_path, "* x 1\n")
+    assert program.verdict == "loader"
+    assert "only objects that libbpf opens" in program.cause
+
+
+@pytest.mark.parametrize("line", ["one two", "* a b", "* a 99999999999999999999"])
+def test_a_broken_table_of_variables_is_refused(bpfverify, tmp_path, line):
+    (tmp_path / "globals").write_text(f"# fine\n{line}\n")
+    done = subprocess.run([bpfverify, "--globals", tmp_path / "globals", "x.o"], capture_output=True, text=True)
     assert done.returncode == 2
     assert "line 2" in done.stderr
 

@@ -11,9 +11,10 @@ from pathlib import Path
 import pandas as pd
 import pytest
 from click.testing import CliRunner
+from studies_objects import GLOBALS
 
 from xdplab.cli import cli
-from xdplab.errors import LabError, ResultsError
+from xdplab.errors import LabError, PlanError, ResultsError
 from xdplab.labs.vm import kernels
 from xdplab.run.rundir import RunDirectory
 from xdplab.run.state import read_state
@@ -62,6 +63,32 @@ def test_one_command_from_objects_to_tables_and_figures(objects: Path, tmp_path:
     page = command("--paper", str(path))
     assert (path / "tables" / "paper.md").read_text().splitlines()[-1] in page
     assert "9 of 10" in page
+
+
+def test_a_flag_of_every_program_changes_the_verifiers_work_and_is_kept(compile_member, tmp_path: Path):
+    path = str(compile_member("branches", 20))
+    states = []
+    for name, flags in (("usual", ()), ("often", ("--flag", "test_state_freq"))):
+        command(path, *NOTHING_ELSE, *flags, "--out", str(tmp_path), "--name", name)
+        (run,) = tmp_path.glob(f"*-{name}")
+        states.append(int(pd.read_parquet(run / "verifier.parquet")["total_states"].max()))
+    assert states[1] > states[0]
+    assert "test_state_freq" in (run / "manifest.json").read_text()
+    lines = [json.loads(command(path, "--lines", "--json", *flags)) for flags in ((), ("--flag", "test_state_freq"))]
+    assert lines[0] != lines[1]
+    with pytest.raises(PlanError, match="no such_a_flag"):
+        command(path, *NOTHING_ELSE, "--flag", "such_a_flag", "--out", str(tmp_path))
+
+
+def test_global_variables_come_from_a_file_that_the_run_keeps(compile_text, tmp_path: Path):
+    path, table = str(compile_text(GLOBALS)), tmp_path / "mine.globals"
+    table.write_text("* rounds 50\n")
+    command(path, *NOTHING_ELSE, "--globals", str(table), "--out", str(tmp_path), "--name", "set")
+    command(path, *NOTHING_ELSE, "--out", str(tmp_path), "--name", "usual")
+    (run,), (usual,) = tmp_path.glob("*-set"), tmp_path.glob("*-usual")
+    assert (run / "globals.txt").read_text() == table.read_text()
+    processed = [pd.read_parquet(r / "verifier.parquet")["processed_insns"].max() for r in (run, usual)]
+    assert processed[0] > 5 * processed[1]
 
 
 def test_a_run_that_was_ended_goes_on_where_it_stopped(objects: Path, tmp_path: Path, monkeypatch):

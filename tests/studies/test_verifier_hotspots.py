@@ -8,6 +8,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 from click.testing import CliRunner
+from studies_objects import CALLS
 
 from xdplab.cli import cli
 from xdplab.errors import FormatError, LabError, ProgramError
@@ -15,7 +16,15 @@ from xdplab.formats.verifier_log import parse_bpfverify
 from xdplab.hosts.local import LocalHost
 from xdplab.labs.vm import kernels
 from xdplab.studies.verifier import hotspots
-from xdplab.studies.verifier.hotspots import NO_LINE, NOT_LOGGED, _counted, by_line, listed
+from xdplab.studies.verifier.hotspots import (
+    NO_LINE,
+    NOT_LOGGED,
+    OF_SUBPROGRAMS,
+    _counted,
+    by_line,
+    by_subprogram,
+    listed,
+)
 
 LOG = """func#0 @0
       0: .......... (b7) r6 = 0
@@ -49,6 +58,48 @@ def test_steps_are_counted_by_line_and_a_pruned_one_is_a_step() -> None:
     assert found.index[0] == "i += 1; @ p.bpf.c:5"
     assert found.loc["i += 1; @ p.bpf.c:5", ["insns", "most_of_one"]].tolist() == [3, 2]
     assert found["share"].sum() == pytest.approx(1)
+
+
+CALLS_LOG = """func#0 @0
+func#1 @3
+; return twice(1); @ p.bpf.c:9
+0: (b7) r1 = 1
+1: (85) call pc+1
+; static int twice(int n) @ p.bpf.c:2
+3: (bf) r0 = r1
+; return n + n; @ p.bpf.c:4
+4: (0f) r0 += r1
+5: (95) exit
+; return twice(1); @ p.bpf.c:9
+2: (95) exit
+processed 6 insns (limit 1000000) max_states_per_insn 0 total_states 1 peak_states 1 mark_read 1
+"""
+
+
+def test_steps_are_counted_by_subprogram_with_its_stack_and_where_it_begins() -> None:
+    found = by_subprogram(CALLS_LOG.splitlines(), 6, (8, 104))
+    assert tuple(found) == OF_SUBPROGRAMS
+    assert found.to_numpy().tolist() == [
+        [0, 3, 0.5, 3, 8, "return twice(1); @ p.bpf.c:9"],
+        [1, 3, 0.5, 3, 104, "static int twice(int n) @ p.bpf.c:2"],
+    ]
+    assert by_subprogram(CALLS_LOG.splitlines(), 6, (8,))["stack_bytes"].isna().all()  # of another program
+    cut = listed(by_subprogram(CALLS_LOG.splitlines(), 9, cut=True), 1)
+    assert [(row["begins"], row["processed_insns"]) for row in cut][1] == (NOT_LOGGED, 3)
+
+
+@pytest.mark.root
+def test_subprograms_add_up_to_what_the_loader_counts(verify, compile_text) -> None:
+    path = compile_text(CALLS)
+    done = CliRunner().invoke(cli, ["study", "verifier", str(path), "--subprograms", "--json"])
+    assert done.exit_code == 0, done.output
+    rows = json.loads(done.output)
+    rows = rows["rows"] if isinstance(rows, dict) else rows
+    assert {row["subprogram"] for row in rows} >= {0, 1}
+    for program in verify(path):
+        own = [row for row in rows if row["program"] == program.name]
+        assert sum(row["processed_insns"] for row in own) == program.stats.processed_insns
+        assert program.stats.stack_depths == tuple(r["stack_bytes"] for r in sorted(own, key=lambda r: r["subprogram"]))
 
 
 def test_without_debug_information_there_is_one_row() -> None:
@@ -189,7 +240,7 @@ def test_a_program_without_a_log_costs_no_other_its_rows(monkeypatch: pytest.Mon
     counted.insert(0, "program", "first")
     counted.insert(0, "kernel", "host")
     found = [counted, ProgramError("second: there is no log of a verifier"), counted.assign(program="third")]
-    monkeypatch.setattr(hotspots, "hotspots", lambda *asked: iter(found))
+    monkeypatch.setattr(hotspots, "hotspots", lambda *asked, **by: iter(found))
     done = CliRunner().invoke(cli, ["study", "verifier", str(tmp_path / "x.bpf.o"), "--lines", "--json"])
     rows = json.loads(done.stdout)
     assert {row["program"] for row in rows} == {"first", "third"}

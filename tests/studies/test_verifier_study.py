@@ -9,6 +9,7 @@ import tarfile
 import zipfile
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
@@ -29,7 +30,8 @@ from xdplab.studies.verifier.paper import INSTRUCTIONS, WIDE_LOADS, against_pape
 from xdplab.studies.verifier.points import VerifierPoint
 from xdplab.studies.verifier.prevail import ResourceLimits, Runner, find_prevails
 from xdplab.studies.verifier.rows import COLUMNS, joined, stack_columns
-from xdplab.studies.verifier.runs import VerifierRequest, searches
+from xdplab.studies.verifier.runs import VerifierRequest, members, searches
+from xdplab.studies.verifier.study import object_path
 from xdplab.studies.verifier.views import FIGURES, VIEWS, view_of
 
 RECORDED = Path(__file__).parents[1] / "formats" / "recorded" / "prevail"
@@ -174,7 +176,24 @@ def test_a_guest_searches_for_the_largest_n_of_one_build():
 def test_an_object_keeps_its_name_in_the_run():
     """The table of types tells by it."""
     point = VerifierPoint("linux", "host", "verify", "c", "cilium/bpf_xdp #1, v3.o", "0123456789abcdef")
-    assert point.file_name == "cilium-bpf_xdp-1-v3-0123456789ab.o"
+    assert point.file_name == "c-cilium-bpf_xdp-1-v3-0123456789ab.o"
+    generated = replace(point, corpus="branches", object="branches 10, clang 14 v3", family="branches")
+    assert generated.file_name == "branches-10-clang-14-v3-0123456789ab.o"
+
+
+def test_an_object_of_a_run_begun_when_names_had_no_corpus_is_found(tmp_path: Path):
+    point = VerifierPoint("linux", "host", "verify", "cilium", "bpf_lb.o", "0123456789abcdef")
+    before = tmp_path / "bpf_lb-0123456789ab.o"
+    before.touch()
+    assert object_path(tmp_path, point) == before
+    (tmp_path / point.file_name).touch()
+    assert object_path(tmp_path, point).name == "cilium-bpf_lb-0123456789ab.o"
+
+
+def test_sizes_of_ones_own_replace_those_of_every_family():
+    request = VerifierRequest(sizes=(7,), families=("branches", "double_strcmp"))
+    assert {(m.family, m.n) for m in members(request)} == {("branches", 7), ("double_strcmp", 7)}
+    assert {m.n for m in members(replace(request, sizes=()))} >= {350, 1000}
 
 
 @pytest.mark.parametrize(
@@ -496,12 +515,122 @@ def test_the_papers_acceptance_is_beside_the_runs_with_the_environment_apart():
         row(program="c", verdict="rejected", cause="R1 invalid mem access"),
     ]
     found = answers(*rows)
-    assert found["programs accepted as found, Linux 6"][0] == "1 of 3"
+    assert found["programs accepted as found, Linux 6"] == (
+        "1 of 3",
+        "no: 1 stopped before a verifier saw it, 1 refused by the verifier",
+    )
     ours, agrees = found["programs accepted, environment apart, Linux 6"]
     assert ours == "1 of 2"
     assert agrees.startswith("no: 1 × R1 invalid mem access")
-    assert "1 × helper not available" in agrees
+    assert "left out: 1 × helper not available: try a newer kernel" in agrees
+    assert found[MENDED][1] == "unknown: needs OBJECTS on two kernels"
     assert answers(row())["programs accepted as found, Linux 6"] == ("1 of 1", "yes")
+
+
+MENDED = "programs accepted, environment mended by another kernel of the run"
+
+
+OWN = """#include <linux/bpf.h>
+#include <bpf/bpf_helpers.h>
+SEC("xdp") int own(struct xdp_md *c) {
+{% for i in range(n) %}
+    if (c->rx_queue_index == {{ i }}) return XDP_DROP;
+{% endfor %}
+    return XDP_PASS;
+}
+"""
+
+
+def test_a_template_of_ones_own_is_a_family_named_after_its_file(tmp_path: Path):
+    path = tmp_path / "queues.bpf.c.j2"
+    path.write_text(OWN)
+    request = VerifierRequest(families=(str(path),), sizes=(2, 5))
+    found = members(request)
+    assert [(m.label, source(m).count("XDP_DROP")) for m in found] == [("queues 2", 2), ("queues 5", 5)]
+    assert found[0].chosen == {}
+    with pytest.raises(PlanError, match="no sizes"):
+        members(replace(request, sizes=()))
+    path.write_text("{% for %}")
+    with pytest.raises(PlanError, match="queues, line 1"):
+        source(members(request)[0])
+    path.write_text("{{ m }}")
+    with pytest.raises(PlanError, match="'m' is undefined"):
+        source(members(request)[0])
+    path.rename(tmp_path / "branches.bpf.c.j2")
+    with pytest.raises(PlanError, match="study's own"):
+        members(replace(request, families=(str(tmp_path / "branches.bpf.c.j2"),)))
+    with pytest.raises(PlanError, match="No such file"):
+        members(request)
+
+
+def test_a_family_is_drawn_by_its_size():
+    own = {"family": "queues", "corpus": "queues", "compiler": "clang 18", "mcpu": "v3"}
+    rows = [row(**own, n=n, sha256=str(n), processed_insns=9 * n, trial_id=f"t{n}-r1") for n in (2, 5)]
+    marks = VIEWS["families"](table(*rows, loop(3))).marks
+    assert set(marks["panel"]) == {"queues"}
+    assert marks.sort_values("x")[["x", "value"]].to_numpy().tolist() == [[2, 18], [5, 45]]
+
+
+def test_what_one_kernel_lacks_is_mended_by_another_that_accepts_it():
+    def kernel(release: str, program: str, **fields: object) -> dict[str, object]:
+        return row(label=f"Linux {release}", kernel_release=release, program=program, **fields)
+
+    lockdown = {"verdict": "environment", "cause": "helper not available (lockdown takes it away)"}
+    option = {"verdict": "environment", "cause": "kernel configuration (helper needs CONFIG_X)"}
+    rows = [kernel("6.18", "a"), kernel("6.18", "b", **lockdown), kernel("6.1", "a"), kernel("6.1", "b")]
+    found = answers(*rows)
+    _, agrees = found["programs accepted, environment apart, Linux 6.18"]
+    assert agrees == "yes; left out: 1 × helper not available (lockdown takes it away): 1 accepted by Linux 6.1"
+    assert found[MENDED] == ("2 of 2", "yes")
+    rows += [kernel("6.18", "c", **option), kernel("6.1", "c", **option)]
+    assert answers(*rows)[MENDED] == ("2 of 3", "no: 1 × kernel configuration (helper needs CONFIG_X)")
+    told = summaries.environment(table(*rows)).set_index(["kernel", "cause"])
+    assert told.loc[("Linux 6.18", lockdown["cause"]), ["programs", "accepted elsewhere", "by"]].tolist() == [
+        1, 1, "Linux 6.1",
+    ]  # fmt: skip
+    assert told.loc[("Linux 6.1", option["cause"]), "remedy"] == "a kernel built with the option (--kernel bzImage)"
+    assert told.loc[("Linux 6.1", option["cause"]), "accepted elsewhere"] == 0
+
+
+def test_every_cause_of_the_loaders_environment_has_a_remedy_or_says_that_none_is_known():
+    text = (Path(__file__).parents[2] / "native" / "bpfverify" / "verdict.c").read_text()
+    causes = set(re.findall(r'(?:ENVIRONMENT|NO_TYPE),\s*"([^"]+)"', text))
+    assert len(causes) > 10
+    assert {cause for cause in causes if summaries.remedy(cause) == summaries.NO_REMEDY} == {"interrupted"}
+
+
+def loop(n: int, **fields: object) -> dict[str, object]:
+    known = {"family": "double_strcmp", "form": "rolled", "exit": "<", "maps": "btf", "compiler": "clang 18"}
+    return row(**known | {"sha256": str(n), "n": n, "mcpu": "v4"} | fields)
+
+
+def test_prevails_cost_of_a_loop_is_judged_from_three_iterations_on():
+    costs = {1: (1e6, 1e6), 3: (5e6, 4e6), 10: (5e6, 9e6), 100: (6e6, 9e6)}
+    rows = [
+        prevails(**loop(n, load_ns=t, memory_bytes=m) | {"label": "P", "verifier": "p"}) for n, (t, m) in costs.items()
+    ]
+    found = answers(*rows, *(loop(n) for n in costs))
+    assert found["double_strcmp rolled: PREVAIL's time, ms, P"] == (
+        "5.0 at N = 3, 6.0 at N = 100 (× 1.20; accepted)", "yes",
+    )  # fmt: skip
+    assert found["double_strcmp rolled: PREVAIL's memory, kB, P"][1] == "no: it grows"
+    assert answers(loop(3))["double_strcmp rolled: PREVAIL's time, ms"][1].startswith("unknown: the run has no PREVAIL")
+
+
+def test_programs_that_prevail_accepts_are_counted_among_those_that_it_read():
+    rows = [prevails(sha256=str(n)) for n in range(8)]
+    rows += [prevails(sha256="8", verdict="loader", cause="no such section")]
+    name = "programs accepted by PREVAIL, PREVAIL"
+    assert answers(*rows)[name] == ("8 of 8; 1 it cannot read", "yes")
+    rows += [prevails(sha256=f"{n}b", verdict="rejected", cause="21: too bad (r1)") for n in range(2)]
+    assert answers(*rows)[name] == ("8 of 10; 1 it cannot read", "no: refused are 2 × too bad")
+
+
+def test_a_rolled_loop_whose_instructions_grow_is_named():
+    name = "double_strcmp rolled: instructions against N"
+    assert answers(loop(3), loop(10))[name] == ("1 of 1 builds, N = 3 to 10", "yes")
+    assert answers(loop(3), loop(10, insns=11))[name] == ("0 of 1 builds, N = 3 to 10", "no: clang 18 + v4")
+    assert answers(loop(1), loop(3))[name][1].startswith("unknown")
 
 
 def test_the_papers_instruction_counts_are_judged_one_by_one():
@@ -515,6 +644,14 @@ def test_the_papers_instruction_counts_are_judged_one_by_one():
     assert ours == "22, 62, 53"
     assert agrees == "no: +1, -6, -7"
     assert answers(*build(21, 68, 60)[:2])[name][1] == "unknown: this build is not in the run"
+
+
+def test_branches_are_those_of_the_corpus_and_not_of_sizes_that_were_chosen():
+    name = "branches (push_stack calls) against instructions, Linux 6"
+    own = row(branches=20, insns=10)
+    made = row(branches=900, insns=10, sha256="2", family="pruning", corpus="pruning")
+    assert answers(own, made)[name][0] == "2.000 per instruction, n = 1"
+    assert answers(made)[name][0] == "90.000 per instruction, n = 1"
 
 
 def test_a_newer_kernel_that_costs_more_does_not_agree():

@@ -16,7 +16,7 @@ from xdplab.errors import PlanError, XdplabError
 from xdplab.later import later
 from xdplab.studies.catalogue import study
 from xdplab.studies.places import HOST
-from xdplab.studies.verifier.families import FAMILIES
+from xdplab.studies.verifier.families import FAMILIES, MOST_N
 
 if TYPE_CHECKING:
     from xdplab.studies.verifier import hotspots, machines, runs, versus
@@ -45,15 +45,35 @@ else:
     "--family",
     "families",
     multiple=True,
-    type=click.Choice([*FAMILIES, "none"]),
-    help="All but strcmp_return by default.",
+    metavar="NAME|FILE",
+    help=f"{', '.join(FAMILIES)}, none, or a template of yours; all but strcmp_return by default.",
+)
+@click.option(
+    "--size",
+    "sizes",
+    multiple=True,
+    type=click.IntRange(1, MOST_N),
+    help="N of generated programs; each family has its own.",
 )
 @click.option("--testbed/--no-testbed", default=True, show_default=True, help="The XDP lab's own programs.")
 @click.option("--largest/--no-largest", default=True, show_default=True, help="Look for the largest N accepted.")
 @click.option("--repetitions", type=click.IntRange(1, 1000), default=3, show_default=True)
 @click.option("--loads", type=click.IntRange(1, 1000), default=20, show_default=True, help="Of a program, at most.")
 @click.option("--limit-s", type=click.FloatRange(1, 3600), default=60.0, show_default=True, help="Of one PREVAIL run.")
+@click.option(
+    "--flag",
+    "flags",
+    multiple=True,
+    metavar="NAME",
+    help="Load every program with BPF_F_NAME, such as test_state_freq.",
+)
 @click.option("--types", type=click.Path(exists=True, dir_okay=False), help="OBJECT SECTION TYPE lines (see the docs).")
+@click.option(
+    "--globals",
+    "variables",
+    type=click.Path(exists=True, dir_okay=False),
+    help="OBJECT VARIABLE INTEGER lines: set before loading.",
+)
 @click.option(
     "--compare",
     "compare",
@@ -63,10 +83,11 @@ else:
 @click.option(
     "--lines", is_flag=True, help="Only print which source lines of OBJECTS the verifier's work comes from; no run."
 )
+@click.option("--subprograms", is_flag=True, help="Like --lines: which subprograms it comes from, with their stacks.")
 @click.option(
     "--logs",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
-    help="With --lines: keep the verifier's whole logs there.",
+    help="With --lines or --subprograms: keep the verifier's whole logs there.",
 )
 @click.option(
     "--paper",
@@ -81,6 +102,7 @@ def verifier(
     smallest: bool,
     compare: bool,
     lines: bool,
+    subprograms: bool,
     logs: Path | None,
     paper: Path | None,
     **chosen: Any,
@@ -95,11 +117,14 @@ def verifier(
         _require_only(click.get_current_context(), "--paper", ("paper",))
         click.echo(runs.paper_page(paper), nl=False)
         return 0
-    if lines:
-        _require_only(click.get_current_context(), "--lines", _OF_LINES)
+    if lines or subprograms:
+        _require_only(click.get_current_context(), "--subprograms" if subprograms else "--lines", _OF_LINES)
+        if lines and subprograms:
+            raise PlanError("--lines and --subprograms are two listings", remedy="ask for one of them")
         _require_image(chosen["modules"], chosen["kernels"])
         kernels = [_kernel(kernel, chosen["modules"]) for kernel in chosen["kernels"] or (HOST,)]
-        return _show_lines(objects, kernels, logs, judged["top"], as_json=as_json)
+        by: hotspots.By = "subprogram" if subprograms else "line"
+        return _show_work(objects, kernels, logs, judged["top"], by, chosen["flags"], as_json=as_json)
     if logs:
         raise PlanError("--logs keeps what --lines reads", remedy="add --lines")
     if as_json and compare:
@@ -114,7 +139,7 @@ def verifier(
     )
 
 
-_OF_LINES = ("objects", "kernels", "modules", "lines", "logs", "top", "as_json")
+_OF_LINES = ("objects", "kernels", "modules", "lines", "subprograms", "flags", "logs", "top", "as_json")
 
 
 def _require_only(context: click.Context, mode: str, taken_by_it: Sequence[str]) -> None:
@@ -132,16 +157,24 @@ def _require_only(context: click.Context, mode: str, taken_by_it: Sequence[str])
 _GIVEN = click.core.ParameterSource.COMMANDLINE
 
 
-def _show_lines(
-    objects: tuple[str, ...], kernels: Sequence[str], logs: Path | None, top: int | None, *, as_json: bool
+def _show_work(
+    objects: tuple[str, ...],
+    kernels: Sequence[str],
+    logs: Path | None,
+    top: int | None,
+    by: hotspots.By,
+    flags: tuple[str, ...],
+    *,
+    as_json: bool,
 ) -> int:
     if not objects:
-        raise PlanError("--lines is of OBJECTS", remedy="name a BPF object file")
+        raise PlanError(f"--{by}s is of OBJECTS", remedy="name a BPF object file")
     machines.require_kernels(kernels)
+    machines.require_flags(flags)
     rows: list[dict[str, Any]] = []
     missing: list[XdplabError] = []
     for path, kernel in product(map(Path, objects), kernels):
-        for found in hotspots.hotspots(path, kernel, logs):
+        for found in hotspots.hotspots(path, kernel, logs, by=by, flags=flags):
             if isinstance(found, XdplabError):
                 missing.append(found)
                 continue

@@ -16,6 +16,7 @@ from typing import Any
 
 from xdplab.hosts import Host
 from xdplab.hosts.local import LocalHost
+from xdplab.labs.vm.foreign import OWN_QEMU
 from xdplab.run.rundir import RunDirectory
 from xdplab.studies.places import HOST, Place
 
@@ -168,11 +169,25 @@ def summary(run: RunDirectory) -> str | None:
     cpu = flat("cpus", _said(here["cpus"])).get("cpus Model name", "CPU not known")
     said = [f"{cpu}, Linux {_said(here['kernel'])}", *(_mitigated(*known) for known in states.items())]
     said += [f"bpf_jit_harden {_said(state['bpf_jit_harden'])} ({place})" for place, state in states.items()]
-    tools = ("clang", "cc", "libbpf", "qemu")
+    tools = ("clang", "cc", "libbpf")
     said += [f"{name}: {_said(here[name]).splitlines()[0]}" for name in tools if "value" in here[name]]
+    said += _emulators(states)
     stolen = _stolen(here, _states(run, "after").get(CONTROLLER))
     said += [f"{stolen:.1%} of the time stolen by the hypervisor"] if stolen is not None else []
     return "; ".join(said)
+
+
+def _emulators(states: Mapping[str, Mapping[str, Mapping[str, str]]]) -> list[str]:
+    """Say which QEMU ran the guests: a guest of another architecture has one of its own, named with its place."""
+    guests = {place: state for place, state in states.items() if place.startswith(_GUEST)}
+    others = [f"qemu: {_said(state[OWN_QEMU])} ({place})" for place, state in guests.items() if OWN_QEMU in state]
+    here = states[CONTROLLER]["qemu"]
+    if len(others) == len(guests) or "value" not in here:
+        return others
+    return [f"qemu: {_said(here).splitlines()[0]}", *others]
+
+
+_GUEST = "vm:"
 
 
 def _mitigated(place: str, state: Mapping[str, Mapping[str, str]]) -> str:

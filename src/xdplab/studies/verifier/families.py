@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -17,6 +17,9 @@ else:
     jinja2 = later("jinja2")
 
 PROGRAMS = Path(__file__).parent / "programs"
+
+MOST_N = 5000
+"""Largest size: of 8,192 pending branches on, some kernels fail in the verifier instead of refusing the program."""
 
 
 @dataclass(frozen=True)
@@ -52,18 +55,22 @@ FAMILIES: dict[str, ProgramFamily] = {
 
 @dataclass(frozen=True)
 class Member:
-    """One program of a family: ``options`` as (name, value) pairs, those not named at their default."""
+    """One program of a family: ``options`` as (name, value) pairs, those not named at their default.
+
+    ``template``: the text of a family of the user's own, which has no options.
+    """
 
     family: str
     n: int
     options: tuple[tuple[str, str], ...] = ()
+    template: str | None = field(default=None, repr=False)
 
     @property
     def chosen(self) -> dict[str, str]:
         """Every option of the family with its value. Raises PlanError for an unknown family, option or value."""
-        if self.family not in FAMILIES:
+        if self.template is None and self.family not in FAMILIES:
             raise PlanError(f"no family {self.family!r}", remedy=f"families are {', '.join(FAMILIES)}")
-        known = FAMILIES[self.family].options
+        known = FAMILIES[self.family].options if self.template is None else {}
         given = dict(self.options)
         for name, value in given.items():
             if value not in known.get(name, ()):
@@ -80,9 +87,40 @@ class Member:
 
 def source(member: Member) -> str:
     """Return the C text of one member. Raises PlanError for options it does not have."""
-    family = FAMILIES.get(member.family)
-    values = member.chosen | {"n": member.n} | (dict(family.constants) if family else {})
-    return _templates().get_template(f"{member.family}.bpf.c.j2").render(values)
+    values = member.chosen | {"n": member.n}
+    if member.template is not None:
+        return _rendered(member, values)
+    constants = FAMILIES[member.family].constants
+    return _templates().get_template(f"{member.family}.bpf.c.j2").render(values | dict(constants))
+
+
+def _rendered(member: Member, values: Mapping[str, str | int]) -> str:
+    try:
+        return _templates().from_string(member.template or "").render(values)
+    except jinja2.TemplateError as error:
+        line = f", line {error.lineno}" if isinstance(error, jinja2.TemplateSyntaxError) else ""
+        raise PlanError(
+            f"the template of {member.family}{line}: {error}", remedy="it is Jinja2 text, with {{ n }} for the size"
+        ) from error
+
+
+def is_file(family: str) -> bool:
+    """Tell whether a family is given as the file of a template: names contain neither dot nor slash."""
+    return "/" in family or "." in family
+
+
+def own_members(path: Path, sizes: Sequence[int]) -> list[Member]:
+    """Return the programs of a user's template, named after its file. Raises PlanError for one that cannot be used."""
+    name = path.name.partition(".")[0]
+    if name in FAMILIES:
+        raise PlanError(f"--family {path}: {name} is a family of the study's own", remedy="give the file another name")
+    if not sizes:
+        raise PlanError(f"--family {path}: a template of yours has no sizes", remedy="say them, such as --size 10")
+    try:
+        text = path.read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise PlanError(f"--family {path}: {getattr(error, 'strerror', None) or 'not text'}") from error
+    return [Member(name, n, template=text) for n in sizes]
 
 
 @cache

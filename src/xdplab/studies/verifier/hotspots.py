@@ -6,10 +6,11 @@ import io
 import re
 import tempfile
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Literal
 
+import numpy as np
 import pandas as pd
 
 from xdplab.analysis.values import is_null, records
@@ -19,6 +20,8 @@ from xdplab.hosts import Host
 from xdplab.programs.program import cache_directory
 from xdplab.studies.verifier.machines import known_types, machine_of
 
+By = Literal["line", "subprogram"]
+OF_SUBPROGRAMS = ("subprogram", "processed_insns", "share", "insns", "stack_bytes", "begins")
 COLUMNS = ("kernel", "program", "line", "processed_insns", "share", "insns", "most_of_one")
 NO_LINE = "(no source line)"
 NOT_LOGGED = "(not in the log)"
@@ -28,8 +31,9 @@ SLOWEST_BYTES_S = 0.5e6
 
 _STEP = re.compile(r"(\d+): \([0-9a-f]{2}\) ")
 _PRUNED = re.compile(r"(?:from \d+ to )?(\d+)(?: \(speculative execution\))?: safe")
+_SUBPROGRAM = re.compile(r"func#\d+ @(\d+)")
 _SOURCE = re.compile(r"; ?(.*)")
-_COUNTED = r"^([0-9]+: \([0-9a-f]{2}\) |(from [0-9]+ to )?[0-9]+( \(speculative execution\))?: safe|; )"
+_COUNTED = r"^([0-9]+: \([0-9a-f]{2}\) |(from [0-9]+ to )?[0-9]+( \(speculative execution\))?: safe|; |func#[0-9])"
 """The lines of a log that are counted, for grep: most of a large log shows how the verifier backtracks, and stays
 there."""
 
@@ -49,34 +53,72 @@ def by_line(log: Iterable[str], told: int, *, cut: bool = False) -> pd.DataFrame
     the program's debug information; without it, the line is NO_LINE. The steps that a ``cut`` log lacks are the row
     NOT_LOGGED. Raises FormatError if the log has a different number of steps.
     """
+    steps, _, missing = _steps(log, told, cut=cut)
+    found = steps.groupby("line", sort=False).agg(
+        processed_insns=("count", "sum"), insns=("insn", "nunique"), most_of_one=("count", "max")
+    )
+    return _with_shares(found.astype("Int64"), told, missing, "line")
+
+
+def by_subprogram(
+    log: Iterable[str], told: int, stack_depths: Sequence[int] | None = None, *, cut: bool = False
+) -> pd.DataFrame:
+    """Return one row per subprogram, the costliest first: like `by_line`, with `OF_SUBPROGRAMS` instead of the line.
+
+    ``subprogram`` is its place in the order of the code, 0 for the program itself; ``begins`` is the source line of its
+    first instruction, where the log has one; ``stack_bytes`` comes from ``stack_depths``, which have the same order.
+    """
+    steps, starts, missing = _steps(log, told, cut=cut)
+    lines = steps.drop_duplicates("insn").set_index("insn")["line"]
+    rank = np.searchsorted(starts, steps["insn"], side="right") - 1 if starts else np.zeros(len(steps), int)
+    found = steps.assign(subprogram=pd.array(rank, dtype="Int64")).groupby("subprogram", sort=True)
+    out = found.agg(processed_insns=("count", "sum"), insns=("insn", "nunique")).astype("Int64")
+    depths = stack_depths if stack_depths and len(stack_depths) == max(len(starts), 1) else None
+    out["stack_bytes"] = pd.array([depths[int(rank)] if depths else None for rank in out.index], dtype="Int64")
+    out["begins"] = [lines.get(starts[rank] if starts else 0, NO_LINE) for rank in out.index]
+    return _with_shares(out, told, missing, "begins")
+
+
+def _with_shares(found: pd.DataFrame, told: int, missing: int, named: str) -> pd.DataFrame:
+    """Return rows by their share of the work, the largest first, and behind them the steps that the log lacks.
+
+    ``named``: the column that says where a row's work comes from.
+    """
+    found = found.sort_values("processed_insns", ascending=False, kind="stable").reset_index()
+    if missing:
+        rest = {"processed_insns": pd.array([missing], dtype="Int64"), named: [NOT_LOGGED]}
+        found = pd.concat([found, pd.DataFrame(rest)], ignore_index=True)
+    share = (found["processed_insns"].astype(float) / max(told, 1)).round(4)
+    found.insert(list(found.columns).index("processed_insns") + 1, "share", share)
+    return found
+
+
+def _steps(log: Iterable[str], told: int, *, cut: bool) -> tuple[pd.DataFrame, list[int], int]:
+    """Return how often each instruction of each line was processed, where the subprograms begin, and how many steps
+    the log lacks. Raises FormatError if the log has a different number of steps than ``told``, or if not ``cut`` fewer.
+    """
     each: Counter[tuple[str, int]] = Counter()
+    starts: set[int] = set()
     line = ""
     for text in log:
         if step := _STEP.match(text) or _PRUNED.match(text):
             each[line, int(step[1])] += 1
         elif source := _SOURCE.match(text):
             line = source[1].rstrip("\n")
+        elif start := _SUBPROGRAM.match(text):
+            starts.add(int(start[1]))
     missing = told - each.total()
     if missing < 0 or (missing and not cut):
         raise FormatError(
             f"the log tells of {each.total()} steps, but of {told} processed instructions by its own words",
             remedy="look at the log: --logs keeps it",
         )
-    steps = pd.DataFrame(_with_lines(each), columns=["line", "insn", "count"])
-    found = steps.groupby("line", sort=False).agg(
-        processed_insns=("count", "sum"), insns=("insn", "nunique"), most_of_one=("count", "max")
-    )
-    found = found.sort_values("processed_insns", ascending=False, kind="stable").astype("Int64")
-    if missing:
-        rest = pd.DataFrame({"processed_insns": [missing]}, index=pd.Index([NOT_LOGGED], name="line"), dtype="Int64")
-        found = pd.concat([found, rest])
-    found.insert(1, "share", (found["processed_insns"].astype(float) / max(told, 1)).round(4))
-    return found.reset_index()
+    return pd.DataFrame(_with_lines(each), columns=["line", "insn", "count"]), sorted(starts), missing
 
 
 def listed(found: pd.DataFrame, top: int | None) -> list[dict[str, Any]]:
     """Return the rows of the ``top`` costliest lines, or of all, and always the row of steps that the log lacks."""
-    missing = found["line"] == NOT_LOGGED
+    missing = found["line" if "line" in found else "begins"] == NOT_LOGGED
     shown = pd.concat([found[~missing].head(top or len(found)), found[missing]])
     return [{name: None if is_null(value) else value for name, value in row.items()} for row in records(shown)]
 
@@ -90,9 +132,12 @@ def _with_lines(each: Counter[tuple[str, int]]) -> list[tuple[str, int, int]]:
     return [(*key, count) for key, count in whole.items()]
 
 
-def hotspots(path: Path, kernel: str, logs: Path | None = None, *options: str) -> Iterator[pd.DataFrame | XdplabError]:
-    """Yield `by_line` of each program of an object on a kernel (host, or a guest's version), with `COLUMNS`.
+def hotspots(
+    path: Path, kernel: str, logs: Path | None = None, *options: str, by: By = "line", flags: tuple[str, ...] = ()
+) -> Iterator[pd.DataFrame | XdplabError]:
+    """Yield `by_line` or `by_subprogram` of each program of an object on a kernel (host, or a guest's version).
 
+    The kernel and the program are the first columns.
     ``logs``: a directory that keeps the logs; ``options``: further ones of bpfverify. A program without a log,
     such as one that never reached a verifier, gives a ProgramError instead, and an inconsistent log a FormatError.
     """
@@ -101,14 +146,14 @@ def hotspots(path: Path, kernel: str, logs: Path | None = None, *options: str) -
     with tempfile.TemporaryDirectory() as folder:
         types = Path(folder) / "types"
         types.write_text(known_types())
-        with machine_of(kernel, cache_directory(), types) as machine:
+        with machine_of(kernel, cache_directory(), types, flags) as machine:
             place = machine.place
             object_, there = place.put(path), f"/tmp/xdplab-logs-{Path(folder).name}"
             place.host.run(["mkdir", there])
             try:
                 said = machine.verify(object_, "--logs", there, *options, deadline_s=DEADLINE_S)
                 for program in parse_bpfverify(said):
-                    yield _counted(program, kernel, place.host, there)
+                    yield _counted(program, kernel, place.host, there, by)
                     if logs is not None and program.steps is not None:
                         with (logs / f"{path.stem}-{kernel}-{_name(program)}.log").open("wb") as kept:
                             _copy(program, program.steps, place.host, there, kept)
@@ -120,7 +165,9 @@ def _name(program: VerifiedProgram) -> str:
     return (program.name or program.section or "unnamed").replace("/", "-")
 
 
-def _counted(program: VerifiedProgram, kernel: str, host: Host, there: str) -> pd.DataFrame | XdplabError:
+def _counted(
+    program: VerifiedProgram, kernel: str, host: Host, there: str, by: By = "line"
+) -> pd.DataFrame | XdplabError:
     told, steps = program.stats.processed_insns, program.steps
     if steps is None or told is None:
         return ProgramError(
@@ -130,7 +177,11 @@ def _counted(program: VerifiedProgram, kernel: str, host: Host, there: str) -> p
         _copy(program, steps, host, there, file, _COUNTED)
         file.seek(0)
         try:
-            found = by_line(io.TextIOWrapper(file, errors="replace", newline="\n"), told, cut=steps.full)
+            log = io.TextIOWrapper(file, errors="replace", newline="\n")
+            if by == "line":
+                found = by_line(log, told, cut=steps.full)
+            else:
+                found = by_subprogram(log, told, program.stats.stack_depths, cut=steps.full)
         except FormatError as error:
             return FormatError(f"{program.name}: {error.message}", remedy=error.remedy)
     found.insert(0, "program", program.name)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from xdplab.deploy.native import build_tool
-from xdplab.errors import HostError, LabError, UnsupportedError
+from xdplab.errors import HostError, LabError, PlanError, UnsupportedError
 from xdplab.hosts.local import LocalHost
 from xdplab.labs.base import MITIGATED
 from xdplab.labs.vm import kernels
@@ -19,18 +19,29 @@ NATIVE = "bpfverify"
 _BPF_SETTING = "/proc/sys/kernel/unprivileged_bpf_disabled"
 """There with every kernel from 4.4 on that has bpf(2), which CONFIG_BPF_SYSCALL builds."""
 
+PROGRAM_FLAGS = {"strict_alignment": 1, "test_rnd_hi32": 4, "test_state_freq": 8, "test_reg_invariants": 128}
+"""The kernel's flags of a program (BPF_F_…) that change how its verifier works."""
+
 
 @dataclass(frozen=True)
 class LoaderPlace:
-    """A place with the study's loader: ``command`` and its table of ``types`` are paths there."""
+    """A place with the study's loader: ``command``, its table of ``types`` and of ``globals`` are paths there.
+
+    ``flags``: of `PROGRAM_FLAGS`, added to those of each program.
+    """
 
     place: Place
     command: str
     types: str
+    flags: tuple[str, ...] = ()
+    globals: str | None = None
 
     def verify(self, path: str, *options: str, deadline_s: float) -> bytes:
         """Return bpfverify's lines on one object. Raises HostError if it did not end well."""
         argv = [self.command, "--types", self.types, "--deadline", str(int(deadline_s)), *options, path]
+        mask = sum({PROGRAM_FLAGS[flag] for flag in self.flags})
+        argv[1:1] = ["--program-flags", str(mask)] if mask else []
+        argv[1:1] = ["--globals", self.globals] if self.globals else []
         done = self.place.host.run(argv, deadline_s=deadline_s * self.place.patience + 10)
         if not done.stdout:
             raise HostError(f"{self.place.label}: bpfverify printed nothing about {path}")
@@ -38,14 +49,17 @@ class LoaderPlace:
 
 
 @contextmanager
-def machine_of(kernel: str, cache_dir: Path, types: Path) -> Iterator[LoaderPlace]:
+def machine_of(
+    kernel: str, cache_dir: Path, types: Path, flags: tuple[str, ...] = (), variables: Path | None = None
+) -> Iterator[LoaderPlace]:
     """Give the machine that runs a kernel; a guest boots for it, and ends with the block."""
     command = build_tool(LocalHost(), NATIVE, str(cache_dir))
     with place_of(kernel if kernel == HOST else f"vm:{kernel}:count") as place:
         if kernel != HOST:
             # If it cannot be mounted, the charged peak is null with that reason.
             place.host.run(["mount", "-t", "cgroup2", "none", "/sys/fs/cgroup"], check=False)
-        yield LoaderPlace(place, place.put(Path(command), mode=0o755), place.put(types))
+        there = place.put(variables) if variables else None
+        yield LoaderPlace(place, place.put(Path(command), mode=0o755), place.put(types), flags, there)
 
 
 def require_kernels(names: Iterable[str]) -> None:
@@ -59,6 +73,13 @@ def require_kernels(names: Iterable[str]) -> None:
         except LabError as error:
             why = error.message.removeprefix(f"kernel {name.removesuffix(MITIGATED)}: ")
             raise LabError(f"--kernel {name}: {why}", remedy=error.remedy) from error
+
+
+def require_flags(names: Iterable[str]) -> None:
+    """Raise PlanError for a flag that is not one of `PROGRAM_FLAGS`."""
+    unknown = sorted(set(names) - set(PROGRAM_FLAGS))
+    if unknown:
+        raise PlanError(f"--flag: no {', '.join(unknown)}", remedy=f"flags are {', '.join(PROGRAM_FLAGS)}")
 
 
 def own_kernel(path: Path, modules: Path | None) -> str:

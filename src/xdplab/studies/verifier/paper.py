@@ -14,7 +14,15 @@ import pandas as pd
 
 from xdplab.studies.tables import Table, markdown
 from xdplab.studies.verifier.points import LINUX
-from xdplab.studies.verifier.summaries import ENVIRONMENT, first_of_each, general, is_generated, judged_together
+from xdplab.studies.verifier.summaries import (
+    ENVIRONMENT,
+    PROGRAM,
+    environment,
+    first_of_each,
+    general,
+    is_generated,
+    judged_together,
+)
 from xdplab.text import many
 
 INSTRUCTIONS = {
@@ -31,6 +39,12 @@ WIDE_LOADS = 2
 
 FEWEST = 5
 """Programs that a rank correlation needs to say anything."""
+
+PREVAIL_REFUSES = 4 / 144
+"""Share of programs that the paper's latest PREVAIL refuses."""
+STEADY = 1.5
+"""At a fixpoint, a cost at the largest N is at most so many times that at N = 3, where the loop is whole."""
+LOOP_IS_WHOLE = 3
 
 BOTH_WORK = ("processed_insns", "memory_bytes")
 MORE = 1.05
@@ -53,18 +67,22 @@ def against_paper(table: pd.DataFrame, largest: pd.DataFrame) -> pd.DataFrame:
     corpus, linux = rows[~is_generated(rows)], rows[rows["verifier"] == LINUX]
     loops = linux[linux["family"].eq("double_strcmp") & linux["maps"].fillna("btf").eq("btf")]
     counted = loops[~loops["clock"].eq("time")]
+    own_corpora = corpus[corpus["verifier"] == LINUX]
     answers = [
-        *_acceptance(corpus[corpus["verifier"] == LINUX]),
-        _newer_costs(corpus[corpus["verifier"] == LINUX]),
+        *_acceptance(own_corpora),
+        _newer_costs(own_corpora),
         *_prevail_grows(rows),
+        *_prevail_accepts(corpus[corpus["verifier"] != LINUX]),
         _disagreements(corpus),
         _fixpoint(rows),
+        *_prevail_loops(rows),
         *_growth(loops, "processed_insns", "work (processed instructions)", "kernels"),
         *_growth(loops[loops["clock"].eq("time")], "verify_ns", "time, ns", "kernels-time"),
         *_growth(counted, "verify_instructions", "verifier's instructions", "kernels-counted"),
         *_growth(loops, "memory_bytes", "memory, bytes", "kernels-memory"),
-        *_branches(linux),
+        *_branches(own_corpora if len(own_corpora) else linux),
         _most_iterations(largest),
+        _constant_instructions(loops),
         *_instructions(loops),
     ]
     return pd.DataFrame(answers, columns=list(BesidePaper._fields)).replace("", pd.NA)
@@ -106,23 +124,51 @@ def _acceptance(rows: pd.DataFrame) -> Iterator[BesidePaper]:
         why = "unknown: the run has no OBJECTS"
         yield BesidePaper("programs accepted as found", as_found, "", why)
         yield BesidePaper("programs accepted, environment apart", mended, "", why)
+    lacking = _lacking(rows)
     for label, found in _by_kernel(rows):
         accepted = int(found["verdict"].eq("accepted").sum())
         stopped = found[found["verdict"].isin(ENVIRONMENT)]
         refused = found[~found["verdict"].isin((*ENVIRONMENT, "accepted"))]
-        causes = "; ".join(f"{n} × {cause}" for cause, n in stopped["cause"].map(general).value_counts().items())
-        missing = f"no: {len(found) - accepted} were not accepted: {len(stopped)} before a verifier saw them"
-        why = "yes" if accepted == len(found) else f"{missing}, {len(refused)} by the verifier"
+        stops = ((len(stopped), "stopped before a verifier saw it"), (len(refused), "refused by the verifier"))
+        missing = ", ".join(f"{count} {what}" for count, what in stops if count)
+        why = f"no: {missing}" if missing else "yes"
         yield BesidePaper(
             f"programs accepted as found, {label}", as_found, f"{accepted} of {len(found)}", why, "acceptance"
         )
         reached = len(found) - len(stopped)
-        own = "; ".join(f"{n} × {cause}" for cause, n in refused["cause"].map(general).value_counts().items())
-        verdict = "yes" if not len(refused) else f"no: {own}"
-        if causes:
-            verdict += f"; left out, and no remedy tried: {causes}"
+        verdict = "yes" if not len(refused) else f"no: {_causes(refused)}"
+        if label in lacking:
+            verdict += f"; left out: {lacking[label]}"
         name = f"programs accepted, environment apart, {label}"
         yield BesidePaper(name, mended, f"{accepted} of {reached}", verdict, "acceptance")
+    if len(rows):
+        yield _mended(rows, mended)
+
+
+def _lacking(rows: pd.DataFrame) -> dict[str, str]:
+    """Return for each kernel what it lacks, with the number of programs, and what became of them elsewhere."""
+    causes = environment(rows)
+    return {
+        str(label): "; ".join(
+            f"{r['programs']} × {r['cause']}: "
+            + (f"{r['accepted elsewhere']} accepted by {r['by']}" if r["accepted elsewhere"] else f"try {r['remedy']}")
+            for _, r in found.iterrows()
+        )
+        for label, found in (causes.groupby("kernel", sort=False) if len(causes) else ())
+    }
+
+
+def _mended(rows: pd.DataFrame, published: str) -> BesidePaper:
+    """A program that one kernel's environment stops is mended if another kernel of the run accepts it."""
+    name = "programs accepted, environment mended by another kernel of the run"
+    programs = rows.drop_duplicates(PROGRAM)
+    once = set(rows.loc[rows["verdict"].eq("accepted"), PROGRAM].itertuples(index=False, name=None))
+    left = rows[[key not in once for key in rows[PROGRAM].itertuples(index=False, name=None)]]
+    if len(left) and rows["label"].nunique() < 2:
+        return BesidePaper(name, published, "", "unknown: needs OBJECTS on two kernels")
+    last = left.drop_duplicates(PROGRAM, keep="last")
+    ours = f"{len(once)} of {len(programs)}"
+    return BesidePaper(name, published, ours, f"no: {_causes(last)}" if len(last) else "yes", "acceptance")
 
 
 def _newer_costs(rows: pd.DataFrame) -> BesidePaper:
@@ -170,6 +216,29 @@ def _prevail_grows(rows: pd.DataFrame) -> Iterator[BesidePaper]:
             )
 
 
+def _prevail_accepts(rows: pd.DataFrame) -> Iterator[BesidePaper]:
+    name, said = "programs accepted by PREVAIL", "143 of 144 (of 2019), 140 of 144 (latest)"
+    if rows.empty:
+        yield BesidePaper(name, said, "", _NO_PREVAIL)
+    for label, found in rows.groupby("label", sort=False):
+        judged = found[~found["verdict"].isin(ENVIRONMENT)]
+        refused = judged[judged["verdict"].ne("accepted")]
+        ours = f"{len(judged) - len(refused)} of {len(judged)}"
+        if len(judged) < len(found):
+            ours += f"; {len(found) - len(judged)} it cannot read"
+        verdict = "yes" if len(refused) <= PREVAIL_REFUSES * len(judged) else f"no: refused are {_causes(refused)}"
+        verdict = verdict if len(judged) else "unknown: it could read none"
+        yield BesidePaper(f"{name}, {label}", said, ours, verdict, "acceptance")
+
+
+def _causes(rows: pd.DataFrame, most: int = 3) -> str:
+    """The causes of these rows, the most frequent first."""
+    counts = rows["cause"].fillna("?").map(general).value_counts()
+    told = [f"{n} × {cause}" for cause, n in counts.head(most).items()]
+    rest = int(counts.iloc[most:].sum())
+    return "; ".join([*told, *([f"{rest} × other causes"] if rest else [])])
+
+
 _NO_PREVAIL = "unknown: the run has no PREVAIL (--prevail PATH)"
 
 
@@ -202,6 +271,54 @@ def _fixpoint(rows: pd.DataFrame) -> BesidePaper:
     return BesidePaper(name, said, words, verdict, "prevail-loops")
 
 
+def _prevail_loops(rows: pd.DataFrame) -> Iterator[BesidePaper]:
+    """PREVAIL's cost of a rolled loop from N = 3 on, of the newest compiler's newest build that has two sizes."""
+    said = "hardly grows with N: it reaches a fixpoint"
+    found = rows[rows["verifier"].ne(LINUX) & rows["family"].eq("double_strcmp") & rows["form"].eq("rolled")]
+    whole = found[found["n"].ge(LOOP_IS_WHOLE) & found["exit"].fillna("<").eq("<")]
+    for column, words, scale, figure in (
+        ("load_ns", "PREVAIL's time, ms", 1e6, "prevail-loops"),
+        ("memory_bytes", "PREVAIL's memory, kB", 1e3, "prevail-loops-memory"),
+    ):
+        name = f"double_strcmp rolled: {words}"
+        if whole.empty:
+            yield BesidePaper(name, said, "", _NO_PREVAIL)
+        for label, mine in whole.groupby("label", sort=False):
+            one = _newest_build(mine[mine[column].notna()])
+            if len(one) < 2:
+                yield BesidePaper(f"{name}, {label}", said, "", "unknown: needs two sizes from N = 3 on")
+                continue
+            n, most = one["n"].iloc[[0, -1]]
+            first, last = one[column].astype(float).iloc[[0, -1]] / scale
+            verdicts = ", ".join(dict.fromkeys(one["verdict"]))
+            ours = f"{first:,.1f} at N = {n}, {last:,.1f} at N = {most} (× {last / first:.2f}; {verdicts})"
+            verdict = "yes" if last <= STEADY * first else "no: it grows"
+            yield BesidePaper(f"{name}, {label}", said, ours, verdict, figure)
+
+
+def _newest_build(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows of the newest compiler's newest instruction set, by N."""
+    if rows.empty:
+        return rows
+    builds = zip(rows["compiler"], rows["mcpu"], strict=True)
+    compiler, mcpu = max(builds, key=lambda key: (_number(key[0]), key[1]))
+    return rows[rows["compiler"].eq(compiler) & rows["mcpu"].eq(mcpu)].sort_values("n")
+
+
+def _constant_instructions(loops: pd.DataFrame) -> BesidePaper:
+    """Rolled loops: the number of instructions does not depend on N once the loop is whole."""
+    name, said = "double_strcmp rolled: instructions against N", "the same from N = 3 on, with every compiler"
+    whole = loops[loops["form"].eq("rolled") & loops["exit"].fillna("<").eq("<") & loops["n"].ge(LOOP_IS_WHOLE)]
+    counts = whole.dropna(subset=["insns"]).groupby(["compiler", "mcpu"])
+    sizes, different = counts["n"].nunique(), counts["insns"].nunique()
+    several = sizes.index[sizes.ge(2)]
+    if not len(several):
+        return BesidePaper(name, said, "", "unknown: no build of the run has two sizes from N = 3 on")
+    grows = [" + ".join(build) for build in several if different[build] > 1]
+    ours = f"{len(several) - len(grows)} of {len(several)} builds, N = {whole['n'].min()} to {whole['n'].max()}"
+    return BesidePaper(name, said, ours, f"no: {', '.join(grows)}" if grows else "yes", "loops-insns")
+
+
 def _growth(loops: pd.DataFrame, column: str, words: str, figure: str) -> Iterator[BesidePaper]:
     """The power of N with which a cost grows, from the newest compiler's two largest accepted N."""
     expected = {"rolled": "grows with N, unlike PREVAIL's", "unrolled": "grows with N; much less from 5.3 on"}
@@ -210,10 +327,10 @@ def _growth(loops: pd.DataFrame, column: str, words: str, figure: str) -> Iterat
         said = "the more iterations the more" if column == "memory_bytes" else said
         name, shown = f"double_strcmp {form}: {words}", 0
         for label, found in _by_kernel(accepted[accepted["form"].eq(form)]):
-            build = max(zip(found["compiler"], found["mcpu"], strict=True), key=lambda key: (_number(key[0]), key[1]))
-            one = found[found["compiler"].eq(build[0]) & found["mcpu"].eq(build[1])].sort_values("n")
+            one = _newest_build(found)
             if len(one) < 2:
                 continue
+            build = one[["compiler", "mcpu"]].iloc[0]
             (n, value), (most, at_most) = ((int(r["n"]), float(r[column])) for _, r in one.iloc[-2:].iterrows())
             if min(value, at_most) <= 0:
                 continue

@@ -47,8 +47,12 @@ class VerifierPoint(StudyPoint):
 
     @property
     def file_name(self) -> str:
-        """Its object's within a run: path in the corpus with ``-`` for what is no letter, told apart by its content."""
-        words = re.sub(r"[^A-Za-z0-9_.]+", "-", self.object.removesuffix(".o"))
+        """Its object's within a run: corpus and path in it, ``-`` for what is no letter, told apart by its content.
+
+        The corpus of a project's folder (``cilium``) is what the table of types knows its objects by.
+        """
+        path = self.object if self.family else f"{self.corpus}/{self.object}"
+        words = re.sub(r"[^A-Za-z0-9_.]+", "-", path.removesuffix(".o"))
         return f"{words[-100:]}-{self.sha256[:12]}.o"
 
     def __str__(self) -> str:

@@ -19,8 +19,8 @@ from xdplab.studies.points import Gathered, StudyRequest
 from xdplab.studies.tables import Table
 from xdplab.studies.verifier import corpora
 from xdplab.studies.verifier.compilers import Compiler, find_compilers
-from xdplab.studies.verifier.families import FAMILIES, Member
-from xdplab.studies.verifier.machines import known_types, own_kernels, require_kernels
+from xdplab.studies.verifier.families import FAMILIES, Member, is_file, own_members
+from xdplab.studies.verifier.machines import known_types, own_kernels, require_flags, require_kernels
 from xdplab.studies.verifier.paper import page, paper_table
 from xdplab.studies.verifier.points import LINUX, VerifierPoint, member_columns, point_of
 from xdplab.studies.verifier.prevail import Prevail, ResourceLimits, find_prevails, version_of
@@ -39,13 +39,17 @@ SMALLEST_GROWING = {"branches": (10, 100), "pruning": (4, 8)}
 GUEST_MOST_N = 50
 """Largest generated size handed to a guest: 100 iterations take it half a minute."""
 
+GLOBALS = "globals.txt"
 TESTBED_ACCESSES = (0, 10, 100, 1000)
 
 
 @dataclass(frozen=True)
 class VerifierRequest(StudyRequest):
-    """The request. Empty ``compilers`` or ``mcpus`` mean all installed ones; empty ``prevails`` those on PATH.
+    """The request. Empty ``compilers`` or ``mcpus`` mean all installed ones; empty ``prevails`` those on PATH;
+    empty ``sizes`` each family's own. ``families`` are names, or files of templates.
 
+    ``flags``: those of `PROGRAM_FLAGS` that every program is loaded with.
+    ``variables``: a file of global variables to set.
     ``apart``: each of ``objects`` is a separate corpus, to be compared with the other.
     """
 
@@ -55,13 +59,16 @@ class VerifierRequest(StudyRequest):
     compilers: tuple[str, ...] = ()
     mcpus: tuple[str, ...] = ("v2", "v3", "v4")
     families: tuple[str, ...] = tuple(name for name, family in FAMILIES.items() if family.usual)
+    sizes: tuple[int, ...] = ()
     testbed: bool = True
     largest: bool = True
     loads: int = 20
     budget_ms: int = 500
     limit_s: float = 60.0
     types: str | None = None
+    variables: str | None = None
     apart: bool = False
+    flags: tuple[str, ...] = ()
 
 
 VerifierRun = StudyRun[VerifierRequest, VerifierPoint]
@@ -81,6 +88,7 @@ def gather(request: VerifierRequest) -> Gathered[VerifierPoint]:
     Raises PlanError for unusable options, ProgramError if a compiler refuses.
     """
     require_kernels(request.kernels)
+    require_flags(request.flags)
     compilers = _chosen_compilers(request)
     prevails = find_prevails(request.prevails)
     subjects = _subjects(request, compilers)
@@ -89,13 +97,17 @@ def gather(request: VerifierRequest) -> Gathered[VerifierPoint]:
         raise PlanError("there is nothing to verify", remedy="name objects, or leave the families in")
     own = Path(request.types).read_text() if request.types else ""
     files = {f"objects/{point_of(subject, '', '').file_name}": subject.content for subject in subjects}
-    return Gathered(points, files | {"known.types": (own + known_types()).encode()}, _left_out(compilers, prevails))
+    files["known.types"] = (own + known_types()).encode()
+    if request.variables:
+        files[GLOBALS] = Path(request.variables).read_bytes()
+    return Gathered(points, files, _left_out(compilers, prevails))
 
 
 def tools(run: VerifierRun) -> dict[str, str]:
-    """Return the full version of each installed compiler and verifier, and of users' own kernels."""
+    """Return the full version of each installed compiler and verifier, of users' own kernels, and programs' flags."""
     found = {compiler.name: compiler.version for compiler in find_compilers()}
     found |= own_kernels(run.request.kernels)
+    found |= {"program flags": ", ".join(run.request.flags)} if run.request.flags else {}
     return found | {prevail.name: version_of(prevail) for prevail in find_prevails(run.request.prevails)}
 
 
@@ -111,6 +123,8 @@ def measurer(run: VerifierRun) -> VerifierStudy:
         loads=request.loads,
         budget_ms=request.budget_ms,
         limits=ResourceLimits(wall_s=request.limit_s),
+        flags=request.flags,
+        variables=run.directory.path / GLOBALS if request.variables else None,
     )
     return VerifierStudy(means)
 
@@ -157,8 +171,9 @@ def _names(found: Sequence[Compiler]) -> str:
     return ", ".join(c.name for c in found) or "none"
 
 
-def _members(request: VerifierRequest) -> list[Member]:
-    loops = SMALLEST_SIZES if request.smallest else LOOP_SIZES
+def members(request: VerifierRequest) -> list[Member]:
+    """Return the generated programs that a request asks for."""
+    loops = request.sizes or (SMALLEST_SIZES if request.smallest else LOOP_SIZES)
     members = [
         Member(family, n, options)
         for family in request.families
@@ -167,16 +182,23 @@ def _members(request: VerifierRequest) -> list[Member]:
         for options in ((), (("form", "unrolled"),), (("exit", "!="),))
     ]
     growing = SMALLEST_GROWING if request.smallest else GROWING
-    return members + [Member(family, n) for family in request.families for n in growing.get(family, ())]
+    members += [
+        Member(family, n) for family in request.families if family in growing for n in request.sizes or growing[family]
+    ]
+    own = [Path(family) for family in request.families if is_file(family)]
+    return members + [member for path in own for member in own_members(path, request.sizes)]
 
 
 def _subjects(request: VerifierRequest, compilers: Sequence[Compiler]) -> list[corpora.CorpusObject]:
     cache = cache_directory().parent / "verifier"
-    unknown = set(request.families) - set(FAMILIES)
+    unknown = {family for family in request.families if not is_file(family)} - set(FAMILIES)
     if unknown:
-        raise PlanError(f"--family: no {', '.join(sorted(unknown))}", remedy=f"families are {', '.join(FAMILIES)}")
+        raise PlanError(
+            f"--family: no {', '.join(sorted(unknown))}",
+            remedy=f"families are {', '.join(FAMILIES)}, or a template's file",
+        )
     subjects = corpora.collect(request.objects, apart=request.apart)
-    subjects += corpora.generated(_members(request), compilers, request.mcpus, cache)
+    subjects += corpora.generated(members(request), compilers, request.mcpus, cache)
     if request.testbed and compilers:
         subjects += corpora.testbed(TESTBED_ACCESSES, cache_directory())
     return subjects

@@ -29,7 +29,8 @@ TIMED, WATCHED, PREVAIL_RAW, PROBES = "bpfverify.jsonl", "watch.jsonl", "prevail
 
 @dataclass(frozen=True)
 class Means:
-    """The tools of a run. ``objects`` is the run's own folder of objects, ``types`` its table of types."""
+    """The tools of a run. ``objects`` is the run's own folder of objects, ``types`` its table of types, ``variables``
+    its table of global variables, if it has one."""
 
     objects: Path
     types: Path
@@ -39,6 +40,8 @@ class Means:
     loads: int = 20
     budget_ms: int = 500
     limits: ResourceLimits = field(default_factory=ResourceLimits)
+    flags: tuple[str, ...] = ()
+    variables: Path | None = None
 
 
 @dataclass
@@ -65,7 +68,8 @@ class VerifierStudy:
     def enter_block(self, trials: Sequence[VerifierTrial]) -> None:
         point = trials[0].point
         if point.verifier == LINUX:
-            context = machine_of(point.kernel, self._means.cache_dir, self._means.types)
+            means = self._means
+            context = machine_of(point.kernel, means.cache_dir, means.types, means.flags, means.variables)
             self._machine = self._stack.enter_context(context)
 
     def leave_block(self) -> None:
@@ -81,12 +85,9 @@ class VerifierStudy:
             place.told(facts)
             (self._largest if point.task == "largest" else self._verify)(self._machine, point, raw)
 
-    def _object(self, point: VerifierPoint) -> Path:
-        return self._means.objects / point.file_name
-
     def _verify(self, machine: LoaderPlace, point: VerifierPoint, raw: Path) -> None:
         """Time the loads, then load once more and count memory and branches, because tracing costs time."""
-        path = machine.place.put(self._object(point))
+        path = machine.place.put(object_path(self._means.objects, point))
         most = self._means.loads if machine.place.clock == "time" else min(GUEST_LOADS, self._means.loads)
         loads = ("--loads", str(most), "--budget-ms", str(self._means.budget_ms))
         (raw / TIMED).write_bytes(machine.verify(path, *loads, deadline_s=OBJECT_DEADLINE_S))
@@ -120,7 +121,13 @@ class VerifierStudy:
             raise ProgramError(f"{point.verifier} is not here any more", remedy="name it with --prevail and resume")
         facts.generation, facts.clock = prevail.generation, "time"
         runner = Runner(build_tool(LocalHost(), NATIVE, str(self._means.cache_dir)), self._means.limits)
-        path = self._object(point)
+        path = object_path(self._means.objects, point)
         with (raw / PREVAIL_RAW).open("w") as file:
             for section, name in runner.programs(prevail, path):
                 file.write(json.dumps(asdict(runner.verify(prevail, path, section, name))) + "\n")
+
+
+def object_path(objects: Path, point: VerifierPoint) -> Path:
+    """Return where a run keeps a point's object. Names in earlier runs had no corpus, which resuming accepts."""
+    path = objects / point.file_name
+    return path if path.exists() else next(objects.glob(f"*-{point.sha256[:12]}.o"), path)

@@ -62,6 +62,58 @@ def _one_column(rows: pd.DataFrame) -> dict[str, int]:
     return whole | {str(cause): int(count) for cause, count in causes.items()}
 
 
+REMEDIES = (
+    ("nothing says what type", "--types FILE with a line OBJECT SECTION TYPE"),
+    ("lockdown", "a kernel that is not locked down, such as a guest (--kernel 6.1)"),
+    ("kernel configuration", "a kernel built with the option (--kernel bzImage)"),
+    ("BTF", "a kernel built with CONFIG_DEBUG_INFO_BTF"),
+    ("is not in this kernel", "a kernel that has it (--kernel VERSION)"),
+    ("does not have", "a kernel that has it (--kernel VERSION)"),
+    ("not available", "a newer kernel (--kernel VERSION)"),
+    ("not supported by this kernel", "a newer kernel (--kernel VERSION)"),
+    ("needs the JIT", "sysctl net.core.bpf_jit_enable=1"),
+    ("without preallocation", "a newer kernel (--kernel VERSION)"),
+    ("not permitted", "root, or a kernel that is not locked down"),
+    ("map cannot be created", "a kernel that has the map's type (--kernel VERSION), or more memory"),
+    ("version argument", "--types FILE with the right type"),
+    ("is not said", "the project's own loader, which names the program to attach to"),
+    ("no memory", "a machine with more memory"),
+)
+"""What is to be changed where a verdict is the environment's, by words of its cause."""
+NO_REMEDY = "none known: see the complaint"
+
+
+def environment(table: pd.DataFrame) -> pd.DataFrame:
+    """Return what stopped programs before each kernel's verifier, the remedy, and how many the run shows it helps.
+
+    ``accepted elsewhere``: another kernel of the run, which does not lack it, accepts the program; ``by`` names it.
+    """
+    linux = first_of_each(table[table["verifier"] == LINUX])
+    accepted_by = linux[linux["verdict"].eq("accepted")].groupby(PROGRAM, dropna=False)["label"].agg(list).to_dict()
+    stopped = linux[linux["verdict"].isin(ENVIRONMENT)]
+    rows: list[dict[str, object]] = []
+    for (label, cause), found in stopped.groupby(
+        ["label", stopped["cause"].fillna("?").map(general)], sort=False, dropna=False
+    ):
+        helped = [by for key in found[PROGRAM].itertuples(index=False, name=None) if (by := accepted_by.get(key))]
+        rows.append(
+            {
+                "kernel": label,
+                "cause": cause,
+                "programs": len(found),
+                "remedy": remedy(str(cause)),
+                "accepted elsewhere": len(helped),
+                "by": ", ".join(dict.fromkeys(name for names in helped for name in names)) or pd.NA,
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def remedy(cause: str) -> str:
+    """Return what a user can change to get a program past a cause."""
+    return next((words for part, words in REMEDIES if part in cause), NO_REMEDY)
+
+
 _PLACES = (
     (re.compile(r" \(libbpf:.*", re.DOTALL), ""),
     (re.compile(r"^\d+(:\d+)?: (.*?)\s*(\(.*)?$"), r"\2"),  # PREVAIL: ``21: Upper bound … (r1 …)``
@@ -161,13 +213,14 @@ def is_generated(table: pd.DataFrame) -> pd.Series:
 TABLES: dict[str, tuple[str, Callable[[pd.DataFrame], pd.DataFrame]]] = {
     "corpora": ("What was verified", corpora),
     "acceptance": ("Programs accepted, and the causes of refusal", acceptance),
+    "environment": ("What stopped programs before a verifier, and its remedy", environment),
     "confusion": ("Programs that the verifier of a row refuses and that of a column accepts", confusion),
     "judged": ("Programs that two verifiers both judged: what the table before counts among", judged_together),
     "instructions": ("Instructions of double_strcmp by compiler and instruction set", instruction_counts),
 }
 
 
-APART = ("acceptance", "confusion", "judged")
+APART = ("acceptance", "environment", "confusion", "judged")
 
 
 def _by_corpus(build: Callable[[pd.DataFrame], pd.DataFrame], table: pd.DataFrame) -> pd.DataFrame:

@@ -109,11 +109,11 @@ def _versus(table: pd.DataFrame) -> pd.DataFrame:
     return both if both["verifier"].ne(LINUX).any() else both.iloc[:0]
 
 
-INSNS, ITERATIONS = "instructions of the program", "loop iterations N"
+INSNS, ITERATIONS, SIZE = "instructions of the program", "loop iterations N", "size N of the family's program"
 TIME, MEMORY, BRANCHES = "verifying, ms", "peak memory, kB", "branches (push_stack calls)"
 PROCESSED, LOADING = "processed instructions", "loading or running, ms"
 MS, KB, MILLION = 1e6, 1e3, 1e6
-COMPILER, FORM_SET, FORM, LABEL = ("compiler",), ("form", "mcpu"), ("form",), ("label",)
+COMPILER, FORM_SET, FORM, LABEL, FAMILY = ("compiler",), ("form", "mcpu"), ("form",), ("label",), ("family",)
 COUNTED_INSNS = "verifier's own instructions, millions"
 COUNTED = "Guests that count instructions: 1 ns of their clock is one instruction."
 TIMED = "Times are of this machine's own kernel: the clock of a guest counts instructions."
@@ -121,6 +121,11 @@ TIMED = "Times are of this machine's own kernel: the clock of a guest counts ins
 
 def _one_built(table: pd.DataFrame) -> pd.DataFrame:
     return _one_build(_linux_loops(table))
+
+
+def _families(table: pd.DataFrame) -> pd.DataFrame:
+    """Families of one form, such as the user's own: loops have figures by form."""
+    return _one_build(_linux(table.loc[table["family"].notna() & table["form"].isna()]))
 
 
 def _versus_sized(table: pd.DataFrame) -> pd.DataFrame:
@@ -152,6 +157,9 @@ FIGURES = (
            _one_built, COUNTED),
     Figure("kernels-memory", "n", "memory_bytes", ITERATIONS, MEMORY, KB, LABEL, FORM, "line", _one_built),
     Figure("kernels-branches", "n", "branches", ITERATIONS, BRANCHES, 1, LABEL, FORM, "line", _one_built),
+    Figure("families", "n", "processed_insns", SIZE, PROCESSED, 1, LABEL, FAMILY, "line", _families),
+    Figure("families-time", "n", "verify_ns", SIZE, TIME, MS, LABEL, FAMILY, "line", _families, TIMED),
+    Figure("families-memory", "n", "memory_bytes", SIZE, MEMORY, KB, LABEL, FAMILY, "line", _families),
     Figure("prevail-time", "insns", "load_ns", INSNS, LOADING, MS, choose=_versus_sized),
     Figure("prevail-memory", "insns", "memory_bytes", INSNS, MEMORY, KB, choose=_versus_sized),
     Figure("prevail-loops", "n", "load_ns", ITERATIONS, LOADING, MS, LABEL, FORM, "line", _versus_loops),

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "globals.h"
+
+#include <bpf/btf.h>
+#include <errno.h>
+#include <fnmatch.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MOST_GLOBALS 256
+
+struct global {
+    char object[128];
+    char name[128];
+    unsigned long long value; // in two's complement
+    bool negative;
+};
+
+static struct global globals[MOST_GLOBALS];
+static size_t global_count;
+static char complaint[512];
+
+static const char *read_value(struct global *global, const char *text) {
+    char *end = NULL;
+    global->negative = text[0] == '-';
+    errno = 0;
+    if (global->negative)
+        global->value = (unsigned long long)strtoll(text, &end, 0);
+    else
+        global->value = strtoull(text, &end, 0);
+    return errno || !end || end == text || *end ? "the value is no integer of 64 bits" : NULL;
+}
+
+static const char *read_line(const char *line) {
+    struct global global = {0};
+    char value[64];
+    int fields = sscanf(line, "%127s %127s %63s", global.object, global.name, value);
+    if (fields <= 0 || global.object[0] == '#')
+        return NULL;
+    if (fields < 3)
+        return "a rule is OBJECT-PATTERN VARIABLE INTEGER";
+    if (global_count == MOST_GLOBALS)
+        return "there are more rules than fit";
+    const char *wrong = read_value(&global, value);
+    if (!wrong)
+        globals[global_count++] = global;
+    return wrong;
+}
+
+const char *globals_read(const char *path) {
+    char line[512];
+    FILE *file = fopen(path, "r");
+    if (!file)
+        return strerror(errno);
+    const char *wrong = NULL;
+    for (int number = 1; !wrong && fgets(line, sizeof(line), file); number++) {
+        wrong = read_line(line);
+        if (wrong)
+            snprintf(complaint, sizeof(complaint), "line %d: %s", number, wrong);
+    }
+    fclose(file);
+    return wrong ? complaint : NULL;
+}
+
+static bool is_for(const struct global *global, const char *object_path) {
+    const char *slash = strrchr(object_path, '/'); // the folder says nothing about the object
+    return !fnmatch(global->object, slash ? slash + 1 : object_path, 0);
+}
+
+static const char *complain(const struct global *global, const char *why) {
+    snprintf(complaint, sizeof(complaint), "global variable '%s' of --globals: %s", global->name, why);
+    return complaint;
+}
+
+static bool fits(const struct global *global, unsigned int size) {
+    if (size == sizeof(global->value))
+        return true;
+    unsigned int bits = 8 * size;
+    if (global->negative) // what is cut off must repeat the sign
+        return (long long)global->value >= -(1ll << (bits - 1));
+    return global->value >> bits == 0;
+}
+
+static bool is_integer(const struct btf *btf, unsigned int type) {
+    int plain = btf__resolve_type(btf, type);
+    const struct btf_type *found = plain < 0 ? NULL : btf__type_by_id(btf, plain);
+    return found && (btf_is_int(found) || btf_is_any_enum(found));
+}
+
+// Writes in the byte order of this machine, which is the object's: libbpf refuses others.
+static const char *write_value(const struct global *global, struct bpf_map *map,
+                               const struct btf_var_secinfo *place) {
+    size_t room = 0, size = place->size;
+    const void *initial = bpf_map__initial_value(map, &room);
+    if ((size != 1 && size != 2 && size != 4 && size != 8) || !fits(global, size))
+        return complain(global, "the value does not fit into it");
+    if (!initial || place->offset > room || size > room - place->offset)
+        return complain(global, "its section has no bytes for it");
+    char *bytes = malloc(room);
+    if (!bytes)
+        return complain(global, strerror(ENOMEM));
+    memcpy(bytes, initial, room);
+    const char *value = (const char *)&global->value;
+    if (__BYTE_ORDER__ == __ORDER_BIG_ENDIAN__)
+        value += sizeof(global->value) - size;
+    memcpy(bytes + place->offset, value, size);
+    int error = bpf_map__set_initial_value(map, bytes, room);
+    free(bytes);
+    return error ? complain(global, strerror(-error)) : NULL;
+}
+
+// Sets the variable if this map's section has it.
+static const char *set_in(const struct global *global, struct bpf_map *map, const struct btf *btf,
+                          bool *found) {
+    const struct btf_type *section = btf__type_by_id(btf, bpf_map__btf_value_type_id(map));
+    if (!section || !btf_is_datasec(section))
+        return NULL;
+    const struct btf_var_secinfo *places = btf_var_secinfos(section);
+    for (unsigned int i = 0; i < btf_vlen(section); i++) {
+        const struct btf_type *variable = btf__type_by_id(btf, places[i].type);
+        const char *name = variable ? btf__name_by_offset(btf, variable->name_off) : NULL;
+        if (!name || strcmp(name, global->name))
+            continue;
+        *found = true;
+        return is_integer(btf, variable->type) ? write_value(global, map, &places[i])
+                                               : complain(global, "it is no integer");
+    }
+    return NULL;
+}
+
+static const char *set_one(const struct global *global, struct bpf_object *object) {
+    const struct btf *btf = bpf_object__btf(object);
+    bool found = false;
+    const char *wrong = NULL;
+    struct bpf_map *map;
+    if (btf)
+        bpf_object__for_each_map(map, object) if (!found) wrong = set_in(global, map, btf, &found);
+    return found ? wrong : complain(global, "the object's BTF names none");
+}
+
+const char *globals_set(struct bpf_object *object, const char *object_path) {
+    const char *wrong = NULL;
+    for (size_t i = 0; !wrong && i < global_count; i++)
+        if (is_for(&globals[i], object_path))
+            wrong = set_one(&globals[i], object);
+    return wrong;
+}
+
+const char *globals_missing(const char *object_path) {
+    for (size_t i = 0; i < global_count; i++)
+        if (is_for(&globals[i], object_path))
+            return complain(&globals[i], "only objects that libbpf opens have any");
+    return NULL;
+}
