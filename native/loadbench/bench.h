@@ -33,3 +33,8 @@ void bpf_bench(const char *object);
 void module_bench(const char *object);
 // A process of this binary that does nothing: what a loader costs before it loads.
 void start_bench(void);
+// A process of these words, and one of those behind `then` that undoes it: paths first, as execve(2) takes
+// them.
+void process_bench(char **words);
+// What a loader does that does nothing else: open and load by libbpf.
+void load_once(const char *object);

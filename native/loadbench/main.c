@@ -34,10 +34,13 @@ static const struct option_row ROWS[] = {
 };
 
 static const struct command_line LINE = {
-    .usage = "bpf OBJECT [options]\nmodule FILE.ko [options]\nstart [options]",
+    .usage = "bpf OBJECT [options]\nmodule FILE.ko [options]\nstart [options]\n"
+             "[options] process PATH WORD ... [then PATH WORD ...]\nloader OBJECT",
     .about =
         "bpf: open, load, attach, detach; open each time anew. module: init_module(2), delete_module(2).\n"
-        "start: a process of this binary that does nothing.\n"
+        "start: a process of this binary that does nothing. process: that command, and the one that undoes "
+        "it.\n"
+        "loader: open and load, once, and print nothing.\n"
         "Prints one JSON line per repetition, nanoseconds of CLOCK_MONOTONIC; one line of type \"error\" "
         "where "
         "it "
@@ -45,7 +48,7 @@ static const struct command_line LINE = {
     .rows = ROWS,
     .row_count = sizeof(ROWS) / sizeof(ROWS[0]),
     .least_arguments = 1,
-    .most_arguments = 2,
+    .most_arguments = -1,
 };
 
 static void run(const struct mode *mode, const char *object) {
@@ -78,10 +81,18 @@ int main(int count, char **arguments) {
         start_bench();
         return end();
     }
+    if (!strcmp(word, "process") && first + 1 < count) {
+        process_bench(arguments + first + 1);
+        return end();
+    }
+    if (!strcmp(word, "loader") && first + 2 == count) {
+        load_once(arguments[first + 1]);
+        return 0;
+    }
     for (size_t i = 0; i < sizeof(MODES) / sizeof(*MODES); i++)
         if (!strcmp(word, MODES[i].name) && first + 2 == count) {
             run(&MODES[i], arguments[first + 1]);
             return end();
         }
-    command_line_refuse("%s: say bpf OBJECT, module FILE.ko or start", word);
+    command_line_refuse("%s: say bpf OBJECT, module FILE.ko, start, process PATH or loader OBJECT", word);
 }

@@ -14,7 +14,7 @@ from tests.thesis.thesis_logs import generator_log, perf_log, sar_log
 from xdplab.counters.samples import parse_samples
 from xdplab.errors import FormatError
 from xdplab.formats import ethtool, iplink, perf, procstat, sar, softnet
-from xdplab.studies.jit import jitbench
+from xdplab.studies.jit import jitbench, sizes
 from xdplab.studies.jit import testbpf_log as test_bpf
 from xdplab.studies.offload import bpftool
 from xdplab.thesis.generator_log import parse_generator_log
@@ -24,6 +24,10 @@ from xdplab.thesis.sar_log import parse_sar_text
 RECORDED = Path(__file__).parent / "recorded"
 Parser = Callable[[bytes | str], object]
 SAMPLES = b"1581.40 2985.05\n20020\n7994\ncpu0 3168 0 1876 152584 22 0 28 8 0 0\n" * 3
+
+FREED = b"""# entries-in-buffer/entries-written: 1/1   #P:1
+        modprobe-161     [000] ..Zff     0.488558: freed: (bpf_prog_free+0x0/0x80) insns=26 bytes=160
+"""
 
 PARSERS: dict[str, tuple[Parser, bytes]] = {
     "perf": (perf.parse_perf_json, (RECORDED / "perf_by_cpu_6.1.192.jsonl").read_bytes()),
@@ -41,6 +45,7 @@ PARSERS: dict[str, tuple[Parser, bytes]] = {
     "test_bpf": (test_bpf.parse_test_bpf, (RECORDED / "test_bpf.txt").read_bytes()),
     "jitbench": (jitbench.parse_jitbench, (RECORDED / "jitbench.jsonl").read_bytes()),
     "samples": (parse_samples, SAMPLES),
+    "bpf_prog_free": (sizes.parse_sizes, FREED),
 }
 
 THESIS: dict[str, tuple[Callable[[bytes], object], bytes]] = {

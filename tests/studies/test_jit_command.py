@@ -72,7 +72,10 @@ def test_tables_and_figures_are_there(results: Path):
     shown = (results / "tables" / "test_bpf.md").read_text()
     assert "| test_bpf | 0 | TAX | classic |" in shown
     assert "10.4" in (results / "tables" / "speed-up.csv").read_text()
-    for name in ("test_bpf", "classic", "speed-up", "classes-control", "filters", "traffic"):
+    sizes = pd.read_parquet(results / "jit.parquet").query("part == 'test_bpf' and mode == 'jit'")["machine_bytes"]
+    assert sizes.gt(20).all()
+    assert "Elbrus" in (results / "tables" / "architectures.csv").read_text()
+    for name in ("test_bpf", "classic", "speed-up", "architectures", "classes-control", "filters", "traffic"):
         assert (results / "figures" / f"{name}.svg").stat().st_size > 1000
 
 
@@ -135,6 +138,10 @@ def test_another_architecture_runs_the_same_tests_in_both_modes(tmp_path: Path):
     assert rows["kernel_release"].str.endswith("-arm64").all()
     assert set(rows["unit"]) == {"instructions"}
     assert ratios(rows).min() > 1
+    sizes = rows[rows["mode"].eq("jit")].drop_duplicates("number").set_index("number")["machine_bytes"]
+    assert (sizes % 4 == 0).all()  # its instructions are of four bytes
+    assert sizes.between(32, 4096).all()
+    assert rows.loc[rows["mode"].eq("interpreter"), "machine_bytes"].isna().all()
     (run,) = out.iterdir()
     (session,) = [
         note for note in json.loads((run / "manifest.json").read_text())["sessions"] if note["place"] == place

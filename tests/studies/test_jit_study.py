@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import lzma
 import math
 
@@ -9,17 +10,22 @@ import pandas as pd
 import pytest
 
 from xdplab.errors import FormatError, NotApplicableError, PlanError, ProgramError
+from xdplab.hosts.local import LocalHost
 from xdplab.programs.image import Image
 from xdplab.programs.machine import Interpreter
 from xdplab.studies.jit import cbpf, ebpf, filters, joined, subjects, summaries
 from xdplab.studies.jit.classes import A_AT, B_AT, CLASSES, FRAME, SIZES, STACK, STORED_AT
 from xdplab.studies.jit.frames import FRAMES
 from xdplab.studies.jit.kerneltests import chosen_range
+from xdplab.studies.jit.kinds import KINDS, kind_of
 from xdplab.studies.jit.module import read_module
 from xdplab.studies.jit.points import PARTS, JitRequest, smallest
-from xdplab.studies.jit.rows import COLUMNS
+from xdplab.studies.jit.rows import COLUMNS, suite_rows
 from xdplab.studies.jit.runs import STUDY
-from xdplab.studies.jit.views import VIEWS
+from xdplab.studies.jit.sizes import Size, parse_sizes, watched
+from xdplab.studies.jit.study import LOG, TESTS
+from xdplab.studies.jit.study import SIZES as SIZES_FILE
+from xdplab.studies.jit.views import VIEWS, possible
 from xdplab.studies.points import schedule
 
 A, B = (int.from_bytes(FRAME[at : at + 8], "little") for at in (A_AT, B_AT))
@@ -242,9 +248,84 @@ def test_one_table_has_every_test_and_its_failures():
     assert results.loc["jit", ["tests", "passed", "failed", "run", "compiled"]].tolist() == [5, 4, 1, 4, 4]
 
 
+def test_every_test_of_the_module_has_one_kind():
+    told = {
+        "ALU64_MUL_X: 2 * 3 = 6": "multiply, divide",
+        "ALU64_IMM_DIV to R8": "multiply, divide",
+        "ALU32_REG_ARSH to R9": "shift",
+        "ALU_LSH_K: 1 << 1 = 2": "shift",
+        "ALU32_ADD_X: registers": "alu32",
+        "ALU64_OR_K: 1": "alu64",
+        "ALU_END_FROM_BE 16: 0x1": "byte swap",
+        "BPF_LDX_MEM | BPF_B, base": "memory",
+        "STX_XADD_DW: X": "atomic",
+        "Atomic_BPF_W BPF_ADD: R8": "atomic",
+        "JMP32_JEQ_K: Small immediate": "jump32",
+        "JMP_JEQ_K: if (3 == 3) return 1": "jump",
+        "Staggered jumps: JMP32_JEQ_X": "jump",
+        "BPF_MAXINSNS: Jump, gap": "long programs",
+        "LD_IMM64: checker": "load imm64",
+        "INT: MUL_X": "other eBPF",
+    }
+    assert {name: kind_of(name, classic=False) for name in told} == told
+    assert kind_of("BPF_MAXINSNS: Maximum possible literals", classic=True) == "classic"
+    assert set(told.values()) | {"classic"} == set(KINDS)
+
+
+def test_every_test_is_accounted_for_by_place_and_kind():
+    elsewhere = BOTH.assign(label="there", jited=BOTH["jited"] & ~BOTH["number"].eq(2))
+    sized = BOTH.assign(
+        machine_bytes=[80.0 if n == 0 else None for n in BOTH["number"]], insns=[10] * len(BOTH)
+    ).astype({"machine_bytes": "Float64", "insns": "Int64"})
+    made = summaries.architectures(pd.concat([sized, elsewhere])).set_index(["kind of test", "where"])
+    here, there = made.loc[("all tests", "here")], made.loc[("all tests", "there")]
+    fates = ["tests", *joined.FATES]
+    assert here[fates].tolist() == [5, 3, 0, 1, 1]
+    assert there[fates].tolist() == [5, 2, 1, 1, 1]
+    assert (made["tests"].dropna() == made[list(joined.FATES)].dropna().sum(axis=1)).all()
+    by_kind = made.drop(index="all tests", level=0)["tests"].groupby("where").sum()
+    assert by_kind["here"] == by_kind["there"] == 5
+    assert here["speed-up, geometric"] == round((10 * 2 * 8) ** (1 / 3), 2)
+    assert here["bytes per BPF instruction"] == 8
+    assert pd.isna(there["machine code, bytes"])
+    published = made[made.index.get_level_values("where").str.contains("Elbrus")]
+    assert published["speed-up, arithmetic"].tolist() == [10.4, 10.3]
+    alone = summaries.tables_of(BOTH)["architectures"].frame  # of one place, which the title names
+    assert alone["where"].str.contains("Elbrus").sum() == 2
+    (left,) = summaries.left(pd.concat([sized, elsewhere])).to_dict("records")
+    assert (left["place"], left["number"]) == ("there", 2)
+    assert summaries.left(BOTH).empty
+
+
+def test_places_of_all_architectures_share_one_axis_of_ratios():
+    view = VIEWS["architectures"](pd.concat([BOTH, BOTH.assign(label="there", unit="ns", clock="time")]))
+    assert set(view.marks["panel"]) == {""}
+    shown = view.marks[view.marks["x"].eq("classic")].set_index("hue")["value"]
+    assert shown["here"] == pytest.approx(math.sqrt(20), abs=0.01)
+    assert shown["Elbrus, Linux 6.1, in time (published)"] == 10.4
+    one_mode = BOTH[BOTH["mode"].eq("jit")]
+    with pytest.raises(NotApplicableError, match="in both modes"):
+        VIEWS["architectures"](one_mode)
+
+
+def test_a_figure_that_no_part_can_give_is_not_missing():
+    both = points(places=("vm:6.1@arm64",))
+    assert possible(both) == {"test_bpf", "classic", "speed-up", "architectures"}
+    assert possible(points(places=("host",))) == {
+        "classes-arithmetic",
+        "classes-memory",
+        "classes-control",
+        "filters",
+        "traffic",
+    }
+    assert possible(points()) == set(VIEWS)
+
+
 def test_figures_show_what_there_is_and_say_what_there_is_not():
     classic = VIEWS["classic"](BOTH)
     assert classic.marks["value"].tolist() == [200, 90, 20, 45]
+    assert classic.marks["x"].tolist() == [0, 1, 0, 1]
+    assert VIEWS["test_bpf"](BOTH).marks["x"].tolist() == [0, 1, 2, 4, 0, 1, 2]  # 3 was refused
     assert classic.look.y_scale == "log"
     for name in ("classes-memory", "filters", "traffic"):
         with pytest.raises(NotApplicableError):
@@ -268,3 +349,62 @@ def test_places_with_other_clocks_have_other_panels():
     assert set(shown.marks["panel"]) == {"here", "there"}
     assert "place" in summaries.tables_of(pd.concat([BOTH, elsewhere]))["test_bpf"].frame
     assert "here" in summaries.tables_of(BOTH)["test_bpf"].title
+
+
+TRACE = """\
+# tracer: nop
+#
+# entries-in-buffer/entries-written: 4/4   #P:1
+#
+#           TASK-PID     CPU#  |||||  TIMESTAMP  FUNCTION
+        modprobe-161     [000] ..Zff     0.488558: freed: (bpf_prog_free+0x0/0x80) insns=26 bytes=160
+            sshd-170     [000] d....     0.488600: freed: (bpf_prog_free+0x0/0x80) insns=26 bytes=160
+        modprobe-161     [000] d....     0.488700: freed: (bpf_prog_free+0x0/0x80) insns=2 bytes=0
+        modprobe-161     [000] d....     0.488800: freed: (bpf_prog_free+0x0/0x6c) insns=7 bytes=64
+"""
+
+
+def test_sizes_are_of_the_modules_compiled_programs_in_their_order():
+    assert parse_sizes(TRACE) == (Size(26, 160), Size(7, 64))
+    assert parse_sizes("# absent: the kernel has no probes\n") == "the kernel has no probes"
+    for wrong in (TRACE.replace("4/4", "4/9"), TRACE.replace("insns=7", ""), "# tracer: nop\n", ""):
+        with pytest.raises(FormatError, match="trace of bpf_prog_free"):
+            parse_sizes(wrong)
+
+
+LINES = """\
+test_bpf: #0 TAX jited:1 88 PASS
+test_bpf: #1 check: missing ret PASS
+test_bpf: #2 TXA jited:1 33 34 PASS
+test_bpf: Summary: 3 PASSED, 0 FAILED, [2/2 JIT'ed]
+"""
+
+
+@pytest.mark.parametrize(
+    ("trace", "sizes", "reason"),
+    [
+        (TRACE, [160, None, 64, 64], None),
+        (TRACE.replace("bytes=64", "bytes=0"), [None] * 4, "2 tests ran compiled, and 1 compiled programs were freed"),
+        ("# absent: why\n", [None] * 4, "why"),
+        (None, [None] * 4, None),
+    ],
+)
+def test_each_compiled_test_has_the_size_of_its_program(trace, sizes, reason, tmp_path):
+    names = ("TAX", "check: missing ret", "TXA")
+    known = [{"number": at, "name": name, "classic": True} for at, name in enumerate(names)]
+    (tmp_path / TESTS).write_text(json.dumps(known))
+    (tmp_path / LOG.format(0)).write_text(LINES)
+    if trace is not None:
+        (tmp_path / SIZES_FILE.format(0)).write_text(trace)
+    rows = list(suite_rows(tmp_path))
+    assert [found.get("machine_bytes") for found in rows] == sizes
+    assert [found.get("reason") for found in rows] == [reason, None, reason, reason]
+
+
+def test_a_place_without_probes_has_a_reason_and_no_sizes():
+    class Deaf(LocalHost):
+        def run(self, argv, **options):
+            return super().run(["sh", "-c", "echo 'no way' >&2; exit 1"], check=False)
+
+    with watched(Deaf()) as sizes:
+        assert sizes.taken() == "# absent: no way\n"

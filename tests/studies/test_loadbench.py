@@ -92,8 +92,36 @@ def test_a_process_that_does_nothing(bench: Bench):
     assert all(0 < cycle["own_ns"] <= cycle["start_ns"] * 1.1 for cycle in found.cycles)
 
 
+def test_whole_processes_and_those_that_undo_them(bench: Bench, tmp_path: Path):
+    kept = str(tmp_path / "kept")
+    found = bench("--repetitions", "3", "process", "/bin/mkdir", kept, "then", "/bin/rmdir", kept)
+    assert [cycle["rank"] for cycle in found.cycles] == [0, 1, 2]
+    for name in ("run_ns", "run_own_ns", "then_ns", "then_own_ns"):
+        assert all((cycle[name] or 0) > 0 for cycle in found.cycles)
+    assert not Path(kept).exists()
+    alone = bench("--repetitions", "2", "process", "/bin/echo", "its words are no line")
+    assert all("then_ns" not in cycle for cycle in alone.cycles)
+
+
+def test_a_process_that_fails_is_told(bench: Bench):
+    for words, said in (
+        (("/bin/false",), "/bin/false has ended with 1"),
+        (("/nowhere",), "/nowhere cannot be started"),
+    ):
+        error = bench("process", *words).error
+        assert error is not None
+        assert (error.step, said in error.message) == ("process", True)
+
+
+def test_the_loader_loads_and_says_nothing(bench: Bench, simple: Path, tmp_path: Path):
+    assert len(bench("--repetitions", "2", "process", study.driver(), "loader", str(simple)).cycles) == 2
+    done = subprocess.run([study.driver(), "loader", "/bin/true"], capture_output=True, timeout=10, check=False)
+    assert done.returncode != 0
+
+
 @pytest.mark.parametrize(
-    "arguments", [(), ("riddle",), ("bpf",), ("bpf", "a.o", "--watch", "graph"), ("start", "--loads")]
+    "arguments",
+    [(), ("riddle",), ("process",), ("loader",), ("bpf",), ("bpf", "a.o", "--watch", "graph"), ("start", "--loads")],
 )
 def test_words_it_does_not_know(bench: Bench, arguments: tuple[str, ...]):
     done = subprocess.run([study.driver(), *arguments], capture_output=True, timeout=10, check=False)

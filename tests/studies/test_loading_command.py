@@ -78,6 +78,15 @@ def test_what_grows_with_the_program(smallest):
     assert found.loc[("module", 1600), "whole"] < 3 * found.loc[("module", 1), "whole"]
 
 
+def test_whole_processes_cost_more_than_what_they_call(smallest):
+    table, _, _ = smallest
+    counted = summaries.processes(table).set_index("process")["median"]
+    alone, system_call = counted["a process that does nothing"], summaries.versus(table)
+    loader = counted["a libbpf loader"] - alone
+    assert loader > float(system_call.loc[system_call["program"].eq("clock"), "BPF"].iloc[0]) / 2
+    assert counted["busybox insmod"] < counted["insmod"]  # Debian's own is linked with a library of cryptography
+
+
 def test_sizes_of_both_kinds(smallest):
     table, _, _ = smallest
     for kind in ("bpf", "module"):

@@ -56,6 +56,9 @@ STACKS = "\tffffffff81000001 bpf_int_jit_compile\n\tffffffff81000002 bpf_prog_lo
 STACKS += "\tffffffff81000005 memset\n\tffffffff81000002 bpf_prog_load\n\n"
 
 
+_PROCESSES = {"insmod": 100_000, "busybox": 20_000, "libbpf": 50_000, "bpftool": 60_000}
+
+
 class Recorded:
     """Writes what passes would have left; one program is refused."""
 
@@ -71,6 +74,10 @@ class Recorded:
         facts.clock, facts.label, facts.kernel_release = clock, point.place, "6.1"
         if point.task == "compile":
             (raw / "compiled.json").write_text(json.dumps({"compile_ns": [2_000_000, 4_000_000]}))
+        elif point.task == "process":
+            cost = _PROCESSES[point.kind]
+            undone = {"then_ns": 2 * cost, "then_own_ns": cost // 2} if point.kind != "libbpf" else {}
+            (raw / "plain.jsonl").write_text(lines(*6 * [{"run_ns": 3 * cost, "run_own_ns": cost} | undone]))
         elif point.task == "start":
             (raw / "plain.jsonl").write_text(lines({"start_ns": 9_000, "own_ns": 4_000}))
         elif point.kind == MODULE:
@@ -127,10 +134,40 @@ def test_a_profilers_share_is_one_number_with_its_interval_not_one_per_load(tabl
     assert shared["low"].notna().all()
 
 
+def test_whole_processes_are_compared_with_insmod_of_their_place(table: pd.DataFrame):
+    made = summaries.processes(table)
+    counted = made[made["place"].eq(GUEST)].set_index("process")
+    assert list(counted.index) == [
+        "a process that does nothing",
+        "a libbpf loader",
+        "bpftool prog load",
+        "busybox insmod",
+        "insmod",
+        "busybox rmmod",
+        "rmmod",
+    ]
+    assert counted["median"].tolist() == [4, 50, 60, 20, 100, 10, 50]  # a process's own, in thousands
+    assert counted["by insmod"].tolist() == [0.04, 0.5, 0.6, 0.2, 1, 0.1, 0.5]
+    timed = made[made["place"].eq(OWN)].set_index("process")
+    assert timed["median"].to_dict() == {
+        "a process that does nothing": 9,
+        "a libbpf loader": 150,
+        "bpftool prog load": 180,
+    }
+    assert timed["by insmod"].isna().all()  # none is inserted here, and no ratio compares two places
+    assert made.iloc[-1]["by insmod"] == 1.2
+    marks = VIEWS["processes-counts"](table).marks
+    assert list(dict.fromkeys(marks["x"])) == list(counted.index)
+    with pytest.raises(NotApplicableError, match="no whole process"):
+        VIEWS["processes-counts"](table[table["task"].ne("process")])
+
+
 def test_points_of_a_request():
     found = gather(REQUEST)
     assert {(p.place, p.kind) for p in found.points if p.task == "load"} == {(OWN, BPF), (GUEST, BPF), (GUEST, MODULE)}
     assert {p.kernel for p in found.points if p.task == "compile" and p.kind == MODULE} == {"6.1"}
+    whole = {(p.place, p.kind) for p in found.points if p.task == "process"}
+    assert whole == {(OWN, kind) for kind in ("libbpf", "bpftool")} | {(GUEST, kind) for kind in _PROCESSES}
     assert [note.split(":")[0] for note in found.notes] == ["host"]
     assert len({p.point_id for p in found.points}) == len(found.points)
     small = gather(smallest(LoadingRequest()))

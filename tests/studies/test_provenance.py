@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -99,14 +101,27 @@ def test_each_place_is_asked_once_per_session(run: StudyRun[StudyRequest, Nap]) 
     assert here["kernel"] == manifest["sessions"][1]["state"]["kernel"]
 
 
-def changed(run: StudyRun[StudyRequest, Nap], place: str, **answered: str) -> None:
-    """Rewrite what a place said in the journal."""
+def rewritten(run: StudyRun[StudyRequest, Nap], place: str, change: Callable[[dict[str, Any]], object]) -> None:
+    """Rewrite in the journal what a place said before the run."""
     path = run.directory.path / "journal.jsonl"
     events = [json.loads(line) for line in path.read_text().splitlines()]
     for event in events:
         if event.get("place") == place and event["when"] == "before":
-            event["state"] |= {name: {"value": value} for name, value in answered.items()}
+            change(event)
     path.write_text("".join(json.dumps(event, separators=(",", ":")) + "\n" for event in events))
+
+
+def changed(run: StudyRun[StudyRequest, Nap], place: str, **answered: str) -> None:
+    said = {name: {"value": value} for name, value in answered.items()}
+    rewritten(run, place, lambda event: event["state"].update(said))
+
+
+def renamed(run: StudyRun[StudyRequest, Nap], place: str, other: str) -> None:
+    rewritten(run, place, lambda event: event.update(place=other))
+
+
+def forgotten(run: StudyRun[StudyRequest, Nap], place: str, name: str) -> None:
+    rewritten(run, place, lambda event: event["state"].pop(name))
 
 
 def test_compare_lists_what_was_not_the_same_first(run: StudyRun[StudyRequest, Nap], tmp_path: Path) -> None:
@@ -139,6 +154,20 @@ def test_status_and_captions_say_it(run: StudyRun[StudyRequest, Nap]) -> None:
     assert "mitigations=off" in shown.output
     run.draw()
     assert said in (run.directory.figures / "nap.md").read_text()
+
+
+def test_the_qemu_that_is_told_is_the_one_that_ran_the_guests(run: StudyRun[StudyRequest, Nap]) -> None:
+    ours, theirs = "QEMU emulator version 7.2", "QEMU emulator version 8.1"
+    changed(run, CONTROLLER, qemu=f"{ours}\nCopyright")
+    assert "qemu" not in str(summary(run.directory))  # no guest of QEMU's was measured
+    renamed(run, GUEST, "vm:6.1@arm64")
+    changed(run, "vm:6.1@arm64", guest_qemu=theirs)
+    said = str(summary(run.directory))
+    assert f"qemu: {theirs} (vm:6.1@arm64)" in said
+    assert ours not in said
+    renamed(run, "vm:6.1@arm64", "vm:6.1:count")
+    forgotten(run, "vm:6.1:count", "guest_qemu")
+    assert f"qemu: {ours}" in str(summary(run.directory))
 
 
 @pytest.mark.parametrize(("stolen", "share"), [(0, "0.0%"), (100, "50.0%")])

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -73,6 +73,8 @@ class StudyKind(Generic[R, P]):
     """The version of its table: it changes whenever the same raw files would give another table."""
     smallest: Callable[[R], R] = lambda request: request
     """Makes a request as small as still shows everything: a minute or two."""
+    possible: Callable[[StudyRun[R, P]], Container[str]] | None = None
+    """The figures that a run's points can give: of others nobody needs to be told that they are missing."""
     tools: Callable[[StudyRun[R, P]], Mapping[str, str]] = lambda _: {}
     """The tools that only this study uses, by name, with their versions: kept in each session's manifest."""
 
@@ -221,7 +223,8 @@ class StudyRun(Generic[R, P]):
         for name in names:
             self._require(name)
         write_tables(self.tables(), self.directory.outputs / "tables")
-        views = {name: make for name, make in self.kind.views.items() if not names or name in names}
+        wanted = names or self._possible
+        views = {name: make for name, make in self.kind.views.items() if name in wanted}
         folder = out or self.directory.figures
         around = provenance.summary(self.directory)
         return draw_views(views, self.table(), folder, style=style, run=self.directory.run_id, around=around)
@@ -230,6 +233,11 @@ class StudyRun(Generic[R, P]):
         self, *, names: Sequence[str] = (), style: str = "paper-1col", out: Path | None = None
     ) -> list[str]:
         return said(self.draw(style, names, out))
+
+    @property
+    def _possible(self) -> list[str]:
+        possible = self.kind.possible(self) if self.kind.possible is not None else self.kind.views
+        return [name for name in self.kind.views if name in possible]
 
     @property
     def figure_names(self) -> list[str]:

@@ -133,7 +133,7 @@ class Place:
         the setting cannot be seen; HostError if another study holds it for too long.
         """
         wanted = "1" if enabled else "0"
-        if self._jit_setting() is None and not enabled:
+        if self.jit_setting() is None and not enabled:
             yield
             return
         argv = ["sh", "-c", _HOLD_SETTING, "sh", _JIT, wanted, _LOCK, f"{LOCK_S:g}"]
@@ -159,7 +159,7 @@ class Place:
             holder.close_stdin()
             holder.wait(_ANSWER_S * self.patience)
 
-    def _jit_setting(self) -> str | None:
+    def jit_setting(self) -> str | None:
         """Return the setting; None if the kernel has no such setting: it was built without a JIT.
 
         Raises HiddenSettingError in a network namespace that does not show it: of a machine's own settings, as the
@@ -188,9 +188,9 @@ class ForeignPlace(Place):
     @contextmanager
     def jit(self, enabled: bool) -> Iterator[None]:
         wanted = "1" if enabled else "0"
-        if self._jit_setting() is not None or enabled:
+        if self.jit_setting() is not None or enabled:
             self.host.run(["sysctl", "-w", f"{_JIT}={wanted}"], check=False)
-            if (obtained := self._jit_setting()) != wanted:
+            if (obtained := self.jit_setting()) != wanted:
                 raise UnsupportedError(f"{self.label}: {_JIT} stays {obtained}: {_NO_CHOICE[enabled]}")
         yield
 

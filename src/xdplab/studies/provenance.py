@@ -16,6 +16,7 @@ from typing import Any
 
 from xdplab.hosts import Host
 from xdplab.hosts.local import LocalHost
+from xdplab.labs.vm.foreign import OWN_QEMU
 from xdplab.run.rundir import RunDirectory
 from xdplab.studies.places import HOST, Place
 
@@ -159,7 +160,7 @@ def _states(run: RunDirectory, when: str = "before") -> dict[str, dict[str, Any]
     return {event["place"]: event["state"] for event in events}
 
 
-_TOOLS = ("clang", "cc", "libbpf", "qemu")
+_TOOLS = ("clang", "cc", "libbpf")
 
 
 def summary(run: RunDirectory, also: Iterable[str] = ()) -> str | None:
@@ -173,9 +174,23 @@ def summary(run: RunDirectory, also: Iterable[str] = ()) -> str | None:
     said += [f"bpf_jit_harden {_said(state['bpf_jit_harden'])} ({place})" for place, state in states.items()]
     tools = [name for name in (*_TOOLS, *also) if "value" in here.get(name, {})]
     said += [f"{name}: {_said(here[name]).splitlines()[0]}" for name in tools]
+    said += _emulators(states)
     stolen = _stolen(here, _states(run, "after").get(CONTROLLER))
     said += [f"{stolen:.1%} of the time stolen by the hypervisor"] if stolen is not None else []
     return "; ".join(said)
+
+
+def _emulators(states: Mapping[str, Mapping[str, Mapping[str, str]]]) -> list[str]:
+    """Say which QEMU ran the guests: a guest of another architecture has one of its own, named with its place."""
+    guests = {place: state for place, state in states.items() if place.startswith(_GUEST)}
+    others = [f"qemu: {_said(state[OWN_QEMU])} ({place})" for place, state in guests.items() if OWN_QEMU in state]
+    here = states[CONTROLLER]["qemu"]
+    if len(others) == len(guests) or "value" not in here:
+        return others
+    return [f"qemu: {_said(here).splitlines()[0]}", *others]
+
+
+_GUEST = "vm:"
 
 
 def _mitigated(place: str, state: Mapping[str, Mapping[str, str]]) -> str:

@@ -30,9 +30,14 @@ BOOT_S = 180.0
 """Seconds a guest may take to its shell; it takes ten, on a busy machine a minute."""
 _COMMAND_LINE = (
     f"console={{}} quiet loglevel=1 panic=-1 {qemu.NO_MITIGATIONS} random.trust_cpu=on rcupdate.rcu_expedited=1 "
-    "log_buf_len=8M"
+    "cryptomgr.notests log_buf_len=8M"
 )
+"""The kernel's tests of its cryptography would run for seconds after the boot, and be counted with what is measured."""
+
 _LINE = 512
+OWN_QEMU = "guest_qemu"
+"""The name of its QEMU's version among what its numbers depend on: it is not the QEMU of this machine's guests."""
+
 _INIT = Path(__file__).with_name("console_init.sh")
 
 
@@ -191,7 +196,7 @@ def _around(architecture: Architecture, tool: str, kernel: Kernel, words: Sequen
     version = subprocess.run([tool, "--version"], capture_output=True, text=True, check=False).stdout
     return {
         "architecture": architecture.name,
-        "guest_qemu": (version.splitlines() or ["not known"])[0],
+        OWN_QEMU: (version.splitlines() or ["not known"])[0],
         "guest_options": shlex.join(words[1:]),
         "kernel_packages": "; ".join(kernel.packages),
     }

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 import pandas as pd
 
 from xdplab.studies.jit.classes import CLASSES
-from xdplab.studies.jit.points import INTERPRETER, JIT, MODES, TEST_BPF
+from xdplab.studies.jit.kinds import KINDS, kind_of
+from xdplab.studies.jit.points import INTERPRETER, JIT, MODES, SUITES, TEST_BPF
 
 SPEED_UP = "speed_up"
 _WHERE = ["label", "unit"]
@@ -44,6 +46,86 @@ def tests(table: pd.DataFrame) -> pd.DataFrame:
     by_case = collapsed(ran, [*keys, "case"], ["cost"])
     by_test = by_case.groupby([*_WHERE, *keys, "mode"], sort=False, dropna=False)["cost"].mean().reset_index()
     return side_by_side(by_test, keys).sort_values(["label", "subject", "number"])
+
+
+FATES = ("compiled", "left to the interpreter", "refused, as they must be", "failed")
+"""How a test of suite test_bpf ends in JIT mode."""
+
+ALL = "all tests"
+
+
+def fates(table: pd.DataFrame) -> pd.DataFrame:
+    """Return how many tests of suite test_bpf ended how with the JIT, by place and kind; `ALL` kinds come last.
+
+    A test that failed in any repetition has failed; one that was left to the interpreter in any was left.
+    """
+    rows = table[table["part"].eq(TEST_BPF) & table["subject"].eq(SUITES[0]) & table["mode"].eq(JIT)]
+    if rows.empty:
+        return pd.DataFrame()
+    rows = rows.assign(kind=_kinds(rows), failed=~rows["passed"].fillna(False), ran=rows["jited"].notna())
+    each = rows.groupby(["label", "kind", "number"], sort=False).agg(
+        failed=("failed", "any"), ran=("ran", "any"), compiled=("jited", "min")
+    )
+    compiled = each["compiled"].fillna(False).astype(bool)
+    fate = np.select([each["failed"], ~each["ran"], compiled], [FATES[3], FATES[2], FATES[0]], FATES[1])
+    each = each.assign(fate=fate).reset_index()
+    whole = pd.concat([each, each.assign(kind=ALL)])
+    counts = whole.groupby(["label", "kind", "fate"], sort=False).size().unstack(fill_value=0)
+    counts = counts.reindex(columns=FATES, fill_value=0)
+    return in_order(counts.assign(tests=counts.sum(axis=1))[["tests", *FATES]].reset_index())
+
+
+def kinds(table: pd.DataFrame) -> pd.DataFrame:
+    """Return the means of the tests' speed-ups by place and kind, and the machine code of what was compiled.
+
+    Sizes are sums over the tests: of bytes of machine code, and of it by the BPF instructions that the JIT got.
+    """
+    costs = tests(table)
+    costs = costs[costs["subject"].eq(SUITES[0])]
+    ratios = costs.assign(kind=_kinds(costs)).dropna(subset=[SPEED_UP])
+    ratios = pd.concat([ratios, ratios.assign(kind=ALL)])
+    ratios = ratios.assign(log=np.log(ratios[SPEED_UP].astype(float)))
+    groups = ratios.groupby(["label", "kind"], sort=False)
+    made = pd.DataFrame(
+        {
+            "compared": groups.size(),
+            "speed-up, geometric": np.exp(groups["log"].mean()).round(2),
+            "speed-up, arithmetic": groups[SPEED_UP].mean().astype(float).round(2),
+            "least": groups[SPEED_UP].min().astype(float).round(2),
+            "most": groups[SPEED_UP].max().astype(float).round(2),
+        }
+    )
+    return made.join(_code(table), how="outer").reset_index()
+
+
+def _code(table: pd.DataFrame) -> pd.DataFrame:
+    rows = table[table["part"].eq(TEST_BPF) & table["subject"].eq(SUITES[0]) & table["machine_bytes"].notna()]
+    each = rows.assign(kind=_kinds(rows)).drop_duplicates(["label", "number"])
+    sums = (
+        pd.concat([each, each.assign(kind=ALL)])
+        .groupby(["label", "kind"], sort=False)[["machine_bytes", "insns"]]
+        .sum()
+    )
+    return pd.DataFrame(
+        {
+            "BPF instructions": sums["insns"].astype("Int64"),
+            "machine code, bytes": sums["machine_bytes"].astype("Int64"),
+            "bytes per BPF instruction": (sums["machine_bytes"] / sums["insns"]).astype("Float64").round(2),
+        }
+    )
+
+
+def _kinds(rows: pd.DataFrame) -> pd.Series:
+    """Return the kind of each row's test. What no module calls classic is eBPF."""
+    classic = rows["classic"].fillna(False).astype(bool)
+    found = [kind_of(str(name), bool(is_classic)) for name, is_classic in zip(rows["name"], classic, strict=True)]
+    return pd.Series(found, index=rows.index, dtype=object)
+
+
+def in_order(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return rows kind by kind, the places of one kind beside each other."""
+    order = {kind: at for at, kind in enumerate((*KINDS, ALL))}
+    return rows.sort_values("kind", key=lambda names: names.map(order), kind="stable").reset_index(drop=True)
 
 
 def part(table: pd.DataFrame, name: str) -> pd.DataFrame:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,9 @@ from xdplab.studies.frame import StudyRun
 from xdplab.studies.jit.classes import SIZES
 from xdplab.studies.jit.jitbench import JitTiming, parse_jitbench
 from xdplab.studies.jit.points import FILTERS, INSN_CLASSES, TEST_BPF, TRAFFIC, JitPoint, JitRequest
+from xdplab.studies.jit.sizes import parse_sizes
 from xdplab.studies.jit.study import ASKED, BENCH, LOG, TESTS
+from xdplab.studies.jit.study import SIZES as SIZES_FILE
 from xdplab.studies.jit.subjects import NONE, OPEN, PAYLOADS, SHORTEST, same
 from xdplab.studies.jit.testbpf_log import TestLine, parse_test_bpf
 from xdplab.studies.places import PlaceFacts
@@ -49,9 +51,9 @@ COLUMNS = (
     Column("total", "Float64", "traffic: of a datagram from send() to recv(), seen through the filter"),
     Column("untapped", "Float64", "traffic: of a datagram that no socket looks at"),
     Column("share", "Float64", "traffic: cost by total"),
-    Column("reason", "string", "filters, traffic: why cost, above or share is null"),
-    Column("insns", "Int64", "instructions of the filter, or of the class' larger program"),
-    Column("machine_bytes", "Float64", "classes, jit: machine code of one body"),
+    Column("reason", "string", "why cost, above or share is null (filters, traffic), or machine_bytes (test_bpf)"),
+    Column("insns", "Int64", "instructions of the filter, of the class' larger program, or as the JIT got the test"),
+    Column("machine_bytes", "Float64", "jit: machine code of one body (classes), of the whole program (test_bpf)"),
 )
 
 Row = dict[str, Any]
@@ -77,12 +79,35 @@ def _rows(point: JitPoint, attempt: Attempt, raw: Path) -> Iterator[Row]:
         yield base | row
 
 
-def _tests(raw: Path) -> Iterator[Row]:
+def suite_rows(raw: Path) -> Iterator[Row]:
+    """Give a row per case of each test in a trial's logs, with the size of what was compiled."""
     known = {test["number"]: test for test in json.loads((raw / TESTS).read_text())}
     for path in sorted(raw.glob(LOG.format(0).replace("00", "*"))):
-        for test in parse_test_bpf(path.read_bytes()):
+        tests = parse_test_bpf(path.read_bytes())
+        sizes = _sizes(raw / SIZES_FILE.format(int(path.stem.rpartition("-")[2])), tests)
+        for test in tests:
             classic = known[test.number]["classic"] if known[test.number]["name"] == test.name else None
-            yield from ({"classic": classic} | row for row in _cases(test))
+            yield from ({"classic": classic} | sizes.get(test.number, {}) | row for row in _cases(test))
+
+
+def _sizes(path: Path, tests: Sequence[TestLine]) -> dict[int, Row]:
+    """Return the size of each test's compiled program by its number, or the reason why it is null.
+
+    The kernel frees the programs in the order of their tests. Runs from before sizes were taken have no such file.
+    """
+    compiled = [test.number for test in tests if test.jited]
+    path = path.with_suffix(".txt")
+    if not path.exists():
+        return {}
+    found = parse_sizes(path.read_bytes())
+    if not isinstance(found, str) and len(found) != len(compiled):
+        found = f"{len(compiled)} tests ran compiled, and {len(found)} compiled programs were freed"
+    if isinstance(found, str):
+        return {number: {"reason": found} for number in compiled}
+    return {
+        number: {"insns": size.insns, "machine_bytes": float(size.machine_bytes)}
+        for number, size in zip(compiled, found, strict=True)
+    }
 
 
 def _cases(test: TestLine) -> Iterator[Row]:
@@ -142,7 +167,7 @@ def _traffic(raw: Path) -> Iterator[Row]:
 
 
 _READERS: dict[str, Callable[[Path], Iterator[Row]]] = {
-    TEST_BPF: _tests,
+    TEST_BPF: suite_rows,
     INSN_CLASSES: _class,
     FILTERS: _filter,
     TRAFFIC: _traffic,

@@ -98,4 +98,16 @@ def _tables(run: JitRun, table: pd.DataFrame) -> dict[str, Table]:
     return summaries.tables_of(table)
 
 
-STUDY = StudyKind("jit", JitRequest, JitPoint, _gather, _measurer, table_of, _tables, views.VIEWS, smallest=smallest)
+STUDY = StudyKind(
+    "jit",
+    JitRequest,
+    JitPoint,
+    _gather,
+    _measurer,
+    table_of,
+    _tables,
+    views.VIEWS,
+    version="2",
+    possible=lambda run: views.possible(run.points),
+    smallest=smallest,
+)

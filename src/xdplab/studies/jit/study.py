@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -18,12 +18,15 @@ from xdplab.studies.jit.jitbench import parse_jitbench
 from xdplab.studies.jit.kerneltests import MODULE, find_tests, run_suite
 from xdplab.studies.jit.module import KnownTest
 from xdplab.studies.jit.points import FILTERS, INSN_CLASSES, JIT, TEST_BPF, TRAFFIC, JitPoint
-from xdplab.studies.jit.testbpf_log import parse_test_bpf
-from xdplab.studies.places import Place, PlaceFacts, place_of
+from xdplab.studies.jit.sizes import Sizes, watched
+from xdplab.studies.jit.testbpf_log import FIRST_SUITE, parse_test_bpf
+from xdplab.studies.places import HOST, Place, PlaceFacts, place_of
 from xdplab.studies.points import StudyTrial
 
 NATIVE = "jitbench"
 TESTS, LOG, BENCH, ASKED = "tests.json", "test_bpf-{:02}.log", "jitbench.jsonl", "asked.jsonl"
+SIZES = "sizes-{:02}.txt"
+NOT_HERE = "programs are watched being freed in guests only"
 DEADLINE_S = 120.0
 
 
@@ -86,11 +89,22 @@ class JitStudy:
         if self._tests is None:
             self._tests = find_tests(place)
         (raw / TESTS).write_text(json.dumps([asdict(t) for t in self._tests if t.suite == point.subject]))
-        for number, log in enumerate(run_suite(place, self._tests, point.subject, point.tests)):
-            (raw / LOG.format(number)).write_text(log)
-            ran = {test.jited for test in parse_test_bpf(log) if test.jited is not None}
-            if ran - {point.mode == JIT}:
-                raise HostError(f"{place.label}: tests ran {_ran(ran)}: another process changed the kernel's setting")
+        with self._sizes(place, point) as sizes:
+            for number, log in enumerate(run_suite(place, self._tests, point.subject, point.tests)):
+                (raw / LOG.format(number)).write_text(log)
+                if sizes is not None:
+                    (raw / SIZES.format(number)).write_text(sizes.taken())
+                ran = {test.jited for test in parse_test_bpf(log) if test.jited is not None}
+                if ran - {point.mode == JIT} and not _still(place, point.mode):
+                    raise HostError(
+                        f"{place.label}: tests ran {_ran(ran)}: another process changed the kernel's setting"
+                    )
+
+    def _sizes(self, place: Place, point: JitPoint) -> AbstractContextManager[Sizes | None]:
+        """Watch the sizes of what is compiled; on this machine nothing is traced without being asked for."""
+        if point.mode != JIT or point.subject != FIRST_SUITE:
+            return nullcontext()
+        return nullcontext(Sizes(place.host, NOT_HERE)) if place.name == HOST else watched(place.host)
 
     def _class(self, place: Place, point: JitPoint, raw: Path) -> None:
         self._bench(place, point, raw, "programs", subjects.of_class(CLASSES[point.subject], ebpf.encode))
@@ -122,6 +136,14 @@ class JitStudy:
                 raise UnsupportedError(f"{one.name}: {subject.failed}")
             if one.expected is not None and subject.verdict != one.expected:
                 raise HostError(f"{one.name} returns {subject.verdict}; the model says {one.expected}")
+
+
+def _still(place: Place, mode: str) -> bool:
+    """Tell whether what ran against the mode may have done so: a JIT leaves to the interpreter what it cannot compile.
+
+    Nothing is compiled while the setting forbids it.
+    """
+    return mode == JIT and place.jit_setting() == "1"
 
 
 def _ran(found: set[bool]) -> str:

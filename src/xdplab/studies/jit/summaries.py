@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import numpy as np
 import pandas as pd
@@ -12,8 +12,13 @@ from xdplab.studies.jit.joined import SPEED_UP
 from xdplab.studies.jit.points import FILTERS, INSN_CLASSES, INTERPRETER, JIT, MODES, TEST_BPF, TRAFFIC
 from xdplab.studies.tables import Table
 
+PUBLISHED_MEAN = 10.4
 PUBLISHED = (
-    {"set": "test_bpf, about 120 classic tests", "where": "Elbrus, Linux 6.1, time (published)", "mean": 10.4},
+    {
+        "set": "test_bpf, about 120 classic tests",
+        "where": "Elbrus, Linux 6.1, time (published)",
+        "mean": PUBLISHED_MEAN,
+    },
     {"set": "test_bpf, about 120 classic tests", "where": "Elbrus-8SV, time (published)", "mean": 10.3},
     {"set": "a program that took 6 % of netperf's CPU", "where": "Elbrus, Linux 6.1, time (published)", "mean": 5.5},
 )
@@ -115,6 +120,35 @@ def _means(rows: pd.DataFrame) -> dict[str, float]:
     }
 
 
+def architectures(table: pd.DataFrame) -> pd.DataFrame:
+    """Return for each kind of test and place: how its tests ended, their speed-up, and the size of what was compiled.
+
+    Every test of suite test_bpf is in exactly one of the columns of counts; the published means are below.
+    """
+    counted = joined.fates(table)
+    if counted.empty:
+        return pd.DataFrame()
+    ratios = joined.kinds(table)
+    made = counted.merge(ratios, on=["label", "kind"], how="left")
+    shown = made.rename(columns={"label": "where", "kind": "kind of test"})
+    whole = dict.fromkeys(["tests", *joined.FATES, "compared"], "Int64")
+    below = pd.DataFrame([_published(one) for one in PUBLISHED[:2]])
+    return pd.concat([shown, below], ignore_index=True).astype(whole)
+
+
+def _published(said: Mapping[str, object]) -> dict[str, object]:
+    return {"kind of test": said["set"], "where": said["where"], "speed-up, arithmetic": said["mean"]}
+
+
+def left(table: pd.DataFrame) -> pd.DataFrame:
+    """Return each test that a JIT left to the interpreter."""
+    rows = joined.part(table, TEST_BPF)
+    found = rows[rows["mode"].eq(JIT) & ~rows["jited"].fillna(True)].drop_duplicates(["label", "subject", "number"])
+    return found[["label", "subject", "number", "name"]].rename(
+        columns={"label": "place", "subject": "suite", "name": "test"}
+    )
+
+
 def classes(table: pd.DataFrame) -> pd.DataFrame:
     """Return what one body of each instruction class costs in both modes, and its machine code."""
     rows = joined.part(table, INSN_CLASSES)
@@ -160,7 +194,9 @@ def _rounded(rows: pd.DataFrame) -> pd.DataFrame:
 
 TABLES: dict[str, tuple[str, Callable[[pd.DataFrame], pd.DataFrame]]] = {
     "speed-up": ("Interpreter's cost by the JIT's", speed_up),
+    "architectures": ("The kernel's own tests by kind and place: how they ended, speed-up and size", architectures),
     "results": ("Results of the kernel's own tests", results),
+    "left": ("Tests that a JIT left to the interpreter", left),
     "failures": ("Tests that failed", failures),
     "test_bpf": ("Every test of the kernel's own, in both modes (cost of one run, mean over its cases)", all_tests),
     "classes": ("One body of each instruction class", classes),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 import numpy as np
 import pandas as pd
@@ -11,11 +11,14 @@ from xdplab.errors import NotApplicableError
 from xdplab.figures.marks import Look, View, marks_frame
 from xdplab.studies.jit import joined
 from xdplab.studies.jit.joined import SPEED_UP
-from xdplab.studies.jit.points import FILTERS, INSN_CLASSES, MODES, TRAFFIC
+from xdplab.studies.jit.kinds import CLASSIC
+from xdplab.studies.jit.points import FILTERS, INSN_CLASSES, MODES, TEST_BPF, TRAFFIC, JitPoint
+from xdplab.studies.jit.summaries import PUBLISHED_MEAN
 
 WORDS = {"interpreter": "interpreter", "jit": "JIT"}
 HUES = tuple(WORDS.values())
 NOTHING = "nothing of it has been measured"
+NO_RATIO = "no place has measured a test of test_bpf in both modes"
 LONGEST_LABEL = 14
 CLASS_FIGURES = {
     "arithmetic": ("alu64", "alu32", "mul, div", "shift", "byte swap"),
@@ -62,23 +65,33 @@ def _panel_of(rows: pd.DataFrame) -> pd.DataFrame:
     return rows.assign(panel=rows["label"] if several else "")
 
 
-def _tests(name: str, title: str, choose: Callable[[pd.DataFrame], pd.Series]) -> Callable[[pd.DataFrame], View]:
+def _tests(
+    name: str, x_label: str, x: str, choose: Callable[[pd.DataFrame], pd.Series]
+) -> Callable[[pd.DataFrame], View]:
+    """``x`` is the test's own number, or its rank among those chosen, from 0 as the module counts."""
+
     def make(table: pd.DataFrame) -> View:
         rows = joined.tests(table)
         rows = _panel_of(rows[rows["subject"].eq("test_bpf") & choose(rows)])
-        rows = rows.assign(rank=rows.groupby("label").cumcount() + 1)
+        rows = rows.assign(rank=rows.groupby("label").cumcount())
         look = Look(
-            x_label=title,
+            x_label=x_label,
             y_label=f"one run, {_unit(rows)}",
             x_scale="linear",
             y_scale="log",
             hues=HUES,
             share_y=False,
-            caption=(f"{len(rows)} tests of the kernel's module test_bpf; {_places(rows)}.", *_means(rows)),
+            caption=(f"{_tests_of(rows)} of the kernel's module test_bpf; {_places(rows)}.", *_means(rows)),
         )
-        return _view(name, _both(rows, "dot", "rank", "panel"), look)
+        return _view(name, _both(rows, "dot", x, "panel"), look)
 
     return make
+
+
+def _tests_of(rows: pd.DataFrame) -> str:
+    """Return how many tests there are; places that measured other ones each for itself."""
+    counts = rows.groupby("label")["number"].nunique()
+    return f"{' and '.join(map(str, dict.fromkeys(counts)))} tests"
 
 
 def _means(rows: pd.DataFrame) -> tuple[str, ...]:
@@ -105,9 +118,41 @@ def _speed_up(table: pd.DataFrame) -> View:
         x_scale="linear",
         y_scale="log",
         hues=("classic", "eBPF"),
-        caption=(f"{len(rows)} tests of test_bpf; {_places(rows)}.", *_means(rows)),
+        caption=(f"{_tests_of(rows)} of test_bpf; {_places(rows)}.", *_means(rows)),
     )
     return _view("speed-up", marks, look)
+
+
+PUBLISHED_AS = "Elbrus, Linux 6.1, in time (published)"
+
+
+def _architectures(table: pd.DataFrame) -> View:
+    """Each kind of test, the places beside each other: ratios have no unit, so all are on one axis."""
+    rows = joined.kinds(table) if not table.empty else table
+    if rows.empty or rows["speed-up, geometric"].isna().all():
+        raise NotApplicableError(NO_RATIO)
+    rows = joined.in_order(rows.dropna(subset=["speed-up, geometric"]))
+    marks = [
+        _mark("beside", "", row["label"], row["kind"], float(row["speed-up, geometric"]))
+        for row in rows.to_dict("records")
+    ]
+    if rows["kind"].eq(CLASSIC).any():
+        marks.append(_mark("beside", "", PUBLISHED_AS, CLASSIC, PUBLISHED_MEAN))
+    compared = rows[rows["kind"].eq(joined.ALL)]
+    numbers = "; ".join(f"{row['label']}: {row['compared']} tests" for row in compared.to_dict("records"))
+    look = Look(
+        x_label="kind of test",
+        y_label="interpreter by JIT",
+        y_scale="log",
+        hues=(*dict.fromkeys(rows["label"]), PUBLISHED_AS),
+        x_values=tuple(dict.fromkeys(rows["kind"])),
+        columns=1,
+        caption=(
+            f"Geometric means of the tests' speed-ups in test_bpf ({numbers}).",
+            "Elbrus: the published mean of about 120 classic tests; of which kind it is, is not published.",
+        ),
+    )
+    return _view("architectures", marks, look)
 
 
 def _of_place(rows: pd.DataFrame) -> pd.Series:
@@ -196,10 +241,26 @@ def _classic(rows: pd.DataFrame) -> pd.Series:
 
 
 VIEWS: Mapping[str, Callable[[pd.DataFrame], View]] = {
-    "test_bpf": _tests("test_bpf", "test of test_bpf", _all),
-    "classic": _tests("classic", "classic test of test_bpf", _classic),
+    "test_bpf": _tests("test_bpf", "number of the test", "number", _all),
+    "classic": _tests("classic", "classic test, in the module's order, from 0", "rank", _classic),
     "speed-up": _speed_up,
+    "architectures": _architectures,
     **{f"classes-{name}": _classes(f"classes-{name}", groups) for name, groups in CLASS_FIGURES.items()},
     "filters": _filters,
     "traffic": _traffic,
 }
+
+_PARTS = {TEST_BPF: ("test_bpf", "classic"), INSN_CLASSES: tuple(f"classes-{name}" for name in CLASS_FIGURES),
+          FILTERS: ("filters",), TRAFFIC: ("traffic",)}  # fmt: skip
+_OF_BOTH = ("speed-up", "architectures")
+
+
+def possible(points: Iterable[JitPoint]) -> set[str]:
+    """Return the figures of the parts that a run measures; ratios need both modes of the kernel's tests at a place."""
+    found: set[str] = set()
+    modes: dict[str, set[str]] = {}
+    for point in points:
+        found.update(_PARTS[point.part])
+        if point.part == TEST_BPF:
+            modes.setdefault(point.place, set()).add(point.mode)
+    return found | (set(_OF_BOTH) if any(set(MODES) <= there for there in modes.values()) else set())

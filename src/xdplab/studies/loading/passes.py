@@ -33,19 +33,21 @@ Watch = Callable[["LoadRunner", Path], str | None]
 
 @dataclass(frozen=True)
 class LoadRunner:
-    """loadbench in a place, with one object. ``mode`` is ``bpf``, ``module`` or ``start``."""
+    """loadbench in a place, with one object. ``mode`` is ``bpf``, ``module``, ``start``, or ``process`` with
+    ``words``."""
 
     place: Place
     driver: str
     mode: str
     object: str
     request: LoadingRequest
+    words: tuple[str, ...] = ()
 
     def run(self, raw: Path, name: str, *options: str) -> LoadBench:
         """Run one pass; its lines go to the raw file ``name``. Raises UnsupportedError if the kernel refuses."""
         budget_ms = self.request.budget_s * 1000 * (_INSTRUCTIONS_SHARE if self.place.clock == "instructions" else 1)
         asked = ["--repetitions", str(self.request.loads), "--budget-ms", str(int(budget_ms)), *options]
-        argv = [self.driver, self.mode, *([self.object] if self.object else []), *asked]
+        argv = [self.driver, *asked, self.mode, *([self.object] if self.object else []), *self.words]
         done = self.place.host.run(argv, deadline_s=DEADLINE_S * self.place.patience, check=False)
         if not done.stdout:
             done.require()

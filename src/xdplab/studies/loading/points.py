@@ -13,12 +13,15 @@ from xdplab.studies.places import HOST, require_places
 from xdplab.studies.points import Gathered, StudyPoint, StudyRequest, StudyTrial
 
 BPF, MODULE, LOADER = "bpf", "module", "loader"
+INSMOD, BUSYBOX, LIBBPF, BPFTOOL = "insmod", "busybox", "libbpf", "bpftool"
+"""Whole processes that insert the simple program: kinds of task ``process``."""
+
 CLOCK = "clock"
 """The program of one clock read: the simple program of "eBPF against modules"."""
 
 ACCESSES = (1, 100, 400, 1600, 6400, 12800)
 DEFAULT_PLACES = (HOST, "vm:6.1:count")
-Task = Literal["load", "compile", "start"]
+Task = Literal["load", "compile", "start", "process"]
 Trial = StudyTrial["LoadingPoint"]
 
 
@@ -56,7 +59,8 @@ def smallest(request: LoadingRequest) -> LoadingRequest:
 
 @dataclass(frozen=True)
 class LoadingPoint(StudyPoint):
-    """``kind``: ``bpf``, ``module``, or ``loader`` (the process alone). ``program``: ``clock``, or the workload.
+    """``kind``: ``bpf``, ``module``, ``loader`` (the process alone), or the tool of a whole process. ``program``:
+    ``clock``, or the workload.
 
     ``kernel`` is whose headers a module is compiled against, and '' elsewhere.
     """
@@ -74,11 +78,16 @@ class LoadingPoint(StudyPoint):
         return ("compile" if self.task == "compile" else self.place,)
 
     def __str__(self) -> str:
+        if self.task == "process":
+            return f"{PROCESS_WORDS[self.kind]} {self.program}, {self.place}"
         size = "" if self.accesses is None else f" {self.form}, N = {self.accesses}"
         what = (
             f"{self.task} {self.kind} {self.program}{size}" if self.task != "start" else "a process that does nothing"
         )
         return f"{what}, {f'for {self.kernel}' if self.kernel else self.place}"
+
+
+PROCESS_WORDS = {INSMOD: "insmod", BUSYBOX: "busybox insmod", LIBBPF: "a libbpf loader", BPFTOOL: "bpftool prog load"}
 
 
 def gather(request: LoadingRequest) -> Gathered[LoadingPoint]:
@@ -96,6 +105,8 @@ def gather(request: LoadingRequest) -> Gathered[LoadingPoint]:
 
 def _loads(place: str, programs: list[tuple[str, str | None, int | None]]) -> Iterator[LoadingPoint]:
     yield LoadingPoint("start", place, LOADER, "")
+    for kind in tuple(PROCESS_WORDS) if kind_of(place) != HOST else (LIBBPF, BPFTOOL):
+        yield LoadingPoint("process", place, kind, CLOCK)
     for kind in (BPF, MODULE) if takes_modules(place) else (BPF,):
         for program in programs:
             yield LoadingPoint("load", place, kind, *program)
@@ -118,8 +129,8 @@ def kernel_of(place: str) -> str:
 
 _LEFT_OUT = {
     HOST: "host: no module is loaded into this machine's own kernel: a fault in it would take the machine down",
-    "uml": "uml: no module is timed: user-mode Linux maps a module's memory by system calls of this machine, which a "
-    "kernel does not make",
+    "uml": "uml: no part of a module's insertion is timed, only insmod as a whole: user-mode Linux maps a module's "
+    "memory by system calls of this machine, which a kernel does not make",
 }
 """Kinds of places where modules are not measured, and why."""
 

@@ -22,18 +22,21 @@ from xdplab.studies.loading.study import COMPILED, SECTIONS, LoadingFacts
 from xdplab.studies.tables import Column, typed
 
 SYSTEM_CALL, CLOCK, LOG, KERNEL, OBJECT = "system call", "clock", "verifier's log", "kernel", "object file"
+CPU_TIME = "CPU time"
 GRAPH, FENTRY, SAMPLES = "function_graph", "fentry", "perf samples"
 
 
 COLUMNS = (
     Column("run_id", "string", "the run"),
     Column("trial_id", "string", "point and trial"),
-    Column("task", "string", "load, compile or start (of a process that does nothing)"),
+    Column("task", "string", "load, compile, start (of a process that does nothing) or process (a whole one)"),
     Column("place", "string", "where: host, vm:6.1:count …"),
     Column("label", "string", "the same as figures name it, with what its clock is"),
     Column("clock", "string", "what is measured there: time or instructions"),
     Column("kernel_release", "string", "uname -r there"),
-    Column("kind", "string", "bpf, module or loader (the process alone)"),
+    Column(
+        "kind", "string", "bpf, module, loader (the process alone); insmod, busybox, libbpf, bpftool (a whole process)"
+    ),
     Column("program", "string", "clock (one read of it), or the workload"),
     Column("form", "string", "bounded (a loop of blocks) or unrolled"),
     Column("accesses", "Int64", "N; null for clock"),
@@ -65,8 +68,14 @@ _MODULE_STEPS = {
 STEPS = _BPF_STEPS | _MODULE_STEPS
 """Field of loadbench → step, and who says so."""
 
-_START = {"time": ("start_ns", CLOCK), "instructions": ("own_ns", "CPU time")}
+_START = {"time": ("start_ns", CLOCK), "instructions": ("own_ns", CPU_TIME)}
 """What a process costs: until it has ended; where instructions are counted, without waiting for its libraries."""
+
+_PROCESS = {
+    "time": {"run_ns": ("process", CLOCK), "then_ns": ("undo", CLOCK)},
+    "instructions": {"run_own_ns": ("process", CPU_TIME), "then_own_ns": ("undo", CPU_TIME)},
+}
+"""The same of a process that inserts, and of one that takes out again."""
 
 MODULE_CALLS = {"load_module": "load_module", "do_init_module": "do_init_module", "do_one_initcall": "init"}
 _BYTES = ("xlated", "jited", "program", "map", "core", "init")
@@ -86,7 +95,7 @@ def _trial_rows(point: LoadingPoint, attempt: Attempt, raw: Path) -> Iterator[Ro
     facts = learnt(LoadingFacts, attempt)
     base = asdict(point) | {name: getattr(facts, name) for name in known} | {"trial_id": attempt.trial_id}
     if attempt.status != "measured":
-        yield base | {"step": "load" if point.kind != MODULE else "insert", "reason": attempt.reason}
+        yield base | {"step": _step_of(point), "reason": attempt.reason}
         return
     unit = "instructions" if base["clock"] == "instructions" else "ns"
     for step, source, repetition, value in _values(point, facts, raw):
@@ -99,6 +108,13 @@ def _trial_rows(point: LoadingPoint, attempt: Attempt, raw: Path) -> Iterator[Ro
         yield base | {"step": "jit" if point.kind == BPF else "init", "reason": reason}
 
 
+def _step_of(point: LoadingPoint) -> str:
+    """Return the step whose value an unmeasured point lacks."""
+    if point.task == "process":
+        return "process"
+    return "load" if point.kind != MODULE else "insert"
+
+
 Value = tuple[str, str, int, float]
 
 
@@ -108,7 +124,7 @@ def _values(point: LoadingPoint, facts: LoadingFacts, raw: Path) -> Iterator[Val
         yield from (("compile", CLOCK, rank, ns) for rank, ns in enumerate(times, start=1))
         return
     plain = _cycles(raw / PLAIN)
-    steps = STEPS
+    steps = _PROCESS[str(facts.clock)] if point.task == "process" else STEPS
     if point.task == "start":
         field, source = _START[str(facts.clock)]
         steps = {field: ("start", source)}

@@ -20,5 +20,6 @@ STUDY: StudyKind[LoadingRequest, LoadingPoint] = StudyKind(
     table=table_of,
     tables=tables_of,
     views=VIEWS,
+    version="2",
     smallest=smallest,
 )

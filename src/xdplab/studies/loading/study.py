@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import secrets
+import shutil
 import tempfile
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -13,12 +16,25 @@ from xdplab.deploy.native import build_tool
 from xdplab.errors import LabError, MissingToolError, UnsupportedError
 from xdplab.hosts.local import LocalHost
 from xdplab.labs.modules import BuildTree
+from xdplab.labs.uml import source as uml_source
 from xdplab.labs.vm import headers
 from xdplab.programs.program import cache_directory
 from xdplab.studies.frame import StudyRun
 from xdplab.studies.loading import passes, subjects
 from xdplab.studies.loading.passes import PLAIN, LoadRunner
-from xdplab.studies.loading.points import BPF, MODULE, LoadingPoint, LoadingRequest, Trial, kernel_of
+from xdplab.studies.loading.points import (
+    BPF,
+    BPFTOOL,
+    BUSYBOX,
+    INSMOD,
+    LIBBPF,
+    MODULE,
+    LoadingPoint,
+    LoadingRequest,
+    Trial,
+    kernel_of,
+    kind_of,
+)
 from xdplab.studies.places import Place, PlaceFacts, place_of
 
 COMPILED, SECTIONS, OBJECT = "compiled.json", "sections.json", "program.bpf.o"
@@ -64,9 +80,25 @@ class LoadingStudy:
             LoadRunner(place, self._driver, "start", "", self._request).run(raw, PLAIN)
             return
         with tempfile.TemporaryDirectory(prefix="xdplab-loading-") as folder:
+            if point.task == "process":
+                self._process(point, place, raw, Path(folder))
+                return
             path = _bpf(point, raw) if point.kind == BPF else _module(point, raw, Path(folder))
             runner = LoadRunner(place, self._driver, point.kind, place.put(path), self._request)
             facts.split_by, facts.split_reason = passes.measure(runner, raw)
+
+    def _process(self, point: LoadingPoint, place: Place, raw: Path, folder: Path) -> None:
+        """Insert by a process, and take out again by another, as often as asked."""
+        of_module = point.kind in (INSMOD, BUSYBOX)
+        path = place.put(_module(point, raw, folder) if of_module else _bpf(point, raw))
+        pin = f"/sys/fs/bpf/xdplab-{secrets.token_hex(4)}"
+        words = {
+            INSMOD: lambda: [*_tool("insmod"), path, NETWORK, THEN, *_tool("rmmod"), subjects.MODULE_NAME],
+            BUSYBOX: lambda: [*_busybox("insmod"), path, NETWORK, THEN, *_busybox("rmmod"), subjects.MODULE_NAME],
+            LIBBPF: lambda: [self._driver, "loader", path],
+            BPFTOOL: lambda: [*_tool("bpftool"), "prog", "load", path, pin, THEN, *_tool("rm"), pin],
+        }[point.kind]()
+        LoadRunner(place, self._driver, "process", "", self._request, tuple(words)).run(raw, PLAIN)
 
     def _compile(self, point: LoadingPoint, raw: Path, facts: LoadingFacts) -> None:
         tree = _tree(point.kernel) if point.kind == MODULE else None
@@ -76,6 +108,22 @@ class LoadingStudy:
             for _ in range(self._request.compiles)
         ]
         (raw / COMPILED).write_text(json.dumps({"compile_ns": times}) + "\n")
+
+
+NETWORK, THEN = "interface=veth0", "then"
+_PACKAGES = {"insmod": "kmod", "rmmod": "kmod", "bpftool": "bpftool", "rm": "coreutils", "busybox": "busybox-static"}
+
+
+def _tool(name: str) -> list[str]:
+    """Return the path of a command of this machine, whose root every lab's guest has. Raises UnsupportedError."""
+    path = shutil.which(name, path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin:/usr/bin:/bin")
+    if path is None:
+        raise UnsupportedError(f"there is no {name}", remedy=f"apt install {_PACKAGES[name]}")
+    return [path]
+
+
+def _busybox(name: str) -> list[str]:
+    return [*_tool("busybox"), name]
 
 
 def driver() -> str:
@@ -90,9 +138,13 @@ def _bpf(point: LoadingPoint, raw: Path) -> Path:
 
 
 def _module(point: LoadingPoint, raw: Path, folder: Path) -> Path:
-    module = subjects.module_file(point, _tree(kernel_of(point.place)), folder)
+    module = subjects.module_file(point, _tree_of(point.place), folder)
     (raw / SECTIONS).write_text(json.dumps(subjects.sections(module)) + "\n")
     return module
+
+
+def _tree_of(place: str) -> BuildTree:
+    return uml_source.tree() if kind_of(place) == "uml" else _tree(kernel_of(place))
 
 
 def _tree(kernel: str) -> BuildTree:

@@ -8,7 +8,18 @@ import pandas as pd
 
 from xdplab.studies.frame import StudyRun
 from xdplab.studies.loading.parts import BPF_PARTS, MODULE_PARTS, SUBJECT, medians, parts
-from xdplab.studies.loading.points import BPF, MODULE, LoadingPoint, LoadingRequest
+from xdplab.studies.loading.points import (
+    BPF,
+    BPFTOOL,
+    BUSYBOX,
+    INSMOD,
+    LIBBPF,
+    LOADER,
+    MODULE,
+    PROCESS_WORDS,
+    LoadingPoint,
+    LoadingRequest,
+)
 from xdplab.studies.loading.rows import FENTRY, GRAPH, LOG, SAMPLES, SYSTEM_CALL
 from xdplab.studies.tables import Table
 
@@ -123,6 +134,50 @@ def starting(table: pd.DataFrame) -> pd.DataFrame:
     return shown.assign(n=rows["n"].astype(int))
 
 
+PUBLISHED_LOADER = {"process": "a loader of the published project", "unit": "ms", "median": 87.0, "by insmod": 1.2}
+"""Seed 000, figure 3: kernel 5.10 in QEMU; "whole insmod" against "a program that only calls load_bpf_file"."""
+
+
+def processes(table: pd.DataFrame) -> pd.DataFrame:
+    """Return the cost of inserting the simple program by a whole process, and of taking it out, by insmod's.
+
+    Ratios are of one place. The published numbers are below, in the unit they were published in.
+    """
+    found = medians(table)
+    rows = found.loc[found["task"].isin(("process", "start")) & found["step"].isin(PROCESS_STEPS)]
+    if not rows["task"].eq("process").any():
+        return pd.DataFrame()
+    named = process_names(rows).dropna()
+    rows = rows.loc[named.index]
+    insmod = rows.loc[named.eq(PROCESS_WORDS[INSMOD])].set_index("place")["median"]
+    out = rows[["place"]].assign(process=named, unit=rows["clock"].map(UNITS))
+    for name in ("median", "low", "high"):
+        out[name] = (rows[name] / 1000).round(1)
+    out["by insmod"] = (rows["median"] / rows["place"].map(insmod)).round(2)
+    out = out.assign(n=rows["n"].astype("Int64")).sort_values("place", kind="stable")
+    return pd.concat([out, pd.DataFrame([PUBLISHED_LOADER | {"place": "published: Linux 5.10 in QEMU"}])])
+
+
+def process_names(rows: pd.DataFrame) -> pd.Series:
+    """Return what rows of tasks ``process`` and ``start`` are called, in the order shown; null for the rest."""
+    keys = list(zip(rows["kind"], rows["step"], strict=True))
+    named = pd.Series([_PROCESS_NAMES.get(key) for key in keys], index=rows.index, dtype=object)
+    rank = {name: at for at, name in enumerate(_PROCESS_NAMES.values())}
+    return named.sort_values(key=lambda names: names.map(rank), kind="stable")
+
+
+_PROCESS_NAMES = {
+    (LOADER, "start"): "a process that does nothing",
+    (LIBBPF, "process"): PROCESS_WORDS[LIBBPF],
+    (BPFTOOL, "process"): PROCESS_WORDS[BPFTOOL],
+    (BUSYBOX, "process"): PROCESS_WORDS[BUSYBOX],
+    (INSMOD, "process"): PROCESS_WORDS[INSMOD],
+    (BUSYBOX, "undo"): "busybox rmmod",
+    (INSMOD, "undo"): "rmmod",
+}
+PROCESS_STEPS = ("process", "undo", "start")
+
+
 def findings(table: pd.DataFrame) -> pd.DataFrame:
     """Return as text which statements hold over all programs of a place, and which do not."""
     checked = crosscheck(table)
@@ -156,6 +211,7 @@ TABLES: dict[str, tuple[str, Callable[[pd.DataFrame], pd.DataFrame]]] = {
     "memory-module": ("Memory of a module in the kernel, bytes; its sections", lambda table: memory(table, MODULE)),
     "compile": ("Compiling on this machine, ms", compiling),
     "start": ("The loader's process alone", starting),
+    "processes": ("Inserting the simple program by whole processes", processes),
     "findings": ("Findings", findings),
 }
 

@@ -13,6 +13,7 @@ from xdplab.figures.marks import Look, View, collect, marks_frame
 from xdplab.studies.loading.parts import BPF_PARTS, MODULE_PARTS, SUBJECT, part_intervals, parts, scaled, values, wholes
 from xdplab.studies.loading.points import BPF, CLOCK, MODULE
 from xdplab.studies.loading.rows import FENTRY, GRAPH, LOG, SAMPLES, SYSTEM_CALL
+from xdplab.studies.loading.summaries import process_names
 
 KIND_WORDS = {BPF: "BPF", MODULE: "module"}
 CLOCK_WORDS = {"time": "µs", "instructions": "instructions, thousands"}
@@ -74,6 +75,19 @@ def _shared(row: Row) -> dict[str, object]:
     return place | size | {"hue": row["step"], "panel": row["label"]}
 
 
+def processes(clock: str, table: pd.DataFrame) -> View:
+    """Return every whole process that inserts the simple program, beside rmmod and a process that does nothing."""
+    rows = values(table)
+    rows = rows.loc[rows["clock"].eq(clock) & rows["task"].isin(("process", "start"))]
+    names = process_names(rows).dropna()
+    named = rows.loc[names.index].assign(step=names)
+    if not named["task"].eq("process").any():
+        raise NotApplicableError(f"no whole process was measured where the clock is {clock}")
+    marks = [mark | {"x": mark["hue"], "hue": ""} for mark in _samples("processes", named, {}, named["label"])]
+    note = () if clock == "time" else ("A process's own CPU time: it does not wait for its libraries to be read.",)
+    return _boxes(marks, named, clock, note)
+
+
 def _simple(table: pd.DataFrame, clock: str) -> pd.DataFrame:
     rows = scaled(table)
     found = rows.loc[rows["clock"].eq(clock) & rows["task"].eq("load") & rows["program"].eq(CLOCK)]
@@ -90,11 +104,11 @@ def _samples(figure: str, rows: pd.DataFrame, words: Mapping[str, str], panels: 
     ]
 
 
-def _boxes(marks: Sequence[Row], shown: pd.DataFrame, clock: str) -> View:
+def _boxes(marks: Sequence[Row], shown: pd.DataFrame, clock: str, note: tuple[str, ...] = ()) -> View:
     if not marks:
         raise NotApplicableError("nothing of the simple program was measured")
     repetitions = int(shown["repetition"].max())
-    caption = (f"A program that reads the clock once; up to {repetitions} repetitions.", *_clock_note(clock))
+    caption = (f"A program that reads the clock once; up to {repetitions} repetitions.", *note, *_clock_note(clock))
     look = Look(
         x_label="",
         y_label=CLOCK_WORDS[clock],
@@ -247,6 +261,7 @@ CLOCKS = {"times": "time", "counts": "instructions"}
 VIEWS: dict[str, Callable[[pd.DataFrame], View]] = {
     **{f"simple-{name}": partial(simple, clock) for name, clock in CLOCKS.items()},
     **{f"simple-parts-{name}": partial(simple_parts, clock) for name, clock in CLOCKS.items()},
+    **{f"processes-{name}": partial(processes, clock) for name, clock in CLOCKS.items()},
     **{f"parts-{kind}-{name}": partial(shares, kind, clock) for kind in KIND_WORDS for name, clock in CLOCKS.items()},
     **{f"total-{name}": partial(total, clock) for name, clock in CLOCKS.items()},
     "memory": memory,
