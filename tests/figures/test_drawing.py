@@ -230,6 +230,24 @@ def test_many_values_on_a_log_axis_are_labelled_by_decades() -> None:
     assert not any("e+" in text.get_text() for text in seen(sheet)), "no number is written as a power"
 
 
+def test_decades_of_narrow_panels_do_not_touch() -> None:
+    """Six panels, three in a row: each decade had a label, so 1000 and 10000 were written onto each other."""
+    rows = [
+        PLACE | {"panel": panel, "x": x, "kind": "point", "value": float(x)}
+        for panel in "abcdef"
+        for x in sorted({round(2 * 1.3**k) for k in range(35)})
+    ]
+    axes = draw(View(marks_frame(rows), Look("x", "y", x_scale="log", y_scale="log")))
+    sheet = sheet_of(axes)
+    sheet.canvas.draw()
+    for ax in sheet.axes:
+        left, right = ax.get_xlim()
+        shown = [tick.label1 for tick in ax.xaxis._update_ticks() if left <= tick.get_loc() <= right]
+        boxes = [label.get_window_extent() for label in shown if label.get_text()]
+        assert len(boxes) >= 2
+        assert all(a.x1 < b.x0 for a, b in pairwise(boxes))
+
+
 def test_few_values_on_a_log_axis_are_labelled_each() -> None:
     rows = [PLACE | {"x": x, "kind": "line", "value": float(x)} for x in (1, 4, 32, 700)]
     ax = draw(View(marks_frame(rows), Look("x", "y", x_scale="log")))

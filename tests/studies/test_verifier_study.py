@@ -571,6 +571,11 @@ def test_a_family_is_drawn_by_its_size():
     assert marks.sort_values("x")[["x", "value"]].to_numpy().tolist() == [[2, 18], [5, 45]]
 
 
+def test_a_caption_counts_a_program_once_though_verifiers_name_it_differently():
+    both = table(row(section="xdp", program="f"), prevails(section="xdp", program="xdp"))
+    assert VIEWS["prevail-time"](both).look.caption[0].startswith("1 program, Linux 6 and PREVAIL")
+
+
 def test_the_papers_page_counts_a_program_once_and_names_the_other_verifier():
     made = page(table(row(), prevails(program=None), row(family="branches", n=3, sha256="2")), pd.DataFrame(), "it")
     assert "This one is of Linux 6 against PREVAIL, with 1 program of c and the generated families." in made

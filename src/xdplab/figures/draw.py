@@ -38,6 +38,8 @@ from xdplab.figures.styles import Style, applied, style_named
 MOST_COLUMNS = 3
 MOST_TICKS = 8
 """A logarithmic axis of more values than these is labelled by decades, not by its values."""
+MOST_DECADES = 8
+"""Labels of such an axis, at most; between them, decades are left out evenly."""
 
 
 class Sheet(Figure):
@@ -218,10 +220,10 @@ def _scale_x(ax: Axes, look: Look, places: dict[object, float]) -> None:
         ax.xaxis.set_major_formatter(FixedFormatter([str(x) for x in places]))
         return
     ticks = sorted(set(places.values()))
+    narrow = ax.get_subplotspec().get_gridspec().ncols > 2  # type: ignore[union-attr]
     if look.x_scale == "linear":
         span = max(ticks) - min(ticks) or 1.0
         ax.set_xlim(look.x_limits or (min(ticks) - 0.03 * span, max(ticks) + 0.05 * span))
-        narrow = ax.get_subplotspec().get_gridspec().ncols > 2  # type: ignore[union-attr]
         ax.xaxis.set_major_locator(MaxNLocator(3 if narrow else 6, integer=True, steps=[1, 2, 4, 5, 10]))
         return
     if look.x_scale == "symlog":
@@ -231,7 +233,7 @@ def _scale_x(ax: Axes, look: Look, places: dict[object, float]) -> None:
         ax.set_xscale("log")
         ax.set_xlim(min(ticks) / 1.4, max(ticks) * 1.4)
         if len(ticks) > MOST_TICKS:
-            _tick_log(ax.xaxis, *ax.get_xlim())
+            _tick_log(ax.xaxis, *ax.get_xlim(), most=3 if narrow else MOST_DECADES)
             ax.xaxis.set_minor_locator(LogLocator(subs=range(2, 10)))
             ax.xaxis.set_minor_formatter(NullFormatter())
             return
@@ -265,9 +267,9 @@ def _scale_log(ax: Axes, low: float, high: float) -> None:
     ax.yaxis.set_minor_locator(NullLocator())
 
 
-def _tick_log(axis: Axis, low: float, high: float) -> None:
+def _tick_log(axis: Axis, low: float, high: float, most: int = MOST_DECADES) -> None:
     decades = floor(log10(high)) - ceil(log10(low)) + 1
-    axis.set_major_locator(LogLocator(subs=(1.0,) if decades > 1 else (1.0, 2.0, 5.0), numticks=8))
+    axis.set_major_locator(LogLocator(subs=(1.0,) if decades > 1 else (1.0, 2.0, 5.0), numticks=most))
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.10g}"))
 
 

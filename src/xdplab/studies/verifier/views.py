@@ -14,6 +14,7 @@ from xdplab.errors import NotApplicableError
 from xdplab.figures.marks import Look, View, marks_frame
 from xdplab.studies.frame import MakeView
 from xdplab.studies.verifier.points import LINUX
+from xdplab.studies.verifier.rows import PROGRAM_ID
 from xdplab.studies.verifier.summaries import ENVIRONMENT, is_generated
 from xdplab.text import many
 
@@ -288,7 +289,7 @@ def _not_drawn(figure: Figure, unknown: pd.DataFrame, off_axis: pd.DataFrame) ->
 
 
 def _count(rows: pd.DataFrame) -> str:
-    programs = len(rows.drop_duplicates(["sha256", "section", "program"]))
+    programs = rows[PROGRAM_ID].nunique()  # PREVAIL may name a program otherwise than the kernel
     return many(programs, "program")
 
 
