@@ -293,9 +293,10 @@ class LabInUse:
     ) -> Run:
         """Search the rates of a program, or of every point of a plan: NDR, PDR, MRR, latency at shares of the PDR.
 
-        It runs in a process of its own: ``run.watch()``, then ``run.trials``. ``profile``: quick, csit or rfc2544;
-        ``accesses_share``: also find the largest N whose throughput is this share of that at N = 0. Loss is
-        meaningful only if TG and DUT have separate CPUs: ``arrangement="split"``, or two hosts. Raises PlanError.
+        It runs in a process of its own: ``run.watch()``, then ``run.trials``. ``profile``: quick, csit, rfc2544 or
+        rfc2544-short; ``accesses_share``: also find the largest N whose throughput is this share of that at N = 0.
+        Loss is meaningful only if TG and DUT have separate CPUs: ``arrangement="split"``, or two hosts. Raises
+        PlanError.
         """
         made = what if isinstance(what, PlanInHand) else plan(name or "search", what, **factors)
         chosen = made.plan if name is None else made.plan.model_copy(update={"name": name})

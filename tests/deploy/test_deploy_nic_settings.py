@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from xdplab.deploy.device import Applied, Snapshot
 from xdplab.deploy.dpdk import DpdkState, give_back, read_state, set_state, take
 from xdplab.deploy.held import HeldPort
 from xdplab.deploy.settings import Command
-from xdplab.deploy.settings_nic import Coalescing, Governor, IrqAffinity, Pause, Rss
+from xdplab.deploy.settings_nic import Coalescing, Governor, HashFields, IrqAffinity, Pause, PrivateFlags, Rss
 from xdplab.deploy.settings_table import BY_PREFIX, SETTINGS
 from xdplab.errors import HostError, UnsupportedError
 from xdplab.hosts.base import Result
@@ -57,20 +61,101 @@ def test_pause() -> None:
     ]
 
 
-def test_rss_is_what_ethtool_can_write_back_and_another_table_is_none() -> None:
-    assert Rss.parse(RSS) == {"equal": 4, "hkey": "6d:5a:56:da:25:5b:0e:c2"}
-    assert Rss.parse(RSS.replace("8:      0     1", "8:      3     1")) == {"hkey": "6d:5a:56:da:25:5b:0e:c2"}
-    uneven = RSS.replace(
-        "0     1     2     3     0     1     2     3", "0     2     2     2     2     2     2     2", 1
-    )
-    uneven = uneven.replace(
-        "8:      0     1     2     3     0     1     2     3", "8:      2     2     2     2     3     3     3     3"
-    )
-    assert Rss.parse(uneven) == {"weight": "1 0 11 4", "hkey": "6d:5a:56:da:25:5b:0e:c2"}
-    assert Rss().commands("e", {"weight": "1 0 11 4"}) == [
-        Command(("ethtool", "-X", "e", "weight", "1", "0", "11", "4"))
-    ]
-    assert Rss().commands("e", {"equal": 2}) == [Command(("ethtool", "-X", "e", "equal", "2"))]
+KEY = {"hkey": "6d:5a:56:da:25:5b:0e:c2", "hfunc": "toeplitz"}
+ROW = "0     1     2     3     0     1     2     3"
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "table"),
+    [
+        (ROW, ROW, "equal 4"),
+        ("0 0 0 0 0 0 0 0", "0 0 0 0 0 0 0 0", "equal 1"),
+        ("0 0 0 0 0 0 1 1", "1 1 1 2 2 2 2 2", "equal 3"),  # igb's own order: one block per queue
+        ("0 2 2 2 2 2 2 2", "2 2 2 2 3 3 3 3", "weight 1 0 11 4"),
+        ("0 0 0 0 1 1 1 1", "1 1 1 1 1 1 1 1", "weight 1 3"),
+        (ROW, ROW.replace("0", "3"), None),  # ethtool cannot set this
+    ],
+)
+def test_rss_is_what_ethtool_can_write_back(first: str, second: str, table: str | None) -> None:
+    shown = RSS.replace(f"0:      {ROW}", f"0:      {first}").replace(f"8:      {ROW}", f"8:      {second}")
+    assert Rss.parse(shown) == ({"table": table} if table else {}) | KEY
+
+
+def test_a_newer_ethtools_further_rss_switches_are_no_hash_function() -> None:
+    newer = RSS.replace("toeplitz: on", "toeplitz: off") + "RSS input transformation:\n    symmetric-xor: on\n"
+    assert "hfunc" not in Rss.parse(newer)
+
+
+def test_the_hash_covers_fields_and_a_driver_has_flags_of_its_own() -> None:
+    udp = "UDP over IPV4 flows use these fields for computing Hash flow key:\n"
+    fields = "IP SA\nIP DA\nL4 bytes 0 & 1 [TCP/UDP src port]\nL4 bytes 2 & 3 [TCP/UDP dst port]\n\n"
+    assert HashFields.parse(f"# tcp4\n# udp4\n{udp}{fields}# udp6\n{udp}None\n\n") == {"udp4": "sdfn"}
+    assert HashFields().commands("e", {"udp4": "sd"}) == [Command(("ethtool", "-N", "e", "rx-flow-hash", "udp4", "sd"))]
+    said = "Private flags for ens2np0:\nrx_cqe_moder       : on\nLinkPolling        : off\n"
+    assert PrivateFlags().read(Shell(said), "e") == {"rx_cqe_moder": True, "LinkPolling": False}  # type: ignore[arg-type]
+    (command,) = PrivateFlags().commands("e", {"LinkPolling": True})
+    assert " ".join(command.argv) == "ethtool --set-priv-flags e LinkPolling on"
+
+
+@pytest.mark.parametrize(
+    ("table", "queues", "then"),
+    [
+        ("equal 4", 2, "equal 2"),  # over all queues there were, so over all there are
+        ("equal 4", 8, "equal 8"),
+        ("equal 2", 8, "equal 2"),
+        ("weight 1 3", 8, "weight 1 3"),
+        ("weight 1 0 3", 2, "equal 2"),
+    ],
+)
+def test_between_blocks_a_table_fits_the_queues_there_are(table: str, queues: int, then: str) -> None:
+    before = Snapshot("dut", "e", "", {"channels.combined": 4, "rss.table": table}, {})
+    assert before.with_queues(queues).values["rss.table"] == then
+
+
+@pytest.mark.parametrize(("key", "value", "table"), [("equal", 2, "equal 2"), ("weight", "32 96", "weight 1 3")])
+def test_a_state_that_an_older_version_stored_is_read(key: str, value: object, table: str) -> None:
+    data = Snapshot("dut", "e", "", {"link.mtu": 1500}, {}).to_json()
+    data["values"][f"rss.{key}"] = value
+    assert Snapshot.from_json(data).values == {"link.mtu": 1500, "rss.table": table}
+
+
+def test_weights_that_the_table_is_too_small_for_are_rounded_and_another_form_is_not() -> None:
+    applied = Applied("dut", "e", {"rss.table": "weight 1 2"}, {}, {"rss.table": "weight 21 43"})
+    applied.require(rounded=True)
+    with pytest.raises(UnsupportedError):
+        replace(applied, obtained={"rss.table": "equal 2"}).require(rounded=True)
+
+
+NIC = """#!/bin/sh
+# A NIC with four queues and a table of eight entries, in a file; `chosen` exists if a user has chosen the table.
+[ "$1" = -x ] && { echo "RX flow hash indirection table:"; echo "    0:  $(cat table)"; exit; }
+shift 2
+case "$*" in
+    default) echo 0 1 2 3 0 1 2 3 >table; rm -f chosen ;;
+    "equal 4") echo 0 1 2 3 0 1 2 3 >table; touch chosen ;;
+    "equal 2") echo 0 1 0 1 0 1 0 1 >table; touch chosen ;;
+    *) echo "no queue for it" >&2; exit 1 ;;
+esac
+"""
+
+
+def test_the_default_table_is_set_as_one_that_nobody_has_chosen(tmp_path: Path) -> None:
+    """The kernel refuses fewer queues while a chosen table needs more."""
+    (tmp_path / "ethtool").write_text(NIC)
+    (tmp_path / "ethtool").chmod(0o755)
+
+    def put(table: str) -> int:
+        (command,) = Rss().commands("e", {"table": table})
+        path = f"{tmp_path}:{os.environ['PATH']}"
+        return subprocess.run(command.argv, check=False, cwd=tmp_path, env={"PATH": path}).returncode
+
+    assert put("equal 2") == 0
+    assert (tmp_path / "table").read_text() == "0 1 0 1 0 1 0 1\n"
+    assert (tmp_path / "chosen").exists()
+    assert put("equal 4") == 0
+    assert not (tmp_path / "chosen").exists()
+    assert put("equal 16") == 1
+    assert (tmp_path / "table").read_text() == "0 1 2 3 0 1 2 3\n"
 
 
 class Shell:
@@ -95,7 +180,7 @@ def test_interrupts_and_governors_are_values_by_number() -> None:
 
 
 def test_every_row_has_a_prefix_of_its_own() -> None:
-    assert len(BY_PREFIX) == len(SETTINGS) == 11
+    assert len(BY_PREFIX) == len(SETTINGS) == 13
 
 
 # --- DPDK: a tree like the kernel's, and a kernel of thirty lines behind `tee` ---

@@ -62,7 +62,11 @@ def test_pause() -> None:
 
 @pytest.mark.parametrize(
     ("recorded", "values"),
-    [("i40e_x", {"equal": 8}), ("fourteen_x", {"equal": 14}), ("sfc_x", {"equal": 1, "hkey": ":".join(["00"] * 40)})],
+    [
+        ("i40e_x", {"table": "equal 8"}),
+        ("fourteen_x", {"table": "equal 14"}),
+        ("sfc_x", {"table": "equal 1", "hkey": ":".join(["00"] * 40), "hfunc": "toeplitz"}),
+    ],
 )
 def test_rss(recorded: str, values: Values) -> None:
     assert Rss.parse(words(recorded)) == values

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -21,7 +21,7 @@ from xdplab import labs
 from xdplab.deploy.device import remember, restore_remembered, snapshot
 from xdplab.deploy.native import build_tool
 from xdplab.deploy.queues import Endpoint, set_queues
-from xdplab.deploy.settings import FEATURES
+from xdplab.deploy.settings import FEATURES, Values
 from xdplab.deploy.watchdog import script_path
 from xdplab.deploy.xdp import XdpRequest, attach
 from xdplab.errors import LabError, MissingToolError, UnsupportedError
@@ -151,18 +151,11 @@ def test_rings_of_a_plan_are_put_back_after_a_kill(vmxnet3: tap.TapLab, tmp_path
     argv = [sys.executable, "-m", "xdplab", "--lab", vmxnet3.name, "run", "p.yaml", "--out", "out", "--no-figures"]
     child = subprocess.Popen(argv, cwd=tmp_path, stdout=subprocess.DEVNULL)
     try:
-        await_rings(vmxnet3, 512)
+        until(vmxnet3, lambda now: now["rings.rx"] == 512)
     finally:
         os.kill(child.pid, signal.SIGKILL)
         child.wait()
-    await_rings(vmxnet3, before["rings.rx"])
-
-
-def await_rings(lab: tap.TapLab, entries: object) -> None:
-    end = time.monotonic() + 120
-    while (now := snapshot(lab.dut, lab.dut_interface).values["rings.rx"]) != entries:
-        assert time.monotonic() < end, now
-        time.sleep(0.2)
+    until(vmxnet3, lambda now: now["rings.rx"] == before["rings.rx"])
 
 
 def test_a_card_that_this_qemu_has_not_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -187,8 +180,75 @@ def test_an_uneven_rss_table_is_put_back() -> None:
             lambda: restore_remembered(dut, name, state),
         ):
             dut.run(["ethtool", "-X", name, "weight", "1", "3"])
-            assert remember(dut, name, state).values["rss.weight"] == "32 96"
+            assert remember(dut, name, state).values["rss.table"] == "weight 1 3"
             dut.run(["ethtool", "-X", name, "equal", "2"])
-            assert snapshot(dut, name).values["rss.equal"] == 2
+            assert snapshot(dut, name).values["rss.table"] == "equal 2"
             put_back()
-            assert snapshot(dut, name).values["rss.weight"] == "32 96"
+            assert snapshot(dut, name).values["rss.table"] == "weight 1 3"
+
+
+RSS = """
+name: rss
+repetitions: 1
+trial: {warmup_s: 0.05, window_s: WINDOW, settle_s: 0.5, pause_s: 0.02, retries: 0}
+blocks:
+  - points: {mode: native, queues: QUEUES, workload: array, accesses: 0, device: DEVICE}
+    traffic: {load: 1kpps}
+"""
+
+
+@pytest.mark.nightly
+def test_a_plan_sets_rss_hash_fields_and_private_flags_and_the_frames_follow(tmp_path: Path) -> None:
+    asked = "[{}, {rss.table: equal 1}, {rss.table: weight 1 3, hash.udp4: sdfn}, {flags.legacy-rx: KEPT}, "
+    asked += "{rss.hkey: '6d:5a'}]"
+    with lab_with("igb") as lab:
+        before = snapshot(lab.dut, lab.dut_interface).values
+        kept = "off" if before["flags.legacy-rx"] else "on"
+        plan = RSS.replace("QUEUES", "[2, 4]").replace("WINDOW", "0.5").replace("DEVICE", asked.replace("KEPT", kept))
+        (tmp_path / "p.yaml").write_text(plan)
+        xdplab("--lab", lab.name, "run", "p.yaml", "--out", "out", "--no-figures", cwd=tmp_path)
+        after = snapshot(lab.dut, lab.dut_interface).values
+        assert {key: value for key, value in after.items() if before.get(key) != value} == {}
+        assert kept == "on", "this driver begins without it"
+        lab.dut.run(["ethtool", "-L", lab.dut_interface, "combined", "1"])  # no table is left that needs more queues
+    trials = pd.read_parquet(next(tmp_path.glob("out/*/trials.parquet")))
+    for queues, own in trials.groupby("queues"):
+        rows = own.set_index("device")
+        verdicts = {"valid": 3, "invalid": 1, "unsupported": 1}
+        assert rows["verdict"].value_counts().to_dict() == verdicts, rows["reason"].tolist()
+        # Without headroom before the frame igb has no place for what XDP_TX needs, and sends nothing back.
+        reason = rows["reason"][f"flags.legacy-rx={kept}"]
+        assert "the path carried none of 300 frames" in reason
+        assert "the DUT received 300, sent back 0" in reason
+        assert "has no setting rss.hkey" in rows["reason"]["rss.hkey=6d:5a"]
+        shares = {device: json.loads(counts) for device, counts in rows["rx_by_queue"].dropna().items()}
+        assert all(
+            min(counts) > 0 for device, counts in shares.items() if device in ("none", f"flags.legacy-rx={kept}")
+        )
+        assert [count > 0 for count in shares["rss.table=equal 1"]] == [True] + [False] * (queues - 1)
+        first, second, *rest = shares["hash.udp4=sdfn rss.table=weight 1 3"]
+        assert 2 < second / first < 4.5
+        assert not any(rest)
+
+
+@pytest.mark.nightly
+def test_rss_hash_fields_and_private_flags_are_put_back_after_a_kill(tmp_path: Path) -> None:
+    with lab_with("igb") as lab:
+        before = snapshot(lab.dut, lab.dut_interface).values
+        device = "{rss.table: equal 1, hash.udp4: sdfn, flags.legacy-rx: on, pause.autoneg: off, coalesce.rx-usecs: 50}"
+        (tmp_path / "p.yaml").write_text(RSS.replace("QUEUES", "2").replace("WINDOW", "60").replace("DEVICE", device))
+        argv = [sys.executable, "-m", "xdplab", "--lab", lab.name, "run", "p.yaml", "--out", "out", "--no-figures"]
+        child = subprocess.Popen(argv, cwd=tmp_path, stdout=subprocess.DEVNULL)
+        try:
+            until(lab, lambda now: (now["rss.table"], now.get("hash.udp4")) == ("equal 1", "sdfn"))
+        finally:
+            os.kill(child.pid, signal.SIGKILL)
+            child.wait()
+        until(lab, lambda now: now == before)
+
+
+def until(lab: tap.TapLab, true: Callable[[Values], bool]) -> None:
+    end = time.monotonic() + 120
+    while not true(now := snapshot(lab.dut, lab.dut_interface).values):
+        assert time.monotonic() < end, now
+        time.sleep(0.2)

@@ -42,7 +42,31 @@ def test_only_numbers_are_rounded(asked: int | str, found: int | str | None) -> 
 
 
 def test_what_other_factors_set_is_no_device_setting() -> None:
-    require_in_plans(["rings.rx", "features.gro", "coalesce.rx-usecs", "pause.rx", "napi.threaded", "link.mtu"])
+    numbers = dict.fromkeys(
+        ["rings.rx", "features.gro", "coalesce.rx-usecs", "pause.rx", "flags.legacy-rx", "link.mtu"], 1
+    )
+    require_in_plans(numbers | {"rss.table": "weight 1 3", "rss.hkey": "6d:5a", "hash.udp4": "sdfn"})
     for name in ("channels.rx", "xps.0", "link.up", "governor.0", "colour.rx"):
         with pytest.raises(PlanError, match=f"device: {name} is not a device setting of a plan"):
-            require_in_plans([name])
+            require_in_plans({name: 1})
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "remedy"),
+    [
+        ("rss.table", "weight 2 6", "write `weight 1 3`"),
+        ("rss.table", "weight 1 1 0", "write `equal 2`"),
+        ("rss.table", "default", "write `equal QUEUES`, or"),
+        ("rss.table", "equal 0", "write `equal QUEUES`, or"),
+        ("rss.table", "weight 0 0", "write `equal QUEUES`, or"),
+        ("rss.table", "weight 1 -3", "write `equal QUEUES`, or"),
+        ("rss.hkey", "6D:5A", "small letters"),
+        ("hash.udp4", "fnsd", "in this order"),
+        ("hash.udp4", False, "in this order"),  # YAML's `n`
+        ("hash.udp5", "sd", "tcp4, udp4, tcp6, udp6"),
+    ],
+)
+def test_a_value_is_refused_that_the_device_would_never_read_back_so(name: str, value: object, remedy: str) -> None:
+    with pytest.raises(PlanError) as caught:
+        require_in_plans({name: value})  # type: ignore[dict-item]
+    assert remedy in str(caught.value)

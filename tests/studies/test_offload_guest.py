@@ -10,7 +10,9 @@ import pytest
 from tests.end_to_end.conftest import xdplab
 
 from xdplab import labs
+from xdplab.deploy.device import apply, remember, restore_remembered, snapshot
 from xdplab.deploy.native import build_tool
+from xdplab.deploy.watchdog import script_path
 from xdplab.deploy.xdp import XdpRequest, attach
 from xdplab.errors import LabError, UnsupportedError
 from xdplab.hosts import LocalHost
@@ -18,7 +20,7 @@ from xdplab.labs.vm import kernels, qemu
 from xdplab.programs.build import build as build_program
 from xdplab.programs.program import cache_directory
 from xdplab.programs.spec import ProgramSpec
-from xdplab.studies.offload.netdevsim import build
+from xdplab.studies.offload.netdevsim import build, in_guest
 from xdplab.studies.offload.points import OffloadRequest
 from xdplab.studies.offload.runs import STUDY
 
@@ -61,6 +63,25 @@ def test_netdevsim_answers_as_the_kernel_says(guest: str, tmp_path: Path) -> Non
 def test_nothing_of_it_stays_in_the_guest(guest: str) -> None:
     with labs.use_lab(guest) as lab:
         assert "netdevsim" not in lab.host("guest").run(["cat", "/proc/modules"]).text
+
+
+def test_a_cards_rings_coalescing_and_flow_control_are_set_and_put_back(guest: str) -> None:
+    wanted = {
+        **{"rings.rx": 256, "rings.tx": 512},
+        **{"coalesce.rx-usecs": 7, "coalesce.adaptive-rx": True, "pause.rx": True, "pause.tx": False},
+    }
+    with labs.use_lab(guest) as lab, in_guest(lab.host("guest"), build("6.1"), {9: 1}) as cards:
+        host, (port,), state = lab.host("guest"), cards[9].ports, "/tmp/card-state"
+        host.run(["mkdir", "-p", state])
+        before = snapshot(host, port)
+        for put_back in (
+            lambda: restore_remembered(host, port, state),
+            lambda: host.run(["sh", script_path(port, state)]),  # as the watchdog does after a kill
+        ):
+            remember(host, port, state)
+            assert apply(host, port, wanted).obtained == wanted
+            put_back()
+            assert snapshot(host, port) == before
 
 
 def test_the_link_of_a_guests_lab_is_not_offloaded_to(guest: str) -> None:

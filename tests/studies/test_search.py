@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -17,12 +18,15 @@ from xdplab.formats.generator import Burst, Histogram, Summary
 from xdplab.plan import Trial, parse_plan, points_of, schedule
 from xdplab.run.facts import as_json
 from xdplab.run.state import Attempt
+from xdplab.studies.plan_runs import SearchRequest
 from xdplab.studies.search.bisect import largest_accesses
 from xdplab.studies.search.mlr import search
 from xdplab.studies.search.offer import Offer, Offered
-from xdplab.studies.search.profile import PROFILES, profile
-from xdplab.studies.search.rows import remarks, row_of, shown
+from xdplab.studies.search.profile import PROFILES, Rfc2544Tests, profile
+from xdplab.studies.search.rfc2544 import back_to_back, loss_curve
+from xdplab.studies.search.rows import remarks, rfc2544_tables, row_of, shown
 from xdplab.studies.search.study import SearchFacts, SearchStudy, Send, search_point
+from xdplab.studies.search.views import VIEWS
 from xdplab.studies.trial_facts import TrialFacts
 
 QUICK = PROFILES["quick"]
@@ -263,3 +267,73 @@ def test_profiles_have_names() -> None:
     assert (profile("rfc2544").final_s, profile("rfc2544").latency_repeats) == (60.0, 20)
     with pytest.raises(PlanError, match="there are quick, csit, rfc2544"):
         profile("fast")
+
+
+# --- RFC 2544 and RFC 9004 ---
+
+TESTS = replace(PROFILES["rfc2544-short"], rfc2544=Rfc2544Tests(0.1, 1.0, 1.0, 3, 0.0))
+CAPACITY, BUFFER = 1.5e6, 20_000
+
+
+def buffered(rate: float | None, seconds: float) -> Offered:
+    """A DUT that forwards CAPACITY frames per second and keeps BUFFER frames while it is offered more."""
+    rate = min(rate or LINE, LINE)
+    sent = round(rate * seconds)
+    queued = sent * max(0.0, 1 - CAPACITY / rate)
+    return Offered(sent, sent - round(max(0.0, queued - BUFFER)), seconds, HISTOGRAM)
+
+
+def test_the_longest_burst_without_loss_gives_the_buffer_that_the_dut_has() -> None:
+    found = back_to_back(buffered, CAPACITY, 1.0, 3, 0.001, 0.0)
+    assert found is not None
+    assert found.mean == pytest.approx(BUFFER / (1 - CAPACITY / LINE), rel=0.002)
+    assert found.buffer_s * LINE == pytest.approx(BUFFER, rel=0.002)
+    assert found.sd == 0
+    assert found.step_frames <= 0.001 * 33_000
+    assert back_to_back(dut(hard(LINE)), LINE, 1.0, 3, 0.001, 0.0) is None
+
+
+def test_the_loss_curve_ends_after_two_loads_without_loss() -> None:
+    curve = loss_curve(dut(hard(2.5e6)), LINE, 0.1, 1.0)
+    assert [at.share for at in curve] == [1.0, 0.9, 0.8, 0.7, 0.6, 0.5]
+    assert [at.loss_ratio for at in curve] == pytest.approx([3 / 8, 1.1 / 3.6, 0.7 / 3.2, 0.3 / 2.8, 0, 0])
+    assert len(loss_curve(dut(hard(LINE)), LINE, 0.1, 1.0)) == 2
+    assert len(loss_curve(dut(lambda rate: rate / 2), LINE, 0.1, 1.0)) == 10
+
+
+def test_a_search_by_rfc2544_has_the_tables_and_figures_that_it_asks_for() -> None:
+    rows = []
+    for trial, capacity in zip(trials("split"), (1.5e6, LINE), strict=True):
+        found = search_point(dut(hard(capacity)) if capacity == LINE else buffered, TESTS, LINE, 2 * LINE)
+        facts = as_json(SearchFacts(search=found.short))
+        rows.append(row_of(trial, Attempt(trial.trial_id, 1, "measured", None, 1.0, facts)))
+    table = pd.DataFrame(rows)
+    made = rfc2544_tables(table)
+    first, second = made["throughput"]
+    assert (first["maximum kpps"], first["maximum of the"]) == ("8000", "link")
+    assert float(first["share"].rstrip("%")) == pytest.approx(18.75, rel=0.06)
+    assert [row["mean µs"] for row in made["latency"]] == ["0.1005", "0.1005"]
+    assert made["loss"][0]["100%"] == "62.00%"  # of 4 million frames a second, for a second: 1.5 million and the buffer
+    first, second = made["back_to_back"]
+    assert float(first["corrected buffer ms"]) == pytest.approx(BUFFER / LINE * 1e3, rel=0.06)
+    assert second["average frames"] is None
+    assert second["remark"] == "a burst of 1 s at the full rate lost no frame"
+    assert set(VIEWS["throughput"](table).marks["hue"].str.partition(",")[0]) == {"maximum", "throughput"}
+    marks = VIEWS["loss"](table).marks
+    assert marks["x"].max() == pytest.approx(50), "the generator reaches half of the link's rate"
+    assert marks["value"].max() == pytest.approx(62)
+
+
+def test_a_result_that_cannot_be_had_has_its_reason() -> None:
+    lossy = dut(lambda rate: 0.9 * rate)
+    found = search_point(lossy, TESTS, LINE)
+    assert found.rfc2544 is not None
+    assert found.rfc2544.missing["latency"] == "there is no throughput: the lowest load lost frames"
+    none = search_point(dut(hard(1e6)), replace(TESTS, latency_repeats=0), LINE).rfc2544
+    assert none is not None
+    assert none.missing["latency"] == "not asked for: --no-latency"
+
+
+def test_a_search_by_rfc2544_is_resumed_with_its_tests() -> None:
+    asked = SearchRequest(profile("rfc2544"))
+    assert SearchRequest.of(json.loads(json.dumps(asked.to_json()))) == asked

@@ -26,7 +26,7 @@ from xdplab.studies.verifier.compilers import Compiler, compile_object, find_com
 from xdplab.studies.verifier.corpora import carve, collect
 from xdplab.studies.verifier.families import FAMILIES, Member, source
 from xdplab.studies.verifier.largest import SizeTried, answer, search
-from xdplab.studies.verifier.paper import INSTRUCTIONS, WIDE_LOADS, against_paper
+from xdplab.studies.verifier.paper import INSTRUCTIONS, WIDE_LOADS, against_paper, page
 from xdplab.studies.verifier.points import VerifierPoint
 from xdplab.studies.verifier.prevail import ResourceLimits, Runner, find_prevails
 from xdplab.studies.verifier.rows import COLUMNS, joined, stack_columns
@@ -571,6 +571,11 @@ def test_a_family_is_drawn_by_its_size():
     assert marks.sort_values("x")[["x", "value"]].to_numpy().tolist() == [[2, 18], [5, 45]]
 
 
+def test_the_papers_page_counts_a_program_once_and_names_the_other_verifier():
+    made = page(table(row(), prevails(program=None), row(family="branches", n=3, sha256="2")), pd.DataFrame(), "it")
+    assert "This one is of Linux 6 against PREVAIL, with 1 program of c and the generated families." in made
+
+
 def test_what_one_kernel_lacks_is_mended_by_another_that_accepts_it():
     def kernel(release: str, program: str, **fields: object) -> dict[str, object]:
         return row(label=f"Linux {release}", kernel_release=release, program=program, **fields)
@@ -611,9 +616,17 @@ def test_prevails_cost_of_a_loop_is_judged_from_three_iterations_on():
     ]
     found = answers(*rows, *(loop(n) for n in costs))
     assert found["double_strcmp rolled: PREVAIL's time, ms, P"] == (
-        "5.0 at N = 3, 6.0 at N = 100 (× 1.20; accepted)", "yes",
+        "5.0 at N = 3, 6.0 at N = 100 (× 1.20)", "yes",
     )  # fmt: skip
     assert found["double_strcmp rolled: PREVAIL's memory, kB, P"][1] == "no: it grows"
+    slow = [loop(n, load_ns=12e6) for n in costs]
+    refused = [r | {"verdict": "rejected"} for r in rows]
+    name = "rolled loops: PREVAIL against Linux"
+    assert answers(*rows, *slow)[name] == ("N = 100: Linux takes × 2.00 of P's time", "yes")
+    assert answers(*refused, *slow)[name][1] == "yes; PREVAIL's verdict is rejected"
+    memory = answers(*refused)["double_strcmp rolled: PREVAIL's memory, kB, P"]
+    assert memory[1] == "no: it grows; PREVAIL's verdict is rejected"
+    assert answers(rows[0], *slow)[name][1].startswith("unknown: needs a loop from N = 3")
     assert answers(loop(3))["double_strcmp rolled: PREVAIL's time, ms"][1].startswith("unknown: the run has no PREVAIL")
 
 

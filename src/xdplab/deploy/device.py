@@ -10,10 +10,11 @@ from difflib import get_close_matches
 from pathlib import PurePosixPath
 from typing import Any
 
-from xdplab.deploy.settings import FEATURES, Setting, Value, Values, tool, write
+from xdplab.deploy.settings import CHANNELS, FEATURES, Setting, Value, Values, tool, write
 from xdplab.deploy.settings_table import BY_PREFIX, SETTINGS
 from xdplab.deploy.watchdog import restore_script, said_path, script_path
 from xdplab.errors import HostError, PlanError, UnsupportedError
+from xdplab.formats.ethtool import spread
 from xdplab.hosts.base import Host
 
 NAMES_TOLD = 8
@@ -35,11 +36,31 @@ class Snapshot:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Snapshot:
-        return cls(**data)
+        """Read what `to_json` gave, also that of a version whose RSS table was a number or a list of weights."""
+        taken = cls(**data)
+        values = dict(taken.values)
+        for kind in ("equal", "weight"):
+            if (numbers := values.pop(f"rss.{kind}", None)) is not None:
+                values["rss.table"] = spread(kind, [int(number) for number in str(numbers).split()]) or ""
+        return replace(taken, values=values)
 
     def only(self, keys: Iterable[str]) -> Snapshot:
         """Return the snapshot of these settings alone."""
         return replace(self, values=_only(self.values, keys))
+
+    def with_queues(self, queues: int) -> Snapshot:
+        """Return the snapshot of a device that has ``queues`` queues now.
+
+        An RSS table that spread over all queues spreads over all of these, and so does one that needs more queues.
+        """
+        table = str(self.values.get("rss.table", "")).split()
+        if not table:
+            return self
+        all_queues = self.values.get("channels.combined") or self.values.get("channels.rx")
+        used = int(table[1]) if table[0] == "equal" else len(table) - 1
+        if used <= queues and table != ["equal", str(all_queues)]:
+            return self
+        return replace(self, values=self.values | {"rss.table": f"equal {queues}"})
 
 
 @dataclass(frozen=True)
@@ -61,10 +82,10 @@ class Applied:
     def require(self, *, rounded: bool = False) -> Applied:
         """Return self, or raise UnsupportedError naming the first setting that is not as requested.
 
-        ``rounded``: a number may differ, a switch or text may not.
+        ``rounded``: a number and the weights of queues may differ, a switch or text may not.
         """
         for key, (requested, obtained) in self.differing.items():
-            if rounded and type(requested) is type(obtained) is int:
+            if rounded and (type(requested) is type(obtained) is int or _both_weights(requested, obtained)):
                 continue
             raise UnsupportedError(
                 f"{self.host}: {self.interface}: {key} is {obtained} instead of the requested {requested}"
@@ -73,6 +94,12 @@ class Applied:
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
+
+
+def _both_weights(requested: Value, obtained: Value | None) -> bool:
+    """Tell whether both are weights of as many queues: a table's entries can only be near to some weights."""
+    weights = [str(value).split() for value in (requested, obtained)]
+    return all(words[:1] == ["weight"] for words in weights) and len(weights[0]) == len(weights[1])
 
 
 def snapshot(host: Host, interface: str) -> Snapshot:
@@ -112,7 +139,9 @@ def restore(host: Host, interface: str, remembered: Snapshot) -> None:
     """Restore an interface in reverse order, and verify. Restoring twice is harmless.
 
     A second pass goes forward: for example, a queue's XPS mask can only return after the queue. Then features that the
-    driver switched off by itself are requested again. Raises HostError naming the settings that still differ.
+    driver switched off by itself are requested again. An RSS table fits the queues that there are at each step: one
+    that is written for other queues counts as chosen, and the kernel then refuses fewer queues. Raises HostError naming
+    the settings that still differ.
     """
     for order in (tuple(reversed(SETTINGS)), SETTINGS):
         if not _differences(host, interface, remembered):
@@ -120,7 +149,8 @@ def restore(host: Host, interface: str, remembered: Snapshot) -> None:
         for setting in order:
             with contextlib.suppress(UnsupportedError):  # the verification below decides
                 current = _read(setting, host, interface)
-                _write_differences(setting, host, interface, remembered.values, current)
+                wanted = remembered.with_queues(queues_now(host, interface)) if setting.prefix == "rss" else remembered
+                _write_differences(setting, host, interface, wanted.values, current)
     if _differences(host, interface, remembered):
         with contextlib.suppress(UnsupportedError):
             for command in FEATURES.ask_anew(host, interface):
@@ -129,6 +159,15 @@ def restore(host: Host, interface: str, remembered: Snapshot) -> None:
         raise HostError(
             f"{host.name}: {interface} is not restored: {left}", remedy="set these by hand, or recreate the device"
         )
+
+
+def queues_now(host: Host, interface: str) -> int:
+    """Return how many receive queues an interface has now; 1 if its driver has no channel setting."""
+    try:
+        now = CHANNELS.read(host, interface)
+    except UnsupportedError:
+        return 1
+    return int(now.get("combined") or now.get("rx") or 1)
 
 
 @dataclass(frozen=True)

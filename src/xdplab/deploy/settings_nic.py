@@ -1,4 +1,4 @@
-"""Settings that real NICs and servers have: coalescing, pause frames, RSS, interrupt affinity, the CPUs' governor."""
+"""Settings that real NICs and servers have: coalescing, pause frames, RSS, private flags, interrupts, governor."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from xdplab.deploy.settings import Command, Value, Values, ethtool, on_off, to_file, tool
-from xdplab.formats.ethtool import rss_spread, rss_table
+from xdplab.formats.ethtool import parse_hash_fields, parse_private_flags, rss_spread, rss_table
 from xdplab.hosts.base import Host
 
+FLOWS = ("tcp4", "udp4", "tcp6", "udp6")
 _CPUFREQ = "/sys/devices/system/cpu"
 
 
@@ -58,13 +59,22 @@ class Pause:
         return ethtool("-A", interface, [word for name, value in values.items() for word in (name, on_off(value))])
 
 
+# `default` alone tells the kernel that nobody has chosen a table: otherwise a later `ethtool -L` with fewer queues is
+# refused. So a table that is the default is set as this.
+_SET_TABLE = """\
+table() { ethtool -x "$1" | grep -E '^ *[0-9]+:'; }
+ethtool -X "$1" default 2>/dev/null && default=$(table "$1")
+ethtool -X "$@" || exit
+[ "$default" != "$(table "$1")" ] || ethtool -X "$1" default
+"""
+
+
 @dataclass(frozen=True)
 class Rss:
-    """Receive-side scaling: the table and the key.
+    """Receive-side scaling: the table from a frame's hash to a queue, the hash's key and its function.
 
-    A table is ``equal``: the number of queues over which it spreads evenly; or ``weight``: how many entries each queue
-    has, in the order of the queues, as ``ethtool -X weight`` writes them. ethtool shows a table in any other order, but
-    cannot set it.
+    ``table`` is a text of `formats.ethtool.spread`. Whether an even table is in blocks is not part of it: ``equal``
+    sets the kernel's own order.
     """
 
     prefix: str = "rss"
@@ -74,13 +84,59 @@ class Rss:
 
     @staticmethod
     def parse(text: str) -> Values:
-        """Return the values of ``ethtool -x``. A table that cannot be written back is left out."""
+        """Return the values of ``ethtool -x``. A table that cannot be set is left out."""
+        table = rss_spread(rss_table(text))
         key = re.search(r"^((?:[0-9a-f]{2}:){3,}[0-9a-f]{2})$", text, re.MULTILINE)
-        return rss_spread(rss_table(text)) | ({"hkey": key[1]} if key else {})
+        # A newer ethtool lists further switches below the functions.
+        functions = text.partition("RSS hash function:\n")[2].partition("RSS input")[0]
+        used = re.search(r"^\s+(\S+): on$", functions, re.MULTILINE)
+        values = {"table": table, "hkey": key and key[1], "hfunc": used and used[1]}
+        return {name: value for name, value in values.items() if value}
+
+    def commands(self, interface: str, values: Mapping[str, Value]) -> list[Command]:
+        return [one for name, value in values.items() for one in self._command(interface, name, str(value))]
+
+    @staticmethod
+    def _command(interface: str, name: str, value: str) -> list[Command]:
+        if name != "table":
+            return ethtool("-X", interface, [name, value])
+        return [Command(("sh", "-c", _SET_TABLE, "sh", interface, *value.split()))]
+
+
+@dataclass(frozen=True)
+class HashFields:
+    """Which fields of a frame the RSS hash covers, by type of flow: ``udp4`` is ``sdfn`` with ports, ``sd`` without."""
+
+    prefix: str = "hash"
+
+    def read(self, host: Host, interface: str) -> Values:
+        script = f"none=1; for flow in {' '.join(FLOWS)}; do "  # a driver may hash some types only
+        script += 'echo "# $flow"; ethtool -n "$1" rx-flow-hash "$flow" && none=0; done; exit $none'
+        return self.parse(tool(host, ["sh", "-c", script, "sh", interface]))
+
+    @staticmethod
+    def parse(text: str) -> Values:
+        """Return the fields by type of flow, without the types whose frames the NIC does not hash."""
+        found = {part.split(None, 1)[0]: parse_hash_fields(part) for part in text.split("# ")[1:]}
+        return {flow: fields for flow, fields in found.items() if fields}
 
     def commands(self, interface: str, values: Mapping[str, Value]) -> list[Command]:
         every = values.items()
-        return [one for name, value in every for one in ethtool("-X", interface, [name, *str(value).split()])]
+        return [one for flow, fields in every for one in ethtool("-N", interface, ["rx-flow-hash", flow, str(fields)])]
+
+
+@dataclass(frozen=True)
+class PrivateFlags:
+    """A driver's own switches, under its own names: ``legacy-rx``, ``rx_striding_rq``."""
+
+    prefix: str = "flags"
+
+    def read(self, host: Host, interface: str) -> Values:
+        return dict(parse_private_flags(tool(host, ["ethtool", "--show-priv-flags", interface])))
+
+    def commands(self, interface: str, values: Mapping[str, Value]) -> list[Command]:
+        words = [word for name, value in values.items() for word in (name, on_off(value))]
+        return ethtool("--set-priv-flags", interface, words)
 
 
 @dataclass(frozen=True)

@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Mapping
 
-from xdplab.deploy.settings import CHANNELS, FEATURES, RINGS, LinkSettings, Setting, Xps
-from xdplab.deploy.settings_nic import Coalescing, Governor, IrqAffinity, Napi, Pause, Rss
+from xdplab.deploy.settings import CHANNELS, FEATURES, RINGS, LinkSettings, Setting, Value, Xps
+from xdplab.deploy.settings_nic import (
+    FLOWS,
+    Coalescing,
+    Governor,
+    HashFields,
+    IrqAffinity,
+    Napi,
+    Pause,
+    PrivateFlags,
+    Rss,
+)
 from xdplab.errors import PlanError
+from xdplab.formats.ethtool import HASH_FIELDS, spread
 
 # A queue must exist before it gets an XPS mask, an interrupt or a share of the RSS table.
 SETTINGS: tuple[Setting, ...] = (
@@ -15,25 +27,52 @@ SETTINGS: tuple[Setting, ...] = (
     CHANNELS,
     RINGS,
     FEATURES,
+    PrivateFlags(),
     Napi(),
     Pause(),
     Coalescing(),
     Rss(),
+    HashFields(),
     IrqAffinity(),
     Xps(),
 )
 BY_PREFIX: dict[str, Setting] = {setting.prefix: setting for setting in SETTINGS}
 
 # The names that a plan's `device:` may use. Queue counts, XPS masks and the link's state follow from other factors.
-IN_PLANS = ("rings.", "features.", "coalesce.", "pause.", "napi.", "link.mtu", "link.promisc")
+_ROWS = ("rings", "features", "coalesce", "pause", "napi", "rss", "hash", "flags")
+_NAMES = ("link.mtu", "link.promisc")
 
 
-def require_in_plans(names: Iterable[str]) -> None:
-    """Raise PlanError for a name that no plan may set on any device."""
-    for name in names:
-        if not name.startswith(IN_PLANS):
-            known = ", ".join(f"{each}NAME" if each.endswith(".") else each for each in IN_PLANS)
+def require_in_plans(device: Mapping[str, Value]) -> None:
+    """Raise PlanError for a name that no plan may set on any device, and for a value that no device has."""
+    for name, value in device.items():
+        if name.partition(".")[0] not in _ROWS and name not in _NAMES:
+            known = ", ".join((*(f"{row}.NAME" for row in _ROWS), *_NAMES))
             raise PlanError(
                 f"device: {name} is not a device setting of a plan",
                 remedy=f"write {known}; `queues` sets the number of queues",
             )
+        if remedy := _better(name, value):
+            raise PlanError(f"device: {name}: {value} is not a value of it", remedy=remedy)
+
+
+def _better(name: str, value: Value) -> str | None:
+    """Return what to write instead of a value that is never read back as it is written."""
+    row, _, own = name.partition(".")
+    words = str(value).split()
+    if name == "rss.table":
+        numbers = [int(word) for word in words[1:] if word.isdecimal()]
+        form = spread(words[0], numbers) if words and len(numbers) == len(words) - 1 else None
+        remedy = f"write `{form}`" if form else "write `equal QUEUES`, or `weight` and a number for each queue"
+        return None if form == value else remedy
+    if name == "rss.hkey":
+        wrong = not re.fullmatch(r"[0-9a-f]{2}(:[0-9a-f]{2})+", str(value))
+        return 'write it in quotes, in small letters, as `ethtool -x` prints it: "6d:5a:…"' if wrong else None
+    if row == "hash":
+        if own not in FLOWS:
+            return f"the types of flows are {', '.join(FLOWS)}"
+        letters = "".join(HASH_FIELDS.values())
+        form = "".join(letter for letter in letters if letter in str(value))
+        wrong = not form or form != value
+        return f"write letters of `{letters}` in this order, such as `sd` or `sdfn`" if wrong else None
+    return None

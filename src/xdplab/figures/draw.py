@@ -220,7 +220,7 @@ def _scale_x(ax: Axes, look: Look, places: dict[object, float]) -> None:
     ticks = sorted(set(places.values()))
     if look.x_scale == "linear":
         span = max(ticks) - min(ticks) or 1.0
-        ax.set_xlim(min(ticks) - 0.03 * span, max(ticks) + 0.05 * span)
+        ax.set_xlim(look.x_limits or (min(ticks) - 0.03 * span, max(ticks) + 0.05 * span))
         narrow = ax.get_subplotspec().get_gridspec().ncols > 2  # type: ignore[union-attr]
         ax.xaxis.set_major_locator(MaxNLocator(3 if narrow else 6, integer=True, steps=[1, 2, 4, 5, 10]))
         return
@@ -253,7 +253,8 @@ def _scale_y(ax: Axes, marks: pd.DataFrame, look: Look) -> None:
         low, high = min(low, 0.0), max(high, 0.0)
     span = high - low or 1.0
     room = 0.15 if look.bar_values else 0.08 + 0.13 * len(ax.texts)
-    ax.set_ylim(low - (0.08 * span if low < 0 or not look.from_zero else 0), high + room * span)
+    around = (low - (0.08 * span if low < 0 or not look.from_zero else 0), high + room * span)
+    ax.set_ylim(look.y_limits or around)
     ax.yaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]))
 
 

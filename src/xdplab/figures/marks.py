@@ -43,6 +43,7 @@ class Look:
     colour of its hue; ``rules`` are horizontal lines by panel ("" is every panel). ``point_label`` labels marks of
     kind ``point`` that mean something else than the rest; ``legend`` replaces texts of the legend, such as
     ``invalid``.
+    ``x_limits`` and ``y_limits`` are the ends of linear axes whose range a standard prescribes.
     ``things``: hues that have the colour of a hue that figures of several studies have.
     """
 
@@ -66,6 +67,8 @@ class Look:
     share_y: bool = True
     bar_values: bool = False
     from_zero: bool = True
+    x_limits: tuple[float, float] | None = None
+    y_limits: tuple[float, float] | None = None
     legend: Mapping[str, str] = field(default_factory=dict)
     things: Mapping[str, str] = field(default_factory=dict)
 

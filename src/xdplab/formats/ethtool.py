@@ -1,7 +1,8 @@
-"""`ethtool` and its `-i`, `-S`, `-l`, `-g`, `-k`: an interface's link, driver, counters, queues, rings and features."""
+"""`ethtool` and its options that show: an interface's link, driver, counters, queues, rings, features, RSS, flags."""
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -184,12 +185,57 @@ def rss_table(text: str) -> list[int]:
     return [int(queue) for row in rows for queue in row.split()]
 
 
-def rss_spread(table: list[int]) -> dict[str, int | str]:
-    """Return the arguments of ``ethtool -X`` for this table, ``equal`` or ``weight``; nothing for a table in another
-    order."""
-    queues = len(set(table))
-    if table and table == [entry % queues for entry in range(len(table))]:
-        return {"equal": queues}
-    if table and table == sorted(table):
-        return {"weight": " ".join(str(table.count(queue)) for queue in range(max(table) + 1))}
-    return {}
+def rss_spread(table: list[int]) -> str | None:
+    """Return a table as `spread` does; None for a table that ethtool cannot set.
+
+    A table is even if the counts of its queues differ by one entry at most, one queue after another as ``ethtool -X
+    default`` writes them, or in one block per queue as some drivers (igb) do.
+    """
+    if not table:
+        return None
+    counts = [table.count(queue) for queue in range(max(table) + 1)]
+    blocks = table == sorted(table)
+    if max(counts) - min(counts) <= 1 and (blocks or table == [entry % len(counts) for entry in range(len(table))]):
+        return f"equal {len(counts)}"
+    return spread("weight", counts) if blocks else None
+
+
+def spread(kind: str, numbers: list[int]) -> str | None:
+    """Return the words of ``ethtool -X`` for a table, in the form that equal tables share; None for no table.
+
+    ``equal 4`` spreads over the first four queues. ``weight 1 3`` gives the second queue three times as many entries:
+    the smallest whole numbers, none for queues after the last one, and ``equal`` where all are the same.
+    """
+    if kind == "equal":
+        return f"equal {numbers[0]}" if len(numbers) == 1 and numbers[0] > 0 else None
+    while numbers and numbers[-1] == 0:
+        numbers = numbers[:-1]
+    if kind != "weight" or not numbers:
+        return None
+    if min(numbers) == max(numbers):
+        return f"equal {len(numbers)}"
+    common = math.gcd(*numbers)
+    return f"weight {' '.join(str(number // common) for number in numbers)}"
+
+
+HASH_FIELDS = {
+    "L2DA": "m",
+    "VLAN tag": "v",
+    "L3 proto": "t",
+    "IP SA": "s",
+    "IP DA": "d",
+    "L4 bytes 0 & 1 [TCP/UDP src port]": "f",
+    "L4 bytes 2 & 3 [TCP/UDP dst port]": "n",
+}
+"""The fields of a flow that a NIC hashes, as ``ethtool -n`` names them, and the letter that chooses each."""
+
+
+def parse_hash_fields(text: str) -> str:
+    """Return the letters of ``ethtool -n INTERFACE rx-flow-hash TYPE``; none if the NIC hashes no field."""
+    lines = {line.strip() for line in text.splitlines()}
+    return "".join(letter for name, letter in HASH_FIELDS.items() if name in lines)
+
+
+def parse_private_flags(text: str) -> dict[str, bool]:
+    """Return the driver's own switches from ``ethtool --show-priv-flags``."""
+    return {name: word == "on" for name, word in re.findall(r"^(\S.*?)\s*: (on|off)$", text, re.MULTILINE)}

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 
 from xdplab.errors import FormatError
-from xdplab.formats.ethtool import parse_channels, parse_rings, rss_spread, rss_table
+from xdplab.formats.ethtool import parse_channels, parse_private_flags, parse_rings, rss_spread, rss_table
 from xdplab.labs.doctor import CheckedHost, Row, Verdict
 from xdplab.labs.inventory_checks import DPDK_DRIVERS
 
@@ -68,7 +68,7 @@ def private_flags(host: CheckedHost) -> Row:
     text = host.output("ethtool", "--show-priv-flags", str(host.interface))
     if text is None:
         return host.row("private flags", "none")
-    on = re.findall(r"^(\S+)\s*: on$", text, re.MULTILINE)
+    on = [name for name, is_on in parse_private_flags(text).items() if is_on]
     return host.row("private flags", f"on: {', '.join(on)}" if on else "all off")
 
 
@@ -79,7 +79,9 @@ def rss(host: CheckedHost) -> Row:
     table = rss_table(text)
     found = f"{len(table)} entries over {len(set(table))} queues"
     if table and not rss_spread(table):
-        remedy = "ethtool cannot set such a table: note it, for a run that changes queues cannot put it back"
+        remedy = (
+            "ethtool cannot set such a table: no plan may change it, and a run that changes queues cannot restore it"
+        )
         return host.row("RSS", f"{found}, in an order of its own", "warn", remedy)
     return host.row("RSS", found)
 

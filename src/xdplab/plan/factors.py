@@ -147,7 +147,7 @@ def _setup_cell(value: Iterable[Iterable[str]]) -> str:
 
 
 DeviceValue = bool | int | str
-Device = dict[Annotated[str, Field(pattern=r"^[a-z]+\.[a-z0-9-]+$")], DeviceValue]
+Device = dict[Annotated[str, Field(pattern=r"^[a-z]+\.[A-Za-z0-9_-]+$")], DeviceValue]
 
 
 def device_value(value: DeviceValue) -> str:

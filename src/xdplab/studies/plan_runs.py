@@ -32,8 +32,8 @@ from xdplab.run.state import RunState, last_attempts, read_state
 from xdplab.studies.comparing import ComparedRuns, compared_rows
 from xdplab.studies.every import AnyAudit, AnyRun, PlainAudit, Where, not_measured, require_same_kind
 from xdplab.studies.frame import draw_views, said
-from xdplab.studies.search.profile import Profile
-from xdplab.studies.search.rows import TABLE, point_label, remarks, search_table, shown
+from xdplab.studies.search.profile import Profile, Rfc2544Tests
+from xdplab.studies.search.rows import TABLE, point_label, remarks, rfc2544_tables, search_table, shown
 from xdplab.studies.search.study import SearchStudy
 from xdplab.studies.search.views import VIEWS
 from xdplab.studies.tables import Table
@@ -157,6 +157,8 @@ class SearchRequest:
     @classmethod
     def of(cls, kept: Mapping[str, Any]) -> SearchRequest:
         profile = {**kept["profile"], "frame_bytes": tuple(kept["profile"]["frame_bytes"])}
+        if tests := profile.get("rfc2544"):
+            profile["rfc2544"] = Rfc2544Tests(**tests)
         return cls(Profile(**profile), kept["share"])
 
 
@@ -187,7 +189,9 @@ class SearchRun(PlanRun):
 
     def tables(self) -> dict[str, Table]:
         rows = self.rows()
-        return {"searches": Table("Rates without loss, with little loss, and the maximum", pd.DataFrame(shown(rows)))}
+        found = {"searches": Table("Rates without loss, with little loss, and the maximum", pd.DataFrame(shown(rows)))}
+        rfc = {name: pd.DataFrame(own) for name, own in rfc2544_tables(rows).items() if own}
+        return found | {f"rfc2544-{name}": Table(_RFC2544[name], frame) for name, frame in rfc.items()}
 
     def summary(self) -> list[str]:
         return remarks(self.rows())
@@ -225,6 +229,14 @@ class SearchRun(PlanRun):
         tables = [run.rows() for run in every]
         words = {str(row["point_id"]): point_label(row) for table in tables for row in table.to_dict("records")}
         return compared_rows([run.directory for run in every], tables, metric or self.metric, words, margin)
+
+
+_RFC2544 = {
+    "throughput": "Throughput (RFC 2544, 26.1)",
+    "latency": "Latency at the throughput (26.2), from when a frame was due until it was received",
+    "loss": "Frame loss rate by share of the maximum rate (26.3)",
+    "back_to_back": "Back-to-back frames (26.4 and RFC 9004)",
+}
 
 
 def _require(name: str) -> None:

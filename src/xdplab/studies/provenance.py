@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import shlex
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -160,8 +160,11 @@ def _states(run: RunDirectory, when: str = "before") -> dict[str, dict[str, Any]
     return {event["place"]: event["state"] for event in events}
 
 
-def summary(run: RunDirectory) -> str | None:
-    """Return one line on the run's environment; None if nothing was recorded."""
+_TOOLS = ("clang", "cc", "libbpf")
+
+
+def summary(run: RunDirectory, also: Iterable[str] = ()) -> str | None:
+    """Return one line on the run's environment; None if nothing was recorded. ``also``: tools of the study to name."""
     states = _states(run)
     here = states.get(CONTROLLER)
     if here is None:
@@ -169,8 +172,8 @@ def summary(run: RunDirectory) -> str | None:
     cpu = flat("cpus", _said(here["cpus"])).get("cpus Model name", "CPU not known")
     said = [f"{cpu}, Linux {_said(here['kernel'])}", *(_mitigated(*known) for known in states.items())]
     said += [f"bpf_jit_harden {_said(state['bpf_jit_harden'])} ({place})" for place, state in states.items()]
-    tools = ("clang", "cc", "libbpf")
-    said += [f"{name}: {_said(here[name]).splitlines()[0]}" for name in tools if "value" in here[name]]
+    tools = [name for name in (*_TOOLS, *also) if "value" in here.get(name, {})]
+    said += [f"{name}: {_said(here[name]).splitlines()[0]}" for name in tools]
     said += _emulators(states)
     stolen = _stolen(here, _states(run, "after").get(CONTROLLER))
     said += [f"{stolen:.1%} of the time stolen by the hypervisor"] if stolen is not None else []

@@ -126,6 +126,7 @@ class TrialFacts:
     link: Limit | None = None
     tg_machine: TimingLimits | None = None
     xps: Mapping[str, str] | None = None
+    xps_missing: str | None = None
     switched_off: Mapping[str, str] | None = None
     generator_alone: Limit | None = None
     rate_requested_pps: float | None = None

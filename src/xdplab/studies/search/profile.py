@@ -11,13 +11,27 @@ RFC2544_FRAME_BYTES = (64, 128, 256, 512, 1024, 1280, 1518)
 
 
 @dataclass(frozen=True)
+class Rfc2544Tests:
+    """The tests of RFC 2544 beside throughput: step and length of the loads of the loss curve, the longest burst of
+    back-to-back frames, how often its search is repeated, and the rest after each burst. Times in s.
+    """
+
+    loss_step: float = 0.1
+    loss_s: float = 60.0
+    burst_s: float = 2.0
+    burst_repeats: int = 50
+    rest_s: float = 2.0
+
+
+@dataclass(frozen=True)
 class Profile:
     """``width`` is the relative distance of the two bounds at the end; times in s.
 
     ``initial_s`` and ``final_s`` are the shortest and the longest burst, ``sum_s`` is how long a load must have been
     offered before it is a bound, ``exceed`` the share of that time that may have lost too much. ``frame_bytes``, where
     given, replace the plan's. ``latency_s`` is one latency burst, repeated ``latency_repeats`` times (0: no latency);
-    the MRR is the median of ``mrr_repeats`` bursts of ``mrr_s``.
+    the MRR is the median of ``mrr_repeats`` bursts of ``mrr_s``. With ``rfc2544`` latency is measured at the
+    throughput, as the RFC asks, and not at shares of the PDR.
     """
 
     name: str
@@ -34,6 +48,7 @@ class Profile:
     mrr_s: float = 1.0
     mrr_repeats: int = 1
     frame_bytes: tuple[int, ...] = ()
+    rfc2544: Rfc2544Tests | None = None
 
 
 PROFILES = {
@@ -41,9 +56,19 @@ PROFILES = {
     "quick": Profile("quick", 0.05, 0.2, 0.5, 2.0, 0.5, 120.0, 1.0, mrr_repeats=3),
     # FD.io CSIT's report goals: bursts of 1 s, 21 s per bound, half of them may exceed (RFC draft MLRsearch); MRR 10 s.
     "csit": Profile("csit", 0.005, 1.0, 1.0, 21.0, 0.5, 1200.0, 5.0, mrr_repeats=10),
-    # RFC 2544, 26.1 (throughput: 60 s without a loss) and 26.2 (latency: 20 times 120 s).
+    # RFC 2544, 26.1 (throughput: 60 s without a loss), 26.2 (latency: 20 times 120 s), 26.3 (frame loss rate), 26.4
+    # (back-to-back frames, as RFC 9004 searches them).
     "rfc2544": Profile(
-        "rfc2544", 0.005, 1.0, 60.0, 60.0, 0.0, 7200.0, 120.0, 20, mrr_s=60.0, frame_bytes=RFC2544_FRAME_BYTES
+        *("rfc2544", 0.005, 1.0, 60.0, 60.0, 0.0, 7200.0, 120.0, 20),
+        mrr_s=60.0,
+        frame_bytes=RFC2544_FRAME_BYTES,
+        rfc2544=Rfc2544Tests(),
+    ),
+    # The same tests in short, to try them; too short for the RFC.
+    "rfc2544-short": Profile(
+        *("rfc2544-short", 0.05, 0.2, 0.5, 1.0, 0.0, 120.0, 1.0, 3),
+        frame_bytes=RFC2544_FRAME_BYTES,
+        rfc2544=Rfc2544Tests(loss_s=0.5, burst_s=1.0, burst_repeats=5, rest_s=0.1),
     ),
 }
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Hashable, Mapping
+from dataclasses import asdict
 from typing import Any
 
 import pandas as pd
@@ -12,6 +14,7 @@ from xdplab.plan.factors import changed
 from xdplab.run.facts import learnt
 from xdplab.run.rundir import RunDirectory
 from xdplab.run.state import Attempt, attempts_of
+from xdplab.studies.search.rfc2544 import Rfc2544
 from xdplab.studies.search.study import PointSearch, SearchFacts
 from xdplab.studies.trial_facts import device_columns
 
@@ -40,6 +43,7 @@ def row_of(trial: Trial, attempt: Attempt) -> dict[str, Any]:
         "lab": facts.lab,
         **{name: flat.get(name) for name in COLUMNS},
         **(_latencies(found) if found else {}),
+        **(_rfc2544(found.rfc2544) if found and found.rfc2544 else {}),
         "accesses_at_share": found.accesses.enough if found and found.accesses else None,
         "status": attempt.status,
         "reason": attempt.reason,
@@ -52,6 +56,22 @@ def _latencies(found: PointSearch) -> dict[str, Any]:
         for at in found.latency or ()
         for quantile in ("p50_ns", "p99_ns", "max_ns")
     }
+
+
+def _rfc2544(found: Rfc2544) -> dict[str, Any]:
+    """Return the columns of RFC 2544's tests: rates in frames per second, bursts in frames."""
+    latency, bursts = found.latency, found.back_to_back
+    row: dict[str, Any] = {"max_pps": found.max_pps, "max_is": found.max_is}
+    row["loss_curve"] = json.dumps([asdict(at) for at in found.loss])
+    row["rfc2544_missing"] = json.dumps(found.missing)
+    if latency is not None:
+        row |= {f"latency_throughput_{name}": value for name, value in vars(latency).items()}
+    if bursts is not None:
+        frames = {"mean": bursts.mean, "min": min(bursts.frames), "max": max(bursts.frames), "sd": bursts.sd}
+        row |= {f"back_to_back_{name}": value for name, value in frames.items()}
+        row |= {"back_to_back_repetitions": len(bursts.frames), "back_to_back_step": bursts.step_frames}
+        row |= {"back_to_back_pps": bursts.rate_pps, "buffer_s": bursts.buffer_s}
+    return row
 
 
 def search_table(run: RunDirectory, trials: Mapping[str, Trial]) -> pd.DataFrame:
@@ -73,6 +93,60 @@ def shown(table: pd.DataFrame) -> list[dict[str, Any]]:
     ]
 
 
+def rfc2544_tables(table: pd.DataFrame) -> dict[str, list[dict[str, Any]]]:
+    """Return the results as RFC 2544 and RFC 9004 ask for them, a row per frame size; none without such a search."""
+    found = [row for row in _rows(table) if row.get("loss_curve") is not None]
+    rows = sorted(found, key=lambda row: (point_label(row, of_frames=False), row["frame_bytes"]))
+    shares = sorted({at["share"] for row in rows for at in json.loads(row["loss_curve"])}, reverse=True)
+    return {
+        "throughput": [_throughput(row) for row in rows],
+        "latency": [
+            {"point": point_label(row), "load kpps": _kpps(row.get("latency_throughput_load_pps")),
+             **{f"{name} µs": _number(row.get(f"latency_throughput_{name}_ns"), 1e3) for name in _LATENCY},
+             "repetitions": _number(row.get("latency_throughput_repetitions"), 1)}
+            for row in rows
+        ],
+        "loss": [{"point": point_label(row), **_losses(row, shares)} for row in rows],
+        "back_to_back": [_bursts(row) for row in rows],
+    }  # fmt: skip
+
+
+_LATENCY = ("mean", "least", "greatest")
+_BURSTS = {"mean": "average frames", "min": "least", "max": "most", "sd": "SD", "repetitions": "repetitions"}
+
+
+def _throughput(row: Mapping[Hashable, Any]) -> dict[str, Any]:
+    found, most = row["ndr_pps"], row["max_pps"]
+    part = None if found is None else f"{found / most:.1%}"
+    return {
+        "point": point_label(row),
+        "throughput kpps": _between(found, row["ndr_upper_pps"]),
+        "maximum kpps": _kpps(most),
+        "maximum of the": row["max_is"],
+        "share": part,
+    }
+
+
+def _losses(row: Mapping[Hashable, Any], shares: list[float]) -> dict[str, str | None]:
+    at = {one["share"]: f"{one['loss_ratio']:.2%}" for one in json.loads(row["loss_curve"])}
+    return {f"{share:.0%}": at.get(share) for share in shares}
+
+
+def _bursts(row: Mapping[Hashable, Any]) -> dict[str, Any]:
+    frames = {words: row.get(f"back_to_back_{name}") for name, words in _BURSTS.items()}
+    return {
+        "point": point_label(row),
+        **{words: None if number is None else f"{number:.6g}" for words, number in frames.items()},
+        "step": _number(row.get("back_to_back_step"), 1),
+        "corrected buffer ms": _number(row.get("buffer_s"), 1e-3),
+        "remark": json.loads(row["rfc2544_missing"]).get("back_to_back"),
+    }
+
+
+def _number(value: float | None, unit: float) -> str | None:
+    return None if value is None else f"{value / unit:.4g}"
+
+
 def remarks(table: pd.DataFrame) -> list[str]:
     """Return a line for each point that livelocks, and for each that was not searched, with the reason."""
     found = ((point_label(row), _remark(row)) for row in _rows(table))
@@ -83,12 +157,14 @@ def _rows(table: pd.DataFrame) -> list[dict[Hashable, Any]]:
     return table.astype("object").where(table.notna(), None).to_dict("records")
 
 
-def point_label(row: Mapping[Hashable, Any]) -> str:
-    """Return the description of a point, from its row."""
-    accesses = "" if row["accesses"] is None else f" N={row['accesses']:g}"
-    place = f"{row['program_name']}{accesses} {row['mode']} {row['queues']}q {row['frame_bytes']} B"
+def point_label(row: Mapping[Any, Any], *, of_frames: bool = True) -> str:
+    """Return the description of a point, from its row; without its frame size if not ``of_frames``."""
+    accesses = "" if row.get("accesses") is None else f" N={row['accesses']:g}"
+    place = f"{row['program_name']}{accesses} {row['mode']} {row['queues']}q"
+    size = f" {row['frame_bytes']} B" if of_frames else ""
     known = {str(name): value for name, value in row.items() if value is not None}
-    return ", ".join([place, *changed(known, "program_name", "accesses", "mode", "queues", "frame_bytes", "load")])
+    others = changed(known, "program_name", "accesses", "mode", "queues", "frame_bytes", "load")
+    return ", ".join([place + size, *others])
 
 
 def _kpps(rate: float | None) -> str:

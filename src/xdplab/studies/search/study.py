@@ -18,6 +18,7 @@ from xdplab.studies.search.bisect import Bisected, largest_accesses
 from xdplab.studies.search.mlr import Bounds, Searched, search
 from xdplab.studies.search.offer import Offer, Offered
 from xdplab.studies.search.profile import Profile
+from xdplab.studies.search.rfc2544 import Rfc2544, rfc2544
 from xdplab.studies.trial_facts import TrialFacts
 
 LATENCY_SHARES = (0.0, 0.1, 0.5, 0.9)
@@ -60,6 +61,7 @@ class PointSearch:
     latency_missing: str | None
     generator_pps: float | None = None
     profile: Profile | None = None
+    rfc2544: Rfc2544 | None = None
     accesses: Bisected | None = None
     bursts: tuple[dict[str, Any], ...] | None = None
     histograms: tuple[dict[str, Any], ...] | None = None
@@ -152,6 +154,7 @@ def search_point(offer: Offer, profile: Profile, limit_pps: float, carried_pps: 
     searched = search(offer, profile, max_pps=limit_pps)
     pdr, received = searched.pdr.lower_pps, [burst.received_pps for burst in mrr]
     merged, missing = _latencies(offer, profile, pdr, limit_pps)
+    tests = rfc2544(offer, profile, searched.ndr.lower_pps, limit_pps, carried_pps) if profile.rfc2544 else None
     return PointSearch(
         mrr_pps=median(received),
         mrr_low_pps=min(received),
@@ -164,6 +167,7 @@ def search_point(offer: Offer, profile: Profile, limit_pps: float, carried_pps: 
         limited_by=_limited_by(searched, carried_pps),
         latency=None if missing else tuple(_summary(share, histogram) for share, histogram in merged.items()),
         latency_missing=missing,
+        rfc2544=tests,
         bursts=searched.bursts,
         histograms=tuple({"pdr_share": share, **asdict(h)} for share, h in merged.items() if h is not None),
     )
@@ -186,6 +190,8 @@ def _latencies(
     """Latency, by share of the PDR: only at loads that the DUT carries, because at overload it is a queue's length."""
     if pdr is None:
         return {}, "no PDR: even the lowest load lost too much"
+    if profile.rfc2544 is not None:
+        return {}, "this profile measures it at the throughput, as RFC 2544 asks"
     if not profile.latency_repeats:
         return {}, "not asked for: --no-latency"
     merged = {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from statistics import median
 from typing import Any
@@ -48,6 +49,63 @@ def latency(table: pd.DataFrame) -> View:
     return _view("latency", "bar", marks, look)
 
 
+def throughput(table: pd.DataFrame) -> View:
+    """The throughput by frame size beside the maximum rate, as RFC 2544 asks (26.1)."""
+    marks = [
+        {
+            "value": float(row[column]) / 1e6,
+            "hue": f"{words}{place}",
+            "x": row["frame_bytes"],
+            "points": row["point_id"],
+        }
+        for place, row in _rfc2544(table)
+        for words, column in (("maximum", "max_pps"), ("throughput", "ndr_pps"))
+        if pd.notna(row[column])
+    ]
+    most = "of the generator" if any(row["max_is"] == "generator" for _, row in _rfc2544(table)) else "of the medium"
+    caption = ("Throughput: the highest rate without loss (RFC 2544, 26.1).", f"The maximum is that {most}.")
+    look = Look("frame (bytes)", "frames (Mpps)", x_scale="linear", caption=caption)
+    return _view("throughput", "line", marks, look)
+
+
+def loss(table: pd.DataFrame) -> View:
+    """The frame loss rate by share of the maximum rate, a line per frame size (26.3)."""
+    marks = [
+        {
+            "value": 100 * at["loss_ratio"],
+            "hue": f"{row['frame_bytes']:g} B{place}",
+            "x": 100 * at["offered_pps"] / row["max_pps"],
+            "points": row["point_id"],
+        }
+        for place, row in _rfc2544(table)
+        for at in json.loads(row["loss_curve"])
+    ]
+    caption = (
+        "Frame loss rate (RFC 2544, 26.3) of what was offered, from the maximum rate down to two loads without loss.",
+    )
+    look = Look(
+        "offered (% of the maximum rate)",
+        "frames lost (%)",
+        x_scale="linear",
+        hues=tuple(dict.fromkeys(str(mark["hue"]) for mark in marks)),
+        x_limits=(0, 100),  # as the RFC prescribes
+        y_limits=(0, 100),
+        caption=caption,
+    )
+    return _view("loss", "line", marks, look)
+
+
+def _rfc2544(table: pd.DataFrame) -> list[tuple[str, dict[str, Any]]]:
+    """Return each row of RFC 2544's tests, and what tells its point from others of the same frame size."""
+    if "loss_curve" not in table:
+        return []
+    own = table[table["loss_curve"].notna()].sort_values("frame_bytes")
+    rows: list[dict[str, Any]] = own.to_dict("records")  # type: ignore[assignment]
+    words = [point_label({k: v for k, v in row.items() if pd.notna(v)}, of_frames=False) for row in rows]
+    several = len(set(words)) > 1
+    return [(f", {word}" if several else "", row) for word, row in zip(words, rows, strict=True)]
+
+
 _REPEATED = "Medians over repetitions; lines reach from the least to the most."
 _NDR = "NDR: no loss. PDR: the loss ratio of the profile. MRR: received at the most offered."
 
@@ -73,4 +131,9 @@ def _view(name: str, kind: str, marks: list[dict[str, Any]], look: Look) -> View
     return View(marks_frame({**same, **mark} for mark in marks), look)
 
 
-VIEWS: Mapping[str, Callable[[pd.DataFrame], View]] = {"rates": rates, "latency": latency}
+VIEWS: Mapping[str, Callable[[pd.DataFrame], View]] = {
+    "rates": rates,
+    "latency": latency,
+    "throughput": throughput,
+    "loss": loss,
+}

@@ -95,7 +95,7 @@ def attempt_rows(run: RunDirectory, trial: Trial, attempt: Attempt, *, window_s:
         **_program(facts, trial.point),
         **_work(facts, reasons),
         **device_columns(facts.device),
-        **_deployment(facts),
+        **_deployment(facts, reasons),
         **_limits(facts, reasons),
     }
     if attempt.status != "measured":
@@ -196,7 +196,7 @@ def _work(facts: TrialFacts, reasons: dict[str, str]) -> Row:
     return {f"access_{name}": getattr(work, name) for name in ("loads", "stores", "bytes", "chain")}
 
 
-def _deployment(facts: TrialFacts) -> Row:
+def _deployment(facts: TrialFacts, reasons: dict[str, str]) -> Row:
     """The kernel's facts about the attached program."""
     found, generator = facts.deployment, facts.generator
     if found is None:
@@ -207,15 +207,17 @@ def _deployment(facts: TrialFacts) -> Row:
         "sched_policy": generator and generator.sched_policy,
         "batch": generator and generator.settings.get("batch"),
         "rx_ring_entries": facts.rx_ring_entries,
-        **_machine(facts),
+        **_machine(facts, reasons),
         "load_ms": None if found.load_ns is None else found.load_ns / 1e6,
         "attach_ms": None if found.attach_ns is None else found.attach_ns / 1e6,
     }
 
 
-def _machine(facts: TrialFacts) -> Row:
+def _machine(facts: TrialFacts, reasons: dict[str, str]) -> Row:
     """The TG's facts behind the times, and which CPUs send by which of the DUT's queues."""
     tg, warmup = facts.tg_machine, facts.warmup
+    if facts.xps_missing is not None:
+        reasons["xps"] = facts.xps_missing
     return {
         "clocksource": tg and tg.clocksource,
         "rt_runtime_us": tg and tg.rt_runtime_us,

@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Self
 
 from xdplab import counters
-from xdplab.deploy.device import Applied, apply, restore
+from xdplab.deploy.device import Applied, apply, queues_now, restore
 from xdplab.deploy.held import HeldDevice, HeldPort
 from xdplab.deploy.queues import Endpoint, queue_limit, set_queues
 from xdplab.deploy.settings import Xps
@@ -85,7 +85,7 @@ def check_plan(plan: Plan, lab: Lab, name: str = THE_PLANS) -> None:
     _check_engines(points, lab)
     for point in points:
         _check_frames(point)
-        require_in_plans(name for name, _ in point.device)
+        require_in_plans(dict(point.device))
         if point.queues > most:
             raise PlanError(f"queues: {point.queues} is more than {lab.dut_interface} can have: {most}")
         if point.arrangement == "hosts" and lab.virtual:
@@ -273,7 +273,9 @@ class TrialStudy:
         """Restore only the settings that a former block of this session changed on the DUT's device."""
         if self._device_changed:
             self._await_let_go()
-            restore(self._dut.host, self._dut.interface, self._dut.before.only(self._device_changed))
+            host, interface = self._dut.host, self._dut.interface
+            before = self._dut.before.with_queues(queues_now(host, interface))
+            restore(host, interface, before.only(self._device_changed))
             self._device_changed.clear()
 
     def _set_device(self, point: Point) -> list[Applied]:

@@ -6,7 +6,7 @@ The paper is "Performance evaluation of the Linux kernel eBPF verifier" (Derri, 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -90,8 +90,11 @@ def against_paper(table: pd.DataFrame, largest: pd.DataFrame) -> pd.DataFrame:
 
 def page(table: pd.DataFrame, largest: pd.DataFrame, around: str) -> str:
     """Return the comparison as a page in Markdown; ``around`` says what the run was measured with."""
-    kernels = " and ".join(dict.fromkeys(table.loc[table["verifier"] == LINUX, "label"])) or "no kernel"
-    corpora = table.loc[~is_generated(table)]
+    linux = table["verifier"] == LINUX
+    kernels = " and ".join(dict.fromkeys(table.loc[linux, "label"])) or "no kernel"
+    others = " and ".join(dict.fromkeys(table.loc[~linux, "label"]))
+    kernels += f" against {others}" if others else ""
+    corpora = table.loc[linux & ~is_generated(table)]
     programs = many(len(corpora.drop_duplicates(["sha256", "section", "program"])), "program")
     names = ", ".join(sorted(set(corpora["corpus"])))
     of = f"{programs} of {names} and " if names else ""
@@ -258,17 +261,24 @@ def _disagreements(rows: pd.DataFrame) -> BesidePaper:
 def _fixpoint(rows: pd.DataFrame) -> BesidePaper:
     name, said = "rolled loops: PREVAIL against Linux", "PREVAIL is faster: it reaches a fixpoint"
     loops = rows[rows["form"].eq("rolled") & rows["clock"].eq("time") & rows["load_ns"].notna()]
+    loops = loops[loops["n"].ge(LOOP_IS_WHOLE) & loops["exit"].fillna("<").eq("<")]
     ours, theirs = loops[loops["verifier"] == LINUX], loops[loops["verifier"] != LINUX]
-    if theirs.empty:
+    if rows["verifier"].eq(LINUX).all():
         return BesidePaper(name, said, "", _NO_PREVAIL)
-    both = ours.merge(theirs[theirs["verdict"].eq("accepted")], on="sha256", suffixes=("_a", "_b"))
+    both = _newest_build(ours[ours["verdict"].eq("accepted")]).merge(theirs, on="sha256", suffixes=("", "_b"))
     if both.empty:
-        return BesidePaper(name, said, "", "unknown: PREVAIL accepts none of the rolled loops")
-    last = both.sort_values("n_a").iloc[-1]
-    ratio = float(last["load_ns_a"]) / float(last["load_ns_b"])
-    words = f"N = {last['n_a']}: Linux takes × {ratio:.2f} of {last['label_b']}'s time"
+        return BesidePaper(name, said, "", "unknown: needs a loop from N = 3 on that Linux accepts")
+    last = both.iloc[-1]
+    ratio = float(last["load_ns"]) / float(last["load_ns_b"])
+    words = f"N = {last['n']}: Linux takes × {ratio:.2f} of {last['label_b']}'s time"
     verdict = "yes" if ratio > 1 else "no: N is small, or the process costs more"
-    return BesidePaper(name, said, words, verdict, "prevail-loops")
+    return BesidePaper(name, said, words, verdict + _unless_accepted([last["verdict_b"]]), "prevail-loops")
+
+
+def _unless_accepted(verdicts: Iterable[str]) -> str:
+    """A cost is told with its verdict: PREVAIL may need it to refuse a loop, which is another fixpoint."""
+    others = ", ".join(dict.fromkeys(verdict for verdict in verdicts if verdict != "accepted"))
+    return f"; PREVAIL's verdict is {others}" if others else ""
 
 
 def _prevail_loops(rows: pd.DataFrame) -> Iterator[BesidePaper]:
@@ -290,9 +300,9 @@ def _prevail_loops(rows: pd.DataFrame) -> Iterator[BesidePaper]:
                 continue
             n, most = one["n"].iloc[[0, -1]]
             first, last = one[column].astype(float).iloc[[0, -1]] / scale
-            verdicts = ", ".join(dict.fromkeys(one["verdict"]))
-            ours = f"{first:,.1f} at N = {n}, {last:,.1f} at N = {most} (× {last / first:.2f}; {verdicts})"
+            ours = f"{first:,.1f} at N = {n}, {last:,.1f} at N = {most} (× {last / first:.2f})"
             verdict = "yes" if last <= STEADY * first else "no: it grows"
+            verdict += _unless_accepted(one["verdict"])
             yield BesidePaper(f"{name}, {label}", said, ours, verdict, figure)
 
 

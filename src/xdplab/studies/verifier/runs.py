@@ -39,7 +39,9 @@ SMALLEST_GROWING = {"branches": (10, 100), "pruning": (4, 8)}
 GUEST_MOST_N = 50
 """Largest generated size handed to a guest: 100 iterations take it half a minute."""
 
+PROGRAM_FLAGS_TOOL = "program flags"
 GLOBALS = "globals.txt"
+
 TESTBED_ACCESSES = (0, 10, 100, 1000)
 
 
@@ -107,7 +109,7 @@ def tools(run: VerifierRun) -> dict[str, str]:
     """Return the full version of each installed compiler and verifier, of users' own kernels, and programs' flags."""
     found = {compiler.name: compiler.version for compiler in find_compilers()}
     found |= own_kernels(run.request.kernels)
-    found |= {"program flags": ", ".join(run.request.flags)} if run.request.flags else {}
+    found |= {PROGRAM_FLAGS_TOOL: ", ".join(run.request.flags)} if run.request.flags else {}
     return found | {prevail.name: version_of(prevail) for prevail in find_prevails(run.request.prevails)}
 
 
@@ -142,8 +144,11 @@ def _tables(run: VerifierRun, table: pd.DataFrame) -> dict[str, Table]:
 def paper_page(path: Path) -> str:
     """Return the page that sets a run beside the published study. Raises ResultsError if ``path`` is no such run."""
     run = STUDY.open(path)
-    around = provenance.summary(run.directory) or "tools that the run does not name"
-    told = page(run.table(), largest_of(run.directory, run.trials), around)
+    table = run.table()
+    others = table.loc[table["verifier"] != LINUX, "verifier"]
+    named = [*sorted(table["compiler"].dropna().unique()), *others.unique(), PROGRAM_FLAGS_TOOL]
+    around = provenance.summary(run.directory, named) or "tools that the run does not name"
+    told = page(table, largest_of(run.directory, run.trials), around)
     lost = Counter(trial.point.kernel or trial.point.verifier for trial, last, _ in run.attempts() if _is_lost(last))
     parts = ", ".join(f"{many(count, 'trial')} of {place}" for place, count in lost.items())
     return f"{told}\nNot measured: {parts}; `xdplab audit RUN` says why.\n" if lost else told
