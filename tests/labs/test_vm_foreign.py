@@ -51,6 +51,25 @@ def test_a_command_that_hangs_ends_the_guest_and_says_so(guest: foreign.ForeignG
         guest.run(["true"])
 
 
+def test_a_guest_that_has_fallen_asleep_is_woken(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(foreign, "NUDGE_S", 0.1)
+    empty = "printf '' | gzip -c | base64"
+    says = "echo xdplab:up; read a; echo xdplab:more; read a; read nudge; echo 'xdplab:exit 0'; "
+    says += f"{empty}; echo xdplab:err; {empty}; echo xdplab:end; cat >/dev/null"
+    guest = foreign.ForeignGuest("vm:test", ["sh", "-c", says], ())
+    guest.await_up()
+    assert guest.run(["true"], deadline_s=5.0).ok
+    guest.close()
+
+
+def test_the_line_that_wakes_a_guest_changes_nothing(
+    guest: foreign.ForeignGuest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(foreign, "NUDGE_S", 0.1)
+    assert guest.run(["sh", "-c", "sleep 0.5; cat; echo done"], stdin=b"in\n").text == "in\ndone\n"
+    assert guest.run(["echo", "next"]).text == "next\n"
+
+
 def test_a_guest_that_does_not_boot_tells_its_last_words() -> None:
     guest = foreign.ForeignGuest("vm:test", ["sh", "-c", "echo one; printf 'Kernel panic: no init'"], ())
     with pytest.raises(LabError, match=r"the guest has ended; its console's last line: Kernel panic: no init"):

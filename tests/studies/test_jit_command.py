@@ -11,6 +11,7 @@ from click.testing import CliRunner
 
 from xdplab.cli import cli
 from xdplab.errors import LabError, PlanError
+from xdplab.labs.uml import source as uml_source
 from xdplab.labs.vm import architectures, kernels, qemu
 from xdplab.studies.jit.points import DEFAULT_PLACE, SMALLEST_CLASSES
 
@@ -152,6 +153,20 @@ def test_another_architecture_runs_the_same_tests_in_both_modes(tmp_path: Path):
     assert state["guest_qemu"]["value"].startswith("QEMU emulator version")
     assert "-icount shift=0" in state["guest_options"]["value"]
     assert "_arm64.deb sha256:" in state["kernel_packages"]["value"]
+
+
+def test_user_mode_linux_runs_the_kernels_tests_in_time(tmp_path: Path):
+    try:
+        uml_source.tests_module()
+    except LabError as error:
+        pytest.skip(f"no module of user-mode Linux can be had here: {error}")
+    asked = ("--place", "uml", "--part", "test_bpf", "--suite", "test_bpf", "--tests", "0-70", "--repetitions", "1")
+    rows = command(tmp_path / "results", *asked)
+    assert set(rows["number"]) == set(range(71))  # two runs of the module: its log holds no more
+    assert rows["passed"].all()
+    assert not rows["jited"].dropna().any()
+    assert set(rows["unit"]) == {"ns"}
+    assert rows["cost"].dropna().between(1, 100_000).all()
 
 
 def test_a_part_that_needs_this_machines_programs_is_refused_before_anything_runs(tmp_path: Path):

@@ -154,7 +154,7 @@ def points(**said: object) -> list[object]:
 
 
 def test_places_have_the_modes_they_can():
-    assert {p.mode for p in points(places=("uml",))} == {"interpreter"}
+    assert {(p.mode, p.part) for p in points(places=("uml",))} == {("interpreter", part) for part in PARTS}
     host = points(places=("host",))
     assert {p.mode for p in host} == {"jit"}
     assert "test_bpf" not in {p.part for p in host}
@@ -295,6 +295,20 @@ def test_every_test_is_accounted_for_by_place_and_kind():
     (left,) = summaries.left(pd.concat([sized, elsewhere])).to_dict("records")
     assert (left["place"], left["number"]) == ("there", 2)
     assert summaries.left(BOTH).empty
+
+
+def test_the_median_test_of_each_place_is_in_its_own_unit():
+    timed = BOTH[BOTH["mode"].eq("interpreter")].assign(label="there", unit="ns", clock="time")
+    made = summaries.kinds(pd.concat([BOTH, timed])).set_index(["kind of test", "place"])
+    assert made.loc[("all tests", "here"), ["unit", "interpreter", "jit"]].tolist() == ["instructions", 145, 45]
+    there = made.loc[("all tests", "there")]
+    assert there["unit"] == "ns"
+    assert pd.isna(there["jit"])
+
+
+def test_a_passed_test_without_a_program_is_not_called_refused():
+    segment = test_row(0, "jit", None, subject="test_skb_segment", case=None, jited=None)
+    assert summaries.all_tests(table(segment))["jit says"].tolist() == ["PASS"]
 
 
 def test_places_of_all_architectures_share_one_axis_of_ratios():

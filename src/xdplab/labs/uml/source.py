@@ -19,7 +19,7 @@ from elftools.elf.elffile import ELFFile
 
 from xdplab.errors import LabError, MissingToolError
 from xdplab.labs.cache import locked, make, mark_used
-from xdplab.labs.modules import BuildTree, compiler_for
+from xdplab.labs.modules import BuildTree, build, compiler_for
 from xdplab.labs.uml.package import SUITES, Package, package
 from xdplab.labs.vm import archive
 
@@ -34,8 +34,9 @@ _SPACE_MB = 400
 # The part of the 1.3 GB of source that a module's build reads.
 _KEPT = re.compile(
     r"[^/]+|(include|scripts|arch/um|arch/x86/(um|include|entry/syscalls)|security/selinux/include)/.*|arch/x86/Makefile.*"
-    r"|kernel/bounds\.c|kernel/time/timeconst\.bc"
+    r"|kernel/bounds\.c|kernel/time/timeconst\.bc|lib/test_bpf\.c"
 )
+_TESTS = "lib/test_bpf.c"
 _SYMBOL = struct.Struct("<QQQ")
 """An exported symbol: where it is, its name, its namespace (the kernel's include/linux/export.h)."""
 
@@ -63,11 +64,20 @@ def tree() -> BuildTree:
         (folder / "Module.symvers").write_text("".join(_symvers(found)))
 
     with locked("headers") as root:
-        path = root / f"uml-{found.release}_{found.source}"
+        path = root / f"uml-{found.release}_{found.source}+tests"
         if not path.exists():
             make(path, fill, what=f"the source of uml {found.release}", space_mb=_SPACE_MB)
         mark_used(path)
     return BuildTree(found.release, found.source, path, ARCH, compiler)
+
+
+def tests_module() -> Path:
+    """Return the kernel's own test_bpf.ko, which the package of user-mode Linux lacks, built from its source.
+
+    Raises as `tree` does, and ProgramError with the compiler's words.
+    """
+    made = tree()
+    return build(made, "test_bpf", {"test_bpf.c": (made.path / _TESTS).read_bytes()})
 
 
 def _require_tools() -> None:

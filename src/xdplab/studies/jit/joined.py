@@ -98,6 +98,16 @@ def kinds(table: pd.DataFrame) -> pd.DataFrame:
     return made.join(_code(table), how="outer").reset_index()
 
 
+def costs(table: pd.DataFrame) -> pd.DataFrame:
+    """Return the median test's cost by place, kind and mode: also where a place has only one mode."""
+    rows = tests(table)
+    rows = rows[rows["subject"].eq(SUITES[0])]
+    rows = rows.assign(kind=_kinds(rows))
+    groups = pd.concat([rows, rows.assign(kind=ALL)]).groupby([*_WHERE, "kind"], sort=False)
+    made = groups[list(MODES)].median().round(1)
+    return in_order(made.assign(tests=groups.size()).reset_index())
+
+
 def _code(table: pd.DataFrame) -> pd.DataFrame:
     rows = table[table["part"].eq(TEST_BPF) & table["subject"].eq(SUITES[0]) & table["machine_bytes"].notna()]
     each = rows.assign(kind=_kinds(rows)).drop_duplicates(["label", "number"])

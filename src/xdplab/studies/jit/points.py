@@ -18,8 +18,8 @@ TEST_BPF, INSN_CLASSES, FILTERS, TRAFFIC = "test_bpf", "classes", "filters", "tr
 PARTS = (TEST_BPF, INSN_CLASSES, FILTERS, TRAFFIC)
 """What is measured. ``test_bpf`` is a kernel module."""
 
-PARTS_OF = {"uml": PARTS[1:], "host": PARTS[1:]}
-"""User-mode Linux lacks the module; on this machine it is loaded only if requested by name."""
+PARTS_OF = {"host": PARTS[1:]}
+"""On this machine the module is loaded only if requested by name."""
 
 FOREIGN_PARTS = (TEST_BPF,)
 """In a guest of another architecture: what needs no program of this machine's."""

@@ -15,8 +15,7 @@ from xdplab.studies.jit import ebpf, subjects
 from xdplab.studies.jit.cbpf import Op
 from xdplab.studies.jit.classes import CLASSES
 from xdplab.studies.jit.jitbench import parse_jitbench
-from xdplab.studies.jit.kerneltests import MODULE, find_tests, run_suite
-from xdplab.studies.jit.module import KnownTest
+from xdplab.studies.jit.kerneltests import MODULE, KernelTests, find_tests, run_suite
 from xdplab.studies.jit.points import FILTERS, INSN_CLASSES, JIT, TEST_BPF, TRAFFIC, JitPoint
 from xdplab.studies.jit.sizes import Sizes, watched
 from xdplab.studies.jit.testbpf_log import FIRST_SUITE, parse_test_bpf
@@ -65,7 +64,7 @@ class JitStudy:
         self._stack = ExitStack()
         self.place: Place | None = None
         self._command = ""
-        self._tests: list[KnownTest] | None = None
+        self._tests: KernelTests | None = None
 
     def enter_block(self, trials: Sequence[StudyTrial[JitPoint]]) -> None:
         benches = any(trial.point.part != TEST_BPF for trial in trials)
@@ -88,7 +87,7 @@ class JitStudy:
     def _test_bpf(self, place: Place, point: JitPoint, raw: Path) -> None:
         if self._tests is None:
             self._tests = find_tests(place)
-        (raw / TESTS).write_text(json.dumps([asdict(t) for t in self._tests if t.suite == point.subject]))
+        (raw / TESTS).write_text(json.dumps([asdict(t) for t in self._tests.tests if t.suite == point.subject]))
         with self._sizes(place, point) as sizes:
             for number, log in enumerate(run_suite(place, self._tests, point.subject, point.tests)):
                 (raw / LOG.format(number)).write_text(log)
