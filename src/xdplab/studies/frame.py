@@ -9,7 +9,7 @@ import json
 import secrets
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import KW_ONLY, asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Generic, Protocol, Unpack
 
@@ -69,6 +69,7 @@ class StudyKind(Generic[R, P]):
     table: Callable[[StudyRun[R, P]], pd.DataFrame]
     tables: Callable[[StudyRun[R, P], pd.DataFrame], dict[str, Table]]
     views: Mapping[str, MakeView]
+    _: KW_ONLY  # several of the rest have types alike, so a new one between them would be taken for another
     version: str = "1"
     """The version of its table: it changes whenever the same raw files would give another table."""
     smallest: Callable[[R], R] = lambda request: request

@@ -159,7 +159,17 @@ def _is_lost(attempt: Attempt) -> bool:
 
 
 STUDY = StudyKind(
-    "verifier", VerifierRequest, VerifierPoint, gather, measurer, _table, _tables, VIEWS, "2", smallest, tools
+    "verifier",
+    VerifierRequest,
+    VerifierPoint,
+    gather,
+    measurer,
+    _table,
+    _tables,
+    VIEWS,
+    version="2",
+    smallest=smallest,
+    tools=tools,
 )
 
 
