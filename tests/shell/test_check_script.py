@@ -22,7 +22,9 @@ esac
 """
 
 
-def check(folder: Path, *argv: str, rest: int = 0, traffic: int = 0, second: int = 1) -> subprocess.CompletedProcess[str]:
+def check(
+    folder: Path, *argv: str, rest: int = 0, traffic: int = 0, second: int = 1
+) -> subprocess.CompletedProcess[str]:
     """Run check.sh with a pytest whose parts end with these exit codes, and see that nothing is left."""
     tools = dict.fromkeys(("ruff", "mypy", "lint-imports"), "#!/bin/sh\n") | {"pytest": PYTEST}
     files = {"shell/setup.sh": SETUP, **{f"venv/bin/{name}": text for name, text in tools.items()}}
@@ -60,7 +62,8 @@ def test_again_runs_what_failed_and_a_part_may_have_nothing_left(
     result = check(tmp_path, "again", rest=rest, second=second)
     assert result.returncode == code, result.stderr
     asked = (tmp_path / "asked").read_text().splitlines()
-    assert asked and all("--last-failed --last-failed-no-failures=none" in line for line in asked)
+    assert asked
+    assert all("--last-failed --last-failed-no-failures=none" in line for line in asked)
 
 
 UV = """#!/bin/sh

@@ -146,7 +146,7 @@ def test_the_fast_tests_are_a_part_of_their_own(checkout: Checkout) -> None:
 
 
 @pytest.mark.parametrize("code", [0, 1])
-def test_what_failed_runs_again_with_the_newest_commit_and_decides(checkout: Checkout, tmp_path: Path, code: int) -> None:
+def test_what_failed_runs_again_with_the_newest_commit(checkout: Checkout, tmp_path: Path, code: int) -> None:
     roots = tmp_path / "roots"
     assert "no root: no tests ran here before" in checkout.run("-w", str(roots), "sid", "root", "again")[2]
     clone = roots / "sid.root" / "root" / "xdplab"
@@ -159,14 +159,15 @@ def test_what_failed_runs_again_with_the_newest_commit_and_decides(checkout: Che
     ), said
     assert rows[0][6] != rows[1][6]
     assert (clone / "newer").exists()
-    assert checkout.run("-w", str(roots), "sid", "root", "tests", CLONE=str(clone))[0] == 1  # and the old answer is gone
+    assert checkout.run("-w", str(roots), "sid", "root", "tests", CLONE=str(clone))[0] == 1  # the old row is gone
 
 
 def test_roots_share_what_was_fetched(checkout: Checkout, tmp_path: Path) -> None:
     checkout.run("-w", str(tmp_path / "roots"), "13", "trials")
-    shared = {str(path.relative_to(tmp_path / "roots/downloads")) for path in (tmp_path / "roots/downloads").glob("*/*")}
+    downloads = tmp_path / "roots/downloads"
+    shared = {str(path.relative_to(downloads)) for path in downloads.glob("*/*")}
     assert shared == {f"{user}/{name}" for user in ("root", "user") for name in ("pip", "xdplab")}
-    assert (tmp_path / "roots/downloads/trixie").is_dir()
+    assert (downloads / "trixie").is_dir()
 
 
 def test_each_part_is_bounded(checkout: Checkout) -> None:
