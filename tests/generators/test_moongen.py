@@ -138,11 +138,11 @@ def test_what_a_real_moongen_wrote_without_a_link() -> None:
 @pytest.mark.parametrize(
     ("said", "told", "remedy"),
     [
-        # The words of a real MoonGen (gcc 12, DPDK 17.08), which goes on where DPDK did not start.
-        ("EAL: No free hugepages reported in hugepages-2048kB", "DPDK has 0 ports, none of the number 0", "hugepages"),
-        ("EAL: lcore 9 unavailable EAL: invalid coremask", "DPDK has 0 ports, none of the number 0", "tg.cpus"),
-        ("", "DPDK has 1 ports, none of the number 3", "generator.ports"),
-        ("", "the port has 1 queues, 9 were asked for", "fewer queues"),
+        # The messages of a real MoonGen (gcc 12, DPDK 17.08), which continues if DPDK did not start.
+        ("EAL: No free hugepages reported in hugepages-2048kB", "DPDK has 0 ports, and no port 0", "hugepages"),
+        ("EAL: lcore 9 unavailable EAL: invalid coremask", "DPDK has 0 ports, and no port 0", "tg.cpus"),
+        ("", "DPDK has 1 ports, and no port 3", "generator.ports"),
+        ("", "the port has 1 queues, but 9 were requested", "fewer queues"),
     ],
 )
 def test_what_cannot_be_had_is_unsupported_with_the_cause(said: str, told: str, remedy: str, tmp_path: Path) -> None:
