@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -105,12 +106,27 @@ def test_whole_processes_and_those_that_undo_them(bench: Bench, tmp_path: Path):
 
 def test_a_process_that_fails_is_told(bench: Bench):
     for words, said in (
-        (("/bin/false",), "/bin/false has ended with 1"),
-        (("/nowhere",), "/nowhere cannot be started"),
+        (("/bin/false",), "/bin/false ended with exit code 1"),
+        (("/nowhere",), "cannot start /nowhere"),
     ):
         error = bench("process", *words).error
         assert error is not None
         assert (error.step, said in error.message) == ("process", True)
+
+
+@pytest.mark.parametrize("words", [("then", "/bin/true"), ("/bin/true", "then")])
+def test_a_missing_command_is_refused(words: tuple[str, ...]):
+    done = subprocess.run([study.driver(), "process", *words], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2
+    assert "a command is missing" in done.stderr
+
+
+@pytest.mark.skipif(shutil.which("bpftool") is None, reason="bpftool is not installed")
+def test_a_command_without_its_undo_leaves_no_pinned_program(bench: Bench, simple: Path):
+    pin = Path("/sys/fs/bpf/xdplab-test-pin")
+    found = bench("--repetitions", "1", "process", str(shutil.which("bpftool")), "prog", "load", str(simple), str(pin))
+    assert len(found.cycles) == 1
+    assert not pin.exists()
 
 
 def test_the_loader_loads_and_says_nothing(bench: Bench, simple: Path, tmp_path: Path):
