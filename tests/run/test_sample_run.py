@@ -108,6 +108,19 @@ def test_options_that_exclude_each_other_are_refused(copy: Path, options: tuple[
     assert words in str(CliRunner().invoke(cli, ["figures", str(copy), *options]).exception)
 
 
+def test_a_mark_is_explained_by_its_value_its_repetitions_and_each_raw_file_once(copy: Path) -> None:
+    done = CliRunner().invoke(cli, ["figures", str(copy), "--explain", "throughput", "native||400"])
+    mark, repetitions, *files = done.output.splitlines()
+    assert mark == "throughput: native |  | 400: 0.852334 line, n = 3"
+    assert repetitions == "  one repetition each: 0.855322, 0.848691, 0.852988"
+    assert [line.split(",")[0] for line in files] == [f"  repetition {number}" for number in (1, 2, 3)]
+    for line in files:
+        folder, _, names = line.partition(", valid: ")[2].partition("/: ")
+        assert {copy / folder / name for name in names.split(", ")} == {
+            path for path in (copy / folder).rglob("*") if path.is_file()
+        }
+
+
 @pytest.mark.parametrize("verb", ["figures", "show", "audit"])
 def test_a_run_that_lost_its_plan_says_so(copy: Path, verb: str) -> None:
     (copy / "plan.yaml").unlink()
