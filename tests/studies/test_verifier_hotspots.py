@@ -109,7 +109,7 @@ def test_without_debug_information_there_is_one_row() -> None:
 
 @pytest.mark.parametrize("cut", [LOG.replace("3: (05) goto pc-3\n", ""), LOG + "5: (95) exit\n", ""])
 def test_a_log_that_does_not_add_up_is_refused(cut: str) -> None:
-    with pytest.raises(FormatError, match="by its own words"):
+    with pytest.raises(FormatError, match="but says that"):
         by_line(cut.splitlines(), 8)
 
 
@@ -198,7 +198,7 @@ def test_a_listing_adds_up_to_what_the_loader_counts(verify, compile_member, tmp
 def test_a_listing_of_nothing_is_refused() -> None:
     done = CliRunner().invoke(cli, ["study", "verifier", "--lines"])
     assert done.exit_code != 0
-    assert "--lines is of OBJECTS" in str(done.exception) + done.output
+    assert "--lines needs OBJECTS" in str(done.exception) + done.output
 
 
 @pytest.mark.parametrize(

@@ -23,14 +23,14 @@ from xdplab.studies.frame import draw_views
 from xdplab.studies.points import schedule
 from xdplab.studies.verifier import summaries
 from xdplab.studies.verifier.compilers import Compiler, compile_object, find_compilers
-from xdplab.studies.verifier.corpora import carve, collect
+from xdplab.studies.verifier.corpora import CorpusObject, carve, collect
 from xdplab.studies.verifier.families import FAMILIES, Member, source
 from xdplab.studies.verifier.largest import SizeTried, answer, search
 from xdplab.studies.verifier.paper import INSTRUCTIONS, WIDE_LOADS, against_paper, page
 from xdplab.studies.verifier.points import VerifierPoint
 from xdplab.studies.verifier.prevail import ResourceLimits, Runner, find_prevails
 from xdplab.studies.verifier.rows import COLUMNS, joined, stack_columns
-from xdplab.studies.verifier.runs import VerifierRequest, members, searches
+from xdplab.studies.verifier.runs import VerifierRequest, members, searches, too_large
 from xdplab.studies.verifier.study import object_path
 from xdplab.studies.verifier.views import FIGURES, VIEWS, view_of
 
@@ -556,11 +556,29 @@ def test_a_template_of_ones_own_is_a_family_named_after_its_file(tmp_path: Path)
     path.write_text("{{ m }}")
     with pytest.raises(PlanError, match="'m' is undefined"):
         source(members(request)[0])
+    path.write_text("{{ 1 // (n - 2) }}")
+    with pytest.raises(PlanError, match="the template of queues: integer division"):
+        source(members(request)[0])
+    (tmp_path / "other").mkdir()
+    namesake = tmp_path / "other" / path.name
+    namesake.write_text(OWN)
+    with pytest.raises(PlanError, match="queues is a family of another file"):
+        members(replace(request, families=(str(path), str(namesake))))
+    twice = replace(request, families=(str(path), str(path)), sizes=(2, 2))
+    assert [m.label for m in members(twice)] == ["queues 2"]
     path.rename(tmp_path / "branches.bpf.c.j2")
     with pytest.raises(PlanError, match="study's own"):
         members(replace(request, families=(str(tmp_path / "branches.bpf.c.j2"),)))
     with pytest.raises(PlanError, match="No such file"):
         members(request)
+
+
+def test_what_guests_do_not_get_is_noted():
+    subjects = [CorpusObject("", "", b"", Member("double_strcmp", n)) for n in (3, 100)]
+    subjects.append(CorpusObject("", "", b"", Member("branches", 1000)))
+    request = VerifierRequest(kernels=("host", "6.1"))
+    assert too_large(request, subjects) == ["guests: generated programs of N = 100 are left out: too slow there"]
+    assert too_large(request, subjects[:1]) == too_large(VerifierRequest(kernels=("host",)), subjects) == []
 
 
 def test_a_family_is_drawn_by_its_size():
@@ -639,9 +657,9 @@ def test_programs_that_prevail_accepts_are_counted_among_those_that_it_read():
     rows = [prevails(sha256=str(n)) for n in range(8)]
     rows += [prevails(sha256="8", verdict="loader", cause="no such section")]
     name = "programs accepted by PREVAIL, PREVAIL"
-    assert answers(*rows)[name] == ("8 of 8; 1 it cannot read", "yes")
+    assert answers(*rows)[name] == ("8 of 8; it cannot read 1", "yes")
     rows += [prevails(sha256=f"{n}b", verdict="rejected", cause="21: too bad (r1)") for n in range(2)]
-    assert answers(*rows)[name] == ("8 of 10; 1 it cannot read", "no: refused are 2 × too bad")
+    assert answers(*rows)[name] == ("8 of 10; it cannot read 1", "no: it refuses 2 × too bad")
 
 
 def test_a_rolled_loop_whose_instructions_grow_is_named():
