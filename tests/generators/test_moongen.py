@@ -90,7 +90,7 @@ def test_a_task_that_dies_ends_the_session_with_its_words(installed: Path, tmp_p
 
 
 def test_a_run_has_files_of_its_own_and_opens_its_own_card_only() -> None:
-    """A killed run left DPDK's lock to the next, and DPDK took every card that was bound to its driver."""
+    """A killed run left DPDK's lock to the next run, and DPDK took every card that was bound to its driver."""
     first, second = (own_arguments((), "0000:3b:00.0") for _ in range(2))
     assert first[0] == second[0] == "--file-prefix"
     assert first[1] != second[1]
@@ -125,7 +125,7 @@ def test_what_a_real_moongen_wrote() -> None:
 
 
 def test_what_a_real_moongen_wrote_without_a_link() -> None:
-    """The same, while the DUT's end of the veth was down: it hands 985 frames over, and its port sends none."""
+    """The same with the DUT's end of the veth down: MoonGen hands over 985 frames, and its port sends none."""
     (burst,) = parse_output(RECORDED.with_name("moongen_link_down.jsonl").read_bytes()).bursts
     s = burst.summary
     assert (s.tx_packets, s.rx_packets, s.device_tx_packets, s.device_rx_missed) == (985, 0, 0, 0)

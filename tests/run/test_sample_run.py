@@ -1,4 +1,4 @@
-"""The sample in results/: real, small, of no particular machine, and read without a lab and without root."""
+"""The sample in results/: real, small, anonymous, and read without a lab and without root."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MACHINE = ("/root", "/home", "/work", 'command_line":{"value')
 
 @pytest.fixture
 def copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The sample without its tables: they are derived anew from its raw files."""
+    """The sample without its tables: they are derived again from its raw files."""
     monkeypatch.setenv("XDPLAB_CACHE", str(tmp_path / "cache"))
     wanted = shutil.ignore_patterns("*.parquet", "figures", "tables", "audit.*")
     return Path(shutil.copytree(SAMPLE, tmp_path / "sample", ignore=wanted))
@@ -50,7 +50,7 @@ def test_it_has_modes_accesses_a_paced_load_and_three_repetitions(copy: Path) ->
 
 
 def test_its_rows_are_what_its_raw_files_say(copy: Path) -> None:
-    """Counts and rates from the lines themselves: a rate is over the window as it was obtained."""
+    """Counts and rates come from the lines themselves: a rate is over the obtained window."""
     run = RunDirectory.open(copy)
     rows = runs.trials_table(run).set_index("trial_id")
     for trial_id, attempt in last_attempts(run).items():

@@ -1,4 +1,4 @@
-"""The loader: what it says of programs whose verdict is known, in both map styles, and of real objects."""
+"""The loader: its results for programs with known verdicts, in both map styles, and for real objects."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_budget_ends_the_repetition_of_a_slow_program(verify, compile_member):
 
 
 def _has_override() -> bool:
-    """The helper is a function of the kernel only with CONFIG_BPF_KPROBE_OVERRIDE."""
+    """The kernel has this helper only with CONFIG_BPF_KPROBE_OVERRIDE."""
     return "bpf_override_return" in Path("/proc/kallsyms").read_text().split()
 
 
@@ -82,7 +82,7 @@ def test_the_limit_of_a_million_is_its_own_verdict(verify, compile_member):
 def test_a_table_of_types_decides_for_unknown_sections(verify, compile_text, tmp_path):
     path = compile_text(OUT_OF_BOUNDS.replace('SEC("xdp")', 'SEC("2/1")').replace("data + 4", "data"))
     table = tmp_path / "types"
-    folder = path.parent.name  # where an object lies is no rule's business
+    folder = path.parent.name  # rules ignore an object's folder
     table.write_text(f"# comment\n*{folder}* 2/* kprobe\n*.o 3/* socket_filter\n*.o 2/* xdp\n")
     (program,) = verify(path, "--types", str(table))
     assert program.program_type == "xdp"
@@ -155,7 +155,7 @@ def test_a_broken_table_of_variables_is_refused(bpfverify, tmp_path, line):
 
 
 def test_subprograms_are_appended_by_the_raw_loader(verify, compile_text):
-    """Only those that a program calls, directly or not: what nothing reaches, the kernel refuses."""
+    """Only those that a program calls, directly or indirectly: the kernel refuses unreachable ones."""
     first, second = verify(compile_text(CALLS))
     modern = CALLS.replace(LEGACY_MAP, BTF_MAP)
     as_libbpf_does = verify(compile_text(modern))
@@ -199,14 +199,14 @@ def test_memory_grows_with_the_program_and_is_not_timed(verify, compile_member):
     # A state has at least one frame of eleven registers, 120 bytes each. clang 14 makes 15 MB of it, later ones 3 MB.
     assert large.peak_bytes > large.stats.peak_states * 11 * 120
     assert large.kmalloc_peak_bytes > 4 * small.kmalloc_peak_bytes > 0
-    if large.cgroup_peak_bytes is not None:  # what was allocated, followed one by one, against what was charged
+    if large.cgroup_peak_bytes is not None:  # traced allocations against charged memory
         assert large.kmalloc_peak_bytes == pytest.approx(large.cgroup_peak_bytes, rel=0.25)
-    if large.cgroup_peak_bytes is not None:  # two ways to count; interrupts free others' pages meanwhile
+    if large.cgroup_peak_bytes is not None:  # two ways to count; meanwhile interrupts free pages of others
         assert large.peak_bytes == pytest.approx(large.cgroup_peak_bytes, rel=0.3)
 
 
 def test_memory_of_a_rolled_loop_is_what_is_charged_where_pages_hide_it(verify, compile_member):
-    """Its states come from slabs that are half empty when the load begins."""
+    """Its states are in slabs that are half empty when the load begins."""
     (program,) = verify(compile_member("double_strcmp", 100), "--watch")
     if program.cgroup_peak_bytes is None:
         pytest.skip(program.cgroup_reason)
@@ -236,7 +236,7 @@ def test_every_object_gets_its_verdict_whatever_stands_before_it(verify, compile
 
 
 def test_objects_of_debian_packages(verify, tmp_path):
-    """Real objects that nobody here wrote: xdp-tools, and what executables carry."""
+    """Real objects of other projects: xdp-tools, and objects embedded in executables."""
     try:
         subjects = collect(["system"])
     except PlanError as error:
@@ -271,7 +271,7 @@ char _license[] SEC("license") = "GPL";
 
 
 def test_the_log_tells_the_stack_that_each_subprogram_stores_to(verify, compile_text):
-    """The source says at which depth each of them stores."""
+    """The source shows the depth at which each of them stores."""
     depths = {program.name: program.stats.stack_depths for program in verify(compile_text(STORES))}
     assert depths["alone"] == (0,)
     assert depths["outer"][0] == 24

@@ -1,4 +1,4 @@
-"""loadbench on this machine's kernel: what it times, what it says of a program that is refused."""
+"""loadbench on this machine's kernel: the steps that it times, and its error for a refused program."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_each_step_of_each_repetition(bench: Bench, simple: Path):
     assert [cycle["rank"] for cycle in found.cycles] == [0, 1, 2]
     assert all((cycle[step] or 0) > 0 for cycle in found.cycles for step in STEPS)
     assert found.sizes["insns"] == 3
-    assert not interfaces() - before  # its veth pair is its own and goes with it
+    assert not interfaces() - before  # its own veth pair disappears with it
 
 
 def test_the_log_is_no_more_than_its_load(bench: Bench):
@@ -63,7 +63,7 @@ def test_the_log_is_no_more_than_its_load(bench: Bench):
     assert len(found.cycles) == 5
     shares = [cycle["logged_us"] * 1000 / cycle["load_ns"] for cycle in found.cycles]  # in whole µs, rounded down
     assert max(shares) <= 1
-    assert median(shares) > 0.3  # one load may have waited for a CPU, which its log does not see
+    assert median(shares) > 0.3  # one load may have waited for a CPU, which its log does not include
 
 
 def test_the_budget_ends_the_repetitions(bench: Bench, simple: Path):

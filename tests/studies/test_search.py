@@ -1,4 +1,4 @@
-"""Searches of DUTs that are models: what is found must be what was built in."""
+"""Searches with modelled DUTs must find the model's values."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ from xdplab.studies.trial_facts import TrialFacts
 
 QUICK = PROFILES["quick"]
 LINE = 4e6
-"""Frames a second the model's generator can send."""
+"""The frames per second that the model's generator can send."""
 
 HISTOGRAM = Histogram("b", 7, 2, 100, 101, 201, ((100, 1), (101, 1)))
 
 
 def dut(forwards: Callable[[float], float], noise: Callable[[], float] = lambda: 0.0) -> Offer:
-    """A DUT by the rate it forwards of an offered one; ``noise`` is a share lost besides."""
+    """Return a DUT that forwards ``forwards`` of an offered rate; it loses a share of ``noise`` in addition."""
 
     def offer(rate: float | None, seconds: float) -> Offered:
         rate = min(rate or LINE, LINE)
@@ -87,7 +87,7 @@ def test_a_dut_that_is_faster_than_the_generator_has_no_upper_bound() -> None:
 
 
 def livelock(rate: float) -> float:
-    """Above 1 Mpps every frame more costs one that would have been forwarded."""
+    """Above 1 Mpps, every further frame costs one that would have been forwarded."""
     return rate if rate <= 1e6 else max(0.0, 1e6 - 0.2 * (rate - 1e6))
 
 
@@ -191,7 +191,7 @@ def test_what_no_n_slows_has_no_end() -> None:
 
 
 def burst(found: Offered, **changes: Any) -> Burst:
-    """What a generator prints of it."""
+    """Return a generator's output for it."""
     counts = {"duplicates": 0, "reordered": 0, "foreign_packets": 0, "bad_run_id": 0, "rx_by_queue": None}
     counts |= {"tx_by_queue": (found.sent,), "tx_errors": 0, "rate_requested_pps": None, "limited": None}
     lost = found.sent - found.received
