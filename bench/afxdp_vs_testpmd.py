@@ -113,7 +113,7 @@ def wait_until_attached(pair: VethPair, process: subprocess.Popen[str], log: IO[
             log.seek(0)
             sys.exit(f"{process.args!r} does not start: {log.read()[-600:]}")
         time.sleep(0.05)
-    time.sleep(0.5)  # testpmd begins to forward a little after it has attached
+    time.sleep(0.5)  # testpmd begins to forward shortly after it has attached
 
 
 def stop(process: subprocess.Popen[str]) -> None:

@@ -85,7 +85,7 @@ STEPS: dict[str, Callable[[pd.DataFrame], None]] = {
 
 
 def cost(step: str, number: int) -> dict[str, float]:
-    """Return the CPU seconds of a step, its wall time and the process' peak memory in MB, without loading modules."""
+    """Return the CPU seconds of a step, its wall time (both without loading modules) and the peak memory in MB."""
     STEPS[step](trials(100))
     rows = trials(number)
     cpu, wall = time.process_time(), time.perf_counter()
@@ -116,7 +116,7 @@ def large_cost(path: Path) -> dict[str, float]:
 
 def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--numbers", type=int, nargs="+", default=NUMBERS, help="trials")
-    parser.add_argument("--figure", type=int, default=FIGURE_TRIALS, help="trials of the last figure (%(default)s)")
+    parser.add_argument("--figure", type=int, default=FIGURE_TRIALS, help="trials in the last figure (%(default)s)")
 
 
 def measure(arguments: argparse.Namespace) -> list[Aim]:

@@ -31,7 +31,7 @@ LEAST_OF_BARE = {"numbers only": 0.95, "one frame in 16 stamped": 0.93}
 LEAST_OF_CLOCK = 0.95
 LEAST_OF_PEERS = 5.0
 
-KERNEL_BATCH = "64"  # what BPF_PROG_TEST_RUN takes where nothing is asked for
+KERNEL_BATCH = "64"  # the default of BPF_PROG_TEST_RUN
 BARE, BARE_SAME_BATCH = "bare live frames", "bare live frames, xdpgen's batch"
 BARE_CLOCK = "bare live frames that read the clock twice"
 LIMITS = (BARE, BARE_SAME_BATCH, BARE_CLOCK)
@@ -40,7 +40,7 @@ Contenders = dict[str, Callable[[], float]]
 
 
 def xdpgen_rate(pair: VethPair, bpf_object: Path, xdpgen: str, stamp: str) -> float:
-    """Frames a second that came back whole."""
+    """Return the frames per second that came back intact."""
     argv = [xdpgen, "--interface", "vg0", "--cpus", CPU, "--fifo", PRIORITY, "--stamp", stamp]
     with pair.dut_program(bpf_object, "xdp/reflect"):
         text = pair.run(pair.tg, *argv, "--bursts", f"warmup:0.2,measure:{SECONDS}")
@@ -50,7 +50,7 @@ def xdpgen_rate(pair: VethPair, bpf_object: Path, xdpgen: str, stamp: str) -> fl
 
 
 def own_batch(pair: VethPair, xdpgen: str) -> str:
-    """The batch xdpgen chooses at the highest load: the bare sender gets the same."""
+    """Return the batch that xdpgen chooses at the highest load; the bare sender gets the same."""
     text = pair.run(pair.tg, xdpgen, "--interface", "vg0", "--bursts", "none:0.01", "--max-frames", "1")
     return str(json.loads(text.splitlines()[0])["batch"])
 
@@ -65,7 +65,7 @@ def peer_rate(pair: VethPair, bpf_object: Path, argv: list[str]) -> float:
         try:
             return pair.rate(argv, pair.dut, "vd0", SECONDS)
         finally:
-            pair.run(pair.tg, "ip", "link", "set", "dev", "vg0", "xdp", "off")  # what testpmd leaves when it is killed
+            pair.run(pair.tg, "ip", "link", "set", "dev", "vg0", "xdp", "off")  # a killed testpmd leaves its program
 
 
 def contenders(pair: VethPair, cache: Path, with_peers: bool) -> Contenders:

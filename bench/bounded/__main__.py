@@ -86,7 +86,7 @@ def measured(script: Path, extra: list[str]) -> tuple[int, list[Aim], list[str]]
 def rows_of(name: str, took_s: float, code: int, aims: list[Aim]) -> list[str]:
     """Return Markdown: one row per aim, or one for a script that ended without any.
 
-    Of a script with many aims, a simulation, only those that were not met have rows of their own.
+    If a script has many aims, as a simulation does, only those that were not met have rows of their own.
     """
     today = f"{datetime.now(UTC):%m-%d}"
     shown = aims if len(aims) <= MOST_ROWS else [aim for aim in aims if aim.verdict != "met"]
