@@ -60,8 +60,8 @@ def arrivals(pair: VethPair, gaps: Path, argv: list[str], rate: int, *, ends: bo
     """Run one sender and read what arrived at the DUT."""
     with pair.dut_program(gaps, "xdp/gaps"):
         command = ["ip", "netns", "exec", pair.tg, "timeout", "--kill-after=1", "30", *argv]
-        silent = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-        process = subprocess.Popen(command, start_new_session=True, **silent)
+        none = subprocess.DEVNULL
+        process = subprocess.Popen(command, stdin=none, stdout=none, stderr=none, start_new_session=True)
         try:
             if ends:
                 process.wait(30)

@@ -33,17 +33,14 @@ MOST_EXPONENT = 1.1
 MOST_FIGURE_S, MOST_FIGURE_MB = 10.0, 4_000.0
 
 
-def trials(number: int, first: int = 0) -> pd.DataFrame:
-    """Return so many rows: the sample's, as repetition 1, 2, 3, … with rates that lie up to 5 % apart.
-
-    ``first``: how many are in pieces before.
-    """
+def trials(number: int) -> pd.DataFrame:
+    """Return so many rows: the sample's, as repetition 1, 2, 3, … with rates that lie up to 5 % apart."""
     sample = pd.read_parquet(SAMPLE, dtype_backend="numpy_nullable")
     times = math.ceil(number / len(sample))
     rows = pd.concat([sample] * times, ignore_index=True).head(number)
-    rows["repetition"] = (first + np.arange(number)) // len(sample) * 10 + rows["repetition"].to_numpy()
+    rows["repetition"] = np.arange(number) // len(sample) * 10 + rows["repetition"].to_numpy()
     rows["trial_id"] = rows["point_id"] + "-r" + rows["repetition"].astype("string")
-    apart = np.random.default_rng(1 + first).uniform(0.95, 1.05, number)
+    apart = np.random.default_rng(1).uniform(0.95, 1.05, number)
     for column in ("forwarded_pps", "testrun_ns", "ns_per_packet"):
         rows[column] = rows[column] * apart
     return rows
@@ -95,12 +92,17 @@ def cost(step: str, number: int) -> dict[str, float]:
 
 
 def written(number: int, path: Path) -> None:
-    """Write a table of so many trials, piece by piece."""
-    first = pa.Table.from_pandas(trials(PIECE), preserve_index=False)
-    with pq.ParquetWriter(path, first.schema, compression="zstd") as writer:
+    """Write a table of so many trials: one piece over and over, as further repetitions with names of their own."""
+    rows = trials(PIECE)
+    piece = pa.Table.from_pandas(rows, preserve_index=False)
+    with pq.ParquetWriter(path, piece.schema, compression="zstd") as writer:
         for before in range(0, number, PIECE):
-            rows = trials(min(PIECE, number - before), before)
-            writer.write_table(pa.Table.from_pandas(rows, schema=first.schema, preserve_index=False))
+            repetition = rows["repetition"] + 10 * before
+            named = rows["point_id"] + "-r" + repetition.astype("string")
+            for column, values in (("repetition", repetition), ("trial_id", named)):
+                place = piece.column_names.index(column)
+                piece = piece.set_column(place, piece.schema.field(place), pa.array(values, piece.schema.types[place]))
+            writer.write_table(piece.slice(0, number - before))
 
 
 def large_cost(path: Path) -> dict[str, float]:

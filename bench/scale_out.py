@@ -59,7 +59,7 @@ def blocks_per_minute(labs: int) -> float:
         ended = [event["time"] for event in made.journal.events("finished")]
         attempts = attempts_of(made)
     assert all(attempt.status == "measured" for attempt in attempts), Counter(attempt.reason for attempt in attempts)
-    return 60 * float(PLAN["repetitions"]) / (max(ended) - began)
+    return float(60 * PLAN["repetitions"] / (max(ended) - began))
 
 
 class SimulatedLabs:
