@@ -17,10 +17,10 @@ from xdplab.studies.frame import StudyKind, StudyRun
 from xdplab.studies.places import HOST
 from xdplab.studies.points import Gathered, StudyRequest
 from xdplab.studies.tables import Table
-from xdplab.studies.verifier import corpora
+from xdplab.studies.verifier import corpora, targets
 from xdplab.studies.verifier.compilers import Compiler, find_compilers
 from xdplab.studies.verifier.families import FAMILIES, Member, is_file, own_members
-from xdplab.studies.verifier.machines import known_types, own_kernels, require_flags, require_kernels
+from xdplab.studies.verifier.machines import Circumstances, known_types, own_kernels, require_flags, require_kernels
 from xdplab.studies.verifier.paper import page, paper_table
 from xdplab.studies.verifier.points import LINUX, VerifierPoint, member_columns, point_of
 from xdplab.studies.verifier.prevail import Prevail, ResourceLimits, find_prevails, version_of
@@ -51,7 +51,8 @@ class VerifierRequest(StudyRequest):
     empty ``sizes`` each family's own. ``families`` are names, or files of templates.
 
     ``flags``: those of `PROGRAM_FLAGS` that every program is loaded with.
-    ``variables``: a file of global variables to set.
+    ``variables``: a file of global variables to set. ``attached``: a file of the programs that programs attach to.
+    ``loaded``: kernel modules that guests load first.
     ``apart``: each of ``objects`` is a separate corpus, to be compared with the other.
     """
 
@@ -69,6 +70,8 @@ class VerifierRequest(StudyRequest):
     limit_s: float = 60.0
     types: str | None = None
     variables: str | None = None
+    attached: str | None = None
+    loaded: tuple[str, ...] = ()
     apart: bool = False
     flags: tuple[str, ...] = ()
 
@@ -102,6 +105,8 @@ def gather(request: VerifierRequest) -> Gathered[VerifierPoint]:
     files["known.types"] = (own + known_types()).encode()
     if request.variables:
         files[GLOBALS] = Path(request.variables).read_bytes()
+    if request.attached:
+        files |= targets.gathered(Path(request.attached))
     return Gathered(points, files, _left_out(compilers, prevails))
 
 
@@ -125,8 +130,12 @@ def measurer(run: VerifierRun) -> VerifierStudy:
         loads=request.loads,
         budget_ms=request.budget_ms,
         limits=ResourceLimits(wall_s=request.limit_s),
-        flags=request.flags,
-        variables=run.directory.path / GLOBALS if request.variables else None,
+        given=Circumstances(
+            flags=request.flags,
+            variables=run.directory.path / GLOBALS if request.variables else None,
+            attached=run.directory.path / targets.TARGETS if request.attached else None,
+            modules=request.loaded,
+        ),
     )
     return VerifierStudy(means)
 
