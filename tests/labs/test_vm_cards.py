@@ -22,10 +22,12 @@ from xdplab.deploy.device import remember, restore_remembered, snapshot
 from xdplab.deploy.native import build_tool
 from xdplab.deploy.queues import Endpoint, set_queues
 from xdplab.deploy.settings import FEATURES, Values
+from xdplab.deploy.settings_nic import IrqAffinity
 from xdplab.deploy.watchdog import script_path
 from xdplab.deploy.xdp import XdpRequest, attach
 from xdplab.errors import LabError, MissingToolError, UnsupportedError
 from xdplab.hosts import LocalHost
+from xdplab.labs.interrupts import place_interrupts
 from xdplab.labs.vm import kernels, qemu, tap
 from xdplab.programs.build import build
 from xdplab.programs.spec import ProgramSpec
@@ -252,3 +254,47 @@ def until(lab: tap.TapLab, true: Callable[[Values], bool]) -> None:
     while not true(now := snapshot(lab.dut, lab.dut_interface).values):
         assert time.monotonic() < end, now
         time.sleep(0.2)
+
+
+SEND = """
+import socket, struct, sys
+wire = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
+wire.bind((sys.argv[1], 0))
+for number in range(400):
+    ends = b"\\xc6\\x12\\x00" + bytes([number % 200]) + b"\\xc6\\x13\\x00\\x01"
+    ip = struct.pack("!BBHHHBBH", 0x45, 0, 46, 0, 0, 64, 17, 0) + ends
+    wire.send(bytes.fromhex(sys.argv[2]) * 2 + b"\\x08\\x00" + ip + struct.pack("!HHHH", 1, 2, 26, 0) + bytes(18))
+"""
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize(("card", "queues"), [("vmxnet3", 1), ("igb", 2)])
+def test_each_queue_is_served_by_the_cpu_that_it_was_given(card: str, queues: int) -> None:
+    with lab_with(card) as lab:
+        dut, name, cpus = lab.dut, lab.dut_interface, lab.cpus().dut
+        before = IrqAffinity().read(dut, name)
+        set_queues(Endpoint(dut, name), None, queues)
+        for shift in (0, 1):  # a second placement moves them: the first one could be where they were anyway
+            wanted = [cpus[(queue + shift) % len(cpus)] for queue in range(queues)]
+            assert place_interrupts(dut, name, wanted) == dict(enumerate(map(str, wanted)))
+            send_frames(lab)  # an interrupt moves when it next fires
+            counts = served(lab)
+            send_frames(lab)
+            for queue, by_cpu in served(lab).items():
+                busy = [cpu for cpu, count in enumerate(by_cpu) if count > counts[queue][cpu]]
+                assert busy == [wanted[queue]], (queue, by_cpu, counts[queue])
+        for command in IrqAffinity().commands(name, before):
+            dut.run(command.argv, stdin=command.stdin.encode())
+
+
+def send_frames(lab: tap.TapLab) -> None:
+    lab.tg.run([sys.executable, "-c", SEND, lab.tg_interface, lab.dut_mac.replace(":", "")])
+    time.sleep(1)
+
+
+def served(lab: tap.TapLab) -> dict[int, list[int]]:
+    """The interrupts so far by receive queue and CPU."""
+    lines = [line.split() for line in lab.dut.get("/proc/interrupts").decode().splitlines()]
+    count = len(lines[0])
+    rows = {words[-1]: [int(word) for word in words[1 : 1 + count]] for words in lines[1:] if "-rx" in words[-1]}
+    return {int(name.rpartition("-")[2]): counts for name, counts in rows.items()}
