@@ -1,64 +1,54 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "targets.h"
 #include "map_entries.h"
+#include "rule_table.h"
 
 #include <errno.h>
 #include <fnmatch.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 
 #define MOST_TARGETS 64
 
 struct target {
-    char object[128], section[128]; // patterns: whose target it is
-    char path[512], program[128], function[128];
+    char object[RULE_WORD], section[RULE_WORD]; // patterns: whose target it is
+    char name[RULE_WORD], program[RULE_WORD], function[RULE_WORD];
+    const char *table; // its name is relative to this file's folder
     int fd;
 };
 
 static struct target targets[MOST_TARGETS];
 static size_t target_count;
-static char complaint[1024];
+static const char *table_path;
+static char complaint[512];
 
-static const char *read_line(const char *line) {
-    struct target target = {.fd = -1};
-    int fields = sscanf(line, "%127s %127s %511s %127s %127s", target.object, target.section, target.path,
-                        target.program, target.function);
-    if (fields <= 0 || target.object[0] == '#')
-        return NULL;
-    if (fields < 5)
-        return "a rule is OBJECT-PATTERN SECTION-PATTERN TARGET-OBJECT PROGRAM FUNCTION";
+static const char *take_rule(char *const *words) {
+    struct target *target = &targets[target_count];
     if (target_count == MOST_TARGETS)
         return "there are more rules than fit";
-    targets[target_count++] = target;
+    *target = (struct target){.table = table_path, .fd = -1};
+    char *const into[] = {target->object, target->section, target->name, target->program, target->function};
+    for (size_t i = 0; i < sizeof(into) / sizeof(into[0]); i++)
+        strcpy(into[i], words[i]);
+    target_count++;
     return NULL;
 }
 
 const char *targets_read(const char *path) {
-    char line[1200];
-    FILE *file = fopen(path, "r");
-    if (!file)
-        return strerror(errno);
-    const char *wrong = NULL;
-    for (int number = 1; !wrong && fgets(line, sizeof(line), file); number++) {
-        wrong = read_line(line);
-        if (wrong)
-            snprintf(complaint, sizeof(complaint), "line %d: %s", number, wrong);
-    }
-    fclose(file);
-    return wrong ? complaint : NULL;
+    table_path = path;
+    return rule_table_read(path, "OBJECT-PATTERN SECTION-PATTERN TARGET-OBJECT PROGRAM FUNCTION", take_rule);
 }
 
 static struct target *target_of(const char *object_path, const char *section) {
-    const char *slash = strrchr(object_path, '/'); // the folder says nothing about the object
-    const char *object = slash ? slash + 1 : object_path;
     for (size_t i = 0; i < target_count; i++)
-        if (!fnmatch(targets[i].object, object, 0) && !fnmatch(targets[i].section, section, 0))
+        if (rule_is_for(targets[i].object, object_path) && !fnmatch(targets[i].section, section, 0))
             return &targets[i];
     return NULL;
 }
 
 static const char *complain(const struct target *target, const char *what, int error) {
-    snprintf(complaint, sizeof(complaint), "attach target of --targets: %s %s: %s", target->path, what,
+    snprintf(complaint, sizeof(complaint), "attach target of --targets: %s %s: %s", target->name, what,
              strerror(error < 0 ? -error : error));
     return complaint;
 }
@@ -75,7 +65,11 @@ static void prepare(struct bpf_object *object, const struct bpf_program *wanted)
 
 // The object stays open: its program lives as long as this process.
 static const char *load(struct target *target) {
-    struct bpf_object *object = bpf_object__open(target->path);
+    char path[PATH_MAX];
+    const char *slash = target->name[0] == '/' ? NULL : strrchr(target->table, '/');
+    int folder = slash ? (int)(slash - target->table) + 1 : 0;
+    snprintf(path, sizeof(path), "%.*s%s", folder, target->table, target->name);
+    struct bpf_object *object = bpf_object__open(path);
     if (!object)
         return complain(target, "cannot be opened", errno);
     struct bpf_program *program = bpf_object__find_program_by_name(object, target->program);

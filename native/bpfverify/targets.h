@@ -5,8 +5,9 @@
 
 #include <bpf/libbpf.h>
 
-// Adds the rules of a file: a line each of OBJECT-PATTERN SECTION-PATTERN TARGET-OBJECT PROGRAM FUNCTION (the
-// first two are shell patterns, TARGET-OBJECT is a file). Returns NULL, or what is wrong, naming the line.
+// Adds the rules of a file: one per line, OBJECT-PATTERN SECTION-PATTERN TARGET-OBJECT PROGRAM FUNCTION (the
+// first two are shell patterns; TARGET-OBJECT is a file, relative to the table's folder). Returns NULL, or
+// what is wrong with which line. `path` must outlive the targets.
 const char *targets_read(const char *path);
 
 // Loads what the rules name for this program, once for all, and attaches it to that function when it is

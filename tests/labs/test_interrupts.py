@@ -1,4 +1,4 @@
-"""Interrupts of a card's queues: which name tells a queue, and where the interrupts are put."""
+"""Interrupts of a card's queues: which names mean a queue, and on which CPUs the interrupts are placed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Labs whose DUT has a card that QEMU has a model of, with the kernel's own driver: settings, counters, put back."""
+"""Labs whose DUT has a NIC that QEMU emulates, with the kernel's own driver: settings, counters, restoring."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def vmxnet3() -> Iterator[tap.TapLab]:
 
 @pytest.mark.nightly
 def test_what_a_driver_switches_off_by_itself_is_put_back(vmxnet3: tap.TapLab, tmp_path: Path) -> None:
-    """vmxnet3 takes LRO off for a program and leaves it off; the kernel does nothing for a wish it has already."""
+    """vmxnet3 switches LRO off for a program and leaves it off; the kernel ignores a request for the state it has."""
     lab = vmxnet3
     program = build(ProgramSpec(workload="array", accesses=0), tmp_path).object
     build_tool(LocalHost(), "xdpload", str(lab.native_dir))
@@ -101,7 +101,7 @@ def test_queues_that_the_driver_does_not_set_are_named(vmxnet3: tap.TapLab) -> N
 @pytest.mark.nightly
 @pytest.mark.parametrize(("card", "queues"), [("vmxnet3", 1), ("igb", 2)])
 def test_trials_are_valid_and_the_counts_of_both_ends_agree(card: str, queues: int, tmp_path: Path) -> None:
-    """Of what the tap takes: on a busy machine an emulated guest may be late to the rest, and the TG says so."""
+    """Only frames that the tap accepts count: a busy machine's emulated guest may miss others, as the TG reports."""
     (tmp_path / "card.yaml").write_text(PLAN.replace("QUEUES", str(queues)))
     with lab_with(card) as lab:
         assert lab.label == f"virtual lab, vm 6.12, functional: no times, {card}"
@@ -212,13 +212,13 @@ def test_a_plan_sets_rss_hash_fields_and_private_flags_and_the_frames_follow(tmp
         after = snapshot(lab.dut, lab.dut_interface).values
         assert {key: value for key, value in after.items() if before.get(key) != value} == {}
         assert kept == "on", "this driver begins without it"
-        lab.dut.run(["ethtool", "-L", lab.dut_interface, "combined", "1"])  # no table is left that needs more queues
+        lab.dut.run(["ethtool", "-L", lab.dut_interface, "combined", "1"])  # no table that needs more queues is left
     trials = pd.read_parquet(next(tmp_path.glob("out/*/trials.parquet")))
     for queues, own in trials.groupby("queues"):
         rows = own.set_index("device")
         verdicts = {"valid": 3, "invalid": 1, "unsupported": 1}
         assert rows["verdict"].value_counts().to_dict() == verdicts, rows["reason"].tolist()
-        # Without headroom before the frame igb has no place for what XDP_TX needs, and sends nothing back.
+        # Without headroom in front of the frame, igb has no room for XDP_TX's data, and sends nothing back.
         reason = rows["reason"][f"flags.legacy-rx={kept}"]
         assert "the path carried none of 300 frames" in reason
         assert "the DUT received 300, sent back 0" in reason
@@ -274,7 +274,7 @@ def test_each_queue_is_served_by_the_cpu_that_it_was_given(card: str, queues: in
         dut, name, cpus = lab.dut, lab.dut_interface, lab.cpus().dut
         before = IrqAffinity().read(dut, name)
         set_queues(Endpoint(dut, name), None, queues)
-        for shift in (0, 1):  # a second placement moves them: the first one could be where they were anyway
+        for shift in (0, 1):  # the second placement must move them: the first one may match the old one by chance
             wanted = [cpus[(queue + shift) % len(cpus)] for queue in range(queues)]
             assert place_interrupts(dut, name, wanted) == dict(enumerate(map(str, wanted)))
             send_frames(lab)  # an interrupt moves when it next fires
@@ -293,7 +293,7 @@ def send_frames(lab: tap.TapLab) -> None:
 
 
 def served(lab: tap.TapLab) -> dict[int, list[int]]:
-    """The interrupts so far by receive queue and CPU."""
+    """Return the interrupts so far, by receive queue and CPU."""
     lines = [line.split() for line in lab.dut.get("/proc/interrupts").decode().splitlines()]
     count = len(lines[0])
     rows = {words[-1]: [int(word) for word in words[1 : 1 + count]] for words in lines[1:] if "-rx" in words[-1]}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""shell/check.sh runs the tests in two parts, and with each Python: each decides, and nothing is left."""
+"""shell/check.sh runs the tests in two parts, and with each Python: each part counts, and nothing is left."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""shell/distros.sh, with doubles of its tools: a part fails alone, is bounded, joins one table, and leaves nothing."""
+"""shell/distros.sh, with fakes of its tools: a part fails alone, is limited, joins one table, and leaves nothing."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ TOOLS = {
 
 
 class Checkout:
-    """A checkout that has only this script, and what it calls."""
+    """A checkout with only this script and the scripts that it calls."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder / "checkout"
@@ -79,7 +79,7 @@ class Checkout:
         )
 
     def run(self, *argv: str, **environment: str) -> tuple[int, list[list[str]], str]:
-        """Return the exit code, the rows of the table, and all that was printed."""
+        """Return the exit code, the rows of the table, and the whole output."""
         process = self.start(*argv, **environment)
         out, errors = process.communicate(timeout=120)
         lines = [line.strip("| ").split(" | ") for line in out.splitlines() if line.startswith("| ")]

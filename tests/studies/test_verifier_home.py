@@ -76,31 +76,33 @@ def table_in(folder: Path, target: Path) -> Path:
 
 
 def test_a_run_keeps_the_targets_and_a_place_gets_them(tmp_path: Path):
-    (tmp_path / "my target.o").write_bytes(b"elf")
     (tmp_path / "target.o").write_bytes(b"elf")
-    files = targets.gathered(table_in(tmp_path, Path("target.o")))
+    files = targets.gathered(table_in(tmp_path, Path("target.o")), ["mine.o"])
     (name,) = set(files) - {targets.TARGETS}
     assert files[name] == b"elf"
+    lines = files[targets.TARGETS].decode().splitlines()
+    assert lines == [f"* freplace/* {name} holder replaced", f"* fentry/holder {name} holder holder"]
     run = tmp_path / "run"
-    for kept, content in files.items():
-        (run / kept).parent.mkdir(parents=True, exist_ok=True)
-        (run / kept).write_bytes(content)
-    place = SimpleNamespace(put=lambda path: f"/guest/{path.name}")
-    assert targets.put(run / targets.TARGETS, place, tmp_path) == "/guest/targets.txt"
-    assert (tmp_path / targets.TARGETS).read_text().splitlines() == [
-        f"* freplace/* /guest/{Path(name).name} holder replaced",
-        f"* fentry/holder /guest/{Path(name).name} holder holder",
-    ]
+    run.mkdir()
+    (run / targets.TARGETS).write_bytes(files[targets.TARGETS])
+    there = []
+    place = SimpleNamespace(put=lambda path: there.append(path) or f"/guest/{path.name}")
+    assert targets.put(run / targets.TARGETS, place) == f"/guest/{targets.TARGETS}"
+    assert set(there) == {run / name, run / targets.TARGETS}
 
 
 @pytest.mark.parametrize(
     ("text", "words"),
-    [("* freplace/a x.o holder\n", "line 1: a line is"), ("\n* freplace/a absent.o a b\n", "absent.o: No such file")],
+    [
+        ("* freplace/a x.o holder\n", "line 1: not a rule"),
+        ("\n* freplace/a absent.o a b\n", "line 2: .*absent.o: No such file"),
+        ("other* freplace/a t t t\n", "no object matches other"),
+    ],
 )
 def test_a_table_of_targets_that_cannot_be_followed_is_refused(tmp_path: Path, text: str, words: str):
     (tmp_path / "t").write_text(text)
     with pytest.raises(PlanError, match=words):
-        targets.gathered(tmp_path / "t")
+        targets.gathered(tmp_path / "t", ["mine.o"])
 
 
 def test_a_module_that_a_guest_does_not_have_is_told():

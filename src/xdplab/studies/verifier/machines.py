@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from xdplab.deploy.native import build_tool
 from xdplab.errors import HostError, LabError, PlanError, UnsupportedError
@@ -22,7 +21,7 @@ _BPF_SETTING = "/proc/sys/kernel/unprivileged_bpf_disabled"
 """There with every kernel from 4.4 on that has bpf(2), which CONFIG_BPF_SYSCALL builds."""
 
 PROGRAM_FLAGS = {"strict_alignment": 1, "test_rnd_hi32": 4, "test_state_freq": 8, "test_reg_invariants": 128}
-"""The kernel's flags of a program (BPF_F_…) that change how its verifier works."""
+"""Flags of a program (BPF_F_…) that change how the kernel's verifier works."""
 
 
 @dataclass(frozen=True)
@@ -72,15 +71,14 @@ def machine_of(
     Raises UnsupportedError if a guest does not have a module that is to be loaded.
     """
     command = build_tool(LocalHost(), NATIVE, str(cache_dir))
-    named = place_of(kernel if kernel == HOST else f"vm:{kernel}:count")
-    with named as place, TemporaryDirectory() as folder:
+    with place_of(kernel if kernel == HOST else f"vm:{kernel}:count") as place:
         if kernel != HOST:
             # If it cannot be mounted, the charged peak is null with that reason.
             place.host.run(["mount", "-t", "cgroup2", "none", "/sys/fs/cgroup"], check=False)
             _load_modules(place, given.modules)
         options = ["--program-flags", str(sum({PROGRAM_FLAGS[flag] for flag in given.flags}))] if given.flags else []
         options += ["--globals", place.put(given.variables)] if given.variables else []
-        options += ["--targets", targets.put(given.attached, place, Path(folder))] if given.attached else []
+        options += ["--targets", targets.put(given.attached, place)] if given.attached else []
         yield LoaderPlace(place, place.put(Path(command), mode=0o755), place.put(types), tuple(options))
 
 

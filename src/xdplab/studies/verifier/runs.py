@@ -27,6 +27,7 @@ from xdplab.studies.verifier.prevail import Prevail, ResourceLimits, find_prevai
 from xdplab.studies.verifier.rows import largest_of, table_of
 from xdplab.studies.verifier.study import Means, VerifierStudy
 from xdplab.studies.verifier.summaries import tables_of
+from xdplab.studies.verifier.variables import VARIABLES_TOOL, digest, require_matches
 from xdplab.studies.verifier.views import VIEWS
 from xdplab.text import many
 
@@ -40,6 +41,9 @@ GUEST_MOST_N = 50
 """Largest generated size handed to a guest: 100 iterations take it half a minute."""
 
 PROGRAM_FLAGS_TOOL = "program flags"
+MODULES_TOOL = "modules of guests"
+_GIVEN = (PROGRAM_FLAGS_TOOL, VARIABLES_TOOL, targets.TARGETS_TOOL, MODULES_TOOL)
+"""What a user can give a run's programs, by its names among the tools."""
 GLOBALS = "globals.txt"
 
 TESTBED_ACCESSES = (0, 10, 100, 1000)
@@ -50,7 +54,7 @@ class VerifierRequest(StudyRequest):
     """The request. Empty ``compilers`` or ``mcpus`` mean all installed ones; empty ``prevails`` those on PATH;
     empty ``sizes`` each family's own. ``families`` are names, or files of templates.
 
-    ``flags``: those of `PROGRAM_FLAGS` that every program is loaded with.
+    ``flags``: the `PROGRAM_FLAGS` with which every program is loaded.
     ``variables``: a file of global variables to set. ``attached``: a file of the programs that programs attach to.
     ``loaded``: kernel modules that guests load first.
     ``apart``: each of ``objects`` is a separate corpus, to be compared with the other.
@@ -103,18 +107,24 @@ def gather(request: VerifierRequest) -> Gathered[VerifierPoint]:
     own = Path(request.types).read_text() if request.types else ""
     files = {f"objects/{point_of(subject, '', '').file_name}": subject.content for subject in subjects}
     files["known.types"] = (own + known_types()).encode()
+    names = {point.file_name for point in points if point.task != "largest"}
     if request.variables:
+        require_matches(Path(request.variables), names)
         files[GLOBALS] = Path(request.variables).read_bytes()
     if request.attached:
-        files |= targets.gathered(Path(request.attached))
-    return Gathered(points, files, _left_out(compilers, prevails))
+        files |= targets.gathered(Path(request.attached), names)
+    return Gathered(points, files, [*_left_out(compilers, prevails), *too_large(request, subjects)])
 
 
 def tools(run: VerifierRun) -> dict[str, str]:
-    """Return the full version of each installed compiler and verifier, of users' own kernels, and programs' flags."""
+    """Return the full version of each installed compiler and verifier, of users' own kernels, and what the user set."""
     found = {compiler.name: compiler.version for compiler in find_compilers()}
     found |= own_kernels(run.request.kernels)
     found |= {PROGRAM_FLAGS_TOOL: ", ".join(run.request.flags)} if run.request.flags else {}
+    found |= {VARIABLES_TOOL: digest(run.directory.path / GLOBALS)} if run.request.variables else {}
+    attached, loaded = run.request.attached, run.request.loaded
+    found |= {targets.TARGETS_TOOL: digest(run.directory.path / targets.TARGETS)} if attached else {}
+    found |= {MODULES_TOOL: ", ".join(loaded)} if loaded else {}
     return found | {prevail.name: version_of(prevail) for prevail in find_prevails(run.request.prevails)}
 
 
@@ -155,7 +165,7 @@ def paper_page(path: Path) -> str:
     run = STUDY.open(path)
     table = run.table()
     others = table.loc[table["verifier"] != LINUX, "verifier"]
-    named = [*sorted(table["compiler"].dropna().unique()), *others.unique(), PROGRAM_FLAGS_TOOL]
+    named = [*sorted(table["compiler"].dropna().unique()), *others.unique(), *_GIVEN]
     around = provenance.summary(run.directory, named) or "tools that the run does not name"
     told = page(table, largest_of(run.directory, run.trials), around)
     lost = Counter(trial.point.kernel or trial.point.verifier for trial, last, _ in run.attempts() if _is_lost(last))
@@ -209,8 +219,8 @@ def members(request: VerifierRequest) -> list[Member]:
     members += [
         Member(family, n) for family in request.families if family in growing for n in request.sizes or growing[family]
     ]
-    own = [Path(family) for family in request.families if is_file(family)]
-    return members + [member for path in own for member in own_members(path, request.sizes)]
+    own = [Path(family) for family in dict.fromkeys(request.families) if is_file(family)]
+    return members + own_members(own, request.sizes)
 
 
 def _subjects(request: VerifierRequest, compilers: Sequence[Compiler]) -> list[corpora.CorpusObject]:
@@ -241,6 +251,14 @@ def _points(
 
 def _fits_guest(subject: corpora.CorpusObject) -> bool:
     return subject.member is None or subject.member.family == "branches" or subject.member.n <= GUEST_MOST_N
+
+
+def too_large(request: VerifierRequest, subjects: Sequence[corpora.CorpusObject]) -> list[str]:
+    """Return a note on the generated programs that guests do not get."""
+    sizes = sorted({s.member.n for s in subjects if s.member is not None and not _fits_guest(s)})
+    if not sizes or set(request.kernels) <= {HOST}:
+        return []
+    return [f"guests: generated programs of N = {', '.join(map(str, sizes))} are left out: too slow there"]
 
 
 def searches(request: VerifierRequest, compilers: Sequence[Compiler]) -> list[VerifierPoint]:

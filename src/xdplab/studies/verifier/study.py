@@ -126,6 +126,6 @@ class VerifierStudy:
 
 
 def object_path(objects: Path, point: VerifierPoint) -> Path:
-    """Return where a run keeps a point's object. Names in earlier runs had no corpus, which resuming accepts."""
+    """Return where a run keeps a point's object. In earlier runs the file's name had no corpus: resuming accepts it."""
     path = objects / point.file_name
     return path if path.exists() else next(objects.glob(f"*-{point.sha256[:12]}.o"), path)
