@@ -559,6 +559,9 @@ def test_a_template_of_ones_own_is_a_family_named_after_its_file(tmp_path: Path)
     path.write_text("{{ 1 // (n - 2) }}")
     with pytest.raises(PlanError, match="the template of queues: integer division"):
         source(members(request)[0])
+    path.write_text("{{ ''.__class__.__mro__ }}")
+    with pytest.raises(PlanError, match="unsafe"):
+        source(members(request)[0])
     (tmp_path / "other").mkdir()
     namesake = tmp_path / "other" / path.name
     namesake.write_text(OWN)
