@@ -222,7 +222,7 @@ def know_before(context: TrialContext, trial: Trial, prepared: Prepared, facts: 
     facts.link, facts.generator_alone = context.link, context.alone[frame_key(point)]
     facts.tg_machine = context.tg_machine
     facts.xps, facts.switched_off = context.xps, context.switched_off
-    facts.xps_missing = None if context.xps else "the DUT's driver does not let its transmit queues' CPUs be chosen"
+    facts.xps_missing = None if context.xps else "the DUT's driver has no choice of CPUs for transmit queues"
     facts.rate_requested_pps = offered_rate(point, context.pdr, context.link)
     facts.cpus = TrialCpus(tuple(cpus.dut), tuple(cpus.tg), working_cpus(context.lab, point))
 
@@ -267,8 +267,8 @@ def attach(context: TrialContext, point: Point, prepared: Prepared) -> DutSide:
 
 
 def _recognised_bytes(context: TrialContext, point: Point) -> int | None:
-    """Return the size of the test frames, or None if other frames are sent too: those of a file, a NIC's probes."""
-    own = context.programs[point.program].frames_on_tg is None and point.engine != "moongen-hw"
+    """Return the size of the test frames, or None if others are sent: those of a file, of testpmd, a NIC's probes."""
+    own = context.programs[point.program].frames_on_tg is None and point.engine not in ("moongen-hw", "testpmd")
     return point.frame_bytes if own else None
 
 
