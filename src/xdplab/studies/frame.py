@@ -11,20 +11,18 @@ from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import KW_ONLY, asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Generic, Protocol, Unpack
+from typing import TYPE_CHECKING, Any, Generic, Protocol, Unpack
 
 import pandas as pd
 import yaml
-from matplotlib.axes import Axes
 
 from xdplab.analysis import MARGIN
 from xdplab.analysis.findings import Finding
 from xdplab.errors import FigureError, LabError, NotApplicableError, ResultsError, XdplabError
 from xdplab.figures.album import Drawn
-from xdplab.figures.draw import Drawing, Panels
-from xdplab.figures.draw import draw as draw_view
 from xdplab.figures.marks import View
 from xdplab.figures.save import save, write_whole
+from xdplab.later import later
 from xdplab.own import require_own_run
 from xdplab.run.derived import Recipe, Tables, all_gone, derive, is_owed, table, warn_gone
 from xdplab.run.engine import F, OfT, Study, run_trials
@@ -40,6 +38,14 @@ from xdplab.studies.points import Gathered, P, R, StudyTrial, place_in, schedule
 from xdplab.studies.provenance import Around
 from xdplab.studies.tables import Table, markdown, write_tables
 from xdplab.yaml_file import read_yaml
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from xdplab.figures import draw as drawer
+    from xdplab.figures.draw import Drawing, Panels
+else:
+    drawer = later("xdplab.figures.draw")
 
 MakeView = Callable[[pd.DataFrame], View]
 
@@ -248,7 +254,7 @@ class StudyRun(Generic[R, P]):
         """Draw one figure for a notebook, the first by default. Raises FigureError."""
         chosen = name or next(iter(self.kind.views), "")
         self._require(chosen)
-        return draw_view(self.kind.views[chosen](self.table()), **drawing)
+        return drawer.draw(self.kind.views[chosen](self.table()), **drawing)
 
     def _require(self, name: str) -> None:
         if name not in self.kind.views:
