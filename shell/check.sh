@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # All checks before a change lands, the cheapest first. `check.sh lint` leaves the tests out; `check.sh fast` runs only the
 # tests of parsers, plans, analysis, figures and refusals, which need no root, no lab and no BPF compiler. `check.sh
-# pythons` runs these with each supported Python besides the environment's own. `check.sh tidy` runs clang-tidy over the
-# C tools; `check.sh sanitized [TEST…]` runs their tests with both sanitizers.
+# pythons` runs these with each supported Python besides the environment's own, and `check.sh with-pythons` runs all checks
+# and, beside the tests without traffic, these. `check.sh tidy` runs clang-tidy over the C tools; `check.sh sanitized
+# [TEST…]` runs their tests with both sanitizers.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 bin=$(shell/setup.sh --where)/bin
@@ -65,8 +66,8 @@ sanitized() {
 # On a machine shared with strangers even traffic that runs alone is late now and then. What failed there runs a second
 # time by itself, as the product tries an invalid trial again. The last lines name what passed only then, and what failed
 # in either part: they are all that is left of a long log at times.
-tests() {
-    local apart=() failed=0 log part traffic=(-m 'lab and not nightly')
+tests() { # [with-pythons]
+    local apart=() failed=0 log part beside="" traffic=(-m 'lab and not nightly')
     log=$(mktemp -d)
     if [ "$(id -u)" = 0 ] && unshare --net true 2>/dev/null; then
         apart=(unshare --net sh -c 'ip link set lo up && exec "$@"' sh)
@@ -76,11 +77,19 @@ tests() {
         say "pytest, real traffic that failed, once more"
         "${apart[@]}" "$bin/pytest" --last-failed --last-failed-no-failures=none "${traffic[@]}" 2>&1 | tee "$log/second" || failed=1
     fi
+    if [ -n "${1:-}" ]; then # they measure nothing, and take mostly the CPU time that waiting tests leave
+        env --default-signal=INT,QUIT nice shell/check.sh pythons >"$log/pythons" 2>&1 &
+        beside=$!
+    fi
     say "pytest, all other tests"
     "$bin/pytest" -n "$(nproc)" --durations=25 -m 'not lab and not nightly' 2>&1 | tee "$log/others" || failed=1
+    if [ -n "$beside" ]; then
+        wait "$beside" || failed=1
+        cat "$log/pythons"
+    fi
     say "both parts"
     for part in first second others; do [ ! -e "$log/$part" ] || tail -n 1 "$log/$part" | tr -d =; done
-    grep -hE '^(FAILED|ERROR) ' "$log/second" "$log/others" 2>/dev/null || true
+    grep -hE '^(FAILED|ERROR) ' "$log/second" "$log/others" "$log/pythons" 2>/dev/null || true
     grep -hE '^(FAILED|ERROR) ' "$log/first" | sed 's/^/in the first attempt: /' || true
     rm -r "$log"
     return $failed
@@ -160,6 +169,8 @@ say ruff format && "$bin/ruff" format --check .
 say mypy && "$bin/mypy"
 say lint-imports && "$bin/lint-imports"
 say clang-format && c_layout
-if [ "${1:-}" != lint ]; then
-    tests
-fi
+case ${1:-} in
+lint) ;;
+with-pythons) tests with-pythons ;;
+*) tests ;;
+esac
