@@ -39,7 +39,7 @@ def guest() -> None:
 @pytest.fixture(scope="module")
 def results(guest: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("jit") / "results"
-    command(out, "--smallest", "--repetitions", "2")
+    command(out, "--smallest", "--repetitions", "1")
     (path,) = out.iterdir()
     return path
 
@@ -80,6 +80,7 @@ def test_tables_and_figures_are_there(results: Path):
         assert (results / "figures" / f"{name}.svg").stat().st_size > 1000
 
 
+@pytest.mark.nightly
 def test_another_guest_counts_the_same(results: Path, tmp_path: Path):
     asked = (
         "--part",
