@@ -1,8 +1,8 @@
 """The AF_XDP application against dpdk-testpmd's net_af_xdp macswap: the same live frames, interleaved runs, medians.
 
-Run as root on a machine with two CPUs or more: ``python bench/afxdp_vs_testpmd.py [--runs 7]``. The sender has
-CPU 0, the application CPU 1, all at real-time priority. What is missing is said and left out. One line is a JSON object
-with medians and ratios.
+Run as root on a machine with two or more CPUs: ``python bench/afxdp_vs_testpmd.py [--runs 7]``. The sender runs on
+CPU 0, the application on CPU 1, both at real-time priority. A missing peer is named and left out. The last line is a
+JSON object with medians and ratios.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Tools:
 
 
 def forwarders(tools: Tools) -> dict[str, list[str]]:
-    """Return each contender's command line; ours first."""
+    """Return the command line of each contender, ours first."""
     ours = [tools.afxdp_user, "--interface", "vd0", "--workload", tools.workload, "--cpus", FORWARDER_CPU]
     eal = [
         "-l",
@@ -102,7 +102,7 @@ def forwarders(tools: Tools) -> dict[str, list[str]]:
 
 
 class Pair:
-    """Two namespaces of our own and one veth pair of one queue."""
+    """Two namespaces of our own, joined by a veth pair with one queue."""
 
     def __init__(self) -> None:
         self.dut, self.tg = f"xba{os.getpid()}d", f"xba{os.getpid()}g"
@@ -135,7 +135,7 @@ class Pair:
 
 @contextlib.contextmanager
 def forwarding(pair: Pair, argv: list[str]) -> Iterator[None]:
-    """Hold one contender running; it ends when its standard input does."""
+    """Keep one contender running; it ends when its standard input does."""
     with tempfile.TemporaryFile("w+") as log:
         command = ["ip", "netns", "exec", pair.dut, *argv]
         process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=log, stderr=log, text=True)
@@ -153,7 +153,7 @@ def wait_until_attached(pair: Pair, process: subprocess.Popen[str], log: IO[str]
             log.seek(0)
             sys.exit(f"{process.args!r} does not start: {log.read()[-600:]}")
         time.sleep(0.05)
-    time.sleep(0.5)  # testpmd begins to forward a little after it has attached
+    time.sleep(0.5)  # testpmd begins to forward shortly after it has attached
 
 
 def stop(process: subprocess.Popen[str]) -> None:
@@ -164,7 +164,7 @@ def stop(process: subprocess.Popen[str]) -> None:
 
 
 def forwarded_pps(pair: Pair, tools: Tools) -> float:
-    """Offer live frames at the highest rate and return how many a second came back."""
+    """Offer live frames at the highest rate and return how many came back per second."""
     argv = [tools.xdpgen, "--interface", "vg0", "--engine", "live", "--queues", "1", "--cpus", SENDER_CPU]
     argv += ["--fifo", SENDER_PRIORITY, "--stamp", "none", "--bursts", "warmup:0.2,measure:1.0"]
     lines = [json.loads(line) for line in pair.run(pair.tg, *argv).splitlines()]
@@ -173,7 +173,7 @@ def forwarded_pps(pair: Pair, tools: Tools) -> float:
 
 
 def compare(runs: int) -> dict[str, list[float]]:
-    """Return each contender's rates, one a round; every round visits all of them."""
+    """Return the rates of each contender, one per round; every round visits all contenders."""
     with tempfile.TemporaryDirectory() as cache:
         tools = Tools.build(cache)
         contenders = forwarders(tools)
@@ -190,7 +190,7 @@ def compare(runs: int) -> dict[str, list[float]]:
 
 
 def report(rates: dict[str, list[float]]) -> dict[str, Any]:
-    """Return medians, and our ratio to the best peer: of the medians, and the median of each round's own."""
+    """Return medians, and our ratio to the best peer: the ratio of medians, and the median of the rounds' ratios."""
     ours, peers = ([name for name in rates if name.startswith(kind)] for kind in ("afxdp_user", "testpmd"))
     medians = {name: statistics.median(values) for name, values in rates.items()}
     rounds = [dict(zip(rates, values, strict=True)) for values in zip(*rates.values(), strict=True)]
@@ -208,7 +208,7 @@ def best_ratio(rates: dict[str, float], ours: list[str], peers: list[str]) -> fl
 
 
 def options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--runs", type=int, default=7, help="rounds, at least 7 for a figure to believe (%(default)s)")
+    parser.add_argument("--runs", type=int, default=7, help="rounds: at least 7 for a trustworthy result (%(default)s)")
 
 
 def measure(arguments: argparse.Namespace) -> list[Aim]:

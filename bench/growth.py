@@ -1,8 +1,8 @@
 """How the cost of data grows with the number of trials: verdicts, derived columns, the audit's rules, one figure.
 
-The rows are those of results/sample, repeated as further repetitions with rates a little apart: what has been measured
-there, many times over. Each step runs alone in a process of its own, which says its CPU time and its peak memory. The
-exponent of growth is the slope of both logarithms between the two largest numbers. Needs no lab and no root.
+The rows are those of results/sample, repeated as further repetitions with slightly different rates. Each step runs in a
+process of its own, which reports its CPU time and its peak memory. The exponent of growth is the slope of log(time)
+over log(trials) between the two largest numbers of trials. Needs no lab and no root.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ MOST_FIGURE_S = 10.0
 
 
 def trials(number: int) -> pd.DataFrame:
-    """Return so many rows: the sample's, as repetition 1, 2, 3, … with rates that lie up to 5 % apart."""
+    """Return ``number`` rows: the sample's, as repetitions 1, 2, 3, … whose rates differ by up to 5 %."""
     sample = pd.read_parquet(SAMPLE, dtype_backend="numpy_nullable")
     times = math.ceil(number / len(sample))
     rows = pd.concat([sample] * times, ignore_index=True).head(number)
@@ -78,7 +78,7 @@ STEPS: dict[str, Callable[[pd.DataFrame], None]] = {
 
 
 def cost(step: str, number: int) -> dict[str, float]:
-    """Return the CPU seconds of a step, its wall time and the process' peak memory in MB, without loading modules."""
+    """Return the CPU seconds of a step, its wall time (both without loading modules) and the peak memory in MB."""
     STEPS[step](trials(100))
     rows = trials(number)
     cpu, wall = time.process_time(), time.perf_counter()
@@ -89,7 +89,7 @@ def cost(step: str, number: int) -> dict[str, float]:
 
 def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--numbers", type=int, nargs="+", default=NUMBERS, help="trials")
-    parser.add_argument("--figure", type=int, default=FIGURE_TRIALS, help="trials of the last figure (%(default)s)")
+    parser.add_argument("--figure", type=int, default=FIGURE_TRIALS, help="trials in the last figure (%(default)s)")
 
 
 def measure(arguments: argparse.Namespace) -> list[Aim]:

@@ -1,10 +1,10 @@
 """xdpgen's live engine against bare live frames, and against dpdk-testpmd and trafgen: interleaved rounds, medians.
 
-Run as root. xdpgen sends, a DUT reflects by native XDP_TX,
-and every frame is checked when it comes back. The bare live frames do the same without the check: in batches of
-the kernel's default size, which the goals refer to, and of xdpgen's own, which is faster for both. The peers only send,
-to a DUT that drops, and what arrives there counts: the easier task. All send 64-byte frames from one CPU at the same
-real-time priority. Nothing is installed: a missing peer is named. One line is a JSON object with medians and ratios.
+Run as root. xdpgen sends, a DUT reflects by native XDP_TX, and xdpgen checks every frame that comes back. The bare live
+frames do the same without the check: once in batches of the kernel's default size, to which the goals refer, and once
+in batches of xdpgen's size, which is faster for both. The peers have an easier task: they only send, to a DUT that
+drops, and frames that arrive there count. All send 64-byte frames from one CPU at the same real-time priority. The
+bench installs nothing: it names a missing peer. The last line is a JSON object with medians and ratios.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ LEAST_OF_BARE = {"numbers only": 0.95, "one frame in 16 stamped": 0.93}
 LEAST_OF_PEERS = 5.0
 FRAME = "{ 0x02, 0x78, 0x64, 0x70, 0x00, 0x02, 0x02, 0x78, 0x64, 0x70, 0x00, 0x01, 0x88, 0xb5, fill(0x00, 46) }\n"
 
-KERNEL_BATCH = "64"  # what BPF_PROG_TEST_RUN takes where nothing is asked for
+KERNEL_BATCH = "64"  # the default of BPF_PROG_TEST_RUN
 BARE, BARE_SAME_BATCH = "bare live frames", "bare live frames, xdpgen's batch"
 
 Contenders = dict[str, Callable[[], float]]
 
 
 def xdpgen_rate(pair: VethPair, bpf_object: Path, xdpgen: str, stamp: str) -> float:
-    """Frames a second that came back whole."""
+    """Return the frames per second that came back intact."""
     argv = [xdpgen, "--interface", "vg0", "--cpus", CPU, "--fifo", PRIORITY, "--stamp", stamp]
     with pair.dut_program(bpf_object, "xdp/reflect"):
         text = pair.run(pair.tg, *argv, "--bursts", f"warmup:0.2,measure:{SECONDS}")
@@ -48,7 +48,7 @@ def xdpgen_rate(pair: VethPair, bpf_object: Path, xdpgen: str, stamp: str) -> fl
 
 
 def own_batch(pair: VethPair, xdpgen: str) -> str:
-    """The batch xdpgen chooses at the highest load: the bare sender gets the same."""
+    """Return the batch that xdpgen chooses at the highest load; the bare sender gets the same."""
     text = pair.run(pair.tg, xdpgen, "--interface", "vg0", "--bursts", "none:0.01", "--max-frames", "1")
     return str(json.loads(text.splitlines()[0])["batch"])
 
@@ -59,7 +59,7 @@ def bare_rate(pair: VethPair, bpf_object: Path, bare: str, batch: str) -> float:
 
 
 def peer_commands(cache: Path) -> dict[str, list[str]]:
-    """Return the command of each peer that is installed; name those that are not."""
+    """Return the command of each installed peer; name the missing ones."""
     (cache / "frame.cfg").write_text(FRAME)
     eal = [
         "-l",
@@ -95,7 +95,7 @@ def peer_rate(pair: VethPair, bpf_object: Path, argv: list[str]) -> float:
         try:
             return pair.rate(argv, pair.dut, "vd0", SECONDS)
         finally:
-            pair.run(pair.tg, "ip", "link", "set", "dev", "vg0", "xdp", "off")  # what testpmd leaves when it is killed
+            pair.run(pair.tg, "ip", "link", "set", "dev", "vg0", "xdp", "off")  # a killed testpmd leaves its program
 
 
 def contenders(pair: VethPair, cache: Path, with_peers: bool) -> Contenders:
@@ -113,7 +113,7 @@ def contenders(pair: VethPair, cache: Path, with_peers: bool) -> Contenders:
 
 
 def report(rates: dict[str, list[float]]) -> dict[str, Any]:
-    """Return medians, each share of the bare rates, and how many times the best peer xdpgen is."""
+    """Return medians, our share of each bare rate, and our ratio to the best peer."""
     median = {name: statistics.median(values) for name, values in rates.items()}
     peers = [value for name, value in median.items() if name not in (BARE, BARE_SAME_BATCH, *STAMPS)]
     return {

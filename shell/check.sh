@@ -4,7 +4,7 @@
 # tests of parsers, plans, analysis, figures and refusals, which need no root, no lab and no BPF compiler. `check.sh
 # pythons` runs these with each supported Python besides the environment's own, and `check.sh with-pythons` runs all checks
 # and, beside the tests without traffic, these. `check.sh tidy` runs clang-tidy over the C tools; `check.sh sanitized
-# [TEST…]` runs their tests with both sanitizers.
+# [TEST…]` runs their tests with both sanitizers. `check.sh again` runs the tests that failed the last time.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 bin=$(shell/setup.sh --where)/bin
@@ -13,6 +13,7 @@ CLANG_FORMAT=14 # others lay out a few lines differently
 SANITIZED=(tests/afxdp_user tests/native/{common,xdpload} tests/deploy/test_deploy_xdp.py tests/generators/test_xdpgen_traffic.py
     tests/end_to_end/test_{run,foreign_frames}.py)
 PYTHONS=(3.11 3.12 3.13 3.14)
+FAILED=(--last-failed --last-failed-no-failures=none)
 # Many containers set it. Then each test process would compile every module again that it imports: that triples the CPU
 # time in environments made by uv, whose installed packages are not compiled either.
 unset PYTHONDONTWRITEBYTECODE
@@ -59,6 +60,14 @@ sanitized() {
     rm -rf "$copy"
 }
 
+# passed OPTIONS LOG COMMAND…: shows and keeps its output. pytest ends with 5 without any test, which is right only where
+# options leave some out.
+passed() {
+    local status=0
+    "${@:3}" 2>&1 | tee "$2" || status=$?
+    [ $status = 0 ] || [ "$1 $status" = "${#FAILED[@]} 5" ]
+}
+
 # Real traffic runs alone, in a network namespace of its own where no other test's labs are: beside tests that keep the
 # CPUs busy, a sender is late now and then, and its verdict says so. The others share all CPUs (tests/conftest.py says
 # which of them may run side by side). Both parts always run; either decides.
@@ -66,23 +75,23 @@ sanitized() {
 # On a machine shared with strangers even traffic that runs alone is late now and then. What failed there runs a second
 # time by itself, as the product tries an invalid trial again. The last lines name what passed only then, and what failed
 # in either part: they are all that is left of a long log at times.
-tests() { # [with-pythons]
-    local apart=() failed=0 log part beside="" traffic=(-m 'lab and not nightly')
+tests() { # [OPTION…] for pytest
+    local apart=() failed=0 log part beside="" traffic=(-m 'lab and not nightly' "$@")
     log=$(mktemp -d)
     if [ "$(id -u)" = 0 ] && unshare --net true 2>/dev/null; then
         apart=(unshare --net sh -c 'ip link set lo up && exec "$@"' sh)
     fi
     say "pytest, real traffic"
-    if ! "${apart[@]}" "$bin/pytest" --durations=25 "${traffic[@]}" 2>&1 | tee "$log/first"; then
+    if ! passed $# "$log/first" "${apart[@]}" "$bin/pytest" --durations=25 "${traffic[@]}"; then
         say "pytest, real traffic that failed, once more"
-        "${apart[@]}" "$bin/pytest" --last-failed --last-failed-no-failures=none "${traffic[@]}" 2>&1 | tee "$log/second" || failed=1
+        passed $# "$log/second" "${apart[@]}" "$bin/pytest" "${FAILED[@]}" "${traffic[@]}" || failed=1
     fi
-    if [ -n "${1:-}" ]; then # they measure nothing, and take mostly the CPU time that waiting tests leave
+    if [ "$with" = pythons ]; then # they measure nothing, and take mostly the CPU time that waiting tests leave
         env --default-signal=INT,QUIT nice shell/check.sh pythons >"$log/pythons" 2>&1 &
         beside=$!
     fi
     say "pytest, all other tests"
-    "$bin/pytest" -n "$(nproc)" --durations=25 -m 'not lab and not nightly' 2>&1 | tee "$log/others" || failed=1
+    passed $# "$log/others" "$bin/pytest" -n "$(nproc)" --durations=25 -m 'not lab and not nightly' "$@" || failed=1
     if [ -n "$beside" ]; then
         wait "$beside" || failed=1
         cat "$log/pythons"
@@ -132,7 +141,9 @@ pythons() {
         elif ! environment_of "$version" "$made/$version" 2>"$made/log"; then
             echo "skipped: it is not here, and uv cannot fetch it: $(sed '1b;$!d' "$made/log" | tr -s '\n ' ' ')"
         elif packages_of "$made/$version"; then
-            fast 0 env --default-signal=INT,QUIT "$made/$version/bin/python" >"$made/$version.log" 2>&1 &
+            # These leave no note of what failed: `again` reads that of the tests with the environment's own Python.
+            fast 0 env --default-signal=INT,QUIT "PYTEST_ADDOPTS=${PYTEST_ADDOPTS:-} -p no:cacheprovider" \
+                "$made/$version/bin/python" >"$made/$version.log" 2>&1 &
             running[$version]=$!
         else
             failed=1
@@ -146,7 +157,9 @@ pythons() {
     return $failed
 }
 
+with=
 case ${1:-} in
+with-pythons) with=pythons ;;
 fast)
     fast "$(nproc)" "$bin/python"
     exit
@@ -159,6 +172,10 @@ sanitized)
     sanitized "${@:2}"
     exit
     ;;
+again)
+    tests "${FAILED[@]}"
+    exit
+    ;;
 tidy)
     c_faults
     exit
@@ -169,8 +186,6 @@ say ruff format && "$bin/ruff" format --check .
 say mypy && "$bin/mypy"
 say lint-imports && "$bin/lint-imports"
 say clang-format && c_layout
-case ${1:-} in
-lint) ;;
-with-pythons) tests with-pythons ;;
-*) tests ;;
-esac
+if [ "${1:-}" != lint ]; then
+    tests
+fi

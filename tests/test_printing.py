@@ -1,4 +1,4 @@
-"""Rows as a person reads them: unbroken in a file, and on a narrow terminal under headings of what they share."""
+"""Readable rows: unbroken in a file, and on a narrow terminal under headings with the values that they share."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Shown = Callable[..., list[str]]
 
 @pytest.fixture
 def shown_in(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Shown:
-    """Give what a terminal of some width shows of rows, line by line."""
+    """Return the lines that a terminal of some width shows for rows."""
 
     def show(columns: int, rows: list[dict[str, str]], title: str | None = None) -> list[str]:
         monkeypatch.setenv("COLUMNS", str(columns))
@@ -79,7 +79,7 @@ def test_rows_that_share_nothing_stay_one_table(shown_in: Shown) -> None:
 def test_a_table_that_fits_is_written_as_rich_writes_it(
     monkeypatch: pytest.MonkeyPatch, shown_in: Shown, rows: list[dict[str, str]], title: str | None, colours: str
 ) -> None:
-    """Such a table needs no rich, whose loading takes as long as click's."""
+    """Such a table does not need rich, whose import takes as long as click's."""
     monkeypatch.setenv("TERM", "xterm-256color")
     monkeypatch.setenv("FORCE_COLOR", colours)
     monkeypatch.delenv("NO_COLOR", raising=False)
@@ -108,7 +108,7 @@ def test_the_width_is_that_of_the_moment(monkeypatch: pytest.MonkeyPatch) -> Non
 
 @pytest.mark.parametrize(("wanted", "plain"), [("1", True), ("", False)])
 def test_no_color_leaves_bold_and_italic_out_too(wanted: str, plain: bool) -> None:
-    """FORCE_COLOR makes the pipe a terminal that has colours."""
+    """FORCE_COLOR makes rich treat the pipe as a terminal with colours."""
     code = f"from xdplab.cli.common import show; show({ROWS!r}, as_json=False, title='Medians')"
     environment = os.environ | {"NO_COLOR": wanted, "FORCE_COLOR": "1", "TERM": "xterm-256color"}
     piped = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
@@ -117,7 +117,7 @@ def test_no_color_leaves_bold_and_italic_out_too(wanted: str, plain: bool) -> No
 
 @pytest.mark.parametrize("wanted", ["1", ""])
 def test_no_color_holds_for_the_bar_of_a_watched_run(wanted: str) -> None:
-    """A bar moves its cursor, which is no colour; what is left out is each `ESC[…m` (SGR)."""
+    """A bar moves its cursor, which is not a colour; only `ESC[…m` (SGR) is left out."""
     code = "from xdplab.run.watching import bar; b = bar(); b.show(3, 9, 'three of nine'); b.close()"
     environment = os.environ | {"NO_COLOR": wanted, "FORCE_COLOR": "1", "TERM": "xterm-256color"}
     piped = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)

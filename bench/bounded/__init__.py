@@ -1,5 +1,7 @@
-"""What each script of this folder begins and ends with: options, a time after which it is ended with all that it
-started, and an exit code: 0 where each aim that could be measured is met, 1 where one is missed or the time is over.
+"""The frame of every script in this folder: its options, its time limit and its exit code.
+
+When the time is over, the script and every process that it started are ended. The exit code is 0 if each aim that could
+be measured is met, and 1 if one is missed or the time is over.
 """
 
 from __future__ import annotations
@@ -17,15 +19,15 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 GRACE_S = 15.0
-"""Between asking it to end, so that it takes down what it made, and killing what is left."""
+"""The time between SIGTERM, after which the script takes down what it made, and SIGKILL for what is left."""
 _PR_SET_CHILD_SUBREAPER = 36
 AIMS = "XDPLAB_BENCH_AIMS"
-"""The variable that names a file to which a script appends its aims, a JSON object each."""
+"""The environment variable that names the file to which a script appends its aims, one JSON object each."""
 
 
 @dataclass(frozen=True)
 class Aim:
-    """A value and the bound it must keep; ``value`` is None if it could not be measured, for the ``reason``."""
+    """A value and the bound it must keep; ``value`` is None if it could not be measured, and ``reason`` says why."""
 
     name: str
     value: float | None
@@ -59,7 +61,11 @@ class Aim:
 
 
 def by_chance(draws: int, least: float, most: float, *, rare: float) -> tuple[float, float]:
-    """Return the shares of so many draws beyond which a true rate of ``least`` or ``most`` comes but ``rare``-ly."""
+    """Return the lowest and the highest share that chance explains in so many draws.
+
+    With a true rate of ``least``, a share below the first has a probability of at most ``rare``; with a true rate of
+    ``most``, so has a share above the second.
+    """
     from scipy.stats import binom
 
     return float(binom.ppf(rare, draws, least) / draws), float(binom.ppf(1 - rare, draws, most) / draws)
@@ -77,7 +83,7 @@ def run(
 ) -> int:
     """Read the command line, measure for at most ``most_s`` seconds, print the aims and return the exit code."""
     parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--most-s", type=float, default=most_s, help="seconds after which it is ended (%(default)g)")
+    parser.add_argument("--most-s", type=float, default=most_s, help="seconds until the script is ended (%(default)g)")
     if options:
         options(parser)
     arguments = parser.parse_args()
@@ -100,13 +106,13 @@ def _judge(aims: Iterable[Aim]) -> int:
 
 
 def _watch(child: int, most_s: float) -> int:
-    """Return the exit code of the child; end it where its time is over or this process is told to end."""
+    """Return the exit code of the child; end it if its time is over or this process is told to end."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     deadline = time.monotonic() + most_s
     try:
         code = _wait(child, deadline)
         if code is None:
-            print(f"it is not done after {most_s:g} s, and is ended", file=sys.stderr)
+            print(f"ended: not finished after {most_s:g} s", file=sys.stderr)
         return 1 if code is None else code
     finally:
         _end(child)
@@ -141,7 +147,7 @@ def _end(child: int) -> None:
 
 
 def _descendants() -> list[int]:
-    """Return the processes below this one; those that have ended and are not yet waited for are among them."""
+    """Return the descendants of this process, including those that have ended and were not waited for yet."""
     parents = {}
     for stat in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):

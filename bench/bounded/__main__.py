@@ -1,7 +1,7 @@
 """`make bench`: every script of bench/ in turn, then one table of all their aims and the machine they were measured on.
 
-``--page FILE`` writes the table between two marks of a page as well. The exit code is 1 if an aim is missed or a script
-ends in another way.
+``--page FILE`` also writes the table between two marks of a page. The exit code is 1 if an aim is missed or a script
+ends with another exit code.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def main() -> int:
 
 
 def measured(script: Path, extra: list[str]) -> tuple[int, list[Aim]]:
-    """Run a script; return its exit code and its aims, none if it ended before it had any."""
+    """Run a script; return its exit code and the aims that it had reported by its end."""
     with tempfile.NamedTemporaryFile("r") as kept:
         argv = [sys.executable, str(script), *extra]
         code = subprocess.run(argv, env=os.environ | {AIMS: kept.name}, check=False).returncode
@@ -60,7 +60,7 @@ def measured(script: Path, extra: list[str]) -> tuple[int, list[Aim]]:
 def table(rows: list[tuple[str, float, int, list[Aim]]]) -> str:
     """Return Markdown: one row per aim, and one per script that ended without any.
 
-    Of a script with many aims, a simulation, only those that were not met have rows of their own.
+    If a script has many aims, as a simulation does, only those that were not met have rows of their own.
     """
     lines = [f"{machine()}\n", "| bench | what | obtained | aim | |", "| --- | --- | --- | --- | --- |"]
     for name, took_s, code, aims in rows:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Live frames without any bookkeeping, and the two simplest DUTs. */
+/* The sender of live frames without bookkeeping, and the two simplest DUTs. */
 #include <linux/bpf.h>
 #include <linux/if_ether.h>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The limit xdpgen is measured against: live frames that are never written to, dropped when they come back.
+ * The limit for xdpgen: it sends live frames, never writes to them, and drops them when they come back.
  * Usage: bare OBJECT INTERFACE CPU PRIORITY BATCH; sends until it is killed.
  */
 #include <err.h>
@@ -58,12 +58,12 @@ int main(int argc, char **argv) {
     object = open_object(argv[1]);
     ifindex = if_nametoindex(argv[2]);
     if (!object || bpf_object__load(object))
-        err(1, "%s cannot be loaded", argv[1]);
+        err(1, "cannot load %s", argv[1]);
     if (bpf_link_create(program(object, "bare_drop"), ifindex, BPF_XDP, &native) < 0)
-        err(1, "nothing can be attached to %s", argv[2]);
+        err(1, "cannot attach an XDP program to %s", argv[2]);
     if (take_cpu(atoi(argv[3]), atoi(argv[4])))
-        err(1, "CPU %s or its real-time priority cannot be had", argv[3]);
+        err(1, "cannot pin to CPU %s or set its real-time priority", argv[3]);
     if (send_frames(program(object, "bare_send"), ifindex, atoi(argv[5])))
-        err(1, "live frames cannot be sent");
+        err(1, "cannot send live frames");
     return 0;
 }

@@ -1,4 +1,4 @@
-"""Two namespaces joined by a veth pair of one queue, gone with their block whatever happens."""
+"""Two namespaces joined by a veth pair with one queue; they end with their `with` block, whatever happens."""
 
 from __future__ import annotations
 
@@ -30,20 +30,20 @@ before, start = count(), time.monotonic()
 time.sleep(seconds)
 print((count() - before) / (time.monotonic() - start))
 """
-"""Reads clock and counter side by side, at a priority of its own: a real-time sender keeps everything else waiting."""
+"""Reads clock and counter together, at real-time priority: a real-time sender starves all other processes."""
 
 SENDER_MOST_S = 60.0
-"""Seconds after which a peer's sender ends by itself, whatever became of this bench."""
+"""Seconds after which a peer's sender ends by itself, even if this bench was killed."""
 
 
 class VethPair:
-    """DUT with vd0, TG with vg0, one queue each."""
+    """The DUT has vd0, the TG has vg0, with one queue each."""
 
     def __init__(self) -> None:
         self.dut, self.tg = f"xgb{os.getpid()}d", f"xgb{os.getpid()}g"
 
     def __enter__(self) -> VethPair:
-        signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the block's end is reached
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the end of the block is reached
         try:
             self._make()
         except BaseException:
@@ -66,7 +66,7 @@ class VethPair:
             self.run(name, "ip", "link", "set", "dev", interface, "up")
 
     def run(self, namespace: str, *argv: str) -> str:
-        """Run to its end inside a namespace; stop the bench with its words where it fails."""
+        """Run a command to its end inside a namespace; if it fails, stop the bench with the command's output."""
         result = subprocess.run(["ip", "netns", "exec", namespace, *argv], check=False, capture_output=True, text=True)
         if result.returncode:
             sys.exit(f"{' '.join(argv)} failed: {result.stdout[-600:]}{result.stderr[-600:]}")
@@ -82,7 +82,7 @@ class VethPair:
             self.run(self.dut, *link, "off")
 
     def rate(self, sender: list[str], namespace: str, interface: str, seconds: float) -> float:
-        """Run ``sender`` on the TG; return the frames per second the interface receives once they flow."""
+        """Run ``sender`` on the TG; return the frames per second that the interface receives once they flow."""
         with tempfile.TemporaryFile("w+") as log:
             bounded = ["timeout", "--kill-after=1", str(SENDER_MOST_S + seconds)]
             command = ["ip", "netns", "exec", self.tg, *bounded, *sender]
@@ -105,9 +105,9 @@ class VethPair:
 
 
 def end_group(process: subprocess.Popen[bytes]) -> None:
-    """End a peer with its children: trafgen's child of real-time priority outlives its parent and spins for ever.
+    """End a peer with its children: trafgen's real-time child outlives its parent and would spin forever.
 
-    It may be in a group of its own below `timeout`, which ends when its parent does.
+    The child may have a process group of its own, made by `timeout`, which ends when its parent does.
     """
     for signal_number in (signal.SIGTERM, signal.SIGKILL):
         with contextlib.suppress(ProcessLookupError):

@@ -1,4 +1,4 @@
-"""Every figure of the sample in results/, against its rows: each mark's value and interval, computed here once more."""
+"""Every figure of the sample in results/ against its rows: this file computes each mark's value and interval again."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ COLUMNS = {
     "service_time": ("ns_per_packet", 1.0),
     "latency": ("latency_{hue}_ns", 1e-3),
 }
-"""Of each figure: the column of its values, and the factor to the axis' unit."""
+"""For each figure: the column of its values, and the factor to the axis' unit."""
 NOT_HERE = {"programs", "harness", "counters", "evenness", "labs"}
 OF_SEVERAL = {"access_cost"}
 """Its marks are differences of two points, computed by `costs`."""
@@ -35,7 +35,7 @@ def drawn(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
 
 
 def values(figure: str, hue: str, points: str) -> pd.Series:
-    """The values that valid trials of some points have, in the axis' unit."""
+    """Return the values of the valid trials of some points, in the axis' unit."""
     column, scale = COLUMNS[figure]
     rows = pd.read_parquet(SAMPLE / "trials.parquet")
     chosen = rows[rows["point_id"].isin(points.split(",")) & (rows["verdict"] == "valid")]
@@ -54,7 +54,7 @@ def costs(kind: str, hue: str) -> list[float]:
 
 
 def interval(found: list[float]) -> tuple[float, float]:
-    """The 95 % interval of the mean."""
+    """Return the 95 % interval of the mean."""
     series = pd.Series(found)
     half = t.ppf(0.975, len(series) - 1) * series.std() / len(series) ** 0.5
     return series.mean() - half, series.mean() + half
@@ -96,7 +96,7 @@ def test_the_cost_of_an_access_is_computed_from_rates_and_test_runs(drawn: tuple
     shown = marks[~raw]
     assert {(mark.kind, mark.hue) for mark in shown.itertuples()} == {
         *(("bar", hue) for hue in MODES),
-        *(("point", hue) for hue in MODES if hue != "AF_XDP"),  # it runs in no kernel's test run
+        *(("point", hue) for hue in MODES if hue != "AF_XDP"),  # its program has no test run in the kernel
     }
     for mark in shown.itertuples():
         found = costs(mark.kind, mark.hue)

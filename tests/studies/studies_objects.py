@@ -1,4 +1,4 @@
-"""C texts whose verdict is known, and objects changed byte by byte."""
+"""C sources with known verdicts, and objects that are changed byte by byte."""
 
 from __future__ import annotations
 
@@ -120,14 +120,14 @@ def sections(content: bytes) -> list[list[int]]:
 
 
 def with_sections(content: bytes, table: list[list[int]]) -> bytes:
-    """The object with another section table, put at its end."""
+    """Return the object with another section table, which is appended."""
     padded = bytearray(content + bytes(-len(content) % 8))
     struct.pack_into("<Q", padded, 40, len(padded))
     return bytes(padded) + b"".join(SECTION.pack(*row) for row in table)
 
 
 def to_rela(content: bytes) -> bytes:
-    """Relocations without addends rewritten as ones with addend 0."""
+    """Return the object with its relocations rewritten as relocations with addend 0."""
     table, out = sections(content), content
     for row in table:
         if row[1] == SHT_REL:
@@ -139,7 +139,7 @@ def to_rela(content: bytes) -> bytes:
 
 
 def cyclic(content: bytes) -> bytes:
-    """Relocations of relocations: every such section is said to relocate itself."""
+    """Return the object with relocations of relocations: every such section claims to relocate itself."""
     table = sections(content)
     for rank, row in enumerate(table):
         if row[1] in (SHT_REL, SHT_RELA):

@@ -20,14 +20,14 @@ _BPF_SETTING = "/proc/sys/kernel/unprivileged_bpf_disabled"
 """There with every kernel from 4.4 on that has bpf(2), which CONFIG_BPF_SYSCALL builds."""
 
 PROGRAM_FLAGS = {"strict_alignment": 1, "test_rnd_hi32": 4, "test_state_freq": 8, "test_reg_invariants": 128}
-"""The kernel's flags of a program (BPF_F_…) that change how its verifier works."""
+"""Flags of a program (BPF_F_…) that change how the kernel's verifier works."""
 
 
 @dataclass(frozen=True)
 class LoaderPlace:
-    """A place with the study's loader: ``command``, its table of ``types`` and of ``globals`` are paths there.
+    """A place with the study's loader: ``command`` and its tables ``types`` and ``globals`` are paths there.
 
-    ``flags``: of `PROGRAM_FLAGS`, added to those of each program.
+    ``flags``: names of `PROGRAM_FLAGS`, added to those of each program.
     """
 
     place: Place
@@ -59,7 +59,8 @@ def machine_of(
             # If it cannot be mounted, the charged peak is null with that reason.
             place.host.run(["mount", "-t", "cgroup2", "none", "/sys/fs/cgroup"], check=False)
         there = place.put(variables) if variables else None
-        yield LoaderPlace(place, place.put(Path(command), mode=0o755), place.put(types), flags, there)
+        there_too = place.put(Path(command), mode=0o755), place.put(types)
+        yield LoaderPlace(place, *there_too, flags=flags, globals=there)
 
 
 def require_kernels(names: Iterable[str]) -> None:

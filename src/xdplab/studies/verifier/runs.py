@@ -27,6 +27,7 @@ from xdplab.studies.verifier.prevail import Prevail, ResourceLimits, find_prevai
 from xdplab.studies.verifier.rows import largest_of, table_of
 from xdplab.studies.verifier.study import Means, VerifierStudy
 from xdplab.studies.verifier.summaries import tables_of
+from xdplab.studies.verifier.variables import VARIABLES_TOOL, digest, require_matches
 from xdplab.studies.verifier.views import VIEWS
 from xdplab.text import many
 
@@ -50,7 +51,7 @@ class VerifierRequest(StudyRequest):
     """The request. Empty ``compilers`` or ``mcpus`` mean all installed ones; empty ``prevails`` those on PATH;
     empty ``sizes`` each family's own. ``families`` are names, or files of templates.
 
-    ``flags``: those of `PROGRAM_FLAGS` that every program is loaded with.
+    ``flags``: the `PROGRAM_FLAGS` with which every program is loaded.
     ``variables``: a file of global variables to set.
     ``apart``: each of ``objects`` is a separate corpus, to be compared with the other.
     """
@@ -101,15 +102,17 @@ def gather(request: VerifierRequest) -> Gathered[VerifierPoint]:
     files = {f"objects/{point_of(subject, '', '').file_name}": subject.content for subject in subjects}
     files["known.types"] = (own + known_types()).encode()
     if request.variables:
+        require_matches(Path(request.variables), {point.file_name for point in points if point.task != "largest"})
         files[GLOBALS] = Path(request.variables).read_bytes()
-    return Gathered(points, files, _left_out(compilers, prevails))
+    return Gathered(points, files, [*_left_out(compilers, prevails), *too_large(request, subjects)])
 
 
 def tools(run: VerifierRun) -> dict[str, str]:
-    """Return the full version of each installed compiler and verifier, of users' own kernels, and programs' flags."""
+    """Return the full version of each installed compiler and verifier, of users' own kernels, and what the user set."""
     found = {compiler.name: compiler.version for compiler in find_compilers()}
     found |= own_kernels(run.request.kernels)
     found |= {PROGRAM_FLAGS_TOOL: ", ".join(run.request.flags)} if run.request.flags else {}
+    found |= {VARIABLES_TOOL: digest(run.directory.path / GLOBALS)} if run.request.variables else {}
     return found | {prevail.name: version_of(prevail) for prevail in find_prevails(run.request.prevails)}
 
 
@@ -146,7 +149,7 @@ def paper_page(path: Path) -> str:
     run = STUDY.open(path)
     table = run.table()
     others = table.loc[table["verifier"] != LINUX, "verifier"]
-    named = [*sorted(table["compiler"].dropna().unique()), *others.unique(), PROGRAM_FLAGS_TOOL]
+    named = [*sorted(table["compiler"].dropna().unique()), *others.unique(), PROGRAM_FLAGS_TOOL, VARIABLES_TOOL]
     around = provenance.summary(run.directory, named) or "tools that the run does not name"
     told = page(table, largest_of(run.directory, run.trials), around)
     lost = Counter(trial.point.kernel or trial.point.verifier for trial, last, _ in run.attempts() if _is_lost(last))
@@ -200,8 +203,8 @@ def members(request: VerifierRequest) -> list[Member]:
     members += [
         Member(family, n) for family in request.families if family in growing for n in request.sizes or growing[family]
     ]
-    own = [Path(family) for family in request.families if is_file(family)]
-    return members + [member for path in own for member in own_members(path, request.sizes)]
+    own = [Path(family) for family in dict.fromkeys(request.families) if is_file(family)]
+    return members + own_members(own, request.sizes)
 
 
 def _subjects(request: VerifierRequest, compilers: Sequence[Compiler]) -> list[corpora.CorpusObject]:
@@ -232,6 +235,14 @@ def _points(
 
 def _fits_guest(subject: corpora.CorpusObject) -> bool:
     return subject.member is None or subject.member.family == "branches" or subject.member.n <= GUEST_MOST_N
+
+
+def too_large(request: VerifierRequest, subjects: Sequence[corpora.CorpusObject]) -> list[str]:
+    """Return a note on the generated programs that guests do not get."""
+    sizes = sorted({s.member.n for s in subjects if s.member is not None and not _fits_guest(s)})
+    if not sizes or set(request.kernels) <= {HOST}:
+        return []
+    return [f"guests: generated programs of N = {', '.join(map(str, sizes))} are left out: too slow there"]
 
 
 def searches(request: VerifierRequest, compilers: Sequence[Compiler]) -> list[VerifierPoint]:

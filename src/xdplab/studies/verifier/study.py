@@ -29,8 +29,8 @@ TIMED, WATCHED, PREVAIL_RAW, PROBES = "bpfverify.jsonl", "watch.jsonl", "prevail
 
 @dataclass(frozen=True)
 class Means:
-    """The tools of a run. ``objects`` is the run's own folder of objects, ``types`` its table of types, ``variables``
-    its table of global variables, if it has one."""
+    """The tools of a run. ``objects`` is its folder of objects, ``types`` its table of types, and ``variables`` its
+    table of global variables, if it has one."""
 
     objects: Path
     types: Path
@@ -69,7 +69,9 @@ class VerifierStudy:
         point = trials[0].point
         if point.verifier == LINUX:
             means = self._means
-            context = machine_of(point.kernel, means.cache_dir, means.types, means.flags, means.variables)
+            context = machine_of(
+                point.kernel, means.cache_dir, means.types, flags=means.flags, variables=means.variables
+            )
             self._machine = self._stack.enter_context(context)
 
     def leave_block(self) -> None:
@@ -128,6 +130,6 @@ class VerifierStudy:
 
 
 def object_path(objects: Path, point: VerifierPoint) -> Path:
-    """Return where a run keeps a point's object. Names in earlier runs had no corpus, which resuming accepts."""
+    """Return where a run keeps a point's object. In earlier runs the file's name had no corpus: resuming accepts it."""
     path = objects / point.file_name
     return path if path.exists() else next(objects.glob(f"*-{point.sha256[:12]}.o"), path)

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tables of rules about BPF objects: one rule of three words per line.
+#pragma once
+
+#include <stdbool.h>
+
+#define MOST_RULES 256
+#define RULE_WORD 128
+
+// Reads a table and gives the three words of each rule to `take`, which returns NULL or what is wrong. Empty
+// lines and lines that begin with # are skipped. `form` names the three words. Returns NULL, or what is wrong
+// with which line.
+const char *rule_table_read(const char *path, const char *form, const char *(*take)(char *const words[3]));
+
+// Whether a shell pattern matches the file name of an object.
+bool rule_is_for(const char *pattern, const char *object_path);
