@@ -31,7 +31,7 @@ static const char *read_value(struct global *global, const char *text) {
     return errno || !end || end == text || *end ? "the value is not an integer of 64 bits" : NULL;
 }
 
-static const char *take_rule(char *const words[3]) {
+static const char *take_rule(char *const *words) {
     struct global global = {0};
     const char *wrong = read_value(&global, words[2]);
     if (wrong)

@@ -59,7 +59,7 @@ static enum bpf_prog_type type_named(const char *name) {
     return BPF_PROG_TYPE_UNSPEC;
 }
 
-static const char *take_rule(char *const words[3]) {
+static const char *take_rule(char *const *words) {
     struct rule rule = {.type = type_named(words[2])};
     if (!rule.type)
         return "libbpf knows no program type of that name";

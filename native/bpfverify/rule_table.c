@@ -7,13 +7,19 @@
 #include <string.h>
 
 #define SPACE " \t\r\n"
-#define WORDS 3
+
+static size_t words_in(const char *form) {
+    size_t count = 1;
+    for (; *form; form++)
+        count += *form == ' ';
+    return count;
+}
 
 static const char *read_line(char *line, const char *form, const char *(*take)(char *const *)) {
     static char complaint[192];
-    char *words[WORDS + 1], *rest = NULL;
+    char *words[MOST_WORDS + 1], *rest = NULL;
     size_t count = 0;
-    for (char *word = strtok_r(line, SPACE, &rest); word && count <= WORDS;
+    for (char *word = strtok_r(line, SPACE, &rest); word && count <= MOST_WORDS;
          word = strtok_r(NULL, SPACE, &rest))
         words[count++] = word;
     if (!count || words[0][0] == '#')
@@ -21,13 +27,13 @@ static const char *read_line(char *line, const char *form, const char *(*take)(c
     for (size_t i = 0; i < count; i++)
         if (strlen(words[i]) >= RULE_WORD)
             return "a word has more than 127 bytes";
-    if (count == WORDS)
+    if (count == words_in(form))
         return take(words);
     snprintf(complaint, sizeof(complaint), "a rule is %s", form);
     return complaint;
 }
 
-const char *rule_table_read(const char *path, const char *form, const char *(*take)(char *const words[3])) {
+const char *rule_table_read(const char *path, const char *form, const char *(*take)(char *const *words)) {
     static char complaint[256];
     char line[512];
     FILE *file = fopen(path, "r");

@@ -145,3 +145,43 @@ def cyclic(content: bytes) -> bytes:
         if row[1] in (SHT_REL, SHT_RELA):
             row[7] = rank
     return with_sections(content, table)
+
+
+STATIC_AND_PINNED = (
+    HEAD
+    + """
+#define PIN_OF_ANOTHER_LOADER 16
+struct {
+    __uint(type, BPF_MAP_TYPE_PROG_ARRAY);
+    __uint(max_entries, 2);
+    __uint(key_size, 4);
+    __uint(value_size, 4);
+    __uint(pinning, PIN_OF_ANOTHER_LOADER);
+} calls SEC(".maps");
+static __attribute__((used, section("xdp/tail"))) int reached_by_a_tail_call(struct xdp_md *context) {
+    return context->rx_queue_index ? XDP_PASS : XDP_DROP;
+}
+SEC("xdp/entry")
+int entry(struct xdp_md *context) {
+    bpf_tail_call(context, &calls, 1);
+    return XDP_PASS;
+}
+"""
+)
+HUGE_HASH = (
+    HEAD
+    + """
+struct {
+    __uint(type, BPF_MAP_TYPE_%s);
+    __uint(max_entries, %d);
+    __type(key, unsigned int);
+    __type(value, unsigned char[4096]);
+} table SEC(".maps");
+SEC("xdp")
+int looks_up(struct xdp_md *context) {
+    unsigned int key = context->rx_queue_index;
+    unsigned char *value = bpf_map_lookup_elem(&table, &key);
+    return value && value[4095] ? XDP_PASS : XDP_DROP;
+}
+"""
+)

@@ -3,13 +3,26 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import struct
 import subprocess
 from pathlib import Path
 
 import pytest
-from studies_objects import BTF_MAP, CALLS, GLOBALS, HELPER, LEGACY_MAP, MAP_IN_MAP, OUT_OF_BOUNDS, OVERRIDE, to_rela
+from studies_objects import (
+    BTF_MAP,
+    CALLS,
+    GLOBALS,
+    HELPER,
+    HUGE_HASH,
+    LEGACY_MAP,
+    MAP_IN_MAP,
+    OUT_OF_BOUNDS,
+    OVERRIDE,
+    STATIC_AND_PINNED,
+    to_rela,
+)
 
 from xdplab.errors import PlanError
 from xdplab.studies.verifier.corpora import collect
@@ -184,6 +197,28 @@ def test_map_in_map_of_the_kernels_samples(verify, compile_text):
     assert (program.loader, program.verdict) == ("raw", "accepted")
 
 
+def test_what_only_another_loader_takes_is_loaded_as_it_loads_it(verify, compile_text):
+    """Cilium's objects have static programs and a pinning of their loader's own; libbpf refuses both."""
+    found = {p.name: p for p in verify(compile_text(STATIC_AND_PINNED))}
+    assert {name: (p.loader, p.verdict, p.program_type) for name, p in found.items()} == {
+        "entry": ("libbpf", "accepted", "xdp"),
+        "reached_by_a_tail_call": ("libbpf", "accepted", "xdp"),
+    }
+    plain = STATIC_AND_PINNED.replace("static __attribute__", "__attribute__").replace("LOADER 16", "LOADER 0")
+    assert {p.name: (p.insns_hash, p.stats.processed_insns) for p in verify(compile_text(plain))} == {
+        name: (p.insns_hash, p.stats.processed_insns) for name, p in found.items()
+    }
+
+
+@pytest.mark.parametrize("kind", ["HASH", "PERCPU_HASH", "LRU_HASH", "LRU_PERCPU_HASH"])
+def test_a_hash_map_needs_no_room_for_all_its_entries(verify, compile_text, kind):
+    """A terabyte cannot be allocated; the verifier's work is that of a map with four entries."""
+    (large,), (small,) = (verify(compile_text(HUGE_HASH % (kind, entries))) for entries in (1 << 28, 4))
+    assert large.verdict == small.verdict == "accepted"
+    assert large.stats.processed_insns == small.stats.processed_insns
+    assert (large.insns_hash, large.xlated_bytes) == (small.insns_hash, small.xlated_bytes)
+
+
 def test_memory_grows_with_the_program_and_is_not_timed(verify, compile_member):
     small, large = (verify(compile_member("branches", n), "--watch")[0] for n in (10, 1000))
     assert small.load_ns == large.load_ns == ()
@@ -211,6 +246,17 @@ def test_memory_of_a_rolled_loop_is_what_is_charged_where_pages_hide_it(verify, 
     if program.cgroup_peak_bytes is None:
         pytest.skip(program.cgroup_reason)
     assert program.kmalloc_peak_bytes == pytest.approx(program.cgroup_peak_bytes, rel=0.25)
+
+
+def test_branches_are_those_that_the_verifiers_log_goes_back_to(verify, compile_member, tmp_path):
+    """An accepted program's verifier comes back to each pushed branch once, and its log says so: from 4 to 9."""
+    for path in (compile_member("double_strcmp", 10), compile_member("branches", 40), compile_member("pruning", 4)):
+        (watched,), (logged,) = verify(path, "--watch"), verify(path, "--logs", str(tmp_path))
+        if watched.branches is None:
+            pytest.skip(watched.branches_reason)
+        log = (tmp_path / f"{logged.name}.log").read_text(errors="replace")
+        assert watched.branches == len(re.findall(r"^from \d+ to \d+", log, re.MULTILINE)) > 10
+        assert watched.branches_reason is None
 
 
 def test_each_load_has_the_kernels_own_time_and_none_is_longer_than_its_load(verify, compile_member):

@@ -85,6 +85,7 @@ def test_of_a_program_that_drops_nothing_is_awaited() -> None:
         ({"engine": "moongen", "mode": "af_xdp", "xsk_attach": "generic"}, True, False),
         ({"engine": "moongen", "mode": "generic"}, True, False),
         ({"engine": "moongen"}, False, False),
+        ({"engine": "testpmd"}, True, True),
         ({"engine": "live"}, True, False),
     ],
 )
@@ -93,7 +94,7 @@ def test_a_trial_that_would_poison_the_lab_is_refused(factors: dict[str, str], v
     lab: Any = SimpleNamespace(virtual=virtual)
     if not refused:
         return require_way_back(lab, point(**factors))
-    with pytest.raises(UnsupportedError, match="which MoonGen does not have"):
+    with pytest.raises(UnsupportedError, match="MoonGen and testpmd have none"):
         require_way_back(lab, point(**factors))
     return None
 

@@ -77,6 +77,19 @@ else:
     help="Global variables to set before loading: OBJECT VARIABLE INTEGER lines (see the docs).",
 )
 @click.option(
+    "--targets",
+    "attached",
+    type=click.Path(exists=True, dir_okay=False),
+    help="OBJECT SECTION TARGET-OBJECT PROGRAM FUNCTION lines: the BPF programs that programs attach to.",
+)
+@click.option(
+    "--load-module",
+    "loaded",
+    multiple=True,
+    metavar="NAME",
+    help="Guests load this kernel module first, so that its functions can be attached to.",
+)
+@click.option(
     "--compare",
     "compare",
     is_flag=True,

@@ -16,7 +16,7 @@ from xdplab.studies.places import Place, PlaceFacts
 from xdplab.studies.verifier.compilers import Compiler, compile_object
 from xdplab.studies.verifier.families import Member, source
 from xdplab.studies.verifier.largest import SizeTried, search
-from xdplab.studies.verifier.machines import NATIVE, LoaderPlace, machine_of
+from xdplab.studies.verifier.machines import NATIVE, NOTHING_GIVEN, Circumstances, LoaderPlace, machine_of
 from xdplab.studies.verifier.points import LINUX, VerifierPoint, VerifierTrial
 from xdplab.studies.verifier.prevail import Prevail, ResourceLimits, Runner
 
@@ -29,8 +29,7 @@ TIMED, WATCHED, PREVAIL_RAW, PROBES = "bpfverify.jsonl", "watch.jsonl", "prevail
 
 @dataclass(frozen=True)
 class Means:
-    """The tools of a run. ``objects`` is its folder of objects, ``types`` its table of types, and ``variables`` its
-    table of global variables, if it has one."""
+    """The tools of a run. ``objects`` is the run's own folder of objects, ``types`` its table of types."""
 
     objects: Path
     types: Path
@@ -40,8 +39,7 @@ class Means:
     loads: int = 20
     budget_ms: int = 500
     limits: ResourceLimits = field(default_factory=ResourceLimits)
-    flags: tuple[str, ...] = ()
-    variables: Path | None = None
+    given: Circumstances = NOTHING_GIVEN
 
 
 @dataclass
@@ -69,9 +67,7 @@ class VerifierStudy:
         point = trials[0].point
         if point.verifier == LINUX:
             means = self._means
-            context = machine_of(
-                point.kernel, means.cache_dir, means.types, flags=means.flags, variables=means.variables
-            )
+            context = machine_of(point.kernel, means.cache_dir, means.types, means.given)
             self._machine = self._stack.enter_context(context)
 
     def leave_block(self) -> None:

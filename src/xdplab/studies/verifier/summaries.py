@@ -76,7 +76,7 @@ REMEDIES = (
     ("not permitted", "root, or a kernel that is not locked down"),
     ("map cannot be created", "a kernel that has the map's type (--kernel VERSION), or more memory"),
     ("version argument", "--types FILE with the right type"),
-    ("is not said", "the project's own loader, which names the program to attach to"),
+    ("is not said", "--targets FILE, which names the program to attach to"),
     ("no memory", "a machine with more memory"),
 )
 """The remedy for a verdict that is due to the environment, by a part of its cause."""
