@@ -86,7 +86,7 @@ case "$0" in */3.13/*) echo "1 of 9 failed"; exit "${TESTS:-0}" ;; *) echo "9 pa
 @pytest.mark.parametrize(
     ("own", "code"), [({}, 0), ({"TESTS": "1"}, 1), ({"SYNC": "2"}, 1), ({"SYNC": "2", "PIP": "0"}, 0)]
 )
-def test_each_python_decides_but_one_that_cannot_be_had(
+def test_each_python_counts_except_an_unavailable_one(
     tmp_path: Path, argv: list[str], own: dict[str, str], code: int
 ) -> None:
     """By itself, and beside tests that pass."""
